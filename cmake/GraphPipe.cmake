@@ -1,0 +1,71 @@
+# The build of one folder is one line: its name, the folders that it may include (DEPS, the include law that
+# tests/house checks) and the third-party libraries that its .cpp files use.
+
+find_package(Boost 1.74 REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(Threads REQUIRED)
+
+set(GRAPHPIPE_DEPS_DIR "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Where scripts/install_deps put ONNX and LibTorch")
+
+# ONNX: the static library that scripts/install_deps built, with a protobuf package of its own.
+find_package(ONNX CONFIG REQUIRED PATHS "${GRAPHPIPE_DEPS_DIR}/onnx" NO_DEFAULT_PATH)
+add_library(graphpipe_onnx INTERFACE)
+target_link_libraries(graphpipe_onnx INTERFACE ONNX::onnx)
+add_library(graphpipe_protobuf INTERFACE)
+target_link_libraries(graphpipe_protobuf INTERFACE protobuf::libprotobuf)
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+function(_graphpipe_common target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE ${GRAPHPIPE_WARNINGS})
+endfunction()
+
+set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
+
+# graphpipe_library(NAME DEPS folders... THIRD_PARTY targets...)
+# A folder without .cpp files becomes an interface library.
+function(graphpipe_library name)
+  cmake_parse_arguments(arg "" "" "DEPS;THIRD_PARTY" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  list(TRANSFORM arg_DEPS PREPEND graphpipe_)
+  if(sources)
+    add_library(graphpipe_${name} STATIC ${sources})
+    _graphpipe_common(graphpipe_${name})
+    target_link_libraries(graphpipe_${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_THIRD_PARTY})
+  else()
+    add_library(graphpipe_${name} INTERFACE)
+    target_include_directories(graphpipe_${name} INTERFACE "${PROJECT_SOURCE_DIR}")
+    target_compile_features(graphpipe_${name} INTERFACE cxx_std_20)
+    target_link_libraries(graphpipe_${name} INTERFACE ${arg_DEPS} ${arg_THIRD_PARTY})
+  endif()
+endfunction()
+
+# graphpipe_test(NAME DEPS folders... [THIRD_PARTY targets...]): tests/<name>/*_test.cpp as one doctest program.
+function(graphpipe_test name)
+  cmake_parse_arguments(arg "" "" "DEPS;THIRD_PARTY" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  list(TRANSFORM arg_DEPS PREPEND graphpipe_)
+  add_executable(test_${name} ${sources} "${PROJECT_SOURCE_DIR}/tests/support/main.cpp")
+  _graphpipe_common(test_${name})
+  target_compile_definitions(test_${name} PRIVATE GRAPHPIPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    GRAPHPIPE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(test_${name} PRIVATE ${arg_DEPS} ${arg_THIRD_PARTY})
+  set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND test_${name})
+  set_tests_properties(${name} PROPERTIES LABELS quick)
+endfunction()
+
+if(GRAPHPIPE_RUNTIME)
+  include(GraphPipeRuntime)
+endif()

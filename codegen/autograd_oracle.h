@@ -1,0 +1,18 @@
+#pragma once
+// The second way to gradients, for tests: the forward runs again with autograd recording, and LibTorch walks back.
+// It shares the forward rows with the compiled gradients and nothing else.
+
+#include <string>
+
+#include "codegen/slot_layout.h"
+
+namespace graphpipe::codegen {
+
+/// Leaves the stage its forward and takes its gradients from autograd. Needs: the stage holds the whole graph.
+void make_oracle(StageCut& cut);
+
+std::string autograd_includes();
+/// The definition of weight_gradient, which runs `forward` of the same namespace on copies that record.
+std::string autograd_function(const ir::Graph& graph, const StageCut& cut, const SlotLayout& layout);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,118 @@
+#include "codegen/cmake_project.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/stage_library.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+/// Everything that does not depend on the plan.
+constexpr std::string_view kPrologue = R"cmake(cmake_minimum_required(VERSION 3.22)
+project(pipeline LANGUAGES CXX)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  # Straight lines of library calls gain nothing from more optimisation, and compile twice as fast.
+  set(CMAKE_BUILD_TYPE None)
+  set(CMAKE_CXX_FLAGS "-O1 ${CMAKE_CXX_FLAGS}")
+endif()
+set(GRAPHPIPE_LIBTORCH "$ENV{GRAPHPIPE_LIBTORCH}" CACHE PATH "LibTorch folder (include/ and lib/), 2.11 or later")
+
+# graphpipe::runtime: bundled sources, or the installed library.
+set(bundle "${CMAKE_CURRENT_SOURCE_DIR}/runtime")
+if(EXISTS "${bundle}/runtime/program.h")
+  include("${bundle}/runtime/libtorch.cmake")  # graphpipe_torch, and GRAPHPIPE_CUDA where CUDA is found
+  file(GLOB_RECURSE runtime_sources "${bundle}/*.cpp")
+  if(GRAPHPIPE_CUDA)
+    list(FILTER runtime_sources EXCLUDE REGEX "/no_(cuda|nccl)\\.cpp$")
+  else()
+    list(FILTER runtime_sources EXCLUDE REGEX "/(cuda|nccl)\\.cpp$")
+  endif()
+  add_library(graphpipe_runtime STATIC ${runtime_sources})
+  add_library(graphpipe::runtime ALIAS graphpipe_runtime)
+  target_include_directories(graphpipe_runtime PUBLIC "${bundle}")
+  target_link_libraries(graphpipe_runtime PUBLIC graphpipe_torch)
+  # ProcessGroupGloo's header includes Gloo's, which LibTorch does not ship.
+  set_source_files_properties("${bundle}/runtime/transport/gloo.cpp" PROPERTIES INCLUDE_DIRECTORIES
+    "${bundle}/runtime/transport/gloo_stubs")
+else()
+  set(GRAPHPIPE_RUNTIME_DIR "$ENV{GRAPHPIPE_RUNTIME_DIR}" CACHE PATH "Where GraphPipe's runtime is installed")
+  if(NOT EXISTS "${GRAPHPIPE_RUNTIME_DIR}/share/graphpipe/runtime.cmake")
+    message(FATAL_ERROR "No GraphPipe runtime at '${GRAPHPIPE_RUNTIME_DIR}': set GRAPHPIPE_RUNTIME_DIR, "
+      "or generate with --bundle")
+  endif()
+  include("${GRAPHPIPE_RUNTIME_DIR}/share/graphpipe/runtime.cmake")
+endif()
+)cmake";
+
+// LibTorch's headers are most of what a stage file costs to compile: they are read once for all stages.
+std::string precompiled_headers(const std::vector<SourceFile>& sources) {
+  std::set<std::string> headers;
+  for (const SourceFile& file : sources) {
+    if (!file.path.starts_with("stages/")) continue;
+    for (size_t at = file.text.find("#include <ATen/"); at != std::string::npos;
+         at = file.text.find("#include <ATen/", at + 1))
+      headers.insert(file.text.substr(at + 9, file.text.find('>', at) + 1 - (at + 9)));
+  }
+  std::string result =
+      "\nfile(CONFIGURE OUTPUT headers.cpp CONTENT \"\")\n"
+      "add_library(pipeline_headers OBJECT \"${CMAKE_CURRENT_BINARY_DIR}/headers.cpp\")\n"
+      "target_link_libraries(pipeline_headers PUBLIC graphpipe::runtime)\n"
+      "target_precompile_headers(pipeline_headers PRIVATE";
+  for (const std::string& header : headers) result += "\n  " + header;
+  return result + ")\n";
+}
+
+std::string library(std::string_view name, std::string_view folder, const std::vector<SourceFile>& sources) {
+  std::string result = text("\nadd_library(", name, " STATIC");
+  for (const SourceFile& file : sources)
+    if (file.path.starts_with(text(folder, "/")) && file.path.ends_with(".cpp")) result += text("\n  ", file.path);
+  return result + text(")\ntarget_include_directories(", name, " PUBLIC \"${CMAKE_CURRENT_SOURCE_DIR}\")\n",
+                       "target_link_libraries(", name, " PUBLIC graphpipe::runtime)\n", "target_precompile_headers(",
+                       name, " REUSE_FROM pipeline_headers)\n");
+}
+
+std::string executable(std::string_view name, const std::vector<std::string>& sources,
+                       const std::vector<ir::StageId>& stages) {
+  std::string result = text("\nadd_executable(", name);
+  for (const std::string& source : sources) result += " " + source;
+  result += text(")\ntarget_link_libraries(", name, " PRIVATE");
+  for (ir::StageId stage : stages) result += text(" stage", stage);
+  return result + " graphpipe::runtime)\n";
+}
+
+}  // namespace
+
+SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>& sources,
+                               const std::string& first_line) {
+  // The first line is a C++ comment.
+  std::string body = "#" + first_line.substr(2) + std::string(kPrologue);
+  std::vector<ir::StageId> stages;
+  std::vector<std::string> all_programs = {"programs/plan.cpp"};
+  for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
+    for (ir::StageId stage : ranks.stages[rank]) stages.push_back(stage);
+    all_programs.push_back(text("programs/device", rank, ".cpp"));
+  }
+  std::ranges::sort(stages);
+  stages.erase(std::ranges::unique(stages).begin(), stages.end());
+  body += precompiled_headers(sources);
+  for (ir::StageId stage : stages) body += library(text("stage", stage), stage_folder(stage), sources);
+  for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
+    body += executable(
+        text("device", rank),
+        {text("programs/device", rank, "_main.cpp"), text("programs/device", rank, ".cpp"), "programs/plan.cpp"},
+        ranks.stages[rank]);
+  for (const char* name : {"device", "serial"}) {
+    std::vector<std::string> files = all_programs;
+    files.insert(files.begin(), text("programs/", name, "_main.cpp"));
+    body += executable(name, files, stages);
+  }
+  return {"CMakeLists.txt", body};
+}
+
+}  // namespace graphpipe::codegen

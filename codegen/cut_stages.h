@@ -1,0 +1,53 @@
+#pragma once
+// The operator graph cut along the stages: what each stage runs in each phase, what it finds and what it leaves.
+//
+// Rules. A forward node with samples, and the gradient nodes that serve it, run in its stage. What is the same for
+// all samples is repeated in every function that reads it, its gradient in every stage that has a share of it. A sum
+// of gradients over readers runs in the last added reader's stage if the sum so far is there too, else in the
+// producer's: the bits do not depend on the cut.
+
+#include <vector>
+
+#include "codegen/function_writer.h"
+#include "ir/plan_graph.h"
+#include "ir/stage_graph.h"
+
+namespace graphpipe::codegen {
+
+/// What one stage runs, before anything is said about where values lie.
+struct StageSteps {
+  std::vector<Step> forward, input_gradient, weight_gradient;
+  /// The shares of gradients that the stage's weight-gradient steps compute, in order.
+  std::vector<ir::GradientShare> shares;
+};
+
+/// The stage's end of an edge. The gradients of one edge are several tensors where sums happen in the producer's stage.
+struct StageBoundary {
+  ir::EdgeId edge;
+  bool is_input = false;
+  ir::ValueId value;
+  std::vector<ir::ValueId> gradients;
+};
+
+struct StageCut {
+  StageSteps steps;
+  std::vector<StageBoundary> boundaries;
+  /// Parameters that the steps read or have shares of, ascending: StageEntry::params order.
+  std::vector<ir::ParamId> params;
+  /// Model inputs and labels that the steps read, as indices into Graph::inputs().
+  std::vector<size_t> data;
+  /// Valid where the stage computes the loss, and where it reads the loss scale.
+  ir::ValueId loss, loss_scale;
+  bool recompute = false;
+  /// The gradients come from LibTorch's autograd, over the forward run again (autograd_oracle.h).
+  bool by_autograd = false;
+};
+
+/// The stages' parts, by stage id.
+/// Needs: a graph that passes::differentiate has finished (or a forward graph), priced as `plan`, cut as `stages`.
+/// Errors (kBadPlan): a node without samples that reads one with samples, or whose outputs' gradients arise in
+/// different stages and cannot be added up apart (put its readers into one stage).
+Result<IdMap<ir::StageId, StageCut>> cut_stages(const ir::Graph& graph, const ir::PlanGraph& plan,
+                                                const ir::StageGraph& stages);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,177 @@
+#include "codegen/device_program.h"
+
+#include <algorithm>
+#include <array>
+
+#include "codegen/loss_facts.h"
+#include "codegen/stage_library.h"
+#include "codegen/table_text.h"
+#include "support/check.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::DeviceId;
+using ir::StageId;
+
+std::string_view action_op(wire::ActionOp op) {
+  constexpr std::array<std::string_view, wire::kActionOpCount> kNames = {
+      "kForward",     "kBackward",       "kInputGradient", "kWeightGradient",  "kRecompute",
+      "kSendForward", "kReceiveForward", "kSendBackward",  "kReceiveBackward", "kReduceGradient",
+      "kNorm",        "kStep",           "kPublish",       "kFreeVersion"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+std::string_view stream_name(wire::Stream stream) {
+  constexpr std::array<std::string_view, 3> kNames = {"kCompute", "kCommunication", "kCollective"};
+  return kNames[static_cast<size_t>(stream)];
+}
+
+std::string action_row(const wire::ActionRow& row) {
+  return text("{", action_op(row.op), ", ", stream_name(row.stream), ", ", row.stage, ", ", row.replica, ", {",
+              row.range.first, ", ", row.range.last, "}, ", row.edge, ", ", row.peer_replica, ", ", row.slot, ", ",
+              row.version, "}");
+}
+
+std::string loss_row(const LossFacts& facts) {
+  constexpr std::array<std::string_view, 3> kNames = {"kSamples", "kCountedPositions", "kOne"};
+  const bool counted = facts.normalizer == LossFacts::Normalizer::kCountedPositions;
+  return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(facts.normalizer)], ", ",
+              counted ? CppLiteral::encode(facts.label).str() : "nullptr", ", ", facts.ignore_index, ", ",
+              counted ? "true" : "false", ", ", facts.elements_per_sample, "}");
+}
+
+std::vector<std::string> stage_rows(const ir::StageGraph& stages, const ir::Schedule& schedule) {
+  std::vector<std::string> rows;
+  for (StageId id : stages.stage_ids()) {
+    const ir::StageChoice& choice = stages.stages[id].choice;
+    const int slots = id.index() < schedule.slots.size() ? schedule.slots[id] : 1;
+    rows.push_back(text("{", choice.micro_batch, ", ", choice.devices.size(),
+                        ", ReplicaMode::", choice.mode == ir::ReplicaMode::kSplit ? "kSplit" : "kRoundRobin", ", ",
+                        slots, ", ", choice.recompute ? "true" : "false", "}"));
+  }
+  return rows;
+}
+
+std::vector<std::string> placement_rows(const ir::StageGraph& stages, const Ranks& ranks) {
+  std::vector<std::string> rows;
+  for (StageId id : stages.stage_ids()) {
+    const std::vector<DeviceId>& devices = stages.stages[id].choice.devices;
+    for (size_t replica = 0; replica < devices.size(); ++replica)
+      rows.push_back(text("{", id, ", ", replica, ", ", ranks.rank_of[devices[replica]], "}"));
+  }
+  return rows;
+}
+
+/// The arrays of the stages of each group, and the group rows.
+std::string group_arrays(const WeightGroups& groups) {
+  std::string arrays;
+  std::vector<std::string> rows;
+  for (size_t group = 0; group < groups.stages.size(); ++group) {
+    std::vector<std::string> stages;
+    for (StageId stage : groups.stages[group]) stages.push_back(text(stage));
+    arrays += array_text("int32_t", text("kGroup", group), stages);
+    rows.push_back(text("{", group, ", kGroup", group, "}"));
+  }
+  return arrays + array_text("GroupRow", "kGroups", rows);
+}
+
+std::string device_name(size_t rank) { return text("device", rank); }
+
+}  // namespace
+
+Ranks rank_devices(const ir::StageGraph& stages, const ir::Schedule& schedule) {
+  Ranks ranks;
+  size_t devices = 0;
+  for (const ir::Program& program : schedule.programs) devices = std::max(devices, program.device.index() + 1);
+  for (const ir::Stage& stage : stages.stages)
+    for (DeviceId device : stage.choice.devices) devices = std::max(devices, device.index() + 1);
+  ranks.rank_of.resize(devices, -1);
+  for (const ir::Program& program : schedule.programs) {
+    if (program.actions.empty()) continue;
+    ranks.rank_of[program.device] = static_cast<int>(ranks.programs.size());
+    ranks.programs.push_back(&program);
+    ranks.stages.emplace_back();
+  }
+  for (StageId id : stages.stage_ids())
+    for (DeviceId device : stages.stages[id].choice.devices) {
+      GP_CHECK(ranks.rank_of[device] >= 0);
+      std::vector<StageId>& held = ranks.stages[static_cast<size_t>(ranks.rank_of[device])];
+      if (held.empty() || held.back() != id) held.push_back(id);
+    }
+  return ranks;
+}
+
+std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages,
+                                         const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
+                                         const GenerateOptions& options, const std::string& first_line) {
+  std::vector<std::string> edges;
+  for (const ir::StageEdge& edge : stages.edges) edges.push_back(text("{", edge.from, ", ", edge.to, "}"));
+  const std::vector<std::string> rows = stage_rows(stages, schedule);
+  const std::vector<std::string> placement = placement_rows(stages, ranks);
+
+  std::string body =
+      "#include \"programs/plan.h\"\n\nnamespace pipeline {\nnamespace {\n\nusing namespace graphpipe::runtime;\n\n";
+  body += "// micro-batch, replicas, mode, slots, recompute\n" + array_text("StageRow", "kStages", rows);
+  body += "// from, to\n" + array_text("EdgeRow", "kEdges", edges);
+  body += "// stage, replica, device\n" + array_text("PlacementRow", "kPlacement", placement);
+  body += group_arrays(groups) + "\n}  // namespace\n\n";
+  body += text(
+      "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),
+      ",\n    .batch = ", stages.batch, ",\n    .device_count = ", ranks.programs.size(),
+      ",\n    .optimizer = OptimizerKind::", options.optimizer == OptimizerKind::kSgd ? "kSgd" : "kAdamW",
+      ",\n    .threads = ", options.threads, ",\n    .loss = ", loss_row(loss_facts(graph)),
+      ",\n    .stages = ", span_text("kStages", rows.size()), ",\n    .edges = ", span_text("kEdges", edges.size()),
+      ",\n    .placement = ", span_text("kPlacement", placement.size()),
+      ",\n    .groups = ", span_text("kGroups", groups.stages.size()), ",\n};\n\n}  // namespace pipeline\n");
+  const std::string header =
+      "#pragma once\n#include \"runtime/program.h\"\n\nnamespace pipeline {\n\nextern const "
+      "graphpipe::runtime::PlanTable plan;\n\n}\n";
+  return {{"programs/plan.h", first_line + header}, {"programs/plan.cpp", first_line + body}};
+}
+
+std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, const std::string& first_line) {
+  const std::string name = device_name(rank);
+  std::vector<std::string> actions, entries;
+  std::string includes = text("#include \"programs/", name, ".h\"\n\n#include \"programs/plan.h\"\n");
+  for (const wire::ActionRow& row : ranks.programs[rank]->actions) actions.push_back(action_row(row));
+  for (StageId stage : ranks.stages[rank]) {
+    includes += text("#include \"", stage_folder(stage), "/functions.h\"\n");
+    entries.push_back(text("&stage", stage, "::entry"));
+  }
+  std::string body = includes +
+                     "\nnamespace pipeline {\nnamespace {\n\nusing enum graphpipe::wire::ActionOp;\nusing enum "
+                     "graphpipe::wire::Stream;\n\n";
+  body += "// op, stream, stage, replica, samples [first, last), edge, peer replica, slot, version\n";
+  body += array_text("graphpipe::wire::ActionRow", "kActions", actions) + "\n";
+  body += array_text("const graphpipe::runtime::StageEntry*", "kHeld", entries) + "\n}  // namespace\n\n";
+  body += text("const graphpipe::runtime::DeviceProgram ", name, " = {", rank, ", &plan, ",
+               span_text("kActions", actions.size()), ", ", span_text("kHeld", entries.size()),
+               "};\n\n}  // namespace pipeline\n");
+  const std::string header = text(
+      "#pragma once\n#include \"runtime/program.h\"\n\nnamespace pipeline {\n\nextern const "
+      "graphpipe::runtime::DeviceProgram ",
+      name, ";\n\n}\n");
+  const std::string main =
+      text("#include \"programs/", name,
+           ".h\"\n\nint main(int argc, char** argv) { return graphpipe::runtime::run_device(pipeline::", name,
+           ", argc, argv); }\n");
+  return {{text("programs/", name, ".h"), first_line + header},
+          {text("programs/", name, ".cpp"), first_line + body},
+          {text("programs/", name, "_main.cpp"), first_line + main}};
+}
+
+SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
+                             const std::string& first_line) {
+  std::string includes, list;
+  for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
+    includes += text("#include \"programs/", device_name(rank), ".h\"\n");
+    list += text(rank ? ", " : "", "pipeline::", device_name(rank));
+  }
+  return {text("programs/", name, "_main.cpp"),
+          text(first_line, includes,
+               "\nint main(int argc, char** argv) {\n  const graphpipe::runtime::DeviceProgram programs[] = {", list,
+               "};\n  return graphpipe::runtime::", run, "(programs, argc, argv);\n}\n")};
+}
+
+}  // namespace graphpipe::codegen

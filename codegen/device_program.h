@@ -1,0 +1,34 @@
+#pragma once
+// What the devices run: the plan's tables, one action table per rank, and the main functions.
+
+#include <string>
+#include <vector>
+
+#include "codegen/generate.h"
+#include "codegen/stage_table.h"
+
+namespace graphpipe::codegen {
+
+/// The devices that have actions, in the order of the schedule: their position is their rank.
+struct Ranks {
+  std::vector<const ir::Program*> programs;
+  IdMap<ir::DeviceId, int> rank_of;
+  /// The stages that each rank holds, ascending.
+  std::vector<std::vector<ir::StageId>> stages;
+};
+Ranks rank_devices(const ir::StageGraph& stages, const ir::Schedule& schedule);
+
+/// programs/plan.h and plan.cpp.
+std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages,
+                                         const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
+                                         const GenerateOptions& options, const std::string& first_line);
+
+/// programs/device<rank>.h, .cpp and _main.cpp.
+std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, const std::string& first_line);
+
+/// programs/<name>_main.cpp of an executable that holds the programs of all ranks: what `run`, a function of
+/// runtime/program.h, does with them.
+SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
+                             const std::string& first_line);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,218 @@
+#include "codegen/function_writer.h"
+
+#include <algorithm>
+
+#include "codegen/node_emitter.h"
+#include "ops/emit_helpers.h"
+#include "ops/op_def.h"
+#include "support/check.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::ParamId;
+using ir::ValueId;
+
+constexpr size_t kNever = static_cast<size_t>(-1);
+constexpr size_t kCommentLength = 90;
+
+/// What a person wants to know beside a line: which node, which ONNX node it came from, which type.
+std::string comment_of(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  std::string result = text("  // n", id);
+  const NodeId origin = node.serves.valid() ? node.serves : id;
+  if (node.serves.valid()) result += text(", for n", node.serves);
+  const std::vector<ModelText>& origins = graph.node(origin).origins;
+  if (!origins.empty() && !origins.front().empty()) {
+    std::string name = CppComment::encode(origins.front()).str();
+    if (name.size() > kCommentLength) name = "..." + name.substr(name.size() - kCommentLength);
+    result += " " + name;
+  }
+  return result + ": " + type_text(graph.value(node.outputs.front()).type);
+}
+
+class FunctionWriter {
+ public:
+  FunctionWriter(const Graph& graph, std::span<const Step> steps, const FunctionOptions& options)
+      : graph_(graph), steps_(steps), options_(options), param_of_(ir::params_of_values(graph)) {}
+
+  FunctionText write() {
+    find_last_uses();
+    for (const Load& load : options_.loads) write_load(load);
+    for (size_t i = 0; i < steps_.size(); ++i) write_step(i);
+    write_stores();
+    for (const std::string& place : options_.clears) line(place + ".reset();");
+    return {text("void ", options_.name, "(", options_.parameters, ") {\n", prologue(), body_, "}\n"),
+            std::move(headers_)};
+  }
+
+ private:
+  void line(std::string_view code) {
+    body_ += "  ";
+    body_ += code;
+    body_ += '\n';
+  }
+
+  std::vector<ValueId> inputs_of(const Step& step) const {
+    if (step.only_operand.valid()) return {step.only_operand};
+    if (step.zero.valid()) return {};
+    std::vector<ValueId> inputs;
+    for (ValueId input : graph_.node(step.node).inputs)
+      if (input.valid() && !param_of_[input].valid()) inputs.push_back(input);
+    std::ranges::sort(inputs);
+    inputs.erase(std::ranges::unique(inputs).begin(), inputs.end());
+    return inputs;
+  }
+
+  void find_last_uses() {
+    last_use_.resize(graph_.value_count(), kNever);
+    for (size_t i = 0; i < steps_.size(); ++i)
+      for (ValueId input : inputs_of(steps_[i])) last_use_[input] = i;
+    for (const Store& store : options_.stores) stored_.insert(store.value);
+    for (const Load& load : options_.loads)
+      if (!load.take) borrowed_.insert(load.value);
+  }
+
+  void write_load(const Load& load) {
+    if (load.take) line(text("at::Tensor ", value_name(load.value), " = std::move(", load.place, ");"));
+    else line(text("const at::Tensor& ", value_name(load.value), " = ", load.place, ";"));
+  }
+
+  void write_step(size_t index) {
+    const Step& step = steps_[index];
+    std::vector<ValueId> made = step.zero.valid()           ? write_zero(step)
+                                : step.only_operand.valid() ? write_passing_on(step)
+                                                            : write_node(step.node);
+    for (const Accumulation& sum : options_.accumulations)
+      if (std::ranges::find(made, sum.value) != made.end()) write_accumulation(sum);
+    if (index + 1 < steps_.size()) write_releases(index, made);
+  }
+
+  std::vector<ValueId> write_passing_on(const Step& step) {
+    const ValueId output = graph_.node(step.node).outputs.front();
+    line(text("at::Tensor ", value_name(output), " = ", value_name(step.only_operand), ";  // n", step.node,
+              ": the other summands belong to other stages"));
+    return {output};
+  }
+
+  std::vector<ValueId> write_zero(const Step& step) {
+    const ir::TensorType& type = graph_.value(step.zero).type;
+    std::string dims;
+    for (const ir::Dim dim : type.shape) dims += text(dims.empty() ? "" : ", ", dim_text(dim));
+    headers_.insert("ATen/ops/zeros.h");
+    line(text("at::Tensor ", value_name(step.zero), " = at::zeros({", dims, "}, at::TensorOptions().dtype(",
+              ops::scalar_type(type.dtype), "));  // for n", step.node, ": arises in other stages"));
+    return {step.zero};
+  }
+
+  std::vector<ValueId> write_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    const ops::OpDef* row = ops::find_op(node.op);
+    GP_CHECK(row != nullptr && row->emit != nullptr);
+    NodeEmitter emitter(graph_, id, options_.weight_index, param_of_, headers_);
+    row->emit(emitter);
+    std::vector<std::string> lines = emitter.lines();
+    GP_CHECK(!lines.empty());
+    lines.front() += comment_of(graph_, id);
+    for (const std::string& code : lines) line(code);
+    std::vector<ValueId> made;
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (emitter.assigned(i)) made.push_back(node.outputs[i]);
+    return made;
+  }
+
+  void write_accumulation(const Accumulation& sum) {
+    headers_.insert("runtime/add_share.h");
+    line(text("graphpipe::runtime::add_share(", sum.place, ", ", value_name(sum.value), ");"));
+  }
+
+  void write_releases(size_t index, const std::vector<ValueId>& made) {
+    std::vector<ValueId> ended;
+    for (ValueId input : inputs_of(steps_[index]))
+      if (last_use_[input] == index) ended.push_back(input);
+    for (ValueId output : made)
+      if (last_use_[output] == kNever) ended.push_back(output);
+    std::string code;
+    for (ValueId value : ended) {
+      if (stored_.contains(value) || borrowed_.contains(value)) continue;
+      code += text(code.empty() ? "" : " ", value_name(value), ".reset();");
+    }
+    if (!code.empty()) line(code);
+  }
+
+  /// The last store of a value moves it.
+  void write_stores() {
+    for (size_t i = 0; i < options_.stores.size(); ++i) {
+      const Store& store = options_.stores[i];
+      const auto later = options_.stores.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      const bool again =
+          std::any_of(later, options_.stores.end(), [&](const Store& other) { return other.value == store.value; });
+      const std::string name = value_name(store.value);
+      const bool copies = again || borrowed_.contains(store.value);
+      line(text(store.place, " = ", copies ? name : text("std::move(", name, ")"), ";"));
+    }
+  }
+
+  /// Short names for what the body uses.
+  std::string prologue() {
+    std::string result;
+    const auto uses = [&](std::string_view word) { return body_.find(word) != std::string::npos; };
+    if (uses("w[")) result += "  const at::Tensor* w = a.weights;\n";
+    if (uses("slot[")) result += "  at::Tensor* slot = a.slot;\n";
+    result += "  [[maybe_unused]] const int64_t b = a.samples;\n";
+    return result;
+  }
+
+  const Graph& graph_;
+  std::span<const Step> steps_;
+  const FunctionOptions& options_;
+  IdMap<ValueId, ParamId> param_of_;
+  IdMap<ValueId, size_t> last_use_;
+  IdSet<ValueId> stored_, borrowed_;
+  std::string body_;
+  std::set<std::string> headers_;
+};
+
+}  // namespace
+
+FunctionText write_function(const Graph& graph, std::span<const Step> steps, const FunctionOptions& options) {
+  return FunctionWriter(graph, steps, options).write();
+}
+
+std::string include_lines(const std::set<std::string>& headers) {
+  std::string aten, own;
+  std::set<std::string> all = headers;
+  all.insert("ATen/core/Tensor.h");
+  all.insert("runtime/program.h");
+  for (const std::string& header : all) {
+    const bool is_own = header.starts_with("runtime/") || header.starts_with("wire/");
+    (is_own ? own : aten) += is_own ? text("#include \"", header, "\"\n") : text("#include <", header, ">\n");
+  }
+  return aten + "\n#include <utility>\n\n" + own;
+}
+
+std::string write_single_function(const Graph& graph, std::span<const NodeId> nodes, std::string_view name) {
+  FunctionOptions options;
+  options.name = name;
+  IdSet<ValueId> read(graph.value_count());
+  std::vector<Step> steps;
+  for (NodeId node : nodes) {
+    steps.push_back({node, {}});
+    for (ValueId input : graph.node(node).inputs)
+      if (input.valid()) read.insert(input);
+  }
+  for (const ir::Output& output : graph.outputs()) read.insert(output.value);
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    if (read.contains(graph.inputs()[i].value))
+      options.loads.push_back({graph.inputs()[i].value, text("slot[", i, "]"), false});
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    options.stores.push_back({graph.outputs()[i].value, text("slot[", graph.inputs().size() + i, "]")});
+  for (ParamId param : graph.param_ids()) options.weight_index.emplace(param, param.index());
+  const FunctionText function = write_function(graph, steps, options);
+  return include_lines(function.headers) + "\n" + function.text;
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,82 @@
+#pragma once
+// Writes one straight-line C++ function that runs a list of nodes.
+//
+// Tensors are named after their value (v17 is %17 of the graph text), parameters are w[i]. A tensor is released
+// right after its last use, so that the memory in use is what the plan counted. What the function finds when it
+// starts and what it leaves behind is told by loads and stores; how a node is computed is told by its row.
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace graphpipe::codegen {
+
+/// One node to run.
+struct Step {
+  ir::NodeId node;
+  /// For a sum of gradients of which only one operand exists in this stage: that operand, which is passed on as it is.
+  ir::ValueId only_operand;
+  /// A gradient that arises in other stages only: here it counts as zero, and this step makes nothing but it. `node`
+  /// is then the node that reads it.
+  ir::ValueId zero;
+  bool operator==(const Step&) const = default;
+};
+
+/// A value that lies in a place, such as "slot[4]", when the function starts.
+struct Load {
+  ir::ValueId value;
+  std::string place;
+  /// Moved out of its place, so that its memory ends with its last use here. Otherwise only read.
+  bool take = false;
+};
+
+/// A value that the function leaves in a place when it ends.
+struct Store {
+  ir::ValueId value;
+  std::string place;
+};
+
+/// A value that is added to an accumulator as soon as it is computed.
+struct Accumulation {
+  ir::ValueId value;
+  std::string place;
+};
+
+struct FunctionOptions {
+  std::string name = "run";
+  /// Declared parameters. The text relies on `a`, a runtime::StageArguments.
+  std::string parameters = "const graphpipe::runtime::StageArguments& a";
+  std::vector<Load> loads;
+  std::vector<Store> stores;
+  std::vector<Accumulation> accumulations;
+  /// Places that are emptied at the end.
+  std::vector<std::string> clears;
+  /// Position in StageArguments::weights of each parameter that the steps read.
+  std::map<ir::ParamId, size_t> weight_index;
+};
+
+struct FunctionText {
+  /// The definition, without includes.
+  std::string text;
+  /// Headers it needs beside ATen/core/Tensor.h and runtime/program.h.
+  std::set<std::string> headers;
+};
+
+/// Needs: steps in an order in which every value is loaded, a parameter, or computed before it is read; every op has a
+/// row that can be emitted. Ensures: warning-free text.
+FunctionText write_function(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
+
+/// A whole C++ file with one function `void NAME(const graphpipe::runtime::StageArguments& a)` that runs `nodes`:
+/// graph input i is read from slot[i], parameter p is weights[p], graph output j is left in slot[inputs + j].
+/// For tests of single rows and for profiling.
+std::string write_single_function(const ir::Graph& graph, std::span<const ir::NodeId> nodes, std::string_view name);
+
+/// The include lines of a generated file, sorted: <ATen/core/Tensor.h>, the given headers, "runtime/program.h".
+std::string include_lines(const std::set<std::string>& headers);
+
+}  // namespace graphpipe::codegen

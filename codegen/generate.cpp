@@ -1,0 +1,62 @@
+#include "codegen/generate.h"
+
+#include "codegen/autograd_oracle.h"
+#include "codegen/cmake_project.h"
+#include "codegen/cut_stages.h"
+#include "codegen/device_program.h"
+#include "codegen/names.h"
+#include "codegen/slot_layout.h"
+#include "codegen/stage_library.h"
+#include "codegen/stage_table.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+void append(std::vector<SourceFile>& files, std::vector<SourceFile> more) {
+  for (SourceFile& file : more) files.push_back(std::move(file));
+}
+
+/// Names the generator and its inputs. The digests are ours; only hex digits pass. A stage's code depends on the model
+/// and on which nodes it holds, not on order and micro-batches: its files do not name the plan, so that another
+/// schedule leaves them, and what was compiled from them, as they are.
+std::string first_line_of(const GenerateOptions& options, bool names_plan) {
+  const auto digest = [](const std::string& hex) { return CppComment::encode(ModelText(hex)).str(); };
+  return text("// Written by graphpipe ", CppComment::encode(ModelText(options.tool_version)).str(),
+              " from model sha256:", digest(options.model_digest),
+              names_plan ? " and plan sha256:" + digest(options.plan_digest) : "", "; changes will be lost.\n");
+}
+
+}  // namespace
+
+Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanGraph& plan,
+                                         const ir::StageGraph& stages, const ir::Schedule& schedule,
+                                         const GenerateOptions& options) {
+  const std::string stage_line = first_line_of(options, false), program_line = first_line_of(options, true);
+  GP_TRY(auto cuts, cut_stages(graph, plan, stages));
+  if (options.by_autograd) {
+    if (cuts.size() != 1)
+      return Diagnostic{.code = Code::kUsage,
+                        .origin = {},
+                        .message = text("the autograd oracle is one stage, the plan has ", cuts.size()),
+                        .hint = "plan with --stages 1"};
+    make_oracle(cuts[ir::StageId(0)]);
+  }
+  const WeightGroups groups = weight_groups(graph, cuts);
+  const Ranks ranks = rank_devices(stages, schedule);
+  std::vector<SourceFile> files;
+  for (ir::StageId stage : stages.stage_ids()) {
+    const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
+    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line));
+    files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, stage_line));
+  }
+  append(files, write_plan_table(graph, stages, schedule, ranks, groups, options, program_line));
+  for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
+    append(files, write_device_program(ranks, rank, program_line));
+  files.push_back(write_common_main(ranks, "device", "run_rank", program_line));
+  files.push_back(write_common_main(ranks, "serial", "run_serial", program_line));
+  files.push_back(write_cmake_project(ranks, files, stage_line));
+  files.push_back(write_names(graph));
+  return files;
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,44 @@
+#pragma once
+// The whole generated folder as values: stage libraries, one program per device, the serial interpreter, the build.
+
+#include <string>
+#include <vector>
+
+#include "codegen/source_file.h"
+#include "ir/graph.h"
+#include "ir/plan.h"
+#include "ir/plan_graph.h"
+#include "ir/schedule.h"
+#include "ir/stage_graph.h"
+#include "support/result.h"
+
+namespace graphpipe::codegen {
+
+using ir::OptimizerKind;
+
+struct GenerateOptions {
+  std::string tool_version;
+  /// SHA-256 of the model and of the plan, hex: named in the first line of every file and checked by the programs.
+  std::string model_digest, plan_digest;
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  /// Threads of a stage: they are part of the plan, because kernels give other bits with other numbers of threads.
+  int threads = 1;
+  /// Gradients by LibTorch's autograd instead of our own: the oracle of the tests. Needs one stage.
+  bool by_autograd = false;
+};
+
+/// Writes:
+///   CMakeLists.txt                    builds build/device<rank>, build/device (any rank) and build/serial
+///   stages/stage<i>/...               forward, input_gradient, weight_gradient (files of at most 100 ops), table
+///   programs/plan.{h,cpp}             what every device knows of the plan
+///   programs/device<rank>.{h,cpp}     the device's actions; device<rank>_main.cpp, device_main.cpp,
+///                                     serial_main.cpp
+///   names.json                        values, nodes and parameters with their full origins
+/// Ranks are the devices that have actions, in the order of the schedule. Weights and the manifest are the driver's.
+/// Needs: `graph` priced as `plan`, cut as `stages`, ordered by `schedule`. Errors: those of cut_stages; by_autograd
+/// with several stages (kUsage).
+Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanGraph& plan,
+                                         const ir::StageGraph& stages, const ir::Schedule& schedule,
+                                         const GenerateOptions& options);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,28 @@
+#pragma once
+// What the runtime must know of the data and of the loss, read off the graph.
+
+#include <string>
+
+#include "ir/graph.h"
+
+namespace graphpipe::codegen {
+
+/// How the loss's divisor N follows from the step's data (runtime::LossRow).
+struct LossFacts {
+  enum class Normalizer : uint8_t { kSamples, kCountedPositions, kOne };
+  Normalizer normalizer = Normalizer::kOne;
+  /// Label whose positions count, for kCountedPositions.
+  ModelText label;
+  int64_t ignore_index = -100;
+  /// Elements per sample that also divide.
+  int64_t elements_per_sample = 1;
+};
+
+/// Reads the loss that passes::attach_loss appended: a product of the summed loss and the loss scale.
+LossFacts loss_facts(const ir::Graph& graph);
+
+/// The least upper bound of the values that an integer input may hold, as far as its readers tell: rows of the table
+/// that it indexes, classes of the loss. 2 where nothing tells. For synthetic data.
+int64_t integer_limit(const ir::Graph& graph, ir::ValueId input);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,177 @@
+#include "codegen/slot_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "codegen/stage_steps.h"
+#include "support/check.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::Graph;
+using ir::ValueId;
+
+constexpr size_t kPhases = 3;
+
+/// What one phase computes and what it reads from outside, params aside.
+struct PhaseUse {
+  IdSet<ValueId> made;
+  std::vector<ValueId> read;  // ascending
+};
+
+PhaseUse use_of(const Graph& graph, const std::vector<Step>& steps, const IdMap<ValueId, ir::ParamId>& param_of) {
+  PhaseUse use;
+  use.made = IdSet<ValueId>(graph.value_count());
+  for (const Step& step : steps) {
+    for (ValueId input : inputs_of_step(graph, step))
+      if (!use.made.contains(input) && !param_of[input].valid()) use.read.push_back(input);
+    for (ValueId output : outputs_of_step(graph, step)) use.made.insert(output);
+  }
+  std::ranges::sort(use.read);
+  use.read.erase(std::ranges::unique(use.read).begin(), use.read.end());
+  return use;
+}
+
+bool contains(const std::vector<ValueId>& sorted, ValueId value) { return std::ranges::binary_search(sorted, value); }
+
+std::string place(int slot) { return text("slot[", slot, "]"); }
+
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const Graph& graph, const StageCut& cut) : graph_(graph), cut_(cut) {
+    const IdMap<ValueId, ir::ParamId> param_of = ir::params_of_values(graph);
+    uses_ = {use_of(graph, cut.steps.forward, param_of), use_of(graph, cut.steps.input_gradient, param_of),
+             use_of(graph, cut.steps.weight_gradient, param_of)};
+  }
+
+  SlotLayout run() {
+    layout_.boundaries.resize(cut_.boundaries.size());
+    add_inputs();
+    add_results();
+    add_gradients();
+    add_saved();
+    for (size_t phase = 0; phase < kPhases; ++phase) add_loads(phase);
+    if (cut_.recompute) add_clears();
+    return std::move(layout_);
+  }
+
+ private:
+  int add_slot(SlotUse use, ValueId value) {
+    layout_.slots.push_back({use, value});
+    return static_cast<int>(layout_.slots.size()) - 1;
+  }
+
+  /// A slot that functions read the value from.
+  int add_source(SlotUse use, ValueId value) {
+    const int slot = add_slot(use, value);
+    source_[value] = slot;
+    return slot;
+  }
+
+  FunctionPlaces& places(size_t phase) {
+    return phase == 0 ? layout_.forward : phase == 1 ? layout_.input_gradient : layout_.weight_gradient;
+  }
+
+  /// The phase that computes the value here; kPhases where none does.
+  size_t made_in(ValueId value) const {
+    for (size_t phase = 0; phase < kPhases; ++phase)
+      if (uses_[phase].made.contains(value)) return phase;
+    return kPhases;
+  }
+
+  void add_inputs() {
+    for (size_t input : cut_.data) layout_.data.push_back(add_source(SlotUse::kData, graph_.inputs()[input].value));
+    if (cut_.loss_scale.valid()) layout_.loss_scale = add_source(SlotUse::kLossScale, cut_.loss_scale);
+    for (size_t i = 0; i < cut_.boundaries.size(); ++i)
+      if (cut_.boundaries[i].is_input)
+        layout_.boundaries[i].value = add_source(SlotUse::kReceivedValue, cut_.boundaries[i].value);
+    for (size_t slot = 0; slot < layout_.slots.size(); ++slot)
+      layout_.recompute_inputs.push_back(static_cast<int>(slot));
+  }
+
+  void store(ValueId value, int slot) {
+    const size_t phase = made_in(value);
+    GP_CHECK(phase < kPhases);
+    places(phase).stores.push_back({value, place(slot)});
+  }
+
+  void add_results() {
+    for (size_t i = 0; i < cut_.boundaries.size(); ++i) {
+      if (cut_.boundaries[i].is_input) continue;
+      layout_.boundaries[i].value = add_slot(SlotUse::kSentValue, cut_.boundaries[i].value);
+      store(cut_.boundaries[i].value, layout_.boundaries[i].value);
+    }
+    if (!cut_.loss.valid()) return;
+    layout_.loss = add_slot(SlotUse::kLoss, cut_.loss);
+    store(cut_.loss, layout_.loss);
+  }
+
+  void add_gradients() {
+    for (size_t i = 0; i < cut_.boundaries.size(); ++i) {
+      const StageBoundary& boundary = cut_.boundaries[i];
+      if (boundary.gradients.empty()) continue;
+      layout_.boundaries[i].first_gradient = static_cast<int>(layout_.slots.size());
+      for (ValueId gradient : boundary.gradients) {
+        if (boundary.is_input) store(gradient, add_slot(SlotUse::kSentGradient, gradient));
+        else add_source(SlotUse::kReceivedGradient, gradient);
+      }
+    }
+  }
+
+  /// What one phase makes and a later one reads.
+  void add_saved() {
+    for (size_t phase = 1; phase < kPhases; ++phase)
+      for (ValueId value : uses_[phase].read) {
+        if (source_.contains(value)) continue;
+        store(value, add_source(SlotUse::kSaved, value));
+      }
+  }
+
+  bool is_recompute_input(int slot) const {
+    return cut_.recompute && static_cast<size_t>(slot) < layout_.recompute_inputs.size();
+  }
+
+  bool is_read_after(ValueId value, size_t phase) const {
+    for (size_t later = phase + 1; later < kPhases; ++later)
+      if (contains(uses_[later].read, value)) return true;
+    return false;
+  }
+
+  void add_loads(size_t phase) {
+    for (ValueId value : uses_[phase].read) {
+      const auto source = source_.find(value);
+      GP_CHECK(source != source_.end());
+      const bool take = !is_read_after(value, phase) && !(phase == 0 && is_recompute_input(source->second));
+      places(phase).loads.push_back({value, place(source->second), take});
+    }
+  }
+
+  /// Inputs kept for the second forward alone end with the first backward function, which follows it.
+  void add_clears() {
+    const size_t phase = cut_.steps.input_gradient.empty() ? 2 : 1;
+    for (int slot : layout_.recompute_inputs) {
+      const ValueId value = layout_.slots[static_cast<size_t>(slot)].value;
+      if (!is_read_after(value, 0)) places(phase).clears.push_back(place(slot));
+    }
+  }
+
+  const Graph& graph_;
+  const StageCut& cut_;
+  std::array<PhaseUse, kPhases> uses_;
+  std::map<ValueId, int> source_;
+  SlotLayout layout_;
+};
+
+}  // namespace
+
+std::string_view slot_use_name(SlotUse use) {
+  constexpr std::array<std::string_view, 8> kNames = {"data", "loss scale",        "received value", "sent value",
+                                                      "loss", "received gradient", "sent gradient",  "saved"};
+  return kNames[static_cast<size_t>(use)];
+}
+
+SlotLayout lay_out_slots(const Graph& graph, const StageCut& cut) { return LayoutBuilder(graph, cut).run(); }
+
+}  // namespace graphpipe::codegen

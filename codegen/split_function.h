@@ -1,0 +1,28 @@
+#pragma once
+// One phase of a stage as parts of at most a given number of steps. What one part computes and a later one reads is
+// handed on in an array of tensors, t.
+
+#include <vector>
+
+#include "codegen/function_writer.h"
+#include "codegen/slot_layout.h"
+
+namespace graphpipe::codegen {
+
+struct FunctionPart {
+  std::vector<Step> steps;
+  std::vector<Load> loads;
+  std::vector<Store> stores;
+  std::vector<std::string> clears;
+};
+
+struct SplitFunction {
+  std::vector<FunctionPart> parts;
+  /// Tensors in t; zero where there is one part.
+  size_t handed_on = 0;
+};
+
+SplitFunction split_function(const ir::Graph& graph, const std::vector<Step>& steps, const FunctionPlaces& places,
+                             size_t max_steps);
+
+}  // namespace graphpipe::codegen

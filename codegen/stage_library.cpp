@@ -1,0 +1,126 @@
+#include "codegen/stage_library.h"
+
+#include "codegen/autograd_oracle.h"
+#include "codegen/split_function.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::Graph;
+using ir::ParamId;
+using ir::StageId;
+
+constexpr std::string_view kArguments = "const graphpipe::runtime::StageArguments& a";
+constexpr std::string_view kPartArguments = "const graphpipe::runtime::StageArguments& a, at::Tensor* t";
+
+class StageWriter {
+ public:
+  StageWriter(const Graph& graph, StageId stage, const StageCut& cut, const SlotLayout& layout,
+              const std::string& first_line)
+      : graph_(graph), stage_(stage), cut_(cut), layout_(layout), first_line_(first_line) {
+    for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
+    for (const ir::GradientShare& share : cut.steps.shares)
+      accumulations_.push_back({share.value, text("a.gradients[", weight_index_.at(share.param), "]")});
+  }
+
+  std::vector<SourceFile> run() {
+    if (functions_of(cut_).forward) write_phase("forward", cut_.steps.forward, layout_.forward);
+    if (functions_of(cut_).input_gradient)
+      write_phase("input_gradient", cut_.steps.input_gradient, layout_.input_gradient);
+    if (cut_.by_autograd) write_autograd();
+    else if (functions_of(cut_).weight_gradient)
+      write_phase("weight_gradient", cut_.steps.weight_gradient, layout_.weight_gradient);
+    write_header();
+    return std::move(files_);
+  }
+
+ private:
+  std::string name_space() const { return text("pipeline::stage", stage_); }
+
+  void add_file(std::string_view name, std::string body) {
+    files_.push_back({text(stage_folder(stage_), "/", name), first_line_ + std::move(body)});
+  }
+
+  void declare(std::string_view name, std::string_view arguments) {
+    declarations_ += text("void ", name, "(", arguments, ");\n");
+  }
+
+  void write_phase(const std::string& name, const std::vector<Step>& steps, const FunctionPlaces& places) {
+    const SplitFunction split = split_function(graph_, steps, places, kMaxOpsPerFile);
+    declare(name, kArguments);
+    if (split.parts.size() == 1) {
+      write_part(name, kArguments, split.parts.front());
+      return;
+    }
+    std::string body =
+        text("#include <ATen/core/Tensor.h>\n\n#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ",
+             name_space(), " {\n\nvoid ", name, "(", kArguments, ") {\n");
+    // Tensors that one part hands to a later one.
+    if (split.handed_on > 0) body += text("  at::Tensor t[", split.handed_on, "];\n");
+    for (size_t part = 0; part < split.parts.size(); ++part) {
+      const std::string part_name = text(name, "_", part);
+      declare(part_name, kPartArguments);
+      write_part(part_name, kPartArguments, split.parts[part]);
+      body += text("  ", part_name, "(a, ", split.handed_on > 0 ? "t" : "nullptr", ");\n");
+    }
+    add_file(name + ".cpp", body + "}\n\n}  // namespace " + name_space() + "\n");
+  }
+
+  void write_part(const std::string& name, std::string_view arguments, const FunctionPart& part) {
+    FunctionOptions options;
+    options.name = name;
+    options.parameters = arguments == kPartArguments
+                             ? "const graphpipe::runtime::StageArguments& a, [[maybe_unused]] at::Tensor* t"
+                             : std::string(arguments);
+    options.loads = part.loads;
+    options.stores = part.stores;
+    options.clears = part.clears;
+    options.weight_index = weight_index_;
+    options.accumulations = accumulations_;
+    const FunctionText function = write_function(graph_, part.steps, options);
+    add_file(name + ".cpp",
+             text(include_lines(function.headers), "#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ",
+                  name_space(), " {\n\n", function.text, "\n}  // namespace ", name_space(), "\n"));
+  }
+
+  void write_autograd() {
+    declare("weight_gradient", kArguments);
+    add_file(
+        "weight_gradient.cpp",
+        text("#include \"", stage_folder(stage_), "/functions.h\"\n", autograd_includes(), "\nnamespace ", name_space(),
+             " {\n\n", autograd_function(graph_, cut_, layout_), "\n}  // namespace ", name_space(), "\n"));
+  }
+
+  void write_header() {
+    add_file("functions.h",
+             text("#pragma once\n#include \"runtime/program.h\"\n\nnamespace ", name_space(), " {\n\n", declarations_,
+                  "\nextern const graphpipe::runtime::StageEntry entry;\n\n}  // namespace ", name_space(), "\n"));
+  }
+
+  const Graph& graph_;
+  StageId stage_;
+  const StageCut& cut_;
+  const SlotLayout& layout_;
+  const std::string& first_line_;
+  std::map<ParamId, size_t> weight_index_;
+  std::vector<Accumulation> accumulations_;
+  std::string declarations_;
+  std::vector<SourceFile> files_;
+};
+
+}  // namespace
+
+StageFunctions functions_of(const StageCut& cut) {
+  return {.forward = !cut.steps.forward.empty(),
+          .input_gradient = !cut.steps.input_gradient.empty(),
+          .weight_gradient = cut.by_autograd || !cut.steps.weight_gradient.empty()};
+}
+
+std::string stage_folder(StageId stage) { return text("stages/stage", stage); }
+
+std::vector<SourceFile> write_stage_functions(const Graph& graph, StageId stage, const StageCut& cut,
+                                              const SlotLayout& layout, const std::string& first_line) {
+  return StageWriter(graph, stage, cut, layout, first_line).run();
+}
+
+}  // namespace graphpipe::codegen

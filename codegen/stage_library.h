@@ -1,0 +1,27 @@
+#pragma once
+// The functions of one stage as C++ files of at most kMaxOpsPerFile ops.
+
+#include <string>
+#include <vector>
+
+#include "codegen/slot_layout.h"
+#include "codegen/source_file.h"
+
+namespace graphpipe::codegen {
+
+inline constexpr size_t kMaxOpsPerFile = 100;
+
+/// Which functions the stage has.
+struct StageFunctions {
+  bool forward = false, input_gradient = false, weight_gradient = false;
+};
+StageFunctions functions_of(const StageCut& cut);
+
+/// "stages/stage3".
+std::string stage_folder(ir::StageId stage);
+
+/// functions.h and the definitions. `first_line` is the comment that opens every file.
+std::vector<SourceFile> write_stage_functions(const ir::Graph& graph, ir::StageId stage, const StageCut& cut,
+                                              const SlotLayout& layout, const std::string& first_line);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,197 @@
+#include "codegen/stage_steps.h"
+
+#include <algorithm>
+
+#include "support/check.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Phase;
+using ir::StageId;
+using ir::ValueId;
+
+/// Collects the steps of one stage, phase by phase.
+class StepCollector {
+ public:
+  StepCollector(const Graph& graph, const NodePlaces& places, StageId stage)
+      : graph_(graph), places_(places), stage_(stage) {}
+
+  Result<StageSteps> run() {
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (places_.stage_of[id] == stage_) add({id, {}});
+      else if (node.phase == Phase::kWeightGradient && is_repeated(id)) add_repeated_gradient(id);
+    }
+    keep_shares();
+    drop_unread_weight_gradients();
+    for (std::vector<Step>* steps : {&steps_.forward, &steps_.input_gradient, &steps_.weight_gradient}) {
+      GP_TRY_VOID(add_repeated_forward(*steps));
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  bool is_repeated(NodeId id) const { return !places_.stage_of[id].valid(); }
+
+  void add(Step step) {
+    const Node& node = graph_.node(step.node);
+    switch (node.phase) {
+      case Phase::kForward:
+        steps_.forward.push_back(step);
+        break;
+      case Phase::kInputGradient:
+        steps_.input_gradient.push_back(step);
+        break;
+      case Phase::kWeightGradient:
+        steps_.weight_gradient.push_back(step);
+        break;
+    }
+    for (ValueId output : node.outputs)
+      if (!step.zero.valid()) made_.insert(output);
+  }
+
+  bool is_gradient(ValueId value) const {
+    const NodeId producer = graph_.value(value).producer;
+    return producer.valid() && graph_.node(producer).phase != Phase::kForward;
+  }
+
+  /// A gradient node that serves a node without samples runs wherever its operands arise.
+  void add_repeated_gradient(NodeId id) {
+    const Node& node = graph_.node(id);
+    std::vector<ValueId> here, missing;
+    for (ValueId input : node.inputs)
+      if (input.valid() && is_gradient(input)) (made_.contains(input) ? here : missing).push_back(input);
+    if (here.empty() && !missing.empty()) return;
+    if (missing.empty()) return add({id, {}});
+    if (node.sums_gradient_of.valid()) return add({id, here.front()});
+    // Gradients enter linearly: the stages' results, each with zeros for what the others have, add up.
+    for (ValueId value : missing)
+      if (zeros_.insert(value)) add({.node = id, .only_operand = {}, .zero = value});
+    add({id, {}});
+  }
+
+  void keep_shares() {
+    for (const ir::GradientShare& share : graph_.gradient_shares())
+      if (made_.contains(share.value)) steps_.shares.push_back(share);
+  }
+
+  void drop_unread_weight_gradients() {
+    IdSet<ValueId> read(graph_.value_count());
+    for (const ir::GradientShare& share : steps_.shares) read.insert(share.value);
+    std::vector<Step> kept;
+    for (size_t i = steps_.weight_gradient.size(); i-- > 0;) {
+      const Step& step = steps_.weight_gradient[i];
+      const std::vector<ValueId> outputs = outputs_of_step(graph_, step);
+      if (std::ranges::none_of(outputs, [&](ValueId output) { return read.contains(output); })) continue;
+      for (ValueId input : inputs_of_step(graph_, step)) read.insert(input);
+      kept.push_back(step);
+    }
+    std::ranges::reverse(kept);
+    steps_.weight_gradient = std::move(kept);
+  }
+
+  /// Puts what the steps need of the nodes without samples right before their first reader.
+  Status add_repeated_forward(std::vector<Step>& steps) {
+    constexpr size_t kNever = static_cast<size_t>(-1);
+    IdMap<ValueId, size_t> first_read(graph_.value_count(), kNever);
+    const auto note_read = [&](ValueId value, size_t position) {
+      first_read[value] = std::min<size_t>(first_read[value], position);
+    };
+    for (size_t i = 0; i < steps.size(); ++i)
+      for (ValueId input : inputs_of_step(graph_, steps[i])) note_read(input, i);
+    std::vector<std::vector<Step>> before(steps.size());
+    for (size_t i = graph_.node_count(); i-- > 0;) {
+      const NodeId id(i);
+      const Node& node = graph_.node(id);
+      if (node.phase != Phase::kForward || !is_repeated(id)) continue;
+      size_t position = kNever;
+      for (ValueId output : node.outputs) position = std::min<size_t>(position, first_read[output]);
+      if (position == kNever) continue;
+      for (ValueId input : node.inputs) {
+        if (!input.valid()) continue;
+        note_read(input, position);
+        const NodeId producer = graph_.value(input).producer;
+        if (producer.valid() && !is_repeated(producer)) return reads_samples(id);
+      }
+      before[position].push_back({id, {}});
+    }
+    std::vector<Step> result;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      result.insert(result.end(), before[i].rbegin(), before[i].rend());
+      result.push_back(steps[i]);
+    }
+    steps = std::move(result);
+    return Ok{};
+  }
+
+  Status reads_samples(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = node.origins.empty() ? ModelText() : node.origins.front(),
+                      .message = text("node n", id, " is in no stage but reads a value with samples"),
+                      .hint = "price the graph again: every node that depends on the samples is a node of the plan"};
+  }
+
+  const Graph& graph_;
+  const NodePlaces& places_;
+  StageId stage_;
+  StageSteps steps_;
+  IdSet<ValueId> made_, zeros_;
+};
+
+/// The stage in which a contribution to a gradient, or a sum of them, arises.
+StageId stage_of_value(const Graph& graph, const NodePlaces& places, ValueId value) {
+  return places.stage_of[graph.value(value).producer];
+}
+
+StageId place_sum(const Graph& graph, const NodePlaces& places, const Node& sum) {
+  const StageId first = stage_of_value(graph, places, sum.inputs[0]);
+  const StageId second = stage_of_value(graph, places, sum.inputs[1]);
+  return first == second ? second : stage_of_value(graph, places, sum.sums_gradient_of);
+}
+
+}  // namespace
+
+std::vector<ValueId> outputs_of_step(const Graph& graph, const Step& step) {
+  if (step.zero.valid()) return {step.zero};
+  return graph.node(step.node).outputs;
+}
+
+std::vector<ValueId> inputs_of_step(const Graph& graph, const Step& step) {
+  if (step.zero.valid()) return {};
+  if (step.only_operand.valid()) return {step.only_operand};
+  std::vector<ValueId> inputs;
+  for (ValueId input : graph.node(step.node).inputs)
+    if (input.valid()) inputs.push_back(input);
+  return inputs;
+}
+
+NodePlaces place_nodes(const Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages) {
+  NodePlaces places;
+  places.stage_of.resize(graph.node_count());
+  for (StageId stage : stages.stage_ids())
+    for (ir::PlanNodeId node : stages.stages[stage].nodes) {
+      GP_CHECK(plan.nodes[node].source.valid());
+      places.stage_of[plan.nodes[node].source] = stage;
+    }
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.phase == Phase::kForward) continue;
+    if (node.sums_gradient_of.valid()) {
+      if (places.stage_of[node.serves].valid()) places.stage_of[id] = place_sum(graph, places, node);
+    } else {
+      places.stage_of[id] = places.stage_of[node.serves];
+    }
+  }
+  return places;
+}
+
+Result<StageSteps> steps_of_stage(const Graph& graph, const NodePlaces& places, StageId stage) {
+  return StepCollector(graph, places, stage).run();
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,23 @@
+#pragma once
+// Which stage runs which node: the first half of cut_stages.
+
+#include "codegen/cut_stages.h"
+
+namespace graphpipe::codegen {
+
+/// Where the nodes run.
+struct NodePlaces {
+  /// Of forward nodes with samples, and of the gradient nodes and sums that serve them; none for what is repeated.
+  IdMap<ir::NodeId, ir::StageId> stage_of;
+};
+
+NodePlaces place_nodes(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages);
+
+Result<StageSteps> steps_of_stage(const ir::Graph& graph, const NodePlaces& places, ir::StageId stage);
+
+/// The inputs that a step really reads: of a sum with one operand, that operand.
+std::vector<ir::ValueId> inputs_of_step(const ir::Graph& graph, const Step& step);
+/// The values that a step makes: those of its node, or the one zero.
+std::vector<ir::ValueId> outputs_of_step(const ir::Graph& graph, const Step& step);
+
+}  // namespace graphpipe::codegen

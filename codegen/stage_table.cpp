@@ -1,0 +1,127 @@
+#include "codegen/stage_table.h"
+
+#include "codegen/loss_facts.h"
+#include "codegen/node_emitter.h"
+#include "codegen/stage_library.h"
+#include "codegen/table_text.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::Graph;
+using ir::Param;
+using ir::ParamId;
+using ir::StageId;
+
+std::string_view role_of(const Param& param) {
+  switch (param.kind) {
+    case ir::ParamKind::kBuffer:
+      return "kBuffer";
+    case ir::ParamKind::kConstant:
+      return "kConstant";
+    case ir::ParamKind::kWeight:
+      break;
+  }
+  return param.trainable ? "kTrainable" : "kFrozen";
+}
+
+std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, const WeightGroups& groups,
+                                    TensorTable& tensors) {
+  std::vector<std::string> rows;
+  for (ParamId id : cut.params) {
+    const Param& param = graph.param(id);
+    const auto group = groups.group_of.find(id);
+    rows.push_back(text("{", CppLiteral::encode(param.name).str(), ", ", tensors.row(graph.value(param.value)),
+                        ", ParamRole::", role_of(param), ", ", group == groups.group_of.end() ? -1 : group->second,
+                        "}"));
+  }
+  return rows;
+}
+
+std::vector<std::string> data_rows(const Graph& graph, const StageCut& cut, const SlotLayout& layout,
+                                   TensorTable& tensors) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < cut.data.size(); ++i) {
+    const ir::Input& input = graph.inputs()[cut.data[i]];
+    const ir::Value& value = graph.value(input.value);
+    const int64_t limit = ir::is_floating(value.type.dtype) ? 2 : integer_limit(graph, input.value);
+    rows.push_back(text("{", CppLiteral::encode(input.name).str(), ", ", tensors.row(value), ", ", layout.data[i], ", ",
+                        limit, "}"));
+  }
+  return rows;
+}
+
+std::vector<std::string> boundary_rows(const Graph& graph, const StageCut& cut, const SlotLayout& layout,
+                                       TensorTable& tensors) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < cut.boundaries.size(); ++i) {
+    const StageBoundary& boundary = cut.boundaries[i];
+    rows.push_back(text("{", boundary.edge, ", ", boundary.is_input ? "true" : "false", ", ",
+                        layout.boundaries[i].value, ", ", layout.boundaries[i].first_gradient, ", ",
+                        boundary.gradients.size(), ", ", tensors.row(graph.value(boundary.value)), "}"));
+  }
+  return rows;
+}
+
+/// The slots, for people.
+std::string slot_comment(const Graph& graph, const SlotLayout& layout) {
+  std::string result;
+  for (size_t i = 0; i < layout.slots.size(); ++i) {
+    const Slot& slot = layout.slots[i];
+    result += text("// slot ", i, ": ", value_name(slot.value), " ", slot_use_name(slot.use), " ",
+                   type_text(graph.value(slot.value).type), "\n");
+  }
+  return result;
+}
+
+}  // namespace
+
+WeightGroups weight_groups(const Graph& graph, const IdMap<StageId, StageCut>& cuts) {
+  IdMap<ParamId, std::vector<StageId>> holders(graph.param_count());
+  for (StageId stage : ids<StageId>(cuts.size()))
+    for (ParamId param : cuts[stage].params)
+      if (graph.param(param).trainable) holders[param].push_back(stage);
+  WeightGroups groups;
+  for (ParamId param : graph.param_ids()) {
+    if (holders[param].size() < 2) continue;
+    groups.group_of.emplace(param, static_cast<int>(groups.stages.size()));
+    groups.stages.push_back(std::move(holders[param]));
+  }
+  return groups;
+}
+
+SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& cut, const SlotLayout& layout,
+                             const WeightGroups& groups, const std::string& first_line) {
+  TensorTable tensors;
+  const std::vector<std::string> params = param_rows(graph, cut, groups, tensors);
+  const std::vector<std::string> data = data_rows(graph, cut, layout, tensors);
+  const std::vector<std::string> boundaries = boundary_rows(graph, cut, layout, tensors);
+  std::vector<std::string> recompute;
+  if (cut.recompute)
+    for (int slot : layout.recompute_inputs) recompute.push_back(text(slot));
+  const StageFunctions functions = functions_of(cut);
+  const auto pointer = [](bool exists, std::string_view name) { return exists ? name : std::string_view("nullptr"); };
+
+  std::string body = text("#include \"", stage_folder(stage), "/functions.h\"\n\nnamespace pipeline::stage", stage,
+                          " {\n", "namespace {\n\nusing namespace graphpipe::runtime;\n\n", tensors.dims_array(), "\n");
+  body += "// name, tensor {type, dims, batch axis, rows per sample}, role, group\n" +
+          array_text("ParamRow", "kParams", params);
+  body += "// name, tensor, slot, limit\n" + array_text("DataRow", "kData", data);
+  body += "// edge, is input, slot, gradient slot, gradient count, tensor\n" +
+          array_text("BoundaryRow", "kBoundaries", boundaries);
+  body += array_text("int32_t", "kRecomputeInputs", recompute);
+  body += "\n" + slot_comment(graph, layout) + "\n}  // namespace\n\n";
+  body +=
+      text("const StageEntry entry = {\n    .stage = ", stage, ",\n    .slot_size = ", layout.slots.size(),
+           ",\n    .forward = ", pointer(functions.forward, "forward"),
+           ",\n    .input_gradient = ", pointer(functions.input_gradient, "input_gradient"),
+           ",\n    .weight_gradient = ", pointer(functions.weight_gradient, "weight_gradient"),
+           ",\n    .params = ", span_text("kParams", params.size()), ",\n    .data = ", span_text("kData", data.size()),
+           ",\n    .boundaries = ", span_text("kBoundaries", boundaries.size()), ",\n    .loss_slot = ", layout.loss,
+           ",\n    .loss_scale_slot = ", layout.loss_scale,
+           ",\n    .recompute_inputs = ", span_text("kRecomputeInputs", recompute.size()),
+           ",\n};\n\n}  // namespace pipeline::stage", stage, "\n");
+  return {stage_folder(stage) + "/table.cpp", first_line + body};
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,28 @@
+#pragma once
+// Pieces of the constant tables that generated files hold (rows of runtime/program.h).
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace graphpipe::codegen {
+
+/// Collects the dims of all tensors of a file into one array, kDims.
+class TensorTable {
+ public:
+  /// "{ElementType::kFloat32, {kDims + 3, 2}, 0, 1}". Rows per sample are the factor of the batch axis.
+  std::string row(const ir::Value& value);
+  /// The definition of kDims; empty where no tensor has dims.
+  std::string dims_array() const;
+
+ private:
+  std::vector<ir::Dim> dims_;
+};
+
+/// "constexpr TYPE NAME[] = {\n  row,\n ...};\n"; nothing where there are no rows.
+std::string array_text(std::string_view type, std::string_view name, const std::vector<std::string>& rows);
+/// What a span member is initialised with: the array's name, or "{}" where it has no rows.
+std::string span_text(std::string_view name, size_t rows);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,106 @@
+#include "cost/in_flight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "cost/memory.h"
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::StageId;
+
+/// Quotients that should be whole come out a little above; the slack is far below one sample.
+constexpr double kSlack = 1e-7;
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+int64_t ceil_samples(double samples, int64_t most) {
+  if (!(samples < static_cast<double>(most))) return most;
+  return static_cast<int64_t>(std::ceil(samples - kSlack));
+}
+
+}  // namespace
+
+Flight flight_of(const FlightStage& stage, const std::vector<Flight>& readers, double period, int64_t batch) {
+  const int64_t round = stage.round();
+  const int64_t most = round_up(batch, stage.micro_batch);
+  const double own = static_cast<double>(round) * stage.seconds_per_sample / period;
+  double reach = 0;
+  int64_t least = round;
+  for (const Flight& reader : readers) {
+    const double wait = static_cast<double>(std::max<int64_t>(0, reader.round - round));
+    reach = std::max(reach, own + wait + stage.hop_seconds / period + reader.turn);
+    least = std::max(least, reader.samples + round - std::gcd(round, reader.round));
+  }
+  Flight flight;
+  flight.round = round;
+  flight.samples = round_up(std::max(least, ceil_samples(reach, most)), stage.micro_batch);
+  flight.samples = std::min(flight.samples, most);
+  flight.turn = std::max(static_cast<double>(flight.samples - round) + own, reach);
+  return flight;
+}
+
+FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost) {
+  FlightStage stage;
+  stage.micro_batch = choice.micro_batch.count;
+  stage.k = choice.k;
+  if (choice.mode == ir::ReplicaMode::kRoundRobin) stage.parallel_items = static_cast<int>(choice.devices.size());
+  stage.seconds_per_sample = cost.compute_per_sample();
+  stage.hop_seconds = cost.hop_down + cost.hop_up;
+  return stage;
+}
+
+IdMap<StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                                     double period) {
+  const size_t count = graph.stages.size();
+  std::vector<std::vector<size_t>> readers(count);
+  for (const ir::StageEdge& edge : graph.edges) readers[edge.from.index()].push_back(edge.to.index());
+  std::vector<Flight> flights(count);
+  IdMap<StageId, Samples> samples(count);
+  for (size_t i = count; i-- > 0;) {
+    const StageId stage(i);
+    std::vector<Flight> below;
+    for (size_t reader : readers[i]) below.push_back(flights[reader]);
+    flights[i] = flight_of(flight_stage(graph.stages[stage].choice, costs[stage]), below, period, graph.batch.count);
+    samples[stage] = Samples(flights[i].samples);
+  }
+  return samples;
+}
+
+InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto at = [&](double period) {
+    InFlight result;
+    result.samples = in_flight_at(graph, costs, period);
+    result.period = period;
+    result.fits = memory_shortfall(graph, cluster, result.samples) <= Bytes(0);
+    return result;
+  };
+  const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
+  InFlight best = at(fastest);
+  if (best.fits) return best;
+  // The longest cycle takes less than all work of one round and all hops: no period above it changes the numbers.
+  double slowest = 0;
+  for (StageId stage : graph.stage_ids()) slowest += costs[stage].item() + costs[stage].hop_down + costs[stage].hop_up;
+  slowest = std::max(slowest * static_cast<double>(graph.batch.count), fastest);
+  InFlight least = at(infinity);
+  least.period = slowest;
+  if (!least.fits) return least;
+  constexpr double kPrecision = 1e-3;
+  double low = fastest, high = slowest;
+  best = std::move(least);
+  while (high > low * (1 + kPrecision)) {
+    const double middle = std::sqrt(low * high);
+    InFlight attempt = at(middle);
+    (attempt.fits ? high : low) = middle;
+    if (attempt.fits) best = std::move(attempt);
+  }
+  return best;
+}
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,67 @@
+#pragma once
+// In-flight numbers: how many samples a stage holds between forward and backward so that the pipeline never starves.
+// One function for the planner's memory and for the scheduler (semantics, section 5).
+//
+// The rule is the cycle argument for strict alternation of forwards and backwards, in sample units. A steady-state
+// cycle goes down from s with forwards, turns in a descendant t, and comes back up. With T the period (seconds per
+// sample), r = k b the round of a stage and c the seconds of all its work on one sample's share of an item:
+//
+//   reach(s) = r(s) c(s) / T + max over readers j of ( wait(s, j) + hops(s) / T + turn(j) )
+//   n(s)     = the smallest multiple of b(s) that is at least reach(s), r(s), and n(j) + r(s) - gcd(r(s), r(j)) for
+//   each
+//              reader j (less would deadlock)
+//   turn(j)  = max( n(j) - r(j) + r(j) c(j) / T,  reach(j) )
+//   wait(s, j) = max(0, r(j) - r(s))        a reader with larger rounds waits for several of ours
+//
+// With equal rounds this is n(s) = max over t of n(t) - 1 + ceil(Q(s, t) / T) in items; with equal costs, no latency
+// and rounds that differ it is GraphPipe's n(s) = max over j of ceil_b(n(j) + max(r(s), r(j))).
+
+#include <vector>
+
+#include "cost/stage_cost.h"
+
+namespace graphpipe::cost {
+
+/// One stage as the rule sees it.
+struct FlightStage {
+  int64_t micro_batch = 1;
+  int k = 1;
+  /// Seconds of forward and backward of one item, over the samples of a micro-batch.
+  double seconds_per_sample = 0;
+  /// Seconds of one message down plus one message up, between an item and its readers'.
+  double hop_seconds = 0;
+  /// At least this many micro-batches per round: the replicas under round robin, which each hold one, else 1.
+  int parallel_items = 1;
+  int64_t round() const { return micro_batch * k * parallel_items; }
+};
+
+/// What a stage upstream must know of one downstream.
+struct Flight {
+  int64_t samples = 0;  // n
+  double turn = 0;
+  int64_t round = 1;
+};
+
+/// The rule for one stage, given its readers (none for a sink). `period` is seconds per sample, above zero; infinity
+/// gives the fewest samples that do not deadlock. Not above `batch` rounded up to whole micro-batches.
+Flight flight_of(const FlightStage& stage, const std::vector<Flight>& readers, double period, int64_t batch);
+
+FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost);
+
+/// In-flight samples of every stage at a target period.
+IdMap<ir::StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs,
+                                         double period);
+
+struct InFlight {
+  IdMap<ir::StageId, Samples> samples;
+  /// The steady-state period, seconds per sample, that the numbers sustain.
+  double period = 0;
+  /// Whether they fit the devices' memory.
+  bool fits = true;
+};
+
+/// The numbers to schedule with: those of the bottleneck period where memory allows, else those of the smallest period
+/// (within 0.1 %) whose numbers fit, else (fits is false) the fewest that do not deadlock.
+InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,97 @@
+#include "cost/iteration_time.h"
+
+#include <algorithm>
+#include <map>
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::StageId;
+
+double ceil_ratio(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) / b); }
+
+/// Items that one replica runs in a step.
+double items_per_replica(const ir::StageGraph& graph, StageId stage) {
+  const ir::StageChoice& choice = graph.stages[stage].choice;
+  const int64_t items = micro_batch_count(graph, stage);
+  if (choice.mode != ir::ReplicaMode::kRoundRobin) return static_cast<double>(items);
+  return ceil_ratio(items, static_cast<int64_t>(choice.devices.size()));
+}
+
+/// Seconds that each stage spends on summing gradients over its replicas and over the copies of shared weights.
+IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                                      const IdMap<StageId, StageCost>& costs) {
+  IdMap<StageId, double> seconds(graph.stages.size(), 0.0);
+  for (StageId stage : graph.stage_ids()) seconds[stage] = costs[stage].all_reduce;
+  for (const ir::SharedWeights& shared : graph.shared) {
+    if (shared.gradient_bytes.count == 0) continue;
+    std::vector<ir::DeviceId> devices;
+    for (StageId stage : shared.stages)
+      devices.insert(devices.end(), graph.stages[stage].choice.devices.begin(),
+                     graph.stages[stage].choice.devices.end());
+    std::sort(devices.begin(), devices.end());
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    const double reduce = all_reduce_time(cluster, devices, shared.gradient_bytes).count;
+    for (StageId stage : shared.stages) seconds[stage] += reduce;
+  }
+  return seconds;
+}
+
+/// The slopes, where `after` follows the last backward of a stage.
+IdMap<StageId, Slopes> slopes_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                                             const IdMap<StageId, double>& after) {
+  IdMap<StageId, Slopes> result(graph.stages.size());
+  for (StageId stage : graph.stage_ids()) result[stage].tail = after[stage];
+  // Edges are sorted by their source and go upward, so a stage's slopes are final before they are read.
+  for (const ir::StageEdge& edge : graph.edges) {
+    const StageCost& from = costs[edge.from];
+    const ir::StageChoice& choice = graph.stages[edge.from].choice;
+    // Under round robin the replicas make the first items side by side.
+    const int64_t side_by_side =
+        choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
+    const double items =
+        ceil_ratio(graph.stages[edge.to].choice.micro_batch.count, choice.micro_batch.count * side_by_side);
+    const Slopes& above = result[edge.from];
+    Slopes& below = result[edge.to];
+    below.head = std::max(below.head, above.head + items * from.forward + from.hop_down);
+    if (edge.gradient_count == 0) continue;
+    below.tail = std::max(below.tail, from.hop_up + items * from.backward() + above.tail);
+  }
+  return result;
+}
+
+}  // namespace
+
+IdMap<StageId, Slopes> slopes(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs) {
+  return slopes_with_reduction(graph, costs, IdMap<StageId, double>(graph.stages.size(), 0.0));
+}
+
+IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  const IdMap<StageId, Slopes> paths = slopes(graph, costs);
+  const IdMap<StageId, Slopes> with_reduction =
+      slopes_with_reduction(graph, costs, reduce_seconds(graph, cluster, costs));
+  const InFlight flight = in_flight(graph, cluster);
+  // Stages of one device share it: each waits for the others' items too.
+  std::map<ir::DeviceId, double> load;
+  for (StageId stage : graph.stage_ids())
+    for (ir::DeviceId device : graph.stages[stage].choice.devices)
+      load[device] += items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages);
+  // Too few samples in flight slow the bottleneck down to the period that they sustain.
+  const double slowdown = flight.period / std::max(bottleneck_period(graph, costs), 1e-300);
+  IterationTime longest;
+  for (StageId stage : graph.stage_ids()) {
+    double steady = 0;
+    for (ir::DeviceId device : graph.stages[stage].choice.devices) steady = std::max(steady, load[device]);
+    IterationTime time{.warm_up = paths[stage].head,
+                       .steady = steady * std::max(slowdown, 1.0),
+                       .drain = paths[stage].tail,
+                       .reduce = with_reduction[stage].tail - paths[stage].tail,
+                       .limiting = stage};
+    if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
+  }
+  return longest;
+}
+
+}  // namespace graphpipe::cost

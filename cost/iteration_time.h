@@ -1,0 +1,28 @@
+#pragma once
+// Closed-form time of one step: warm-up, steady state, drain and gradient reduction. The same longest paths that the
+// lower bound of a plan uses (lower_bound.h), with the period that the in-flight numbers sustain.
+
+#include "cost/in_flight.h"
+
+namespace graphpipe::cost {
+
+/// Seconds from the start of the step until a stage can start its first item, and from its last item until every stage
+/// that feeds it is done. The first item of a stage with larger micro-batches needs several of its producer's.
+struct Slopes {
+  double head = 0, tail = 0;
+};
+IdMap<ir::StageId, Slopes> slopes(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs);
+
+struct IterationTime {
+  double warm_up = 0;  // until the limiting stage starts
+  double steady = 0;   // its items
+  double drain = 0;    // until all are done
+  double reduce = 0;   // gradients of replicas and of weights that several stages share, not hidden by the drain
+  /// The stage that limits the step.
+  ir::StageId limiting;
+  double total() const { return warm_up + steady + drain + reduce; }
+};
+
+IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,146 @@
+#include "cost/limits.h"
+
+#include <cmath>
+#include <map>
+
+#include "cost/memory.h"
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::DeviceId;
+using ir::StageId;
+
+/// A pipeline that is slowed down by less is limited by something else.
+constexpr double kNoticeable = 1.01;
+/// Loads that differ by less count as even.
+constexpr double kUneven = 1.1;
+
+int64_t percent(double share) { return std::llround(100 * share); }
+
+std::string mebibytes(Bytes bytes) { return text(std::ceil(static_cast<double>(bytes.count) / 1048576), " MiB"); }
+
+/// "stage 2 (device 3)" or "stage 2 (devices 3 4)".
+std::string stage_words(const ir::StageGraph& graph, StageId stage) {
+  const std::vector<DeviceId>& devices = graph.stages[stage].choice.devices;
+  std::string words = text("stage ", stage, devices.size() == 1 ? " (device" : " (devices");
+  for (DeviceId device : devices) words += text(" ", device);
+  return words + ")";
+}
+
+/// The busiest device's work over the mean of all devices of the cluster.
+double imbalance(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs) {
+  std::map<DeviceId, double> load;
+  double sum = 0;
+  for (StageId stage : graph.stage_ids())
+    for (DeviceId device : graph.stages[stage].choice.devices) {
+      load[device] += costs[stage].compute_per_sample();
+      sum += costs[stage].compute_per_sample();
+    }
+  double largest = 0;
+  for (const auto& [device, seconds] : load) largest = std::max(largest, seconds);
+  return sum > 0 ? largest * static_cast<double>(cluster.devices.size()) / sum : 1;
+}
+
+/// What would give the stage more micro-batches. Halving them helps only where half a micro-batch takes about half as
+/// long: where starting operators dominates, it does not.
+std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
+  const ir::Stage& stage = graph.stages[id];
+  const auto seconds = [&](double n) {
+    return stage.forward.at(n) + stage.input_gradient.at(n) + stage.weight_gradient.at(n);
+  };
+  const double samples = static_cast<double>(item_samples(stage.choice).count);
+  const bool halves = samples >= 2 && seconds(samples / 2) < 0.75 * seconds(samples);
+  return halves ? "a larger batch, smaller micro-batches" : "a larger batch";
+}
+
+/// Bytes that the worst device lacks for the numbers at which the bottleneck never waits.
+Bytes lacking_for_full_speed(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                             const IdMap<StageId, StageCost>& costs) {
+  const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
+  return memory_shortfall(graph, cluster, in_flight_at(graph, costs, fastest));
+}
+
+Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs,
+                   StageId stage, double share) {
+  const StageCost& cost = costs[stage];
+  const std::string of_step = text(stage_words(graph, stage), ", ", percent(share), " % of the step");
+  if (cost.messages > cost.item())
+    return {LimitKind::kLink, stage, share,
+            text("the messages of ", of_step, "; they take ", cost.messages / cost.item(),
+                 " times its compute: a faster link, or a cut where less crosses, would lift it")};
+  if (graph.stages[stage].mixes_samples)
+    return {LimitKind::kMixing, stage, share,
+            text("the work of ", of_step,
+                 "; it mixes the samples of a micro-batch and so has no replicas: a smaller stage around the mixing "
+                 "operators, or a faster device, would lift it")};
+  const double over = imbalance(graph, cluster, costs);
+  const std::string ratio = text(std::round(100 * over) / 100);
+  if (over < kUneven)
+    return {LimitKind::kWork, stage, share,
+            text("the work of ", of_step, "; all devices are evenly busy (it has ", ratio,
+                 " times their mean): more or faster devices would lift it")};
+  const bool single = graph.stages[stage].nodes.size() == 1;
+  return {LimitKind::kWork, stage, share,
+          text("the work of ", of_step, "; it has ", ratio, " times the mean of the devices: ",
+               single ? "it is one operator, so replicas of it" : "a finer cut, or replicas of it,", " would lift it")};
+}
+
+}  // namespace
+
+std::string_view name_of(LimitKind kind) {
+  switch (kind) {
+    case LimitKind::kWork:
+      return "work";
+    case LimitKind::kMixing:
+      return "mixing";
+    case LimitKind::kLink:
+      return "link";
+    case LimitKind::kMemory:
+      return "memory";
+    case LimitKind::kWarmUpAndDrain:
+      return "warm-up";
+    case LimitKind::kReduction:
+      return "reduction";
+    case LimitKind::kOrder:
+      return "order";
+  }
+  return "work";
+}
+
+Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds) {
+  const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  const IterationTime time = iteration_time(graph, cluster);
+  const StageId stage = time.limiting;
+  const double total = std::max(time.total(), std::numeric_limits<double>::min());
+  if (step_seconds > total * kOrderSlack) {
+    const double share = 1 - total / step_seconds;
+    return {LimitKind::kOrder, stage, share,
+            text("the order of the schedule, ", percent(share),
+                 " % of the step beyond what the plan needs: another policy (kfkb overlaps most) or smaller "
+                 "micro-batches would lift it")};
+  }
+  const double slowdown = in_flight(graph, cluster).period / std::max(bottleneck_period(graph, costs), 1e-300);
+  if (slowdown > kNoticeable) {
+    const double share = time.steady * (1 - 1 / slowdown) / total;
+    return {LimitKind::kMemory, stage, share,
+            text("memory, ", percent(share), " % of the step; too few samples fit in flight to keep ",
+                 stage_words(graph, stage), " busy: ", mebibytes(lacking_for_full_speed(graph, cluster, costs)),
+                 " more on the fullest device, or recomputing, would lift it")};
+  }
+  const double ends = time.warm_up + time.drain;
+  if (ends > time.steady && ends >= time.reduce)
+    return {LimitKind::kWarmUpAndDrain, stage, ends / total,
+            text("warm-up and drain, ", percent(ends / total), " % of the step; ", stage_words(graph, stage), " runs ",
+                 micro_batch_count(graph, stage),
+                 micro_batch_count(graph, stage) == 1 ? " micro-batch: " : " micro-batches: ",
+                 more_micro_batches(graph, stage), ", or fewer stages in a row, would lift it")};
+  if (time.reduce > time.steady)
+    return {LimitKind::kReduction, stage, time.reduce / total,
+            text("summing gradients over copies, ", percent(time.reduce / total),
+                 " % of the step: a larger batch, fewer replicas or a faster link would lift it")};
+  return steady_limit(graph, cluster, costs, stage, time.steady / total);
+}
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,38 @@
+#pragma once
+// What limits a plan, and what would lift it: one sentence next to every plan (specs: the bound and its reason).
+
+#include <string>
+#include <string_view>
+
+#include "cost/iteration_time.h"
+
+namespace graphpipe::cost {
+
+enum class LimitKind : uint8_t {
+  kWork,            // the busiest device computes all the time
+  kMixing,          // so it does, and its stage cannot be replicated
+  kLink,            // messages of a stage take longer than its compute
+  kMemory,          // too few samples fit in flight to keep the bottleneck busy
+  kWarmUpAndDrain,  // most of the step is filling and emptying the pipeline
+  kReduction,       // most of the step is summing gradients over copies
+  kOrder,           // the schedule takes much longer than the plan needs
+};
+/// "work", "mixing", "link", "memory", "warm-up", "reduction", "order".
+std::string_view name_of(LimitKind kind);
+
+struct Limit {
+  LimitKind kind = LimitKind::kWork;
+  /// The stage in question.
+  ir::StageId stage;
+  /// Its part of the step, 0 to 1: for kMemory and kOrder the part that would go if the limit went.
+  double share = 0;
+  /// What would lift it, with the numbers; one sentence without a newline, only our own words and numbers.
+  std::string sentence;
+};
+
+/// The largest part of the step's closed form. `step_seconds` is the simulated step of the plan's schedule; where it is
+/// more than kOrderSlack times the closed form, the order is what limits.
+inline constexpr double kOrderSlack = 1.25;
+Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds);
+
+}  // namespace graphpipe::cost

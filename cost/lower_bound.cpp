@@ -1,0 +1,114 @@
+#include "cost/lower_bound.h"
+
+#include <algorithm>
+#include <map>
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::StageId;
+
+/// Seconds of all items that the busiest replica runs in a step; the last micro-batch may be smaller.
+double work_of(const ir::StageGraph& graph, StageId id, bool backward_too) {
+  const ir::Stage& stage = graph.stages[id];
+  const int replicas = static_cast<int>(stage.choice.devices.size());
+  const auto item = [&](int64_t n) {
+    const double samples = static_cast<double>(n);
+    double seconds = stage.forward.at(samples);
+    if (backward_too) seconds += stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
+    return n == 0 ? 0.0 : seconds;
+  };
+  const int64_t count = micro_batch_count(graph, id);
+  double busiest = 0;
+  for (int replica : {0, replicas - 1}) {
+    const bool round_robin = stage.choice.mode == ir::ReplicaMode::kRoundRobin;
+    // All micro-batches but the last are alike.
+    int64_t whole = count - 1;
+    if (round_robin) whole = (count - 1 + replicas - 1 - replica) / replicas;
+    double seconds = item(item_range(graph, id, count - 1, replica).size());
+    const int64_t sample_index = round_robin ? replica : 0;
+    if (whole > 0) seconds += static_cast<double>(whole) * item(item_range(graph, id, sample_index, replica).size());
+    busiest = std::max(busiest, seconds);
+  }
+  return busiest;
+}
+
+double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  std::map<std::pair<ir::DeviceId, ir::DeviceId>, double> seconds;
+  for (const ir::StageEdge& edge : graph.edges) {
+    const ir::StageChoice& from = graph.stages[edge.from].choice;
+    const ir::StageChoice& to = graph.stages[edge.to].choice;
+    // With replicas the bytes spread over several pairs in a way that the schedule decides.
+    if (from.devices.size() != 1 || to.devices.size() != 1 || from.devices == to.devices) continue;
+    const ir::LinkLevel& link = cluster.link(from.devices.front(), to.devices.front());
+    const double items = static_cast<double>(micro_batch_count(graph, edge.to));
+    const double samples = static_cast<double>(graph.batch.count) / items;
+    const double bytes = items * edge.bytes.at(samples) / link.bandwidth.count;
+    seconds[{from.devices.front(), to.devices.front()}] += edge.batch == ir::BatchKind::kAxis ? bytes : 0;
+  }
+  double largest = 0;
+  for (const auto& [pair, sum] : seconds) largest = std::max(largest, sum);
+  return largest;
+}
+
+}  // namespace
+
+StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  // A bound may not charge messages that share a link one after the other: keep only the latency of a hop.
+  const double latency = cluster.levels.empty() ? 0 : cluster.levels.front().latency.count;
+  for (StageCost& cost : costs) {
+    cost.hop_down = cost.hop_down > 0 ? std::min(cost.hop_down, latency) : 0;
+    cost.hop_up = cost.hop_up > 0 ? std::min(cost.hop_up, latency) : 0;
+    cost.weight_gradient = 0;  // may be put off until the device is idle
+  }
+  for (StageId stage : graph.stage_ids())
+    if (graph.batch.count % graph.stages[stage].choice.micro_batch.count != 0)
+      costs[stage].forward = costs[stage].input_gradient = 0;  // the first or last item may be the smaller one
+  const IdMap<StageId, Slopes> paths = slopes(graph, costs);
+  StepBound bound;
+  std::map<ir::DeviceId, double> load;
+  for (StageId stage : graph.stage_ids()) {
+    const double work = work_of(graph, stage, true);
+    bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + work);
+    const double without_last_weights =
+        work - static_cast<double>(micro_batch_count(graph, stage)) * stage_cost(graph, cluster, stage).weight_gradient;
+    bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + without_last_weights + paths[stage].tail);
+    if (graph.stages[stage].choice.devices.size() == 1) load[graph.stages[stage].choice.devices.front()] += work;
+  }
+  for (const auto& [device, work] : load) bound.device_work = std::max(bound.device_work, work);
+  bound.link = busiest_link(graph, cluster);
+  return bound;
+}
+
+double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
+  const auto rate = [&](int64_t n) {
+    const double samples = static_cast<double>(n);
+    return (node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples)) / samples;
+  };
+  double least = rate(most.count);
+  for (int64_t n = 1; n < most.count; n *= 2) least = std::min(least, rate(n));
+  return least;
+}
+
+PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
+  PlanBound bound;
+  const double devices = static_cast<double>(cluster.devices.size());
+  IdMap<ir::PlanNodeId, double> below(graph.nodes.size(), 0.0);
+  const ir::PlanAdjacency adjacency = adjacency_of(graph);
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const ir::PlanNodeId id(i);
+    const ir::PlanNode& node = graph.nodes[id];
+    const double seconds = cheapest_seconds_per_sample(node, graph.batch);
+    bound.work += seconds / devices;
+    bound.largest_node = std::max(bound.largest_node, node.mixes_samples ? seconds : seconds / devices);
+    double path = 0;
+    for (ir::PlanNodeId reader : adjacency.successors[id]) path = std::max(path, below[reader]);
+    below[id] = path + node.forward.at(1.0) + node.input_gradient.at(1.0);
+    bound.critical_path = std::max(bound.critical_path, below[id]);
+  }
+  return bound;
+}
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,36 @@
+#pragma once
+// Bounds that no schedule of a plan, or no plan of a graph, can beat (specs: lower bounds next to every plan).
+
+#include "cost/iteration_time.h"
+#include "ir/plan_graph.h"
+
+namespace graphpipe::cost {
+
+/// What limits a step, in seconds; the bound is the largest.
+struct StepBound {
+  double path_and_work = 0;  // max over stages: first possible start + all work + what follows its last item
+  double device_work = 0;    // max over devices: all work of its stages
+  double link = 0;           // max over directed device pairs: bytes over bandwidth
+  double total() const { return std::max({path_and_work, device_work, link}); }
+};
+
+/// A bound on the step of one plan, whatever the order, with unsplit or split backward.
+StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+/// Bounds on every plan of a graph on a cluster. Prices are taken at the sample count where a sample is cheapest.
+struct PlanBound {
+  double work = 0;           // seconds per sample: all work over all devices
+  double largest_node = 0;   // seconds per sample: the largest node at its best replica count
+  double critical_path = 0;  // seconds: the longest forward and input-gradient path of one sample
+  /// GraphPipe's objective: seconds per sample.
+  double time_per_sample() const { return std::max(work, largest_node); }
+  double step(Samples batch) const {
+    return std::max(time_per_sample() * static_cast<double>(batch.count), critical_path);
+  }
+};
+PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster);
+
+/// Least seconds of F + I + W per sample over item sizes 1 to `most`: powers of two, and `most` itself.
+double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most);
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,60 @@
+#pragma once
+// Peak memory of a plan: bytes that the stages' programs allocate (semantics, section 5), not a process's resident set.
+
+#include "ir/cluster.h"
+#include "ir/stage_graph.h"
+
+namespace graphpipe::cost {
+
+/// What crosses a stage's border: edges into it, edges out of it, and of those one for each value.
+struct StageBorder {
+  std::vector<ir::EdgeId> in, out, distinct_out;
+};
+IdMap<ir::StageId, StageBorder> borders(const ir::StageGraph& graph);
+
+/// Bytes of one item, on one replica: the formulas that the memory of a plan (below) and of a schedule
+/// (scheduler/memory.h) are both made of. A boundary value that the stash holds too is counted as input or output.
+struct ItemBytes {
+  Bytes stash;  // from the forward (where the stage recomputes, from R) to the input gradient
+  Bytes kept;   // from the input gradient to the weight gradient
+  Bytes workspace;
+  Bytes outputs;              // from the forward to the item's last action
+  Bytes gradients_of_inputs;  // from the input gradient to the item's last action
+};
+ItemBytes item_bytes(const ir::StageGraph& graph, const StageBorder& border, ir::StageId stage, Samples samples);
+/// Rounded to the nearest byte; absurd prices saturate instead of overflowing.
+Bytes bytes_at(const ir::SampleFunction& price, Samples samples);
+
+/// Bytes on one replica, as far as they follow from the stage alone.
+struct MemoryParts {
+  Bytes weights;    // with buffers
+  Bytes gradients;  // one accumulator per trainable weight
+  Bytes optimizer;  // divided over the replicas where the state is sharded
+  Bytes stash;      // activations of all items in flight, with their inputs and outputs
+  /// While an item runs: the largest extra of a node, and the stash of a stage that recomputes.
+  Bytes working;
+  /// One item of the gradient of each value that crosses the stage's border.
+  Bytes boundary;
+  Bytes total() const { return weights + gradients + optimizer + stash + working + boundary; }
+};
+
+/// `in_flight`: samples between forward and backward in all replicas of the stage together.
+MemoryParts stage_memory(const ir::StageGraph& graph, ir::StageId stage, Samples in_flight);
+
+/// Bytes on one replica that neighbours send ahead under kFkB, beside stage_memory: at most what a producer has in
+/// flight lies here as inputs (the whole batch where no gradient holds the producer back), and at most what this stage
+/// has in flight as gradients; those of a single reader with micro-batches no larger than ours arrive as its own
+/// in-flight number lets them.
+Bytes ahead_memory(const ir::StageGraph& graph, ir::StageId stage, const IdMap<ir::StageId, Samples>& in_flight);
+
+/// Peak bytes of each device of the cluster, never less than those of the kFkB schedule with these numbers: the sum
+/// over the stages that it holds of both of the above. Other policies may hold more: GPipe's has the batch in flight,
+/// and zero-bubble orders put weight gradients off.
+IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                                       const IdMap<ir::StageId, Samples>& in_flight);
+
+/// Bytes that the worst device lacks; zero or less where the plan fits.
+Bytes memory_shortfall(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                       const IdMap<ir::StageId, Samples>& in_flight);
+
+}  // namespace graphpipe::cost

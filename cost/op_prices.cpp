@@ -1,0 +1,99 @@
+#include "cost/op_prices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/signature.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::cost {
+
+namespace {
+
+/// A table of the points, or the straight line that they all lie on.
+ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points) {
+  if (points.size() == 1) return ir::SampleFunction::table(std::move(points));
+  const auto &first = points.front(), &last = points.back();
+  const double slope = (last.value - first.value) / (last.samples - first.samples);
+  const double constant = first.value - slope * first.samples;
+  const bool straight = std::all_of(points.begin(), points.end(), [&](const auto& point) {
+    return std::abs(constant + slope * point.samples - point.value) <= 1e-12 * std::abs(last.value);
+  });
+  if (straight && slope >= 0 && constant >= 0) return ir::SampleFunction::polynomial(constant, slope);
+  return ir::SampleFunction::table(std::move(points));
+}
+
+}  // namespace
+
+ir::Device slowest_device(const ir::Cluster& cluster) {
+  GP_CHECK(!cluster.devices.empty());
+  ir::Device slowest = cluster.devices[ir::DeviceId(0u)];
+  for (const ir::Device& device : cluster.devices) {
+    slowest.compute = std::min(slowest.compute, device.compute);
+    slowest.memory_bandwidth = std::min(slowest.memory_bandwidth, device.memory_bandwidth);
+    slowest.launch_overhead = std::max(slowest.launch_overhead, device.launch_overhead);
+    slowest.memory = std::min(slowest.memory, device.memory);
+  }
+  return slowest;
+}
+
+std::vector<int64_t> price_points(Samples batch) {
+  std::vector<int64_t> points;
+  for (int64_t n = 1; n < batch.count; n *= 2) points.push_back(n);
+  points.push_back(batch.count);
+  return points;
+}
+
+ir::SampleFunction byte_function(const ir::TensorType& type, Samples batch) {
+  const std::optional<ir::Dim> count = ir::element_count(type.shape);
+  const int power = count ? count->power : 3;
+  if (power <= 2) {
+    const double size = static_cast<double>(count->factor) * static_cast<double>(ir::bytes_per_element(type.dtype));
+    return ir::SampleFunction::polynomial(power == 0 ? size : 0, power == 1 ? size : 0, power == 2 ? size : 0);
+  }
+  std::vector<ir::SampleFunction::Point> points;
+  for (int64_t n : price_points(batch))
+    points.push_back({static_cast<double>(n), static_cast<double>(ir::byte_size(type, Samples(n)).count)});
+  return ir::SampleFunction::table(std::move(points));
+}
+
+OpPrices::OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request)
+    : graph_(graph), device_(slowest_device(cluster)), points_(price_points(request.batch)) {
+  if (request.profile == nullptr) return;
+  struct Points {
+    std::vector<ir::SampleFunction::Point> forward, input_gradient, weight_gradient;
+  };
+  std::map<std::string, Points> points;
+  for (const ir::OpMeasurement& row : request.profile->operators) {
+    Points& of = points[row.signature.raw()];
+    const double samples = static_cast<double>(row.samples.count);
+    if (row.forward) of.forward.push_back({samples, row.forward->count});
+    if (row.input_gradient) of.input_gradient.push_back({samples, row.input_gradient->count});
+    if (row.weight_gradient) of.weight_gradient.push_back({samples, row.weight_gradient->count});
+  }
+  const auto table = [](std::vector<ir::SampleFunction::Point>& list) {
+    return list.empty() ? ir::SampleFunction() : ir::SampleFunction::table(std::move(list));
+  };
+  for (auto& [signature, of] : points)
+    measured_[signature] = {table(of.forward), table(of.input_gradient), table(of.weight_gradient)};
+}
+
+ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
+  const ir::Node& node = graph_.node(id);
+  const ops::OpDef* row = ops::find_op(node.op);
+  GP_CHECK(row != nullptr);
+  std::vector<ir::SampleFunction::Point> points;
+  for (int64_t n : points_) {
+    const ops::Work work = row->work == nullptr ? ops::Work{} : row->work(ops::NodeView(graph_, node), Samples(n));
+    const double seconds = std::max(work.flops / device_.compute.count, work.bytes / device_.memory_bandwidth.count);
+    points.push_back({static_cast<double>(n), device_.launch_overhead.count + seconds});
+  }
+  return line_or_table(std::move(points));
+}
+
+const OpPrices::Measured* OpPrices::measured(ir::NodeId id) const {
+  const auto found = measured_.find(op_signature(graph_, graph_.node(id)));
+  return found == measured_.end() ? nullptr : &found->second;
+}
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,41 @@
+#pragma once
+// Seconds of single operators, from the roofline or from a profile; part of price().
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cost/price.h"
+
+namespace graphpipe::cost {
+
+/// The slowest of the cluster's devices in each respect.
+ir::Device slowest_device(const ir::Cluster& cluster);
+
+/// 1, 2, 4, ... below the batch, and the batch.
+std::vector<int64_t> price_points(Samples batch);
+
+/// Bytes of a tensor as a function of the samples.
+ir::SampleFunction byte_function(const ir::TensorType& type, Samples batch);
+
+class OpPrices {
+ public:
+  OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
+
+  /// Seconds of one node by the roofline. Needs: the node's op has a row.
+  ir::SampleFunction analytic(ir::NodeId node) const;
+
+  struct Measured {
+    ir::SampleFunction forward, input_gradient, weight_gradient;
+  };
+  /// What the profile says of a forward node with its backward; null where it does not know the node.
+  const Measured* measured(ir::NodeId node) const;
+
+ private:
+  const ir::Graph& graph_;
+  ir::Device device_;
+  std::vector<int64_t> points_;
+  std::map<std::string, Measured> measured_;
+};
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,340 @@
+#include "cost/price.h"
+
+#include <algorithm>
+#include <set>
+
+#include "cost/op_prices.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::BatchKind;
+using ir::NodeId;
+using ir::ParamId;
+using ir::Phase;
+using ir::PlanNodeId;
+using ir::PlanValueId;
+using ir::SampleFunction;
+using ir::ValueId;
+
+/// Losses that are sums over samples: replicas and micro-batches may be added up.
+bool is_additive_loss(const std::string& op) {
+  return op == "CrossEntropyLossSum" || op == "MeanSquaredErrorSum" || op == "BceWithLogitsSum" || op == "ReduceSum";
+}
+
+void sort_unique(std::vector<PlanNodeId>& nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+}
+
+/// Divides the values of a function, as a share of it.
+SampleFunction share(const SampleFunction& f, double parts) {
+  if (!f.is_table()) return SampleFunction::polynomial(f.constant() / parts, f.linear() / parts, f.quadratic() / parts);
+  std::vector<SampleFunction::Point> points = f.points();
+  for (auto& point : points) point.value /= parts;
+  return SampleFunction::table(std::move(points));
+}
+
+class Pricer {
+ public:
+  Pricer(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request)
+      : graph_(graph),
+        request_(request),
+        prices_(graph, cluster, request),
+        param_of_(ir::params_of_values(graph)),
+        plan_node_of_(graph.node_count()),
+        plan_value_of_(graph.value_count()),
+        readers_of_constant_(graph.node_count()) {}
+
+  Result<ir::PlanGraph> run() {
+    GP_TRY_VOID(check_rows());
+    result_.batch = request_.batch;
+    result_.optimizer_state_per_weight_byte = request_.optimizer_state_per_weight_byte;
+    for (NodeId id : graph_.node_ids())
+      if (graph_.node(id).phase == Phase::kForward && depends_on_samples(id)) add_node(id);
+    for (NodeId id : graph_.node_ids())
+      if (plan_node_of_[id].valid()) add_inputs(id);
+    GP_TRY_VOID(add_times());
+    for (NodeId id : graph_.node_ids()) add_saved(id);
+    for (ir::PlanValue& value : result_.values) finish_value(value);
+    flag_mixing();
+    return std::move(result_);
+  }
+
+ private:
+  Status check_rows() {
+    Diagnostics problems;
+    for (NodeId id : graph_.node_ids())
+      if (ops::find_op(graph_.node(id).op) == nullptr)
+        problems.push_back({.code = Code::kUnsupportedOp,
+                            .origin = origin_of(id),
+                            .message = text("no price for operator ", quoted(ModelText(graph_.node(id).op))),
+                            .hint = "run `graphpipe lint` to see every such node at once"});
+    if (problems.empty()) return Ok{};
+    return problems;
+  }
+
+  ModelText origin_of(NodeId id) const {
+    const auto& origins = graph_.node(id).origins;
+    return origins.empty() ? ModelText(text(graph_.node(id).op, "_n", id)) : origins.front();
+  }
+
+  bool depends_on_samples(NodeId id) const {
+    const auto& outputs = graph_.node(id).outputs;
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](ValueId v) { return graph_.value(v).batch != BatchKind::kNone; });
+  }
+
+  void add_node(NodeId id) {
+    ir::PlanNode node;
+    node.source = id;
+    node.label = origin_of(id);
+    node.has_backward = false;
+    plan_node_of_[id] = result_.nodes.push_back(std::move(node));
+    for (ValueId output : graph_.node(id).outputs) {
+      ir::PlanValue value;
+      value.source = output;
+      value.producer = plan_node_of_[id];
+      value.batch = graph_.value(output).batch;
+      value.bytes = byte_function(graph_.value(output).type, request_.batch);
+      plan_value_of_[output] = result_.values.push_back(std::move(value));
+    }
+  }
+
+  /// Registers the node as a reader of what it reads, through computations on weights down to the parameters.
+  void add_inputs(NodeId id) {
+    const PlanNodeId reader = plan_node_of_[id];
+    std::vector<NodeId> pending{id};
+    IdSet<NodeId> seen(graph_.node_count());
+    while (!pending.empty()) {
+      const NodeId at = pending.back();
+      pending.pop_back();
+      for (ValueId input : graph_.node(at).inputs) {
+        if (!input.valid()) continue;
+        if (param_of_[input].valid()) add_param(reader, param_of_[input]);
+        if (plan_value_of_[input].valid()) result_.values[plan_value_of_[input]].readers.push_back(reader);
+        const NodeId producer = graph_.value(input).producer;
+        if (!producer.valid() || plan_node_of_[producer].valid() || !seen.insert(producer)) continue;
+        readers_of_constant_[producer].push_back(reader);
+        pending.push_back(producer);
+      }
+    }
+  }
+
+  void add_param(PlanNodeId reader, ParamId id) {
+    const ir::Param& param = graph_.param(id);
+    const Bytes bytes = ir::byte_size(graph_.value(param.value).type, Samples(1));
+    if (param.kind == ir::ParamKind::kBuffer) {
+      if (seen_buffers_.insert({reader, id}).second) result_.nodes[reader].buffer_bytes += bytes;
+      return;
+    }
+    if (group_of_.empty()) group_of_.resize(graph_.param_count());
+    if (!group_of_[id].valid())
+      group_of_[id] =
+          result_.weight_groups.push_back({.bytes = bytes, .trainable = param.trainable, .name = param.name});
+    auto& weights = result_.nodes[reader].weights;
+    if (std::find(weights.begin(), weights.end(), group_of_[id]) == weights.end()) weights.push_back(group_of_[id]);
+  }
+
+  /// The plan nodes that pay for an operator node: itself, the one it serves, or the readers of a computation on
+  /// weights.
+  std::vector<PlanNodeId> payers(NodeId id) const {
+    const ir::Node& node = graph_.node(id);
+    const NodeId served = node.phase == Phase::kForward ? id : node.serves;
+    if (!served.valid()) return {};
+    if (plan_node_of_[served].valid()) return {plan_node_of_[served]};
+    return readers_of_constant_[served];
+  }
+
+  Status add_times() {
+    Diagnostics missing;
+    for (NodeId id : graph_.node_ids()) {
+      const ir::Node& node = graph_.node(id);
+      const std::vector<PlanNodeId> nodes = payers(id);
+      for (PlanNodeId payer : nodes) {
+        ir::PlanNode& pays = result_.nodes[payer];
+        if (node.phase != Phase::kForward) pays.has_backward = true;
+        pays.workspace = SampleFunction::larger(pays.workspace, transient_bytes(id));
+        if (request_.profile != nullptr) continue;
+        const SampleFunction seconds = share(prices_.analytic(id), static_cast<double>(nodes.size()));
+        if (node.phase == Phase::kForward) pays.forward += seconds;
+        if (node.phase == Phase::kInputGradient) pays.input_gradient += seconds;
+        if (node.phase == Phase::kWeightGradient) pays.weight_gradient += seconds;
+      }
+      if (request_.profile != nullptr && node.phase == Phase::kForward) add_measured(id, nodes, missing);
+    }
+    if (missing.empty()) return Ok{};
+    return missing;
+  }
+
+  void add_measured(NodeId id, const std::vector<PlanNodeId>& nodes, Diagnostics& missing) {
+    const OpPrices::Measured* seconds = prices_.measured(id);
+    if (seconds == nullptr) {
+      missing.push_back({.code = Code::kBadProfile,
+                         .origin = origin_of(id),
+                         .message = text("the profile has no measurement of ", graph_.node(id).op, " at these shapes"),
+                         .hint = "make the profile again from this model"});
+      return;
+    }
+    const double parts = static_cast<double>(nodes.size());
+    for (PlanNodeId payer : nodes) {
+      ir::PlanNode& pays = result_.nodes[payer];
+      pays.forward += share(seconds->forward, parts);
+      if (pays.has_backward || graph_.gradient_of().empty() == false) {
+        pays.input_gradient += share(seconds->input_gradient, parts);
+        pays.weight_gradient += share(seconds->weight_gradient, parts);
+      }
+    }
+  }
+
+  /// Bytes that exist only while the node runs, beside what is saved: its results, and gradients that it reads.
+  SampleFunction transient_bytes(NodeId id) const {
+    const ir::Node& node = graph_.node(id);
+    SampleFunction bytes;
+    if (ops::find_op(node.op)->is_view) return bytes;
+    for (ValueId output : node.outputs) bytes += byte_function(graph_.value(output).type, request_.batch);
+    if (node.phase == Phase::kForward) return bytes;
+    for (ValueId input : node.inputs)
+      if (input.valid() && is_gradient(input)) bytes += byte_function(graph_.value(input).type, request_.batch);
+    return bytes;
+  }
+
+  bool is_gradient(ValueId value) const {
+    const NodeId producer = graph_.value(value).producer;
+    return producer.valid() && graph_.node(producer).phase != Phase::kForward;
+  }
+
+  /// The value that a chain of views looks at.
+  ValueId viewed(ValueId value) const {
+    while (true) {
+      const NodeId producer = graph_.value(value).producer;
+      if (!producer.valid() || graph_.node(producer).phase != Phase::kForward) return value;
+      const ir::Node& node = graph_.node(producer);
+      if (!ops::find_op(node.op)->is_view || node.inputs.empty() || !node.inputs.front().valid()) return value;
+      value = node.inputs.front();
+    }
+  }
+
+  /// What a gradient node reads again is kept by the node that it serves.
+  void add_saved(NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    if (node.phase == Phase::kForward) return;
+    const bool by_weight = node.phase == Phase::kWeightGradient;
+    for (PlanNodeId keeper : payers(id))
+      for (ValueId input : node.inputs) {
+        if (!input.valid()) continue;
+        if (is_gradient(input)) {
+          // A weight gradient that runs later than the input gradient keeps the gradient that it reads.
+          if (by_weight && !is_weight_phase(input) && seen_gradients_.insert({keeper, input}).second)
+            result_.nodes[keeper].stash_to_weight_gradient += byte_function(graph_.value(input).type, request_.batch);
+          continue;
+        }
+        const PlanValueId saved = plan_value_of_[viewed(input)];
+        if (!saved.valid()) continue;  // a parameter, a model input, or a computation on weights: not a stash
+        ir::PlanValue& value = result_.values[saved];
+        (by_weight ? value.saved_by_weight_gradient : value.saved_by_input_gradient).push_back(keeper);
+      }
+  }
+
+  bool is_weight_phase(ValueId value) const {
+    return graph_.node(graph_.value(value).producer).phase == Phase::kWeightGradient;
+  }
+
+  void finish_value(ir::PlanValue& value) {
+    sort_unique(value.readers);
+    sort_unique(value.saved_by_input_gradient);
+    sort_unique(value.saved_by_weight_gradient);
+    // What W reads again may be kept beyond I; what I reads is freed after it.
+    if (graph_.gradient_of().empty() || !graph_.gradient_of()[value.source].valid()) return;
+    add_gradient_readers(value, graph_.gradient_of()[value.source]);
+    if (value.gradient_readers.empty()) return;
+    std::sort(value.gradient_readers.begin(), value.gradient_readers.end());
+    value.gradient_bytes = value.bytes;
+  }
+
+  /// Every contribution is a node of its own that serves the reader; sums over readers name the value they sum.
+  void add_gradient_readers(ir::PlanValue& value, ValueId gradient) {
+    std::vector<ValueId> pending{gradient};
+    while (!pending.empty()) {
+      const NodeId producer = graph_.value(pending.back()).producer;
+      pending.pop_back();
+      if (!producer.valid()) continue;
+      const ir::Node& node = graph_.node(producer);
+      if (node.sums_gradient_of == value.source) {
+        for (ValueId input : node.inputs) pending.push_back(input);
+        continue;
+      }
+      if (!node.serves.valid() || !plan_node_of_[node.serves].valid()) continue;
+      const PlanNodeId reader = plan_node_of_[node.serves];
+      if (std::binary_search(value.readers.begin(), value.readers.end(), reader))
+        value.gradient_readers.push_back(reader);
+    }
+  }
+
+  /// The nodes between the additive loss and the loss output, the loss included; empty where the loss mixes samples.
+  std::vector<PlanNodeId> additive_tail() const {
+    const auto loss = std::find_if(graph_.outputs().begin(), graph_.outputs().end(),
+                                   [](const ir::Output& output) { return output.role == ir::OutputRole::kLoss; });
+    if (loss == graph_.outputs().end()) return {};
+    std::vector<PlanNodeId> tail;
+    ValueId at = loss->value;
+    while (true) {
+      const NodeId producer = graph_.value(at).producer;
+      if (!producer.valid() || !plan_node_of_[producer].valid()) return {};
+      tail.push_back(plan_node_of_[producer]);
+      const ir::Node& node = graph_.node(producer);
+      if (is_additive_loss(node.op)) break;
+      if (node.op != "Mul") return {};
+      const auto mixed = std::find_if(node.inputs.begin(), node.inputs.end(),
+                                      [&](ValueId v) { return graph_.value(v).batch == BatchKind::kMixed; });
+      if (mixed == node.inputs.end()) return {};
+      at = *mixed;
+    }
+    const ir::Node& sum = graph_.node(result_.nodes[tail.back()].source);
+    for (ValueId input : sum.inputs)
+      if (input.valid() && graph_.value(input).batch == BatchKind::kMixed) return {};
+    std::sort(tail.begin(), tail.end());
+    return tail;
+  }
+
+  void flag_mixing() {
+    const std::vector<PlanNodeId> tail = additive_tail();
+    if (tail.size() > 1) result_.colocated.push_back(tail);
+    const auto is_tail = [&](PlanNodeId node) { return std::binary_search(tail.begin(), tail.end(), node); };
+    for (PlanNodeId id : result_.node_ids()) {
+      const ir::Node& node = graph_.node(result_.nodes[id].source);
+      const auto flag = ops::find_op(node.op)->mixes_samples;
+      if (flag != nullptr && flag(ops::NodeView(graph_, node))) result_.nodes[id].mixes_samples = true;
+    }
+    for (const ir::PlanValue& value : result_.values) {
+      if (value.batch != BatchKind::kMixed) continue;
+      if (!is_tail(value.producer)) result_.nodes[value.producer].mixes_samples = true;
+      for (PlanNodeId reader : value.readers)
+        if (!is_tail(reader)) result_.nodes[reader].mixes_samples = true;
+    }
+  }
+
+  const ir::Graph& graph_;
+  const PriceRequest& request_;
+  OpPrices prices_;
+  const IdMap<ValueId, ParamId> param_of_;
+  IdMap<NodeId, PlanNodeId> plan_node_of_;
+  IdMap<ValueId, PlanValueId> plan_value_of_;
+  /// For each computation on weights the plan nodes that read its result.
+  IdMap<NodeId, std::vector<PlanNodeId>> readers_of_constant_;
+  IdMap<ParamId, ir::WeightGroupId> group_of_;
+  std::set<std::pair<PlanNodeId, ParamId>> seen_buffers_;
+  std::set<std::pair<PlanNodeId, ValueId>> seen_gradients_;
+  ir::PlanGraph result_;
+};
+
+}  // namespace
+
+Result<ir::PlanGraph> price(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request) {
+  GP_CHECK(request.batch.count >= 1);
+  return Pricer(graph, cluster, request).run();
+}
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,34 @@
+#pragma once
+// Operator graph -> plan graph: what each forward node costs, with the backward that serves it.
+//
+// Analytic price of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
+// the constants of the slowest device of the cluster. It is evaluated at 1, 2, 4, ... samples and at the batch, and
+// interpolated between. A measured profile replaces it where one is given.
+
+#include "ir/cluster.h"
+#include "ir/graph.h"
+#include "ir/plan_graph.h"
+#include "ir/profile.h"
+
+namespace graphpipe::cost {
+
+struct PriceRequest {
+  Samples batch{1};
+  /// Bytes of optimizer state per byte of trainable weight: 0 SGD, 1 with momentum, 2 AdamW.
+  double optimizer_state_per_weight_byte = 0;
+  /// Measured seconds; null for analytic prices.
+  const ir::Profile* profile = nullptr;
+};
+
+/// Needs: a verified graph, differentiated or forward only.
+/// - A plan node is a forward node with an output that depends on the samples. Its I and W prices are those of the
+///   gradient nodes that serve it.
+/// - Computations on weights alone are shared out over the plan nodes that read their results, and the parameters below
+///   become those nodes' weights: a stage repeats what it needs.
+/// - What mixes samples (ops that say so, and all that makes or reads a mixed value) is flagged; the sum that is the
+///   loss adds over samples, and its nodes share a stage.
+/// - A saved view counts as the value that it looks at.
+/// Errors (kBadProfile): the profile misses operators of the model. (kUnsupportedOp): an operator without a row.
+Result<ir::PlanGraph> price(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
+
+}  // namespace graphpipe::cost

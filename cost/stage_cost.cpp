@@ -1,0 +1,112 @@
+#include "cost/stage_cost.h"
+
+#include <map>
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::DeviceId;
+using ir::EdgeId;
+using ir::StageId;
+
+/// One value at a stage's boundary, whatever the number of its readers there.
+struct BoundaryValue {
+  double forward_seconds = 0, gradient_seconds = 0;
+};
+
+/// The link that joins all devices of both stages.
+const ir::LinkLevel& link_of(const ir::Cluster& cluster, const ir::StageChoice& a, const ir::StageChoice& b) {
+  DeviceId low = a.devices.front(), high = low;
+  for (const ir::StageChoice* choice : {&a, &b})
+    for (DeviceId device : choice->devices) {
+      low = std::min(low, device);
+      high = std::max(high, device);
+    }
+  return cluster.link(low, high);
+}
+
+double message_seconds(const ir::LinkLevel& link, double bytes) {
+  return bytes > 0 ? link.latency.count + bytes / link.bandwidth.count : 0;
+}
+
+bool on_one_device(const ir::StageChoice& a, const ir::StageChoice& b) {
+  return a.devices.size() == 1 && a.devices == b.devices;
+}
+
+void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId stage, double samples,
+                  StageCost& cost) {
+  std::map<ir::PlanValueId, BoundaryValue> sent;
+  for (const ir::StageEdge& edge : graph.edges) {
+    if (edge.from != stage && edge.to != stage) continue;
+    const ir::StageChoice& from = graph.stages[edge.from].choice;
+    const ir::StageChoice& to = graph.stages[edge.to].choice;
+    if (on_one_device(from, to)) continue;
+    const ir::LinkLevel& link = link_of(cluster, from, to);
+    const double down = message_seconds(link, edge.bytes.at(samples));
+    const double up = message_seconds(link, edge.gradient_bytes.at(samples) / std::max(edge.gradient_count, 1));
+    if (edge.to == stage) {
+      cost.messages += down + up;
+    } else {
+      BoundaryValue& value = sent[edge.value];
+      value.forward_seconds = std::max(value.forward_seconds, down);
+      value.gradient_seconds = std::max(value.gradient_seconds, up);
+    }
+  }
+  for (const auto& [value, seconds] : sent) {
+    cost.messages += seconds.forward_seconds + seconds.gradient_seconds;
+    cost.hop_down += seconds.forward_seconds;
+    cost.hop_up += seconds.gradient_seconds;
+  }
+}
+
+template <typename PerStage>
+double largest_device_sum(const ir::StageGraph& graph, PerStage per_stage) {
+  std::map<DeviceId, double> load;
+  for (StageId stage : graph.stage_ids())
+    for (DeviceId device : graph.stages[stage].choice.devices) load[device] += per_stage(stage);
+  double largest = 0;
+  for (const auto& [device, sum] : load) largest = std::max(largest, sum);
+  return largest;
+}
+
+}  // namespace
+
+Samples item_samples(const ir::StageChoice& choice) {
+  if (choice.mode == ir::ReplicaMode::kRoundRobin) return choice.micro_batch;
+  const int64_t replicas = static_cast<int64_t>(choice.devices.size());
+  return Samples((choice.micro_batch.count + replicas - 1) / replicas);
+}
+
+StageCost stage_cost(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id) {
+  const ir::Stage& stage = graph.stages[id];
+  const double samples = static_cast<double>(item_samples(stage.choice).count);
+  StageCost cost;
+  cost.forward = stage.forward.at(samples);
+  cost.input_gradient = stage.input_gradient.at(samples);
+  cost.weight_gradient = stage.weight_gradient.at(samples);
+  if (stage.choice.recompute && stage.has_backward) cost.input_gradient += cost.forward;
+  cost.samples_per_item_time = static_cast<double>(stage.choice.micro_batch.count);
+  if (stage.choice.mode == ir::ReplicaMode::kRoundRobin)
+    cost.samples_per_item_time *= static_cast<double>(stage.choice.devices.size());
+  cost.all_reduce = all_reduce_time(cluster, stage.choice.devices, stage.trainable_weight_bytes).count;
+  add_boundary(graph, cluster, id, samples, cost);
+  return cost;
+}
+
+IdMap<StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  IdMap<StageId, StageCost> costs;
+  for (StageId stage : graph.stage_ids()) costs.push_back(stage_cost(graph, cluster, stage));
+  return costs;
+}
+
+double bottleneck_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs) {
+  return largest_device_sum(graph, [&](StageId stage) { return costs[stage].period(); });
+}
+
+double bottleneck_time_per_sample(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  return largest_device_sum(graph, [&](StageId stage) { return costs[stage].time_per_sample(graph.batch); });
+}
+
+}  // namespace graphpipe::cost

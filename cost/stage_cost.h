@@ -1,0 +1,53 @@
+#pragma once
+// What one stage costs: the conventions that planners, in-flight numbers, closed forms and bounds share.
+//
+// Conventions (GraphPipe, equation 1, with overlap):
+// - One replica works on items of u samples: u = ceil(b / d) under split, b under round robin.
+// - A stage receives and sends each distinct value once per item, and a gradient for each value that has one. Messages
+//   share the device's link, run beside compute, and cost latency + bytes / bandwidth of the link that joins the
+//   devices of both stages.
+// - Gradients of a replicated stage are all-reduced once per step, after its last backward.
+
+#include <algorithm>
+
+#include "ir/cluster.h"
+#include "ir/stage_graph.h"
+
+namespace graphpipe::cost {
+
+/// Samples of one item of one replica.
+Samples item_samples(const ir::StageChoice& choice);
+
+struct StageCost {
+  /// Seconds of one item of one replica. Backward holds input and weight gradients, and the recomputed forward.
+  double forward = 0, input_gradient = 0, weight_gradient = 0;
+  double backward() const { return input_gradient + weight_gradient; }
+  double item() const { return forward + backward(); }
+  /// Seconds of all messages of one item, both directions, in and out.
+  double messages = 0;
+  /// Seconds from the end of an item until its readers have all that it sends, and the same for the gradients that come
+  /// back: what a hop to any reader costs on the way down and on the way up.
+  double hop_down = 0, hop_up = 0;
+  /// Seconds of the all-reduce of one step.
+  double all_reduce = 0;
+  /// Samples that all replicas together finish in the time of one item.
+  double samples_per_item_time = 1;
+
+  double compute_per_sample() const { return item() / samples_per_item_time; }
+  double messages_per_sample() const { return messages / samples_per_item_time; }
+  /// The steady-state period of the stage, seconds per sample, when messages overlap with compute.
+  double period() const { return std::max(compute_per_sample(), messages_per_sample()); }
+  /// GraphPipe's objective: period plus the stage's share of the all-reduce.
+  double time_per_sample(Samples batch) const { return period() + all_reduce / static_cast<double>(batch.count); }
+};
+
+StageCost stage_cost(const ir::StageGraph& graph, const ir::Cluster& cluster, ir::StageId stage);
+IdMap<ir::StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+/// Seconds per sample that no order of the plan can beat in steady state: the largest period of a device, which is the
+/// sum over the stages that it holds.
+double bottleneck_period(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs);
+/// GraphPipe's objective of a plan: the largest time per sample of a device.
+double bottleneck_time_per_sample(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,76 @@
+#include "driver/choose.h"
+
+#include <charconv>
+#include <limits>
+
+#include "driver/process.h"
+#include "driver/usage.h"
+
+namespace graphpipe::driver {
+namespace {
+
+bool parse_whole(std::string_view text, int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
+  const size_t equals = flag.find('=');
+  int64_t stage = -1, replicas = 0;
+  if (equals == std::string::npos || !parse_whole(std::string_view(flag).substr(0, equals), stage) ||
+      !parse_whole(std::string_view(flag).substr(equals + 1), replicas) || stage < 0 || stage > 1'000'000 ||
+      replicas < 1 || replicas > 4096)
+    return usage("--replicas " + flag, "expected STAGE=D with a stage number and at least one replica",
+                 "for example --replicas 0=2");
+  return partitioner::ForcedReplicas{.stage = static_cast<int>(stage), .replicas = static_cast<int>(replicas)};
+}
+
+double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster,
+                      const scheduler::BuildOptions& options, ir::Assignment assignment) {
+  const auto stages = ir::build_stage_graph(priced, assignment);
+  if (!stages) return std::numeric_limits<double>::infinity();
+  const auto built = scheduler::build_schedule(*stages, cluster, options);
+  if (!built) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
+}
+
+}  // namespace
+
+scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced) {
+  scheduler::BuildOptions options;
+  options.policy = policy;
+  // Clipping is decided when the plan is run; a program that clips nothing skips the norm.
+  options.lowering.norm = true;
+  options.memory.optimizer_state_per_weight_byte = priced.optimizer_state_per_weight_byte;
+  return options;
+}
+
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster) {
+  partitioner::PlanRequest request;
+  request.graph = &priced;
+  request.cluster = &cluster;
+  if (options.stages > 0) request.stages = static_cast<int>(options.stages);
+  if (options.micro_batch != "auto") {
+    int64_t samples = 0;
+    if (!parse_whole(options.micro_batch, samples) || samples < 1 || samples > priced.batch.count)
+      return usage("--micro-batch " + options.micro_batch,
+                   text("expected auto, or a number from 1 to the batch of ", priced.batch), "for example --micro-batch 2");
+    request.micro_batch = Samples(samples);
+  }
+  for (const std::string& flag : options.replicas) {
+    GP_TRY(const partitioner::ForcedReplicas forced, parse_replicas(flag));
+    request.replicas.push_back(forced);
+  }
+  if (options.time_limit > 0) request.time_limit = options.time_limit;
+  request.cancel = &interrupt_flag();
+  const scheduler::BuildOptions building = build_options(options.policy, priced);
+  request.evaluate = [&](const ir::Assignment& assignment) {
+    return simulated_step(priced, cluster, building, assignment);
+  };
+  GP_TRY(partitioner::PlanAnswer answer, partitioner::plan(options.planner, request));
+  return Choice{.assignment = std::move(answer.candidates.front().assignment),
+                .search_seconds = answer.search_seconds,
+                .complete = answer.complete};
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,25 @@
+#pragma once
+// Which assignment is used: the planners propose, the simulator decides.
+
+#include "driver/options.h"
+#include "ir/plan_graph.h"
+#include "ir/stage_graph.h"
+#include "partitioner/planners.h"
+#include "scheduler/build_schedule.h"
+
+namespace graphpipe::driver {
+
+/// How the flags ask the scheduler to build.
+scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced);
+
+struct Choice {
+  ir::Assignment assignment;
+  double search_seconds = 0;
+  bool complete = true;
+};
+
+/// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidate.
+/// Errors: kUsage for flags that do not parse; those of the planner.
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster);
+
+}  // namespace graphpipe::driver

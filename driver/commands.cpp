@@ -1,0 +1,60 @@
+#include "driver/commands.h"
+
+#include "driver/flags.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr CommandRow kCommands[] = {
+    {.name = "inspect",
+     .summary = "show a model: inputs, parameters and what is trained, operators, batch",
+     .example = "graphpipe inspect model.onnx",
+     .add_flags = inspect_flags,
+     .run = run_inspect},
+    {.name = "lint",
+     .summary = "report every problem of a model at once, and what training it would mean",
+     .example = "graphpipe lint model.onnx --loss cross_entropy:logits,label",
+     .add_flags = lint_flags,
+     .run = run_lint},
+    {.name = "plan",
+     .summary = "make a plan: stages, devices, micro-batches, order",
+     .example = "graphpipe plan model.onnx --devices 4 --batch 8 --loss cross_entropy:logits,label -o plan.json",
+     .add_flags = plan_flags,
+     .run = run_plan},
+    {.name = "simulate",
+     .summary = "draw a plan's timeline and say where its time and memory go",
+     .example = "graphpipe simulate plan.json",
+     .add_flags = simulate_flags,
+     .run = run_simulate},
+    {.name = "generate",
+     .summary = "write the C++ programs of a plan",
+     .example = "graphpipe generate plan.json -o out/",
+     .add_flags = generate_flags,
+     .run = run_generate},
+    {.name = "build",
+     .summary = "compile the programs in a generated folder",
+     .example = "graphpipe build out/",
+     .add_flags = build_flags,
+     .run = run_build},
+    {.name = "compile",
+     .summary = "plan, generate and build in one go",
+     .example = "graphpipe compile model.onnx --devices 4 --batch 8 --loss cross_entropy:logits,label -o out/",
+     .add_flags = compile_flags,
+     .run = run_compile},
+    {.name = "run",
+     .summary = "train: start one process per device on this host",
+     .example = "graphpipe run out/ --data data/ --steps 5 --lr 0.05 --save weights.safetensors --json",
+     .add_flags = run_flags,
+     .run = run_run},
+    {.name = "verify",
+     .summary = "prove that the pipeline computes what one process computes",
+     .example = "graphpipe verify out/ --data data/ --steps 5",
+     .add_flags = verify_flags,
+     .run = run_verify},
+};
+
+}  // namespace
+
+std::span<const CommandRow> all_commands() { return kCommands; }
+
+}  // namespace graphpipe::driver

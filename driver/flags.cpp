@@ -1,0 +1,183 @@
+#include "driver/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "driver/suggestion.h"
+#include "partitioner/planners.h"
+#include "scheduler/policies.h"
+
+namespace graphpipe::driver {
+namespace {
+
+const auto kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
+
+// A finite number from 0; CLI11's own range lets NaN pass.
+const CLI::Validator kNotNegative(
+    [](std::string& word) {
+      double number = -1;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+      const bool good = error == std::errc() && end == word.data() + word.size() && number >= 0 && number <= 1e18;
+      return good ? std::string() : "'" + word + "' is not a number from 0 to 1e18";
+    },
+    "NUMBER >= 0");
+
+// CLI11 would saturate what does not fit.
+const CLI::Validator kWhole64(
+    [](std::string& word) {
+      uint64_t number = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+      const bool good = error == std::errc() && end == word.data() + word.size();
+      return good ? std::string() : "'" + word + "' is not a whole number from 0 to 2^64 - 1";
+    },
+    "0 to 2^64-1");
+
+template <typename Rows>
+CLI::Validator one_of(const Rows& rows) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const auto& row : rows) {
+    known.emplace_back(row.name);
+    list += (list.empty() ? "" : "|") + known.back();
+  }
+  return CLI::Validator(
+      [known, list](std::string& word) {
+        if (std::ranges::find(known, word) != known.end()) return std::string();
+        return "there is no '" + word + "'" + suggestion(word, known) + " (known: " + list + ")";
+      },
+      list);
+}
+
+// One word for each time that the flag is given: what follows is not swallowed.
+CLI::Option* repeated(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
+                      const std::string& help) {
+  return app.add_option(flag, words, help)->allow_extra_args(false);
+}
+
+void output_flags(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "print the result as one flat JSON object");
+  app.add_flag("-q,--quiet", options.quiet, "no progress and no notes");
+}
+
+void model_flags(CLI::App& app, ModelOptions& model) {
+  app.add_option("model", model.model, "the ONNX model")->required();
+  app.add_option("--trusted-root", model.trusted_root,
+                 "a second folder that external data may lie in; links that end inside it are followed");
+  repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
+  repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
+  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN = train | freeze | tie | split");
+  app.add_option("--batchnorm", model.batchnorm, "mode of BatchNorm: train, eval, or as the file says")
+      ->check(CLI::IsMember({"train", "eval", "file"}));
+  app.add_option("--dropout", model.dropout, "whether Dropout is active")->check(CLI::IsMember({"on", "off"}));
+}
+
+void training_flags(CLI::App& app, TrainingOptions& training) {
+  app.add_option("--batch", training.batch, "samples of one training step")->check(kOneOrMore);
+  app.add_option("--loss", training.loss,
+                 "cross_entropy|mse|bce:OUTPUT,LABEL, contrastive:OUTPUT, or output:NAME for a scalar output");
+  app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
+      ->check(CLI::IsMember({"sgd", "adamw"}));
+  app.add_option("--seed", training.seed, "seed of everything random")->check(kWhole64);
+  app.add_option("--threads", training.threads, "threads of each stage; part of the plan, since kernels depend on it")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+}
+
+void planning_flags(CLI::App& app, PlanOptions& plan) {
+  auto* cluster = app.add_option("--cluster", plan.cluster, "cluster file");
+  app.add_option("--devices", plan.devices, "this many equal devices (default 1)")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->excludes(cluster);
+  app.add_option("--planner", plan.planner, "rule that cuts the model into stages")
+      ->check(one_of(partitioner::planners()));
+  app.add_option("--policy", plan.policy, "rule that orders each device's work")
+      ->check(one_of(scheduler::all_policies()));
+  app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
+  app.add_option("--micro-batch", plan.micro_batch, "samples of a micro-batch, or auto");
+  repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
+  app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
+  app.add_option("--profile", plan.profile, "measured prices");
+  app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
+      ->check(kNotNegative);
+}
+
+void training_run_flags(CLI::App& app, RunOptions& run) {
+  app.add_option("--data", run.data, "folder with one NAME.npy per input and label; without it, seeded synthetic data");
+  app.add_option("--steps", run.steps, "training steps")->check(kOneOrMore);
+  app.add_option("--lr", run.learning_rate, "learning rate (sgd 0.01, adamw 0.001)")->check(kNotNegative);
+  app.add_option("--momentum", run.momentum, "momentum of sgd")->check(kNotNegative);
+  app.add_option("--weight-decay", run.weight_decay, "weight decay (sgd 0, adamw 0.01)")->check(kNotNegative);
+  app.add_option("--betas", run.betas, "the two betas of adamw");
+  app.add_option("--eps", run.epsilon, "epsilon of adamw")->check(kNotNegative);
+  app.add_option("--clip-norm", run.clip_norm, "largest global gradient norm; 0: no clipping")->check(kNotNegative);
+  app.add_option("--device", run.device, "where stages compute; cuda needs programs that were built with CUDA")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "gloo", "nccl"}));
+  app.add_option("--stall-timeout", run.stall_timeout, "seconds without progress that end the run")
+      ->check(CLI::Range(0.1, 86400.0));
+}
+
+}  // namespace
+
+void inspect_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  output_flags(app, options);
+}
+
+void lint_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  output_flags(app, options);
+}
+
+void plan_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  planning_flags(app, options.plan);
+  app.add_option("-o,--output", options.output, "plan file to write");
+  output_flags(app, options);
+}
+
+void simulate_flags(CLI::App& app, Options& options) {
+  app.add_option("plan", options.input, "plan file, or a folder that holds one")->required();
+  app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
+  app.add_option("-o,--output", options.output, "file to write the drawing to");
+  output_flags(app, options);
+}
+
+void generate_flags(CLI::App& app, Options& options) {
+  app.add_option("plan", options.input, "plan file")->required();
+  app.add_option("-o,--output", options.output, "folder to write")->required();
+  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  output_flags(app, options);
+}
+
+void build_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "generated folder")->required();
+  output_flags(app, options);
+}
+
+void compile_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  planning_flags(app, options.plan);
+  app.add_option("-o,--output", options.output, "folder to write")->required();
+  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  output_flags(app, options);
+}
+
+void run_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "compiled folder")->required();
+  training_run_flags(app, options.run);
+  app.add_option("--save", options.run.save, "write the final parameters to this safetensors file");
+  app.add_option("--save-gradients", options.run.save_gradients, "write the last step's gradients to this file");
+  output_flags(app, options);
+}
+
+void verify_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "compiled folder")->required();
+  training_run_flags(app, options.run);
+  output_flags(app, options);
+}
+
+}  // namespace graphpipe::driver

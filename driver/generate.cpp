@@ -1,0 +1,68 @@
+#include "driver/generate.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "codegen/generate.h"
+#include "driver/build_folder.h"
+#include "driver/commands.h"
+#include "driver/output_folder.h"
+#include "driver/plan_report.h"
+#include "driver/process.h"
+#include "driver/report.h"
+#include "driver/runtime_sources.h"
+#include "wire/version.h"
+#include "files/plan.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+int finish_compile(const Options& options, const Pipeline& pipeline) {
+  if (options.json) print_json("compile", plan_json(pipeline), pipeline.model.notes, pipeline.complete);
+  else std::cout << plan_text(pipeline);
+  if (interrupted()) return 128 + interrupting_signal();
+  return pipeline.complete ? wire::kExitOk : wire::kExitPartial;
+}
+
+}  // namespace
+
+Status generate_folder(const Pipeline& pipeline, const std::string& folder, bool bundle) {
+  const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
+                                         .model_digest = pipeline.model.digest,
+                                         .plan_digest = plan_digest(pipeline.plan),
+                                         .optimizer = pipeline.plan.optimizer,
+                                         .threads = pipeline.plan.threads};
+  GP_TRY(std::vector<codegen::SourceFile> sources,
+         codegen::generate(pipeline.model.graph, pipeline.priced, pipeline.stages, pipeline.built.schedule, options));
+  if (bundle) {
+    GP_TRY(std::vector<codegen::SourceFile> runtime, runtime_sources());
+    for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
+  }
+  sources.push_back({.path = kPlanFile, .text = files::print_plan(pipeline.plan)});
+  return write_folder(folder, sources, pipeline.model.graph, options.plan_digest);
+}
+
+int run_generate(const Options& options) {
+  const Result<Pipeline> pipeline = load_pipeline(options.input);
+  if (!pipeline) return report_problems(options, "generate", pipeline.problems());
+  const Status written = generate_folder(*pipeline, options.output, options.bundle);
+  if (!written) return report_problems(options, "generate", written.problems());
+  if (options.json) print_json("generate", plan_json(*pipeline), pipeline->model.notes);
+  else std::cout << "wrote " << Terminal::encode_text(options.output).str() << "; compile it with `graphpipe build`\n";
+  return 0;
+}
+
+int run_compile(const Options& options) {
+  catch_interrupts();
+  const Result<Pipeline> pipeline = make_pipeline(options);
+  if (!pipeline) return report_problems(options, "compile", pipeline.problems());
+  report_notes(options, pipeline->model.notes);
+  const Status written = generate_folder(*pipeline, options.output, options.bundle);
+  if (!written) return report_problems(options, "compile", written.problems());
+  const Status built = build_folder(options.output, options);
+  if (!built) return report_problems(options, "compile", built.problems());
+  return finish_compile(options, *pipeline);
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,120 @@
+#include "driver/model_source.h"
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "driver/digest.h"
+#include "driver/loss_flag.h"
+#include "driver/usage.h"
+#include "passes/pipeline.h"
+
+namespace graphpipe::driver {
+
+Result<frontend::SymbolBinding> parse_binding(const std::string& flag) {
+  const size_t equals = flag.find('=');
+  frontend::SymbolBinding binding;
+  if (equals != std::string::npos && equals > 0) {
+    binding.name = flag.substr(0, equals);
+    const char* end = flag.data() + flag.size();
+    if (flag.substr(equals + 1) == "batch") return binding;
+    const auto [stop, error] = std::from_chars(flag.data() + equals + 1, end, binding.size);
+    if (error == std::errc() && stop == end && binding.size > 0) return binding;
+  }
+  return usage("--bind " + flag, "expected NAME=SIZE with a size of at least 1, or NAME=batch",
+               "for example --bind sequence=16");
+}
+
+Result<std::string> read_parameter_file(const std::string& path) {
+  if (path.empty()) return std::string();
+  std::ifstream file(path, std::ios::binary);
+  constexpr std::streamsize kLargest = 1 << 20;
+  std::string content(kLargest + 1, '\0');
+  file.read(content.data(), kLargest + 1);
+  if (file.bad() || (!file.eof() && !file) || file.gcount() > kLargest || !std::ifstream(path)) {
+    return Diagnostic{.code = Code::kUnreadableFile,
+                      .origin = ModelText(path),
+                      .message = "the parameter file cannot be read, or is larger than 1 MiB",
+                      .hint = "pass a text file with lines such as `text.* = freeze`"};
+  }
+  content.resize(static_cast<size_t>(file.gcount()));
+  return content;
+}
+
+namespace {
+
+frontend::BatchNormMode batchnorm_mode(std::string_view flag) {
+  if (flag == "eval") return frontend::BatchNormMode::kEval;
+  return flag == "file" ? frontend::BatchNormMode::kFile : frontend::BatchNormMode::kTrain;
+}
+
+frontend::DropoutMode dropout_mode(bool on) { return on ? frontend::DropoutMode::kOn : frontend::DropoutMode::kOff; }
+
+Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request, const std::string& loss) {
+  TrainingGraph out;
+  passes::PassContext context;
+  GP_TRY(context.loss, parse_loss(loss));
+  GP_TRY(out.imported, frontend::import_onnx(request));
+  if (context.loss.kind == passes::LossKind::kNone) {
+    std::string names;
+    for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
+    return Diagnostic{.code = Code::kBadLoss,
+                      .message = "training needs a loss; the model's outputs are" + names,
+                      .hint = "pass --loss, for example --loss cross_entropy:OUTPUT,LABEL"};
+  }
+  GP_TRY(out.digest, model_digest(out.imported));
+  out.notes = out.imported.notes;
+  context.notes = &out.notes;
+  GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));
+  return out;
+}
+
+Result<frontend::ImportRequest> import_request(const ModelOptions& options) {
+  frontend::ImportRequest request;
+  request.path = options.model;
+  request.trusted_root = options.trusted_root;
+  request.freeze = options.freeze;
+  GP_TRY(request.parameters, read_parameter_file(options.parameters));
+  for (const std::string& flag : options.bindings) {
+    GP_TRY(frontend::SymbolBinding binding, parse_binding(flag));
+    request.symbols.push_back(std::move(binding));
+  }
+  request.batchnorm = batchnorm_mode(options.batchnorm);
+  request.dropout = dropout_mode(options.dropout == "on");
+  return request;
+}
+
+}  // namespace
+
+Result<frontend::Imported> import_model(const ModelOptions& options) {
+  GP_TRY(const frontend::ImportRequest request, import_request(options));
+  return frontend::import_onnx(request);
+}
+
+Result<std::string> model_digest(const frontend::Imported& imported) {
+  std::string digests;
+  for (const std::string& file : imported.files) {
+    GP_TRY(const std::string digest, sha256_of_file(file));
+    digests += digest;
+  }
+  return sha256_of_text(digests);
+}
+
+Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training) {
+  GP_TRY(const frontend::ImportRequest request, import_request(model));
+  return make_training_graph(request, training.loss);
+}
+
+Result<TrainingGraph> make_training_graph(const ir::Plan& plan, const std::string& path) {
+  frontend::ImportRequest request;
+  request.path = path;
+  request.trusted_root = plan.trusted_root.raw();
+  request.parameters = plan.parameter_rules.raw();
+  for (const ir::SymbolBinding& binding : plan.bindings)
+    request.symbols.push_back({.name = binding.symbol.raw(), .size = binding.size});
+  request.batchnorm = batchnorm_mode(ir::batch_norm_name(plan.batch_norm));
+  request.dropout = dropout_mode(plan.dropout);
+  return make_training_graph(request, plan.loss.raw());
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,75 @@
+#pragma once
+// What the command line can say. One struct for all verbs: a verb's help lists the groups that it reads.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace graphpipe::driver {
+
+/// How the model is read.
+struct ModelOptions {
+  std::string model;
+  std::string trusted_root;
+  std::vector<std::string> bindings;  // NAME=SIZE for symbolic dimensions other than the batch
+  std::vector<std::string> freeze;    // patterns of parameter names
+  std::string parameters;             // side file with decisions
+  std::string batchnorm = "train";
+  std::string dropout = "off";
+};
+
+/// What is trained.
+struct TrainingOptions {
+  int64_t batch = 8;
+  std::string loss;
+  std::string optimizer = "sgd";
+  uint64_t seed = 0;
+  int64_t threads = 1;
+};
+
+/// How the plan is made.
+struct PlanOptions {
+  std::string cluster;
+  int64_t devices = 0;
+  std::string planner = "auto";
+  std::string policy = "kfkb";
+  int64_t stages = 0;
+  std::string micro_batch = "auto";
+  std::vector<std::string> replicas;  // STAGE=D
+  std::string plan;                   // a plan made before, or written by hand: checked and used as given
+  std::string profile;
+  double time_limit = 0;  // seconds; 0: none
+};
+
+/// How a compiled folder is run.
+struct RunOptions {
+  std::string data;
+  int64_t steps = 1;
+  std::optional<double> learning_rate;  // without it, and weight decay: the optimizer's default (wire/run_options.h)
+  double momentum = 0;
+  std::optional<double> weight_decay;
+  std::string betas = "0.9,0.999";
+  double epsilon = 1e-8;
+  double clip_norm = 0;
+  std::string save;
+  std::string save_gradients;
+  std::string device = "cpu";
+  std::string transport = "shm";
+  double stall_timeout = 10;
+};
+
+struct Options {
+  ModelOptions model;
+  TrainingOptions training;
+  PlanOptions plan;
+  RunOptions run;
+  std::string input;   // the folder or file that the verb reads
+  std::string output;  // -o
+  std::string format = "text";
+  bool bundle = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,16 @@
+#pragma once
+// The bytes of a parameter, wherever they lie: a range of a file, a fill value, or the graph itself.
+
+#include "files/safetensors.h"
+#include "ir/graph.h"
+
+namespace graphpipe::driver {
+
+/// Hands all bytes of the parameter to the sink in pieces; a file is read piece by piece, never as a whole.
+/// Errors: kUnreadableFile (missing, shorter than when it was imported); what the sink returns.
+Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId param, const files::ByteSink& sink);
+
+/// Writes all parameters under their names, with the values that the model file holds.
+Status write_weights(const std::string& path, const ir::Graph& graph);
+
+}  // namespace graphpipe::driver

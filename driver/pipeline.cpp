@@ -1,0 +1,195 @@
+#include "driver/pipeline.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "cost/lower_bound.h"
+#include "cost/price.h"
+#include "driver/choose.h"
+#include "driver/digest.h"
+#include "driver/mixing.h"
+#include "driver/output_folder.h"
+#include "files/cluster.h"
+#include "files/plan.h"
+#include "files/profile.h"
+#include "partitioner/check_plan.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes of state per byte of trained weight that must fit: SGD's momentum is switched on when the plan is run.
+double optimizer_state(ir::OptimizerKind kind) { return kind == ir::OptimizerKind::kAdamW ? 2 : 1; }
+
+Result<ir::Cluster> cluster_of(const PlanOptions& options) {
+  if (!options.cluster.empty()) return files::read_cluster(options.cluster);
+  return ir::equal_devices(static_cast<int>(std::max<int64_t>(options.devices, 1)));
+}
+
+Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const std::string& profile_path) {
+  cost::PriceRequest request{.batch = plan.batch, .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer)};
+  if (profile_path.empty()) return cost::price(model.graph, plan.cluster, request);
+  GP_TRY(const ir::Profile profile, files::read_profile(profile_path));
+  request.profile = &profile;
+  return cost::price(model.graph, plan.cluster, request);
+}
+
+// The --freeze flags become lines after those of the parameter file, so that the plan needs one list only. What a line
+// would end at, or be read as a comment, cannot stand in one.
+Result<std::string> parameter_rules(const ModelOptions& model) {
+  GP_TRY(std::string rules, read_parameter_file(model.parameters));
+  if (!rules.empty() && rules.back() != '\n') rules += '\n';
+  for (const std::string& pattern : model.freeze) {
+    if (pattern.empty() || pattern.find_first_of("# \t\r\n\v\f") != std::string::npos) {
+      return Diagnostic{.code = Code::kUsage,
+                        .origin = ModelText("--freeze " + pattern),
+                        .message = "a pattern holds at least one character, and no space and no #",
+                        .hint = "write ? in their place: it stands for any one character"};
+    }
+    rules += pattern + " freeze\n";
+  }
+  return rules;
+}
+
+Result<ir::Plan> plan_of(const Options& options) {
+  ir::Plan plan;
+  plan.model = ModelText(fs::absolute(options.model.model).string());
+  if (const std::string& root = options.model.trusted_root; !root.empty())
+    plan.trusted_root = ModelText(fs::absolute(root).string());
+  plan.loss = ModelText(options.training.loss);
+  plan.optimizer = ir::optimizer_of_name(options.training.optimizer).value();
+  plan.batch = Samples(options.training.batch);
+  plan.batch_norm = ir::batch_norm_of_name(options.model.batchnorm).value();
+  plan.dropout = options.model.dropout == "on";
+  plan.seed = options.training.seed;
+  plan.threads = static_cast<int>(options.training.threads);
+  plan.planner = options.plan.planner;
+  plan.policy = options.plan.policy;
+  GP_TRY(std::string rules, parameter_rules(options.model));
+  plan.parameter_rules = ModelText(std::move(rules));
+  for (const std::string& flag : options.model.bindings) {
+    GP_TRY(const frontend::SymbolBinding binding, parse_binding(flag));
+    plan.bindings.push_back({.symbol = ModelText(binding.name), .size = binding.size});
+  }
+  GP_TRY(plan.cluster, cluster_of(options.plan));
+  if (!options.plan.cluster.empty()) {
+    GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
+  }
+  return plan;
+}
+
+// A schedule that came with the plan: checked, then simulated.
+Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& stages, const ir::Cluster& cluster,
+                                         const ir::Schedule& schedule, const scheduler::BuildOptions& options) {
+  GP_TRY_VOID(scheduler::check_schedule(stages, cluster, schedule, {.memory = options.memory}));
+  GP_TRY(scheduler::Timeline timeline, scheduler::simulate(stages, cluster, schedule, options.simulation));
+  return scheduler::BuiltSchedule{.schedule = schedule,
+                                  .timeline = std::move(timeline),
+                                  .memory = scheduler::memory_of(stages, schedule, options.memory)};
+}
+
+Diagnostic other_model(const ir::Plan& plan) {
+  return Diagnostic{.code = Code::kBadPlan,
+                    .origin = plan.model,
+                    .message = "the model is not the one that the plan was made for: its digest differs",
+                    .hint = "make the plan again with `graphpipe plan`"};
+}
+
+// The memory of a plan is promised for what the runtime does, and it keeps the optimizer's state in every replica.
+Status check_runnable(const ir::Plan& plan) {
+  for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
+    if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = plan.model,
+                      .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it"),
+                      .hint = "set it to false"};
+  }
+  return Ok{};
+}
+
+// Takes the assignment, and the schedule where it has one, of a plan file as they are.
+Status use_given_plan(Pipeline& pipeline, const std::string& path) {
+  GP_TRY(ir::Plan given, files::read_plan(plan_file_of(path)));
+  if (!given.model_digest.empty() && given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
+  pipeline.plan.planner = "manual";
+  pipeline.plan.assignment = std::move(given.assignment);
+  pipeline.plan.schedule = std::move(given.schedule);
+  return Ok{};
+}
+
+}  // namespace
+
+Status derive(Pipeline& pipeline) {
+  ir::Plan& plan = pipeline.plan;
+  GP_TRY_VOID(check_runnable(plan));
+  // Several stages on one device are allowed in a plan that is given.
+  Diagnostics problems =
+      partitioner::check_plan(pipeline.priced, plan.cluster, plan.assignment,
+                              {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()});
+  if (!problems.empty()) return problems;
+  GP_TRY(pipeline.stages, ir::build_stage_graph(pipeline.priced, plan.assignment));
+  const scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced);
+  if (plan.schedule) {
+    GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
+  } else {
+    GP_TRY(pipeline.built, scheduler::build_schedule(pipeline.stages, plan.cluster, options));
+    plan.schedule = pipeline.built.schedule;
+  }
+  plan.labels.resize(pipeline.priced.nodes.size());
+  for (const ir::PlanNodeId node : pipeline.priced.node_ids()) plan.labels[node] = pipeline.priced.nodes[node].label;
+  pipeline.step_bound = cost::step_bound(pipeline.stages, plan.cluster).total();
+  pipeline.model_bound = cost::plan_bound(pipeline.priced, plan.cluster).step(plan.batch);
+  return Ok{};
+}
+
+Result<Pipeline> make_pipeline(const Options& options) {
+  Pipeline pipeline;
+  GP_TRY(pipeline.plan, plan_of(options));
+  GP_TRY(pipeline.model, make_training_graph(options.model, options.training));
+  pipeline.plan.model_digest = pipeline.model.digest;
+  // From here on the operator graph never changes: its ids may be kept.
+  GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, options.plan.profile));
+  for (Diagnostic& note : mixing_notes(pipeline.model.graph, pipeline.priced))
+    pipeline.model.notes.push_back(std::move(note));
+  if (!options.plan.profile.empty()) {
+    GP_TRY(pipeline.plan.profile_digest, sha256_of_file(options.plan.profile));
+  }
+  if (!options.plan.plan.empty()) {
+    GP_TRY_VOID(use_given_plan(pipeline, options.plan.plan));
+  } else {
+    GP_TRY(Choice choice, choose_assignment(options.plan, pipeline.priced, pipeline.plan.cluster));
+    pipeline.plan.assignment = std::move(choice.assignment);
+    pipeline.search_seconds = choice.search_seconds;
+    pipeline.complete = choice.complete;
+  }
+  GP_TRY_VOID(derive(pipeline));
+  // From here on stages and order are fixed: only text is left to write.
+  return pipeline;
+}
+
+Result<Pipeline> load_pipeline(const std::string& path) {
+  Pipeline pipeline;
+  GP_TRY(pipeline.plan, files::read_plan(plan_file_of(path)));
+  const ir::Plan& plan = pipeline.plan;
+  if (plan.cluster.devices.empty() || plan.model.empty()) {
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(path),
+                      .message = "the plan names no model or no machines",
+                      .hint = "complete it with `graphpipe plan MODEL --devices N --plan FILE -o PLAN`"};
+  }
+  const fs::path model = fs::path(plan_file_of(path)).parent_path() / plan.model.raw();
+  GP_TRY(pipeline.model, make_training_graph(plan, model.string()));
+  if (plan.model_digest != pipeline.model.digest) return other_model(plan);
+  GP_TRY(pipeline.priced, price(pipeline.model, plan, ""));
+  GP_TRY_VOID(derive(pipeline));
+  return pipeline;
+}
+
+std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan(plan)); }
+
+std::string plan_file_of(const std::string& path) {
+  return fs::is_directory(path) ? path + "/" + kPlanFile : path;
+}
+
+}  // namespace graphpipe::driver

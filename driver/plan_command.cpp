@@ -1,0 +1,67 @@
+// graphpipe plan and graphpipe simulate: what is decided, and what it leads to.
+
+#include <unistd.h>
+
+#include <iostream>
+
+#include "driver/commands.h"
+#include "driver/pipeline.h"
+#include "driver/plan_report.h"
+#include "driver/process.h"
+#include "driver/report.h"
+#include "files/plan.h"
+#include "files/text_file.h"
+#include "scheduler/gantt.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+int end_code(const Pipeline& pipeline) {
+  if (interrupted()) return 128 + interrupting_signal();
+  return pipeline.complete ? wire::kExitOk : wire::kExitPartial;
+}
+
+std::string drawing(const Pipeline& pipeline, const std::string& format) {
+  const auto& built = pipeline.built;
+  if (format == "svg") return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline);
+  if (format == "trace") return scheduler::trace_json(pipeline.stages, built.schedule, built.timeline, built.memory);
+  return scheduler::gantt_text(pipeline.stages, built.schedule, built.timeline,
+                               {.width = 110, .color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr});
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  catch_interrupts();
+  const Result<Pipeline> pipeline = make_pipeline(options);
+  if (!pipeline) return report_problems(options, "plan", pipeline.problems());
+  report_notes(options, pipeline->model.notes);
+  if (!options.output.empty()) {
+    const Status written = files::write_plan(options.output, pipeline->plan);
+    if (!written) return report_problems(options, "plan", written.problems());
+  }
+  if (options.json) print_json("plan", plan_json(*pipeline), pipeline->model.notes, pipeline->complete);
+  else std::cout << plan_text(*pipeline);
+  return end_code(*pipeline);
+}
+
+int run_simulate(const Options& options) {
+  const Result<Pipeline> pipeline = load_pipeline(options.input);
+  if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
+  const std::string picture = drawing(*pipeline, options.format);
+  if (!options.output.empty()) {
+    const Status written = files::write_file(options.output, picture);
+    if (!written) return report_problems(options, "simulate", written.problems());
+  }
+  if (options.json) {
+    print_json("simulate", plan_json(*pipeline), pipeline->model.notes);
+  } else if (options.output.empty()) {
+    std::cout << picture << (options.format == "text" ? plan_text(*pipeline) : "");
+  } else {
+    std::cout << plan_text(*pipeline);
+  }
+  return 0;
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,58 @@
+#pragma once
+// Child processes, started from argument vectors: no shell is ever involved.
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/result.h"
+
+namespace graphpipe::driver {
+
+struct Command {
+  std::vector<std::string> arguments;  // the program first; looked up on PATH where it has no slash
+  std::string working_folder;          // empty: ours
+  /// "NAME=value", added to our environment.
+  std::vector<std::string> environment;
+  /// A descriptor of ours that the child keeps under the same number; -1: none.
+  int inherited_descriptor = -1;
+};
+
+/// How a child ended.
+struct Ending {
+  int exit_code = 0;  // where it exited by itself
+  int signal = 0;     // where a signal ended it
+  bool ok() const { return exit_code == 0 && signal == 0; }
+};
+
+/// Calls `on_line` with each whole line that a child writes to standard output (child's index in the list).
+using LineHandler = std::function<void(size_t child, std::string_view line)>;
+
+/// Runs the children side by side until all have ended. Each gets SIGKILL when this process dies. When one fails, the
+/// others have `grace_seconds` to end by themselves; then they are stopped with SIGTERM and, a second later, SIGKILL.
+/// SIGINT and SIGTERM that reach this process are passed on. Standard error of the children is ours.
+/// Errors: kEnvironment where a program cannot be started.
+Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
+                                          const LineHandler& on_line);
+
+/// Runs one program with its output collected (both streams). Errors: kEnvironment where it cannot be started.
+struct Finished {
+  Ending ending;
+  std::string output;
+};
+Result<Finished> run_and_collect(const Command& command, const LineHandler& on_line = {});
+
+/// Whether an interrupt (Ctrl-C) or a termination request has arrived; see catch_interrupts.
+bool interrupted();
+/// The signal that arrived, or 0.
+int interrupting_signal();
+/// interrupted() as a flag, for searches that look at one.
+const std::atomic<bool>& interrupt_flag();
+/// From here on SIGINT and SIGTERM set interrupted() instead of ending the process.
+void catch_interrupts();
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,178 @@
+// graphpipe verify: the two checks of what "equal to one process" means.
+//
+// Bitwise: the pipeline against the serial interpreter of the same plan. By tolerance: the pipeline against the
+// unpartitioned model at the full batch, one stage in one process (at the plan's micro-batch where samples mix).
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "driver/build_folder.h"
+#include "driver/commands.h"
+#include "driver/compare_tensors.h"
+#include "driver/generate.h"
+#include "driver/launch.h"
+#include "driver/pipeline.h"
+#include "driver/process.h"
+#include "driver/report.h"
+#include "driver/run_report.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr double kLossTolerance = 1e-5;    // relative
+constexpr double kTensorTolerance = 1e-4;  // relative, of a tensor's norm
+
+struct TrainingResult {
+  std::vector<double> losses;
+  std::string weights, gradients;  // files
+};
+
+struct Verdict {
+  bool bitwise = false;
+  bool by_tolerance = false;
+  double loss_difference = 0, gradient_difference = 0, weight_difference = 0;
+  bool passed() const { return bitwise && by_tolerance; }
+};
+
+Result<TrainingResult> finish(Result<RunOutcome> outcome, TrainingResult files) {
+  if (!outcome) return outcome.problems();
+  if (outcome->exit_code != 0) {
+    return Diagnostic{.code = outcome->exit_code == wire::kExitInputRefused ? Code::kBadData : Code::kPeerFailed,
+                      .message = text("a training run ended with exit code ", outcome->exit_code),
+                      .hint = "its messages are above"};
+  }
+  GP_TRY(files.losses, report_numbers(outcome->report, "losses"));
+  return files;
+}
+
+// Where a run leaves its tensors, in the folder that is verified.
+Result<wire::RunOptions> run_options(const Options& options, const ir::Plan& plan, const TrainingResult& files) {
+  GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, true));
+  run.save = std::filesystem::absolute(files.weights);
+  run.save_gradients = std::filesystem::absolute(files.gradients);
+  return run;
+}
+
+TrainingResult files_named(const std::string& folder, const std::string& name) {
+  return {.losses = {},
+          .weights = folder + "/verify/" + name + ".weights.safetensors",
+          .gradients = folder + "/verify/" + name + ".gradients.safetensors"};
+}
+
+// The unpartitioned model: every node in one stage on one device. Samples that mix do so within a micro-batch, so there
+// the micro-batch is part of what is computed. Errors: kBadPlan where stages that mix use different ones.
+Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
+  Samples size = pipeline.plan.batch;
+  bool found = false;
+  for (const ir::Stage& stage : pipeline.stages.stages) {
+    if (!stage.mixes_samples) continue;
+    if (found && stage.choice.micro_batch != size) {
+      return Diagnostic{.code = Code::kBadPlan,
+                        .message = "stages that mix samples use different micro-batches, so no unpartitioned run "
+                                   "computes the same",
+                        .hint = "give these stages one micro-batch size"};
+    }
+    size = stage.choice.micro_batch;
+    found = true;
+  }
+  return size;
+}
+
+Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
+  Pipeline reference;
+  GP_TRY(const Samples micro_batch, reference_micro_batch(pipeline));
+  reference.plan = pipeline.plan;
+  reference.model = pipeline.model;
+  reference.plan.assignment = {};
+  reference.plan.assignment.stage_of.resize(pipeline.priced.nodes.size(), ir::StageId(0));
+  reference.plan.assignment.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = micro_batch});
+  reference.plan.planner = "manual";
+  // A model that is cut because it fits no single device is still to be compared with itself uncut.
+  reference.plan.cluster = ir::equal_devices(1);
+  reference.plan.cluster.devices[ir::DeviceId(0)].memory = Bytes(int64_t{1} << 50);
+  reference.plan.schedule.reset();
+  reference.priced = pipeline.priced;
+  GP_TRY_VOID(derive(reference));
+  return reference;
+}
+
+Result<TrainingResult> run_reference(const Options& options, const Pipeline& pipeline) {
+  const std::string folder = options.input + "/verify/reference";
+  GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
+  GP_TRY_VOID(generate_folder(reference, folder, std::filesystem::exists(options.input + "/runtime")));
+  GP_TRY_VOID(build_folder(folder, options));
+  TrainingResult files = files_named(options.input, "reference");
+  GP_TRY(const wire::RunOptions run, run_options(options, reference.plan, files));
+  return finish(launch_serial(folder, run), files);
+}
+
+double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1e-30);
+    worst = a[i] == b[i] ? worst : difference > worst || std::isnan(difference) ? difference : worst;
+  }
+  return worst;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+Result<Verdict> verify(const Options& options) {
+  GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
+  std::filesystem::create_directories(options.input + "/verify");
+  TrainingResult pipelined = files_named(options.input, "pipeline"), serial = files_named(options.input, "serial");
+  GP_TRY(const wire::RunOptions run, run_options(options, pipeline.plan, pipelined));
+  GP_TRY(pipelined, finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run,
+                                          false),
+                           pipelined));
+  GP_TRY(const wire::RunOptions serial_run, run_options(options, pipeline.plan, serial));
+  GP_TRY(serial, finish(launch_serial(options.input, serial_run), serial));
+  Verdict verdict;
+  GP_TRY(const bool same_weights, same_bytes(pipelined.weights, serial.weights));
+  GP_TRY(const bool same_gradients, same_bytes(pipelined.gradients, serial.gradients));
+  verdict.bitwise = same_weights && same_gradients && same_bits(pipelined.losses, serial.losses);
+
+  GP_TRY(const TrainingResult reference, run_reference(options, pipeline));
+  verdict.loss_difference = relative_difference(pipelined.losses, reference.losses);
+  GP_TRY(verdict.gradient_difference, largest_difference(pipelined.gradients, reference.gradients));
+  GP_TRY(verdict.weight_difference, largest_difference(pipelined.weights, reference.weights));
+  verdict.by_tolerance = verdict.loss_difference <= kLossTolerance &&
+                         verdict.gradient_difference <= kTensorTolerance && verdict.weight_difference <= kTensorTolerance;
+  return verdict;
+}
+
+void print(const Options& options, const Verdict& verdict) {
+  if (options.json) {
+    JsonObject object;
+    object.add("bitwise", verdict.bitwise).add("by_tolerance", verdict.by_tolerance);
+    object.add("loss_difference", verdict.loss_difference).add("gradient_difference", verdict.gradient_difference);
+    object.add("weight_difference", verdict.weight_difference);
+    print_json("verify", object.add("passed", verdict.passed()), {});
+    return;
+  }
+  std::cout << "pipeline against the serial interpreter of the same plan: "
+            << (verdict.bitwise ? "the same bits" : "DIFFERENT BITS") << " (losses, gradients, weights)\n"
+            << "pipeline against the unpartitioned model: " << (verdict.by_tolerance ? "equal" : "NOT EQUAL")
+            << " within tolerance; largest relative difference: losses " << json_number(verdict.loss_difference)
+            << ", gradients " << json_number(verdict.gradient_difference) << ", weights "
+            << json_number(verdict.weight_difference) << "\n"
+            << (verdict.passed() ? "verify: passed\n" : "verify: FAILED\n");
+}
+
+}  // namespace
+
+int run_verify(const Options& options) {
+  catch_interrupts();
+  const Result<Verdict> verdict = verify(options);
+  if (!verdict) return report_problems(options, "verify", verdict.problems());
+  print(options, *verdict);
+  return verdict->passed() ? wire::kExitOk : wire::kExitCheckFailed;
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,121 @@
+#include "files/cluster.h"
+
+#include <cmath>
+
+#include "files/cluster_message.h"
+#include "files/proto_json.h"
+#include "files/schema/cluster.pb.h"
+#include "files/text_file.h"
+
+namespace graphpipe::files {
+namespace {
+
+constexpr JsonLimits kLimits = {.most_bytes = int64_t{64} << 20, .deepest = 64};
+constexpr int32_t kMostDevices = 1 << 20;
+constexpr int32_t kMostHosts = 1 << 20;
+// Bounds that no machine reaches, so that sums and products of prices stay finite.
+constexpr double kMostBytes = 0x1p52;
+constexpr double kMostPerSecond = 1e24;
+constexpr double kMostSeconds = 1e6;
+
+void need_positive(FieldProblems& problems, const std::string& path, double number, double most) {
+  if (!(number > 0 && number <= most)) problems.add(path, "must be above 0 and at most ", most, ", is ", number);
+}
+
+ir::Device device_of(const schema::Device& device, const std::string& path, FieldProblems& problems) {
+  problems.need_range(path + ".host", device.host(), 0, kMostHosts);
+  need_positive(problems, path + ".memory_bytes", device.memory_bytes(), kMostBytes);
+  if (device.memory_bytes() != std::floor(device.memory_bytes())) problems.add(path + ".memory_bytes", "must be whole");
+  need_positive(problems, path + ".flops_per_second", device.flops_per_second(), kMostPerSecond);
+  need_positive(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second(), kMostPerSecond);
+  problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMostSeconds);
+  // Converting a number that is out of range has no meaning, so it waits for the check.
+  const bool fits = device.memory_bytes() > 0 && device.memory_bytes() <= kMostBytes;
+  return {.name = decode_name(device.name()),
+          .host = device.host(),
+          .memory = Bytes(fits ? static_cast<int64_t>(device.memory_bytes()) : 0),
+          .compute = FlopsPerSecond(device.flops_per_second()),
+          .memory_bandwidth = BytesPerSecond(device.memory_bytes_per_second()),
+          .launch_overhead = Seconds(device.launch_overhead_seconds())};
+}
+
+void read_levels(const schema::ClusterFile& message, const std::string& prefix, ir::Cluster& cluster,
+                 FieldProblems& problems) {
+  int below = 0;  // the first level may group single devices
+  for (int i = 0; i < message.levels_size(); ++i) {
+    const schema::LinkLevel& level = message.levels(i);
+    const std::string path = text(prefix, "levels[", i, "]");
+    if (level.group() <= below || level.group() % std::max(1, below) != 0)
+      problems.add(path + ".group", "must be a multiple of the level below's, ", below, ", and larger; is ",
+                   level.group());
+    below = std::max(1, level.group());
+    problems.need_range(path + ".latency_seconds", level.latency_seconds(), 0.0, kMostSeconds);
+    need_positive(problems, path + ".bytes_per_second", level.bytes_per_second(), kMostPerSecond);
+    cluster.levels.push_back({.group = level.group(),
+                              .latency = Seconds(level.latency_seconds()),
+                              .bandwidth = BytesPerSecond(level.bytes_per_second())});
+  }
+  const int devices = message.devices_size();
+  if (devices > 1 && below < devices)
+    problems.add(prefix + "levels", "the last level groups ", below, " devices; it must cover all ", devices);
+}
+
+}  // namespace
+
+void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
+  for (const ir::Device& device : cluster.devices) {
+    schema::Device& out = *message.add_devices();
+    out.set_name(encode_name(device.name));
+    out.set_host(device.host);
+    out.set_memory_bytes(static_cast<double>(device.memory.count));
+    out.set_flops_per_second(device.compute.count);
+    out.set_memory_bytes_per_second(device.memory_bandwidth.count);
+    out.set_launch_overhead_seconds(device.launch_overhead.count);
+  }
+  for (const ir::LinkLevel& level : cluster.levels) {
+    schema::LinkLevel& out = *message.add_levels();
+    out.set_group(level.group);
+    out.set_latency_seconds(level.latency.count);
+    out.set_bytes_per_second(level.bandwidth.count);
+  }
+}
+
+ir::Cluster cluster_of(const schema::ClusterFile& message, const std::string& prefix, FieldProblems& problems) {
+  if (message.devices_size() == 0) problems.add(prefix + "devices", "is empty: a cluster has at least one device");
+  if (message.devices_size() > kMostDevices)
+    problems.add(prefix + "devices", "has more than ", kMostDevices, " devices");
+  ir::Cluster cluster;
+  for (int i = 0; i < message.devices_size(); ++i)
+    cluster.devices.push_back(device_of(message.devices(i), text(prefix, "devices[", i, "]"), problems));
+  read_levels(message, prefix, cluster, problems);
+  return cluster;
+}
+
+std::string print_cluster(const ir::Cluster& cluster) {
+  schema::ClusterFile message;
+  message.set_schema("graphpipe.cluster/1");
+  fill_message(cluster, message);
+  return print_message(message);
+}
+
+Result<ir::Cluster> parse_cluster(std::string_view text_form) {
+  schema::ClusterFile message;
+  GP_TRY_VOID(parse_message(text_form, "graphpipe.cluster", 1, kLimits, message));
+  FieldProblems problems(Code::kBadCluster, "correct the field; units are in the fields' names");
+  ir::Cluster cluster = cluster_of(message, "", problems);
+  if (!problems.empty()) return problems.take();
+  return cluster;
+}
+
+Result<ir::Cluster> read_cluster(const std::string& path) {
+  GP_TRY(const std::string text, read_file(path, kLimits.most_bytes));
+  Result<ir::Cluster> cluster = parse_cluster(text);
+  if (!cluster.ok()) return with_origin(cluster.problems(), path);
+  return cluster;
+}
+
+Status write_cluster(const std::string& path, const ir::Cluster& cluster) {
+  return write_file(path, print_cluster(cluster));
+}
+
+}  // namespace graphpipe::files

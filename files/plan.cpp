@@ -1,0 +1,207 @@
+#include "files/plan.h"
+
+#include <limits>
+#include <set>
+
+#include "files/cluster_message.h"
+#include "files/schedule_message.h"
+#include "files/schema/plan.pb.h"
+#include "files/text_file.h"
+
+namespace graphpipe::files {
+namespace {
+
+constexpr JsonLimits kLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
+constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+constexpr int32_t kMostThreads = 4096;
+constexpr std::string_view kHint = "correct the field, or make the plan again with `graphpipe plan`";
+
+int32_t narrow(int64_t number) {
+  GP_CHECK(number >= 0 && number <= kMost);
+  return static_cast<int32_t>(number);
+}
+
+std::string_view replica_mode_name(ir::ReplicaMode mode) {
+  return mode == ir::ReplicaMode::kSplit ? "split" : "round_robin";
+}
+
+void fill_stages(const ir::Plan& plan, schema::PlanFile& message) {
+  for (const ir::StageChoice& choice : plan.assignment.choice) {
+    schema::PlanStage& stage = *message.add_stages();
+    for (ir::DeviceId device : choice.devices) stage.add_devices(narrow(static_cast<int64_t>(device.index())));
+    stage.set_micro_batch(narrow(choice.micro_batch.count));
+    stage.set_k(choice.k);
+    stage.set_replica_mode(std::string(replica_mode_name(choice.mode)));
+    stage.set_recompute(choice.recompute);
+    stage.set_shard_optimizer_state(choice.shard_optimizer_state);
+  }
+  const auto& stage_of = plan.assignment.stage_of;
+  GP_CHECK(plan.labels.empty() || plan.labels.size() == stage_of.size());
+  for (ir::PlanNodeId node : ids<ir::PlanNodeId>(stage_of.size())) {
+    GP_CHECK(stage_of[node].index() < plan.assignment.choice.size());
+    schema::PlanStage& stage = *message.mutable_stages(static_cast<int>(stage_of[node].index()));
+    stage.add_nodes(narrow(static_cast<int64_t>(node.index())));
+    if (!plan.labels.empty()) stage.add_labels(encode_name(plan.labels[node]));
+  }
+}
+
+void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
+  message.set_schema("graphpipe.plan/1");
+  message.set_model_digest(plan.model_digest);
+  message.set_cluster_digest(plan.cluster_digest);
+  message.set_profile_digest(plan.profile_digest);
+  message.set_loss(encode_name(plan.loss));
+  message.set_optimizer(std::string(ir::optimizer_name(plan.optimizer)));
+  message.set_batch(narrow(plan.batch.count));
+  message.set_batch_norm(std::string(ir::batch_norm_name(plan.batch_norm)));
+  message.set_dropout(plan.dropout);
+  message.set_seed(plan.seed);
+  message.set_threads(plan.threads);
+  message.set_planner(plan.planner);
+  message.set_policy(plan.policy);
+  for (const ir::SymbolBinding& binding : plan.bindings) {
+    schema::SymbolBinding& out = *message.add_bindings();
+    out.set_symbol(encode_name(binding.symbol));
+    out.set_size(binding.size);
+  }
+  message.set_parameter_rules(encode_name(plan.parameter_rules));
+  message.set_model(encode_name(plan.model));
+  message.set_trusted_root(encode_name(plan.trusted_root));
+  if (!plan.cluster.devices.empty()) fill_message(plan.cluster, *message.mutable_cluster());
+}
+
+class PlanReader {
+ public:
+  explicit PlanReader(const schema::PlanFile& message) : message_(message), problems_(Code::kBadPlan, kHint) {}
+
+  Result<ir::Plan> read() {
+    read_options();
+    read_lists();
+    for (int s = 0; s < message_.stages_size(); ++s) read_choice(message_.stages(s), text("stages[", s, "]"));
+    if (message_.stages_size() == 0) problems_.add("stages", "is empty: a plan has at least one stage");
+    read_nodes();
+    if (message_.has_schedule()) plan_.schedule = schedule_of(message_.schedule(), "schedule", problems_);
+    if (!problems_.empty()) return problems_.take();
+    return std::move(plan_);
+  }
+
+ private:
+  void read_options() {
+    problems_.need_digest("model_digest", plan_.model_digest = message_.model_digest());
+    problems_.need_digest("cluster_digest", plan_.cluster_digest = message_.cluster_digest());
+    problems_.need_digest("profile_digest", plan_.profile_digest = message_.profile_digest());
+    plan_.loss = decode_name(message_.loss());
+    const auto optimizer = ir::optimizer_of_name(message_.optimizer());
+    if (optimizer) plan_.optimizer = *optimizer;
+    else problems_.add("optimizer", "must be sgd or adamw, is ", quoted(ModelText(message_.optimizer())));
+    const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());
+    if (batch_norm) plan_.batch_norm = *batch_norm;
+    else problems_.add("batch_norm", "must be train, eval or file, is ", quoted(ModelText(message_.batch_norm())));
+    problems_.need_range("batch", message_.batch(), 1, kMost);
+    plan_.batch = Samples(message_.batch());
+    plan_.dropout = message_.dropout();
+    plan_.seed = message_.seed();
+    problems_.need_range("threads", message_.threads(), 1, kMostThreads);
+    plan_.threads = message_.threads();
+    problems_.need_name("planner", plan_.planner = message_.planner());
+    problems_.need_name("policy", plan_.policy = message_.policy());
+  }
+
+  void read_lists() {
+    for (int i = 0; i < message_.bindings_size(); ++i) {
+      const schema::SymbolBinding& binding = message_.bindings(i);
+      problems_.need_range(text("bindings[", i, "].size"), binding.size(), int64_t{0}, int64_t{1} << 48);
+      plan_.bindings.push_back({.symbol = decode_name(binding.symbol()), .size = binding.size()});
+    }
+    plan_.parameter_rules = decode_name(message_.parameter_rules());
+    plan_.model = decode_name(message_.model());
+    plan_.trusted_root = decode_name(message_.trusted_root());
+    if (message_.has_cluster()) plan_.cluster = cluster_of(message_.cluster(), "cluster.", problems_);
+  }
+
+  void read_choice(const schema::PlanStage& stage, const std::string& path) {
+    ir::StageChoice choice;
+    if (stage.devices_size() == 0) problems_.add(path + ".devices", "is empty: a stage has at least one device");
+    std::set<int32_t> devices;
+    for (int i = 0; i < stage.devices_size(); ++i) {
+      const std::string place = text(path, ".devices[", i, "]");
+      problems_.need_range(place, stage.devices(i), 0, kMost);
+      if (!devices.insert(stage.devices(i)).second) problems_.add(place, "is a device that stands here twice");
+      choice.devices.emplace_back(static_cast<size_t>(stage.devices(i)));
+    }
+    problems_.need_range(path + ".micro_batch", stage.micro_batch(), 1, std::max(1, message_.batch()));
+    choice.micro_batch = Samples(stage.micro_batch());
+    problems_.need_range(path + ".k", stage.k(), 1, kMost);
+    choice.k = stage.k();
+    if (stage.replica_mode() == "round_robin") choice.mode = ir::ReplicaMode::kRoundRobin;
+    else if (stage.replica_mode() != "split") problems_.add(path + ".replica_mode", "must be split or round_robin");
+    choice.recompute = stage.recompute();
+    choice.shard_optimizer_state = stage.shard_optimizer_state();
+    plan_.assignment.choice.push_back(std::move(choice));
+  }
+
+  // Node ids are dense, so none is as large as their number: no id decides how much memory is taken.
+  void read_nodes() {
+    size_t count = 0;
+    bool labelled = false;
+    for (const schema::PlanStage& stage : message_.stages()) {
+      count += static_cast<size_t>(stage.nodes_size());
+      labelled = labelled || stage.labels_size() > 0;
+    }
+    plan_.assignment.stage_of.resize(count);
+    if (labelled) plan_.labels.resize(count);
+    for (int s = 0; s < message_.stages_size(); ++s) {
+      const schema::PlanStage& stage = message_.stages(s);
+      const std::string path = text("stages[", s, "]");
+      if (stage.nodes_size() == 0) problems_.add(path + ".nodes", "is empty: a stage has at least one node");
+      const bool has_labels = labelled && stage.labels_size() == stage.nodes_size();
+      if (labelled && !has_labels)
+        problems_.add(path + ".labels", "has ", stage.labels_size(), " labels for ", stage.nodes_size(), " nodes");
+      for (int i = 0; i < stage.nodes_size(); ++i) read_node(stage, s, i, has_labels, text(path, ".nodes[", i, "]"));
+    }
+  }
+
+  void read_node(const schema::PlanStage& stage, int s, int i, bool has_label, const std::string& path) {
+    const size_t count = plan_.assignment.stage_of.size();
+    if (stage.nodes(i) < 0 || static_cast<size_t>(stage.nodes(i)) >= count) {
+      problems_.add(path, "is ", stage.nodes(i), ", but the stages have ", count, " nodes, numbered from 0");
+      return;
+    }
+    const ir::PlanNodeId node(static_cast<size_t>(stage.nodes(i)));
+    ir::StageId& stage_of = plan_.assignment.stage_of[node];
+    if (stage_of.valid()) problems_.add(path, "node ", node, " is in stage ", stage_of, " already");
+    stage_of = ir::StageId(static_cast<size_t>(s));
+    if (has_label) plan_.labels[node] = decode_name(stage.labels(i));
+  }
+
+  const schema::PlanFile& message_;
+  FieldProblems problems_;
+  ir::Plan plan_;
+};
+
+}  // namespace
+
+std::string print_plan(const ir::Plan& plan) {
+  schema::PlanFile message;
+  fill_options(plan, message);
+  fill_stages(plan, message);
+  if (plan.schedule) fill_message(*plan.schedule, *message.mutable_schedule());
+  return print_message(message);
+}
+
+Result<ir::Plan> parse_plan(std::string_view text) {
+  schema::PlanFile message;
+  GP_TRY_VOID(parse_message(text, "graphpipe.plan", 1, kLimits, message));
+  return PlanReader(message).read();
+}
+
+Result<ir::Plan> read_plan(const std::string& path) {
+  GP_TRY(const std::string text, read_file(path, kLimits.most_bytes));
+  Result<ir::Plan> plan = parse_plan(text);
+  if (!plan.ok()) return with_origin(plan.problems(), path);
+  return plan;
+}
+
+Status write_plan(const std::string& path, const ir::Plan& plan) { return write_file(path, print_plan(plan)); }
+
+}  // namespace graphpipe::files

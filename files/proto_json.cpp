@@ -1,0 +1,200 @@
+#include "files/proto_json.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace graphpipe::files {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+std::string check_integer(const JsonEvent& event, double low, double high) {
+  if (event.kind != JsonKind::kInteger && event.kind != JsonKind::kReal) return "must be an integer";
+  if (event.number != std::floor(event.number)) return "must be an integer";
+  if (event.number < low || event.number > high) return text("must be an integer from ", low, " to ", high);
+  return {};
+}
+
+// The JSON mapping writes 64-bit integers as strings and reads both.
+std::string check_wide_integer(const JsonEvent& event, double low, double high) {
+  if (event.kind != JsonKind::kString) return check_integer(event, low, high);
+  const bool digits = !event.string.empty() &&
+                      event.string.find_first_not_of("0123456789", event.string[0] == '-') == std::string_view::npos;
+  return digits && event.string != "-" ? std::string() : "must be an integer";
+}
+
+std::string check_scalar(const FieldDescriptor& field, const JsonEvent& event) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return check_integer(event, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+    case FieldDescriptor::CPPTYPE_INT64:
+      return check_wide_integer(event, -0x1p63, 0x1p63);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return check_wide_integer(event, 0, 0x1p64);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return event.kind == JsonKind::kInteger || event.kind == JsonKind::kReal ? "" : "must be a number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return event.kind == JsonKind::kBool ? "" : "must be true or false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return event.kind == JsonKind::kString ? "" : "must be a string";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return event.kind == JsonKind::kObject ? "" : "must be an object";
+    default:
+      return "has a type that this reader does not know";
+  }
+}
+
+// Follows a path down the schema and checks the value there.
+std::string check_against(const Descriptor& root, const JsonEvent& event) {
+  const Descriptor* message = &root;
+  const FieldDescriptor* field = nullptr;
+  bool in_list = false;
+  for (const std::string& part : event.path) {
+    if (field != nullptr && field->is_repeated() && !in_list) {
+      in_list = true;  // this part is a position
+      continue;
+    }
+    if (field != nullptr) message = field->message_type();
+    // A value below one that was refused already.
+    if (message == nullptr) return {};
+    field = message->FindFieldByName(part);
+    in_list = false;
+    if (field == nullptr) {
+      if (&part != &event.path.back()) return {};
+      const FieldDescriptor* meant = message->FindFieldByCamelcaseName(part);
+      return meant != nullptr ? text("unknown field; did you mean '", meant->name(), "'?") : "unknown field";
+    }
+  }
+  if (field == nullptr) return event.kind == JsonKind::kObject ? "" : "must be an object";
+  if (field->is_repeated() && !in_list) return event.kind == JsonKind::kArray ? "" : "must be a list";
+  return check_scalar(*field, event);
+}
+
+// Checks "schema" as the first field; everything else is of interest only once it is known.
+class SchemaCheck {
+ public:
+  SchemaCheck(std::string_view name, int version) : name_(name), version_(version) {}
+
+  // Returns whether the event is the one that decides, or comes before it.
+  bool sees(const JsonEvent& event) {
+    if (decided_ || event.path.empty()) return event.path.empty() && !decided_;
+    decided_ = true;
+    if (event.path != std::vector<std::string>{"schema"} || event.kind != JsonKind::kString) {
+      problem_ = text("the first field must be \"schema\": \"", name_, "/", version_, "\"");
+      return true;
+    }
+    const std::string_view digits =
+        event.string.starts_with(text(name_, "/")) ? event.string.substr(name_.size() + 1) : std::string_view();
+    int found = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), found);
+    if (error != std::errc() || end != digits.data() + digits.size() || found < 1)
+      problem_ = text("must be ", name_, "/", version_, ", is ", quoted(ModelText(std::string(event.string))));
+    else if (found > version_)
+      problem_ = text("was written by a newer version: ", name_, "/", found, ", and this one reads up to ", version_);
+    return true;
+  }
+
+  const std::string& problem() const { return problem_; }
+  bool decided() const { return decided_; }
+
+ private:
+  std::string_view name_;
+  int version_;
+  bool decided_ = false;
+  std::string problem_;
+};
+
+Diagnostic malformed(std::string message, std::string hint) {
+  return {.code = Code::kMalformedFile, .origin = ModelText(), .message = std::move(message), .hint = std::move(hint)};
+}
+
+}  // namespace
+
+Status parse_message(std::string_view text_form, std::string_view name, int version, const JsonLimits& limits,
+                     google::protobuf::Message& message) {
+  SchemaCheck schema(name, version);
+  const Descriptor& descriptor = *message.GetDescriptor();
+  Status scanned = scan_json(text_form, limits, [&](const JsonEvent& event) {
+    if (schema.sees(event) || !schema.problem().empty()) return std::string();
+    return check_against(descriptor, event);
+  });
+  if (!schema.problem().empty())
+    return malformed("schema: " + schema.problem(), "give a file of this kind, or update GraphPipe");
+  if (!scanned.ok()) return scanned;
+  if (!schema.decided())
+    return malformed(text("schema: the first field must be \"schema\": \"", name, "/", version, "\""),
+                     "give a file of this kind");
+  const auto status = google::protobuf::util::JsonStringToMessage(
+      google::protobuf::StringPiece(text_form.data(), text_form.size()), &message);
+  if (!status.ok()) return malformed(Terminal::encode_text(std::string(status.message())).str(), "correct the file");
+  return Ok{};
+}
+
+std::string print_message(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string out;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
+  GP_CHECK(status.ok());
+  return out;
+}
+
+std::string encode_name(const ModelText& name) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  const std::string_view raw = name.raw();
+  std::string out;
+  for (size_t i = 0; i < raw.size();) {
+    const size_t length = raw[i] == '\\' ? 0 : utf8_length(raw.substr(i));
+    if (length == 0) {
+      const auto byte = static_cast<unsigned char>(raw[i]);
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      out += raw.substr(i, length);
+    }
+    i += length == 0 ? 1 : length;
+  }
+  return out;
+}
+
+ModelText decode_name(std::string_view encoded) {
+  std::string raw;
+  for (size_t i = 0; i < encoded.size(); ++i) {
+    unsigned byte = 0;
+    const std::string_view digits =
+        encoded.substr(i).starts_with("\\x") ? encoded.substr(i + 2, 2) : std::string_view();
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    if (digits.size() == 2 && error == std::errc() && end == digits.data() + 2) {
+      raw += static_cast<char>(byte);
+      i += 3;
+    } else {
+      raw += encoded[i];
+    }
+  }
+  return ModelText(std::move(raw));
+}
+
+void FieldProblems::need_name(std::string_view path, std::string_view name) {
+  if (name.size() > 64 || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string_view::npos)
+    add(path, "must be lower-case letters, digits and '-', is ", quoted(ModelText(std::string(name))));
+}
+
+void FieldProblems::need_digest(std::string_view path, std::string_view digest) {
+  const bool hex = digest.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  if (!digest.empty() && (digest.size() != 64 || !hex)) add(path, "must be 64 lower-case hex digits, or empty");
+}
+
+Diagnostics with_origin(Diagnostics problems, const std::string& path) {
+  for (Diagnostic& problem : problems)
+    if (problem.origin.empty()) problem.origin = ModelText(path);
+  return problems;
+}
+
+}  // namespace graphpipe::files

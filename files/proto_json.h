@@ -1,0 +1,60 @@
+#pragma once
+// Messages and their JSON mapping, strictly: unknown fields, wrong types and numbers that do not fit are refused with
+// the field's path. Only the .cpp files of this folder include it.
+
+#include <string>
+#include <string_view>
+
+#include "files/strict_json.h"
+#include "support/result.h"
+
+namespace google::protobuf {
+class Message;
+}
+
+namespace graphpipe::files {
+
+/// Reads `text` into `message`. The first field must be "schema", `name` + "/" + version, with a major version up to
+/// `version`.
+/// Errors: kMalformedFile, kLimitExceeded; a newer version is refused before anything else is looked at.
+Status parse_message(std::string_view text, std::string_view name, int version, const JsonLimits& limits,
+                     google::protobuf::Message& message);
+
+/// The JSON mapping with the field names of the schema, indented, ending in a newline; fields in the schema's order.
+std::string print_message(const google::protobuf::Message& message);
+
+/// Strings of a message are UTF-8, names of a model are any bytes. Backslashes and bytes that are not UTF-8 become
+/// \xNN; decoding gives the same bytes back.
+std::string encode_name(const ModelText& name);
+ModelText decode_name(std::string_view encoded);
+
+/// Collects what is wrong with the contents of a file, by the path of the field.
+class FieldProblems {
+ public:
+  FieldProblems(Code code, std::string_view hint) : code_(code), hint_(hint) {}
+  template <typename... Parts>
+  void add(std::string_view path, const Parts&... parts) {
+    problems_.push_back(
+        {.code = code_, .origin = ModelText(), .message = text(path, ": ", text(parts...)), .hint = hint_});
+  }
+  /// Reports a number outside [low, high].
+  template <typename Number>
+  void need_range(std::string_view path, Number number, Number low, Number high) {
+    if (!(number >= low && number <= high)) add(path, "must be from ", low, " to ", high, ", is ", number);
+  }
+  /// Reports what is no name of ours: lower-case letters, digits and '-', at most 64; may be empty.
+  void need_name(std::string_view path, std::string_view name);
+  void need_digest(std::string_view path, std::string_view digest);
+  bool empty() const { return problems_.empty(); }
+  Diagnostics take() { return std::move(problems_); }
+
+ private:
+  Code code_;
+  std::string hint_;
+  Diagnostics problems_;
+};
+
+/// Names the file in each problem that names nothing yet.
+Diagnostics with_origin(Diagnostics problems, const std::string& path);
+
+}  // namespace graphpipe::files

@@ -1,0 +1,138 @@
+#include "files/text_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace graphpipe::files {
+namespace {
+
+Diagnostic unreadable(const std::string& path, std::string_view why) {
+  return {.code = Code::kUnreadableFile,
+          .origin = ModelText(path),
+          .message = text("cannot read the file: ", why),
+          .hint = "check the path and its permissions"};
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+Diagnostic too_large(const std::string& path, int64_t most_bytes) {
+  return {.code = Code::kLimitExceeded,
+          .origin = ModelText(path),
+          .message = text("the file is larger than ", most_bytes, " bytes"),
+          .hint = "check that this is the file you meant"};
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+Result<FileStart> read_start(const std::string& path, int64_t most_bytes) {
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.number() < 0) return unreadable(path, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) return unreadable(path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) return unreadable(path, "it is not a regular file");
+  FileStart start{.bytes = {}, .file_size = status.st_size};
+  std::string piece(size_t{1} << 16, '\0');
+  while (static_cast<int64_t>(start.bytes.size()) < most_bytes) {
+    const auto wanted = std::min(piece.size(), static_cast<size_t>(most_bytes) - start.bytes.size());
+    const ssize_t count = ::read(file.number(), piece.data(), wanted);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return unreadable(path, std::strerror(errno));
+    if (count == 0) break;
+    start.bytes.append(piece, 0, static_cast<size_t>(count));
+  }
+  return start;
+}
+
+Result<std::string> read_file(const std::string& path, int64_t most_bytes) {
+  // One byte more than allowed shows that the file is larger, whatever size it claims.
+  Result<FileStart> start = read_start(path, most_bytes + 1);
+  if (!start.ok()) return start.problems();
+  if (static_cast<int64_t>(start->bytes.size()) > most_bytes) return too_large(path, most_bytes);
+  return std::move(start->bytes);
+}
+
+Diagnostic AtomicFile::problem(std::string_view what) const {
+  return {.code = Code::kEnvironment,
+          .origin = ModelText(path_),
+          .message = text("cannot ", what, " the file: ", std::strerror(errno)),
+          .hint = "check the folder, its permissions and the space on its disk"};
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  std::string temporary = path + ".XXXXXX";
+  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  AtomicFile file(path, std::move(temporary), descriptor);
+  if (descriptor < 0) return file.problem("create");
+  // mkostemp gives the file to its owner alone; a plan is as readable as any other file.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(descriptor, 0666 & ~mask) != 0) return file.problem("create");
+  return file;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return problem("write");
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return Ok{};
+}
+
+Status AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) return problem("write");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return problem("rename");
+  ::close(std::exchange(descriptor_, -1));
+  const Descriptor folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Not every file system can flush a folder; the file itself is safe by now.
+  if (folder.number() >= 0) ::fsync(folder.number());
+  return Ok{};
+}
+
+Status write_file(const std::string& path, std::string_view contents) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file.ok()) return file.problems();
+  GP_TRY_VOID(file->write(contents));
+  return file->commit();
+}
+
+}  // namespace graphpipe::files

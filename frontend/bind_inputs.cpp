@@ -1,0 +1,137 @@
+#include "frontend/bind_inputs.h"
+
+#include <algorithm>
+
+namespace graphpipe::frontend {
+namespace {
+
+/// Inputs that the user feeds.
+std::vector<const ValueInfo*> fed_inputs(const GraphBody& graph) {
+  std::set<std::string_view> initializers;
+  for (const Tensor& tensor : graph.initializers) initializers.insert(tensor.name);
+  std::vector<const ValueInfo*> inputs;
+  for (const ValueInfo& input : graph.inputs)
+    if (initializers.count(input.name) == 0) inputs.push_back(&input);
+  return inputs;
+}
+
+const SymbolBinding* binding_of(const ImportRequest& request, const std::string& symbol) {
+  for (const SymbolBinding& binding : request.symbols)
+    if (binding.name == symbol) return &binding;
+  return nullptr;
+}
+
+class InputBinder {
+ public:
+  InputBinder(const ImportRequest& request, const BatchChoice& batch, Lowering& lowering)
+      : request_(request), batch_(batch), lowering_(lowering) {}
+
+  void bind(const ValueInfo& input);
+  Diagnostics& problems() { return problems_; }
+
+ private:
+  ir::Dim dim_of(const ValueInfo& input, size_t axis);
+  void problem(Code code, const ValueInfo& input, std::string message, std::string hint) {
+    problems_.push_back(
+        {.code = code, .origin = ModelText(input.name), .message = std::move(message), .hint = std::move(hint)});
+  }
+
+  const ImportRequest& request_;
+  const BatchChoice& batch_;
+  Lowering& lowering_;
+  Diagnostics problems_;
+};
+
+ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
+  const DeclaredDim& dim = input.dims[axis];
+  if (dim.size) {
+    if (*dim.size < 1)
+      problem(Code::kBadModel, input, text("its dimension ", axis, " is ", *dim.size), "export the model again");
+    if (axis == 0 && batch_.traced > 0 && *dim.size == batch_.traced) return ir::Dim::batch();
+    return ir::Dim::fixed(std::max<int64_t>(1, *dim.size));
+  }
+  if (dim.symbol == batch_.symbol && (!dim.symbol.empty() || (axis == 0 && batch_.traced == 0)))
+    return ir::Dim::batch();
+  const SymbolBinding* binding = binding_of(request_, dim.symbol);
+  if (binding != nullptr && binding->size > 0) return ir::Dim::fixed(binding->size);
+  if (binding != nullptr) return ir::Dim::batch();
+  const std::string symbol = dim.symbol.empty() ? "unnamed" : quoted(ModelText(dim.symbol));
+  problem(Code::kUnresolvedShape, input, text("its dimension ", axis, ", ", symbol, ", has no size"),
+          "bind the symbol to a size, or to 0 if it is the batch too");
+  return ir::Dim::fixed(1);
+}
+
+void InputBinder::bind(const ValueInfo& input) {
+  const std::optional<ir::DType> dtype = dtype_of_onnx(input.onnx_type);
+  Binding poisoned;
+  poisoned.poisoned = true;
+  if (!input.is_tensor || !dtype) {
+    problem(Code::kUnsupportedType, input,
+            input.is_tensor ? text("an input of element type ", onnx_type_name(input.onnx_type))
+                            : "an input that is no tensor",
+            "use tensors of floats, int8 to int64, uint8 or bool");
+    return lowering_.bind(input.name, std::move(poisoned));
+  }
+  if (!input.has_shape || input.dims.size() > static_cast<size_t>(kMaxRank)) {
+    problem(Code::kUnresolvedShape, input, "an input without a shape, or of rank above 64", "export it with its shape");
+    return lowering_.bind(input.name, std::move(poisoned));
+  }
+  ir::Value value{.type = {*dtype, {}}};
+  for (size_t axis = 0; axis < input.dims.size(); ++axis) value.type.shape.push_back(dim_of(input, axis));
+  const std::optional<ir::Dim> count = ir::element_count(value.type.shape);
+  if (!count || count->power > 1) {
+    problem(Code::kUnresolvedShape, input, "it holds the batch twice, or more than 2^48 elements",
+            "bind one of its symbols to a size");
+    return lowering_.bind(input.name, std::move(poisoned));
+  }
+  for (size_t axis = 0; axis < input.dims.size(); ++axis)
+    if (!value.type.shape[axis].is_fixed()) {
+      value.batch = ir::BatchKind::kAxis;
+      value.batch_axis = static_cast<int>(axis);
+    }
+  const ir::ValueId id = lowering_.graph().add_input({.name = ModelText(input.name)}, std::move(value));
+  lowering_.bind_value(input.name, id);
+}
+
+}  // namespace
+
+BatchChoice choose_batch(const GraphBody& graph, const ImportRequest& request) {
+  for (const SymbolBinding& binding : request.symbols)
+    if (binding.size == 0) return {.symbol = binding.name};
+  const std::vector<const ValueInfo*> inputs = fed_inputs(graph);
+  for (const ValueInfo* input : inputs)
+    if (!input->dims.empty() && !input->dims[0].size) {
+      const SymbolBinding* binding = binding_of(request, input->dims[0].symbol);
+      if (binding == nullptr) return {.symbol = input->dims[0].symbol};
+    }
+  for (const ValueInfo* input : inputs)
+    if (!input->dims.empty() && input->dims[0].size) return {.traced = std::max<int64_t>(1, *input->dims[0].size)};
+  return {};
+}
+
+Status bind_inputs(const GraphBody& graph, const ImportRequest& request, const BatchChoice& batch, Lowering& lowering) {
+  InputBinder binder(request, batch, lowering);
+  std::set<std::string> symbols;
+  for (const ValueInfo* input : fed_inputs(graph)) {
+    binder.bind(*input);
+    for (const DeclaredDim& dim : input->dims) symbols.insert(dim.symbol);
+  }
+  for (const SymbolBinding& binding : request.symbols)
+    if (symbols.count(binding.name) == 0 || binding.size < 0)
+      binder.problems().push_back({.code = Code::kUsage,
+                                   .origin = ModelText(binding.name),
+                                   .message = "a symbol that no input has, or a negative size",
+                                   .hint = "run `graphpipe inspect` to see the symbols"});
+  const std::vector<ir::Input>& made = lowering.graph().inputs();
+  const bool batched = std::any_of(made.begin(), made.end(), [&](const ir::Input& input) {
+    return lowering.graph().value(input.value).batch == ir::BatchKind::kAxis;
+  });
+  if (!batched && binder.problems().empty())
+    binder.problems().push_back({.code = Code::kBatchNotFound,
+                                 .message = "no input has a dimension that could be the batch",
+                                 .hint = kExportRecipe});
+  if (!binder.problems().empty()) return binder.problems();
+  return Ok{};
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,55 @@
+#pragma once
+// External data of tensors, opened only where the model may point.
+//
+// A location is relative to the model's folder and stays beneath it, without symbolic links (openat2; where the kernel
+// lacks it, no-follow opening component by component). With a trusted root, links are followed if the file they end at
+// lies inside that root: stores such as the Hugging Face cache are made of links. Only regular files; a file with
+// further hard links is a warning where the user owns it, else an error. Offset and length are strict decimals, the
+// range lies inside the file, and the length is exactly what the tensor needs.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "frontend/wire_scan.h"
+#include "ir/graph.h"
+#include "support/result.h"
+
+namespace graphpipe::frontend {
+
+class ExternalData {
+ public:
+  /// `trusted_root` may be empty.
+  ExternalData(const std::string& model_path, std::string trusted_root);
+
+  /// Checks one tensor's range. `needed` is its size in bytes by type and dims; `tensor` names it in problems.
+  Result<ir::FileRange> locate(const ExternalSlot& slot, int64_t needed, const ModelText& tensor);
+
+  /// The bytes of a small tensor that locate() has checked.
+  Result<std::string> read(const ExternalSlot& slot, const ir::FileRange& range, const ModelText& tensor);
+
+  /// Whether ranges of different tensors overlap without being equal; call after the last locate().
+  Status check_overlaps() const;
+  /// Paths in order of first use.
+  const std::vector<std::string>& files() const { return files_; }
+  /// Warnings.
+  const Diagnostics& notes() const { return notes_; }
+
+ private:
+  struct File {
+    std::string path;
+    int64_t size = 0;
+  };
+  /// A descriptor that the caller closes.
+  Result<int> open(const std::string& location, const ModelText& tensor);
+
+  std::string folder_;
+  std::string trusted_root_;
+  std::map<std::string, File> opened_;
+  std::vector<std::string> files_;
+  std::map<std::string, std::map<int64_t, int64_t>> ranges_;
+  std::vector<std::string> overlapping_;
+  Diagnostics notes_;
+};
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,156 @@
+#include "frontend/import_onnx.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "frontend/bind_inputs.h"
+#include "frontend/drop_unused.h"
+#include "frontend/libonnx_steps.h"
+#include "frontend/lowering.h"
+#include "frontend/mapped_file.h"
+#include "frontend/node_context.h"
+#include "frontend/parameters.h"
+#include "frontend/wire_scan.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+void append(Diagnostics& to, const Diagnostics& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+void bind_initializers(const GraphBody& graph, Lowering& lowering) {
+  for (const Tensor& tensor : graph.initializers) {
+    Result<Binding> binding = lowering.tensor_binding(tensor, ModelText(tensor.name));
+    if (binding.ok()) {
+      lowering.bind(tensor.name, std::move(*binding));
+    } else {
+      append(lowering.problems(), binding.problems());
+      Binding poisoned;
+      poisoned.poisoned = true;
+      lowering.bind(tensor.name, std::move(poisoned));
+    }
+  }
+}
+
+void collect_outputs(const GraphBody& graph, Lowering& lowering) {
+  for (const ValueInfo& info : graph.outputs) {
+    Binding* binding = lowering.find(info.name);
+    OnnxNode reader;  // problems of an output name the output
+    reader.name = info.name;
+    reader.op = "output";
+    if (binding == nullptr || binding->poisoned) {
+      GP_CHECK(!lowering.problems().empty());
+      continue;
+    }
+    const Result<ir::ValueId> value = lowering.value_of(*binding, reader);
+    if (value.ok()) lowering.graph().outputs().push_back({.value = *value, .name = ModelText(info.name)});
+    else append(lowering.problems(), value.problems());
+  }
+}
+
+/// ONNX's inference is a cross-check of ours: where both know a dimension they must agree.
+bool agrees(const ValueInfo& theirs, const ir::Shape& ours, int64_t traced) {
+  if (!theirs.has_shape) return true;
+  if (theirs.dims.size() != ours.size()) return false;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const std::optional<int64_t> size = theirs.dims[i].size;
+    if (!size) continue;
+    if (ours[i].is_fixed() ? ours[i].factor != *size : (traced == 0 || ours[i].at(Samples(traced)) != *size))
+      return false;
+  }
+  return true;
+}
+
+void compare_shapes(const GraphBody& graph, Lowering& lowering) {
+  std::vector<const ValueInfo*> all;
+  for (const ValueInfo& info : graph.value_info) all.push_back(&info);
+  for (const ValueInfo& info : graph.outputs) all.push_back(&info);
+  int reported = 0;
+  for (const ValueInfo* info : all) {
+    const Binding* binding = lowering.find(info->name);
+    if (binding == nullptr || binding->poisoned || !info->is_tensor || !binding->sequence.empty()) continue;
+    if (agrees(*info, binding->type.shape, lowering.traced_batch()) || ++reported > 5) continue;
+    lowering.notes().push_back({.code = Code::kUnresolvedShape,
+                                .severity = Severity::kWarning,
+                                .origin = ModelText(info->name),
+                                .message = "the shape that the file or ONNX's inference gives differs from ours",
+                                .hint = "run `graphpipe verify`: its check at two batch sizes settles it"});
+  }
+}
+
+/// Float tensors of the file that no output needs: parameters that the module never uses, or an output left out.
+void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& notes) {
+  std::set<std::string_view> kept;
+  for (ir::ParamId id : graph.param_ids()) {
+    kept.insert(graph.param(id).name.raw());
+    for (const ModelText& alias : graph.param(id).aliases) kept.insert(alias.raw());
+  }
+  size_t unused = 0;
+  ModelText first;
+  for (const Tensor& tensor : body.initializers) {
+    const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
+    if (!dtype || !ir::is_floating(*dtype) || tensor.dims.empty() || kept.count(tensor.name) > 0) continue;
+    if (++unused == 1) first = ModelText(tensor.name);
+  }
+  if (unused > 0)
+    notes.push_back(
+        {.code = Code::kLostByExport,
+         .severity = Severity::kNote,
+         .origin = first,
+         .message = text(unused, " tensors of the file, this one first, are needed by no output and are left out"),
+         .hint = "nothing, unless the model should use them"});
+}
+
+Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {
+  const GraphBody& body = prepared.model.graph;
+  GP_TRY(const ParameterRules rules, ParameterRules::parse(request.freeze, request.parameters));
+  TensorSource tensors(request.path, scan.slots, request.trusted_root, request.limits.weight_bytes);
+  const BatchChoice batch = choose_batch(body, request);
+  const bool from_torch = prepared.model.producer == "pytorch";
+  Lowering lowering(request, rules, tensors, batch.traced, from_torch);
+  lowering.notes() = prepared.notes;
+
+  if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
+    append(lowering.problems(), inputs.problems());
+  bind_initializers(body, lowering);
+  if (Status overlaps = tensors.external().check_overlaps(); !overlaps.ok())
+    append(lowering.problems(), overlaps.problems());
+  lowering.note_reads(body);
+  lowering.run(body.nodes);
+  collect_outputs(body, lowering);
+  if (!lowering.problems().empty()) return lowering.problems();
+  compare_shapes(body, lowering);
+
+  Imported imported;
+  imported.notes = std::move(lowering.notes());
+  append(imported.notes, tensors.external().notes());
+  Trimmed trimmed = drop_unused(lowering.graph(), lowering.param_origins());
+  imported.graph = std::move(trimmed.graph);
+  report_unused(body, imported.graph, imported.notes);
+  const ExportSignature signature = read_signature(body.metadata);
+  imported.parameters = decide_parameters(
+      imported.graph, {.rules = rules, .signature = signature, .origins = trimmed.origins, .from_torch = from_torch},
+      imported.notes);
+  if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
+  imported.files = {request.path};
+  std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));
+  imported.batch_symbol = ModelText(batch.symbol);
+  imported.traced_batch = batch.traced;
+  if (batch.traced > 0)
+    imported.notes.push_back({.code = Code::kBatchNotFound,
+                              .severity = Severity::kNote,
+                              .message = text("the file fixes the batch at ", batch.traced, "; it is re-bound"),
+                              .hint = kExportRecipe});
+  return imported;
+}
+
+}  // namespace
+
+Result<Imported> import_onnx(const ImportRequest& request) {
+  GP_TRY(const MappedFile file, MappedFile::open(request.path, request.limits.file_bytes));
+  GP_TRY(const WireScan scan, scan_wire(file.bytes(), request.limits));
+  GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits));
+  return lower_model(prepared, request, scan);
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,98 @@
+#pragma once
+// ONNX model in, operator graph out.
+//
+// import_onnx reads a model file that nobody vouches for: every size is checked before it is used, external data are
+// opened only inside the model's folder, and all problems are reported at once, each with the ONNX node's name, what
+// was found and what to do. Weights are never copied: the graph's parameters say in which file, where and how long
+// they are. The batch stays symbolic: a dimension of the graph is factor * B^power (ir/types.h).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "support/result.h"
+
+namespace graphpipe::frontend {
+
+/// What BatchNormalization nodes with running statistics become. Exporters lose the mode, so it is the user's choice.
+enum class BatchNormMode : uint8_t {
+  kTrain,  // batch statistics; the running statistics are updated
+  kEval,   // running statistics, which stay as they are
+  kFile,   // what each node's training_mode says
+};
+enum class DropoutMode : uint8_t {
+  kOn,   // every node with a ratio above 0 drops, also one that the exporter switched off
+  kOff,  // no node drops
+  kFile  // what each node's training_mode input says
+};
+
+/// Guards against hostile files. A model beyond one of them is refused with kLimitExceeded.
+struct Limits {
+  int64_t file_bytes = int64_t{1} << 40;
+  /// The file without its weights and comments, which is what is parsed into objects.
+  int64_t structure_bytes = int64_t{256} << 20;
+  /// Sub-messages and strings, all of them.
+  int64_t items = 8'000'000;
+  int64_t nodes = 500'000;
+  int64_t tensors = 500'000;
+  /// Nested messages; a plain model has 8 levels, each nested If or Loop adds 4.
+  int depth = 64;
+  /// Nodes after inlining local functions.
+  int64_t expanded_nodes = 1'000'000;
+  /// Bytes of all weights together.
+  int64_t weight_bytes = int64_t{1} << 44;
+};
+
+/// Gives a symbolic dimension of the inputs a size; size 0 says that the symbol is the batch.
+struct SymbolBinding {
+  std::string name;
+  int64_t size = 0;
+};
+
+struct ImportRequest {
+  std::string path;
+  /// Where not empty, symbolic links in the paths of external data are followed if they end inside this folder.
+  std::string trusted_root;
+  /// Name patterns ('*' and '?') of parameters that are not to be trained.
+  std::vector<std::string> freeze;
+  /// Text of a parameter file: lines "PATTERN train|freeze|tie|split", later lines win, '#' starts a comment.
+  std::string parameters;
+  std::vector<SymbolBinding> symbols;
+  BatchNormMode batchnorm = BatchNormMode::kTrain;
+  DropoutMode dropout = DropoutMode::kOn;
+  Limits limits;
+};
+
+/// What a tensor of the file is for, by the input slots that read it.
+enum class ParameterRole : uint8_t { kWeight, kBias, kScale, kEmbedding, kTable, kStatistic, kConstant };
+std::string_view role_name(ParameterRole role);
+
+/// One line of the decision list that is printed and stored.
+struct ParameterDecision {
+  ir::ParamId param;
+  ModelText name;
+  std::vector<ModelText> aliases;
+  ParameterRole role = ParameterRole::kConstant;
+  bool trainable = false;
+  /// Why: "PARAMETER in the exporter's signature", "weight of a MatMul", "frozen by pattern 'txt.*'", ...
+  std::string reason;
+};
+
+struct Imported {
+  ir::Graph graph;
+  /// Warnings and notes: repairs, ties, nodes that mix samples, what the exporter lost.
+  Diagnostics notes;
+  std::vector<ParameterDecision> parameters;
+  /// The model file and the external data files, for digests; in order of first use.
+  std::vector<std::string> files;
+  /// The symbol that became the batch, or empty where a fixed first dimension was re-bound.
+  ModelText batch_symbol;
+  /// The fixed batch that was re-bound; 0 where the batch was a symbol.
+  int64_t traced_batch = 0;
+};
+
+/// Reads, checks and lowers the model. On failure: all problems found.
+Result<Imported> import_onnx(const ImportRequest& request);
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,150 @@
+// Ops that are known while importing, and what is left of them where they are not.
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+/// A tensor with elements: known where small; where it is a float tensor of several elements it may be a weight, so
+/// nodes that read it are kept.
+Binding binding_of_bytes(ir::DType dtype, ir::Shape shape, std::string bytes) {
+  Binding binding;
+  binding.type = {dtype, shape};
+  binding.known = decode_known(dtype, shape, bytes);
+  binding.origin = ParamOrigin::kConstantNode;
+  const bool may_be_weight = ir::is_floating(dtype) && !shape.empty() && !(binding.known && binding.known->uniform);
+  binding.leaf = may_be_weight || !binding.known;
+  if (binding.leaf) binding.data = ir::InlineData{std::move(bytes)};
+  return binding;
+}
+
+template <typename T, typename From>
+std::string dense(const std::vector<From>& items) {
+  std::string bytes;
+  for (const From item : items) {
+    const T element = static_cast<T>(item);
+    bytes.append(reinterpret_cast<const char*>(&element), sizeof(T));
+  }
+  return bytes;
+}
+
+Status lower_constant(NodeContext& context) {
+  using Kind = Attribute::Kind;
+  for (const Attribute& attribute : context.node().attributes) {
+    const auto count = ir::Dim::fixed(
+        static_cast<int64_t>(attribute.kind == Kind::kInts ? attribute.ints.size() : attribute.floats.size()));
+    Binding binding;
+    if (attribute.kind == Kind::kTensor && attribute.name == "value") {
+      GP_TRY(binding, context.lowering().tensor_binding(attribute.tensor[0], node_label(context.node())));
+      binding.origin = ParamOrigin::kConstantNode;
+      const bool single = binding.known && binding.known->uniform;
+      if (binding.known && (single || !ir::is_floating(binding.type.dtype))) binding.leaf = false, binding.data.reset();
+    } else if (attribute.name == "value_int") {
+      binding = binding_of_bytes(ir::DType::kInt64, {}, dense<int64_t>(std::vector{attribute.i}));
+    } else if (attribute.name == "value_ints") {
+      binding = binding_of_bytes(ir::DType::kInt64, {count}, dense<int64_t>(attribute.ints));
+    } else if (attribute.name == "value_float") {
+      binding = binding_of_bytes(ir::DType::kFloat32, {}, dense<float>(std::vector{attribute.f}));
+    } else if (attribute.name == "value_floats") {
+      binding = binding_of_bytes(ir::DType::kFloat32, {count}, dense<float>(attribute.floats));
+    } else {
+      return context.problem(Code::kUnsupportedType,
+                             text("a constant given as ", quoted(ModelText(attribute.name)), " is not supported"),
+                             "use numeric dense constants");
+    }
+    context.lowering().bind(context.node().outputs[0], std::move(binding));
+    return Ok{};
+  }
+  return context.problem(Code::kBadModel, "holds no value", "export the model again");
+}
+
+Status lower_constant_of_shape(NodeContext& context) {
+  return context.problem(Code::kUnresolvedShape, "its shape depends on data", "compute it from sizes of inputs");
+}
+
+Status lower_range(NodeContext& context) {
+  const Known *start = context.known(0), *limit = context.known(1), *step = context.known(2);
+  const auto missing = [](const Known* bound) { return bound == nullptr || bound->elements.empty(); };
+  if (missing(start) || missing(limit) || missing(step))
+    return context.problem(Code::kUnresolvedShape, "its bounds depend on data", "compute them from sizes of inputs");
+  const Number& first = start->element(0);
+  const Number& by = step->element(0);
+  if (!first.is_fixed() || !by.is_fixed() || limit->element(0).floating || by.whole == 0)
+    return context.problem(Code::kUnresolvedShape, "this range of floats or from the batch size is not supported",
+                           "count with integers from a constant");
+  const std::optional<Number> span = subtract(limit->element(0), first);
+  const std::optional<Number> count = span ? divide(*span, by) : std::nullopt;
+  if (!count || count->whole < 0 || (span->is_fixed() && span->whole % by.whole != 0))
+    return context.problem(Code::kUnresolvedShape, "its length is no multiple of the batch",
+                           "compute it from sizes of inputs");
+  ir::Attributes attributes{{"shape", ir::Shape{{count->whole, count->power}}},
+                            {"start", static_cast<double>(first.whole)},
+                            {"delta", static_cast<double>(by.whole)},
+                            {"to", std::string(ir::dtype_name(start->dtype))}};
+  return context.emit_outputs("Iota", {}, std::move(attributes));
+}
+
+Status lower_shape(NodeContext& context) {
+  return context.problem(Code::kUnresolvedShape, "the shape of a sequence, or one beyond 2^48 elements",
+                         "export without sequences");
+}
+
+Status lower_identity(NodeContext& context) {
+  context.lowering().bind_identity(context.node().outputs[0], context.node().inputs[0]);
+  return Ok{};
+}
+
+Status lower_cast(NodeContext& context) {
+  GP_TRY(const ir::ValueId input, context.value(0));
+  std::optional<ir::DType> to;
+  if (context.node().op == "CastLike") to = context.type(1).dtype;
+  else to = dtype_of_onnx(static_cast<int>(context.int_attribute("to", 0)));
+  if (!to)
+    return context.problem(Code::kUnsupportedType,
+                           text("casts to ", onnx_type_name(static_cast<int>(context.int_attribute("to", 0)))),
+                           "use a supported type");
+  if (*to == context.type(0).dtype) {
+    context.bind_alias();
+    return Ok{};
+  }
+  return context.emit_outputs("Cast", {input}, {{"to", std::string(ir::dtype_name(*to))}});
+}
+
+Status lower_if(NodeContext& context) {
+  const Known* condition = context.known(0);
+  if (condition == nullptr || condition->elements.empty())
+    return context.problem(Code::kUnsupportedOp, "its condition depends on data",
+                           "export the model for one case, or use torch.where");
+  const bool taken = condition->element(0).whole != 0;
+  const Attribute* branch = context.node().find(taken ? "then_branch" : "else_branch");
+  if (branch == nullptr || branch->graph.empty())
+    return context.problem(Code::kBadModel, "lacks a branch", "export the model again");
+  const GraphBody& body = branch->graph[0];
+  Lowering& lowering = context.lowering();
+  for (const Tensor& tensor : body.initializers) {
+    GP_TRY(Binding binding, lowering.tensor_binding(tensor, node_label(context.node())));
+    lowering.bind(tensor.name, std::move(binding));
+  }
+  lowering.run(body.nodes);
+  if (body.outputs.size() < context.node().outputs.size())
+    return context.problem(Code::kBadModel, "has fewer results in a branch than outputs", "export the model again");
+  for (size_t i = 0; i < context.node().outputs.size(); ++i)
+    if (context.has_output(i)) lowering.bind_alias(context.node().outputs[i], body.outputs[i].name);
+  return Ok{};
+}
+
+}  // namespace
+
+std::vector<HandlerRow> constant_handlers() {
+  return {{"Constant", lower_constant},
+          {"ConstantOfShape", lower_constant_of_shape},
+          {"Range", lower_range},
+          {"Shape", lower_shape},
+          {"Size", lower_shape},
+          {"Identity", lower_identity},
+          {"Cast", lower_cast},
+          {"CastLike", lower_cast},
+          {"If", lower_if}};
+}
+
+}  // namespace graphpipe::frontend

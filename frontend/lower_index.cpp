@@ -1,0 +1,149 @@
+// Ops that pick elements: slices, look-ups, sorting.
+
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::Dim;
+
+struct Cut {
+  int64_t start = 0, end = 0, step = 1;
+};
+
+/// A bound of a slice of an axis of `size` elements, counted from 0.
+int64_t clamped(int64_t at, int64_t size, int64_t step) {
+  if (at < 0) at = at < -size ? -1 : at + size;
+  return step > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
+}
+
+/// Whether [start, end) is all of an axis that holds the batch, whatever its size.
+bool takes_all(const Number& start, const Number& end, int64_t step, Dim dim) {
+  const bool open = end.is_fixed() && end.whole >= INT32_MAX;
+  return step == 1 && start == Number::of_whole(0) && (open || end == Number::of_dim(dim));
+}
+
+Result<Cut> cut_of(NodeContext& context, const Number& start, const Number& end, int64_t step, Dim dim) {
+  if (step == 0) return context.problem(Code::kBadModel, "has a step of 0", "export the model again");
+  if (!start.is_fixed() || !dim.is_fixed())
+    return context.problem(Code::kMixesSamples, "cuts a part out of an axis that holds the batch",
+                           "slice another axis, or export with a named batch axis");
+  // An end that grows with the batch lies behind every fixed axis only if the axis is small; refuse to guess.
+  if (!end.is_fixed())
+    return context.problem(Code::kUnresolvedShape, "its end depends on the batch size", "slice to a fixed end");
+  return Cut{clamped(start.whole, dim.factor, step), clamped(end.whole, dim.factor, step), step};
+}
+
+Status lower_slice(NodeContext& context) {
+  const Known *starts = context.known(1), *ends = context.known(2);
+  const std::optional<size_t> count = starts == nullptr ? std::nullopt : known_count(starts->shape);
+  if (!count || ends == nullptr || known_count(ends->shape) != count)
+    return context.problem(Code::kUnresolvedShape, "its bounds depend on data", "make them constants");
+  std::vector<int64_t> axes(*count), steps(*count, 1);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (context.has_input(3)) {
+    GP_TRY(axes, context.integers(3, "axes"));
+  }
+  if (context.has_input(4)) {
+    GP_TRY(steps, context.integers(4, "steps"));
+  }
+  if (axes.size() != *count || steps.size() != *count)
+    return context.problem(Code::kBadModel, "its operands have different lengths", "export the model again");
+  std::vector<int64_t> cut_starts, cut_ends, cut_axes, cut_steps;
+  for (size_t i = 0; i < *count; ++i) {
+    GP_TRY(const int64_t axis, context.axis(axes[i], context.rank(0)));
+    const Dim dim = context.type(0).shape[static_cast<size_t>(axis)];
+    if (takes_all(starts->element(i), ends->element(i), steps[i], dim)) continue;
+    GP_TRY(const Cut cut, cut_of(context, starts->element(i), ends->element(i), steps[i], dim));
+    if (cut.start == 0 && cut.end == dim.factor && cut.step == 1) continue;
+    cut_starts.push_back(cut.start);
+    cut_ends.push_back(cut.end);
+    cut_axes.push_back(axis);
+    cut_steps.push_back(cut.step);
+  }
+  if (cut_axes.empty()) {
+    context.bind_alias();
+    return Ok{};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Slice", {input},
+                              {{"starts", std::move(cut_starts)},
+                               {"ends", std::move(cut_ends)},
+                               {"axes", std::move(cut_axes)},
+                               {"steps", std::move(cut_steps)}});
+}
+
+Status lower_gather(NodeContext& context) {
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
+  if (context.lowering().traced_batch() > 0 && context.known(1) != nullptr &&
+      !context.type(0).shape[static_cast<size_t>(axis)].is_fixed())
+    return context.problem(Code::kUnresolvedShape, "picks samples of the batch by constant numbers",
+                           "export with a named batch axis");
+  GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
+  return context.emit_outputs("Gather", std::move(inputs), {{"axis", axis}});
+}
+
+Status lower_top_k(NodeContext& context) {
+  GP_TRY(const std::vector<int64_t> k, context.integers(1, "number of elements"));
+  if (k.size() != 1) return context.problem(Code::kBadModel, "its number of elements is no scalar", "export again");
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0)));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  GP_TRY(const std::vector<ir::ValueId> results, context.emit("TopK", {input},
+                                                              {{"k", k[0]},
+                                                               {"axis", axis},
+                                                               {"largest", context.int_attribute("largest", 1)},
+                                                               {"sorted", context.int_attribute("sorted", 1)}},
+                                                              2));
+  context.bind(0, results[0]);
+  context.bind(1, results[1]);
+  return Ok{};
+}
+
+Status lower_one_hot(NodeContext& context) {
+  GP_TRY(const std::vector<double> depth, context.reals(1, "depth"));
+  GP_TRY(const std::vector<double> values, context.reals(2, "values"));
+  if (depth.size() != 1 || values.size() != 2 || !(depth[0] >= 1 && depth[0] <= 1e9))
+    return context.problem(Code::kBadModel, "its depth or values have the wrong size", "export the model again");
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0) + 1));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("OneHot", {input},
+                              {{"axis", axis},
+                               {"depth", static_cast<int64_t>(depth[0])},
+                               {"off", values[0]},
+                               {"on", values[1]},
+                               {"to", std::string(ir::dtype_name(context.type(2).dtype))}});
+}
+
+Status lower_cum_sum(NodeContext& context) {
+  GP_TRY(const std::vector<int64_t> given, context.integers(1, "axis"));
+  if (given.size() != 1) return context.problem(Code::kBadModel, "its axis is no scalar", "export the model again");
+  GP_TRY(const int64_t axis, context.axis(given[0], context.rank(0)));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("CumSum", {input},
+                              {{"axis", axis},
+                               {"exclusive", context.int_attribute("exclusive", 0)},
+                               {"reverse", context.int_attribute("reverse", 0)}});
+}
+
+Status lower_trilu(NodeContext& context) {
+  int64_t diagonal = 0;
+  if (context.has_input(1)) {
+    GP_TRY(const std::vector<int64_t> given, context.integers(1, "diagonal"));
+    if (given.size() != 1) return context.problem(Code::kBadModel, "its diagonal is no scalar", "export again");
+    diagonal = given[0];
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Trilu", {input}, {{"k", diagonal}, {"upper", context.int_attribute("upper", 1)}});
+}
+
+}  // namespace
+
+std::vector<HandlerRow> index_handlers() {
+  return {{"Slice", lower_slice},    {"Gather", lower_gather},  {"TopK", lower_top_k},
+          {"OneHot", lower_one_hot}, {"CumSum", lower_cum_sum}, {"Trilu", lower_trilu}};
+}
+
+}  // namespace graphpipe::frontend

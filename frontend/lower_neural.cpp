@@ -1,0 +1,209 @@
+// Layers: convolutions and pools get explicit pads, BatchNormalization and Dropout the mode that the user chose.
+
+#include <algorithm>
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::Dim;
+
+/// Kernel, strides, dilations and pads of a sliding window, all explicit.
+struct Window {
+  std::vector<int64_t> kernel, strides, dilations, pads;
+};
+
+/// pads = begin of each axis, then end of each axis, as SAME_UPPER or SAME_LOWER want them.
+Status same_pads(NodeContext& context, Window& window, bool upper) {
+  const size_t axes = window.kernel.size();
+  window.pads.assign(2 * axes, 0);
+  for (size_t i = 0; i < axes; ++i) {
+    const Dim size = context.type(0).shape[i + 2];
+    if (!size.is_fixed()) return context.problem(Code::kUnresolvedShape, "pads an unknown size", "use explicit pads");
+    const int64_t out = (size.factor + window.strides[i] - 1) / window.strides[i];
+    const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
+    const int64_t total = std::max<int64_t>(0, (out - 1) * window.strides[i] + reach - size.factor);
+    window.pads[i] = upper ? total / 2 : total - total / 2;
+    window.pads[i + axes] = total - window.pads[i];
+  }
+  return Ok{};
+}
+
+Result<Window> window_of(NodeContext& context, std::vector<int64_t> kernel) {
+  Window window;
+  const size_t axes = context.rank(0) < 2 ? 0 : context.rank(0) - 2;
+  window.kernel = context.ints_attribute("kernel_shape", std::move(kernel));
+  window.strides = context.ints_attribute("strides", std::vector<int64_t>(axes, 1));
+  window.dilations = context.ints_attribute("dilations", std::vector<int64_t>(axes, 1));
+  window.pads = context.ints_attribute("pads", std::vector<int64_t>(2 * axes, 0));
+  const auto sane = [](int64_t v) { return v >= 1 && v <= (int64_t{1} << 24); };
+  const bool positive = std::all_of(window.kernel.begin(), window.kernel.end(), sane) &&
+                        std::all_of(window.strides.begin(), window.strides.end(), sane) &&
+                        std::all_of(window.dilations.begin(), window.dilations.end(), sane);
+  if (axes == 0 || window.kernel.size() != axes || window.strides.size() != axes || window.dilations.size() != axes ||
+      window.pads.size() != 2 * axes || !positive)
+    return context.problem(Code::kBadModel, "its kernel, strides, dilations or pads do not fit its input",
+                           "export the model again");
+  const std::string automatic = context.string_attribute("auto_pad", "NOTSET");
+  if (automatic == "VALID") window.pads.assign(2 * axes, 0);
+  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
+    GP_TRY_VOID(same_pads(context, window, automatic == "SAME_UPPER"));
+  return window;
+}
+
+ir::Attributes attributes_of(const Window& window) {
+  return {{"kernel_shape", window.kernel},
+          {"strides", window.strides},
+          {"dilations", window.dilations},
+          {"pads", window.pads}};
+}
+
+std::vector<int64_t> spatial_dims(const ir::Shape& weight) {
+  std::vector<int64_t> dims;
+  for (size_t i = 2; i < weight.size(); ++i) dims.push_back(weight[i].factor);
+  return dims;
+}
+
+/// The raw exporter gives a convolution without bias a computed bias of zeros. A parameter that starts at zero is no
+/// such bias: it trains.
+bool is_zero_constant(NodeContext& context, size_t i) {
+  const Known* operand = context.known(i);
+  return operand != nullptr && !context.input(i).leaf && operand->uniform && operand->elements[0].factor() == 0;
+}
+
+Status lower_conv(NodeContext& context) {
+  GP_TRY(const Window window, window_of(context, spatial_dims(context.type(1).shape)));
+  ir::Attributes attributes = attributes_of(window);
+  attributes.set("group", context.int_attribute("group", 1));
+  GP_TRY(const ir::ValueId data, context.value(0));
+  GP_TRY(const ir::ValueId weight, context.value(1));
+  std::vector<ir::ValueId> inputs = {data, weight};
+  if (context.has_input(2) && !is_zero_constant(context, 2)) {
+    GP_TRY(const ir::ValueId bias, context.value(2));
+    inputs.push_back(bias);
+  }
+  return context.emit_outputs("Conv", std::move(inputs), std::move(attributes));
+}
+
+Status lower_conv_transpose(NodeContext& context) {
+  if (context.node().find("output_shape") != nullptr || context.string_attribute("auto_pad", "NOTSET") != "NOTSET")
+    return context.problem(Code::kUnsupportedOp, "the form with output_shape or auto_pad is not supported",
+                           "use explicit pads and output_padding");
+  GP_TRY(const Window window, window_of(context, spatial_dims(context.type(1).shape)));
+  ir::Attributes attributes = attributes_of(window);
+  attributes.set("group", context.int_attribute("group", 1));
+  attributes.set("output_padding",
+                 context.ints_attribute("output_padding", std::vector<int64_t>(window.kernel.size(), 0)));
+  GP_TRY(const ir::ValueId data, context.value(0));
+  GP_TRY(const ir::ValueId weight, context.value(1));
+  std::vector<ir::ValueId> inputs = {data, weight};
+  if (context.has_input(2) && !is_zero_constant(context, 2)) {
+    GP_TRY(const ir::ValueId bias, context.value(2));
+    inputs.push_back(bias);
+  }
+  return context.emit_outputs("ConvTranspose", std::move(inputs), std::move(attributes));
+}
+
+Status lower_pool(NodeContext& context) {
+  if (context.is_read(1))
+    return context.problem(Code::kUnsupportedOp, "the output of indices is not supported", "drop it");
+  GP_TRY(const Window window, window_of(context, {}));
+  ir::Attributes attributes = attributes_of(window);
+  attributes.set("ceil_mode", context.int_attribute("ceil_mode", 0));
+  if (context.node().op == "AveragePool")
+    attributes.set("count_include_pad", context.int_attribute("count_include_pad", 0));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs(context.node().op, {input}, std::move(attributes));
+}
+
+/// Running statistics are tensors of the file; a mean that the graph computes is weight standardisation, whose mode is
+/// not the user's.
+bool has_running_statistics(NodeContext& context) {
+  return context.input(3).data.has_value() && context.input(4).data.has_value();
+}
+
+Status lower_batch_norm(NodeContext& context) {
+  const bool file_trains = context.int_attribute("training_mode", 0) != 0;
+  bool train = file_trains;
+  if (has_running_statistics(context)) {
+    const BatchNormMode mode = context.lowering().request().batchnorm;
+    if (mode != BatchNormMode::kFile) train = mode == BatchNormMode::kTrain;
+  }
+  // ONNX updates the running variance with the population variance, PyTorch with the unbiased one.
+  const bool torch = context.lowering().from_torch();
+  ir::Attributes attributes{{"epsilon", context.float_attribute("epsilon", 1e-5)},
+                            {"momentum", context.float_attribute("momentum", 0.9)},
+                            {"training_mode", int64_t{train ? 1 : 0}}};
+  if (train) attributes.set("unbiased_variance", int64_t{torch ? 1 : 0});
+  GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
+  GP_TRY(const std::vector<ir::ValueId> results, context.emit("BatchNormalization", std::move(inputs), attributes));
+  context.bind(0, results[0]);
+  // Outputs 1 and 2 are the updated statistics, which exporters leave unread: the node updates its inputs.
+  if (context.is_read(1) || context.is_read(2))
+    return context.problem(Code::kUnsupportedOp, "the updated statistics are read as values",
+                           "drop what reads them: they are saved as buffers");
+  return Ok{};
+}
+
+Status lower_dropout(NodeContext& context) {
+  const DropoutMode mode = context.lowering().request().dropout;
+  double ratio = 0.5;
+  if (context.has_input(1)) {
+    GP_TRY(const std::vector<double> given, context.reals(1, "ratio"));
+    if (!given.empty()) ratio = given[0];
+  }
+  bool file_drops = false;
+  if (context.has_input(2)) {
+    GP_TRY(const std::vector<double> given, context.reals(2, "mode"));
+    file_drops = !given.empty() && given[0] != 0;
+  }
+  if (!(ratio >= 0 && ratio < 1)) return context.problem(Code::kBadModel, "its ratio is not in [0, 1)", "correct it");
+  if (context.is_read(1))
+    return context.problem(Code::kUnsupportedOp, "the output of the mask is not supported", "drop it");
+  if (mode == DropoutMode::kOn && !file_drops && ratio > 0)
+    context.note(Severity::kNote, Code::kLostByExport,
+                 text("the file switches it off, the exporter may have lost its mode; it drops with ratio ", ratio),
+                 "import with dropout off or file to leave it off");
+  const bool drops = ratio > 0 && (mode == DropoutMode::kOn || (mode == DropoutMode::kFile && file_drops));
+  if (!drops) {
+    context.bind_alias();
+    return Ok{};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Dropout", {input}, {{"ratio", ratio}});
+}
+
+Status lower_resize(NodeContext& context) {
+  ir::Attributes attributes{
+      {"mode", context.string_attribute("mode", "nearest")},
+      {"coordinate_transformation_mode", context.string_attribute("coordinate_transformation_mode", "half_pixel")},
+      {"nearest_mode", context.string_attribute("nearest_mode", "round_prefer_floor")},
+      {"cubic_coeff_a", context.float_attribute("cubic_coeff_a", -0.75)}};
+  if (context.int_attribute("antialias", 0) != 0 || context.int_attribute("exclude_outside", 0) != 0 ||
+      context.node().find("axes") != nullptr ||
+      context.string_attribute("keep_aspect_ratio_policy", "stretch") != "stretch")
+    return context.problem(Code::kUnsupportedOp,
+                           "axes, antialias, exclude_outside and keep_aspect_ratio_policy are not supported",
+                           "use torch.nn.functional.interpolate without them");
+  const bool has_sizes = context.has_input(3);
+  if (has_sizes) {
+    GP_TRY(ir::Shape sizes, context.dims(3, "sizes"));
+    attributes.set("sizes", std::move(sizes));
+  } else {
+    GP_TRY(std::vector<double> scales, context.reals(2, "scales"));
+    attributes.set("scales", std::move(scales));
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Resize", {input}, std::move(attributes));
+}
+
+}  // namespace
+
+std::vector<HandlerRow> neural_handlers() {
+  return {{"Conv", lower_conv},        {"ConvTranspose", lower_conv_transpose},  {"MaxPool", lower_pool},
+          {"AveragePool", lower_pool}, {"BatchNormalization", lower_batch_norm}, {"Dropout", lower_dropout},
+          {"Resize", lower_resize}};
+}
+
+}  // namespace graphpipe::frontend

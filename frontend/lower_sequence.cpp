@@ -1,0 +1,101 @@
+// torch.split and torch.chunk arrive as SplitToSequence + SequenceAt with constant indices; both become Split.
+
+#include <algorithm>
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+constexpr int64_t kMaxParts = 4096;
+
+/// The sizes of the parts along a fixed axis: a list as given, or chunks of one size with a smaller last one.
+Result<std::vector<int64_t>> part_sizes(NodeContext& context, int64_t size, std::vector<int64_t> given, bool chunks) {
+  if (chunks) {
+    const int64_t chunk = given.empty() ? 1 : given[0];
+    if (chunk <= 0 || size / chunk > kMaxParts)
+      return context.problem(Code::kBadModel, text("splits ", size, " into parts of ", chunk), "export again");
+    given.assign(static_cast<size_t>(size / chunk), chunk);
+    if (size % chunk != 0) given.push_back(size % chunk);
+  }
+  int64_t rest = size;
+  for (int64_t part : given) {
+    if (part < 0 || part > rest)
+      return context.problem(Code::kBadModel, text("its parts do not add up to ", size), "export the model again");
+    rest -= part;
+  }
+  if (rest != 0)
+    return context.problem(Code::kBadModel, text("its parts do not add up to ", size), "export the model again");
+  return given;
+}
+
+/// The parts' axis size; the batch axis cannot be cut.
+Result<int64_t> fixed_size(NodeContext& context, int64_t axis) {
+  const ir::Dim dim = context.type(0).shape[static_cast<size_t>(axis)];
+  if (dim.is_fixed()) return dim.factor;
+  return context.problem(Code::kMixesSamples, "cuts the batch axis into parts", "split another axis");
+}
+
+Status lower_split(NodeContext& context) {
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
+  GP_TRY(const int64_t size, fixed_size(context, axis));
+  std::vector<int64_t> sizes;
+  if (context.has_input(1)) {
+    GP_TRY(sizes, context.integers(1, "part sizes"));
+  } else {
+    const auto parts = static_cast<int64_t>(context.node().outputs.size());
+    const int64_t chunk = (size + parts - 1) / parts;
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::min(chunk, std::max<int64_t>(0, size - i * chunk)));
+  }
+  if (sizes.size() != context.node().outputs.size())
+    return context.problem(Code::kBadModel, "has another number of outputs than of parts", "export the model again");
+  GP_TRY(sizes, part_sizes(context, size, std::move(sizes), false));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  const size_t count = sizes.size();
+  GP_TRY(const std::vector<ir::ValueId> parts,
+         context.emit("Split", {input}, {{"axis", axis}, {"sizes", std::move(sizes)}}, count));
+  for (size_t i = 0; i < count; ++i) context.bind(i, parts[i]);
+  return Ok{};
+}
+
+Status lower_split_to_sequence(NodeContext& context) {
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
+  GP_TRY(const int64_t size, fixed_size(context, axis));
+  std::vector<int64_t> given;
+  bool chunks = true;
+  if (context.has_input(1)) {
+    GP_TRY(given, context.integers(1, "part sizes"));
+    chunks = context.rank(1) == 0;
+  }
+  GP_TRY(std::vector<int64_t> sizes, part_sizes(context, size, std::move(given), chunks));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  const size_t count = sizes.size();
+  Binding binding;
+  GP_TRY(binding.sequence, context.emit("Split", {input}, {{"axis", axis}, {"sizes", std::move(sizes)}}, count));
+  // Without a split input and with keepdims=0 the parts lose the axis.
+  if (!context.has_input(1) && context.int_attribute("keepdims", 1) == 0)
+    for (ir::ValueId& part : binding.sequence) {
+      GP_TRY(const std::vector<ir::ValueId> flat,
+             context.emit("Squeeze", {part}, {{"axes", std::vector<int64_t>{axis}}}));
+      part = flat.front();
+    }
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return Ok{};
+}
+
+Status lower_sequence_at(NodeContext& context) {
+  const std::vector<ir::ValueId> sequence = context.input(0).sequence;
+  GP_TRY(const std::vector<int64_t> position, context.integers(1, "position"));
+  if (position.size() != 1) return context.problem(Code::kBadModel, "its position is no scalar", "export again");
+  GP_TRY(const int64_t index, context.axis(position[0], sequence.size()));
+  context.bind(0, sequence[static_cast<size_t>(index)]);
+  return Ok{};
+}
+
+}  // namespace
+
+std::vector<HandlerRow> sequence_handlers() {
+  return {{"Split", lower_split}, {"SplitToSequence", lower_split_to_sequence}, {"SequenceAt", lower_sequence_at}};
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,201 @@
+// Ops that move, add or drop axes: their constant operands become attributes whose dims may hold the batch.
+
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+
+/// a / b where it is a whole multiple at every sample count.
+std::optional<Dim> quotient(Dim a, Dim b) {
+  if (b.factor == 0 || a.power < b.power || a.factor % b.factor != 0) return std::nullopt;
+  return Dim{a.factor / b.factor, a.power - b.power};
+}
+
+/// In a file with a fixed batch n, a Reshape target may hold n as a constant. Where the batch is the first axis and the
+/// leading target dim equals the leading traced size, or the product of the first few, rows stay rows, so the batch
+/// goes to the leading dim (specs: group rule). Elsewhere the target stays and the check below refuses it.
+void rebind_batch(NodeContext& context, Shape& target) {
+  const int64_t traced = context.lowering().traced_batch();
+  const Shape& from = context.type(0).shape;
+  if (traced == 0 || target.empty() || from.empty() || from[0].power != 1 || !target[0].is_fixed()) return;
+  const int64_t leading = from[0].factor * traced;
+  int64_t joined = leading;
+  for (size_t i = 1; i < from.size() && joined < target[0].factor && from[i].is_fixed(); ++i)
+    if (__builtin_mul_overflow(joined, from[i].factor, &joined)) return;
+  const bool joins = target[0].factor == joined;
+  const bool splits = target[0].factor > 0 && target[0].factor % traced == 0 && leading % target[0].factor == 0;
+  if (!joins && !splits) return;
+  target[0] = Dim::batch(target[0].factor / traced);
+  context.note(Severity::kNote, Code::kBatchNotFound,
+               text("its target held the batch of ", traced, " as a constant; it follows the batch now"),
+               "export with a named batch axis to be sure");
+}
+
+Result<Shape> reshape_target(NodeContext& context) {
+  GP_TRY(Shape target, context.dims(1, "target shape"));
+  const Shape& from = context.type(0).shape;
+  if (context.int_attribute("allowzero", 0) == 0)
+    for (size_t i = 0; i < target.size(); ++i)
+      if (target[i] == Dim::fixed(0)) {
+        if (i >= from.size())
+          return context.problem(Code::kBadModel, "copies a dimension that its input lacks", "export the model again");
+        target[i] = from[i];
+      }
+  rebind_batch(context, target);
+  const auto wildcards = std::count(target.begin(), target.end(), Dim::fixed(-1));
+  const std::optional<Dim> total = ir::element_count(from);
+  Shape rest = target;
+  std::erase(rest, Dim::fixed(-1));
+  const bool negative = std::any_of(rest.begin(), rest.end(), [](Dim dim) { return dim.factor < 0; });
+  const std::optional<Dim> known = negative ? std::nullopt : ir::element_count(rest);
+  if (wildcards > 1 || !total || !known)
+    return context.problem(Code::kBadModel, "its target shape is no shape", "export the model again");
+  if (wildcards == 1) {
+    const std::optional<Dim> missing = quotient(*total, *known);
+    if (!missing)
+      return context.problem(Code::kUnresolvedShape, "its input does not divide into the target shape",
+                             "export with a named batch axis");
+    std::replace(target.begin(), target.end(), Dim::fixed(-1), *missing);
+  } else if (*known != *total) {
+    return context.problem(Code::kUnresolvedShape, "its target shape has another number of elements than its input",
+                           "export with a named batch axis");
+  }
+  return target;
+}
+
+Status emit_reshape(NodeContext& context, Shape target) {
+  if (target == context.type(0).shape) {
+    context.bind_alias();
+    return Ok{};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Reshape", {input}, {{"shape", std::move(target)}});
+}
+
+Status lower_reshape(NodeContext& context) {
+  GP_TRY(Shape target, reshape_target(context));
+  return emit_reshape(context, std::move(target));
+}
+
+Status lower_flatten(NodeContext& context) {
+  const Shape& from = context.type(0).shape;
+  int64_t axis = context.int_attribute("axis", 1);
+  const auto rank = static_cast<int64_t>(from.size());
+  if (axis < -rank || axis > rank) return context.problem(Code::kBadModel, "its axis is out of range", "export again");
+  if (axis < 0) axis += rank;
+  const std::optional<Dim> left = ir::element_count(Shape(from.begin(), from.begin() + axis));
+  const std::optional<Dim> right = ir::element_count(Shape(from.begin() + axis, from.end()));
+  if (!left || !right) return context.problem(Code::kUnresolvedShape, "its sides are too large", "use smaller sizes");
+  return emit_reshape(context, {*left, *right});
+}
+
+Status lower_expand(NodeContext& context) {
+  GP_TRY(const Shape target, context.dims(1, "target shape"));
+  const std::optional<Shape> shape = broadcast(context.type(0).shape, target);
+  if (!shape || std::any_of(shape->begin(), shape->end(), [](Dim dim) { return dim.factor < 0; }))
+    return context.problem(Code::kUnresolvedShape, "its input does not broadcast to the target shape",
+                           "export with a named batch axis");
+  if (*shape == context.type(0).shape) {
+    context.bind_alias();
+    return Ok{};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Expand", {input}, {{"shape", *shape}});
+}
+
+Status lower_unsqueeze(NodeContext& context) {
+  GP_TRY(const std::vector<int64_t> given, context.integers(1, "axes"));
+  GP_TRY(std::vector<int64_t> axes, context.axes(given, context.rank(0) + given.size()));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Unsqueeze", {input}, {{"axes", std::move(axes)}});
+}
+
+Status lower_squeeze(NodeContext& context) {
+  std::vector<int64_t> axes;
+  if (context.has_input(1)) {
+    GP_TRY(const std::vector<int64_t> given, context.integers(1, "axes"));
+    GP_TRY(axes, context.axes(given, context.rank(0)));
+  } else {
+    const Shape& from = context.type(0).shape;
+    for (size_t i = 0; i < from.size(); ++i)
+      if (from[i] == Dim::fixed(1)) axes.push_back(static_cast<int64_t>(i));
+  }
+  if (axes.empty()) {
+    context.bind_alias();
+    return Ok{};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Squeeze", {input}, {{"axes", std::move(axes)}});
+}
+
+Status lower_transpose(NodeContext& context) {
+  std::vector<int64_t> perm(context.rank(0));
+  std::iota(perm.rbegin(), perm.rend(), 0);
+  perm = context.ints_attribute("perm", std::move(perm));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Transpose", {input}, {{"perm", std::move(perm)}});
+}
+
+Status lower_tile(NodeContext& context) {
+  GP_TRY(Shape repeats, context.dims(1, "repeats"));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  if (std::all_of(repeats.begin(), repeats.end(), [](Dim dim) { return dim.is_fixed(); })) {
+    std::vector<int64_t> numbers;
+    for (Dim dim : repeats) numbers.push_back(dim.factor);
+    return context.emit_outputs("Tile", {input}, {{"repeats", std::move(numbers)}});
+  }
+  // Repeating an axis of size 1 B times is broadcasting.
+  const Shape& from = context.type(0).shape;
+  Shape target = from;
+  for (size_t i = 0; i < repeats.size() && i < from.size(); ++i)
+    if (repeats[i] != Dim::fixed(1)) {
+      if (from[i] != Dim::fixed(1))
+        return context.problem(Code::kUnresolvedShape, "repeats an axis of more than one element by the batch size",
+                               "use expand on an axis of size 1");
+      target[i] = repeats[i];
+    }
+  return context.emit_outputs("Expand", {input}, {{"shape", std::move(target)}});
+}
+
+Status lower_pad(NodeContext& context) {
+  GP_TRY(const std::vector<int64_t> given, context.integers(1, "pads"));
+  const size_t rank = context.rank(0);
+  std::vector<int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (context.has_input(3)) {
+    GP_TRY(axes, context.integers(3, "axes"));
+  }
+  if (given.size() != 2 * axes.size())
+    return context.problem(Code::kBadModel, "its pads do not fit its axes", "export the model again");
+  std::vector<int64_t> pads(2 * rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    GP_TRY(const int64_t axis, context.axis(axes[i], rank));
+    pads[static_cast<size_t>(axis)] = given[i];
+    pads[static_cast<size_t>(axis) + rank] = given[axes.size() + i];
+  }
+  double fill = 0;
+  if (context.has_input(2)) {
+    GP_TRY(const std::vector<double> value, context.reals(2, "fill value"));
+    if (!value.empty()) fill = value[0];
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs(
+      "Pad", {input},
+      {{"pads", std::move(pads)}, {"value", fill}, {"mode", context.string_attribute("mode", "constant")}});
+}
+
+}  // namespace
+
+std::vector<HandlerRow> shape_handlers() {
+  return {{"Reshape", lower_reshape},     {"Flatten", lower_flatten}, {"Expand", lower_expand},
+          {"Unsqueeze", lower_unsqueeze}, {"Squeeze", lower_squeeze}, {"Transpose", lower_transpose},
+          {"Tile", lower_tile},           {"Pad", lower_pad}};
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,65 @@
+#include <map>
+
+#include "frontend/node_context.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+const std::map<std::string_view, Handler>& handlers() {
+  static const std::map<std::string_view, Handler> kHandlers = [] {
+    std::map<std::string_view, Handler> all;
+    for (const auto& family : {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(),
+                               sequence_handlers(), constant_handlers()})
+      for (const HandlerRow& row : family) all[row.op] = row.handler;
+    return all;
+  }();
+  return kHandlers;
+}
+
+/// Ops with an "axis" attribute and its default, where it has one.
+const std::map<std::string_view, int64_t>& axis_defaults() {
+  static const std::map<std::string_view, int64_t> kDefaults = {
+      {"Softmax", -1},       {"LogSoftmax", -1}, {"Hardmax", -1}, {"LayerNormalization", -1}, {"RMSNormalization", -1},
+      {"GatherElements", 0}, {"Concat", 0},      {"Gather", 0},   {"LpNormalization", -1},    {"ScatterElements", 0},
+  };
+  return kDefaults;
+}
+
+}  // namespace
+
+Handler find_handler(std::string_view op) {
+  const auto found = handlers().find(op);
+  return found == handlers().end() ? nullptr : found->second;
+}
+
+bool is_supported(const OnnxNode& node) {
+  return node.domain.empty() && (find_handler(node.op) != nullptr || ops::find_op(node.op) != nullptr);
+}
+
+Status lower_plain(NodeContext& context) {
+  ir::Attributes attributes;
+  for (const Attribute& attribute : context.node().attributes) {
+    using Kind = Attribute::Kind;
+    // stash_type names the type that ONNX computes statistics in; the rows always use float32 or wider.
+    if (attribute.name == "stash_type") continue;
+    if (attribute.kind == Kind::kInt) attributes.set(attribute.name, attribute.i);
+    if (attribute.kind == Kind::kFloat) attributes.set(attribute.name, attribute.f);
+    if (attribute.kind == Kind::kString) attributes.set(attribute.name, attribute.s);
+    if (attribute.kind == Kind::kInts) attributes.set(attribute.name, attribute.ints);
+    if (attribute.kind == Kind::kFloats) attributes.set(attribute.name, attribute.floats);
+    if (attribute.kind == Kind::kTensor || attribute.kind == Kind::kGraph || attribute.kind == Kind::kStrings)
+      return context.problem(Code::kUnsupportedOp,
+                             text("its attribute ", quoted(ModelText(attribute.name)), " is not supported"),
+                             "use a form without it");
+  }
+  if (const auto found = axis_defaults().find(context.node().op); found != axis_defaults().end()) {
+    if (!context.has_input(0)) return context.problem(Code::kBadModel, "has no input", "export the model again");
+    GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", found->second), context.rank(0)));
+    attributes.set("axis", axis);
+  }
+  GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
+  return context.emit_outputs(context.node().op, std::move(inputs), std::move(attributes));
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,256 @@
+#include "frontend/lowering.h"
+
+#include <algorithm>
+
+#include "frontend/evaluate.h"
+#include "frontend/node_context.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::frontend {
+
+const char* const kExportRecipe =
+    "export with torch.onnx.export(model.train(), args, path, dynamo=True, optimize=False, "
+    "dynamic_shapes={name: {0: \"batch\"} for each input})";
+
+Binding* Lowering::find(const std::string& name) {
+  const auto found = bindings_.find(name);
+  return found == bindings_.end() ? nullptr : &found->second;
+}
+
+void Lowering::bind(const std::string& name, Binding binding) {
+  if (binding.name.empty()) binding.name = name;
+  bindings_[name] = std::move(binding);
+}
+
+void Lowering::bind_value(const std::string& name, ir::ValueId value) {
+  Binding binding;
+  if (Binding* existing = find(name)) binding = *existing;  // what was folded of it stays known
+  binding.type = graph_.value(value).type;
+  binding.value = value;
+  bind(name, std::move(binding));
+}
+
+void Lowering::bind_alias(const std::string& alias, const std::string& of) {
+  Binding* original = find(of);
+  GP_CHECK(original != nullptr);
+  // The parameter must exist once, so it is made before the copy.
+  if (original->data && !original->value.valid()) (void)value_of(*original, OnnxNode{});
+  Binding copy = *original;
+  bind(alias, std::move(copy));
+}
+
+void Lowering::bind_identity(const std::string& alias, const std::string& of) {
+  Binding* original = find(of);
+  GP_CHECK(original != nullptr);
+  const bool is_parameter = original->data.has_value() && ir::is_floating(original->type.dtype);
+  if (!is_parameter) return bind_alias(alias, of);
+  const std::optional<bool> wanted = rules_.tied(alias);
+  const bool tied = wanted.value_or(!is_parameter_name(alias));
+  if (!tied) {
+    Binding copy = *original;
+    copy.value = {};
+    copy.name = alias;
+    bind(alias, std::move(copy));
+    notes_.push_back({.code = Code::kLostByExport,
+                      .severity = Severity::kNote,
+                      .origin = ModelText(alias),
+                      .message = text("the file merges it with ", quoted(ModelText(of)),
+                                      ", whose values were equal; it trains on its own"),
+                      .hint = "write 'PATTERN tie' in the parameter file if the model shares it"});
+    return;
+  }
+  bind_alias(alias, of);
+  const auto param = param_of_value_.find(find(of)->value);
+  if (param != param_of_value_.end()) graph_.param(param->second).aliases.push_back(ModelText(alias));
+}
+
+Result<Binding> Lowering::tensor_binding(const Tensor& tensor, const ModelText& owner) {
+  Binding binding;
+  binding.name = tensor.name;
+  GP_TRY(SourcedTensor sourced, tensors_.locate(tensor, tensor.name.empty() ? owner : ModelText(tensor.name)));
+  binding.type = sourced.type;
+  if (sourced.bytes) binding.known = decode_known(binding.type.dtype, binding.type.shape, *sourced.bytes);
+  binding.leaf = ir::is_floating(binding.type.dtype) || !binding.known;
+  if (binding.leaf) binding.data = std::move(sourced.data);
+  return binding;
+}
+
+void Lowering::poison(const OnnxNode& node) {
+  for (const std::string& output : node.outputs) {
+    Binding binding;
+    binding.poisoned = true;
+    if (!output.empty()) bind(output, std::move(binding));
+  }
+}
+
+Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader) {
+  if (binding.value.valid()) return binding.value;
+  if (binding.data) {
+    ir::Param param{.name = ModelText(binding.name), .kind = ir::ParamKind::kConstant, .data = *binding.data};
+    const ir::ParamId id = graph_.add_param(std::move(param), {.type = binding.type});
+    param_origins_[id] = binding.origin;
+    binding.value = graph_.param(id).value;
+    param_of_value_[binding.value] = id;
+    return binding.value;
+  }
+  if (!binding.sequence.empty())
+    return NodeContext(*this, reader)
+        .problem(Code::kUnsupportedOp, "reads a sequence of tensors", "use torch.split only with constant indices");
+  GP_TRY(binding.value, make_constant(binding, reader));
+  return binding.value;
+}
+
+Result<ir::ValueId> Lowering::make_constant(Binding& binding, const OnnxNode& reader) {
+  GP_CHECK(binding.known.has_value());
+  const Known& known = *binding.known;
+  const bool depends_on_batch =
+      std::any_of(known.elements.begin(), known.elements.end(), [](const Number& n) { return !n.is_fixed(); }) ||
+      std::any_of(known.shape.begin(), known.shape.end(), [](ir::Dim dim) { return !dim.is_fixed(); });
+  if (depends_on_batch) return make_filled(binding, reader);
+  // A double holds integers up to 2^53 exactly.
+  const bool fills = known.uniform && (ir::is_floating(known.dtype) || std::abs(known.elements[0].factor()) <= 9e15);
+  if (!fills && !known_count(known.shape))
+    return NodeContext(*this, reader)
+        .problem(Code::kLimitExceeded, "reads a large tensor of integers beyond 2^53", "use smaller numbers");
+  ir::DataSource data = ir::InlineData{};
+  if (fills) data = ir::FilledData{known.elements[0].factor()};
+  else data = ir::InlineData{encode_known(known)};
+  ir::Param param{.name = ModelText(binding.name), .kind = ir::ParamKind::kConstant, .data = std::move(data)};
+  const ir::ParamId id = graph_.add_param(std::move(param), {.type = binding.type});
+  param_origins_[id] = ParamOrigin::kFolded;
+  return graph_.param(id).value;
+}
+
+Result<ir::ValueId> Lowering::make_filled(const Binding& binding, const OnnxNode& reader) {
+  NodeContext context(*this, reader);
+  const Known& known = *binding.known;
+  const bool scaled = known.uniform && known.elements[0].power == 1 && ir::is_floating(known.dtype);
+  if (!known.uniform || (!known.elements[0].is_fixed() && !scaled))
+    return context.problem(Code::kUnresolvedShape,
+                           text("reads ", quoted(ModelText(binding.name)), " as data, which depends on the batch size"),
+                           "compute it per sample, or from the number of samples as a float");
+  ir::Attributes attributes{
+      {"shape", known.shape}, {"value", known.elements[0].factor()}, {"to", std::string(ir::dtype_name(known.dtype))}};
+  GP_TRY(std::vector<ir::ValueId> filled, context.emit("Full", {}, std::move(attributes)));
+  if (!scaled) return filled.front();
+  GP_TRY(const std::vector<ir::ValueId> product, context.emit("ScaleBySamples", std::move(filled), {}));
+  return product.front();
+}
+
+bool Lowering::inputs_are_sound(const OnnxNode& node) {
+  return std::none_of(node.inputs.begin(), node.inputs.end(), [this](const std::string& name) {
+    return !name.empty() && (find(name) == nullptr || find(name)->poisoned);
+  });
+}
+
+namespace {
+
+/// Shape and Size need the type of their input only.
+std::optional<Known> shape_of(const OnnxNode& node, const ir::TensorType& type) {
+  if (node.op == "Size") {
+    const std::optional<ir::Dim> count = ir::element_count(type.shape);
+    if (!count) return std::nullopt;
+    return Known::scalar(ir::DType::kInt64, Number::of_dim(*count));
+  }
+  const auto rank = static_cast<int64_t>(type.shape.size());
+  const auto clamp = [rank](const Attribute* attribute, int64_t fallback) {
+    const int64_t at = attribute == nullptr ? fallback : attribute->i;
+    return std::clamp<int64_t>(at < 0 ? std::max(at, -rank) + rank : at, 0, rank);
+  };
+  std::vector<Number> numbers;
+  for (int64_t i = clamp(node.find("start"), 0); i < clamp(node.find("end"), rank); ++i)
+    numbers.push_back(Number::of_dim(type.shape[static_cast<size_t>(i)]));
+  return Known::list(std::move(numbers));
+}
+
+bool may_be_weight(const Known& filled) {
+  return ir::is_floating(filled.dtype) && !filled.shape.empty() && filled.elements[0].is_fixed() &&
+         std::all_of(filled.shape.begin(), filled.shape.end(), [](ir::Dim dim) { return dim.is_fixed(); });
+}
+
+}  // namespace
+
+bool Lowering::fold(const OnnxNode& node) {
+  if (node.outputs.size() != 1 || !node.domain.empty() || node.inputs.empty()) return false;
+  std::optional<Known> result;
+  bool leaf = false;
+  if ((node.op == "Shape" || node.op == "Size") && find(node.inputs[0])->sequence.empty()) {
+    result = shape_of(node, find(node.inputs[0])->type);
+  } else {
+    std::vector<const Known*> inputs;
+    for (const std::string& name : node.inputs) {
+      const Binding* input = name.empty() ? nullptr : find(name);
+      inputs.push_back(input != nullptr && input->known ? &*input->known : nullptr);
+      leaf = leaf || (input != nullptr && input->leaf);
+    }
+    if (node.op == "CastLike" && inputs.size() == 2 && inputs[0] != nullptr) {
+      // Only the type of the second input matters, and that is always known.
+      const Known like = Known::scalar(find(node.inputs[1])->type.dtype, {});
+      inputs[1] = &like;
+      leaf = find(node.inputs[0])->leaf;
+      result = evaluate(node, inputs);
+    } else {
+      result = evaluate(node, inputs);
+    }
+  }
+  if (!result) return false;
+  Binding binding;
+  binding.type = {result->dtype, result->shape};
+  binding.leaf = leaf;
+  if (node.op == "ConstantOfShape" && may_be_weight(*result)) {
+    // Graphs without weights write each one as a filled tensor: it becomes a parameter.
+    binding.data = ir::FilledData{result->elements[0].real};
+    binding.origin = ParamOrigin::kConstantNode;
+    binding.leaf = true;
+  }
+  binding.known = std::move(result);
+  bind(node.outputs[0], std::move(binding));
+  return !leaf;
+}
+
+void Lowering::report_unsupported(const OnnxNode& node) {
+  // Each op once: a model with 300 nodes of one unknown op has one problem.
+  if (!reported_ops_.insert(node.domain + "." + node.op).second) return;
+  const std::string name = quoted(ModelText(node.domain.empty() ? node.op : node.domain + "." + node.op));
+  problems_.push_back({.code = Code::kUnsupportedOp,
+                       .origin = node_label(node),
+                       .message = text("the operator ", name, " is not supported"),
+                       .hint = "express it with standard operators that have a row in the op dictionary"});
+}
+
+void Lowering::lower(const OnnxNode& node) {
+  const bool sound = inputs_are_sound(node);
+  if (sound && fold(node)) return;
+  // Said of every node, also below one that failed.
+  if (!is_supported(node)) report_unsupported(node);
+  if (!sound || !is_supported(node)) return poison(node);
+  NodeContext context(*this, node);
+  const Handler handler = find_handler(node.op);
+  const Status status = handler != nullptr ? handler(context) : lower_plain(context);
+  if (status.ok()) return;
+  for (Diagnostic problem : status.problems()) {
+    if (problem.origin.empty()) problem.origin = node_label(node);
+    if (traced_batch_ > 0 && (problem.code == Code::kBadModel || problem.code == Code::kUnresolvedShape)) {
+      problem.code = Code::kBatchNotFound;
+      problem.message += text("; the file fixes the batch at ", traced_batch_, ", a constant here may hold it");
+      problem.hint = kExportRecipe;
+    }
+    problems_.push_back(std::move(problem));
+  }
+  poison(node);
+}
+
+void Lowering::note_reads(const GraphBody& body) {
+  for (const OnnxNode& node : body.nodes) {
+    read_.insert(node.inputs.begin(), node.inputs.end());
+    for (const Attribute& attribute : node.attributes)
+      for (const GraphBody& inner : attribute.graph) note_reads(inner);
+  }
+  for (const ValueInfo& output : body.outputs) read_.insert(output.name);
+}
+
+void Lowering::run(const std::vector<OnnxNode>& nodes) {
+  for (const OnnxNode& node : nodes) lower(node);
+}
+
+}  // namespace graphpipe::frontend

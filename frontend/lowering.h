@@ -1,0 +1,108 @@
+#pragma once
+// The walk that turns ONNX nodes into nodes of the operator graph.
+//
+// Every ONNX value has a Binding: what is known of it, and the graph value that holds it once somebody needs one.
+// Shape arithmetic stays known and never becomes a node; an initializer becomes a parameter when a node reads it.
+// A node that fails is reported and its outputs are poisoned, so that one walk finds all problems and no problem is
+// reported through its consequences.
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/import_onnx.h"
+#include "frontend/known.h"
+#include "frontend/model.h"
+#include "frontend/parameter_rules.h"
+#include "frontend/tensor_source.h"
+
+namespace graphpipe::frontend {
+
+/// Where a parameter came from; the parameter decisions read it.
+enum class ParamOrigin : uint8_t { kInitializer, kConstantNode, kFolded };
+
+struct Binding {
+  ir::TensorType type;
+  std::optional<Known> known;
+  /// Known, but a parameter may hang on it: nodes that read it are lowered, not folded away.
+  bool leaf = false;
+  /// Invalid until a node reads it.
+  ir::ValueId value;
+  /// Where a parameter's data lie, until it is made.
+  std::optional<ir::DataSource> data;
+  ParamOrigin origin = ParamOrigin::kInitializer;
+  std::string name;
+  /// The parts of a SplitToSequence.
+  std::vector<ir::ValueId> sequence;
+  /// Its node failed.
+  bool poisoned = false;
+};
+
+class Lowering {
+ public:
+  Lowering(const ImportRequest& request, const ParameterRules& rules, TensorSource& tensors, int64_t traced_batch,
+           bool from_torch)
+      : request_(request), rules_(rules), tensors_(tensors), traced_batch_(traced_batch), from_torch_(from_torch) {}
+
+  const ImportRequest& request() const { return request_; }
+  /// The fixed batch that was re-bound, or 0.
+  int64_t traced_batch() const { return traced_batch_; }
+  /// The exporter follows PyTorch's conventions.
+  bool from_torch() const { return from_torch_; }
+  ir::Graph& graph() { return graph_; }
+  Diagnostics& problems() { return problems_; }
+  Diagnostics& notes() { return notes_; }
+  std::map<ir::ParamId, ParamOrigin>& param_origins() { return param_origins_; }
+
+  /// Remembers which names are read, in the bodies too; call once for the main graph before run().
+  void note_reads(const GraphBody& body);
+  bool is_read(const std::string& name) const { return read_.count(name) > 0; }
+
+  /// Null where nothing has the name.
+  Binding* find(const std::string& name);
+  void bind(const std::string& name, Binding binding);
+  void bind_value(const std::string& name, ir::ValueId value);
+  /// Both names mean one tensor from here on; a parameter remembers its other name.
+  void bind_alias(const std::string& alias, const std::string& of);
+  /// An Identity in the file. Where the alias of a parameter is named like a parameter of its own, the exporter has
+  /// merged equal values and the two are parted again, unless the parameter file ties them.
+  void bind_identity(const std::string& alias, const std::string& of);
+  /// A tensor of the file, not yet a parameter. Problems name the tensor, or `owner` where it has no name.
+  Result<Binding> tensor_binding(const Tensor& tensor, const ModelText& owner);
+  void poison(const OnnxNode& node);
+
+  /// The graph value of a binding: makes the parameter or the constant where none has been made.
+  Result<ir::ValueId> value_of(Binding& binding, const OnnxNode& reader);
+
+  /// Lowers the nodes of a graph in order (If bodies are lowered into the graph around them).
+  void run(const std::vector<OnnxNode>& nodes);
+
+ private:
+  void lower(const OnnxNode& node);
+  void report_unsupported(const OnnxNode& node);
+  bool inputs_are_sound(const OnnxNode& node);
+  /// Binds the node's outputs to what they are known to be; returns whether no graph node is needed.
+  bool fold(const OnnxNode& node);
+  Result<ir::ValueId> make_constant(Binding& binding, const OnnxNode& reader);
+  Result<ir::ValueId> make_filled(const Binding& binding, const OnnxNode& reader);
+
+  const ImportRequest& request_;
+  const ParameterRules& rules_;
+  TensorSource& tensors_;
+  int64_t traced_batch_;
+  bool from_torch_;
+  ir::Graph graph_;
+  Diagnostics problems_, notes_;
+  std::unordered_map<std::string, Binding> bindings_;
+  std::map<ir::ParamId, ParamOrigin> param_origins_;
+  std::map<ir::ValueId, ir::ParamId> param_of_value_;
+  std::set<std::string> reported_ops_;
+  std::set<std::string> read_;
+};
+
+/// The export call that gives a model which can be trained and re-batched, for hints.
+extern const char* const kExportRecipe;
+
+}  // namespace graphpipe::frontend

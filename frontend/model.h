@@ -1,0 +1,97 @@
+#pragma once
+// An ONNX model as plain structs: what the steps of the import hand to each other. No protobuf, no weight bytes.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/types.h"
+#include "support/text.h"
+
+namespace graphpipe::frontend {
+
+/// A tensor's elements: a slot of the wire scan (large), or dense little-endian bytes (small).
+struct TensorData {
+  /// Index into WireScan::slots, or -1 where `bytes` holds the elements.
+  int64_t slot = -1;
+  std::string bytes;
+};
+
+struct Tensor {
+  std::string name;
+  /// TensorProto.DataType, also where it has no ir::DType.
+  int onnx_type = 0;
+  std::vector<int64_t> dims;
+  TensorData data;
+};
+
+/// One dimension of a declared type: a size, a symbol, or nothing known.
+struct DeclaredDim {
+  std::optional<int64_t> size;
+  std::string symbol;
+};
+
+struct ValueInfo {
+  std::string name;
+  int onnx_type = 0;
+  bool is_tensor = false;
+  bool has_shape = false;
+  std::vector<DeclaredDim> dims;
+};
+
+struct GraphBody;
+
+struct Attribute {
+  enum class Kind : uint8_t { kInt, kFloat, kString, kTensor, kGraph, kInts, kFloats, kStrings, kOther };
+  std::string name;
+  Kind kind = Kind::kOther;
+  int64_t i = 0;
+  double f = 0;
+  std::string s;
+  std::vector<int64_t> ints;
+  std::vector<double> floats;
+  std::vector<std::string> strings;
+  /// One element for kTensor and kGraph.
+  std::vector<Tensor> tensor;
+  std::vector<GraphBody> graph;
+};
+
+struct OnnxNode {
+  std::string name;
+  std::string op;
+  std::string domain;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::vector<Attribute> attributes;
+
+  const Attribute* find(std::string_view attribute) const;
+};
+
+struct GraphBody {
+  std::vector<OnnxNode> nodes;
+  std::vector<Tensor> initializers;
+  std::vector<ValueInfo> inputs;
+  std::vector<ValueInfo> outputs;
+  /// Types that shape inference or the exporter wrote down: a cross-check only.
+  std::vector<ValueInfo> value_info;
+  std::map<std::string, std::string> metadata;
+  bool has_sparse = false;
+};
+
+struct Model {
+  int64_t ir_version = 0;
+  int64_t opset = 0;
+  std::string producer;
+  GraphBody graph;
+};
+
+/// The element type, or nullopt where the IR has none (strings, complex, 8-bit floats, ...).
+std::optional<ir::DType> dtype_of_onnx(int onnx_type);
+/// "float", "string", "type 23": for messages.
+std::string onnx_type_name(int onnx_type);
+/// The node's name, or its first output's where it has none.
+ModelText node_label(const OnnxNode& node);
+
+}  // namespace graphpipe::frontend

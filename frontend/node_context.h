@@ -1,0 +1,83 @@
+#pragma once
+// One ONNX node while it is lowered: its operands by meaning, and ways to bind its outputs. Handlers in lower_*.cpp
+// are written against this.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/lowering.h"
+
+namespace graphpipe::frontend {
+
+class NodeContext {
+ public:
+  NodeContext(Lowering& lowering, const OnnxNode& node) : lowering_(&lowering), node_(&node) {}
+
+  const OnnxNode& node() const { return *node_; }
+  Lowering& lowering() { return *lowering_; }
+
+  bool has_input(size_t i) const { return i < node_->inputs.size() && !node_->inputs[i].empty(); }
+  bool has_output(size_t i) const { return i < node_->outputs.size() && !node_->outputs[i].empty(); }
+  /// Whether anything reads output i.
+  bool is_read(size_t i) const { return has_output(i) && lowering_->is_read(node_->outputs[i]); }
+  Binding& input(size_t i);
+  const ir::TensorType& type(size_t i) { return input(i).type; }
+  size_t rank(size_t i) { return type(i).shape.size(); }
+  /// The graph value of input i; an invalid id where it is absent.
+  Result<ir::ValueId> value(size_t i);
+  /// Null where input i is absent or not known while importing.
+  const Known* known(size_t i);
+  /// The elements of input i, which must be known integers without the batch. `what` names it in the message.
+  Result<std::vector<int64_t>> integers(size_t i, std::string_view what);
+  Result<ir::Shape> dims(size_t i, std::string_view what);
+  Result<std::vector<double>> reals(size_t i, std::string_view what);
+
+  int64_t int_attribute(std::string_view name, int64_t fallback) const;
+  double float_attribute(std::string_view name, double fallback) const;
+  std::string string_attribute(std::string_view name, std::string_view fallback) const;
+  std::vector<int64_t> ints_attribute(std::string_view name, std::vector<int64_t> fallback = {}) const;
+  /// An axis of a tensor of this rank as 0..rank-1.
+  Result<int64_t> axis(int64_t axis, size_t rank) const;
+  Result<std::vector<int64_t>> axes(const std::vector<int64_t>& axes, size_t rank) const;
+
+  Diagnostic problem(Code code, std::string message, std::string hint) const;
+  void note(Severity severity, Code code, std::string message, std::string hint);
+
+  /// Appends a node of the op dictionary that came from this ONNX node.
+  Result<std::vector<ir::ValueId>> emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
+                                        size_t outputs = 1);
+  /// emit, then binds the results to this node's outputs in order.
+  Status emit_outputs(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes);
+  /// All inputs as graph values, trailing absent ones cut off.
+  Result<std::vector<ir::ValueId>> all_values();
+  void bind(size_t output, ir::ValueId value);
+  /// Output 0 is input i.
+  void bind_alias(size_t i = 0);
+
+ private:
+  Lowering* lowering_;
+  const OnnxNode* node_;
+};
+
+using Handler = Status (*)(NodeContext&);
+/// The handler of an ONNX op of the standard domain with a special form, else null: such ops keep their name, inputs
+/// and attributes (lower_plain).
+Handler find_handler(std::string_view op);
+Status lower_plain(NodeContext& context);
+/// Whether an op can be lowered at all.
+bool is_supported(const OnnxNode& node);
+
+// The families, each a list that lower_table.cpp joins.
+struct HandlerRow {
+  std::string_view op;
+  Handler handler;
+};
+std::vector<HandlerRow> shape_handlers();
+std::vector<HandlerRow> index_handlers();
+std::vector<HandlerRow> reduce_handlers();
+std::vector<HandlerRow> neural_handlers();
+std::vector<HandlerRow> sequence_handlers();
+std::vector<HandlerRow> constant_handlers();
+
+}  // namespace graphpipe::frontend

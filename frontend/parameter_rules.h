@@ -1,0 +1,47 @@
+#pragma once
+// What the user says about parameters: freeze patterns and the parameter file.
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/result.h"
+
+namespace graphpipe::frontend {
+
+/// '*' stands for any characters, '?' for one. Time linear in pattern x name.
+bool matches(std::string_view pattern, std::string_view name);
+
+/// Whether a name looks like an entry of a state_dict: a dotted path that ends in a word that layers give their
+/// parameters, such as "encoder.0.norm.weight".
+bool is_parameter_name(std::string_view name);
+
+class ParameterRules {
+ public:
+  /// Lines "PATTERN train|freeze|tie|split"; also "PATTERN -> train". Errors: kBadParameter with the line's number.
+  static Result<ParameterRules> parse(const std::vector<std::string>& freeze, std::string_view text);
+
+  /// The last rule that names the parameter; its pattern is marked as used.
+  std::optional<bool> trains(std::string_view name) const;
+  std::optional<bool> tied(std::string_view name) const;
+  /// The pattern that decided, for the report.
+  std::string pattern_for(std::string_view name) const;
+  /// Errors for patterns that named nothing so far.
+  Diagnostics unused() const;
+
+ private:
+  enum class Action : uint8_t { kTrain, kFreeze, kTie, kSplit };
+  struct Rule {
+    std::string pattern;
+    Action action;
+    bool is_option;  // from --freeze
+  };
+  std::optional<size_t> last_rule(std::string_view name, Action one, Action other) const;
+
+  std::vector<Rule> rules_;
+  mutable std::set<size_t> used_;
+};
+
+}  // namespace graphpipe::frontend

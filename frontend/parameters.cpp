@@ -1,0 +1,321 @@
+#include "frontend/parameters.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <sstream>
+
+namespace graphpipe::frontend {
+
+std::string_view role_name(ParameterRole role) {
+  switch (role) {
+    case ParameterRole::kWeight:
+      return "weight";
+    case ParameterRole::kBias:
+      return "bias";
+    case ParameterRole::kScale:
+      return "scale";
+    case ParameterRole::kEmbedding:
+      return "embedding";
+    case ParameterRole::kTable:
+      return "table";
+    case ParameterRole::kStatistic:
+      return "statistic";
+    case ParameterRole::kConstant:
+      return "constant";
+  }
+  return "";
+}
+
+ExportSignature read_signature(const std::map<std::string, std::string>& metadata) {
+  ExportSignature signature;
+  for (const auto& [key, value] : metadata) {
+    if (!key.ends_with("graph_signature")) continue;
+    std::istringstream lines(value);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t open = line.find("target='");
+      const size_t close = line.rfind('\'');
+      const bool parameter = line.find(": PARAMETER") != std::string::npos;
+      if (open == std::string::npos || close < open + 8 || (!parameter && line.find(": BUFFER") == std::string::npos))
+        continue;
+      signature.is_parameter[line.substr(open + 8, close - open - 8)] = parameter;
+    }
+  }
+  return signature;
+}
+
+namespace {
+
+using Role = ParameterRole;
+
+/// A use of a tensor: its role in one input slot, and whether that slot means nothing else.
+struct Use {
+  Role role = Role::kConstant;
+  bool certain = false;
+  std::string_view op;
+};
+
+struct Slot {
+  std::string_view op;
+  size_t input;
+  Role role;
+};
+
+/// Slots of layers. Everything else is guessed from shapes.
+constexpr std::array<Slot, 30> kSlots = {{
+    {"Conv", 1, Role::kWeight},
+    {"Conv", 2, Role::kBias},
+    {"ConvTranspose", 1, Role::kWeight},
+    {"ConvTranspose", 2, Role::kBias},
+    {"MatMul", 0, Role::kWeight},
+    {"MatMul", 1, Role::kWeight},
+    {"Gemm", 0, Role::kWeight},
+    {"Gemm", 1, Role::kWeight},
+    {"Gemm", 2, Role::kBias},
+    {"Gather", 0, Role::kEmbedding},
+    {"LayerNormalization", 1, Role::kScale},
+    {"LayerNormalization", 2, Role::kBias},
+    {"RMSNormalization", 1, Role::kScale},
+    {"GroupNormalization", 1, Role::kScale},
+    {"GroupNormalization", 2, Role::kBias},
+    {"InstanceNormalization", 1, Role::kScale},
+    {"InstanceNormalization", 2, Role::kBias},
+    {"BatchNormalization", 1, Role::kScale},
+    {"BatchNormalization", 2, Role::kBias},
+    {"BatchNormalization", 3, Role::kStatistic},
+    {"BatchNormalization", 4, Role::kStatistic},
+    {"PRelu", 1, Role::kWeight},
+    {"LSTM", 1, Role::kWeight},
+    {"LSTM", 2, Role::kWeight},
+    {"LSTM", 3, Role::kBias},
+    {"GRU", 1, Role::kWeight},
+    {"GRU", 2, Role::kWeight},
+    {"GRU", 3, Role::kBias},
+    {"Einsum", 0, Role::kWeight},
+    {"Einsum", 1, Role::kWeight},
+}};
+
+size_t wide_dims(const ir::Shape& shape) {
+  return static_cast<size_t>(
+      std::count_if(shape.begin(), shape.end(), [](ir::Dim dim) { return dim != ir::Dim::fixed(1); }));
+}
+
+Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
+  for (const Slot& slot : kSlots)
+    if (slot.op == node.op && slot.input == input) return {slot.role, true, slot.op};
+  const size_t wide = wide_dims(graph.value(node.inputs[input]).type.shape);
+  if (node.op == "Add" || node.op == "Sum") return {wide <= 1 ? Role::kBias : Role::kTable, false, "Add"};
+  if (node.op == "Mul" && wide <= 1) return {Role::kScale, false, "Mul"};
+  if (node.op == "Concat" || node.op == "Expand") return {Role::kTable, false, "Concat"};
+  return {Role::kConstant, false, {}};
+}
+
+/// All uses of a value by nodes that see samples, through nodes that compute from weights alone.
+std::vector<Use> uses_of(const ir::Graph& graph, const IdMap<ir::ValueId, std::vector<ir::NodeId>>& readers,
+                         ir::ValueId start) {
+  std::vector<Use> uses;
+  std::vector<ir::ValueId> open = {start};
+  IdSet<ir::ValueId> seen(graph.value_count());
+  while (!open.empty()) {
+    const ir::ValueId value = open.back();
+    open.pop_back();
+    if (!seen.insert(value)) continue;
+    for (ir::NodeId id : readers[value]) {
+      const ir::Node& node = graph.node(id);
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (node.inputs[i] == value) {
+          const Use use = use_in_slot(graph, node, i);
+          const bool weights_only = graph.value(node.outputs[0]).batch == ir::BatchKind::kNone;
+          if (!weights_only || use.certain) uses.push_back(use);
+        }
+      for (ir::ValueId output : node.outputs)
+        if (graph.value(output).batch == ir::BatchKind::kNone && ir::is_floating(graph.value(output).type.dtype))
+          open.push_back(output);
+    }
+  }
+  return uses;
+}
+
+/// The strongest role: a statistic stays one whoever else reads it, and a layer's slot goes before a guess.
+Use strongest(const std::vector<Use>& uses) {
+  Use best;
+  const auto rank = [](const Use& use) {
+    if (use.role == Role::kStatistic) return 100;
+    return (use.certain ? 50 : 0) + (use.role == Role::kConstant ? 0 : 10) - static_cast<int>(use.role);
+  };
+  for (const Use& use : uses)
+    if (use.op.data() != nullptr && (best.op.data() == nullptr || rank(use) > rank(best))) best = use;
+  return best;
+}
+
+/// Names that no module gives: made by an optimiser that transposed, merged or folded weights.
+bool is_anonymous(const std::string& name) {
+  if (name.find("onnx::") != std::string::npos) return true;
+  return name.starts_with("val_") && name.find_first_not_of("0123456789", 4) == std::string::npos;
+}
+
+class Decider {
+ public:
+  Decider(ir::Graph& graph, const ParameterContext& context, Diagnostics& notes)
+      : graph_(graph), context_(context), notes_(notes), readers_(ir::readers_of_values(graph)) {}
+
+  std::optional<ParameterDecision> decide(ir::ParamId id);
+  void report_losses(const std::vector<ParameterDecision>& decisions);
+
+ private:
+  void report_missing();
+  void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
+  void by_rules(ParameterDecision& decision);
+  bool only_looked_up(ir::ValueId value) const;
+
+  ir::Graph& graph_;
+  const ParameterContext& context_;
+  Diagnostics& notes_;
+  IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
+};
+
+void Decider::by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin) {
+  const auto listed = context_.signature.is_parameter.find(param.name.raw());
+  if (use.role == Role::kStatistic) {
+    decision.reason = "running statistic";
+  } else if (listed != context_.signature.is_parameter.end()) {
+    decision.trainable = listed->second;
+    decision.reason =
+        listed->second ? "a parameter in the exporter's signature" : "a buffer in the exporter's signature";
+  } else if (!context_.signature.is_parameter.empty() && origin == ParamOrigin::kInitializer &&
+             !(use.certain && is_anonymous(param.name.raw()))) {
+    decision.reason = "not in the exporter's signature";
+  } else if (use.role == Role::kConstant) {
+    decision.reason = "read by no layer";
+  } else if (ir::element_count(graph_.value(param.value).type.shape) == ir::Dim::fixed(1) && !use.certain) {
+    decision.reason = "a scalar";
+  } else {
+    decision.trainable = true;
+    decision.reason = text(role_name(use.role), " of ", use.op);
+  }
+}
+
+void Decider::by_rules(ParameterDecision& decision) {
+  std::vector<ModelText> names = decision.aliases;
+  names.push_back(decision.name);  // the parameter's own name has the last word
+  for (const ModelText& name : names)
+    if (const std::optional<bool> trains = context_.rules.trains(name.raw())) {
+      if (decision.role == Role::kStatistic && *trains) {
+        notes_.push_back({.code = Code::kBadParameter,
+                          .severity = Severity::kWarning,
+                          .origin = name,
+                          .message = "a running statistic does not train by gradients",
+                          .hint = "leave it out of the parameter file"});
+        continue;
+      }
+      decision.trainable = *trains;
+      decision.reason = text(*trains ? "trained" : "frozen", " by pattern ", context_.rules.pattern_for(name.raw()));
+    }
+}
+
+bool Decider::only_looked_up(ir::ValueId value) const {
+  const std::vector<ir::NodeId>& readers = readers_[value];
+  return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](ir::NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    return node.op == "Gather" && node.attributes.get_int("axis", 0) == 0 && node.inputs[0] == value;
+  });
+}
+
+std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
+  ir::Param& param = graph_.param(id);
+  const auto origin = context_.origins.find(id);
+  const bool floating = ir::is_floating(graph_.value(param.value).type.dtype);
+  if (origin == context_.origins.end() || origin->second == ParamOrigin::kFolded || !floating) return std::nullopt;
+  const Use use = strongest(uses_of(graph_, readers_, param.value));
+  ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
+  by_default(decision, param, use, origin->second);
+  by_rules(decision);
+  const auto listed = context_.signature.is_parameter.find(param.name.raw());
+  const bool is_weight =
+      decision.trainable || use.certain || (listed != context_.signature.is_parameter.end() && listed->second);
+  param.trainable = decision.trainable;
+  param.kind = use.role == Role::kStatistic ? ir::ParamKind::kBuffer
+               : is_weight                  ? ir::ParamKind::kWeight
+                                            : ir::ParamKind::kConstant;
+  param.gradient_by_rows = param.trainable && only_looked_up(param.value);
+  if (!param.aliases.empty())
+    notes_.push_back({.code = Code::kBadParameter,
+                      .severity = Severity::kNote,
+                      .origin = param.name,
+                      .message = text("is shared under ", param.aliases.size(), " more names, the first ",
+                                      quoted(param.aliases.front())),
+                      .hint = "write 'PATTERN split' in the parameter file to train them apart"});
+  return decision;
+}
+
+void Decider::report_losses(const std::vector<ParameterDecision>& decisions) {
+  size_t lost = 0, trained = 0;
+  ModelText example;
+  for (const ParameterDecision& decision : decisions) {
+    if (!decision.trainable) continue;
+    ++trained;
+    if (is_anonymous(decision.name.raw()) && ++lost == 1) example = decision.name;
+  }
+  if (context_.from_torch && lost > 0)
+    notes_.push_back({.code = Code::kLostByExport,
+                      .severity = Severity::kWarning,
+                      .origin = example,
+                      .message = text(lost, " of ", trained,
+                                      " trained tensors have lost their names: the export was optimised, so weights "
+                                      "are transposed, merged or folded and other parameters train than the module's"),
+                      .hint = kExportRecipe});
+  report_missing();
+  if (trained == 0)
+    notes_.push_back({.code = Code::kUntrainable,
+                      .severity = Severity::kWarning,
+                      .message = "no parameter trains",
+                      .hint = "thaw some in the parameter file, or export with optimize=False"});
+}
+
+/// What the exporter's signature promises and the file lacks. A tied parameter lacks all names but one, so missing
+/// parameters alone are a note; missing running statistics mean that a BatchNormalization was folded away.
+void Decider::report_missing() {
+  std::set<std::string_view> present;
+  for (ir::ParamId id : graph_.param_ids()) {
+    present.insert(graph_.param(id).name.raw());
+    for (const ModelText& alias : graph_.param(id).aliases) present.insert(alias.raw());
+  }
+  size_t missing = 0, statistics = 0;
+  ModelText first, first_statistic;
+  for (const auto& [name, is_parameter] : context_.signature.is_parameter) {
+    if (present.count(name) > 0) continue;
+    const bool statistic = name.ends_with("running_mean") || name.ends_with("running_var");
+    if (is_parameter && ++missing == 1) first = ModelText(name);
+    if (!is_parameter && statistic && ++statistics == 1) first_statistic = ModelText(name);
+  }
+  if (missing > 0)
+    notes_.push_back({.code = Code::kLostByExport,
+                      .severity = Severity::kNote,
+                      .origin = first,
+                      .message = text(missing,
+                                      " parameters of the module, this one first, have no tensor of their own: "
+                                      "they are tied to another, unused, or merged by the exporter"),
+                      .hint = "nothing if the module ties them; else export with optimize=False"});
+  if (statistics > 0)
+    notes_.push_back({.code = Code::kLostByExport,
+                      .severity = Severity::kWarning,
+                      .origin = first_statistic,
+                      .message = text(statistics,
+                                      " running statistics of the module, this one first, are not in the "
+                                      "file: the exporter folded their BatchNormalization into weights"),
+                      .hint = kExportRecipe});
+}
+
+}  // namespace
+
+std::vector<ParameterDecision> decide_parameters(ir::Graph& graph, const ParameterContext& context,
+                                                 Diagnostics& notes) {
+  Decider decider(graph, context, notes);
+  std::vector<ParameterDecision> decisions;
+  for (ir::ParamId id : graph.param_ids())
+    if (std::optional<ParameterDecision> decision = decider.decide(id)) decisions.push_back(std::move(*decision));
+  decider.report_losses(decisions);
+  return decisions;
+}
+
+}  // namespace graphpipe::frontend

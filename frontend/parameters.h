@@ -1,0 +1,33 @@
+#pragma once
+// Decides which tensors of the file train. The role comes from the input slots that read a tensor, through whatever is
+// computed from weights alone; the exporter's signature and the user's rules go before it.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "frontend/import_onnx.h"
+#include "frontend/lowering.h"
+
+namespace graphpipe::frontend {
+
+/// What torch's exporter says about an initializer, from the graph's metadata.
+struct ExportSignature {
+  /// state_dict name -> whether it is a parameter (else a buffer).
+  std::map<std::string, bool> is_parameter;
+};
+ExportSignature read_signature(const std::map<std::string, std::string>& metadata);
+
+struct ParameterContext {
+  const ParameterRules& rules;
+  const ExportSignature& signature;
+  const std::map<ir::ParamId, ParamOrigin>& origins;
+  /// The file was written by torch.
+  bool from_torch = false;
+};
+
+/// Sets kind, trainable and gradient_by_rows of every parameter and returns the list of decisions, in parameter order.
+/// Adds notes on ties, on lost names and on trainable tensors. Folded constants are not listed.
+std::vector<ParameterDecision> decide_parameters(ir::Graph& graph, const ParameterContext& context, Diagnostics& notes);
+
+}  // namespace graphpipe::frontend

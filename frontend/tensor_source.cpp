@@ -1,0 +1,53 @@
+#include "frontend/tensor_source.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+Diagnostic problem(Code code, const ModelText& name, std::string message, std::string hint) {
+  return {.code = code, .origin = name, .message = std::move(message), .hint = std::move(hint)};
+}
+
+}  // namespace
+
+Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText& name) {
+  const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
+  if (!dtype)
+    return problem(Code::kUnsupportedType, name, text("a tensor of element type ", onnx_type_name(tensor.onnx_type)),
+                   "use floats, int8 to int64, uint8 or bool");
+  SourcedTensor result;
+  result.type.dtype = *dtype;
+  for (int64_t dim : tensor.dims) result.type.shape.push_back(ir::Dim::fixed(dim));
+  const std::optional<ir::Dim> count = ir::element_count(result.type.shape);
+  const int64_t width = ir::bytes_per_element(*dtype);
+  if (!count) return problem(Code::kLimitExceeded, name, "a tensor of more than 2^48 elements", "use smaller tensors");
+  const int64_t needed = count->factor * width;
+  weight_bytes_ += needed;
+  if (weight_bytes_ > weight_limit_)
+    return problem(Code::kLimitExceeded, name, text("the weights have more than ", weight_limit_, " bytes"),
+                   "raise the limit if you trust the file");
+  if (tensor.data.slot < 0) {
+    result.data = ir::InlineData{tensor.data.bytes};
+    result.bytes = tensor.data.bytes;
+    return result;
+  }
+  const Slot& slot = slots_[static_cast<size_t>(tensor.data.slot)];
+  if (const auto* in_file = std::get_if<InlineSlot>(&slot)) {
+    if (in_file->length != needed)
+      return problem(Code::kBadModel, name,
+                     text("a tensor of ", count->factor, " elements of ", onnx_type_name(tensor.onnx_type), " with ",
+                          in_file->length, " bytes of data"),
+                     "export the model again");
+    result.data = ir::FileRange{model_path_, in_file->offset, in_file->length};
+    return result;
+  }
+  const auto& outside = std::get<ExternalSlot>(slot);
+  GP_TRY(const ir::FileRange range, external_.locate(outside, needed, name));
+  result.data = range;
+  const int64_t kept = ir::is_floating(*dtype) ? kKeptFloatBytes : kKeptIntegerBytes;
+  if (needed <= kept) {
+    GP_TRY(result.bytes, external_.read(outside, range, name));
+  }
+  return result;
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,39 @@
+#pragma once
+// Where the elements of the file's tensors lie: checks each against its type and dims, and reads the small ones.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/external_data.h"
+#include "frontend/model.h"
+
+namespace graphpipe::frontend {
+
+struct SourcedTensor {
+  ir::TensorType type;
+  ir::DataSource data;
+  /// The elements, where they are few enough to be folded (kKeptIntegerBytes, kKeptFloatBytes).
+  std::optional<std::string> bytes;
+};
+
+class TensorSource {
+ public:
+  TensorSource(std::string model_path, const std::vector<Slot>& slots, std::string trusted_root, int64_t weight_limit)
+      : model_path_(model_path),
+        slots_(slots),
+        external_(model_path, std::move(trusted_root)),
+        weight_limit_(weight_limit) {}
+
+  Result<SourcedTensor> locate(const Tensor& tensor, const ModelText& name);
+  const ExternalData& external() const { return external_; }
+
+ private:
+  std::string model_path_;
+  const std::vector<Slot>& slots_;
+  ExternalData external_;
+  int64_t weight_limit_;
+  int64_t weight_bytes_ = 0;
+};
+
+}  // namespace graphpipe::frontend

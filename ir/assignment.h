@@ -1,0 +1,40 @@
+#pragma once
+// What a planner decides, and nothing else. Everything that follows from it is derived (stage_graph.h).
+
+#include <vector>
+
+#include "ir/cluster.h"
+#include "ir/plan_graph.h"
+
+namespace graphpipe::ir {
+
+using StageId = Id<struct StageTag>;
+
+/// How the replicas of a stage share the samples (semantics, section 1).
+enum class ReplicaMode : uint8_t {
+  kSplit,       // each micro-batch is divided: replica r takes rows [floor(r b / d), floor((r+1) b / d))
+  kRoundRobin,  // whole micro-batches: number m goes to replica m mod d
+};
+
+struct StageChoice {
+  /// One per replica, each once. A device may hold several stages.
+  std::vector<DeviceId> devices;
+  /// Samples of one micro-batch; the last of a step may be smaller.
+  Samples micro_batch{1};
+  /// k of kFkB: k forwards, then k backwards in steady state.
+  int k = 1;
+  ReplicaMode mode = ReplicaMode::kSplit;
+  /// Keep only the boundary inputs and run the forward again before the backward.
+  bool recompute = false;
+  /// Optimizer state divided over the replicas.
+  bool shard_optimizer_state = false;
+  bool operator==(const StageChoice&) const = default;
+};
+
+struct Assignment {
+  IdMap<PlanNodeId, StageId> stage_of;
+  IdMap<StageId, StageChoice> choice;
+  bool operator==(const Assignment&) const = default;
+};
+
+}  // namespace graphpipe::ir

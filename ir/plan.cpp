@@ -1,0 +1,30 @@
+#include "ir/plan.h"
+
+#include <array>
+
+namespace graphpipe::ir {
+namespace {
+
+constexpr std::array<std::string_view, 2> kOptimizers = {"sgd", "adamw"};
+constexpr std::array<std::string_view, 3> kBatchNorms = {"train", "eval", "file"};
+
+template <typename Kind, size_t N>
+std::optional<Kind> kind_of_name(const std::array<std::string_view, N>& names, std::string_view name) {
+  for (size_t i = 0; i < N; ++i)
+    if (names[i] == name) return static_cast<Kind>(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view optimizer_name(OptimizerKind kind) { return kOptimizers.at(static_cast<size_t>(kind)); }
+std::optional<OptimizerKind> optimizer_of_name(std::string_view name) {
+  return kind_of_name<OptimizerKind>(kOptimizers, name);
+}
+
+std::string_view batch_norm_name(BatchNormMode mode) { return kBatchNorms.at(static_cast<size_t>(mode)); }
+std::optional<BatchNormMode> batch_norm_of_name(std::string_view name) {
+  return kind_of_name<BatchNormMode>(kBatchNorms, name);
+}
+
+}  // namespace graphpipe::ir

@@ -1,0 +1,126 @@
+#include "ir/plan_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace graphpipe::ir {
+
+namespace {
+
+void sort_unique(std::vector<PlanNodeId>& nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+}
+
+/// Finite, and not negative anywhere a sample count can reach.
+bool is_sound(const SampleFunction& f) {
+  for (const auto& point : f.points())
+    if (!std::isfinite(point.value) || !std::isfinite(point.samples)) return false;
+  for (double c : {f.constant(), f.linear(), f.quadratic()})
+    if (!std::isfinite(c) || c < 0) return false;
+  return true;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const PlanGraph& graph) : graph_(graph) {}
+
+  Status run() {
+    if (graph_.batch.count < 1) report({}, text("the batch is ", graph_.batch), "give a batch of at least one sample");
+    const double state = graph_.optimizer_state_per_weight_byte;
+    if (!std::isfinite(state) || state < 0)
+      report({}, "the optimizer state per weight byte is not a number of at least 0", "use 0, 1 or 2");
+    for (const WeightGroup& group : graph_.weight_groups)
+      if (group.bytes.count < 0) report(group.name, "a weight has negative bytes", "correct the profile");
+    for (PlanNodeId id : graph_.node_ids()) check_node(id);
+    for (PlanValueId id : graph_.value_ids()) check_value(id);
+    for (const auto& set : graph_.colocated)
+      for (PlanNodeId node : set)
+        if (node.index() >= graph_.nodes.size()) report({}, "a colocated node does not exist", "correct the profile");
+    if (problems_.empty()) return Ok{};
+    return std::move(problems_);
+  }
+
+ private:
+  void report(const ModelText& origin, std::string message, std::string hint) {
+    problems_.push_back(
+        {.code = Code::kBadProfile, .origin = origin, .message = std::move(message), .hint = std::move(hint)});
+  }
+
+  void check_node(PlanNodeId id) {
+    const PlanNode& node = graph_.nodes[id];
+    for (const SampleFunction* f : {&node.forward, &node.input_gradient, &node.weight_gradient,
+                                    &node.stash_to_input_gradient, &node.stash_to_weight_gradient, &node.workspace})
+      if (!is_sound(*f))
+        report(node.label, text("node ", id, " has a negative or infinite price"), "prices are finite and at least 0");
+    if (node.buffer_bytes.count < 0)
+      report(node.label, text("node ", id, " has negative buffer bytes"), "correct the profile");
+    for (WeightGroupId group : node.weights)
+      if (group.index() >= graph_.weight_groups.size())
+        report(node.label, text("node ", id, " names a weight group that does not exist"), "correct the profile");
+  }
+
+  void check_value(PlanValueId id) {
+    const PlanValue& value = graph_.values[id];
+    const auto fail = [&](std::string_view what) {
+      report({}, text("value ", id, " ", what), "nodes are numbered in topological order, readers ascend");
+    };
+    if (value.producer.index() >= graph_.nodes.size()) return fail("has no producer");
+    if (!is_sound(value.bytes) || !is_sound(value.gradient_bytes)) fail("has a negative or infinite size");
+    for (const auto* list :
+         {&value.readers, &value.gradient_readers, &value.saved_by_input_gradient, &value.saved_by_weight_gradient}) {
+      const bool may_repeat = list == &value.gradient_readers;
+      for (size_t i = 0; i < list->size(); ++i) {
+        if ((*list)[i].index() >= graph_.nodes.size()) return fail("names a node that does not exist");
+        if (i > 0 && ((*list)[i] < (*list)[i - 1] || (!may_repeat && (*list)[i] == (*list)[i - 1])))
+          fail("has a list that does not ascend");
+      }
+    }
+    for (PlanNodeId reader : value.readers)
+      if (reader <= value.producer) fail(text("is read by node ", reader, " before it is made"));
+    for (PlanNodeId reader : value.gradient_readers)
+      if (!std::binary_search(value.readers.begin(), value.readers.end(), reader))
+        fail(text("gets a gradient from node ", reader, " that does not read it"));
+  }
+
+  const PlanGraph& graph_;
+  Diagnostics problems_;
+};
+
+}  // namespace
+
+std::vector<PlanNodeId> PlanGraph::predecessors(PlanNodeId node) const {
+  std::vector<PlanNodeId> found;
+  for (const PlanValue& value : values)
+    if (std::binary_search(value.readers.begin(), value.readers.end(), node)) found.push_back(value.producer);
+  sort_unique(found);
+  return found;
+}
+
+std::vector<PlanNodeId> PlanGraph::successors(PlanNodeId node) const {
+  std::vector<PlanNodeId> found;
+  for (const PlanValue& value : values)
+    if (value.producer == node) found.insert(found.end(), value.readers.begin(), value.readers.end());
+  sort_unique(found);
+  return found;
+}
+
+PlanAdjacency adjacency_of(const PlanGraph& graph) {
+  PlanAdjacency result;
+  result.predecessors.resize(graph.nodes.size());
+  result.successors.resize(graph.nodes.size());
+  for (const PlanValue& value : graph.values)
+    for (PlanNodeId reader : value.readers) {
+      result.predecessors[reader].push_back(value.producer);
+      result.successors[value.producer].push_back(reader);
+    }
+  for (PlanNodeId node : graph.node_ids()) {
+    sort_unique(result.predecessors[node]);
+    sort_unique(result.successors[node]);
+  }
+  return result;
+}
+
+Status verify_plan_graph(const PlanGraph& graph) { return Verifier(graph).run(); }
+
+}  // namespace graphpipe::ir

@@ -1,0 +1,105 @@
+#pragma once
+// What planners see: nodes and values with prices, weight groups, flags. Nothing about operators: a priced ONNX
+// model and an imported profile are the same thing here.
+
+#include <string>
+#include <vector>
+
+#include "ir/sample_function.h"
+#include "ir/types.h"
+#include "support/result.h"
+#include "support/text.h"
+
+namespace graphpipe::ir {
+
+using PlanNodeId = Id<struct PlanNodeTag>;
+using PlanValueId = Id<struct PlanValueTag>;
+using WeightGroupId = Id<struct WeightGroupTag>;
+
+/// One parameter with all its uses, ties included (semantics, section 3).
+struct WeightGroup {
+  Bytes bytes;
+  bool trainable = true;
+  ModelText name;
+  bool operator==(const WeightGroup&) const = default;
+};
+
+/// One forward node that depends on the samples, with its backward. Computations on weights alone are not nodes:
+/// every stage that needs one repeats it, and their price is in the nodes that read them.
+struct PlanNode {
+  /// The operator node it prices, where there is an operator graph.
+  NodeId source;
+  /// What people call it: the ONNX name or the profile's description.
+  ModelText label;
+  /// Seconds of one replica for n samples. Zero where the pass does not exist (frozen parts).
+  SampleFunction forward, input_gradient, weight_gradient;
+  /// Bytes that only this node keeps, beside the values that PlanValue's saved_by lists name (statistics, masks; all of
+  /// the stash in an imported profile): from the forward until the input gradient has run, and from the input gradient
+  /// until the weight gradient has run (then with the gradients that the weight gradient reads).
+  SampleFunction stash_to_input_gradient, stash_to_weight_gradient;
+  /// Largest extra bytes while it runs.
+  SampleFunction workspace;
+  /// State that is neither weight nor activation: buffers.
+  Bytes buffer_bytes;
+  std::vector<WeightGroupId> weights;
+  /// Whether any backward work exists here.
+  bool has_backward = true;
+  /// Works on the samples of one micro-batch together: its stage has one replica.
+  bool mixes_samples = false;
+  bool operator==(const PlanNode&) const = default;
+};
+
+/// A tensor with one producer and its readers.
+struct PlanValue {
+  /// The operator value it prices, where there is an operator graph.
+  ValueId source;
+  PlanNodeId producer;
+  /// Ascending, each once, never the producer.
+  std::vector<PlanNodeId> readers;
+  SampleFunction bytes;
+  /// Bytes of one gradient tensor of it; zero where none flows back.
+  SampleFunction gradient_bytes;
+  /// Readers that send a gradient tensor back, ascending; one that reads it through two slots is listed twice.
+  /// Empty where none flows back.
+  std::vector<PlanNodeId> gradient_readers;
+  /// Nodes whose input gradient (weight gradient) reads the value again: it is kept in their stages, once per stage
+  /// however many of a stage's nodes keep it. Ascending, each once; the producer may be among them.
+  std::vector<PlanNodeId> saved_by_input_gradient, saved_by_weight_gradient;
+  /// kMixed: a stage edge that carries it needs equal micro-batches and one replica on both sides.
+  BatchKind batch = BatchKind::kAxis;
+  bool operator==(const PlanValue&) const = default;
+};
+
+/// Invariants: acyclic with node ids in topological order (producer id < reader id); ids dense; functions total
+/// and non-negative. `verify_plan_graph` states them.
+class PlanGraph {
+ public:
+  IdMap<PlanNodeId, PlanNode> nodes;
+  IdMap<PlanValueId, PlanValue> values;
+  IdMap<WeightGroupId, WeightGroup> weight_groups;
+  /// Sets of nodes that must share a stage.
+  std::vector<std::vector<PlanNodeId>> colocated;
+  /// Samples of one step, B.
+  Samples batch{1};
+  /// Bytes of optimizer state per byte of trainable weight: 0 plain SGD, 1 momentum, 2 AdamW.
+  double optimizer_state_per_weight_byte = 0;
+
+  IdRange<PlanNodeId> node_ids() const { return ids<PlanNodeId>(nodes.size()); }
+  IdRange<PlanValueId> value_ids() const { return ids<PlanValueId>(values.size()); }
+  /// Distinct producers a node reads from / readers of its values, ascending.
+  std::vector<PlanNodeId> predecessors(PlanNodeId node) const;
+  std::vector<PlanNodeId> successors(PlanNodeId node) const;
+  bool operator==(const PlanGraph&) const = default;
+};
+
+/// For each node its predecessors (and successors), ascending: the adjacency planners work on.
+struct PlanAdjacency {
+  IdMap<PlanNodeId, std::vector<PlanNodeId>> predecessors, successors;
+};
+PlanAdjacency adjacency_of(const PlanGraph& graph);
+
+/// Checks the invariants above, that all ids exist and that lists are sorted. Reports every problem found
+/// (kBadProfile), because a plan graph that breaks them came from a profile that was imported.
+Status verify_plan_graph(const PlanGraph& graph);
+
+}  // namespace graphpipe::ir

@@ -1,0 +1,31 @@
+#pragma once
+// What passes are made of: which nodes are needed, keep only those, replace a value, sort again.
+
+#include <span>
+#include <vector>
+
+#include "ir/graph.h"
+#include "support/result.h"
+
+namespace graphpipe::ir {
+
+/// The nodes that the values are computed from, their producers included. A gradient node also needs the forward node
+/// that it serves and the producer of the value whose gradients it sums, because it names them.
+IdSet<NodeId> ancestors_of(const Graph& graph, std::span<const ValueId> values);
+/// The same for all outputs and all gradient shares.
+IdSet<NodeId> nodes_needed(const Graph& graph);
+
+/// The graph without the other nodes, the values they made, and the parameters that nothing reads any more, that are no
+/// output and have no gradient share. Inputs stay: they are the model's interface. Ids are dense again, in the old
+/// order. Needs: every node that a live one reads or names, and the producers of all outputs, are live.
+Graph keep_nodes(const Graph& graph, const IdSet<NodeId>& live);
+
+/// Everything that reads `from` reads `to` afterwards: nodes, outputs, gradients, gradient shares.
+/// Needs: the types agree, and `to` is made before all those that read `from`, or the graph is sorted afterwards.
+void replace_value_uses(Graph& graph, ValueId from, ValueId to);
+
+/// The nodes in topological order again, the lowest id first among those that are free to go; values keep their ids.
+/// Errors: kBadModel where nodes depend on each other in a circle.
+Result<Graph> sort_topologically(const Graph& graph);
+
+}  // namespace graphpipe::ir

@@ -1,0 +1,85 @@
+#include "ir/sample_function.h"
+
+#include <algorithm>
+
+#include "support/check.h"
+
+namespace graphpipe::ir {
+
+namespace {
+
+/// The table's value at `samples`, see the class comment for the ends.
+double interpolate(const std::vector<SampleFunction::Point>& points, double samples) {
+  const auto above = std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.samples >= samples; });
+  if (above == points.begin()) return above->value;
+  if (above == points.end() && points.size() == 1) return points.back().value;
+  const auto& right = above == points.end() ? points.back() : *above;
+  const auto& left = above == points.end() ? points[points.size() - 2] : *(above - 1);
+  const double slope = (right.value - left.value) / (right.samples - left.samples);
+  return std::max(0.0, left.value + slope * (samples - left.samples));
+}
+
+/// The sample counts of both tables, ascending, each once; values are still zero.
+std::vector<SampleFunction::Point> merged_points(const SampleFunction& a, const SampleFunction& b) {
+  std::vector<SampleFunction::Point> points;
+  for (const auto* source : {&a.points(), &b.points()})
+    for (const auto& point : *source) points.push_back({point.samples, 0});
+  std::sort(points.begin(), points.end(), [](const auto& x, const auto& y) { return x.samples < y.samples; });
+  points.erase(std::unique(points.begin(), points.end()), points.end());
+  return points;
+}
+
+}  // namespace
+
+SampleFunction SampleFunction::polynomial(double constant, double linear, double quadratic) {
+  SampleFunction result;
+  result.constant_ = constant;
+  result.linear_ = linear;
+  result.quadratic_ = quadratic;
+  return result;
+}
+
+SampleFunction SampleFunction::table(std::vector<Point> points) {
+  GP_CHECK(!points.empty());
+  GP_CHECK(points.front().samples > 0);
+  for (size_t i = 0; i < points.size(); ++i) {
+    GP_CHECK(points[i].value >= 0);
+    GP_CHECK(i == 0 || points[i - 1].samples < points[i].samples);
+  }
+  SampleFunction result;
+  result.points_ = std::move(points);
+  return result;
+}
+
+double SampleFunction::at(double samples) const {
+  if (is_table()) return interpolate(points_, samples);
+  return std::max(0.0, constant_ + samples * (linear_ + samples * quadratic_));
+}
+
+bool SampleFunction::is_zero() const {
+  if (is_table()) return std::all_of(points_.begin(), points_.end(), [](const Point& p) { return p.value == 0; });
+  return constant_ == 0 && linear_ == 0 && quadratic_ == 0;
+}
+
+SampleFunction SampleFunction::operator+(const SampleFunction& other) const {
+  if (!is_table() && !other.is_table())
+    return polynomial(constant_ + other.constant_, linear_ + other.linear_, quadratic_ + other.quadratic_);
+  if (is_zero()) return other;
+  if (other.is_zero()) return *this;
+  std::vector<Point> sum = merged_points(*this, other);
+  for (Point& point : sum) point.value = at(point.samples) + other.at(point.samples);
+  return table(std::move(sum));
+}
+
+SampleFunction SampleFunction::larger(const SampleFunction& a, const SampleFunction& b) {
+  if (a.is_zero()) return b;
+  if (b.is_zero()) return a;
+  if (!a.is_table() && !b.is_table())
+    return polynomial(std::max(a.constant_, b.constant_), std::max(a.linear_, b.linear_),
+                      std::max(a.quadratic_, b.quadratic_));
+  std::vector<Point> most = merged_points(a, b);
+  for (Point& point : most) point.value = std::max(a.at(point.samples), b.at(point.samples));
+  return table(std::move(most));
+}
+
+}  // namespace graphpipe::ir

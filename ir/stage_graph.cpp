@@ -1,0 +1,296 @@
+#include "ir/stage_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+namespace graphpipe::ir {
+
+namespace {
+
+using StagePair = std::pair<StageId, StageId>;
+
+Diagnostic bad_plan(const ModelText& origin, std::string message, std::string hint) {
+  return {.code = Code::kBadPlan, .origin = origin, .message = std::move(message), .hint = std::move(hint)};
+}
+
+/// Every node in a stage that exists, every stage with nodes.
+Status check_shape(const PlanGraph& graph, const Assignment& assignment) {
+  if (assignment.stage_of.size() != graph.nodes.size())
+    return bad_plan({},
+                    text("the plan places ", assignment.stage_of.size(), " nodes, the model has ", graph.nodes.size()),
+                    "make the plan again from this model");
+  Diagnostics problems;
+  std::vector<size_t> sizes(assignment.choice.size(), 0);
+  for (PlanNodeId node : graph.node_ids()) {
+    const StageId stage = assignment.stage_of[node];
+    if (stage.index() < sizes.size()) ++sizes[stage.index()];
+    else
+      problems.push_back(bad_plan(graph.nodes[node].label, text("node ", node, " is in no stage of the plan"),
+                                  "give every node one of the plan's stages"));
+  }
+  for (size_t stage = 0; stage < sizes.size(); ++stage)
+    if (sizes[stage] == 0)
+      problems.push_back(bad_plan({}, text("stage ", stage, " has no nodes"), "remove the stage or give it nodes"));
+  if (problems.empty()) return Ok{};
+  return problems;
+}
+
+void check_choice(const StageChoice& choice, size_t stage, Samples batch, Diagnostics& problems) {
+  if (choice.devices.empty())
+    problems.push_back(bad_plan({}, text("stage ", stage, " has no device"), "give it at least one"));
+  const std::set<DeviceId> distinct(choice.devices.begin(), choice.devices.end());
+  if (distinct.size() != choice.devices.size())
+    problems.push_back(
+        bad_plan({}, text("stage ", stage, " names a device twice"), "give each replica its own device"));
+  if (distinct.contains(DeviceId()))
+    problems.push_back(
+        bad_plan({}, text("stage ", stage, " names a device that does not exist"), "correct its devices"));
+  if (choice.micro_batch.count < 1 || choice.micro_batch > batch)
+    problems.push_back(bad_plan({}, text("stage ", stage, " has a micro-batch of ", choice.micro_batch),
+                                text("use 1 to ", batch, " samples")));
+  if (choice.k < 1)
+    problems.push_back(bad_plan({}, text("stage ", stage, " has k = ", choice.k), "use a k of at least 1"));
+}
+
+Status check_colocation(const PlanGraph& graph, const Assignment& assignment) {
+  Diagnostics problems;
+  for (const auto& set : graph.colocated)
+    for (PlanNodeId node : set)
+      if (assignment.stage_of[node] != assignment.stage_of[set.front()])
+        problems.push_back(bad_plan(graph.nodes[node].label,
+                                    text("node ", node, " must share a stage with node ", set.front()),
+                                    "put both into one stage"));
+  if (problems.empty()) return Ok{};
+  return problems;
+}
+
+/// A topological order of the quotient graph, old stage ids; ties go to the stage with the lowest node.
+Result<std::vector<StageId>> topological_order(const PlanGraph& graph, const Assignment& assignment) {
+  const size_t count = assignment.choice.size();
+  std::vector<PlanNodeId> lowest(count);
+  for (PlanNodeId node : graph.node_ids()) {
+    PlanNodeId& low = lowest[assignment.stage_of[node].index()];
+    if (!low.valid()) low = node;
+  }
+  std::set<StagePair> arcs;
+  for (const PlanValue& value : graph.values)
+    for (PlanNodeId reader : value.readers) {
+      const StagePair arc{assignment.stage_of[value.producer], assignment.stage_of[reader]};
+      if (arc.first != arc.second) arcs.insert(arc);
+    }
+  std::vector<int> waiting(count, 0);
+  for (const StagePair& arc : arcs) ++waiting[arc.second.index()];
+  using Ready = std::pair<PlanNodeId, StageId>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  for (StageId stage : ids<StageId>(count))
+    if (waiting[stage.index()] == 0) ready.push({lowest[stage.index()], stage});
+  std::vector<StageId> order;
+  while (!ready.empty()) {
+    const StageId stage = ready.top().second;
+    ready.pop();
+    order.push_back(stage);
+    for (auto arc = arcs.lower_bound({stage, StageId(size_t{0})}); arc != arcs.end() && arc->first == stage; ++arc)
+      if (--waiting[arc->second.index()] == 0) ready.push({lowest[arc->second.index()], arc->second});
+  }
+  if (order.size() == count) return order;
+  const auto stuck = std::find_if(waiting.begin(), waiting.end(), [](int w) { return w > 0; });
+  return bad_plan({}, text("stage ", stuck - waiting.begin(), " depends on itself through other stages"),
+                  "a stage must not both feed another stage and read from it, directly or through others");
+}
+
+void renumber(Assignment& assignment, const std::vector<StageId>& order) {
+  IdMap<StageId, StageId> new_id(order.size());
+  IdMap<StageId, StageChoice> choice;
+  for (StageId old : order) {
+    new_id[old] = StageId(choice.size());
+    choice.push_back(std::move(assignment.choice[old]));
+  }
+  assignment.choice = std::move(choice);
+  for (StageId& stage : assignment.stage_of) stage = new_id[stage];
+}
+
+void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph& result) {
+  for (PlanNodeId id : graph.node_ids()) {
+    const PlanNode& node = graph.nodes[id];
+    Stage& stage = result.stages[assignment.stage_of[id]];
+    stage.nodes.push_back(id);
+    stage.forward += node.forward;
+    stage.input_gradient += node.input_gradient;
+    stage.weight_gradient += node.weight_gradient;
+    stage.stash_to_input_gradient += node.stash_to_input_gradient;
+    stage.stash_to_weight_gradient += node.stash_to_weight_gradient;
+    stage.workspace = SampleFunction::larger(stage.workspace, node.workspace);
+    stage.weight_bytes += node.buffer_bytes;
+    stage.weights.insert(stage.weights.end(), node.weights.begin(), node.weights.end());
+    stage.has_backward = stage.has_backward || node.has_backward;
+    stage.mixes_samples = stage.mixes_samples || node.mixes_samples;
+  }
+}
+
+/// Each stage holds one copy of a group, however many of its nodes use it.
+void add_weights(const PlanGraph& graph, StageGraph& result) {
+  std::map<WeightGroupId, std::vector<StageId>> holders;
+  for (StageId id : result.stage_ids()) {
+    Stage& stage = result.stages[id];
+    std::sort(stage.weights.begin(), stage.weights.end());
+    stage.weights.erase(std::unique(stage.weights.begin(), stage.weights.end()), stage.weights.end());
+    for (WeightGroupId group : stage.weights) {
+      stage.weight_bytes += graph.weight_groups[group].bytes;
+      if (graph.weight_groups[group].trainable) stage.trainable_weight_bytes += graph.weight_groups[group].bytes;
+      holders[group].push_back(id);
+    }
+  }
+  for (auto& [group, stages] : holders)
+    if (stages.size() > 1) {
+      const WeightGroup& weights = graph.weight_groups[group];
+      result.shared.push_back({group, std::move(stages), weights.trainable ? weights.bytes : Bytes(0)});
+    }
+}
+
+std::vector<StageId> stages_of(const std::vector<PlanNodeId>& nodes, const Assignment& assignment) {
+  std::vector<StageId> stages;
+  for (PlanNodeId node : nodes) stages.push_back(assignment.stage_of[node]);
+  std::sort(stages.begin(), stages.end());
+  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+  return stages;
+}
+
+void add_shared_stash(const PlanGraph& graph, const Assignment& assignment, StageGraph& result) {
+  for (const PlanValue& value : graph.values) {
+    const std::vector<StageId> until_weight = stages_of(value.saved_by_weight_gradient, assignment);
+    for (StageId stage : until_weight) result.stages[stage].stash_to_weight_gradient += value.bytes;
+    std::vector<PlanNodeId> savers = value.saved_by_input_gradient;
+    savers.insert(savers.end(), value.saved_by_weight_gradient.begin(), value.saved_by_weight_gradient.end());
+    for (StageId stage : stages_of(savers, assignment)) result.stages[stage].stash_to_input_gradient += value.bytes;
+  }
+}
+
+/// Gradient tensors that stage `from` sends back. Readers are summed from the highest id down; a sum stays in a
+/// reader's stage only while all its operands come from there, that is in the run of highest readers.
+int gradient_count(const PlanValue& value, const Assignment& assignment, StageId from) {
+  const auto stage_of = [&](PlanNodeId node) { return assignment.stage_of[node]; };
+  int count = 0;
+  bool in_first_run = true;
+  for (auto reader = value.gradient_readers.rbegin(); reader != value.gradient_readers.rend(); ++reader) {
+    if (stage_of(*reader) != stage_of(value.gradient_readers.back())) in_first_run = false;
+    if (stage_of(*reader) != from) continue;
+    if (in_first_run && count == 1) continue;
+    ++count;
+  }
+  return count;
+}
+
+/// Whether a node of the stage keeps the value for its backward.
+bool keeps(const PlanValue& value, const Assignment& assignment, StageId stage) {
+  const auto in_stage = [&](PlanNodeId node) { return assignment.stage_of[node] == stage; };
+  return std::any_of(value.saved_by_input_gradient.begin(), value.saved_by_input_gradient.end(), in_stage) ||
+         std::any_of(value.saved_by_weight_gradient.begin(), value.saved_by_weight_gradient.end(), in_stage);
+}
+
+void add_edges(const PlanGraph& graph, const Assignment& assignment, StageGraph& result) {
+  std::vector<StageEdge> edges;
+  for (PlanValueId id : graph.value_ids()) {
+    const PlanValue& value = graph.values[id];
+    const StageId from = assignment.stage_of[value.producer];
+    for (StageId to : stages_of(value.readers, assignment)) {
+      if (to == from) continue;
+      StageEdge edge{
+          .from = from, .to = to, .value = id, .bytes = value.bytes, .gradient_bytes = {}, .batch = value.batch};
+      edge.gradient_count = gradient_count(value, assignment, to);
+      edge.stashed_above = keeps(value, assignment, from);
+      edge.stashed_below = keeps(value, assignment, to);
+      for (int i = 0; i < edge.gradient_count; ++i) edge.gradient_bytes += value.gradient_bytes;
+      edges.push_back(std::move(edge));
+    }
+  }
+  std::sort(edges.begin(), edges.end(), [](const StageEdge& a, const StageEdge& b) {
+    return std::tuple(a.from, a.to, a.value) < std::tuple(b.from, b.to, b.value);
+  });
+  for (StageEdge& edge : edges) result.edges.push_back(std::move(edge));
+}
+
+Status check_mixing(const PlanGraph& graph, const StageGraph& result) {
+  Diagnostics problems;
+  for (StageId id : result.stage_ids()) {
+    const Stage& stage = result.stages[id];
+    if (!stage.mixes_samples || stage.choice.devices.size() == 1) continue;
+    const PlanNodeId node = *std::find_if(stage.nodes.begin(), stage.nodes.end(),
+                                          [&](PlanNodeId n) { return graph.nodes[n].mixes_samples; });
+    problems.push_back(bad_plan(graph.nodes[node].label,
+                                text("the node works on the samples of a micro-batch together, but its stage ", id,
+                                     " has ", stage.choice.devices.size(), " replicas"),
+                                "give the stage one device"));
+  }
+  for (const StageEdge& edge : result.edges) {
+    const StageChoice& from = result.stages[edge.from].choice;
+    const StageChoice& to = result.stages[edge.to].choice;
+    if (edge.batch != BatchKind::kMixed) continue;
+    if (from.devices.size() == 1 && to.devices.size() == 1 && from.micro_batch == to.micro_batch) continue;
+    problems.push_back(bad_plan(
+        graph.nodes[graph.values[edge.value].producer].label,
+        text("stages ", edge.from, " and ", edge.to, " exchange a value that mixes the samples of a micro-batch"),
+        "give both one device and the same micro-batch, or put them into one stage"));
+  }
+  if (problems.empty()) return Ok{};
+  return problems;
+}
+
+std::vector<StageId> neighbours(const StageGraph& graph, StageId stage, bool below) {
+  std::vector<StageId> found;
+  for (const StageEdge& edge : graph.edges)
+    if ((below ? edge.from : edge.to) == stage) found.push_back(below ? edge.to : edge.from);
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+}  // namespace
+
+std::vector<StageId> StageGraph::predecessors(StageId stage) const { return neighbours(*this, stage, false); }
+std::vector<StageId> StageGraph::successors(StageId stage) const { return neighbours(*this, stage, true); }
+
+Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment) {
+  GP_TRY_VOID(check_shape(graph, assignment));
+  Diagnostics problems;
+  for (StageId stage : ids<StageId>(assignment.choice.size()))
+    check_choice(assignment.choice[stage], stage.index(), graph.batch, problems);
+  if (!problems.empty()) return problems;
+  GP_TRY_VOID(check_colocation(graph, assignment));
+  GP_TRY(const std::vector<StageId> order, topological_order(graph, assignment));
+  renumber(assignment, order);
+
+  StageGraph result;
+  result.batch = graph.batch;
+  result.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
+  for (const StageChoice& choice : assignment.choice) {
+    Stage stage;
+    stage.choice = choice;
+    stage.has_backward = false;
+    result.stages.push_back(std::move(stage));
+  }
+  add_nodes(graph, assignment, result);
+  add_weights(graph, result);
+  add_shared_stash(graph, assignment, result);
+  add_edges(graph, assignment, result);
+  GP_TRY_VOID(check_mixing(graph, result));
+  return result;
+}
+
+int64_t micro_batch_count(const StageGraph& graph, StageId stage) {
+  const int64_t size = graph.stages[stage].choice.micro_batch.count;
+  return (graph.batch.count + size - 1) / size;
+}
+
+SampleRange item_range(const StageGraph& graph, StageId stage, int64_t index, int replica) {
+  const StageChoice& choice = graph.stages[stage].choice;
+  const int64_t first = index * choice.micro_batch.count;
+  const int64_t size = std::min(choice.micro_batch.count, graph.batch.count - first);
+  const int64_t replicas = static_cast<int64_t>(choice.devices.size());
+  GP_CHECK(index >= 0 && size > 0 && replica >= 0 && replica < replicas);
+  if (choice.mode == ReplicaMode::kRoundRobin) return {first, index % replicas == replica ? first + size : first};
+  return {first + replica * size / replicas, first + (replica + 1) * size / replicas};
+}
+
+}  // namespace graphpipe::ir

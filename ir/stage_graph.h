@@ -1,0 +1,88 @@
+#pragma once
+// PlanGraph + Assignment -> StageGraph: the stages, what crosses between them, and the weights they share.
+// Cannot be built from stages that are not convex or that depend on each other in a circle.
+
+#include <vector>
+
+#include "ir/assignment.h"
+#include "support/result.h"
+#include "wire/action.h"
+
+namespace graphpipe::ir {
+
+using EdgeId = Id<struct EdgeTag>;
+using wire::SampleRange;
+
+struct Stage {
+  /// Ascending. Empty in a bare schedule study.
+  std::vector<PlanNodeId> nodes;
+  StageChoice choice;
+  /// Seconds of one replica for n of its samples, summed over the nodes.
+  SampleFunction forward, input_gradient, weight_gradient;
+  /// Stash of one item of n samples: all that is held from F until I, and all that is held from I until W. Values that
+  /// several nodes save, and received inputs that are saved, count once.
+  SampleFunction stash_to_input_gradient, stash_to_weight_gradient;
+  SampleFunction workspace;
+  Bytes weight_bytes;            // all weights and buffers, one replica
+  Bytes trainable_weight_bytes;  // the part with gradients and optimizer state
+  std::vector<WeightGroupId> weights;
+  bool has_backward = true;
+  bool mixes_samples = false;
+  bool operator==(const Stage&) const = default;
+};
+
+/// A tensor that crosses from one stage to one other. A value with readers in three other stages makes three.
+struct StageEdge {
+  StageId from, to;
+  PlanValueId value;
+  SampleFunction bytes;           // of n samples, forward
+  SampleFunction gradient_bytes;  // of n samples, backward, all tensors; zero where no gradient flows
+  /// Gradient tensors that come back over it. Sums over readers are made in the producer's stage, except those whose
+  /// operands all come from this reader's stage, so the order of the additions never depends on the cut.
+  int gradient_count = 0;
+  BatchKind batch = BatchKind::kAxis;
+  /// Whether the stash of the stage at that end counts the value: it is kept there for the backward anyway.
+  bool stashed_above = false, stashed_below = false;
+  bool operator==(const StageEdge&) const = default;
+};
+
+/// A weight group whose uses fall into several stages: each holds a copy, gradients are summed in ascending order.
+struct SharedWeights {
+  WeightGroupId group;
+  std::vector<StageId> stages;
+  /// What the copies exchange in a step: the group's bytes, zero where it is frozen.
+  Bytes gradient_bytes;
+  bool operator==(const SharedWeights&) const = default;
+};
+
+struct StageGraph {
+  /// Numbered in topological order: every edge goes from a lower to a higher id.
+  IdMap<StageId, Stage> stages;
+  /// Sorted by (from, to, value).
+  IdMap<EdgeId, StageEdge> edges;
+  std::vector<SharedWeights> shared;
+  Samples batch{1};
+  /// As in the PlanGraph: bytes of optimizer state per byte of trainable weight.
+  double optimizer_state_per_weight_byte = 0;
+
+  IdRange<StageId> stage_ids() const { return ids<StageId>(stages.size()); }
+  IdRange<EdgeId> edge_ids() const { return ids<EdgeId>(edges.size()); }
+  /// Distinct neighbour stages, ascending.
+  std::vector<StageId> predecessors(StageId stage) const;
+  std::vector<StageId> successors(StageId stage) const;
+  bool operator==(const StageGraph&) const = default;
+};
+
+/// Derives stages and edges. Stage ids are renumbered in topological order (ties: lowest node id first), and
+/// `assignment` is renumbered with them, so that ids agree afterwards.
+/// Errors (kBadPlan): a node without a stage; an empty stage; a stage without devices, with a device twice or with a
+/// micro-batch outside [1, batch]; a circle between stages (convexity follows); colocated nodes apart; a stage that
+/// mixes samples, or an edge with a mixed value, with more than one replica or unequal micro-batches.
+Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment);
+
+/// Number of micro-batches of a stage: ceil(batch / micro_batch).
+int64_t micro_batch_count(const StageGraph& graph, StageId stage);
+/// The samples that replica `replica` of the stage processes in micro-batch `index`; may be empty.
+SampleRange item_range(const StageGraph& graph, StageId stage, int64_t index, int replica);
+
+}  // namespace graphpipe::ir

@@ -1,0 +1,95 @@
+#include "ir/types.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+namespace graphpipe::ir {
+namespace {
+
+struct DTypeRow {
+  DType dtype;
+  std::string_view name;
+  int64_t bytes;
+  bool floating;
+};
+
+constexpr DTypeRow kDTypes[] = {
+    {DType::kFloat32, "f32", 4, true},   {DType::kFloat64, "f64", 8, true}, {DType::kFloat16, "f16", 2, true},
+    {DType::kBFloat16, "bf16", 2, true}, {DType::kInt64, "i64", 8, false},  {DType::kInt32, "i32", 4, false},
+    {DType::kInt16, "i16", 2, false},    {DType::kInt8, "i8", 1, false},    {DType::kUInt8, "u8", 1, false},
+    {DType::kBool, "bool", 1, false},
+};
+
+const DTypeRow& row_of(DType dtype) {
+  const auto* row = std::ranges::find(kDTypes, dtype, &DTypeRow::dtype);
+  GP_CHECK(row != std::end(kDTypes));
+  return *row;
+}
+
+constexpr int64_t kMostElements = int64_t{1} << 48;
+constexpr int64_t kMostBytes = int64_t{1} << 56;
+
+// factor * samples^power, or nullopt where it leaves int64_t.
+std::optional<int64_t> size_at(Dim dim, Samples samples) {
+  int64_t size = dim.factor;
+  for (int i = 0; i < dim.power; ++i)
+    if (__builtin_mul_overflow(size, samples.count, &size)) return std::nullopt;
+  return size;
+}
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) { return row_of(dtype).name; }
+
+std::optional<DType> dtype_of_name(std::string_view name) {
+  const auto* row = std::ranges::find(kDTypes, name, &DTypeRow::name);
+  if (row == std::end(kDTypes)) return std::nullopt;
+  return row->dtype;
+}
+
+int64_t bytes_per_element(DType dtype) { return row_of(dtype).bytes; }
+
+bool is_floating(DType dtype) { return row_of(dtype).floating; }
+
+int64_t Dim::at(Samples samples) const {
+  GP_CHECK(samples.count >= 0);
+  const std::optional<int64_t> size = size_at(*this, samples);
+  GP_CHECK(size.has_value());
+  return *size;
+}
+
+std::optional<Dim> element_count(const Shape& shape) {
+  Dim count;
+  const bool has_zero = std::ranges::any_of(shape, [](Dim dim) { return dim.factor == 0; });
+  if (has_zero) return Dim::fixed(0);
+  for (Dim dim : shape) {
+    if (__builtin_mul_overflow(count.factor, dim.factor, &count.factor) || count.factor > kMostElements ||
+        count.factor < 0)
+      return std::nullopt;
+    count.power += dim.power;
+  }
+  return count;
+}
+
+Bytes byte_size(const TensorType& type, Samples samples) {
+  GP_CHECK(samples.count >= 0);
+  const std::optional<Dim> count = element_count(type.shape);
+  if (!count) return Bytes(kMostBytes);
+  const std::optional<int64_t> elements = size_at(*count, samples);
+  const int64_t width = bytes_per_element(type.dtype);
+  if (!elements || *elements > kMostBytes / width) return Bytes(kMostBytes);
+  return Bytes(*elements * width);
+}
+
+std::string_view batch_kind_name(BatchKind kind) {
+  constexpr std::array<std::string_view, 3> kNames = {"none", "axis", "mixed"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+std::string_view phase_name(Phase phase) {
+  constexpr std::array<std::string_view, 3> kNames = {"F", "I", "W"};
+  return kNames.at(static_cast<size_t>(phase));
+}
+
+}  // namespace graphpipe::ir

@@ -1,0 +1,85 @@
+#include "ops/emit_helpers.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace graphpipe::ops {
+namespace {
+
+template <typename T>
+std::string braced(const std::vector<T>& values) {
+  std::string result = "{";
+  for (size_t i = 0; i < values.size(); ++i) result += text(i == 0 ? "" : ", ", values[i]);
+  return result + "}";
+}
+
+}  // namespace
+
+std::string number(double value) {
+  if (std::isnan(value)) return "std::numeric_limits<double>::quiet_NaN()";
+  if (std::isinf(value)) return text(value < 0 ? "-" : "", "std::numeric_limits<double>::infinity()");
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  std::string result(digits.data(), end);
+  if (result.find_first_of(".e") == std::string::npos) result += ".0";
+  return result;
+}
+
+std::string list(const std::vector<int64_t>& values) { return braced(values); }
+std::string list(const std::vector<int>& values) { return braced(values); }
+std::string boolean(bool value) { return value ? "true" : "false"; }
+
+std::string scalar_type(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kFloat32:
+      return "at::kFloat";
+    case ir::DType::kFloat64:
+      return "at::kDouble";
+    case ir::DType::kFloat16:
+      return "at::kHalf";
+    case ir::DType::kBFloat16:
+      return "at::kBFloat16";
+    case ir::DType::kInt64:
+      return "at::kLong";
+    case ir::DType::kInt32:
+      return "at::kInt";
+    case ir::DType::kInt16:
+      return "at::kShort";
+    case ir::DType::kInt8:
+      return "at::kChar";
+    case ir::DType::kUInt8:
+      return "at::kByte";
+    case ir::DType::kBool:
+      return "at::kBool";
+  }
+  GP_CHECK(false);
+}
+
+std::string filled_in(const Emitter& emitter, std::string_view pattern) {
+  std::string result;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '$') {
+      result += pattern[i];
+      continue;
+    }
+    ++i;
+    GP_CHECK(i < pattern.size() && pattern[i] >= '0' && pattern[i] <= '9');
+    result += emitter.in(static_cast<size_t>(pattern[i] - '0'));
+  }
+  return result;
+}
+
+void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header) {
+  emitter.assign(0, filled_in(emitter, pattern), header);
+}
+
+void assign_call(Emitter& emitter, std::string_view function, std::string_view header) {
+  std::string arguments;
+  for (size_t i = 0; i < emitter.node().input_count(); ++i) {
+    if (emitter.node().has_input(i)) arguments += (arguments.empty() ? "" : ", ") + emitter.in(i);
+  }
+  emitter.assign(0, text(function, "(", arguments, ")"), header);
+}
+
+}  // namespace graphpipe::ops

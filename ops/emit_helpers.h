@@ -1,0 +1,32 @@
+#pragma once
+// Pieces of C++ text that `emit` functions share. All of it is made from numbers and our own names, so no text from a
+// model can reach generated code through here.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/op_def.h"
+
+namespace graphpipe::ops {
+
+/// A double literal that reads back to the same bits: "0.5", "1e-05", "-std::numeric_limits<double>::infinity()".
+std::string number(double value);
+/// "{0, 2}", of int64_t.
+std::string list(const std::vector<int64_t>& values);
+std::string list(const std::vector<int>& values);
+/// "true" or "false".
+std::string boolean(bool value);
+/// "at::kFloat".
+std::string scalar_type(ir::DType dtype);
+
+/// Output 0 = `function`(all given inputs), for example at::relu(v3).
+void assign_call(Emitter& emitter, std::string_view function, std::string_view header);
+/// Output 0 = `pattern` with $0 .. $9 replaced by the inputs' expressions. Methods of at::Tensor need no header of
+/// their own, so `$0.mul($1.cos())` needs none but the outermost call's.
+void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header);
+/// The pattern with $0 .. $9 replaced.
+std::string filled_in(const Emitter& emitter, std::string_view pattern);
+
+}  // namespace graphpipe::ops

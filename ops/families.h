@@ -1,0 +1,35 @@
+#pragma once
+// The families of ops. Each file ops/<family>.cpp exposes its rows by one function; ops/registry.cpp lists them.
+
+#include <span>
+
+#include "ops/op_def.h"
+
+namespace graphpipe::ops {
+
+std::span<const OpDef> unary_ops();
+std::span<const OpDef> binary_ops();
+std::span<const OpDef> reduce_ops();
+std::span<const OpDef> shape_ops();
+std::span<const OpDef> movement_ops();
+std::span<const OpDef> index_ops();
+std::span<const OpDef> gather_nd_ops();
+std::span<const OpDef> order_ops();
+std::span<const OpDef> clip_ops();
+std::span<const OpDef> pad_ops();
+std::span<const OpDef> matmul_ops();
+std::span<const OpDef> softmax_ops();
+std::span<const OpDef> loss_ops();
+std::span<const OpDef> norm_ops();
+std::span<const OpDef> group_norm_ops();
+std::span<const OpDef> batch_norm_ops();
+std::span<const OpDef> lrn_ops();
+std::span<const OpDef> conv_ops();
+std::span<const OpDef> pool_ops();
+std::span<const OpDef> random_ops();
+std::span<const OpDef> onnx_loss_ops();
+std::span<const OpDef> einsum_ops();
+std::span<const OpDef> resize_ops();
+std::span<const OpDef> recurrent_ops();
+
+}  // namespace graphpipe::ops

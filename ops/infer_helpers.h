@@ -1,0 +1,101 @@
+#pragma once
+// What the `infer` and `work` functions of the rows share: checks of inputs and axes, broadcasting of shapes whose
+// dims may hold the batch, the rule for batch kinds, and the common counts of flops and bytes.
+//
+// A check that fails returns a Diagnostic that names the node by its first origin. Sizes are products below 2^48:
+// larger ones are refused, so later arithmetic cannot overflow.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/op_def.h"
+
+namespace graphpipe::ops {
+
+using Inferred = Result<std::vector<ir::Value>>;
+
+/// The largest rank that rows accept: the limit of ATen's element-wise kernels.
+inline constexpr size_t kMaxRank = 64;
+
+// --- problems ---
+
+/// An error at this node: "<Op> <what>".
+Diagnostic problem_at(const NodeView& node, Code code, std::string_view what, std::string hint);
+/// A kBadModel error with the usual hint for a file that is not valid ONNX.
+Diagnostic bad_model(const NodeView& node, std::string_view what);
+
+/// The node has low..high inputs (trailing optional ones may be cut off), and the first `low` are given.
+Status expect_inputs(const NodeView& node, size_t low, size_t high);
+/// Inputs in the list that are given are of floating type.
+Status expect_floating(const NodeView& node, std::initializer_list<size_t> inputs);
+/// Inputs in the list that are given are of type int64 or int32.
+Status expect_index(const NodeView& node, std::initializer_list<size_t> inputs);
+/// Inputs in the list that are given have one element type.
+Status expect_same_dtype(const NodeView& node, std::initializer_list<size_t> inputs);
+/// Inputs i and j have the same type and shape.
+Status expect_same_type(const NodeView& node, size_t i, size_t j);
+
+// --- axes ---
+
+/// A possibly negative axis as 0..rank-1.
+Result<int> normalized_axis(const NodeView& node, int64_t axis, size_t rank);
+/// The attribute `name` as an axis of a tensor of this rank.
+Result<int> axis_attribute(const NodeView& node, std::string_view name, int64_t fallback, size_t rank);
+/// Axes in ascending order; refuses duplicates.
+Result<std::vector<int>> normalized_axes(const NodeView& node, const std::vector<int64_t>& axes, size_t rank);
+
+// --- dims ---
+
+/// The product, or nullopt from 2^48 on.
+std::optional<ir::Dim> multiply(ir::Dim a, ir::Dim b);
+/// a / b where it is a whole multiple at every sample count, else nullopt. Needs nothing: b of 0 gives nullopt.
+std::optional<ir::Dim> divide(ir::Dim a, ir::Dim b);
+/// "4*B", "64": for messages.
+std::string dim_text(ir::Dim dim);
+/// "[B, 64]".
+std::string shape_text(const ir::Shape& shape);
+/// Numpy's broadcasting. A dim that holds the batch only meets itself or 1.
+Result<ir::Shape> broadcast_shapes(const NodeView& node, const ir::Shape& a, const ir::Shape& b);
+
+// --- outputs ---
+
+/// Whether an op looks at several samples to make one row of its output.
+enum class Mixing : uint8_t { kNone, kMixes };
+
+/// An output of this type, with the batch kind that follows from its dims and the inputs: kMixed if an input is, if the
+/// op mixes samples, if the batch vanished or stands in several dims or powers; kAxis if one dim holds the batch; else
+/// kNone.
+ir::Value make_value(const NodeView& node, ir::TensorType type, Mixing mixing = Mixing::kNone);
+/// The outputs, after a check of rank and size. Every infer function ends with it.
+Inferred checked(const NodeView& node, std::vector<ir::Value> outputs);
+/// checked() for ops with one output.
+Inferred one_output(const NodeView& node, ir::TensorType type, Mixing mixing = Mixing::kNone);
+/// Whether axis `axis` of input i holds the batch.
+bool is_batch_axis(const NodeView& node, size_t i, int axis);
+
+/// Output 0 has the type and batch kind of input 0. For one-input ops on any element type.
+Inferred same_as_first_input(const NodeView& node);
+/// The same, for ops that are defined on floating types only; further inputs are not looked at.
+Inferred same_as_first_float_input(const NodeView& node);
+
+// --- work ---
+
+/// Number of elements at a sample count.
+double elements(const ir::Value& value, Samples samples);
+/// Bytes of all given inputs and all outputs.
+double bytes_touched(const NodeView& node, Samples samples);
+/// `flops` per element of output 0; inputs read and outputs written once.
+Work per_output_element(const NodeView& node, Samples samples, double flops);
+/// `flops` per element of input 0: reductions.
+Work per_input_element(const NodeView& node, Samples samples, double flops);
+Work one_flop_per_element(const NodeView& node, Samples samples);
+/// Copies: bytes only.
+Work copy_work(const NodeView& node, Samples samples);
+/// Views cost nothing.
+Work no_work(const NodeView& node, Samples samples);
+
+}  // namespace graphpipe::ops

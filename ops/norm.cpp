@@ -1,0 +1,252 @@
+// Normalisation over the trailing axes of each sample: LayerNormalization and RMSNormalization. Both keep the row
+// statistics (one or two numbers per row) for the gradient, as outputs beside ONNX's first.
+
+#include <algorithm>
+
+#include "ops/emit_helpers.h"
+#include "ops/example_helpers.h"
+#include "ops/families.h"
+#include "ops/gradient_helpers.h"
+#include "ops/infer_helpers.h"
+#include "ops/joined_rows.h"
+#include "ops/norm_helpers.h"
+
+namespace graphpipe::ops {
+namespace {
+
+constexpr std::string_view kMul = "ATen/ops/mul.h";
+
+size_t first_normalized_axis(const NodeView& node, size_t x) {
+  const auto rank = static_cast<int64_t>(node.input(x).type.shape.size());
+  const int64_t axis = node.attributes().get_int("axis", -1);
+  return static_cast<size_t>(axis < 0 ? axis + rank : axis);
+}
+
+/// The axes that are normalised, of input `x`, as a shape.
+ir::Shape normalized_shape(const NodeView& node, size_t x) {
+  const ir::Shape& shape = node.input(x).type.shape;
+  return {shape.begin() + static_cast<std::ptrdiff_t>(first_normalized_axis(node, x)), shape.end()};
+}
+
+std::string epsilon(const NodeView& node) { return number(node.attributes().get_double("epsilon", 1e-5)); }
+
+// Input x of the shape that scale and bias must have; gives the shape of the row statistics.
+Result<ir::Shape> statistics_shape(const NodeView& node, size_t x) {
+  const ir::Shape& shape = node.input(x).type.shape;
+  GP_TRY_VOID(axis_attribute(node, "axis", -1, shape.size()));
+  const size_t first = first_normalized_axis(node, x);
+  ir::Shape statistics = shape;
+  for (size_t axis = first; axis < shape.size(); ++axis) {
+    if (!shape[axis].is_fixed()) {
+      return problem_at(node, Code::kMixesSamples, text("normalises over the batch, axis ", axis),
+                        "normalise over axes of one sample");
+    }
+    statistics[axis] = ir::Dim::fixed(1);
+  }
+  return statistics;
+}
+
+Status expect_affine(const NodeView& node, size_t x, std::initializer_list<size_t> inputs) {
+  const ir::Shape wanted = normalized_shape(node, x);
+  for (size_t i : inputs) {
+    if (!node.has_input(i) || node.input(i).type.shape == wanted) continue;
+    return problem_at(node, Code::kUnsupportedOp,
+                      text("has a scale or bias of shape ", shape_text(node.input(i).type.shape),
+                           ", the normalised axes have ", shape_text(wanted)),
+                      "expand the scale and the bias to the normalised axes");
+  }
+  return Ok{};
+}
+
+// --- LayerNormalization(x, scale, bias): y, mean, 1/deviation ---
+
+Inferred infer_layer_norm(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 3));
+  GP_TRY_VOID(expect_floating(node, {0}));
+  GP_TRY_VOID(expect_same_dtype(node, {0, 1, 2}));
+  GP_TRY(const ir::Shape statistics, statistics_shape(node, 0));
+  GP_TRY_VOID(expect_affine(node, 0, {1, 2}));
+  const ir::TensorType& type = node.input(0).type;
+  const ir::Value statistic = make_value(node, {type.dtype, statistics});
+  return checked(node, {make_value(node, type), statistic, statistic});
+}
+
+Work norm_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
+Work norm_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); }
+
+void emit_layer_norm(Emitter& emitter) {
+  const std::string parts = emitter.local("parts");
+  emitter.statement(text("auto ", parts, " = at::native_layer_norm(", emitter.in(0), ", ",
+                         emitter.dims(normalized_shape(emitter.node(), 0)), ", ", emitter.in(1), ", ", emitter.in(2),
+                         ", ", epsilon(emitter.node()), ")"),
+                    "ATen/ops/native_layer_norm.h");
+  for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+}
+
+// Gradient nodes read (gradient, x, mean, 1/deviation, scale). The weight gradient has one output per wanted one.
+Status layer_norm_gradient(GradientBuilder& builder) {
+  GP_TRY_VOID(expect_no_gradient_of_saved(builder, 1));
+  const std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.input(0), builder.output(1),
+                                           builder.output(2), builder.input(1)};
+  ir::Attributes attributes = {{"axis", static_cast<int64_t>(first_normalized_axis(builder.forward(), 0))}};
+  if (builder.wants(0)) {
+    builder.set_input_gradient(0, builder.add_one(0, "LayerNormalizationGradInput", inputs, attributes));
+  }
+  add_affine_gradients(builder, "LayerNormalizationGradWeight", inputs, std::move(attributes));
+  return Ok{};
+}
+
+Inferred infer_layer_norm_grad_input(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 5, 5));
+  return one_output(node, node.input(1).type);
+}
+
+Inferred infer_layer_norm_grad_weight(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 5, 5));
+  return affine_gradient_values(node, node.input(4).type);
+}
+
+// The kernel asks the bias for nothing but its shape, which is that of the scale.
+void emit_layer_norm_gradient(Emitter& emitter, std::string_view mask) {
+  const std::string parts = emitter.local("parts");
+  emitter.statement(text("auto ", parts, " = at::native_layer_norm_backward(", emitter.in(0), ", ", emitter.in(1), ", ",
+                         emitter.dims(normalized_shape(emitter.node(), 1)), ", ", emitter.in(2), ", ", emitter.in(3),
+                         ", ", emitter.in(4), ", ", emitter.in(4), ", {", mask, "})"),
+                    "ATen/ops/native_layer_norm_backward.h");
+}
+void emit_layer_norm_grad_input(Emitter& emitter) {
+  emit_layer_norm_gradient(emitter, "true, false, false");
+  emitter.assign(0, text("std::move(std::get<0>(", emitter.local("parts"), "))"), "");
+}
+void emit_layer_norm_grad_weight(Emitter& emitter) {
+  emit_layer_norm_gradient(emitter, "false, " + affine_mask(emitter.node()));
+  assign_affine_gradients(emitter, emitter.local("parts"));
+}
+
+// --- RMSNormalization(x, scale): y, 1/root mean square ---
+
+Inferred infer_rms_norm(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 2));
+  GP_TRY_VOID(expect_floating(node, {0}));
+  GP_TRY_VOID(expect_same_dtype(node, {0, 1}));
+  GP_TRY(ir::Shape statistics, statistics_shape(node, 0));
+  GP_TRY_VOID(expect_affine(node, 0, {1}));
+  const ir::TensorType& type = node.input(0).type;
+  return checked(node, {make_value(node, type), make_value(node, {type.dtype, std::move(statistics)})});
+}
+
+std::string normalized_axes_text(const NodeView& node, size_t x) {
+  std::vector<int64_t> axes;
+  for (size_t axis = first_normalized_axis(node, x); axis < node.input(x).type.shape.size(); ++axis) {
+    axes.push_back(static_cast<int64_t>(axis));
+  }
+  return text("at::IntArrayRef(", list(axes), ")");
+}
+
+void emit_rms_norm(Emitter& emitter) {
+  const std::string rms = emitter.local("inverse_rms");
+  emitter.statement(text("at::Tensor ", rms, " = ", emitter.in(0), ".square().mean(",
+                         normalized_axes_text(emitter.node(), 0), ", true).add(", epsilon(emitter.node()), ").rsqrt()"),
+                    "");
+  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", rms, ").mul(", emitter.in(1), ")"), kMul);
+  emitter.assign(1, text("std::move(", rms, ")"), "");
+}
+
+Status rms_norm_gradient(GradientBuilder& builder) {
+  GP_TRY_VOID(expect_no_gradient_of_saved(builder, 1));
+  const ir::Attributes attributes = {{"axis", static_cast<int64_t>(first_normalized_axis(builder.forward(), 0))}};
+  const ir::ValueId gradient = builder.output_gradient(0), x = builder.input(0), rms = builder.output(1);
+  if (builder.wants(0)) {
+    builder.set_input_gradient(
+        0, builder.add_one(0, "RMSNormalizationGradInput", {gradient, x, rms, builder.input(1)}, attributes));
+  }
+  if (builder.wants(1)) {
+    set_reduced(builder, 1, builder.add_one(1, "RMSNormalizationGradScale", {gradient, x, rms}));
+  }
+  return Ok{};
+}
+
+Inferred infer_like_x(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 3, 4));
+  return one_output(node, node.input(1).type);
+}
+
+// With r = 1/rms, n = x r, g = gradient * scale: r (g - n mean(g n)).
+void emit_rms_norm_grad_input(Emitter& emitter) {
+  const std::string normal = emitter.local("normal"), scaled = emitter.local("scaled");
+  emitter.statement(text("const at::Tensor ", normal, " = at::mul(", emitter.in(1), ", ", emitter.in(2), ")"), kMul);
+  emitter.statement(text("const at::Tensor ", scaled, " = at::mul(", emitter.in(0), ", ", emitter.in(3), ")"), kMul);
+  const std::string mean =
+      text("at::mul(", scaled, ", ", normal, ").mean(", normalized_axes_text(emitter.node(), 1), ", true)");
+  emitter.assign(0, text("at::sub(", scaled, ", ", normal, ".mul(", mean, ")).mul_(", emitter.in(2), ")"),
+                 "ATen/ops/sub.h");
+}
+
+void emit_rms_norm_grad_scale(Emitter& emitter) { assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMul); }
+
+// --- rows ---
+
+std::vector<Example> layer_norm_examples() {
+  return {{.inputs = {normal({kB, 3, 4}), weight(normal({4})), weight(normal({4}))},
+           .attributes = {{"axis", int64_t{2}}},
+           .outputs = 3},
+          {.inputs = {normal({kB, 3, 4}), weight(normal({3, 4})), absent()},
+           .attributes = {{"axis", int64_t{1}}, {"epsilon", 0.01}},
+           .outputs = 3}};
+}
+
+std::vector<ExampleInput> layer_norm_gradient_inputs() {
+  return {normal({kB, 3, 4}), normal({kB, 3, 4}), normal({kB, 3, 1}), positive({kB, 3, 1}), weight(normal({4}))};
+}
+
+std::vector<OpDef> layer_norm_rows() {
+  return {{.name = "LayerNormalization",
+           .infer = infer_layer_norm,
+           .work = norm_work,
+           .gradient = layer_norm_gradient,
+           .emit = emit_layer_norm,
+           .examples = layer_norm_examples()},
+          {.name = "LayerNormalizationGradInput",
+           .infer = infer_layer_norm_grad_input,
+           .work = norm_gradient_work,
+           .emit = emit_layer_norm_grad_input,
+           .examples = {{.inputs = layer_norm_gradient_inputs()}}},
+          {.name = "LayerNormalizationGradWeight",
+           .infer = infer_layer_norm_grad_weight,
+           .work = norm_gradient_work,
+           .emit = emit_layer_norm_grad_weight,
+           .examples = {{.inputs = layer_norm_gradient_inputs(),
+                         .attributes = {{"gives_scale", int64_t{1}}, {"gives_bias", int64_t{1}}},
+                         .outputs = 2}}}};
+}
+
+std::vector<OpDef> rms_norm_rows() {
+  return {{.name = "RMSNormalization",
+           .infer = infer_rms_norm,
+           .work = norm_work,
+           .gradient = rms_norm_gradient,
+           .emit = emit_rms_norm,
+           .examples = {{.inputs = {normal({kB, 3, 4}), weight(normal({4}))}, .outputs = 2},
+                        {.inputs = {normal({kB, 3, 4}), weight(normal({3, 4}))},
+                         .attributes = {{"axis", int64_t{1}}},
+                         .outputs = 2}}},
+          {.name = "RMSNormalizationGradInput",
+           .infer = infer_like_x,
+           .work = norm_gradient_work,
+           .emit = emit_rms_norm_grad_input,
+           .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4}), positive({kB, 1}), weight(normal({4}))}}}},
+          {.name = "RMSNormalizationGradScale",
+           .infer = infer_like_x,
+           .work = norm_gradient_work,
+           .emit = emit_rms_norm_grad_scale,
+           .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4}), positive({kB, 1})}}}}};
+}
+
+}  // namespace
+
+std::span<const OpDef> norm_ops() {
+  static const std::vector<OpDef> rows = joined({layer_norm_rows(), rms_norm_rows()});
+  return rows;
+}
+
+}  // namespace graphpipe::ops

@@ -1,0 +1,144 @@
+#pragma once
+// One operator, one row. Shape inference, work, gradient, emitted code and tests all read the same row.
+//
+// All functions are pure. Names: ONNX ops keep ONNX's name and meaning at the internal opset (kInternalOpset);
+// ops that only gradients use are named <Op>Grad<What>.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "support/result.h"
+
+namespace graphpipe::ops {
+
+/// The ONNX opset whose meaning the rows have.
+inline constexpr int kInternalOpset = 21;
+
+/// A node with the values around it, as inference, pricing and emission see it.
+class NodeView {
+ public:
+  NodeView(const ir::Graph& graph, const ir::Node& node) : graph_(&graph), node_(&node) {}
+  const ir::Node& node() const { return *node_; }
+  const ir::Attributes& attributes() const { return node_->attributes; }
+  size_t input_count() const { return node_->inputs.size(); }
+  size_t output_count() const { return node_->outputs.size(); }
+  /// Whether optional input i is given.
+  bool has_input(size_t i) const { return i < node_->inputs.size() && node_->inputs[i].valid(); }
+  const ir::Value& input(size_t i) const { return graph_->value(node_->inputs[i]); }
+  /// Not for `infer`, which makes the outputs.
+  const ir::Value& output(size_t i) const { return graph_->value(node_->outputs[i]); }
+
+ private:
+  const ir::Graph* graph_;
+  const ir::Node* node_;
+};
+
+/// Floating-point operations and bytes moved to and from memory, of one run at a number of samples.
+struct Work {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// Builds the gradient nodes of one forward node. Made by passes/differentiate.
+class GradientBuilder {
+ public:
+  virtual ~GradientBuilder() = default;
+  virtual const NodeView& forward() const = 0;
+  virtual ir::ValueId input(size_t i) const = 0;
+  virtual ir::ValueId output(size_t i) const = 0;
+  /// The gradient of output i; invalid where nothing below depends on it.
+  virtual ir::ValueId output_gradient(size_t i) const = 0;
+  /// Whether the gradient of input i is wanted (something trainable lies on that side).
+  virtual bool wants(size_t i) const = 0;
+  /// Appends a node and returns its outputs. `for_input` tells whose gradient it helps to compute: the phase is W
+  /// where that input does not depend on the batch (weights and what is computed from weights alone), else I.
+  virtual std::vector<ir::ValueId> add(size_t for_input, std::string_view op, std::vector<ir::ValueId> inputs,
+                                       ir::Attributes attributes = {}) = 0;
+  /// The same for ops with one output.
+  ir::ValueId add_one(size_t for_input, std::string_view op, std::vector<ir::ValueId> inputs,
+                      ir::Attributes attributes = {}) {
+    return add(for_input, op, std::move(inputs), std::move(attributes)).front();
+  }
+  /// Sums a gradient down to the shape of input i, undoing broadcasting (a no-op where shapes agree).
+  virtual ir::ValueId reduce_to_input(size_t i, ir::ValueId gradient) = 0;
+  virtual void set_input_gradient(size_t i, ir::ValueId gradient) = 0;
+};
+
+/// Writes the C++ of one node. Made by codegen/. Expressions are text of ours only: identifiers made from ids and
+/// numbers; attribute strings never reach it unencoded.
+class Emitter {
+ public:
+  virtual ~Emitter() = default;
+  virtual const NodeView& node() const = 0;
+  /// The C++ expression of input i, such as "v16" or "w[3]"; "{}" where it is absent.
+  virtual std::string in(size_t i) const = 0;
+  /// A dim as an expression of the sample count, such as "64", "b" or "4 * b".
+  virtual std::string dim(ir::Dim dim) const = 0;
+  /// A shape as a braced list of int64_t, such as "{b, 64}".
+  virtual std::string dims(const ir::Shape& shape) const = 0;
+  /// An expression of type graphpipe::runtime::RandomKey for this node: (seed, step, node id of the forward node,
+  /// first sample).
+  virtual std::string random_key() const = 0;
+  /// Declares `at::Tensor v17 = expression;` for output i and records the per-op header, such as "ATen/ops/relu.h".
+  virtual void assign(size_t i, std::string_view expression, std::string_view header) = 0;
+  /// Records a further header that an expression or statement of this node needs.
+  virtual void include(std::string_view header) = 0;
+  /// A statement of its own, such as the unpacking of a tuple. `local(name)` gives a name unique to this node.
+  virtual void statement(std::string_view text, std::string_view header) = 0;
+  virtual std::string local(std::string_view name) const = 0;
+};
+
+/// How a test fills one input of an example.
+struct ExampleInput {
+  enum class Fill : uint8_t { kNormal, kPositive, kUniform01, kInteger, kBool, kPermutation };
+  Fill fill = Fill::kNormal;
+  ir::DType dtype = ir::DType::kFloat32;
+  ir::Shape shape;
+  /// kNormal: mean 0, deviation 1. kPositive: [low + 0.5, low + 2). kUniform01: (0.05, 0.95). kInteger: whole numbers
+  /// of [low, high) in `dtype`. kPermutation: distinct odd multiples of 1/8 around 0 in random order, so that no value
+  /// lies on a kink or ties with another.
+  int64_t low = 0, high = 2;
+  /// Whether the input stands for a weight (batch kind none) rather than an activation.
+  bool is_param = false;
+  /// An absent optional input.
+  bool absent = false;
+};
+
+/// A small case that a test infers, emits, compiles, runs and compares.
+struct Example {
+  std::vector<ExampleInput> inputs;
+  ir::Attributes attributes;
+  size_t outputs = 1;
+};
+
+struct OpDef {
+  std::string_view name;
+  /// Types and batch kinds of the outputs; problems name the node by its origin.
+  Result<std::vector<ir::Value>> (*infer)(const NodeView&) = nullptr;
+  Work (*work)(const NodeView&, Samples) = nullptr;
+  /// Null for ops without a derivative (integers, comparisons): a gradient then stops here.
+  Status (*gradient)(GradientBuilder&) = nullptr;
+  void (*emit)(Emitter&) = nullptr;
+  /// The output shares memory with input 0.
+  bool is_view = false;
+  /// Whether this node works on the samples of one micro-batch together (semantics, section 1). Null: never. What
+  /// makes a value of kind kMixed mixes anyway; this is for nodes whose output keeps its batch axis all the same,
+  /// such as a training-mode BatchNormalization.
+  bool (*mixes_samples)(const NodeView&) = nullptr;
+  /// Draws random numbers, keyed by (seed, step, node, sample).
+  bool is_random = false;
+  /// Inputs that this node updates in place (running statistics), as a bit mask. Null: none.
+  uint32_t (*updates_inputs)(const NodeView&) = nullptr;
+  std::vector<Example> examples;
+};
+
+/// The row of an op, or null.
+const OpDef* find_op(std::string_view name);
+/// All rows, by name.
+std::span<const OpDef* const> all_ops();
+
+}  // namespace graphpipe::ops

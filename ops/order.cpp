@@ -1,0 +1,247 @@
+// Ops in which an element's place matters: ArgMax, ArgMin, TopK, CumSum, Trilu, OneHot. Along the batch axis they mix
+// samples.
+
+#include "ops/emit_helpers.h"
+#include "ops/example_helpers.h"
+#include "ops/families.h"
+#include "ops/infer_helpers.h"
+
+namespace graphpipe::ops {
+namespace {
+
+Mixing mixing_along(const NodeView& node, int axis) {
+  return is_batch_axis(node, 0, axis) ? Mixing::kMixes : Mixing::kNone;
+}
+
+int axis_of(const NodeView& node, int64_t fallback) {
+  return axis_attribute(node, "axis", fallback, node.input(0).type.shape.size()).value();
+}
+
+// --- ArgMax, ArgMin ---
+
+Inferred infer_arg_extremum(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  ir::Shape shape = node.input(0).type.shape;
+  GP_TRY(const int axis, axis_attribute(node, "axis", 0, shape.size()));
+  const Mixing mixing = mixing_along(node, axis);
+  if (node.attributes().get_int("keepdims", 1) != 0) {
+    shape[static_cast<size_t>(axis)] = ir::Dim::fixed(1);
+  } else {
+    shape.erase(shape.begin() + axis);
+  }
+  return one_output(node, {ir::DType::kInt64, std::move(shape)}, mixing);
+}
+
+/// ATen returns the first of equal elements; the last one is found from the other end.
+void emit_arg_extremum(Emitter& emitter) {
+  const NodeView& node = emitter.node();
+  const bool max = node.node().op == "ArgMax", last = node.attributes().get_int("select_last_index", 0) != 0;
+  const int axis = axis_of(node, 0);
+  const std::string input = last ? text(emitter.in(0), ".flip({", axis, "})") : emitter.in(0);
+  std::string found = text(max ? "at::argmax(" : "at::argmin(", input, ", ", axis, ", ",
+                           boolean(node.attributes().get_int("keepdims", 1) != 0), ")");
+  if (last) {
+    const ir::Dim size = node.input(0).type.shape[static_cast<size_t>(axis)];
+    found += text(".neg().add(", emitter.dim(size), " - 1)");
+  }
+  emitter.assign(0, found, max ? "ATen/ops/argmax.h" : "ATen/ops/argmin.h");
+}
+
+// --- TopK{k, axis, largest}: values and indices; of equal elements the one with the lower index comes first ---
+
+Inferred infer_top_k(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  ir::TensorType type = node.input(0).type;
+  GP_TRY(const int axis, axis_attribute(node, "axis", -1, type.shape.size()));
+  if (is_batch_axis(node, 0, axis)) {
+    return problem_at(node, Code::kMixesSamples, "ranks samples against each other",
+                      "move this node out of the model, or check which axis is the batch");
+  }
+  const int64_t k = node.attributes().get_int("k", 0);
+  ir::Dim& dim = type.shape[static_cast<size_t>(axis)];
+  if (k < 0 || k > dim.factor) return bad_model(node, text("asks for ", k, " of ", dim.factor, " elements"));
+  dim = ir::Dim::fixed(k);
+  const ir::TensorType indices = {ir::DType::kInt64, type.shape};
+  return checked(node, {make_value(node, type), make_value(node, indices)});
+}
+
+void emit_top_k(Emitter& emitter) {
+  const NodeView& node = emitter.node();
+  const int axis = axis_of(node, -1);
+  const std::string sorted = emitter.local("sorted");
+  const auto first = [&](int part) {
+    return text("std::get<", part, ">(", sorted, ").narrow(", axis, ", 0, ", node.attributes().get_int("k", 0), ")");
+  };
+  // A stable sort, unlike at::topk, keeps ONNX's order of ties.
+  emitter.statement(text("auto ", sorted, " = at::sort(", emitter.in(0), ", std::optional<bool>(true), ", axis, ", ",
+                         boolean(node.attributes().get_int("largest", 1) != 0), ");"),
+                    "ATen/ops/sort.h");
+  emitter.assign(0, first(0), "ATen/ops/sort.h");
+  emitter.assign(1, first(1), "ATen/ops/sort.h");
+}
+
+Status top_k_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0) || !builder.output_gradient(0).valid()) return Ok{};
+  builder.set_input_gradient(
+      0, builder.add_one(
+             0, "GatherElementsGrad", {builder.output_gradient(0), builder.output(1)},
+             {{"axis", int64_t{axis_of(builder.forward(), -1)}}, {"shape", builder.forward().input(0).type.shape}}));
+  return Ok{};
+}
+
+// --- CumSum{axis, exclusive, reverse} ---
+
+Inferred infer_cum_sum(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  GP_TRY(const int axis, axis_attribute(node, "axis", 0, node.input(0).type.shape.size()));
+  return one_output(node, node.input(0).type, mixing_along(node, axis));
+}
+
+void emit_cum_sum(Emitter& emitter) {
+  const NodeView& node = emitter.node();
+  const int axis = axis_of(node, 0);
+  const bool reverse = node.attributes().get_int("reverse", 0) != 0;
+  const std::string flip = reverse ? text(".flip({", axis, "})") : "";
+  // Small integers would be summed into int64.
+  std::string sum = text("at::cumsum(", emitter.in(0), flip, ", ", axis, ", ", emitter.in(0), ".scalar_type())", flip);
+  if (node.attributes().get_int("exclusive", 0) != 0) sum += text(".sub(", emitter.in(0), ")");
+  emitter.assign(0, sum, "ATen/ops/cumsum.h");
+}
+
+Status cum_sum_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  ir::Attributes attributes = builder.forward().attributes();
+  attributes.set("reverse", int64_t{attributes.get_int("reverse", 0) == 0});
+  builder.set_input_gradient(0, builder.add_one(0, "CumSum", {builder.output_gradient(0)}, attributes));
+  return Ok{};
+}
+
+// --- Trilu{k, upper} ---
+
+Inferred infer_trilu(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  const ir::TensorType& type = node.input(0).type;
+  const auto rank = static_cast<int>(type.shape.size());
+  if (rank < 2) return bad_model(node, "needs a matrix");
+  const bool mixes = is_batch_axis(node, 0, rank - 1) || is_batch_axis(node, 0, rank - 2);
+  return one_output(node, type, mixes ? Mixing::kMixes : Mixing::kNone);
+}
+
+void emit_trilu(Emitter& emitter) {
+  const ir::Attributes& attributes = emitter.node().attributes();
+  const bool upper = attributes.get_int("upper", 1) != 0;
+  emitter.assign(0, text(upper ? "at::triu(" : "at::tril(", emitter.in(0), ", ", attributes.get_int("k", 0), ")"),
+                 upper ? "ATen/ops/triu.h" : "ATen/ops/tril.h");
+}
+
+Status trilu_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(0,
+                             builder.add_one(0, "Trilu", {builder.output_gradient(0)}, builder.forward().attributes()));
+  return Ok{};
+}
+
+// --- OneHot{depth, axis, off, on, to} ---
+
+Inferred infer_one_hot(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  GP_TRY_VOID(expect_index(node, {0}));
+  ir::Shape shape = node.input(0).type.shape;
+  GP_TRY(const int axis, axis_attribute(node, "axis", -1, shape.size() + 1));
+  const std::optional<ir::DType> dtype = ir::dtype_of_name(node.attributes().get_string("to", "f32"));
+  if (!dtype || !ir::is_floating(*dtype)) {
+    return problem_at(node, Code::kUnsupportedType, "gives no floating type", "cast after the node");
+  }
+  shape.insert(shape.begin() + axis, ir::Dim::fixed(node.attributes().get_int("depth", 0)));
+  return one_output(node, {*dtype, std::move(shape)});
+}
+
+void emit_one_hot(Emitter& emitter) {
+  const NodeView& node = emitter.node();
+  const ir::TensorType& type = node.output(0).type;
+  const int axis = axis_attribute(node, "axis", -1, type.shape.size()).value();
+  const int64_t depth = node.attributes().get_int("depth", 0);
+  const double off = node.attributes().get_double("off", 0), on = node.attributes().get_double("on", 1);
+  ir::Shape places(type.shape.size(), ir::Dim::fixed(1));
+  places[static_cast<size_t>(axis)] = ir::Dim::fixed(depth);
+  // Indices in [-depth, depth) count; the others give a row of `off`.
+  const std::string in = emitter.in(0), row = emitter.local("places");
+  emitter.statement(
+      text("at::Tensor ", row, " = at::arange(", depth, ", ", in, ".options()).reshape(", emitter.dims(places), ");"),
+      "ATen/ops/arange.h");
+  const std::string at = text(in, ".unsqueeze(", axis, ")");
+  emitter.assign(0,
+                 text("at::eq(", at, ", ", row, ").logical_or(", at, ".add(", depth, ").eq(", row, ")).to(",
+                      scalar_type(type.dtype), ").mul(", number(on - off), ").add(", number(off), ")"),
+                 "ATen/ops/eq.h");
+}
+
+// --- rows ---
+
+ir::Attributes along(int64_t axis) { return {{"axis", axis}}; }
+
+std::vector<Example> arg_examples() {
+  return {
+      {.inputs = {distinct({kB, 5, 2})}, .attributes = {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}},
+      {.inputs = {integers({kB, 9}, 0, 3)}, .attributes = along(-1)},
+      {.inputs = {integers({kB, 9}, 0, 3)}, .attributes = {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}}}};
+}
+
+}  // namespace
+
+std::span<const OpDef> order_ops() {
+  static const std::vector<OpDef> rows = {
+      {.name = "ArgMax",
+       .infer = infer_arg_extremum,
+       .work = [](const NodeView& node, Samples samples) { return per_input_element(node, samples, 1); },
+       .emit = emit_arg_extremum,
+       .examples = arg_examples()},
+      {.name = "ArgMin",
+       .infer = infer_arg_extremum,
+       .work = [](const NodeView& node, Samples samples) { return per_input_element(node, samples, 1); },
+       .emit = emit_arg_extremum,
+       .examples = arg_examples()},
+      {.name = "TopK",
+       .infer = infer_top_k,
+       .work = [](const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); },
+       .gradient = top_k_gradient,
+       .emit = emit_top_k,
+       .examples = {{.inputs = {distinct({kB, 6})},
+                     .attributes = {{"k", int64_t{3}}, {"axis", int64_t{1}}},
+                     .outputs = 2},
+                    {.inputs = {distinct({kB, 5, 2})},
+                     .attributes = {{"k", int64_t{2}}, {"axis", int64_t{1}}, {"largest", int64_t{0}}},
+                     .outputs = 2}}},
+      {.name = "CumSum",
+       .infer = infer_cum_sum,
+       .work = one_flop_per_element,
+       .gradient = cum_sum_gradient,
+       .emit = emit_cum_sum,
+       .examples = {{.inputs = {normal({kB, 4})}, .attributes = along(1)},
+                    {.inputs = {normal({kB, 4, 2})},
+                     .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
+                    {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = along(1)}}},
+      {.name = "Trilu",
+       .infer = infer_trilu,
+       .work = copy_work,
+       .gradient = trilu_gradient,
+       .emit = emit_trilu,
+       .examples = {{.inputs = {normal({kB, 3, 4})}, .attributes = {{"k", int64_t{1}}}},
+                    {.inputs = {normal({kB, 3, 3})}, .attributes = {{"upper", int64_t{0}}, {"k", int64_t{-1}}}}}},
+      {.name = "OneHot",
+       .infer = infer_one_hot,
+       .work = copy_work,
+       .emit = emit_one_hot,
+       .examples = {{.inputs = {integers({kB, 3}, -5, 7)},
+                     .attributes = {{"depth", int64_t{5}}, {"to", std::string("f32")}}},
+                    {.inputs = {integers({kB}, 0, 4)},
+                     .attributes = {{"depth", int64_t{4}},
+                                    {"axis", int64_t{0}},
+                                    {"off", -1.0},
+                                    {"on", 2.5},
+                                    {"to", std::string("f32")}}}}},
+  };
+  return rows;
+}
+
+}  // namespace graphpipe::ops

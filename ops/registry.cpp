@@ -1,0 +1,64 @@
+// The op dictionary: an explicit list of families. A row is found by its name.
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/families.h"
+#include "support/check.h"
+
+namespace graphpipe::ops {
+namespace {
+
+// One line per family.
+constexpr std::span<const OpDef> (*kFamilies[])() = {
+    unary_ops,
+    binary_ops,
+    shape_ops,
+    movement_ops,
+    reduce_ops,
+    index_ops,
+    gather_nd_ops,
+    order_ops,
+    clip_ops,
+    pad_ops,
+    matmul_ops,
+    softmax_ops,
+    loss_ops,
+    norm_ops,
+    group_norm_ops,
+    batch_norm_ops,
+    lrn_ops,
+    conv_ops,
+    pool_ops,
+    random_ops,
+    onnx_loss_ops,
+    einsum_ops,
+    resize_ops,
+    recurrent_ops,
+};
+
+std::vector<const OpDef*> sorted_rows() {
+  std::vector<const OpDef*> rows;
+  for (auto* family : kFamilies) {
+    for (const OpDef& row : family()) rows.push_back(&row);
+  }
+  std::ranges::sort(rows, {}, &OpDef::name);
+  const auto same_name = [](const OpDef* a, const OpDef* b) { return a->name == b->name; };
+  GP_CHECK(std::ranges::adjacent_find(rows, same_name) == rows.end());
+  return rows;
+}
+
+}  // namespace
+
+std::span<const OpDef* const> all_ops() {
+  static const std::vector<const OpDef*> rows = sorted_rows();
+  return rows;
+}
+
+const OpDef* find_op(std::string_view name) {
+  const auto rows = all_ops();
+  const auto row = std::ranges::lower_bound(rows, name, {}, &OpDef::name);
+  return row != rows.end() && (*row)->name == name ? *row : nullptr;
+}
+
+}  // namespace graphpipe::ops

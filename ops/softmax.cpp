@@ -1,0 +1,193 @@
+// Softmax and the activations that are more than one element-wise formula. A softmax keeps its output for the gradient,
+// never its input.
+
+#include "ops/emit_helpers.h"
+#include "ops/example_helpers.h"
+#include "ops/families.h"
+#include "ops/gradient_helpers.h"
+#include "ops/infer_helpers.h"
+#include "ops/joined_rows.h"
+
+namespace graphpipe::ops {
+namespace {
+
+constexpr std::string_view kWhere = "ATen/ops/where.h";
+
+// --- Softmax, LogSoftmax ---
+
+int softmax_axis(const NodeView& node) {
+  const int64_t axis = node.attributes().get_int("axis", -1);
+  return static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(node.input(0).type.shape.size()) : axis);
+}
+
+Inferred infer_softmax(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  GP_TRY_VOID(expect_floating(node, {0}));
+  GP_TRY(const int axis, axis_attribute(node, "axis", -1, node.input(0).type.shape.size()));
+  const Mixing mixing = is_batch_axis(node, 0, axis) ? Mixing::kMixes : Mixing::kNone;
+  return one_output(node, node.input(0).type, mixing);
+}
+
+Inferred infer_softmax_gradient(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 2));
+  GP_TRY(const int axis, axis_attribute(node, "axis", -1, node.input(0).type.shape.size()));
+  const Mixing mixing = is_batch_axis(node, 0, axis) ? Mixing::kMixes : Mixing::kNone;
+  return one_output(node, node.input(0).type, mixing);
+}
+
+// Maximum, subtraction, exponential (counted as 10), sum, division.
+Work softmax_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 14); }
+Work softmax_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 4); }
+
+Status softmax_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  const ir::Attributes attributes = {{"axis", int64_t{softmax_axis(builder.forward())}}};
+  const std::string op = builder.forward().node().op + "Grad";
+  builder.set_input_gradient(0, builder.add_one(0, op, {builder.output_gradient(0), builder.output(0)}, attributes));
+  return Ok{};
+}
+
+void emit_softmax(Emitter& emitter) {
+  const bool is_log = emitter.node().node().op == "LogSoftmax";
+  emitter.assign(0,
+                 text(is_log ? "at::_log_softmax(" : "at::_softmax(", emitter.in(0), ", ", softmax_axis(emitter.node()),
+                      ", false)"),
+                 is_log ? "ATen/ops/_log_softmax.h" : "ATen/ops/_softmax.h");
+}
+
+void emit_softmax_gradient(Emitter& emitter) {
+  const bool is_log = emitter.node().node().op == "LogSoftmaxGrad";
+  emitter.assign(0,
+                 text(is_log ? "at::_log_softmax_backward_data(" : "at::_softmax_backward_data(", emitter.in(0), ", ",
+                      emitter.in(1), ", ", softmax_axis(emitter.node()), ", ",
+                      scalar_type(emitter.node().input(1).type.dtype), ")"),
+                 is_log ? "ATen/ops/_log_softmax_backward_data.h" : "ATen/ops/_softmax_backward_data.h");
+}
+
+std::vector<Example> softmax_examples() {
+  return {{.inputs = {normal({kB, 5})}},
+          {.inputs = {normal({kB, 3, 4})}, .attributes = {{"axis", int64_t{1}}}},
+          {.inputs = {normal({kB, 3})}, .attributes = {{"axis", int64_t{0}}}}};
+}
+std::vector<Example> softmax_gradient_examples() {
+  return {{.inputs = {normal({kB, 5}), normal({kB, 5})}, .attributes = {{"axis", int64_t{1}}}}};
+}
+
+// --- Gelu ---
+
+std::string gelu_form(const NodeView& node) {
+  return node.attributes().get_string("approximate", "none") == "tanh" ? "\"tanh\"" : "\"none\"";
+}
+
+Inferred infer_gelu(const NodeView& node) {
+  const std::string form = node.attributes().get_string("approximate", "none");
+  if (form != "none" && form != "tanh") return bad_model(node, "has an approximation other than none and tanh");
+  return same_as_first_float_input(node);
+}
+
+Work gelu_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 14); }
+
+Status gelu_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(0, builder.add_one(0, "GeluGrad", {builder.output_gradient(0), builder.input(0)},
+                                                builder.forward().attributes()));
+  return Ok{};
+}
+
+void emit_gelu(Emitter& emitter) {
+  emitter.assign(0, text("at::gelu(", emitter.in(0), ", ", gelu_form(emitter.node()), ")"), "ATen/ops/gelu.h");
+}
+void emit_gelu_gradient(Emitter& emitter) {
+  emitter.assign(0,
+                 text("at::gelu_backward(", emitter.in(0), ", ", emitter.in(1), ", ", gelu_form(emitter.node()), ")"),
+                 "ATen/ops/gelu_backward.h");
+}
+
+// --- PRelu: x where x > 0, else slope * x; the slope broadcasts to x ---
+
+Inferred infer_prelu(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 2));
+  GP_TRY_VOID(expect_floating(node, {0, 1}));
+  GP_TRY_VOID(expect_same_dtype(node, {0, 1}));
+  const ir::Shape& shape = node.input(0).type.shape;
+  GP_TRY(const ir::Shape joined, broadcast_shapes(node, shape, node.input(1).type.shape));
+  if (joined != shape) return bad_model(node, "has a slope that does not broadcast to its input");
+  return one_output(node, node.input(0).type);
+}
+
+Work prelu_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 2); }
+
+Status prelu_gradient(GradientBuilder& builder) {
+  const ir::ValueId gradient = builder.output_gradient(0);
+  if (builder.wants(0)) {
+    builder.set_input_gradient(0, builder.add_one(0, "PReluGradInput", {gradient, builder.input(0), builder.input(1)}));
+  }
+  if (builder.wants(1)) set_reduced(builder, 1, builder.add_one(1, "PReluGradSlope", {gradient, builder.input(0)}));
+  return Ok{};
+}
+
+std::vector<OpDef> softmax_rows() {
+  return {{.name = "Softmax",
+           .infer = infer_softmax,
+           .work = softmax_work,
+           .gradient = softmax_gradient,
+           .emit = emit_softmax,
+           .examples = softmax_examples()},
+          {.name = "SoftmaxGrad",
+           .infer = infer_softmax_gradient,
+           .work = softmax_gradient_work,
+           .emit = emit_softmax_gradient,
+           .examples = softmax_gradient_examples()},
+          {.name = "LogSoftmax",
+           .infer = infer_softmax,
+           .work = softmax_work,
+           .gradient = softmax_gradient,
+           .emit = emit_softmax,
+           .examples = softmax_examples()},
+          {.name = "LogSoftmaxGrad",
+           .infer = infer_softmax_gradient,
+           .work = softmax_gradient_work,
+           .emit = emit_softmax_gradient,
+           .examples = softmax_gradient_examples()}};
+}
+
+std::vector<OpDef> activation_rows() {
+  return {{.name = "Gelu",
+           .infer = infer_gelu,
+           .work = gelu_work,
+           .gradient = gelu_gradient,
+           .emit = emit_gelu,
+           .examples = {{.inputs = {normal({kB, 6})}},
+                        {.inputs = {normal({kB, 6})}, .attributes = {{"approximate", std::string("tanh")}}}}},
+          {.name = "GeluGrad",
+           .infer = infer_gelu,
+           .work = gelu_work,
+           .emit = emit_gelu_gradient,
+           .examples = {{.inputs = {normal({kB, 6}), normal({kB, 6})}}}},
+          {.name = "PRelu",
+           .infer = infer_prelu,
+           .work = prelu_work,
+           .gradient = prelu_gradient,
+           .emit = [](Emitter& e) { assign_pattern(e, "at::where($0.gt(0.0), $0, $0.mul($1))", kWhere); },
+           .examples = {{.inputs = {distinct({kB, 3, 4}), weight(uniform01({3, 1}))}},
+                        {.inputs = {distinct({kB, 4}), weight(uniform01({1}))}}}},
+          {.name = "PReluGradInput",
+           .infer = same_as_first_input,
+           .work = prelu_work,
+           .emit = [](Emitter& e) { assign_pattern(e, "at::where($1.gt(0.0), $0, $0.mul($2))", kWhere); },
+           .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4}), weight(uniform01({1}))}}}},
+          {.name = "PReluGradSlope",
+           .infer = same_as_first_input,
+           .work = prelu_work,
+           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($0, $1.clamp_max(0.0))", "ATen/ops/mul.h"); },
+           .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4})}}}}};
+}
+
+}  // namespace
+
+std::span<const OpDef> softmax_ops() {
+  static const std::vector<OpDef> rows = joined({softmax_rows(), activation_rows()});
+  return rows;
+}
+
+}  // namespace graphpipe::ops

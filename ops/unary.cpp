@@ -1,0 +1,260 @@
+// Element-wise ops of one input. Each line of the table is a forward op and, where there is a derivative, its gradient
+// op <Name>Grad(gradient, saved), where `saved` is the input or the output: the output where the next op is likely to
+// keep it too, so that the step holds one tensor instead of two.
+//
+// Patterns: $0, $1 are the inputs, <alpha> is an attribute (its default stands in the attributes column).
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/emit_helpers.h"
+#include "ops/example_helpers.h"
+#include "ops/families.h"
+#include "ops/infer_helpers.h"
+
+namespace graphpipe::ops {
+namespace {
+
+enum class Saved : uint8_t { kInput, kOutput };
+using Fill = ExampleInput::Fill;
+
+struct Default {
+  std::string_view name;
+  double value;
+};
+
+struct UnaryRow {
+  std::string_view name;
+  std::string_view pattern;
+  std::string_view header;
+  double flops = 1;
+  /// Empty where the op has no derivative.
+  std::string_view gradient_name = {};
+  Saved saved = Saved::kInput;
+  std::string_view gradient_pattern = {};
+  std::string_view gradient_header = {};
+  Fill fill = Fill::kNormal;
+  std::vector<Default> attributes = {};
+};
+
+constexpr std::string_view kMul = "ATen/ops/mul.h";
+constexpr std::string_view kDiv = "ATen/ops/div.h";
+constexpr std::string_view kWhere = "ATen/ops/where.h";
+constexpr std::string_view kElu = "ATen/ops/elu.h";
+constexpr std::string_view kEluBackward = "ATen/ops/elu_backward.h";
+
+// Flops of transcendental functions are counted as 10, a usual figure for vectorised polynomial kernels.
+const std::vector<UnaryRow>& table() {
+  using enum Saved;
+  static const std::vector<UnaryRow> rows = {
+      {"Exp", "at::exp($0)", "ATen/ops/exp.h", 10, "ExpGrad", kOutput, "at::mul($0, $1)", kMul},
+      {"Log", "at::log($0)", "ATen/ops/log.h", 10, "LogGrad", kInput, "at::div($0, $1)", kDiv, Fill::kPositive},
+      {"Sqrt", "at::sqrt($0)", "ATen/ops/sqrt.h", 4, "SqrtGrad", kOutput, "at::div($0, $1.mul(2.0))", kDiv,
+       Fill::kPositive},
+      {"Reciprocal", "at::reciprocal($0)", "ATen/ops/reciprocal.h", 4, "ReciprocalGrad", kOutput,
+       "at::mul($0, $1.square().neg())", kMul, Fill::kPositive},
+      {"Sin", "at::sin($0)", "ATen/ops/sin.h", 10, "SinGrad", kInput, "at::mul($0, $1.cos())", kMul},
+      {"Cos", "at::cos($0)", "ATen/ops/cos.h", 10, "CosGrad", kInput, "at::mul($0, $1.sin()).neg()", kMul},
+      {"Tan", "at::tan($0)", "ATen/ops/tan.h", 10, "TanGrad", kOutput, "at::mul($0, $1.square().add(1.0))", kMul,
+       Fill::kUniform01},
+      {"Sinh", "at::sinh($0)", "ATen/ops/sinh.h", 10, "SinhGrad", kInput, "at::mul($0, $1.cosh())", kMul},
+      {"Cosh", "at::cosh($0)", "ATen/ops/cosh.h", 10, "CoshGrad", kInput, "at::mul($0, $1.sinh())", kMul},
+      {"Asin", "at::asin($0)", "ATen/ops/asin.h", 10, "AsinGrad", kInput,
+       "at::mul($0, $1.square().neg().add(1.0).rsqrt())", kMul, Fill::kUniform01},
+      {"Acos", "at::acos($0)", "ATen/ops/acos.h", 10, "AcosGrad", kInput,
+       "at::mul($0, $1.square().neg().add(1.0).rsqrt()).neg()", kMul, Fill::kUniform01},
+      {"Atan", "at::atan($0)", "ATen/ops/atan.h", 10, "AtanGrad", kInput, "at::div($0, $1.square().add(1.0))", kDiv},
+      {"Asinh", "at::asinh($0)", "ATen/ops/asinh.h", 10, "AsinhGrad", kInput,
+       "at::mul($0, $1.square().add(1.0).rsqrt())", kMul},
+      // Its example draws from [1.5, 3): see examples_of.
+      {"Acosh", "at::acosh($0)", "ATen/ops/acosh.h", 10, "AcoshGrad", kInput,
+       "at::mul($0, $1.square().sub(1.0).rsqrt())", kMul, Fill::kPositive},
+      {"Atanh", "at::atanh($0)", "ATen/ops/atanh.h", 10, "AtanhGrad", kInput, "at::div($0, $1.square().neg().add(1.0))",
+       kDiv, Fill::kUniform01},
+      // 2 / sqrt(pi)
+      {"Erf", "at::erf($0)", "ATen/ops/erf.h", 10, "ErfGrad", kInput,
+       "at::mul($0, $1.square().neg().exp().mul(1.1283791670955126))", kMul},
+      {"Tanh", "at::tanh($0)", "ATen/ops/tanh.h", 10, "TanhGrad", kOutput, "at::tanh_backward($0, $1)",
+       "ATen/ops/tanh_backward.h"},
+      {"Sigmoid", "at::sigmoid($0)", "ATen/ops/sigmoid.h", 10, "SigmoidGrad", kOutput, "at::sigmoid_backward($0, $1)",
+       "ATen/ops/sigmoid_backward.h"},
+      {"Softplus", "at::softplus($0)", "ATen/ops/softplus.h", 20, "SoftplusGrad", kInput,
+       "at::softplus_backward($0, $1, 1.0, 20.0)", "ATen/ops/softplus_backward.h"},
+      {"Softsign", "at::div($0, $0.abs().add(1.0))", kDiv, 3, "SoftsignGrad", kInput,
+       "at::div($0, $1.abs().add(1.0).square())", kDiv},
+      {"Mish", "at::mish($0)", "ATen/ops/mish.h", 30, "MishGrad", kInput, "at::mish_backward($0, $1)",
+       "ATen/ops/mish_backward.h"},
+      {"Relu", "at::relu($0)", "ATen/ops/relu.h", 1, "ReluGrad", kOutput, "at::threshold_backward($0, $1, 0)",
+       "ATen/ops/threshold_backward.h", Fill::kPermutation},
+      {"LeakyRelu",
+       "at::leaky_relu($0, <alpha>)",
+       "ATen/ops/leaky_relu.h",
+       2,
+       "LeakyReluGrad",
+       kInput,
+       "at::leaky_relu_backward($0, $1, <alpha>, false)",
+       "ATen/ops/leaky_relu_backward.h",
+       Fill::kPermutation,
+       {{"alpha", 0.01}}},
+      {"Elu",
+       "at::elu($0, <alpha>)",
+       kElu,
+       10,
+       "EluGrad",
+       kInput,
+       "at::elu_backward($0, <alpha>, 1.0, 1.0, false, $1)",
+       kEluBackward,
+       Fill::kPermutation,
+       {{"alpha", 1.0}}},
+      {"Selu",
+       "at::elu($0, <alpha>, <gamma>)",
+       kElu,
+       10,
+       "SeluGrad",
+       kInput,
+       "at::elu_backward($0, <alpha>, <gamma>, 1.0, false, $1)",
+       kEluBackward,
+       Fill::kPermutation,
+       {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}}},
+      {"Celu",
+       "at::celu($0, <alpha>)",
+       "ATen/ops/celu.h",
+       10,
+       "CeluGrad",
+       kInput,
+       "at::elu_backward($0, <alpha>, 1.0, 1.0 / <alpha>, false, $1)",
+       kEluBackward,
+       Fill::kPermutation,
+       {{"alpha", 1.0}}},
+      {"HardSigmoid",
+       "at::clamp($0.mul(<alpha>).add(<beta>), 0.0, 1.0)",
+       "ATen/ops/clamp.h",
+       4,
+       "HardSigmoidGrad",
+       kOutput,
+       "at::where($1.gt(0.0).logical_and($1.lt(1.0)), $0.mul(<alpha>), 0.0)",
+       kWhere,
+       Fill::kPermutation,
+       {{"alpha", 0.2}, {"beta", 0.5}}},
+      {"HardSwish", "at::hardswish($0)", "ATen/ops/hardswish.h", 5, "HardSwishGrad", kInput,
+       "at::hardswish_backward($0, $1)", "ATen/ops/hardswish_backward.h", Fill::kPermutation},
+      {"Abs", "at::abs($0)", "ATen/ops/abs.h", 1, "AbsGrad", kInput, "at::mul($0, $1.sign())", kMul,
+       Fill::kPermutation},
+      {"Neg", "at::neg($0)", "ATen/ops/neg.h"},
+      {"Floor", "at::floor($0)", "ATen/ops/floor.h", 1, {}, {}, {}, {}, Fill::kPermutation},
+      {"Ceil", "at::ceil($0)", "ATen/ops/ceil.h", 1, {}, {}, {}, {}, Fill::kPermutation},
+      {"Round", "at::round($0)", "ATen/ops/round.h", 1, {}, {}, {}, {}, Fill::kPermutation},
+      {"Sign", "at::sign($0)", "ATen/ops/sign.h", 1, {}, {}, {}, {}, Fill::kPermutation},
+  };
+  return rows;
+}
+
+const UnaryRow& row_of(const ir::Node& node) {
+  const auto row = std::ranges::find_if(
+      table(), [&](const UnaryRow& each) { return each.name == node.op || each.gradient_name == node.op; });
+  GP_CHECK(row != table().end());
+  return *row;
+}
+
+std::string with_attributes(std::string pattern, const UnaryRow& row, const ir::Attributes& attributes) {
+  for (const Default& each : row.attributes) {
+    const std::string name = text("<", each.name, ">");
+    const std::string value = number(attributes.get_double(each.name, each.value));
+    for (size_t at = pattern.find(name); at != std::string::npos; at = pattern.find(name)) {
+      pattern.replace(at, name.size(), value);
+    }
+  }
+  return pattern;
+}
+
+Work unary_work(const NodeView& node, Samples samples) {
+  return per_output_element(node, samples, row_of(node.node()).flops);
+}
+
+void emit_unary(Emitter& emitter) {
+  const UnaryRow& row = row_of(emitter.node().node());
+  assign_pattern(emitter, with_attributes(std::string(row.pattern), row, emitter.node().attributes()), row.header);
+}
+
+Status unary_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  const UnaryRow& row = row_of(builder.forward().node());
+  const ir::ValueId saved = row.saved == Saved::kInput ? builder.input(0) : builder.output(0);
+  builder.set_input_gradient(
+      0, builder.add_one(0, row.gradient_name, {builder.output_gradient(0), saved}, builder.forward().attributes()));
+  return Ok{};
+}
+
+void emit_unary_gradient(Emitter& emitter) {
+  const UnaryRow& row = row_of(emitter.node().node());
+  assign_pattern(emitter, with_attributes(std::string(row.gradient_pattern), row, emitter.node().attributes()),
+                 row.gradient_header);
+}
+
+bool takes_integers(std::string_view name) { return name == "Abs" || name == "Neg" || name == "Sign"; }
+
+Inferred infer_unary(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  if (!takes_integers(node.node().op)) GP_TRY_VOID(expect_floating(node, {0}));
+  // Celu divides by alpha.
+  if (node.node().op == "Celu" && node.attributes().get_double("alpha", 1.0) == 0.0) {
+    return bad_model(node, "has alpha 0");
+  }
+  return one_output(node, node.input(0).type);
+}
+
+Inferred infer_unary_gradient(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 2));
+  GP_TRY_VOID(expect_floating(node, {0, 1}));
+  GP_TRY_VOID(expect_same_type(node, 0, 1));
+  return one_output(node, node.input(0).type);
+}
+
+std::vector<Example> examples_of(const UnaryRow& row) {
+  ExampleInput input = drawn(row.fill, {kB, 3, 4});
+  if (row.name == "Acosh") input.low = 1;
+  std::vector<Example> examples = {{.inputs = {input}}};
+  if (row.attributes.empty()) return examples;
+  Example other = {.inputs = {input}};
+  for (const Default& each : row.attributes) other.attributes.set(each.name, each.value * 0.75);
+  examples.push_back(other);
+  return examples;
+}
+
+Status neg_gradient(GradientBuilder& builder) {
+  if (builder.wants(0)) builder.set_input_gradient(0, builder.add_one(0, "Neg", {builder.output_gradient(0)}));
+  return Ok{};
+}
+
+OpDef forward_row(const UnaryRow& row) {
+  OpDef def{.name = row.name, .infer = infer_unary, .work = unary_work, .emit = emit_unary};
+  if (!row.gradient_name.empty()) def.gradient = unary_gradient;
+  if (row.name == "Neg") def.gradient = neg_gradient;
+  def.examples = examples_of(row);
+  return def;
+}
+
+OpDef gradient_row(const UnaryRow& row) {
+  OpDef def{.name = row.gradient_name, .infer = infer_unary_gradient, .work = unary_work, .emit = emit_unary_gradient};
+  for (Example example : examples_of(row)) {
+    example.inputs.insert(example.inputs.begin(), normal({kB, 3, 4}));
+    def.examples.push_back(std::move(example));
+  }
+  return def;
+}
+
+}  // namespace
+
+std::span<const OpDef> unary_ops() {
+  static const std::vector<OpDef> rows = [] {
+    std::vector<OpDef> made;
+    for (const UnaryRow& row : table()) {
+      made.push_back(forward_row(row));
+      if (!row.gradient_name.empty()) made.push_back(gradient_row(row));
+    }
+    return made;
+  }();
+  return rows;
+}
+
+}  // namespace graphpipe::ops

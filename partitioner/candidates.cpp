@@ -1,0 +1,138 @@
+#include "partitioner/candidates.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/iteration_time.h"
+#include "cost/lower_bound.h"
+#include "cost/memory.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::StageId;
+
+std::string in_words(double bytes) {
+  if (bytes >= 1 << 30) return text(std::round(bytes / (1 << 30) * 100) / 100, " GiB");
+  if (bytes >= 1 << 20) return text(std::round(bytes / (1 << 20) * 100) / 100, " MiB");
+  return text(std::ceil(bytes), " bytes");
+}
+
+/// Devices in the order of the stages, each stage as many as it has.
+void place_in_order(ir::Assignment& assignment) {
+  size_t next = 0;
+  for (ir::StageChoice& choice : assignment.choice)
+    for (ir::DeviceId& device : choice.devices) device = ir::DeviceId(next++);
+}
+
+}  // namespace
+
+std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
+  if (request.micro_batch) return {*request.micro_batch};
+  std::vector<Samples> sizes;
+  for (int64_t size = 1; size < request.graph->batch.count; size *= 2) sizes.push_back(Samples(size));
+  sizes.push_back(request.graph->batch);
+  return sizes;
+}
+
+Result<DeviceBudget> device_budget(const PlanRequest& request) {
+  DeviceBudget budget{.devices = static_cast<int>(request.cluster->devices.size())};
+  budget.largest_replication = request.replication ? budget.devices : 1;
+  if (request.replicas.empty()) return budget;
+  budget.largest_replication = 1;
+  for (const ForcedReplicas& forced : request.replicas) budget.devices -= forced.replicas - 1;
+  if (budget.devices >= 1) return budget;
+  return Diagnostic{
+      .code = Code::kBadPlan,
+      .message = text("the replicas asked for need more than the ", request.cluster->devices.size(), " devices"),
+      .hint = "ask for fewer replicas or more devices"};
+}
+
+bool Candidates::add(const std::vector<FoundStage>& stages) {
+  ir::Assignment assignment;
+  assignment.stage_of.resize(request_.graph->nodes.size());
+  size_t device = 0;
+  for (const FoundStage& stage : stages) {
+    ir::StageChoice choice{.micro_batch = stage.micro_batch, .k = stage.k};
+    for (int replica = 0; replica < stage.devices; ++replica) choice.devices.push_back(ir::DeviceId(device++));
+    const StageId id = assignment.choice.push_back(std::move(choice));
+    for (ir::PlanNodeId node : stage.nodes) assignment.stage_of[node] = id;
+  }
+  // The first build numbers the stages.
+  const auto built = build_stage_graph(*request_.graph, assignment);
+  if (!built.ok()) {
+    refusal_ = built.problems().front().message;
+    return false;
+  }
+  for (const ForcedReplicas& forced : request_.replicas) {
+    if (forced.stage < 0 || forced.stage >= static_cast<int>(assignment.choice.size())) {
+      refusal_ = text("there is no stage ", forced.stage, " to replicate: the plan has ", assignment.choice.size());
+      return false;
+    }
+    assignment.choice[StageId(static_cast<size_t>(forced.stage))].devices.resize(static_cast<size_t>(forced.replicas));
+  }
+  place_in_order(assignment);
+  return add(std::move(assignment));
+}
+
+bool Candidates::add(ir::Assignment assignment) {
+  const auto stages = build_stage_graph(*request_.graph, assignment);
+  if (!stages.ok()) {
+    refusal_ = stages.problems().front().message;
+    return false;
+  }
+  if (request_.limit_memory) {
+    const cost::InFlight flight = cost::in_flight(*stages, *request_.cluster);
+    if (!flight.fits) {
+      const Bytes lacking = cost::memory_shortfall(*stages, *request_.cluster, flight.samples);
+      note_shortfall(static_cast<double>(lacking.count));
+      return false;
+    }
+  }
+  for (const PlanCandidate& other : found_)
+    if (other.assignment == assignment) return true;
+  PlanCandidate candidate;
+  candidate.objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster);
+  candidate.step_seconds =
+      request_.evaluate ? request_.evaluate(assignment) : cost::iteration_time(*stages, *request_.cluster).total();
+  if (!std::isfinite(candidate.step_seconds)) {
+    refusal_ = "the plan found has no schedule";
+    return false;
+  }
+  candidate.assignment = std::move(assignment);
+  found_.push_back(std::move(candidate));
+  return true;
+}
+
+void Candidates::note_shortfall(double bytes) { shortfall_ = std::min(shortfall_, bytes); }
+
+Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
+  if (found_.empty()) {
+    if (!complete)
+      return Diagnostic{.code = Code::kInterrupted,
+                        .message = "the search ended before it found a plan",
+                        .hint = "give it more time with --time-limit"};
+    std::string why = refusal_.empty() ? "no plan has the stages and devices asked for" : refusal_;
+    if (std::isfinite(shortfall_))
+      why = text("no plan fits the devices: a stage needs ", in_words(shortfall_), " more");
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = why,
+                      .hint = std::isfinite(shortfall_)
+                                  ? "use more devices, devices with more memory, or smaller micro-batches"
+                                  : "ask for other stages, replicas or micro-batches, or for more devices"};
+  }
+  std::stable_sort(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
+    return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+  });
+  PlanAnswer answer;
+  answer.bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
+  answer.objective = std::numeric_limits<double>::infinity();
+  for (const PlanCandidate& candidate : found_) answer.objective = std::min(answer.objective, candidate.objective);
+  answer.candidates = std::move(found_);
+  answer.complete = complete;
+  answer.search_seconds = search_seconds;
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,44 @@
+#pragma once
+// From the stages that a search found to ranked candidates; what all planners share.
+
+#include <string>
+
+#include "partitioner/planners.h"
+#include "partitioner/stage_search.h"
+
+namespace graphpipe::partitioner {
+
+/// Micro-batch sizes to try: the one asked for, or the powers of two below the batch and the batch.
+std::vector<Samples> micro_batch_sizes(const PlanRequest& request);
+
+/// Devices that a search may hand out, and whether it may replicate: forced replicas are added afterwards.
+struct DeviceBudget {
+  int devices = 1;
+  int largest_replication = 1;
+};
+Result<DeviceBudget> device_budget(const PlanRequest& request);
+
+/// Collects assignments, without duplicates, and ranks them.
+class Candidates {
+ public:
+  explicit Candidates(const PlanRequest& request) : request_(request) {}
+
+  /// Stages get topological numbers, forced replicas, and devices in that order. Returns whether the plan is usable:
+  /// it keeps the rules of build_stage_graph and, where memory is limited, fits.
+  bool add(const std::vector<FoundStage>& stages);
+  /// The same for an assignment whose devices are kept.
+  bool add(ir::Assignment assignment);
+  /// A stage lacks at least so much.
+  void note_shortfall(double bytes);
+
+  /// Errors: kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.
+  Result<PlanAnswer> answer(bool complete, double search_seconds);
+
+ private:
+  const PlanRequest& request_;
+  std::vector<PlanCandidate> found_;
+  double shortfall_ = std::numeric_limits<double>::infinity();
+  std::string refusal_;
+};
+
+}  // namespace graphpipe::partitioner

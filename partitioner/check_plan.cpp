@@ -1,0 +1,262 @@
+#include "partitioner/check_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::PlanNodeId;
+using ir::StageId;
+
+class Checker {
+ public:
+  Checker(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,
+          const CheckOptions& options)
+      : graph_(graph), cluster_(cluster), plan_(assignment), options_(options) {}
+
+  Diagnostics run() {
+    check_placement();
+    if (!problems_.empty()) return std::move(problems_);
+    check_choices();
+    check_order();
+    if (!problems_.empty()) return std::move(problems_);
+    check_mixing();
+    if (options_.limit_memory) check_memory();
+    if (!std::isnan(options_.objective)) check_objective();
+    return std::move(problems_);
+  }
+
+ private:
+  template <typename... Parts>
+  void report(const Parts&... parts) {
+    problems_.push_back({.code = Code::kBadPlan, .message = text(parts...), .hint = "correct the plan or plan again"});
+  }
+
+  size_t stages() const { return plan_.choice.size(); }
+  size_t stage_of(PlanNodeId node) const { return plan_.stage_of[node].index(); }
+  const ir::StageChoice& choice(size_t stage) const { return plan_.choice[StageId(stage)]; }
+  double replicas(size_t stage) const { return static_cast<double>(choice(stage).devices.size()); }
+  bool is_split(size_t stage) const { return choice(stage).mode == ir::ReplicaMode::kSplit; }
+  /// Samples of an item of one replica.
+  double item(size_t stage) const {
+    const double size = static_cast<double>(choice(stage).micro_batch.count);
+    return is_split(stage) ? std::ceil(size / replicas(stage)) : size;
+  }
+
+  void check_placement() {
+    if (plan_.stage_of.size() != graph_.nodes.size())
+      return report("the plan places ", plan_.stage_of.size(), " of ", graph_.nodes.size(), " nodes");
+    if (options_.stages > 0 && stages() != static_cast<size_t>(options_.stages))
+      report("the plan has ", stages(), " stages, ", options_.stages, " were asked for");
+    std::set<size_t> used;
+    for (PlanNodeId node : graph_.node_ids()) {
+      if (stage_of(node) >= stages()) return report("node ", node, " is in no stage");
+      used.insert(stage_of(node));
+    }
+    for (size_t stage = 0; stage < stages(); ++stage)
+      if (!used.contains(stage)) report("stage ", stage, " has no nodes");
+    for (const auto& set : graph_.colocated)
+      for (PlanNodeId node : set)
+        if (stage_of(node) != stage_of(set.front())) report("nodes ", set.front(), " and ", node, " are apart");
+  }
+
+  void check_choices() {
+    std::map<ir::DeviceId, size_t> holder;
+    for (size_t stage = 0; stage < stages(); ++stage) {
+      const ir::StageChoice& chosen = choice(stage);
+      if (chosen.devices.empty()) report("stage ", stage, " has no device");
+      if (chosen.micro_batch.count < 1 || chosen.micro_batch.count > graph_.batch.count)
+        report("stage ", stage, " has a micro-batch of ", chosen.micro_batch);
+      if (chosen.k < 1) report("stage ", stage, " has k = ", chosen.k);
+      std::set<ir::DeviceId> own;
+      for (ir::DeviceId device : chosen.devices) {
+        if (device.index() >= cluster_.devices.size()) report("stage ", stage, " is on a device that does not exist");
+        if (!own.insert(device).second) report("stage ", stage, " names device ", device, " twice");
+        const auto [entry, is_new] = holder.try_emplace(device, stage);
+        if (!is_new && entry->second != stage && options_.one_stage_per_device)
+          report("device ", device, " holds stages ", entry->second, " and ", stage);
+      }
+    }
+  }
+
+  /// Stage by stage: all that its nodes reach outside must not reach back (convexity and no circles at once).
+  void check_order() {
+    std::vector<std::set<size_t>> next(stages());
+    for (const ir::PlanValue& value : graph_.values)
+      for (PlanNodeId reader : value.readers)
+        if (stage_of(reader) != stage_of(value.producer)) next[stage_of(value.producer)].insert(stage_of(reader));
+    for (size_t start = 0; start < stages(); ++start) {
+      std::set<size_t> reached;
+      std::vector<size_t> pending(next[start].begin(), next[start].end());
+      while (!pending.empty()) {
+        const size_t at = pending.back();
+        pending.pop_back();
+        if (!reached.insert(at).second) continue;
+        pending.insert(pending.end(), next[at].begin(), next[at].end());
+      }
+      if (reached.contains(start)) report("stage ", start, " depends on itself");
+    }
+  }
+
+  void check_mixing() {
+    for (PlanNodeId node : graph_.node_ids())
+      if (graph_.nodes[node].mixes_samples && choice(stage_of(node)).devices.size() != 1)
+        report("node ", node, " mixes samples in a stage with replicas");
+    for (const ir::PlanValue& value : graph_.values)
+      for (PlanNodeId reader : value.readers) {
+        const size_t from = stage_of(value.producer), to = stage_of(reader);
+        if (value.batch != ir::BatchKind::kMixed || from == to) continue;
+        if (replicas(from) != 1 || replicas(to) != 1 || choice(from).micro_batch != choice(to).micro_batch)
+          report("a mixed value crosses from stage ", from, " to stage ", to);
+      }
+  }
+
+  /// The fewest samples that each stage must hold: graphpipe's condition for no deadlock, hop by hop.
+  std::vector<int64_t> fewest_in_flight() const {
+    std::vector<std::set<size_t>> next(stages());
+    for (const ir::PlanValue& value : graph_.values)
+      for (PlanNodeId reader : value.readers)
+        if (stage_of(reader) != stage_of(value.producer)) next[stage_of(value.producer)].insert(stage_of(reader));
+    std::vector<int64_t> samples(stages(), 0);
+    const auto round = [&](size_t stage) {
+      const int64_t parallel = is_split(stage) ? 1 : static_cast<int64_t>(choice(stage).devices.size());
+      return choice(stage).micro_batch.count * choice(stage).k * parallel;
+    };
+    // As many sweeps as the longest path has stages.
+    for (size_t sweep = 0; sweep < stages(); ++sweep)
+      for (size_t stage = 0; stage < stages(); ++stage) {
+        const int64_t size = choice(stage).micro_batch.count;
+        int64_t least = round(stage);
+        for (size_t below : next[stage])
+          least = std::max(least, samples[below] + round(stage) - std::gcd(round(stage), round(below)));
+        const int64_t most = (graph_.batch.count + size - 1) / size * size;
+        samples[stage] = std::min((least + size - 1) / size * size, most);
+      }
+    return samples;
+  }
+
+  void check_memory() {
+    const std::vector<int64_t> in_flight = fewest_in_flight();
+    std::vector<double> load(cluster_.devices.size(), 0);
+    for (size_t stage = 0; stage < stages(); ++stage) {
+      double weights = 0, trainable = 0, stash = 0;
+      std::set<ir::WeightGroupId> groups;
+      for (PlanNodeId node : graph_.node_ids()) {
+        if (stage_of(node) != stage) continue;
+        weights += static_cast<double>(graph_.nodes[node].buffer_bytes.count);
+        groups.insert(graph_.nodes[node].weights.begin(), graph_.nodes[node].weights.end());
+        stash += graph_.nodes[node].stash_to_input_gradient.at(item(stage));
+      }
+      for (ir::WeightGroupId group : groups) {
+        const double bytes = static_cast<double>(graph_.weight_groups[group].bytes.count);
+        weights += bytes;
+        if (graph_.weight_groups[group].trainable) trainable += bytes;
+      }
+      for (const ir::PlanValue& value : graph_.values) {
+        const auto saves = [&](PlanNodeId node) { return stage_of(node) == stage; };
+        if (std::any_of(value.saved_by_input_gradient.begin(), value.saved_by_input_gradient.end(), saves) ||
+            std::any_of(value.saved_by_weight_gradient.begin(), value.saved_by_weight_gradient.end(), saves))
+          stash += value.bytes.at(item(stage));
+      }
+      double items =
+          std::ceil(static_cast<double>(in_flight[stage]) / static_cast<double>(choice(stage).micro_batch.count));
+      if (!is_split(stage)) items = std::ceil(items / replicas(stage));
+      const double state =
+          graph_.optimizer_state_per_weight_byte / (choice(stage).shard_optimizer_state ? replicas(stage) : 1.0);
+      const double kept = choice(stage).recompute ? 0 : items * stash;
+      for (ir::DeviceId device : choice(stage).devices)
+        load[device.index()] += weights + trainable * (1 + state) + kept;
+    }
+    for (size_t device = 0; device < load.size(); ++device) {
+      const double lacking = load[device] - static_cast<double>(cluster_.devices[ir::DeviceId(device)].memory.count);
+      if (lacking > 0.5) report("device ", device, " lacks ", std::ceil(lacking), " bytes");
+    }
+  }
+
+  double message(size_t a, size_t b, double bytes) const {
+    ir::DeviceId low = choice(a).devices.front(), high = low;
+    for (size_t stage : {a, b})
+      for (ir::DeviceId device : choice(stage).devices) {
+        low = std::min(low, device);
+        high = std::max(high, device);
+      }
+    if (bytes <= 0 || low == high) return 0;
+    const ir::LinkLevel& link = cluster_.link(low, high);
+    return link.latency.count + bytes / link.bandwidth.count;
+  }
+
+  /// Seconds of all messages of an item: each distinct value that comes in or goes out, with its gradient.
+  double messages(size_t stage) const {
+    double seconds = 0;
+    for (const ir::PlanValue& value : graph_.values) {
+      const size_t from = stage_of(value.producer);
+      std::map<size_t, bool> readers;  // reading stage -> whether a gradient comes back
+      for (PlanNodeId reader : value.readers) {
+        const bool back = std::binary_search(value.gradient_readers.begin(), value.gradient_readers.end(), reader);
+        if (stage_of(reader) != from) readers[stage_of(reader)] |= back;
+      }
+      double down = 0, up = 0;
+      for (const auto& [to, back] : readers) {
+        if (from != stage && to != stage) continue;
+        down = std::max(down, message(from, to, value.bytes.at(item(stage))));
+        if (back) up = std::max(up, message(from, to, value.gradient_bytes.at(item(stage))));
+      }
+      seconds += down + up;
+    }
+    return seconds;
+  }
+
+  void check_objective() {
+    std::vector<double> load(cluster_.devices.size(), 0);
+    for (size_t stage = 0; stage < stages(); ++stage) {
+      double seconds = 0, trainable = 0;
+      std::set<ir::WeightGroupId> groups;
+      for (PlanNodeId id : graph_.node_ids()) {
+        if (stage_of(id) != stage) continue;
+        const ir::PlanNode& node = graph_.nodes[id];
+        const double again = choice(stage).recompute && node.has_backward ? 2 : 1;
+        seconds += again * node.forward.at(item(stage)) + node.input_gradient.at(item(stage)) +
+                   node.weight_gradient.at(item(stage));
+        groups.insert(node.weights.begin(), node.weights.end());
+      }
+      for (ir::WeightGroupId group : groups)
+        if (graph_.weight_groups[group].trainable)
+          trainable += static_cast<double>(graph_.weight_groups[group].bytes.count);
+      double samples = static_cast<double>(choice(stage).micro_batch.count);
+      if (!is_split(stage)) samples *= replicas(stage);
+      const double d = replicas(stage);
+      const auto [low, high] = std::minmax_element(choice(stage).devices.begin(), choice(stage).devices.end());
+      double reduce = 0;
+      if (d > 1) {
+        const ir::LinkLevel& link = cluster_.link(*low, *high);
+        reduce = 2 * (d - 1) * (trainable / d / link.bandwidth.count + link.latency.count);
+      }
+      const double total =
+          std::max(seconds, messages(stage)) / samples + reduce / static_cast<double>(graph_.batch.count);
+      for (ir::DeviceId device : choice(stage).devices) load[device.index()] += total;
+    }
+    const double objective = *std::max_element(load.begin(), load.end());
+    if (std::abs(objective - options_.objective) > 1e-9 * std::max(objective, options_.objective))
+      report("the plan's objective is ", objective, ", not ", options_.objective);
+  }
+
+  const ir::PlanGraph& graph_;
+  const ir::Cluster& cluster_;
+  const ir::Assignment& plan_;
+  const CheckOptions& options_;
+  Diagnostics problems_;
+};
+
+}  // namespace
+
+Diagnostics check_plan(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,
+                       const CheckOptions& options) {
+  return Checker(graph, cluster, assignment, options).run();
+}
+
+}  // namespace graphpipe::partitioner

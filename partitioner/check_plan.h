@@ -1,0 +1,27 @@
+#pragma once
+// An independent check of a plan: everything is derived again from node lists, sharing no code with the planners and
+// none with build_stage_graph.
+
+#include "ir/assignment.h"
+#include "support/result.h"
+
+namespace graphpipe::partitioner {
+
+struct CheckOptions {
+  /// GraphPipe's C3: no device holds two stages.
+  bool one_stage_per_device = true;
+  bool limit_memory = true;
+  /// Exactly this many stages; 0: any number.
+  int stages = 0;
+  /// What the planner claims as objective (seconds per sample); NaN: not checked.
+  double objective = 0;
+};
+
+/// Problems found, each once; empty for a sound plan. Checked: every node in one stage, stages not empty; convex parts
+/// and no circle between stages; colocation; micro-batch, k, devices and replicas in range; samples mixed only where
+/// one replica and equal micro-batches allow; memory with the fewest samples in flight that do not deadlock; the
+/// objective to 1e-9.
+Diagnostics check_plan(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,
+                       const CheckOptions& options);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,110 @@
+#include "partitioner/exhaustive_planner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "cost/stage_cost.h"
+#include "partitioner/candidates.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+class Enumerator {
+ public:
+  Enumerator(const PlanRequest& request, const Items& items, const DeviceBudget& budget)
+      : request_(request),
+        items_(items),
+        budget_(budget),
+        deadline_(request.time_limit, request.cancel),
+        candidates_(request),
+        stage_of_(items.nodes.size(), 0) {}
+
+  Result<PlanAnswer> run() {
+    const auto start = std::chrono::steady_clock::now();
+    group(0, 0);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    return candidates_.answer(!deadline_.passed(), spent.count());
+  }
+
+ private:
+  /// Item `item` joins one of the `stages` so far, or opens the next.
+  void group(size_t item, size_t stages) {
+    if (deadline_.passed()) return;
+    if (item == items_.nodes.size()) {
+      if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
+      if (!has_circle(stages)) replicate(std::vector<int>(stages, 1), 0);
+      return;
+    }
+    const size_t most = std::min(stages, static_cast<size_t>(budget_.devices) - 1);
+    for (size_t stage = 0; stage <= most; ++stage) {
+      stage_of_[item] = stage;
+      group(item + 1, std::max(stages, stage + 1));
+    }
+  }
+
+  bool has_circle(size_t stages) const {
+    std::vector<std::vector<bool>> reaches(stages, std::vector<bool>(stages, false));
+    for (size_t item = 0; item < items_.graph.size(); ++item)
+      for (size_t next : items_.graph[item])
+        if (stage_of_[item] != stage_of_[next]) reaches[stage_of_[item]][stage_of_[next]] = true;
+    for (size_t via = 0; via < stages; ++via)
+      for (size_t from = 0; from < stages; ++from)
+        for (size_t to = 0; to < stages; ++to)
+          if (reaches[from][via] && reaches[via][to]) reaches[from][to] = true;
+    for (size_t stage = 0; stage < stages; ++stage)
+      if (reaches[stage][stage]) return true;
+    return false;
+  }
+
+  void replicate(std::vector<int> devices, size_t stage) {
+    int used = 0;
+    for (int count : devices) used += count;
+    if (used > budget_.devices) return;
+    if (stage == devices.size()) return try_sizes(devices);
+    for (int count = 1; count <= budget_.largest_replication; ++count) {
+      devices[stage] = count;
+      replicate(devices, stage + 1);
+    }
+  }
+
+  void try_sizes(const std::vector<int>& devices) {
+    for (Samples size : micro_batch_sizes(request_)) {
+      std::vector<FoundStage> stages(devices.size());
+      bool sensible = true;
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        stages[stage].devices = devices[stage];
+        stages[stage].micro_batch = size;
+        sensible = sensible && devices[stage] <= size.count;
+      }
+      if (!sensible) continue;
+      for (size_t item = 0; item < stage_of_.size(); ++item) {
+        auto& nodes = stages[stage_of_[item]].nodes;
+        nodes.insert(nodes.end(), items_.nodes[item].begin(), items_.nodes[item].end());
+      }
+      candidates_.add(stages);
+    }
+  }
+
+  const PlanRequest& request_;
+  const Items& items_;
+  const DeviceBudget budget_;
+  Deadline deadline_;
+  Candidates candidates_;
+  std::vector<size_t> stage_of_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
+  const Items items = make_items(*request.graph);
+  if (items.nodes.size() > kMostExhaustiveItems)
+    return Diagnostic{.code = Code::kLimitExceeded,
+                      .message = text("exhaustive search takes at most ", kMostExhaustiveItems,
+                                      " nodes, this graph has ", items.nodes.size()),
+                      .hint = "use the planner graphpipe or sequential"};
+  GP_TRY(const DeviceBudget budget, device_budget(request));
+  return Enumerator(request, items, budget).run();
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,15 @@
+#pragma once
+// Every plan of a small graph: all ways to group its items into stages without a circle, all replica counts, the
+// requested micro-batch sizes (the same in every stage, k = 1).
+
+#include "partitioner/planners.h"
+
+namespace graphpipe::partitioner {
+
+/// More items than this are refused: the groupings of 10 items are 115,975.
+inline constexpr size_t kMostExhaustiveItems = 10;
+
+/// Returns the plans that are best by objective and by `evaluate`. Errors: kLimitExceeded for a larger graph.
+Result<PlanAnswer> plan_exhaustive(const PlanRequest& request);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,86 @@
+#include "partitioner/planners.h"
+
+#include <algorithm>
+#include <array>
+
+#include "partitioner/check_plan.h"
+#include "partitioner/exhaustive_planner.h"
+#include "partitioner/search_planners.h"
+#include "partitioner/simple_planners.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+constexpr std::array kPlanners = {
+    PlannerRow{"auto", "the best of graphpipe and sequential by simulated step", plan_auto},
+    PlannerRow{"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe},
+    PlannerRow{"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential},
+    PlannerRow{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split},
+    PlannerRow{"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel},
+    PlannerRow{"data-parallel", "one stage, a replica on every device", plan_data_parallel},
+    PlannerRow{"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
+    PlannerRow{"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
+};
+
+Diagnostic bad_request(std::string message, std::string hint) {
+  return {.code = Code::kUsage, .message = std::move(message), .hint = std::move(hint)};
+}
+
+Status check_request(const PlanRequest& request) {
+  GP_CHECK(request.graph != nullptr && request.cluster != nullptr);
+  if (request.graph->nodes.empty())
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = "no node of the model depends on the samples",
+                      .hint = "check the model's inputs with `graphpipe inspect`"};
+  GP_CHECK(!request.cluster->devices.empty() && !request.cluster->levels.empty());
+  if (request.stages && (*request.stages < 1 || *request.stages > static_cast<int>(request.cluster->devices.size())))
+    return bad_request(
+        text("--stages ", *request.stages, " does not fit ", request.cluster->devices.size(), " devices"),
+        "ask for 1 stage to as many as there are devices");
+  if (request.micro_batch && (request.micro_batch->count < 1 || *request.micro_batch > request.graph->batch))
+    return bad_request(text("--micro-batch ", *request.micro_batch, " does not fit a batch of ", request.graph->batch),
+                       "ask for 1 sample to the whole batch");
+  for (const ForcedReplicas& forced : request.replicas)
+    if (forced.stage < 0 || forced.replicas < 1)
+      return bad_request(text("--replicas ", forced.stage, "=", forced.replicas, " is not a stage and its replicas"),
+                         "write STAGE=D with a stage from 0 and at least one replica");
+  return Ok{};
+}
+
+}  // namespace
+
+std::span<const PlannerRow> planners() { return kPlanners; }
+
+const PlannerRow* find_planner(std::string_view name) {
+  const auto found =
+      std::find_if(kPlanners.begin(), kPlanners.end(), [&](const auto& row) { return row.name == name; });
+  return found == kPlanners.end() ? nullptr : &*found;
+}
+
+Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
+  const PlannerRow* row = find_planner(planner);
+  if (row == nullptr) {
+    std::string names;
+    for (const PlannerRow& known : kPlanners) names += text(names.empty() ? "" : ", ", known.name);
+    return bad_request(text("there is no planner '", Terminal::encode_text(planner).str(), "'"), "use one of " + names);
+  }
+  GP_TRY_VOID(check_request(request));
+  GP_TRY(PlanAnswer answer, row->plan(request));
+  for (const PlanCandidate& candidate : answer.candidates) {
+    const bool is_manual = planner == "manual";
+    const Diagnostics problems =
+        check_plan(*request.graph, *request.cluster, candidate.assignment,
+                   {.one_stage_per_device = !is_manual,
+                    .limit_memory = request.limit_memory,
+                    .stages = is_manual || planner == "data-parallel" ? 0 : request.stages.value_or(0),
+                    .objective = candidate.objective});
+    if (!problems.empty()) {
+      if (is_manual) return problems;
+      GP_CHECK(problems.empty());  // a planner and the checker disagree: a defect of ours
+    }
+  }
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

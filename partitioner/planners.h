@@ -1,0 +1,84 @@
+#pragma once
+// The planners: an explicit list. A planner turns a priced graph and a cluster into candidate assignments; several are
+// returned where none is best in every respect, and the caller's `evaluate` ranks them.
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/assignment.h"
+#include "support/result.h"
+
+namespace graphpipe::partitioner {
+
+/// `--replicas STAGE=D`: the stage with this topological number has D replicas, and all stages without such a request
+/// have one.
+struct ForcedReplicas {
+  int stage = 0;
+  int replicas = 1;
+};
+
+struct PlanRequest {
+  /// Needs: both outlive the call and pass their verifiers.
+  const ir::PlanGraph* graph = nullptr;
+  const ir::Cluster* cluster = nullptr;
+  /// Exactly this many stages; absent: any number.
+  std::optional<int> stages;
+  /// The same in every stage; absent: searched over the powers of two up to the batch, and the batch.
+  std::optional<Samples> micro_batch;
+  /// Let stages have different micro-batch sizes, with k such that k times the size is the same everywhere. Slower.
+  bool micro_batch_per_stage = false;
+  bool replication = true;
+  std::vector<ForcedReplicas> replicas;
+  /// Refuse plans that do not fit the devices.
+  bool limit_memory = true;
+  double time_limit = std::numeric_limits<double>::infinity();
+  /// Set by another thread to end the search with the best plan so far; may be null.
+  const std::atomic<bool>* cancel = nullptr;
+  /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time.
+  std::function<double(const ir::Assignment&)> evaluate;
+  /// The plan that the planner `manual` checks and uses as given.
+  const ir::Assignment* manual = nullptr;
+};
+
+struct PlanCandidate {
+  /// Stages in topological order; what build_stage_graph accepts.
+  ir::Assignment assignment;
+  /// GraphPipe's objective: the largest time per sample of a device, seconds (cost::bottleneck_time_per_sample).
+  double objective = 0;
+  /// What `evaluate` said: seconds of one step.
+  double step_seconds = 0;
+};
+
+struct PlanAnswer {
+  /// At least one, best step first; ties go to the lower objective, then to the earlier found.
+  std::vector<PlanCandidate> candidates;
+  /// The smallest objective among the candidates, and a proven bound on that of any plan, seconds per sample.
+  double objective = 0, bound = 0;
+  double gap() const { return bound > 0 ? objective / bound - 1 : 0; }
+  /// False where the time limit or `cancel` ended the search.
+  bool complete = true;
+  double search_seconds = 0;
+};
+
+struct PlannerRow {
+  std::string_view name;
+  std::string_view description;
+  /// Errors: kNoFeasiblePlan with the smallest shortfall found; kBadPlan for a manual plan or a request that breaks a
+  /// rule; kInterrupted where the search ended before any plan was found.
+  Result<PlanAnswer> (*plan)(const PlanRequest&) = nullptr;
+};
+
+std::span<const PlannerRow> planners();
+/// The row of a planner, or null.
+const PlannerRow* find_planner(std::string_view name);
+
+/// Checks the request, runs the planner, checks every candidate with check_plan.
+/// Errors: those of the planner; kUsage for an unknown name.
+Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,20 @@
+#pragma once
+#include "passes/pass.h"
+
+namespace graphpipe::passes {
+
+/// Makes the graph's only output the loss of one micro-batch: the sum over its counted positions, times the input of
+/// role kLossScale, which the runtime sets to 1/N of the whole step (semantics, section 4). Summed over micro-batches
+/// this is the full batch's loss, and so are its gradients. What is not needed for the loss loses its output.
+///
+/// The label is an input of the model where one has that name, else a new input of role kLabel whose shape follows
+/// from the output: the same (mse, bce), or without the class axis (cross entropy). The class axis is axis 1 of
+/// [B,C] and [B,C,H,W]; for three axes it is the one that the label's shape or the operator that made the logits
+/// tells ([B,T,C] from a matrix product, [B,C,T] from a convolution).
+/// Logits whose leading axis is T*B are taken as the rows of [B,T].
+///
+/// Notes: a final Softmax or Sigmoid below a loss that applies its own.
+/// Errors (kBadLoss): a name that is no output, shapes that do not fit, a class axis that nothing decides.
+Result<ir::Graph> attach_loss(ir::Graph graph, const PassContext& context);
+
+}  // namespace graphpipe::passes

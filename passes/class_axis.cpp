@@ -1,0 +1,85 @@
+#include "passes/class_axis.h"
+
+#include <algorithm>
+#include <array>
+
+namespace graphpipe::passes {
+namespace {
+
+using ir::Graph;
+using ir::Shape;
+using ir::ValueId;
+
+Diagnostic undecided(const LossSpec& spec, std::string message) {
+  return {.code = Code::kBadLoss,
+          .origin = spec.output,
+          .message = std::move(message),
+          .hint = "name the class axis: --loss cross_entropy:OUTPUT,LABEL,axis=N"};
+}
+
+Shape without_axis(const Shape& shape, int axis) {
+  Shape result = shape;
+  result.erase(result.begin() + axis);
+  return result;
+}
+
+/// The axes that leave exactly the label's shape.
+std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < static_cast<int>(logits.size()); ++axis)
+    if (logits[static_cast<size_t>(axis)].is_fixed() && without_axis(logits, axis) == label) axes.push_back(axis);
+  return axes;
+}
+
+/// Which side the features lie on, told by the operator that made them, seen through operators that keep the axes.
+std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
+  constexpr std::array<std::string_view, 4> kLast = {"MatMul", "Gemm", "LayerNormalization", "Einsum"};
+  constexpr std::array<std::string_view, 3> kFirst = {"Conv", "ConvTranspose", "BatchNormalization"};
+  constexpr std::array<std::string_view, 8> kKeeps = {"Add",      "Sub",  "Mul",     "Div",
+                                                      "Identity", "Cast", "Softmax", "LogSoftmax"};
+  const auto in = [](const auto& list, std::string_view op) { return std::ranges::find(list, op) != list.end(); };
+  ValueId value = logits;
+  for (size_t depth = 0; depth < graph.node_count() && graph.value(value).producer.valid(); ++depth) {
+    const ir::Node& node = graph.node(graph.value(value).producer);
+    if (in(kLast, node.op)) return static_cast<int>(graph.value(logits).type.shape.size()) - 1;
+    if (in(kFirst, node.op)) return 1;
+    if (!in(kKeeps, node.op)) return std::nullopt;
+    // Of two summands the one with a producer and the full rank is the features, the other a bias.
+    ValueId next;
+    for (ValueId input : node.inputs)
+      if (!next.valid() && input.valid() && graph.value(input).producer.valid() &&
+          graph.value(input).type.shape.size() == graph.value(logits).type.shape.size())
+        next = input;
+    if (!next.valid()) return std::nullopt;
+    value = next;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<int> find_class_axis(const Graph& graph, ValueId logits, ValueId label, const LossSpec& spec) {
+  const Shape& shape = graph.value(logits).type.shape;
+  const int rank = static_cast<int>(shape.size());
+  if (spec.class_axis) {
+    const int axis = *spec.class_axis < 0 ? *spec.class_axis + rank : *spec.class_axis;
+    if (axis < 0 || axis >= rank || !shape[static_cast<size_t>(axis)].is_fixed())
+      return undecided(spec, text("axis ", *spec.class_axis, " is not a class axis of an output with ", rank, " axes"));
+    return axis;
+  }
+  if (rank < 2)
+    return undecided(spec, text("cross entropy needs logits with a class axis, this output has ", rank, " axes"));
+  if (label.valid()) {
+    const std::vector<int> axes = axes_fitting_label(shape, graph.value(label).type.shape);
+    if (axes.size() == 1) return axes.front();
+    if (axes.empty()) return undecided(spec, "no axis of the logits can be left out to give the label's shape");
+  }
+  if (rank == 2) return 1;
+  if (const std::optional<int> axis = axis_from_producer(graph, logits);
+      axis && shape[static_cast<size_t>(*axis)].is_fixed())
+    return *axis;
+  if (rank > 3) return 1;
+  return undecided(spec, "logits with three axes may be [B,T,C] or [B,C,T], and nothing tells which");
+}
+
+}  // namespace graphpipe::passes

@@ -1,0 +1,12 @@
+#pragma once
+#include <optional>
+
+#include "passes/pass.h"
+
+namespace graphpipe::passes {
+
+/// The axis of `logits` that holds the classes. `label` is the label's value where it is an input of the model.
+/// Errors (kBadLoss): nothing decides, or the axis that was asked for is not one of the logits.
+Result<int> find_class_axis(const ir::Graph& graph, ir::ValueId logits, ir::ValueId label, const LossSpec& spec);
+
+}  // namespace graphpipe::passes

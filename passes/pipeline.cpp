@@ -1,0 +1,51 @@
+#include "passes/pipeline.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "ir/verify_graph.h"
+#include "passes/attach_loss.h"
+#include "passes/check_types.h"
+#include "passes/differentiate.h"
+#include "passes/drop_dead_nodes.h"
+#include "passes/merge_identical_nodes.h"
+
+namespace graphpipe::passes {
+namespace {
+
+constexpr std::array kTrainingPipeline = {
+    PassRow{"attach-loss", "Appends the loss as the only output. First, because what the loss does not need is dead.",
+            attach_loss},
+    PassRow{"drop-dead-nodes", "Drops what no output needs. Early, so that later passes see only what is trained.",
+            drop_dead_nodes},
+    PassRow{"merge-identical-nodes",
+            "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
+            "forward node that it serves.",
+            merge_identical_nodes},
+    PassRow{"differentiate", "Appends the gradient nodes. Last: after it the ids never change.", differentiate},
+};
+
+}  // namespace
+
+std::span<const PassRow> training_pipeline() { return kTrainingPipeline; }
+
+Result<ir::Graph> run_pipeline(ir::Graph graph, const PassContext& context, const PipelineOptions& options) {
+  const auto named = std::ranges::find(kTrainingPipeline, options.stop_after, &PassRow::name);
+  if (!options.stop_after.empty() && named == kTrainingPipeline.end())
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText(std::string(options.stop_after)),
+                      .message = "there is no pass of this name",
+                      .hint = "the help text of --stop-after lists them"};
+  for (const PassRow& pass : kTrainingPipeline) {
+    const auto start = std::chrono::steady_clock::now();
+    GP_TRY(graph, pass.run(std::move(graph), context));
+    GP_TRY_VOID(ir::verify_graph(graph, check_types));
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (options.observe) options.observe(pass, graph, Seconds(elapsed.count()));
+    if (pass.name == options.stop_after) break;
+  }
+  return graph;
+}
+
+}  // namespace graphpipe::passes

@@ -1,0 +1,33 @@
+#pragma once
+// The passes in order, with the reason for each one's place, and the function that runs them.
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "passes/pass.h"
+
+namespace graphpipe::passes {
+
+struct PassRow {
+  std::string_view name;
+  /// What it does and why it stands where it stands.
+  std::string_view description;
+  Result<ir::Graph> (*run)(ir::Graph, const PassContext&) = nullptr;
+};
+
+/// From an imported graph to one with forward, input-gradient and weight-gradient nodes.
+std::span<const PassRow> training_pipeline();
+
+struct PipelineOptions {
+  /// The last pass to run; empty for all.
+  std::string_view stop_after;
+  /// Called after each pass with the graph it left; may be empty.
+  std::function<void(const PassRow&, const ir::Graph&, Seconds)> observe;
+};
+
+/// Runs the passes, each followed by the verifier and by check_types.
+/// Errors: those of the passes; kUsage where stop_after names no pass.
+Result<ir::Graph> run_pipeline(ir::Graph graph, const PassContext& context, const PipelineOptions& options = {});
+
+}  // namespace graphpipe::passes

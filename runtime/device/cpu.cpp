@@ -1,0 +1,32 @@
+#include "runtime/allocator.h"
+#include "runtime/device/device.h"
+#include "runtime/error.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+class Cpu final : public Device {
+ public:
+  bool is_host() const override { return true; }
+  at::Tensor upload(const at::Tensor& host) const override { return host; }
+  at::Tensor download(const at::Tensor& tensor) const override { return tensor.contiguous(); }
+  int64_t peak_bytes() const override { return peak_tensor_bytes(); }
+  void reset_peak() override { reset_peak_tensor_bytes(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_cpu() { return std::make_unique<Cpu>(); }
+
+std::unique_ptr<Device> open_device(const std::string& name, int32_t local_rank) {
+  if (name == "cpu") return open_cpu();
+  if (name != "cuda")
+    fail(Code::kUsage, "there is no device " + quoted(ModelText(name)), "choose --device cpu or --device cuda");
+  std::unique_ptr<Device> device = open_cuda(local_rank);
+  if (!device)
+    fail(Code::kEnvironment, "this build, or this host, has no CUDA device",
+         "build with GRAPHPIPE_CUDA on a machine with a GPU, or choose --device cpu");
+  return device;
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,34 @@
+#pragma once
+// Where a rank computes. Tensors of stages live on the device; messages of host transports are copied to the CPU and
+// back (the copy waits for the device's work so far).
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+
+namespace graphpipe::runtime {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual bool is_host() const = 0;
+  /// The tensor on the device; itself where it is there already.
+  virtual at::Tensor upload(const at::Tensor& host) const = 0;
+  /// A contiguous CPU tensor with the same elements; itself where it is one.
+  virtual at::Tensor download(const at::Tensor& tensor) const = 0;
+  /// The stream that the stages' kernels run on (a cudaStream_t; null is the default stream, or no GPU).
+  virtual void* compute_stream() const { return nullptr; }
+  /// Most bytes of tensors held since the last reset.
+  virtual int64_t peak_bytes() const = 0;
+  virtual void reset_peak() = 0;
+};
+
+std::unique_ptr<Device> open_cpu();
+/// The GPU number `local_rank` modulo the number of GPUs, or null where this build or this host has none.
+std::unique_ptr<Device> open_cuda(int32_t local_rank);
+
+/// "cpu" or "cuda". Throws RunError.
+std::unique_ptr<Device> open_device(const std::string& name, int32_t local_rank);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,326 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/error.h"
+#include "runtime/tensors.h"
+#include "support/check.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+using wire::ActionOp;
+
+const DataRow* find_label(const PlanTable& plan, const ResolvedProgram& program) {
+  if (plan.loss.label == nullptr) return nullptr;
+  for (const Instance& instance : program.instances)
+    for (const DataRow& row : instance.entry->data)
+      if (std::strcmp(row.name, plan.loss.label) == 0) return &row;
+  return nullptr;
+}
+
+bool scales_loss(const ResolvedProgram& program) {
+  return std::ranges::any_of(program.instances, [](const Instance& i) { return i.entry->loss_scale_slot >= 0; });
+}
+
+}  // namespace
+
+Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data,
+                   const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm)
+    : plan_(plan), program_(program), channels_(channels), data_(data), device_(device), states_(states), seed_(seed),
+      clip_norm_(clip_norm), gather_(channels, plan.device_count, [this] { meanwhile(); }),
+      parcels_(program.transfers.size()), bays_(program.transfers.size()), assemblies_(program.arrivals.size()),
+      label_(find_label(plan, program)) {
+  check_order();
+  for (size_t i = 0; i < program.instances.size(); ++i) {
+    const StageEntry& entry = *program.instances[i].entry;
+    const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
+    slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
+    sends_of_slot_.emplace_back(slots);
+    reductions_.emplace_back(plan, channels, device, states[i]);
+  }
+  for (size_t i = 0; i < program.transfers.size(); ++i) {
+    parcels_[i].resize(static_cast<size_t>(program.transfers[i].parts));
+    bays_[i].resize(static_cast<size_t>(program.transfers[i].parts));
+  }
+  for (const ResolvedAction& action : program.actions)
+    if (wire::is_receive(action.row.op))
+      assemblies_[program.transfers[action.transfer].arrival].transfers.push_back(action.transfer);
+}
+
+StepOutcome Executor::run_step(int64_t step) {
+  step_ = step;
+  factor_ = 1;
+  norm_known_ = false;
+  outcome_ = {};
+  for (StageState& state : states_) clear_gradients(state);
+  for (Reduction& reduction : reductions_) reduction.reset();
+  if (scales_loss(program_))
+    loss_scale_ = device_.upload(loss_scale_tensor(loss_divisor(plan_, label_, data_, step)));
+  for (const ResolvedAction& action : program_.actions) {
+    channels_.publish(action.row, step);
+    run(action);
+    if (action.ends_item)
+      for (at::Tensor& tensor : slot_of(action)) tensor.reset();
+    channels_.progress();
+    meanwhile();
+  }
+  // The norm is a sum over all ranks: one without weights to step joins it too.
+  if (clip_norm_ > 0 && !norm_known_) find_norm();
+  return std::move(outcome_);
+}
+
+void Executor::run(const ResolvedAction& action) {
+  switch (action.row.op) {
+    case ActionOp::kForward:
+      return forward(action, false);
+    case ActionOp::kRecompute:
+      return forward(action, true);
+    case ActionOp::kBackward:
+    case ActionOp::kInputGradient:
+    case ActionOp::kWeightGradient:
+      return backward(action);
+    case ActionOp::kSendForward:
+    case ActionOp::kSendBackward:
+      return send(action);
+    case ActionOp::kReceiveForward:
+    case ActionOp::kReceiveBackward:
+      return receive(action);
+    case ActionOp::kReduceGradient:
+      reductions_[action.instance].begin(step_);
+      return;
+    case ActionOp::kNorm:
+      // The norm needs every reduction; the first step waits for them and finds it.
+      return;
+    case ActionOp::kStep:
+      return step(action);
+    case ActionOp::kPublish:
+    case ActionOp::kFreeVersion:
+      return;  // with one version, in place, there is nothing to do
+  }
+}
+
+void Executor::call(StageFunction function, const ResolvedAction& action, bool again) {
+  if (function == nullptr) return;
+  StageState& state = states_[action.instance];
+  function({.weights = state.weights.data(),
+            .gradients = state.gradients.data(),
+            .slot = slot_of(action).data(),
+            .samples = action.row.range.size(),
+            .first_sample = action.row.range.first,
+            .seed = seed_,
+            .step = static_cast<uint64_t>(step_),
+            .recompute = again});
+}
+
+void Executor::forward(const ResolvedAction& action, bool again) {
+  const StageEntry& entry = *states_[action.instance].entry;
+  if (!again) {
+    wait_for_sends(action.instance, action.row.slot);
+    place_arrivals(action);
+    fill_inputs(action);
+  }
+  call(entry.forward, action, again);
+  if (again) return;
+  if (entry.loss_slot >= 0) {
+    const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
+    outcome_.losses.push_back({action.row.range.first, loss.item<double>()});
+  }
+  if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
+}
+
+void Executor::fill_inputs(const ResolvedAction& action) {
+  const StageEntry& entry = *states_[action.instance].entry;
+  Slot& slot = slot_of(action);
+  for (const DataRow& row : entry.data)
+    slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, plan_.batch, step_, action.row.range));
+  if (entry.loss_scale_slot >= 0) slot[static_cast<size_t>(entry.loss_scale_slot)] = loss_scale_;
+}
+
+// Keeps what a recompute starts from, and what is still to be sent.
+void Executor::drop_for_recompute(const ResolvedAction& action) {
+  const StageEntry& entry = *states_[action.instance].entry;
+  Slot& slot = slot_of(action);
+  std::vector<bool> keep(slot.size(), false);
+  for (int32_t index : entry.recompute_inputs) keep[static_cast<size_t>(index)] = true;
+  for (const BoundaryRow& boundary : entry.boundaries)
+    if (!boundary.is_input) keep[static_cast<size_t>(boundary.slot)] = true;
+  if (entry.loss_scale_slot >= 0) keep[static_cast<size_t>(entry.loss_scale_slot)] = true;
+  for (size_t i = 0; i < slot.size(); ++i)
+    if (!keep[i]) slot[i].reset();
+}
+
+void Executor::backward(const ResolvedAction& action) {
+  const StageEntry& entry = *states_[action.instance].entry;
+  if (action.row.op != ActionOp::kWeightGradient) {
+    place_arrivals(action);
+    call(entry.input_gradient, action, false);
+  }
+  if (action.row.op != ActionOp::kInputGradient) call(entry.weight_gradient, action, false);
+}
+
+void Executor::send(const ResolvedAction& action) {
+  const Transfer& transfer = program_.transfers[action.transfer];
+  wait_for_transfers({action.transfer});  // of the step before
+  Slot& slot = slot_of(action);
+  for (int32_t part = 0; part < transfer.parts; ++part) {
+    at::Tensor& value = slot[static_cast<size_t>(transfer.first_slot + part)];
+    at::Tensor rows = message_rows(value, transfer.boundary->tensor, transfer.item, action.row.range);
+    if (!channels_.takes_device_memory(transfer.key)) rows = device_.download(rows);
+    channels_.send(parcels_[action.transfer][static_cast<size_t>(part)], transfer.key, std::move(rows), step_,
+                   action.row.range, part);
+  }
+  sends_of_slot_[action.instance][static_cast<size_t>(action.row.slot)].push_back(action.transfer);
+  const bool recompute = plan_.stages[static_cast<size_t>(action.row.stage)].recompute;
+  if (recompute && action.row.op == ActionOp::kSendForward && is_last_send(action))
+    slot[static_cast<size_t>(transfer.first_slot)].reset();
+}
+
+// Whether no later send of the program takes other rows of the same value of the same item.
+bool Executor::is_last_send(const ResolvedAction& action) const {
+  const auto after = program_.actions.begin() + (&action - program_.actions.data()) + 1;
+  for (auto other = after; other != program_.actions.end(); ++other) {
+    if (other->instance != action.instance || other->row.slot != action.row.slot) continue;
+    if (other->row.op == ActionOp::kForward) return true;
+    if (other->row.op == action.row.op && other->row.edge == action.row.edge) return false;
+  }
+  return true;
+}
+
+void Executor::receive(const ResolvedAction& action) {
+  const Transfer& transfer = program_.transfers[action.transfer];
+  const TensorRow& row = transfer.boundary->tensor;
+  Assembly& assembly = assemblies_[transfer.arrival];
+  const bool on_device = channels_.takes_device_memory(transfer.key);
+  for (int32_t part = 0; part < transfer.parts; ++part) {
+    const auto index = static_cast<size_t>(part);
+    if (assembly.parts.size() <= index) {
+      const at::Tensor whole = empty_tensor(row, transfer.item.size());
+      assembly.parts.push_back(on_device ? device_.upload(whole) : whole);
+    }
+    const at::Tensor rows = rows_of(assembly.parts[index], row, transfer.item, action.row.range);
+    at::Tensor& bay = bays_[action.transfer][index];
+    // Rows that are not dense in the item, or lie in the other memory, land beside it.
+    bay.reset();
+    if (!rows.is_contiguous() || rows.is_cpu() == on_device) {
+      bay = empty_tensor(row, action.row.range.size());
+      if (on_device) bay = device_.upload(bay);
+    }
+    channels_.receive(parcels_[action.transfer][index], transfer.key, bay.defined() ? bay : rows, step_,
+                      action.row.range, part);
+  }
+}
+
+void Executor::place_arrivals(const ResolvedAction& action) {
+  Slot& slot = slot_of(action);
+  for (size_t index : action.arrivals) {
+    Assembly& assembly = assemblies_[index];
+    const Arrival& arrival = program_.arrivals[index];
+    wait_for_transfers(assembly.transfers);
+    for (size_t transfer : assembly.transfers) {
+      for (size_t part = 0; part < parcels_[transfer].size(); ++part) {
+        Parcel& parcel = parcels_[transfer][part];
+        if (at::Tensor& bay = bays_[transfer][part]; bay.defined()) {
+          rows_of(assembly.parts[part], arrival.boundary->tensor, arrival.item, parcel.message.header.range).copy_(bay);
+          bay.reset();
+        }
+        parcel.tensor.reset();
+      }
+    }
+    for (size_t part = 0; part < assembly.parts.size(); ++part)
+      slot[static_cast<size_t>(arrival.first_slot) + part] = device_.upload(assembly.parts[part]);
+    assembly.parts.clear();
+  }
+}
+
+void Executor::wait_for_transfers(const std::vector<size_t>& transfers) {
+  const Parcel* pending = nullptr;
+  const auto ready = [&] {
+    for (size_t transfer : transfers)
+      for (const Parcel& parcel : parcels_[transfer])
+        if (!parcel.done()) return pending = &parcel, false;
+    return true;
+  };
+  channels_.wait_until(ready, [&] { return pending->peer; }, [this] { meanwhile(); });
+}
+
+void Executor::wait_for_sends(size_t instance, int32_t slot) {
+  std::vector<size_t>& sends = sends_of_slot_[instance][static_cast<size_t>(slot)];
+  wait_for_transfers(std::vector<size_t>(sends));
+  release_sends();
+}
+
+// Lets go of tensors whose sends are done.
+void Executor::release_sends() {
+  for (auto& slots : sends_of_slot_) {
+    for (std::vector<size_t>& sends : slots) {
+      std::erase_if(sends, [&](size_t transfer) {
+        for (Parcel& parcel : parcels_[transfer]) {
+          if (!parcel.done()) return false;
+          parcel.tensor.reset();
+        }
+        return true;
+      });
+    }
+  }
+}
+
+void Executor::meanwhile() {
+  for (Reduction& reduction : reductions_) reduction.advance();
+  release_sends();
+}
+
+void Executor::wait_for_reduction(const Reduction& reduction) {
+  const auto peer = [&] { return reduction.waits_for() >= 0 ? reduction.waits_for() : channels_.rank(); };
+  channels_.wait_until([&] { return reduction.finished(); }, peer, [this] { meanwhile(); });
+}
+
+// With clipping, a step needs every gradient of the training step: no compute may come after it on this device.
+void Executor::check_order() const {
+  bool stepped = false;
+  for (const ResolvedAction& action : program_.actions) {
+    stepped = stepped || action.row.op == ActionOp::kStep;
+    if (stepped && clip_norm_ > 0 && wire::is_compute(action.row.op))
+      fail(Code::kBadSchedule, describe(plan_, action.row) + " comes after a STEP, so the global norm is not known there",
+           "run it without --clip-norm, or put every STEP of the device at its end");
+  }
+}
+
+// Partial sums of squares by stage to rank 0, their sum in ascending stage order back to all.
+void Executor::find_norm() {
+  norm_known_ = true;
+  std::vector<double> sums(plan_.stages.size(), 0);
+  for (const StageState& state : states_)
+    if (state.replica == 0) sums[static_cast<size_t>(state.entry->stage)] = squared_gradient_norm(plan_, state);
+  std::vector<double> total{0};
+  const std::vector<std::vector<std::byte>> all = gather_.collect(to_bytes(sums));
+  for (size_t stage = 0; stage < sums.size() && !all.empty(); ++stage) {
+    const auto device = static_cast<size_t>(device_of(plan_, static_cast<int32_t>(stage), 0));
+    total[0] += from_bytes<double>(all[device])[stage];
+  }
+  total = from_bytes<double>(gather_.spread(to_bytes(total)));
+  outcome_.gradient_norm = std::sqrt(total[0]);
+  factor_ = clip_factor(outcome_.gradient_norm, clip_norm_);
+}
+
+void Executor::step(const ResolvedAction& action) {
+  reductions_[action.instance].begin(step_);  // where the schedule names none
+  wait_for_reduction(reductions_[action.instance]);
+  if (clip_norm_ > 0 && !norm_known_) {
+    // All compute is over (the constructor checks it), so every gradient can be reduced.
+    for (Reduction& reduction : reductions_) reduction.begin(step_);
+    for (const Reduction& reduction : reductions_) wait_for_reduction(reduction);
+    find_norm();
+  }
+  step_weights(states_[action.instance], factor_);
+}
+
+void Executor::finish() {
+  for (auto& slots : sends_of_slot_)
+    for (std::vector<size_t>& sends : slots) wait_for_transfers(std::vector<size_t>(sends));
+  release_sends();
+}
+
+}  // namespace graphpipe::runtime

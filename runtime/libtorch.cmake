@@ -1,0 +1,55 @@
+# graphpipe_torch: the LibTorch at GRAPHPIPE_LIBTORCH and, where GRAPHPIPE_CUDA is on, the CUDA runtime and NCCL. By their
+# files, since LibTorch's own package insists on a CUDA toolkit where it was built with CUDA. GraphPipe's build, the
+# installed runtime and bundled projects include this one file. Where GRAPHPIPE_CUDA is not set, it becomes what is found.
+
+if(NOT TARGET graphpipe_torch)
+  if(NOT EXISTS "${GRAPHPIPE_LIBTORCH}/lib/libtorch_cpu.so")
+    message(FATAL_ERROR "No LibTorch at '${GRAPHPIPE_LIBTORCH}': set GRAPHPIPE_LIBTORCH to its folder, the one with "
+      "include/ and lib/ (2.11 to 2.15)")
+  endif()
+  find_package(Threads REQUIRED)
+
+  if(NOT DEFINED GRAPHPIPE_CUDA OR GRAPHPIPE_CUDA)
+    find_package(CUDAToolkit QUIET)
+    # Wheels of LibTorch have NCCL beside them, without the name that linkers look for.
+    find_library(GRAPHPIPE_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}"
+      "${GRAPHPIPE_LIBTORCH}/lib" "${GRAPHPIPE_LIBTORCH}/../nvidia/nccl/lib")
+    find_path(GRAPHPIPE_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+      "${GRAPHPIPE_LIBTORCH}/../nvidia/nccl/include")
+    set(graphpipe_cuda_lacks "")
+    if(NOT CUDAToolkit_FOUND)
+      list(APPEND graphpipe_cuda_lacks "a CUDA toolkit")
+    endif()
+    if(NOT GRAPHPIPE_NCCL_LIBRARY OR NOT GRAPHPIPE_NCCL_INCLUDE)
+      list(APPEND graphpipe_cuda_lacks "NCCL (nccl.h and libnccl.so)")
+    endif()
+    if(NOT EXISTS "${GRAPHPIPE_LIBTORCH}/lib/libc10_cuda.so")
+      list(APPEND graphpipe_cuda_lacks "a LibTorch that was built with CUDA")
+    endif()
+    list(JOIN graphpipe_cuda_lacks ", " graphpipe_cuda_lacks)
+    if(NOT DEFINED GRAPHPIPE_CUDA)
+      set(graphpipe_cuda_found OFF)
+      if(graphpipe_cuda_lacks STREQUAL "")
+        set(graphpipe_cuda_found ON)
+      endif()
+      option(GRAPHPIPE_CUDA "Build the CUDA device and the NCCL transport" ${graphpipe_cuda_found})
+    elseif(NOT graphpipe_cuda_lacks STREQUAL "")
+      message(FATAL_ERROR "GRAPHPIPE_CUDA is on, but not found: ${graphpipe_cuda_lacks}. "
+        "Set CUDAToolkit_ROOT, GRAPHPIPE_NCCL_LIBRARY and GRAPHPIPE_NCCL_INCLUDE, or GRAPHPIPE_LIBTORCH")
+    endif()
+  endif()
+
+  add_library(graphpipe_torch INTERFACE)
+  target_include_directories(graphpipe_torch SYSTEM INTERFACE "${GRAPHPIPE_LIBTORCH}/include"
+    "${GRAPHPIPE_LIBTORCH}/include/torch/csrc/api/include")
+  target_link_libraries(graphpipe_torch INTERFACE "${GRAPHPIPE_LIBTORCH}/lib/libtorch_cpu.so"
+    "${GRAPHPIPE_LIBTORCH}/lib/libc10.so" Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(graphpipe_torch INTERFACE "-Wl,-rpath,${GRAPHPIPE_LIBTORCH}/lib"
+    "-Wl,--unresolved-symbols=ignore-in-shared-libs")
+  if(GRAPHPIPE_CUDA)
+    # Not libtorch_cuda: the programs load it when they are to run on a GPU, so that they start on hosts without one.
+    target_include_directories(graphpipe_torch SYSTEM INTERFACE "${GRAPHPIPE_NCCL_INCLUDE}")
+    target_link_libraries(graphpipe_torch INTERFACE "${GRAPHPIPE_LIBTORCH}/lib/libc10_cuda.so"
+      "${GRAPHPIPE_NCCL_LIBRARY}" CUDA::cudart)
+  endif()
+endif()

@@ -1,0 +1,30 @@
+#pragma once
+// The step's loss and what else a step tells.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace graphpipe::runtime {
+
+/// An item's share of the step's loss.
+struct LossShare {
+  int64_t first_sample = 0;
+  double value = 0;
+};
+
+struct StepOutcome {
+  std::vector<LossShare> losses;
+  /// Global gradient norm before clipping; negative where none was asked for.
+  double gradient_norm = -1;
+};
+
+/// Shares added in sample order, in double.
+inline double total_loss(std::vector<LossShare> shares) {
+  std::ranges::sort(shares, {}, &LossShare::first_sample);
+  double sum = 0;
+  for (const LossShare& share : shares) sum += share.value;
+  return sum;
+}
+
+}  // namespace graphpipe::runtime

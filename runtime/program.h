@@ -1,0 +1,204 @@
+#pragma once
+// What generated code and the runtime agree on: the arguments of a stage's functions, and the constant tables that
+// describe stages and a device's program. Generated files define these tables; the executor only reads them.
+// No policy and no name look-up happens here: tensors are found by index.
+
+#include <cstdint>
+#include <span>
+
+#include "wire/action.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace graphpipe::runtime {
+
+/// Keys one node's random numbers: the partition, micro-batches, replicas and the schedule do not change them.
+struct RandomKey {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint32_t node = 0;         // id of the forward node
+  int64_t first_sample = 0;  // of the item, within the step
+};
+
+/// What one call of a stage function works on.
+struct StageArguments {
+  /// The stage's parameters (StageEntry::params order), of the weight version that the action names. Buffers are
+  /// among them and are updated in place.
+  const at::Tensor* weights = nullptr;
+  /// Gradient accumulators, same order; undefined until the step's first share. Used by weight gradients.
+  at::Tensor* gradients = nullptr;
+  /// The item's tensors, StageEntry::slot_size of them: boundary and data inputs, saved values, outputs, gradients.
+  at::Tensor* slot = nullptr;
+  int64_t samples = 0;
+  int64_t first_sample = 0;
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  /// The forward runs again for the same item: running statistics must not be updated a second time.
+  bool recompute = false;
+};
+using StageFunction = void (*)(const StageArguments&);
+
+/// ir::DType, by position.
+enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool };
+
+/// factor * samples^power.
+struct DimRow {
+  int64_t factor = 1;
+  int32_t power = 0;
+};
+
+struct TensorRow {
+  ElementType type = ElementType::kFloat32;
+  std::span<const DimRow> dims;
+  /// The axis that holds the batch, or -1 (kMixed values are sent whole).
+  int32_t batch_axis = -1;
+  /// Rows of the batch axis per sample.
+  int64_t rows_per_sample = 1;
+};
+
+enum class ParamRole : uint8_t { kTrainable, kFrozen, kBuffer, kConstant };
+struct ParamRow {
+  /// ONNX name: the key in weights.safetensors.
+  const char* name = nullptr;
+  TensorRow tensor;
+  ParamRole role = ParamRole::kTrainable;
+  /// Parameters of different stages with the same group are copies of one (ties).
+  int32_t group = -1;
+};
+
+/// A model input or label that the stage reads from the data folder.
+struct DataRow {
+  const char* name = nullptr;
+  TensorRow tensor;
+  int32_t slot = -1;
+  /// Synthetic integers are drawn from [0, limit): the number of classes or of table rows that they index.
+  int64_t limit = 2;
+};
+
+/// The stage's end of a transfer. A value goes down once; its gradient comes back as `gradient_count` tensors of the
+/// value's type (more than one only where partial sums would change the order of additions).
+struct BoundaryRow {
+  int32_t edge = -1;
+  bool is_input = false;  // this stage receives the value
+  int32_t slot = -1;      // slot index of the value
+  int32_t gradient_slot = -1;  // slot index of the first gradient tensor, consecutive; -1 where no gradient flows
+  int32_t gradient_count = 0;
+  TensorRow tensor;
+};
+
+/// A stage library's table.
+///
+/// Whose tensors lie in an item's slot, over the item's life: before a forward the executor puts the data inputs, the
+/// received boundary inputs (contiguous, all rows of the item) and the loss scale there; the forward adds its saved
+/// values, the boundary outputs and the loss. Before an input-gradient function the executor puts the received
+/// gradients of the boundary outputs there; the function adds the gradients of the boundary inputs, all of them
+/// defined. Generated code resets what it finds after its last reader: saved values, received gradients, and, where the
+/// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it leaves
+/// for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs
+/// or the loss. The executor clears the whole slot when the item's last action is done. A backward (B) calls
+/// input_gradient, then weight_gradient.
+struct StageEntry {
+  int32_t stage = -1;
+  int32_t slot_size = 0;
+  StageFunction forward = nullptr;
+  /// Null where the stage has no such pass.
+  StageFunction input_gradient = nullptr;
+  StageFunction weight_gradient = nullptr;
+  std::span<const ParamRow> params;
+  std::span<const DataRow> data;
+  std::span<const BoundaryRow> boundaries;
+  /// Slot of the item's share of the loss (a scalar), or -1.
+  int32_t loss_slot = -1;
+  /// Slot that the executor fills with the loss scale 1/N before a forward (a float scalar tensor), or -1.
+  int32_t loss_scale_slot = -1;
+  /// Slots that must survive from forward to backward when the stage recomputes: its boundary and data inputs.
+  std::span<const int32_t> recompute_inputs;
+};
+
+/// Where replica `replica` of stage `stage` runs.
+struct PlacementRow {
+  int32_t stage = 0;
+  int32_t replica = 0;
+  int32_t device = 0;
+};
+
+/// One transfer of the plan, both ends, all devices.
+struct EdgeRow {
+  int32_t from = -1;
+  int32_t to = -1;
+};
+
+/// A weight group with copies in several stages.
+struct GroupRow {
+  int32_t group = -1;
+  std::span<const int32_t> stages;  // ascending
+};
+
+enum class ReplicaMode : uint8_t { kSplit, kRoundRobin };
+struct StageRow {
+  int64_t micro_batch = 1;
+  int32_t replicas = 1;
+  ReplicaMode mode = ReplicaMode::kSplit;
+  int32_t slots = 1;
+  bool recompute = false;
+};
+
+/// How N, the loss's divisor, is known before the first backward (semantics, section 4).
+struct LossRow {
+  enum class Normalizer : uint8_t {
+    kSamples,           // N = samples of the step (means over samples; contrastive; output:NAME mean)
+    kCountedPositions,  // N = label elements of the step that are not `ignore_index`
+    kOne,               // plain sum
+  };
+  Normalizer normalizer = Normalizer::kSamples;
+  const char* label = nullptr;  // data name of the label, for kCountedPositions
+  int64_t ignore_index = -100;
+  bool has_ignore_index = false;
+  /// Elements per sample that also divide (MSE and BCE average over all elements).
+  int64_t elements_per_sample = 1;
+};
+
+enum class OptimizerKind : uint8_t { kSgd, kAdamW };
+
+/// Everything about the plan that every device knows.
+struct PlanTable {
+  /// SHA-256 of the plan, hex: peers refuse each other where it differs.
+  const char* plan_digest = nullptr;
+  int64_t batch = 1;
+  int32_t device_count = 1;
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  int32_t threads = 1;
+  LossRow loss;
+  std::span<const StageRow> stages;  // by stage id
+  std::span<const EdgeRow> edges;    // by edge id
+  std::span<const PlacementRow> placement;
+  /// Only the groups that two stages or more hold.
+  std::span<const GroupRow> groups;
+};
+
+/// One device's program: its actions of one training step, in order. Sends and receives are listed for transfers
+/// between stages of one device too. A receive belongs to the item of the next F (forward) or B/I (backward) action of
+/// its stage, replica and slot; together the receives of an edge cover that item's samples exactly once.
+struct DeviceProgram {
+  int32_t device = 0;
+  const PlanTable* plan = nullptr;
+  std::span<const wire::ActionRow> actions;
+  /// The stages that this device holds.
+  std::span<const StageEntry* const> stages;
+};
+
+/// The main function of a device's executable: parses the arguments, joins the other devices, trains, prints its
+/// result lines. Returns a wire::ExitCode.
+int run_device(const DeviceProgram& program, int argc, char** argv);
+
+/// The main function of the one executable that every rank may start: runs the program of its rank, which --rank or the
+/// launcher's environment names. Without either, and with several programs, it ends with kExitUsage.
+int run_rank(std::span<const DeviceProgram> programs, int argc, char** argv);
+
+/// The main function of the serial interpreter (semantics, section 2): all programs of the plan in one process and
+/// one thread, without channels or slot rings.
+int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,74 @@
+#pragma once
+// A device's program with everything looked up that can be known before the first step: which item an action belongs
+// to, which tensors it waits for, which channel a transfer takes, when an item's slot is free. Refuses programs that
+// the executor could not run to their end.
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/program.h"
+#include "runtime/transport/channel.h"
+
+namespace graphpipe::runtime {
+
+/// A stage's replica on this device.
+struct Instance {
+  const StageEntry* entry = nullptr;
+  int32_t replica = 0;
+  bool operator==(const Instance&) const = default;
+};
+
+/// A value, or a gradient, of an item as it is put together from received messages.
+struct Arrival {
+  const BoundaryRow* boundary = nullptr;
+  wire::SampleRange item;
+  int32_t first_slot = 0;  // slot of part 0
+  int32_t parts = 1;
+};
+
+/// A send or a receive.
+struct Transfer {
+  const BoundaryRow* boundary = nullptr;
+  ChannelKey key;
+  int32_t peer_rank = 0;
+  /// The samples of the item on this side; the message's are in the action.
+  wire::SampleRange item;
+  int32_t first_slot = 0;
+  int32_t parts = 1;
+  /// Receives: index into ResolvedProgram::arrivals.
+  size_t arrival = 0;
+};
+
+struct ResolvedAction {
+  wire::ActionRow row;
+  size_t instance = 0;
+  /// Sends and receives: index into ResolvedProgram::transfers.
+  size_t transfer = 0;
+  /// F, B and I: arrivals that are put into the slot first.
+  std::vector<size_t> arrivals;
+  /// The item's last action: its slot is cleared afterwards.
+  bool ends_item = false;
+};
+
+struct ResolvedProgram {
+  std::vector<Instance> instances;
+  std::vector<ResolvedAction> actions;
+  std::vector<Arrival> arrivals;
+  std::vector<Transfer> transfers;
+  /// All channels with an end on this rank, transfers and collectives.
+  std::vector<ChannelSpec> channels;
+};
+
+/// The device that holds a stage's replica; GP_CHECKs that there is one.
+int32_t device_of(const PlanTable& plan, int32_t stage, int32_t replica);
+
+/// The row of a stage's shared group, or null where only that stage holds it.
+const GroupRow* shared_group(const PlanTable& plan, int32_t group);
+
+/// "F of samples [4,8) (micro-batch 1) of stage 2, replica 0".
+std::string describe(const PlanTable& plan, const wire::ActionRow& row);
+
+/// Throws RunError (kBadSchedule).
+ResolvedProgram resolve(const DeviceProgram& program);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,26 @@
+#pragma once
+// What the main functions of all programs share: arguments, the watch on the launcher, threads, and the one place
+// where exceptions end, LibTorch's included.
+
+#include <functional>
+#include <string>
+
+#include "runtime/data.h"
+#include "wire/result_lines.h"
+#include "wire/run_options.h"
+
+namespace graphpipe::runtime {
+
+/// Parses the arguments, prepares LibTorch and runs `body` without autograd. Prints what goes wrong on stderr, with the
+/// words of `where` (what the program was doing) added to LibTorch's own. Returns the exit code.
+int run_main(const PlanTable& plan, int argc, char** argv, const std::function<void(const wire::RunOptions&)>& body,
+             const std::function<std::string()>& where);
+
+std::unique_ptr<Data> open_data(const wire::RunOptions& options);
+
+/// One line on stderr after a step, where the options ask for it.
+void print_progress(const wire::RunOptions& options, int64_t step, double loss);
+/// The result on stdout.
+void print_result(const wire::RunOptions& options, const wire::RunResult& result);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,64 @@
+// The main function of the serial interpreter.
+
+#include <chrono>
+
+#include "runtime/error.h"
+#include "runtime/folder.h"
+#include "runtime/interpreter.h"
+#include "runtime/run_main.h"
+#include "support/check.h"
+#include "wire/manifest.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+void save(const wire::RunOptions& options, const Interpreter& interpreter, const Device& device) {
+  std::map<std::string, at::Tensor> parameters, gradients;
+  for (const auto& [key, state] : interpreter.states()) {
+    if (state.replica != 0) continue;
+    for (const NamedTensor& named : named_parameters(state, device)) parameters.emplace(named.name, named.tensor);
+    for (const NamedTensor& named : named_gradients(state, device)) gradients.emplace(named.name, named.tensor);
+  }
+  const auto write = [](const std::string& path, const std::map<std::string, at::Tensor>& tensors) {
+    std::vector<NamedTensor> sorted;
+    for (const auto& [name, tensor] : tensors) sorted.push_back({name, tensor});
+    if (!path.empty()) write_safetensors(path, sorted);
+  };
+  write(options.save, parameters);
+  write(options.save_gradients, gradients);
+}
+
+void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const PlanTable& plan = *programs.front().plan;
+  const std::string folder = find_folder(options.folder);
+  check_manifest(folder, plan.plan_digest, true);
+  const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
+  const std::unique_ptr<Data> data = open_data(options);
+  const std::unique_ptr<Device> device = open_device(options.device, 0);
+  Interpreter interpreter(programs, *data, *device, weights, optimizer_numbers(plan.optimizer, options), options.seed,
+                          options.clip_norm);
+  device->reset_peak();
+  wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
+  for (int64_t step = 0; step < options.steps; ++step) {
+    const Clock::time_point start = Clock::now();
+    const StepOutcome outcome = interpreter.run_step(step);
+    result.losses.push_back(total_loss(outcome.losses));
+    result.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    if (outcome.gradient_norm >= 0) result.gradient_norms.push_back(outcome.gradient_norm);
+    print_progress(options, step, result.losses.back());
+  }
+  result.peak_bytes = {device->peak_bytes()};
+  save(options, interpreter, *device);
+  print_result(options, result);
+}
+
+}  // namespace
+
+int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv) {
+  GP_CHECK(!programs.empty());
+  return run_main(*programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { run(programs, options); },
+                  [] { return std::string("in the serial interpreter"); });
+}
+
+}  // namespace graphpipe::runtime

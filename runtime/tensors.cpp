@@ -1,0 +1,97 @@
+#include "runtime/tensors.h"
+
+#include <ATen/ops/empty.h>
+
+#include "runtime/error.h"
+#include "support/check.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+struct ElementInfo {
+  at::ScalarType scalar;
+  int64_t size;
+  const char* name;
+};
+
+const ElementInfo& info(ElementType type) {
+  static constexpr ElementInfo kInfos[] = {
+      {at::kFloat, 4, "float32"}, {at::kDouble, 8, "float64"}, {at::kHalf, 2, "float16"}, {at::kBFloat16, 2, "bfloat16"},
+      {at::kLong, 8, "int64"},    {at::kInt, 4, "int32"},      {at::kShort, 2, "int16"},  {at::kChar, 1, "int8"},
+      {at::kByte, 1, "uint8"},    {at::kBool, 1, "bool"}};
+  const auto index = static_cast<size_t>(type);
+  GP_CHECK(index < std::size(kInfos));
+  return kInfos[index];
+}
+
+int64_t multiply(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product))
+    fail(Code::kLimitExceeded, "a tensor of the plan has more than 2^63 elements", "generate the folder again");
+  return product;
+}
+
+}  // namespace
+
+at::ScalarType scalar_type(ElementType type) { return info(type).scalar; }
+int64_t element_size(ElementType type) { return info(type).size; }
+const char* element_name(ElementType type) { return info(type).name; }
+
+std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples) {
+  std::vector<int64_t> dims;
+  dims.reserve(row.dims.size());
+  for (const DimRow& dim : row.dims) {
+    int64_t size = dim.factor;
+    for (int32_t power = 0; power < dim.power; ++power) size = multiply(size, samples);
+    dims.push_back(size);
+  }
+  return dims;
+}
+
+int64_t bytes_of(const TensorRow& row, int64_t samples) {
+  int64_t bytes = element_size(row.type);
+  for (int64_t dim : shape_of(row, samples)) bytes = multiply(bytes, dim);
+  return bytes;
+}
+
+std::string shape_text(std::span<const int64_t> dims) {
+  std::string out = "[";
+  for (size_t i = 0; i < dims.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(dims[i]);
+  return out + "]";
+}
+
+at::Tensor empty_tensor(const TensorRow& row, int64_t samples) {
+  return at::empty(shape_of(row, samples), at::TensorOptions().dtype(scalar_type(row.type)));
+}
+
+at::Tensor rows_of(const at::Tensor& item_value, const TensorRow& row, wire::SampleRange item,
+                   wire::SampleRange message) {
+  if (row.batch_axis < 0 || item == message) return item_value;
+  return item_value.narrow(row.batch_axis, (message.first - item.first) * row.rows_per_sample,
+                           message.size() * row.rows_per_sample);
+}
+
+at::Tensor message_rows(const at::Tensor& item_value, const TensorRow& row, wire::SampleRange item,
+                        wire::SampleRange message) {
+  const std::vector<int64_t> promised = shape_of(row, item.size());
+  if (!item_value.defined() || item_value.sizes() != at::IntArrayRef(promised) ||
+      item_value.scalar_type() != scalar_type(row.type)) {
+    const std::string found = item_value.defined() ? shape_text({item_value.sizes().data(), item_value.sizes().size()})
+                                                   : std::string("nothing");
+    fail(Code::kBadSchedule, text("a stage made ", found, " where its table promises ", shape_text(promised)),
+         "this is a defect of the generated code: please report it");
+  }
+  return rows_of(item_value, row, item, message).contiguous();
+}
+
+std::span<std::byte> bytes_in(const at::Tensor& tensor) {
+  GP_CHECK(tensor.is_contiguous() && tensor.device().is_cpu());
+  return {address_of(tensor), tensor.nbytes()};
+}
+
+std::byte* address_of(const at::Tensor& tensor) {
+  GP_CHECK(tensor.is_contiguous());
+  return static_cast<std::byte*>(tensor.numel() == 0 ? nullptr : tensor.data_ptr());
+}
+
+}  // namespace graphpipe::runtime

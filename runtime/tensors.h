@@ -1,0 +1,42 @@
+#pragma once
+// Tensors from table rows: element types, shapes for a sample count, and the rows of a message within an item.
+//
+// A message carries the samples [first, last) of a value along its batch axis. Values without a sliceable batch axis
+// (batch_axis -1) are sent whole, and item and message then have the same range.
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace graphpipe::runtime {
+
+at::ScalarType scalar_type(ElementType type);
+int64_t element_size(ElementType type);
+/// "float32", "int64", ...
+const char* element_name(ElementType type);
+
+/// The dims of `row` for an item of `samples`. Overflow is refused.
+std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples);
+int64_t bytes_of(const TensorRow& row, int64_t samples);
+std::string shape_text(std::span<const int64_t> dims);
+
+at::Tensor empty_tensor(const TensorRow& row, int64_t samples);
+
+/// The view of `item_value` (which holds the samples `item`) that holds the samples `message`.
+at::Tensor rows_of(const at::Tensor& item_value, const TensorRow& row, wire::SampleRange item,
+                   wire::SampleRange message);
+
+/// The same rows, contiguous: what a send transfers. Refuses a value whose shape is not the one that the row promises.
+at::Tensor message_rows(const at::Tensor& item_value, const TensorRow& row, wire::SampleRange item,
+                        wire::SampleRange message);
+
+/// Dense bytes of a contiguous CPU tensor; empty tensors have none.
+std::span<std::byte> bytes_in(const at::Tensor& tensor);
+/// The address of a contiguous tensor's first element, on whichever device; null where it has none.
+std::byte* address_of(const at::Tensor& tensor);
+
+}  // namespace graphpipe::runtime

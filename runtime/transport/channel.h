@@ -1,0 +1,161 @@
+#pragma once
+// The one interface that all transports stand behind.
+//
+// A channel goes one way between two ranks and keeps order. Both ends post messages: a send with its header and bytes,
+// a receive with the header that it expects and room for the bytes. The k-th send meets the k-th receive; their headers
+// must agree in plan, channel, step, samples, part, type and shape, else the run ends (RunError, kPeerFailed).
+// Posting never blocks. Bytes move in progress(), which the one compute thread of a rank calls between actions and
+// while it waits; a message stays where it is in memory until its `done` is set.
+
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/program.h"
+#include "wire/action.h"
+
+namespace graphpipe::runtime {
+
+enum class ChannelKind : uint8_t {
+  kForward,     // index: edge; from, to: replicas
+  kBackward,    // index: edge; from, to: replicas
+  kReduceUp,    // index: stage; a replica's weight gradients to replica 0
+  kReduceDown,  // index: stage; their sum back
+  kShareUp,     // index: weight group; from, to: stages
+  kShareDown,
+  kGather,  // index 0; a device's losses, norms and tensors to device 0
+  kTotal,   // index 0; device 0 to a device
+};
+const char* channel_kind_name(ChannelKind kind);
+
+struct ChannelKey {
+  ChannelKind kind = ChannelKind::kForward;
+  int32_t index = 0;
+  int32_t from = 0;
+  int32_t to = 0;
+  auto operator<=>(const ChannelKey&) const = default;
+};
+
+/// What both ends say about a channel when it is opened.
+struct ChannelSpec {
+  ChannelKey key;
+  int32_t from_rank = 0;
+  int32_t to_rank = 0;
+  /// The receiver's largest message; larger ones still pass, in pieces.
+  int64_t largest_bytes = 0;
+};
+
+/// Travels in front of every message's bytes, as it lies in memory (all ranks run the same kind of machine).
+struct MessageHeader {
+  static constexpr uint32_t kMagic = 0x47504d31;  // "GPM1"
+  static constexpr int kMaxDims = 8;
+  uint32_t magic = kMagic;
+  uint32_t rank = 0;  // number of dims
+  uint64_t plan = 0;  // first 16 hex digits of the plan's digest
+  ChannelKey key;
+  int32_t part = 0;  // which gradient tensor, or which parameter
+  ElementType type = ElementType::kUInt8;
+  int64_t step = 0;
+  wire::SampleRange range;
+  int64_t bytes = 0;
+  int64_t dims[kMaxDims] = {};
+};
+
+struct Message {
+  MessageHeader header;
+  std::byte* data = nullptr;
+  /// Receives only: takes bytes of any number; `data` is not used and the header's shape is not compared.
+  std::vector<std::byte>* sink = nullptr;
+  bool done = false;
+};
+
+/// "its samples are [0,4) where [4,8) were expected", or empty where a received header is the one expected.
+std::string difference(const MessageHeader& expected, const MessageHeader& received, bool any_size);
+/// Ends the run where the headers differ.
+void check_received(const Message& expected, const MessageHeader& received);
+
+/// What a rank is doing, for the message that ends a run; other ranks see it where the transport shares it.
+struct Activity {
+  int32_t op = -1;  // wire::ActionOp, or -1 before and after the actions
+  int32_t stage = -1;
+  int32_t replica = 0;
+  wire::SampleRange range;
+  int64_t step = 0;
+  /// The rank whose message it waits for, or -1 while it computes.
+  int32_t waits_for = -1;
+};
+
+/// A peer that can no longer help.
+struct PeerFailure {
+  int32_t rank = -1;
+  /// "died", "closed its connection", "ended with: ...".
+  std::string what;
+  std::optional<Activity> last;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const char* name() const = 0;
+  /// Whether messages of this kind lie in the GPU's memory; all others lie in the host's.
+  virtual bool takes_device_memory(ChannelKind) const { return false; }
+  /// `channel` indexes the specs that the transport was opened with.
+  virtual void post_send(size_t channel, Message& message) = 0;
+  virtual void post_receive(size_t channel, Message& message) = 0;
+  /// Moves what can be moved now; returns whether anything moved.
+  virtual bool progress() = 0;
+  /// Sleeps until something may have moved, or until the time is over.
+  virtual void wait(std::chrono::microseconds longest) = 0;
+  virtual void publish(const Activity&) {}
+  /// What another rank published last, where that is known.
+  virtual std::optional<Activity> activity_of(int32_t) const { return std::nullopt; }
+  /// The first peer found dead or failed.
+  virtual std::optional<PeerFailure> find_failure() { return std::nullopt; }
+  /// Tells the others that this rank ends well, or with `problem`.
+  virtual void leave(const std::string& problem) { static_cast<void>(problem); }
+};
+
+/// The key-value store of the rendezvous.
+class Store {
+ public:
+  virtual ~Store() = default;
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  /// Waits for the key; throws RunError (kPeerFailed) after the rendezvous time-out.
+  virtual std::string get(const std::string& key) = 0;
+  /// Returns once `count` ranks have called it with this name.
+  virtual void barrier(const std::string& name, int32_t count) = 0;
+};
+
+/// What a transport is opened with. `channels` are those with an end on this rank, and one on another.
+struct TransportSetup {
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  Store* store = nullptr;
+  std::vector<ChannelSpec> channels;
+  /// Whether each rank has a core of its own, so that a short spin pays.
+  bool may_spin = false;
+  /// Host name or address that this rank is reached at, for transports over the network.
+  std::string address;
+  /// Device::compute_stream(), for transports that take device memory.
+  void* compute_stream = nullptr;
+};
+
+/// Channels of this process to itself.
+std::unique_ptr<Transport> open_loopback(const TransportSetup& setup);
+
+/// A row per transport between ranks.
+struct TransportEntry {
+  const char* name;
+  const char* help;
+  /// Null where this build does not have it.
+  std::unique_ptr<Transport> (*open)(const TransportSetup&);
+};
+std::span<const TransportEntry> transports();
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,6 @@
+#pragma once
+// See gloo/algorithm.h.
+
+namespace gloo {
+class EnforceNotMet;
+}

@@ -1,0 +1,67 @@
+#pragma once
+// The shared memory of a rank: a block of words that all ranks read, then the rings that others write into.
+// It is an anonymous file (memfd) that the other ranks open through /proc: no name exists in any folder, so nothing
+// stays behind however the processes end.
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/transport/channel.h"
+#include "runtime/transport/ring.h"
+
+namespace graphpipe::runtime {
+
+enum class RankPhase : int32_t { kRunning = 0, kLeft = 1, kFailed = 2 };
+
+struct RankWords {
+  Doorbell doorbell;
+  alignas(64) std::atomic<int32_t> phase;
+  // The rank's Activity.
+  std::atomic<int32_t> op, stage, replica, waits_for;
+  std::atomic<int64_t> first, last, step;
+  /// Why the rank failed; written before `phase`.
+  char problem[480];
+};
+
+/// Where one channel's ring lies in the segment of its receiver.
+struct RingPlace {
+  ChannelKey key;
+  uint64_t offset = 0;
+  uint64_t capacity = 0;
+};
+
+/// What a rank tells the others about its segment.
+struct SegmentCard {
+  int64_t pid = 0;
+  int32_t fd = -1;
+  uint64_t size = 0;
+  std::vector<RingPlace> rings;
+};
+std::string print_card(const SegmentCard& card);
+SegmentCard parse_card(const std::string& text);
+
+class Segment {
+ public:
+  /// Makes this rank's segment with a ring per incoming channel.
+  static Segment make(const std::vector<ChannelSpec>& incoming, SegmentCard& card);
+  /// Maps another rank's. Throws RunError (kEnvironment) where it cannot be reached.
+  static Segment open(const SegmentCard& card);
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+
+  RankWords& words() const { return *static_cast<RankWords*>(memory_); }
+  Ring ring(const RingPlace& place) const { return Ring(static_cast<std::byte*>(memory_) + place.offset, place.capacity); }
+  /// Closes the file of a segment that was made here, once all others have mapped it.
+  void close_file();
+
+ private:
+  Segment(void* memory, uint64_t size, int fd) : memory_(memory), size_(size), fd_(fd) {}
+  void* memory_ = nullptr;
+  uint64_t size_ = 0;
+  int fd_ = -1;
+};
+
+}  // namespace graphpipe::runtime

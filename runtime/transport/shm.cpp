@@ -1,0 +1,293 @@
+// Shared-memory rings between the ranks of one host. A send copies into its receiver's ring at once, as far as there
+// is room; the receiver copies out when its compute thread comes by. Large messages stream through in pieces, so that
+// both copies run at the same time. Dead peers are found through their pidfd.
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <map>
+
+#include "runtime/error.h"
+#include "runtime/transport/segment.h"
+#include "runtime/transport/transports.h"
+#include "support/check.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr size_t kPiece = 64 << 10;
+// Long enough to cover a peer that copies a piece or turns a small message around, short beside a futex wake-up.
+constexpr microseconds kSpin{50};
+constexpr microseconds kDeathCheck{20'000};
+
+struct Peer {
+  Segment segment;
+  int pidfd = -1;
+  bool used = false;  // has a channel with this rank
+};
+
+struct Lane {
+  Ring ring;
+  int32_t peer = -1;
+  bool is_send = false;
+  std::deque<Message*> queue;
+  MessageHeader header;     // receives: of the message that arrives
+  size_t header_bytes = 0;  // of the front message, moved so far
+  size_t payload_bytes = 0;
+};
+
+class Shm final : public Transport {
+ public:
+  explicit Shm(const TransportSetup& setup);
+  ~Shm() override;
+  const char* name() const override { return "shm"; }
+  void post_send(size_t channel, Message& message) override { post(channel, message); }
+  void post_receive(size_t channel, Message& message) override { post(channel, message); }
+  bool progress() override;
+  void wait(microseconds longest) override;
+  void publish(const Activity& activity) override;
+  std::optional<Activity> activity_of(int32_t rank) const override;
+  std::optional<PeerFailure> find_failure() override;
+  void leave(const std::string& problem) override;
+
+ private:
+  void post(size_t channel, Message& message);
+  bool move(Lane& lane);
+  bool move_send(Lane& lane);
+  bool move_receive(Lane& lane);
+  RankWords& words_of(int32_t rank) const { return peers_[static_cast<size_t>(rank)]->segment.words(); }
+
+  int32_t rank_;
+  bool may_spin_;
+  Segment own_;
+  std::vector<std::optional<Peer>> peers_;  // by rank; empty for this one
+  std::vector<Lane> lanes_;                 // by channel
+  std::vector<size_t> active_;              // lanes with messages
+  Clock::time_point next_death_check_{};
+};
+
+std::vector<ChannelSpec> incoming(const TransportSetup& setup) {
+  std::vector<ChannelSpec> specs;
+  for (const ChannelSpec& spec : setup.channels)
+    if (spec.to_rank == setup.rank) specs.push_back(spec);
+  return specs;
+}
+
+Segment make_own(const TransportSetup& setup) {
+  SegmentCard card;
+  Segment own = Segment::make(incoming(setup), card);
+  setup.store->set(text("shm/", setup.rank), print_card(card));
+  return own;
+}
+
+RingPlace place_in(const SegmentCard& card, const ChannelSpec& spec) {
+  for (const RingPlace& place : card.rings)
+    if (place.key == spec.key) return place;
+  fail(Code::kPeerFailed,
+       text("rank ", spec.to_rank, " does not expect the channel ", channel_kind_name(spec.key.kind), " ",
+            spec.key.index, " (", spec.key.from, " to ", spec.key.to, ")"),
+       "make sure that all ranks run programs of one generated folder");
+}
+
+Shm::Shm(const TransportSetup& setup)
+    : rank_(setup.rank), may_spin_(setup.may_spin), own_(make_own(setup)), peers_(static_cast<size_t>(setup.world_size)) {
+  std::vector<SegmentCard> cards(peers_.size());
+  for (int32_t rank = 0; rank < setup.world_size; ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    cards[index] = parse_card(setup.store->get(text("shm/", rank)));
+    if (rank == rank_) continue;
+    peers_[index].emplace(Peer{.segment = Segment::open(cards[index])});
+    peers_[index]->pidfd = static_cast<int>(syscall(SYS_pidfd_open, cards[index].pid, 0));
+  }
+  const SegmentCard& own_card = cards[static_cast<size_t>(rank_)];
+  for (const ChannelSpec& spec : setup.channels) {
+    const bool is_send = spec.from_rank == rank_;
+    const int32_t other = is_send ? spec.to_rank : spec.from_rank;
+    GP_CHECK(other != rank_);
+    const Segment& where = is_send ? peers_[static_cast<size_t>(other)]->segment : own_;
+    const RingPlace place = place_in(is_send ? cards[static_cast<size_t>(other)] : own_card, spec);
+    lanes_.push_back(Lane{.ring = where.ring(place), .peer = other, .is_send = is_send});
+    peers_[static_cast<size_t>(other)]->used = true;
+  }
+  setup.store->barrier("shm", setup.world_size);
+  own_.close_file();
+}
+
+Shm::~Shm() {
+  for (const std::optional<Peer>& peer : peers_)
+    if (peer && peer->pidfd >= 0) close(peer->pidfd);
+}
+
+void Shm::post(size_t channel, Message& message) {
+  Lane& lane = lanes_[channel];
+  if (lane.queue.empty()) active_.push_back(channel);
+  lane.queue.push_back(&message);
+  if (lane.is_send && lane.queue.size() == 1) move(lane);
+}
+
+bool Shm::move_send(Lane& lane) {
+  Message& message = *lane.queue.front();
+  bool moved = false;
+  if (lane.header_bytes < sizeof(MessageHeader)) {
+    const auto bytes = std::as_bytes(std::span(&message.header, 1)).subspan(lane.header_bytes);
+    const size_t count = lane.ring.write(bytes, kPiece);
+    lane.header_bytes += count;
+    moved = count > 0;
+  }
+  const auto total = static_cast<size_t>(message.header.bytes);
+  while (lane.header_bytes == sizeof(MessageHeader) && lane.payload_bytes < total) {
+    const std::span<const std::byte> rest(message.data + lane.payload_bytes, total - lane.payload_bytes);
+    const size_t count = lane.ring.write(rest, kPiece);
+    if (count == 0) break;
+    lane.payload_bytes += count;
+    moved = true;
+    // The receiver may copy this piece while we copy the next.
+    if (lane.payload_bytes < total) words_of(lane.peer).doorbell.ring();
+  }
+  message.done = lane.header_bytes == sizeof(MessageHeader) && lane.payload_bytes == total;
+  return moved;
+}
+
+bool Shm::move_receive(Lane& lane) {
+  Message& message = *lane.queue.front();
+  bool moved = false;
+  if (lane.header_bytes < sizeof(MessageHeader)) {
+    const auto bytes = std::as_writable_bytes(std::span(&lane.header, 1)).subspan(lane.header_bytes);
+    const size_t count = lane.ring.read(bytes, kPiece);
+    lane.header_bytes += count;
+    moved = count > 0;
+    if (lane.header_bytes < sizeof(MessageHeader)) return moved;
+    check_received(message, lane.header);
+    if (message.sink != nullptr) message.sink->resize(static_cast<size_t>(lane.header.bytes));
+  }
+  const auto total = static_cast<size_t>(lane.header.bytes);
+  std::byte* data = message.sink != nullptr ? message.sink->data() : message.data;
+  while (lane.payload_bytes < total) {
+    const size_t count = lane.ring.read({data + lane.payload_bytes, total - lane.payload_bytes}, kPiece);
+    if (count == 0) break;
+    lane.payload_bytes += count;
+    moved = true;
+  }
+  message.done = lane.payload_bytes == total;
+  return moved;
+}
+
+bool Shm::move(Lane& lane) {
+  bool moved_any = false;
+  while (!lane.queue.empty()) {
+    const bool moved = lane.is_send ? move_send(lane) : move_receive(lane);
+    moved_any |= moved;
+    if (!lane.queue.front()->done) break;
+    lane.queue.pop_front();
+    lane.header_bytes = lane.payload_bytes = 0;
+    moved_any = true;
+  }
+  if (moved_any) words_of(lane.peer).doorbell.ring();
+  return moved_any;
+}
+
+bool Shm::progress() {
+  bool moved = false;
+  for (size_t channel : active_) moved |= move(lanes_[channel]);
+  std::erase_if(active_, [&](size_t channel) { return lanes_[channel].queue.empty(); });
+  return moved;
+}
+
+void Shm::wait(microseconds longest) {
+  Doorbell& bell = own_.words().doorbell;
+  uint32_t seen = bell.rings.load();
+  if (progress()) return;
+  if (may_spin_) {
+    const Clock::time_point end = Clock::now() + kSpin;
+    while (Clock::now() < end) {
+      for (int i = 0; i < 16; ++i) {
+        __builtin_ia32_pause();
+        if (bell.rings.load(std::memory_order_acquire) != seen) return;
+      }
+    }
+  }
+  bell.wait(seen, std::min(longest, kDeathCheck));
+}
+
+void Shm::publish(const Activity& activity) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  RankWords& words = own_.words();
+  words.op.store(activity.op, kRelaxed);
+  words.stage.store(activity.stage, kRelaxed);
+  words.replica.store(activity.replica, kRelaxed);
+  words.first.store(activity.range.first, kRelaxed);
+  words.last.store(activity.range.last, kRelaxed);
+  words.step.store(activity.step, kRelaxed);
+  words.waits_for.store(activity.waits_for, kRelaxed);
+}
+
+std::optional<Activity> Shm::activity_of(int32_t rank) const {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const RankWords& words = rank == rank_ ? own_.words() : words_of(rank);
+  return Activity{.op = words.op.load(kRelaxed),
+                  .stage = words.stage.load(kRelaxed),
+                  .replica = words.replica.load(kRelaxed),
+                  .range = {words.first.load(kRelaxed), words.last.load(kRelaxed)},
+                  .step = words.step.load(kRelaxed),
+                  .waits_for = words.waits_for.load(kRelaxed)};
+}
+
+std::optional<PeerFailure> Shm::find_failure() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_death_check_) return std::nullopt;
+  next_death_check_ = now + kDeathCheck;
+  for (int32_t rank = 0; rank < static_cast<int32_t>(peers_.size()); ++rank) {
+    const std::optional<Peer>& peer = peers_[static_cast<size_t>(rank)];
+    if (!peer) continue;
+    const RankWords& words = peer->segment.words();
+    const auto phase = static_cast<RankPhase>(words.phase.load(std::memory_order_acquire));
+    if (phase == RankPhase::kFailed)
+      return PeerFailure{.rank = rank, .what = text("failed: ", words.problem), .last = activity_of(rank)};
+    pollfd event{.fd = peer->pidfd, .events = POLLIN, .revents = 0};
+    const bool dead = peer->pidfd >= 0 && poll(&event, 1, 0) == 1;
+    // A rank that has left has sent all that it owes; it may be gone before we have read it.
+    if (dead && static_cast<RankPhase>(words.phase.load(std::memory_order_acquire)) == RankPhase::kRunning)
+      return PeerFailure{.rank = rank, .what = "died", .last = activity_of(rank)};
+  }
+  return std::nullopt;
+}
+
+void Shm::leave(const std::string& problem) {
+  RankWords& words = own_.words();
+  std::strncpy(words.problem, problem.c_str(), sizeof words.problem - 1);
+  words.phase.store(static_cast<int32_t>(problem.empty() ? RankPhase::kLeft : RankPhase::kFailed),
+                    std::memory_order_release);
+  for (const std::optional<Peer>& peer : peers_)
+    if (peer) peer->segment.words().doorbell.ring();
+}
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 128> space{};
+  const ssize_t length = readlink("/proc/self/ns/pid", space.data(), space.size() - 1);
+  return text(boot, " ", std::string_view(space.data(), length > 0 ? static_cast<size_t>(length) : 0), " ", getuid());
+}
+
+}  // namespace
+
+bool ranks_share_memory(const TransportSetup& setup) {
+  const std::string own = host_identity();
+  setup.store->set(text("host/", setup.rank), own);
+  bool same = true;
+  for (int32_t rank = 0; rank < setup.world_size; ++rank) same &= setup.store->get(text("host/", rank)) == own;
+  return same;
+}
+
+std::unique_ptr<Transport> open_shm(const TransportSetup& setup) { return std::make_unique<Shm>(setup); }
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,29 @@
+#include "scheduler/build_schedule.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+Diagnostic unknown_policy(const std::string& name) {
+  std::string known;
+  for (const Policy& policy : all_policies()) known += (known.empty() ? "" : ", ") + std::string(policy.name);
+  return Diagnostic{.code = Code::kUsage,
+                    .message = text("there is no policy ", quoted(ModelText(name))),
+                    .hint = text("use one of ", known)};
+}
+
+}  // namespace
+
+Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options) {
+  const Policy* policy = find_policy(options.policy);
+  if (policy == nullptr) return unknown_policy(options.policy);
+  const PolicyRequest request{
+      .graph = graph, .cluster = cluster, .in_flight = options.in_flight, .backward_order = options.backward_order};
+  GP_TRY(Schedule compute, policy->order(request));
+  GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));
+  GP_TRY_VOID(check_schedule(graph, cluster, schedule, {.memory = options.memory}));
+  GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
+  std::vector<DeviceMemory> memory = memory_of(graph, schedule, options.memory);
+  return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory)};
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,31 @@
+#pragma once
+// From a stage graph to the schedule that is run: a policy's compute order, lowered, checked and simulated.
+
+#include "scheduler/check_schedule.h"
+#include "scheduler/insert_transfers.h"
+#include "scheduler/policies.h"
+#include "scheduler/simulate.h"
+
+namespace graphpipe::scheduler {
+
+struct BuildOptions {
+  std::string policy = "kfkb";
+  BackwardOrder backward_order = BackwardOrder::kFifo;
+  /// Empty: by the rule of cost/in_flight.h.
+  IdMap<StageId, Samples> in_flight;
+  LoweringOptions lowering;
+  MemoryOptions memory;
+  SimulateOptions simulation;
+};
+
+struct BuiltSchedule {
+  Schedule schedule;
+  Timeline timeline;
+  std::vector<DeviceMemory> memory;  // per program
+};
+
+/// Errors: kUsage for an unknown policy (names the known ones); kBadPlan and kBadSchedule from the steps;
+/// kNoFeasiblePlan where a device's memory is too small.
+Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options);
+
+}  // namespace graphpipe::scheduler

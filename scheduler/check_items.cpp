@@ -1,0 +1,121 @@
+// Completeness: forwards tile the samples of each stage; every item has its backward once and in order.
+
+#include <algorithm>
+
+#include "scheduler/check_tables.h"
+
+namespace graphpipe::scheduler::check {
+namespace {
+
+constexpr const char* kOnce = "list every forward and every backward of an item exactly once, in order";
+
+void add_items(Tables& tables) {
+  each_row(tables, [&](Place place, const Action& action) {
+    if (action.op != ActionOp::kForward) return;
+    tables.items.push_back({.stage = StageId(static_cast<size_t>(action.stage)),
+                            .replica = action.replica,
+                            .range = action.range,
+                            .program = place.program,
+                            .forward = place.position});
+  });
+  std::sort(tables.items.begin(), tables.items.end(), [](const CheckedItem& a, const CheckedItem& b) {
+    return std::tuple(a.stage, a.range.first, a.replica) < std::tuple(b.stage, b.range.first, b.replica);
+  });
+}
+
+/// Items are ascending by (stage, first sample) here: each must begin where the one before it ended.
+Diagnostics check_tiling(const Tables& tables) {
+  Diagnostics problems;
+  size_t next = 0;
+  for (const StageId stage : tables.graph.stage_ids()) {
+    int64_t done = 0;
+    for (; next < tables.items.size() && tables.items[next].stage == stage; ++next) {
+      const CheckedItem& item = tables.items[next];
+      if (item.range.first < done)
+        return {tables.problem(item.program, item.forward, "runs samples that another forward has run", kOnce)};
+      if (item.range.first > done) break;
+      done = item.range.last;
+    }
+    while (next < tables.items.size() && tables.items[next].stage == stage) ++next;
+    if (done < tables.graph.batch.count)
+      problems.push_back(Diagnostic{.code = Code::kBadSchedule,
+                                    .message = text("stage ", stage, " has no forward of sample ", done),
+                                    .hint = kOnce});
+  }
+  return problems;
+}
+
+int find_item(const Tables& tables, const Action& action) {
+  const auto key = [](const CheckedItem& item) { return std::tuple(item.stage, item.replica, item.range.first); };
+  const auto wanted = std::tuple(StageId(static_cast<size_t>(action.stage)), action.replica, action.range.first);
+  const auto after = std::upper_bound(tables.items.begin(), tables.items.end(), wanted,
+                                      [&](const auto& k, const CheckedItem& item) { return k < key(item); });
+  if (after == tables.items.begin()) return -1;
+  const CheckedItem& item = *(after - 1);
+  const bool inside =
+      item.stage == std::get<0>(wanted) && item.replica == action.replica && item.range.last >= action.range.last;
+  return inside ? static_cast<int>(after - 1 - tables.items.begin()) : -1;
+}
+
+/// The first thing that is wrong with this action of the item, given the actions before it in the list.
+std::string_view note_action(const Tables& tables, CheckedItem& item, const Action& action, int position) {
+  const ir::Stage& stage = tables.graph.stages[item.stage];
+  if (action.op == ActionOp::kForward) return {};
+  if (action.range != item.range) return "has other samples than its forward";
+  if (!stage.has_backward) return "is a backward of a stage that has none";
+  if (item.forward > position) return "comes before its forward";
+  switch (action.op) {
+    case ActionOp::kRecompute:
+      if (item.recompute >= 0) return "recomputes a second time";
+      if (item.backward >= 0) return "recomputes after the backward";
+      item.recompute = position;
+      return {};
+    case ActionOp::kBackward:
+    case ActionOp::kInputGradient:
+      if (item.backward >= 0) return "runs a backward a second time";
+      if (stage.choice.recompute && item.recompute < 0) return "needs a recompute before it";
+      item.backward = position;
+      if (action.op == ActionOp::kBackward) item.weight_gradient = position;
+      return {};
+    default:
+      if (item.backward < 0) return "comes before its input gradient";
+      if (item.weight_gradient >= 0) return "runs a weight gradient a second time";
+      item.weight_gradient = position;
+      return {};
+  }
+}
+
+}  // namespace
+
+Diagnostics check_items(Tables& tables) {
+  add_items(tables);
+  if (Diagnostics problems = check_tiling(tables); !problems.empty()) return problems;
+  std::sort(tables.items.begin(), tables.items.end(), [](const CheckedItem& a, const CheckedItem& b) {
+    return std::tuple(a.stage, a.replica, a.range.first) < std::tuple(b.stage, b.replica, b.range.first);
+  });
+  for (const ir::Program& program : tables.schedule.programs) tables.item_of.emplace_back(program.actions.size(), -1);
+  Diagnostics problems;
+  each_row(tables, [&](Place place, const Action& action) {
+    if (!problems.empty() || !(ir::is_compute(action.op) || ir::is_send(action.op) || ir::is_receive(action.op)))
+      return;
+    const int index = find_item(tables, action);
+    if (index < 0) {
+      problems.push_back(tables.problem(place, "belongs to no forward of its stage and replica", kOnce));
+      return;
+    }
+    tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)] = index;
+    if (!ir::is_compute(action.op)) return;
+    const std::string_view what = note_action(tables, tables.items[static_cast<size_t>(index)], action, place.position);
+    if (!what.empty()) problems.push_back(tables.problem(place, what, kOnce));
+  });
+  if (!problems.empty()) return problems;
+  for (const CheckedItem& item : tables.items) {
+    if (!tables.graph.stages[item.stage].has_backward) continue;
+    if (item.backward < 0) return {tables.problem(item.program, item.forward, "has no backward", kOnce)};
+    if (item.weight_gradient < 0)
+      return {tables.problem(item.program, item.backward, "has no weight gradient after it", kOnce)};
+  }
+  return {};
+}
+
+}  // namespace graphpipe::scheduler::check

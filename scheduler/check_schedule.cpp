@@ -1,0 +1,83 @@
+#include "scheduler/check_schedule.h"
+
+#include <algorithm>
+
+#include "scheduler/check_tables.h"
+
+namespace graphpipe::scheduler {
+namespace check {
+namespace {
+
+constexpr size_t kMostProblems = 20;
+
+Diagnostic bad_schedule(std::string message, std::string hint) {
+  return Diagnostic{.code = Code::kBadSchedule, .message = std::move(message), .hint = std::move(hint)};
+}
+
+}  // namespace
+
+Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
+  const Schedule& schedule = tables.schedule;
+  Diagnostics problems;
+  IdSet<ir::DeviceId> used;
+  size_t rows = 0;
+  for (const ir::Program& program : schedule.programs) {
+    rows += program.actions.size();
+    if (!program.device.valid() || program.device.index() >= cluster.devices.size())
+      return {bad_schedule(text("device ", program.device, " is not in the cluster"), "use the plan's cluster")};
+    if (!used.insert(program.device))
+      return {bad_schedule(text("device ", program.device, " has two programs"), "merge them into one list")};
+  }
+  if (schedule.slots.size() > tables.graph.stages.size())
+    return {bad_schedule(text("slots of ", schedule.slots.size(), " stages, the plan has ", tables.graph.stages.size()),
+                         "give one count per stage")};
+  for (const int slots : schedule.slots)
+    if (slots < 0 || static_cast<size_t>(slots) > std::max<size_t>(rows, 1))
+      return {
+          bad_schedule(text("a ring of ", slots, " slots for ", rows, " actions"), "use one slot per item in flight")};
+  each_row(tables, [&](Place place, const Action& action) {
+    const ir::DeviceId device = schedule.programs[static_cast<size_t>(place.program)].device;
+    const std::string_view what = row_problem(tables.graph, schedule, device, action);
+    if (!what.empty() && problems.size() < kMostProblems)
+      problems.push_back(tables.problem(place, what, "correct the row, or lower the compute order again"));
+  });
+  return problems;
+}
+
+Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const MemoryOptions& options) {
+  Diagnostics problems;
+  const std::vector<DeviceMemory> devices = memory_of(tables.graph, tables.schedule, options);
+  for (size_t p = 0; p < devices.size(); ++p) {
+    const ir::Program& program = tables.schedule.programs[p];
+    const Bytes has = cluster.devices[program.device].memory;
+    if (devices[p].peak <= has) continue;
+    const std::string where = program.actions.empty() ? text("device ", program.device)
+                                                      : place_text(tables.schedule, p, devices[p].peak_position);
+    problems.push_back(
+        Diagnostic{.code = Code::kNoFeasiblePlan,
+                   .message = text(where, " needs ", devices[p].peak.count, " bytes, the device has ", has.count, ": ",
+                                   (devices[p].peak - has).count, " too many"),
+                   .hint = "use smaller micro-batches, recompute, fewer samples in flight, or more devices"});
+  }
+  return problems;
+}
+
+}  // namespace check
+
+Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+                      const CheckOptions& options) {
+  check::Tables tables{graph, schedule, {}, {}, {}};
+  if (Diagnostics problems = check::check_rows(tables, cluster); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_items(tables); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_messages(tables); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_slots(tables); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_versions(tables); !problems.empty()) return problems;
+  if (options.synchronous)
+    if (Diagnostics problems = check::check_step(tables); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_progress(tables); !problems.empty()) return problems;
+  if (options.check_memory)
+    if (Diagnostics problems = check::check_memory(tables, cluster, options.memory); !problems.empty()) return problems;
+  return Ok{};
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,34 @@
+#pragma once
+// The independent check of a schedule: shares nothing with the lowering that makes one, and does not simulate time.
+//
+// 1 Rows     Every index exists and belongs to the row's device.
+// 2 Items    Forwards tile each stage's samples; each item has its backward once, whole or split, in order; stages
+//            without a backward have none; R where the stage recomputes.
+// 3 Messages The messages of each item and edge tile its range, each inside one item at either end; sends after,
+// receives
+//            before the action they belong to; k-th send meets k-th receive; mixed values travel whole.
+// 4 Slots    One ring slot per item while it lives, and never two items in one.
+// 5 Versions A backward uses the version of its forward; steps count up; freed versions are not used.
+// 6 Step     One reduction where one is needed, after the backwards and before the step; one step per trained stage;
+//            reductions in one order on all devices.
+// 7 Progress No program waits forever when sends buffer, nor when they block until their receive (rendezvous).
+// 8 Memory   The peak in list order stays within the device.
+
+#include "ir/cluster.h"
+#include "scheduler/memory.h"
+
+namespace graphpipe::scheduler {
+
+struct CheckOptions {
+  MemoryOptions memory;
+  bool check_memory = true;
+  /// Check 6. False for compute and transfers alone, and for asynchronous schedules.
+  bool synchronous = true;
+};
+
+/// Errors: kBadSchedule, and kNoFeasiblePlan for memory. Each names the first offending action of its kind; a later
+/// check runs only where the earlier ones found nothing.
+Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+                      const CheckOptions& options = {});
+
+}  // namespace graphpipe::scheduler

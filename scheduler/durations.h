@@ -1,0 +1,37 @@
+#pragma once
+// How long actions take, in integer ticks: the prices of the stages, rounded once per (stage, action, sample count).
+
+#include <vector>
+
+#include "scheduler/items.h"
+
+namespace graphpipe::scheduler {
+
+/// Ticks of one second of the prices: nanoseconds for real prices. A bare study whose prices are units uses
+/// kTicksPerUnit, so that 1 is a million ticks.
+inline constexpr double kTicksPerSecond = 1e9;
+inline constexpr double kTicksPerUnit = 1e6;
+
+/// Rounds to the nearest tick; caps at 2^53, so that sums of a thousand of them stay within 64 bits.
+Ticks to_ticks(Seconds time, double ticks_per_second);
+
+class Durations {
+ public:
+  Durations(const StageGraph& graph, double ticks_per_second);
+  /// Compute actions only. A whole backward takes the sum of its two halves, each rounded.
+  Ticks of(const Action& action);
+
+ private:
+  struct Known {
+    int64_t samples = -1;
+    Ticks forward, input_gradient, weight_gradient;
+  };
+  const Known& look_up(size_t stage, int64_t samples);
+
+  const StageGraph& graph_;
+  double ticks_per_second_;
+  /// Per stage the sample counts met so far: one or two, or a few with slices of uneven micro-batches.
+  std::vector<std::vector<Known>> known_;
+};
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,60 @@
+#include "scheduler/in_flight_rules.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cost/in_flight.h"
+#include "cost/memory.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+double attainable_period(const PolicyRequest& request) {
+  ir::Cluster cluster = request.cluster;
+  for (ir::LinkLevel& level : cluster.levels) level.latency = Seconds(0);
+  const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, cluster));
+  return std::max(period, std::numeric_limits<double>::min());
+}
+
+IdMap<StageId, Samples> in_flight_of(const PolicyRequest& request) {
+  if (!request.in_flight.empty()) return request.in_flight;
+  const IdMap<StageId, cost::StageCost> costs = cost::stage_costs(request.graph, request.cluster);
+  const double period = attainable_period(request);
+  IdMap<StageId, Samples> numbers = cost::in_flight_at(request.graph, costs, period);
+  if (cost::memory_shortfall(request.graph, request.cluster, numbers) <= Bytes(0)) return numbers;
+  return cost::in_flight(request.graph, request.cluster).samples;
+}
+
+IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k) {
+  IdMap<StageId, int64_t> rounds(graph.stages.size());
+  for (const StageId stage : graph.stage_ids()) {
+    const ir::StageChoice& choice = graph.stages[stage].choice;
+    const int64_t replicas =
+        choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
+    rounds[stage] = choice.micro_batch.count * replicas * (use_k == UseK::kYes ? choice.k : 1);
+  }
+  IdMap<StageId, Samples> numbers(graph.stages.size());
+  // Stages are in topological order: successors are known first.
+  for (size_t index = graph.stages.size(); index-- > 0;) {
+    const StageId stage(index);
+    int64_t samples = rounds[stage];
+    for (const StageId reader : graph.successors(stage))
+      samples = std::max(samples, numbers[reader].count + std::max(rounds[stage], rounds[reader]));
+    const int64_t b = graph.stages[stage].choice.micro_batch.count;
+    numbers[stage] = Samples(divide_up(samples, b) * b);
+  }
+  return numbers;
+}
+
+int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples) {
+  const ir::StageChoice& choice = graph.stages[stage].choice;
+  const int64_t micro_batches = std::max<int64_t>(1, divide_up(samples.count, choice.micro_batch.count));
+  if (choice.mode == ir::ReplicaMode::kSplit) return micro_batches;
+  return divide_up(micro_batches, static_cast<int64_t>(choice.devices.size()));
+}
+
+}  // namespace graphpipe::scheduler

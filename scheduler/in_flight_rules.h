@@ -1,0 +1,24 @@
+#pragma once
+// Where policies take their in-flight numbers from: the request, the latency-aware rule of cost/in_flight.h, or depth.
+
+#include "scheduler/policies.h"
+
+namespace graphpipe::scheduler {
+
+/// The request's numbers; without them those of the latency- and cost-aware rule.
+IdMap<StageId, Samples> in_flight_of(const PolicyRequest& request);
+
+/// Seconds per sample that compute and bandwidth allow. A message's latency passes beside the next message: it
+/// lengthens the way, never the period.
+double attainable_period(const PolicyRequest& request);
+
+enum class UseK : uint8_t { kNo, kYes };
+/// GraphPipe's numbers for equal costs and no latency, in samples: a sink holds its round r = k b (b where k is not
+/// used), a stage the least multiple of b that is at least n(j) + max(r, r(j)) over the stages j that it feeds. With
+/// equal sizes that is b times the longest path to a sink. Round robin counts one item per replica.
+IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k);
+
+/// Forwards that each replica runs to have `samples` in flight in all of them; at least 1.
+int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples);
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,221 @@
+#include "scheduler/insert_transfers.h"
+
+#include <algorithm>
+#include <map>
+
+#include "scheduler/assign_slots.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+Diagnostic bad_schedule(std::string message, std::string hint) {
+  return Diagnostic{.code = Code::kBadSchedule, .message = std::move(message), .hint = std::move(hint)};
+}
+
+Status check_places(const StageGraph& graph, const Schedule& schedule) {
+  for (const ir::Program& program : schedule.programs)
+    for (const Action& action : program.actions) {
+      const auto stage = static_cast<size_t>(action.stage);
+      const bool exists = action.stage >= 0 && stage < graph.stages.size() && action.replica >= 0 &&
+                          static_cast<size_t>(action.replica) < graph.stages[StageId(stage)].choice.devices.size();
+      if (!exists || !ir::is_compute(action.op) || action.range.empty())
+        return bad_schedule(
+            text("device ", program.device, ": ", ir::print_action(action), " is not a compute action of the plan"),
+            "list forwards and backwards of the plan's stages and replicas only");
+      if (graph.stages[StageId(stage)].choice.devices[static_cast<size_t>(action.replica)] != program.device)
+        return bad_schedule(
+            text("device ", program.device, ": ", ir::print_action(action), " belongs to another device"),
+            "put each action on its replica's device");
+    }
+  return Ok{};
+}
+
+/// Puts R before the first backward action of every item of a stage that recomputes.
+void insert_recompute(const StageGraph& graph, Schedule& schedule) {
+  for (ir::Program& program : schedule.programs) {
+    std::vector<Action> actions;
+    for (const Action& action : program.actions) {
+      const bool starts_backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
+      if (starts_backward && graph.stages[StageId(static_cast<size_t>(action.stage))].choice.recompute) {
+        actions.push_back(action);
+        actions.back().op = ActionOp::kRecompute;
+      }
+      actions.push_back(action);
+    }
+    program.actions = std::move(actions);
+  }
+}
+
+/// Walks the devices in turn and appends compute actions and messages to their lists.
+class Placer {
+ public:
+  Placer(const StageGraph& graph, const Schedule& compute)
+      : graph_(graph), compute_(compute), items_(graph, compute), flow_(graph, items_), next_(compute.programs.size()) {
+    for (size_t i = 0; i < compute.programs.size(); ++i) {
+      program_of_[compute.programs[i].device] = i;
+      result_.programs.push_back({compute.programs[i].device, {}});
+    }
+    lists_.resize(compute.programs.size());
+  }
+
+  Status run() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (size_t program = 0; program < next_.size(); ++program) {
+        GP_TRY(const bool placed, place_next(program));
+        progress = progress || placed;
+      }
+    }
+    for (size_t program = 0; program < next_.size(); ++program)
+      if (next_[program] < compute_.programs[program].actions.size()) return stuck(program);
+    return Ok{};
+  }
+
+  ItemLists take_lists() { return std::move(lists_); }
+  Schedule take_schedule() { return std::move(result_); }
+  const ItemTable& items() const { return items_; }
+
+ private:
+  Result<bool> place_next(size_t program) {
+    const auto& actions = compute_.programs[program].actions;
+    if (next_[program] == actions.size()) return false;
+    const Action& action = actions[next_[program]];
+    const ItemIndex item = items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
+    if (item < 0 || items_[item].range != action.range)
+      return bad_schedule(text("device ", compute_.programs[program].device, ": ", ir::print_action(action),
+                               " has no forward with the same samples"),
+                          "give every backward the range of a forward");
+    if (!flow_.is_ready(item, action.op)) return false;
+    append(program, action, item);
+    for (const Message& message : flow_.finish(item, action.op)) place_message(program, message);
+    ++next_[program];
+    return true;
+  }
+
+  void append(size_t program, const Action& action, ItemIndex item) {
+    result_.programs[program].actions.push_back(action);
+    lists_[program].push_back(item);
+  }
+
+  void place_message(size_t sender, const Message& message) {
+    const Item& from = items_[message.from];
+    const Item& to = items_[message.to];
+    Action action = compute_action_of(from, message.range);
+    action.op = message.backward ? ActionOp::kSendBackward : ActionOp::kSendForward;
+    action.edge = static_cast<int32_t>(message.edge.index());
+    action.peer_replica = to.replica;
+    append(sender, action, message.from);
+    action.op = message.backward ? ActionOp::kReceiveBackward : ActionOp::kReceiveForward;
+    action.stage = static_cast<int32_t>(to.stage.index());
+    action.replica = to.replica;
+    action.peer_replica = from.replica;
+    append(program_of_.at(device_of(to)), action, message.to);
+  }
+
+  static Action compute_action_of(const Item& item, SampleRange range) {
+    Action action;
+    action.stream = ir::Stream::kCommunication;
+    action.stage = static_cast<int32_t>(item.stage.index());
+    action.replica = item.replica;
+    action.range = range;
+    return action;
+  }
+
+  ir::DeviceId device_of(const Item& item) const {
+    return graph_.stages[item.stage].choice.devices[static_cast<size_t>(item.replica)];
+  }
+
+  Diagnostic stuck(size_t program) const {
+    const ir::Program& list = compute_.programs[program];
+    return bad_schedule(
+        text("device ", list.device, ", action ", next_[program], ": ", ir::print_action(list.actions[next_[program]]),
+             " waits for samples that are computed only after it"),
+        "run more forwards before the first backward in the stages above");
+  }
+
+  const StageGraph& graph_;
+  const Schedule& compute_;
+  ItemTable items_;
+  DataFlow flow_;
+  std::vector<size_t> next_;
+  std::map<ir::DeviceId, size_t> program_of_;
+  Schedule result_;
+  ItemLists lists_;
+};
+
+Action step_action(const StageGraph& graph, ActionOp op, StageId stage, int replica) {
+  Action action;
+  action.op = op;
+  action.stream = ir::stream_of(op);
+  action.stage = static_cast<int32_t>(stage.index());
+  action.replica = replica;
+  action.range = {0, graph.batch.count};
+  if (op == ActionOp::kStep) action.version = 1;
+  return action;
+}
+
+void append_step(const StageGraph& graph, const LoweringOptions& options, ir::Program& program) {
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  std::vector<std::pair<StageId, int>> held;
+  for (const StageId stage : graph.stage_ids()) {
+    if (!graph.stages[stage].has_backward || graph.stages[stage].trainable_weight_bytes == Bytes(0)) continue;
+    const auto& devices = graph.stages[stage].choice.devices;
+    for (size_t replica = 0; replica < devices.size(); ++replica)
+      if (devices[replica] == program.device) held.push_back({stage, static_cast<int>(replica)});
+  }
+  // One global order of collectives: every device meets the groups in ascending order.
+  std::vector<std::pair<StageId, int>> reduced = held;
+  std::stable_sort(reduced.begin(), reduced.end(),
+                   [&](const auto& a, const auto& b) { return groups[a.first] < groups[b.first]; });
+  for (const auto& [stage, replica] : reduced)
+    if (groups[stage] >= 0) program.actions.push_back(step_action(graph, ActionOp::kReduceGradient, stage, replica));
+  if (options.norm && !held.empty())
+    program.actions.push_back(step_action(graph, ActionOp::kNorm, held.front().first, held.front().second));
+  for (const auto& [stage, replica] : held)
+    program.actions.push_back(step_action(graph, ActionOp::kStep, stage, replica));
+}
+
+}  // namespace
+
+IdMap<StageId, int> reduction_groups(const StageGraph& graph) {
+  IdMap<StageId, int> group(graph.stages.size(), -1);
+  for (const StageId stage : graph.stage_ids()) {
+    const ir::Stage& s = graph.stages[stage];
+    if (s.has_backward && s.trainable_weight_bytes > Bytes(0) && s.choice.devices.size() > 1)
+      group[stage] = static_cast<int>(stage.index());
+  }
+  const auto trains = [&](StageId stage) {
+    return graph.stages[stage].has_backward && graph.stages[stage].trainable_weight_bytes > Bytes(0);
+  };
+  // Lowering ids until nothing changes joins the sets; ids only fall, so it ends.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const ir::SharedWeights& shared : graph.shared) {
+      int lowest = static_cast<int>(graph.stages.size());
+      for (const StageId stage : shared.stages)
+        if (trains(stage)) lowest = std::min(lowest, group[stage] < 0 ? static_cast<int>(stage.index()) : group[stage]);
+      for (const StageId stage : shared.stages)
+        if (trains(stage) && group[stage] != lowest) {
+          group[stage] = lowest;
+          changed = true;
+        }
+    }
+  }
+  return group;
+}
+
+Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options) {
+  GP_TRY_VOID(check_places(graph, compute));
+  insert_recompute(graph, compute);
+  Placer placer(graph, compute);
+  GP_TRY_VOID(placer.run());
+  const ItemLists lists = placer.take_lists();
+  Schedule schedule = placer.take_schedule();
+  schedule.policy = compute.policy;
+  assign_slots(placer.items(), lists, schedule);
+  if (options.finish_step)
+    for (ir::Program& program : schedule.programs) append_step(graph, options, program);
+  return schedule;
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,139 @@
+#include "scheduler/memory.h"
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "cost/memory.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// Stage, replica, slot.
+using SlotKey = std::tuple<int32_t, int32_t, int32_t>;
+SlotKey slot_key(const Action& action) { return {action.stage, action.replica, action.slot}; }
+
+/// Per action, whether it is the last of its item: nothing follows in its slot, or a new item's first receive or
+/// forward.
+std::vector<bool> item_ends(const std::vector<Action>& actions) {
+  std::vector<bool> ends(actions.size(), false);
+  std::map<SlotKey, ActionOp> following;
+  for (size_t i = actions.size(); i-- > 0;) {
+    const Action& action = actions[i];
+    if (!(ir::is_compute(action.op) || ir::is_send(action.op) || ir::is_receive(action.op))) continue;
+    const auto next = following.find(slot_key(action));
+    ends[i] =
+        next == following.end() || (action.op != ActionOp::kReceiveForward &&
+                                    (next->second == ActionOp::kReceiveForward || next->second == ActionOp::kForward));
+    following[slot_key(action)] = action.op;
+  }
+  return ends;
+}
+
+class Walker {
+ public:
+  Walker(const StageGraph& graph, const MemoryOptions& options)
+      : graph_(graph), options_(options), borders_(cost::borders(graph)) {}
+
+  Bytes fixed(StageId id) const {
+    const ir::Stage& stage = graph_.stages[id];
+    const double replicas = static_cast<double>(stage.choice.devices.size());
+    // The gradient, and the optimizer's state, which may be divided over the replicas.
+    const double state =
+        1 + options_.optimizer_state_per_weight_byte / (stage.choice.shard_optimizer_state ? replicas : 1);
+    const Bytes trained = stage.has_backward ? stage.trainable_weight_bytes : Bytes(0);
+    return stage.weight_bytes + Bytes(std::llround(state * static_cast<double>(trained.count)));
+  }
+
+  /// `last`: the item ends with this action, and with it all that its slot holds.
+  MemoryChange change(const Action& action, bool last) {
+    Bytes& held = held_[slot_key(action)];
+    MemoryChange change = change_within_item(action);
+    held += change.before + change.after;
+    if (last) change.after -= std::exchange(held, Bytes(0));
+    return change;
+  }
+
+ private:
+  MemoryChange change_within_item(const Action& action) const {
+    if (ir::is_send(action.op) || !(ir::is_compute(action.op) || ir::is_receive(action.op))) return {};
+    const Samples samples(action.range.size());
+    if (ir::is_receive(action.op)) {
+      const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
+      return {cost::bytes_at(ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes, samples), Bytes(0)};
+    }
+    const StageId id(static_cast<size_t>(action.stage));
+    const ir::Stage& stage = graph_.stages[id];
+    const cost::ItemBytes item = cost::item_bytes(graph_, borders_[id], id, samples);
+    const Bytes space = item.workspace;
+    switch (action.op) {
+      case ActionOp::kForward: {
+        const bool keeps = stage.has_backward && !stage.choice.recompute;
+        return {item.stash + item.outputs + space, Bytes(0) - space - (keeps ? Bytes(0) : item.stash)};
+      }
+      case ActionOp::kRecompute:
+        return {item.stash + space, Bytes(0) - space};
+      case ActionOp::kBackward:
+        return {item.gradients_of_inputs + space, Bytes(0) - space - item.stash};
+      case ActionOp::kInputGradient:
+        return {item.gradients_of_inputs + space, item.kept - space - item.stash};
+      default:
+        return {space, Bytes(0) - space - item.kept};
+    }
+  }
+
+  const StageGraph& graph_;
+  const MemoryOptions& options_;
+  const IdMap<StageId, cost::StageBorder> borders_;
+  std::map<SlotKey, Bytes> held_;
+};
+
+Bytes fixed_bytes(const StageGraph& graph, const Walker& walker, ir::DeviceId device) {
+  Bytes total;
+  for (const StageId stage : graph.stage_ids())
+    for (const ir::DeviceId used : graph.stages[stage].choice.devices)
+      if (used == device) total += walker.fixed(stage);
+  return total;
+}
+
+}  // namespace
+
+std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options) {
+  std::vector<DeviceMemory> devices;
+  for (const ir::Program& program : schedule.programs) {
+    Walker walker(graph, options);
+    DeviceMemory& memory = devices.emplace_back();
+    memory.fixed = memory.peak = fixed_bytes(graph, walker, program.device);
+    Bytes held = memory.fixed;
+    const std::vector<bool> ends = item_ends(program.actions);
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+      const MemoryChange change = walker.change(program.actions[i], ends[i]);
+      memory.changes.push_back(change);
+      held += change.before;
+      if (held > memory.peak) {
+        memory.peak = held;
+        memory.peak_position = i;
+      }
+      held += change.after;
+    }
+  }
+  return devices;
+}
+
+std::vector<MemoryPoint> memory_over_time(const DeviceMemory& memory, const std::vector<Span>& spans) {
+  GP_CHECK(memory.changes.size() == spans.size());
+  std::vector<std::pair<Ticks, Bytes>> changes;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    changes.push_back({spans[i].start, memory.changes[i].before});
+    changes.push_back({spans[i].end, memory.changes[i].after});
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<MemoryPoint> points = {{Ticks(0), memory.fixed}};
+  for (const auto& [time, change] : changes) {
+    if (time > points.back().time) points.push_back({time, points.back().bytes});
+    points.back().bytes += change;
+  }
+  return points;
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,31 @@
+#include "scheduler/policies.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+constexpr Policy kPolicies[] = {
+    {"kfkb", "k forwards, then k backwards, with the fewest samples in flight that keep the full rate", order_kfkb},
+    {"gpipe", "all forwards, then all backwards (--backward fifo|lifo)", order_gpipe},
+    {"1f1b", "one forward, one backward; as many in flight as stages follow (PipeDream-Flush)", order_1f1b},
+    {"dapple-a", "DAPPLE's early backward, policy A: the order of 1f1b", order_dapple_a},
+    {"dapple-b", "DAPPLE's policy B: about twice the warm-up of 1f1b, less sensitive to latency", order_dapple_b},
+    {"zb-1p", "backward split in two, weight gradients fill the bubble within the memory of 1f1b", order_zb_1p},
+    {"zb-2p", "like zb-1p with twice the memory", order_zb_2p},
+    {"interleaved", "1f1b over several chunks of a chain on each device (--group)", order_interleaved},
+    {"interleaved-zb", "interleaved with a split backward", order_interleaved_zb},
+    {"looped-bfs", "all micro-batches through a device's first chunk, then through its next", order_looped_bfs},
+    {"zb-v", "zero bubble with two chunks per device in a V, within the memory of 1f1b", order_zb_v},
+    {"none", "no pipelining: one micro-batch after the other", order_none},
+};
+
+}  // namespace
+
+std::span<const Policy> all_policies() { return kPolicies; }
+
+const Policy* find_policy(std::string_view name) {
+  for (const Policy& policy : kPolicies)
+    if (policy.name == name) return &policy;
+  return nullptr;
+}
+
+}  // namespace graphpipe::scheduler

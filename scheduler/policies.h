@@ -1,0 +1,57 @@
+#pragma once
+// The policies: rules that give the order of compute actions on every device, and nothing else. Transfers, slots,
+// reductions and steps are added by one lowering (insert_transfers.h), so a new policy is one function and one line
+// of the list in policies.cpp.
+
+#include <span>
+#include <string_view>
+
+#include "ir/cluster.h"
+#include "scheduler/compute_order.h"
+
+namespace graphpipe::scheduler {
+
+enum class BackwardOrder : uint8_t { kFifo, kLifo };
+
+struct PolicyRequest {
+  const StageGraph& graph;
+  const ir::Cluster& cluster;
+  /// Per stage the samples in flight over all its replicas: forwards that run before the first backward. Empty: by the
+  /// rule of cost/in_flight.h.
+  IdMap<StageId, Samples> in_flight;
+  /// gpipe: the order of the backwards.
+  BackwardOrder backward_order = BackwardOrder::kFifo;
+  /// interleaved, interleaved-zb: micro-batches per group; 0: the fewest that are at least the number of devices and
+  /// make equal groups.
+  int64_t group = 0;
+};
+
+/// Returns a schedule that holds compute actions only (F, B, I, W), one program per used device, ascending.
+/// Errors: kBadPlan where the policy cannot order this stage graph.
+using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
+
+struct Policy {
+  std::string_view name;
+  std::string_view description;
+  PolicyFunction order;
+};
+
+std::span<const Policy> all_policies();
+/// Null where no policy has the name.
+const Policy* find_policy(std::string_view name);
+
+// The functions behind the list.
+Result<Schedule> order_kfkb(const PolicyRequest& request);
+Result<Schedule> order_1f1b(const PolicyRequest& request);
+Result<Schedule> order_dapple_a(const PolicyRequest& request);
+Result<Schedule> order_dapple_b(const PolicyRequest& request);
+Result<Schedule> order_none(const PolicyRequest& request);
+Result<Schedule> order_gpipe(const PolicyRequest& request);
+Result<Schedule> order_zb_1p(const PolicyRequest& request);
+Result<Schedule> order_zb_2p(const PolicyRequest& request);
+Result<Schedule> order_interleaved(const PolicyRequest& request);
+Result<Schedule> order_interleaved_zb(const PolicyRequest& request);
+Result<Schedule> order_looped_bfs(const PolicyRequest& request);
+Result<Schedule> order_zb_v(const PolicyRequest& request);
+
+}  // namespace graphpipe::scheduler

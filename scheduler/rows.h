@@ -1,0 +1,17 @@
+#pragma once
+// Single rows of a schedule: whether their indices exist, and how diagnostics name them.
+
+#include "scheduler/items.h"
+
+namespace graphpipe::scheduler {
+
+/// What is wrong with a row by itself; empty where nothing is. Afterwards its stage, replica, range, edge, peer and
+/// slot may be used as indices.
+std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a);
+
+/// "device 2, action 17: 1B[4,8)s0".
+std::string place_text(const Schedule& schedule, size_t program, size_t position);
+Diagnostic schedule_problem(const Schedule& schedule, size_t program, size_t position, std::string_view what,
+                            std::string hint);
+
+}  // namespace graphpipe::scheduler

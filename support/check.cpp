@@ -1,0 +1,15 @@
+#include "support/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace graphpipe {
+
+void fail_check(const char* condition, const char* file, int line) {
+  std::fprintf(stderr, "graphpipe: internal defect: %s does not hold (%s:%d); please report it\n", condition, file,
+               line);
+  std::fflush(stderr);
+  std::_Exit(70);
+}
+
+}  // namespace graphpipe

@@ -1,0 +1,129 @@
+#include "support/text.h"
+
+#include <array>
+#include <cstdint>
+
+namespace graphpipe {
+namespace {
+
+constexpr char kHex[] = "0123456789abcdef";
+
+bool is_printable(char c) { return c >= 0x20 && c < 0x7f; }
+
+void append_hex_escape(std::string& out, const char* prefix, char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  out += prefix;
+  out += kHex[byte >> 4];
+  out += kHex[byte & 15];
+}
+
+}  // namespace
+
+size_t utf8_length(std::string_view rest) {
+  const auto first = static_cast<unsigned char>(rest[0]);
+  const size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5                  ? 4
+                                                                         : 0;
+  if (length == 0 || length > rest.size()) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((static_cast<unsigned char>(rest[i]) & 0xc0) != 0x80) return 0;
+  if (length == 3 || length == 4) {
+    const auto second = static_cast<unsigned char>(rest[1]);
+    if (first == 0xe0 && second < 0xa0) return 0;
+    if (first == 0xed && second >= 0xa0) return 0;
+    if (first == 0xf0 && second < 0x90) return 0;
+    if (first == 0xf4 && second >= 0x90) return 0;
+  }
+  return length;
+}
+
+EncodedText<Terminal> Terminal::encode_text(std::string_view raw) {
+  std::string out;
+  for (char c : raw) {
+    if (is_printable(c) && c != '\\') out += c;
+    else append_hex_escape(out, "\\x", c);
+  }
+  return EncodedText<Terminal>(std::move(out));
+}
+
+EncodedText<Terminal> Terminal::encode(const ModelText& name) { return encode_text(name.raw()); }
+
+EncodedText<CppComment> CppComment::encode(const ModelText& name) {
+  constexpr std::string_view kMarks = "_.-:/+[]()@#, ";
+  std::string out;
+  for (char c : name.raw()) {
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    out += word || kMarks.find(c) != std::string_view::npos ? c : '_';
+    if (out.size() == 120) break;
+  }
+  return EncodedText<CppComment>(std::move(out));
+}
+
+EncodedText<JsonString> JsonString::encode_text(std::string_view raw) {
+  std::string out = "\"";
+  for (size_t i = 0; i < raw.size();) {
+    const char c = raw[i];
+    const size_t length = utf8_length(raw.substr(i));
+    if (length == 0) {
+      out += "\\ufffd";
+      ++i;
+    } else if (length > 1) {
+      // U+2028 and U+2029 end a line in JavaScript; escaping them lets the text stand in a page.
+      if (raw.substr(i, 3) == "\xe2\x80\xa8" || raw.substr(i, 3) == "\xe2\x80\xa9") {
+        out += raw[i + 2] == '\xa8' ? "\\u2028" : "\\u2029";
+      } else {
+        out += raw.substr(i, length);
+      }
+      i += length;
+    } else {
+      if (c == '"' || c == '\\') out += {'\\', c};
+      else if (c < 0x20 || c == '<' || c == '>' || c == '&' || c == 0x7f) append_hex_escape(out, "\\u00", c);
+      else out += c;
+      ++i;
+    }
+  }
+  return EncodedText<JsonString>(out + "\"");
+}
+
+EncodedText<JsonString> JsonString::encode(const ModelText& name) { return encode_text(name.raw()); }
+
+EncodedText<CppLiteral> CppLiteral::encode(const ModelText& name) {
+  std::string out = "\"";
+  for (char c : name.raw()) {
+    const bool plain = is_printable(c) && c != '"' && c != '\\' && c != '?' && c != '%';
+    if (plain) {
+      out += c;
+    } else {
+      // Three octal digits end by themselves, unlike \x, so the next character cannot join them.
+      const auto byte = static_cast<unsigned char>(c);
+      out += {'\\', static_cast<char>('0' + (byte >> 6)), static_cast<char>('0' + ((byte >> 3) & 7)),
+              static_cast<char>('0' + (byte & 7))};
+    }
+  }
+  return EncodedText<CppLiteral>(out + "\"");
+}
+
+EncodedText<HtmlText> HtmlText::encode(const ModelText& name) {
+  std::string out;
+  for (char c : name.raw()) {
+    switch (c) {
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '&': out += "&amp;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default:
+        if (is_printable(c)) out += c;
+        else append_hex_escape(out, "\\x", c);
+    }
+  }
+  return EncodedText<HtmlText>(std::move(out));
+}
+
+std::string quoted(const ModelText& name) {
+  std::string shown = Terminal::encode(name).str();
+  if (shown.size() > 200) shown = shown.substr(0, 197) + "...";
+  return "'" + shown + "'";
+}
+
+}  // namespace graphpipe

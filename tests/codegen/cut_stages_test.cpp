@@ -1,0 +1,245 @@
+#include "codegen/cut_stages.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "codegen/slot_layout.h"
+#include "codegen/stage_steps.h"
+#include "passes/pipeline.h"
+#include "tests/support/training_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+using codegen::StageCut;
+using codegen::Step;
+
+namespace {
+
+ir::Graph trained(ir::Graph graph, passes::LossKind kind, const char* output) {
+  passes::PassContext context;
+  context.loss = {.kind = kind, .output = ModelText(output), .label = ModelText("label")};
+  auto result = passes::run_pipeline(std::move(graph), context);
+  REQUIRE(result.ok());
+  return std::move(result).value();
+}
+
+struct Cut {
+  ir::Graph graph;
+  ir::PlanGraph plan;
+  ir::StageGraph stages;
+  IdMap<ir::StageId, StageCut> cuts;
+};
+
+/// Cuts in the order of node ids, so that the stages are convex.
+Cut random_cut(ir::Graph graph, uint64_t seed, size_t count, bool recompute) {
+  std::mt19937_64 random(seed);
+  Cut cut;
+  cut.graph = std::move(graph);
+  cut.plan = plan_of(cut.graph, 8);
+  count = std::min(count, cut.plan.nodes.size());
+  std::set<size_t> starts = {0};
+  while (starts.size() < count) starts.insert(random() % cut.plan.nodes.size());
+  std::vector<size_t> stage_of;
+  for (size_t node = 0; node < cut.plan.nodes.size(); ++node)
+    stage_of.push_back(static_cast<size_t>(std::distance(starts.begin(), starts.upper_bound(node))) - 1);
+  auto stages = stages_of(cut.plan, stage_of, 2, recompute);
+  REQUIRE(stages.ok());
+  cut.stages = std::move(stages).value();
+  auto cuts = codegen::cut_stages(cut.graph, cut.plan, cut.stages);
+  for (const Diagnostic& problem : cuts.problems()) MESSAGE(to_line(problem));
+  REQUIRE(cuts.ok());
+  cut.cuts = std::move(cuts).value();
+  return cut;
+}
+
+bool has_samples(const ir::Graph& graph, ir::NodeId id) {
+  return std::ranges::any_of(graph.node(id).outputs,
+                             [&](ir::ValueId v) { return graph.value(v).batch != ir::BatchKind::kNone; });
+}
+
+void check_each_node_once(const Cut& cut) {
+  std::vector<int> seen(cut.graph.node_count(), 0);
+  for (const StageCut& stage : cut.cuts)
+    for (const auto* steps : {&stage.steps.forward, &stage.steps.input_gradient, &stage.steps.weight_gradient}) {
+      std::set<ir::NodeId> here;
+      for (const Step& step : *steps)
+        if (!step.zero.valid()) CHECK(here.insert(step.node).second);
+      for (ir::NodeId id : here) ++seen[id.index()];
+    }
+  for (ir::NodeId id : cut.graph.node_ids()) {
+    CAPTURE(id);
+    const ir::Node& node = cut.graph.node(id);
+    const ir::NodeId forward = node.serves.valid() ? node.serves : id;
+    if (has_samples(cut.graph, forward))
+      CHECK_MESSAGE(seen[id.index()] == 1, "a node with samples runs in exactly one stage");
+    else CHECK_MESSAGE(seen[id.index()] >= 1, "what is needed runs somewhere");
+  }
+}
+
+/// Runs the steps on paper: everything that a function reads is loaded, computed before, or a parameter.
+void check_everything_is_there(const Cut& cut) {
+  const auto param_of = ir::params_of_values(cut.graph);
+  for (ir::StageId id : cut.stages.stage_ids()) {
+    CAPTURE(id);
+    const StageCut& stage = cut.cuts[id];
+    const codegen::SlotLayout layout = codegen::lay_out_slots(cut.graph, stage);
+    std::set<std::string> filled;
+    for (int slot : layout.recompute_inputs) filled.insert(text("slot[", slot, "]"));
+    const std::vector<Step>* phases[] = {&stage.steps.forward, &stage.steps.input_gradient,
+                                         &stage.steps.weight_gradient};
+    const codegen::FunctionPlaces* places[] = {&layout.forward, &layout.input_gradient, &layout.weight_gradient};
+    for (size_t phase = 0; phase < 3; ++phase) {
+      if (phase == 1)
+        for (size_t i = 0; i < layout.slots.size(); ++i)
+          if (layout.slots[i].use == codegen::SlotUse::kReceivedGradient) filled.insert(text("slot[", i, "]"));
+      std::set<ir::ValueId> known;
+      for (const codegen::Load& load : places[phase]->loads) {
+        CHECK_MESSAGE(filled.contains(load.place), "a slot is filled before it is read");
+        if (load.take) filled.erase(load.place);
+        known.insert(load.value);
+      }
+      for (const Step& step : *phases[phase]) {
+        for (ir::ValueId input : codegen::inputs_of_step(cut.graph, step)) {
+          const bool is_param = param_of[input].valid();
+          CHECK((is_param || known.contains(input)));
+          if (is_param) CHECK(std::ranges::binary_search(stage.params, param_of[input]));
+        }
+        for (ir::ValueId output : codegen::outputs_of_step(cut.graph, step))
+          CHECK_MESSAGE(known.insert(output).second, "a value is made once");
+      }
+      for (const codegen::Store& store : places[phase]->stores) {
+        CHECK(known.contains(store.value));
+        CHECK_MESSAGE(filled.insert(store.place).second, "no slot is written twice");
+      }
+      for (const std::string& place : places[phase]->clears) CHECK(filled.erase(place) == 1);
+    }
+    // What is left belongs to others.
+    for (size_t i = 0; i < layout.slots.size(); ++i) {
+      const auto use = layout.slots[i].use;
+      const bool is_result = use == codegen::SlotUse::kSentValue || use == codegen::SlotUse::kSentGradient ||
+                             use == codegen::SlotUse::kLoss;
+      const bool has_backward = !stage.steps.input_gradient.empty() || !stage.steps.weight_gradient.empty();
+      if (has_backward || is_result) CHECK(filled.contains(text("slot[", i, "]")) == is_result);
+    }
+  }
+}
+
+void check_gradients_cross(const Cut& cut) {
+  for (ir::EdgeId id : cut.stages.edge_ids()) {
+    const ir::StageEdge& edge = cut.stages.edges[id];
+    const auto boundary_of = [&](ir::StageId stage) {
+      return *std::ranges::find(cut.cuts[stage].boundaries, id, &codegen::StageBoundary::edge);
+    };
+    const codegen::StageBoundary from = boundary_of(edge.from), to = boundary_of(edge.to);
+    CHECK((!from.is_input && to.is_input));
+    CHECK(from.gradients == to.gradients);
+    const ir::ValueId value = cut.plan.values[edge.value].source;
+    for (ir::ValueId gradient : from.gradients) CHECK(cut.graph.value(gradient).type == cut.graph.value(value).type);
+  }
+}
+
+void check_shares(const Cut& cut) {
+  std::set<ir::ValueId> found;
+  for (const StageCut& stage : cut.cuts)
+    for (const ir::GradientShare& share : stage.steps.shares) {
+      found.insert(share.value);
+      CHECK(std::ranges::binary_search(stage.params, share.param));
+    }
+  CHECK(found.size() == cut.graph.gradient_shares().size());
+}
+
+}  // namespace
+
+TEST_CASE("cut anywhere, every node runs once, finds what it reads, and every share is computed") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const bool recompute = seed % 3 == 2;
+    const Cut cut =
+        seed % 2 == 0
+            ? random_cut(trained(branches(), passes::LossKind::kMeanSquaredError, "y"), seed, 1 + seed % 5, recompute)
+            : random_cut(trained(mlp(ir::DType::kFloat32, seed % 4 == 1), passes::LossKind::kCrossEntropy, "logits"),
+                         seed, 1 + seed % 4, recompute);
+    check_each_node_once(cut);
+    check_everything_is_there(cut);
+    check_gradients_cross(cut);
+    check_shares(cut);
+  }
+}
+
+TEST_CASE("frozen stages get no gradient transfer") {
+  const Cut cut = [] {
+    Cut made;
+    made.graph = trained(mlp(ir::DType::kFloat32, false), passes::LossKind::kCrossEntropy, "logits");
+    made.plan = plan_of(made.graph, 8);
+    std::vector<size_t> stage_of(made.plan.nodes.size(), 1);
+    stage_of[0] = stage_of[1] = stage_of[2] = 0;  // MatMul, Add, Relu
+    made.stages = *stages_of(made.plan, stage_of, 2);
+    made.cuts = *codegen::cut_stages(made.graph, made.plan, made.stages);
+    return made;
+  }();
+  REQUIRE(cut.stages.edges.size() == 1);
+  CHECK(cut.cuts[ir::StageId(0)].boundaries.front().gradients.empty());
+  CHECK(cut.cuts[ir::StageId(0)].steps.input_gradient.empty());
+  CHECK(cut.cuts[ir::StageId(0)].steps.weight_gradient.empty());
+  const codegen::SlotLayout layout = codegen::lay_out_slots(cut.graph, cut.cuts[ir::StageId(0)]);
+  CHECK_MESSAGE(
+      std::ranges::none_of(layout.slots, [](const codegen::Slot& s) { return s.use == codegen::SlotUse::kSaved; }),
+      "a frozen stage saves nothing");
+}
+
+TEST_CASE("a value with readers in two other stages is sent to both, and its gradients come back in a fixed order") {
+  // h = MatMul is read by Tanh, Sigmoid and the residual Add; put each into a stage of its own.
+  Cut cut;
+  cut.graph = trained(branches(), passes::LossKind::kMeanSquaredError, "y");
+  cut.plan = plan_of(cut.graph, 8);
+  std::vector<size_t> stage_of;
+  size_t last = 0;
+  for (const ir::PlanNode& node : cut.plan.nodes) {
+    const std::string& op = cut.graph.node(node.source).op;
+    if (op == "Tanh") last = 1;
+    if (op == "Sigmoid") last = 2;
+    if (op == "Add") last = 3;
+    stage_of.push_back(last);
+  }
+  cut.stages = *stages_of(cut.plan, stage_of, 2);
+  cut.cuts = *codegen::cut_stages(cut.graph, cut.plan, cut.stages);
+  size_t copies = 0;
+  for (const codegen::StageBoundary& boundary : cut.cuts[ir::StageId(0)].boundaries) {
+    copies += !boundary.is_input;
+    CHECK(boundary.gradients.size() == 1);
+  }
+  CHECK(copies == 3);
+  size_t sums = 0;
+  for (const Step& step : cut.cuts[ir::StageId(0)].steps.input_gradient)
+    sums += cut.graph.node(step.node).sums_gradient_of.valid();
+  CHECK_MESSAGE(sums == 2, "all three contributions are added where the value was made");
+}
+
+TEST_CASE("a weight that is split and read piecewise in two stages gets a share from each, with zeros for the other piece") {
+  Cut cut;
+  GraphMaker make(ir::DType::kFloat32);
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto packed = make.weight("packed", {size(4), size(8)});
+  const auto first = make.node("Split", {packed}, {{"axis", int64_t{1}}, {"sizes", std::vector<int64_t>{4, 4}}});
+  const auto second = make.graph.node(make.graph.value(first).producer).outputs.at(1);
+  const auto hidden = make.node("Tanh", {make.node("MatMul", {x, first})});
+  make.output(make.node("MatMul", {hidden, second}), "y");
+  cut.graph = trained(std::move(make.graph), passes::LossKind::kMeanSquaredError, "y");
+  cut.plan = plan_of(cut.graph, 8);
+  std::vector<size_t> stage_of(cut.plan.nodes.size(), 1);
+  stage_of[0] = stage_of[1] = 0;  // MatMul, Tanh
+  cut.stages = *stages_of(cut.plan, stage_of, 2);
+  auto cuts = codegen::cut_stages(cut.graph, cut.plan, cut.stages);
+  REQUIRE(cuts.ok());
+  cut.cuts = std::move(cuts).value();
+  for (const ir::StageId stage : cut.stages.stage_ids()) {
+    CAPTURE(stage);
+    CHECK(cut.cuts[stage].steps.shares.size() == 1);
+    CHECK(std::ranges::count_if(cut.cuts[stage].steps.weight_gradient, [](const Step& s) { return s.zero.valid(); }) == 1);
+  }
+  check_each_node_once(cut);
+  check_everything_is_there(cut);
+}

@@ -1,0 +1,95 @@
+#include "codegen/function_writer.h"
+
+#include <doctest/doctest.h>
+
+#include "codegen/slot_layout.h"
+#include "codegen/split_function.h"
+#include "codegen/stage_steps.h"
+#include "passes/pipeline.h"
+#include "tests/support/training_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+TEST_CASE("a function names tensors after values and releases them after their last use") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto hidden = make.node("Relu", {make.node("Exp", {x})});
+  make.output(make.node("Add", {hidden, make.weight("w", {size(4)})}), "y");
+  std::vector<ir::NodeId> nodes;
+  for (ir::NodeId id : make.graph.node_ids()) nodes.push_back(id);
+  CHECK(codegen::write_single_function(make.graph, nodes, "run") ==
+        R"(#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/relu.h>
+
+#include <utility>
+
+#include "runtime/program.h"
+
+void run(const graphpipe::runtime::StageArguments& a) {
+  const at::Tensor* w = a.weights;
+  at::Tensor* slot = a.slot;
+  [[maybe_unused]] const int64_t b = a.samples;
+  const at::Tensor& v0 = slot[0];
+  at::Tensor v1 = at::exp(v0);  // n0 /Exp_0: f32[b,4]
+  at::Tensor v2 = at::relu(v1);  // n1 /Relu_1: f32[b,4]
+  v1.reset();
+  at::Tensor v4 = at::add(v2, w[0]);  // n2 /Add_2: f32[b,4]
+  slot[1] = std::move(v4);
+}
+)");
+}
+
+TEST_CASE("a hostile name reaches a comment only cleaned and cut") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  make.output(make.node("Relu", {x}), "y");
+  make.graph.node(ir::NodeId(0)).origins = {ModelText("a\n#include \"/etc/passwd\" \\\n?\?/" + std::string(5000, 'z'))};
+  const ir::NodeId nodes[] = {ir::NodeId(0)};
+  const std::string text = codegen::write_single_function(make.graph, nodes, "run");
+  CHECK(text.find("passwd\"") == std::string::npos);
+  CHECK(text.find('\\') == std::string::npos);
+  CHECK(text.size() < 1000);
+}
+
+TEST_CASE("parts hand on what later parts read, and each place is emptied by its last reader") {
+  passes::PassContext context;
+  context.loss = {.kind = passes::LossKind::kMeanSquaredError, .output = ModelText("y"), .label = ModelText("label")};
+  const auto graph = passes::run_pipeline(branches(), context);
+  REQUIRE(graph.ok());
+  const ir::PlanGraph plan = plan_of(*graph, 4);
+  const auto stages = stages_of(plan, std::vector<size_t>(plan.nodes.size(), 0), 4);
+  const auto cuts = codegen::cut_stages(*graph, plan, *stages);
+  REQUIRE(cuts.ok());
+  const codegen::StageCut& cut = (*cuts)[ir::StageId(0)];
+  const codegen::SlotLayout layout = codegen::lay_out_slots(*graph, cut);
+  const auto param_of = ir::params_of_values(*graph);
+  for (size_t most : {1, 2, 3, 100}) {
+    CAPTURE(most);
+    const auto split = codegen::split_function(*graph, cut.steps.weight_gradient, layout.weight_gradient, most);
+    CHECK(split.parts.size() == (cut.steps.weight_gradient.size() + most - 1) / most);
+    std::set<std::string> filled;
+    for (const codegen::Load& load : layout.weight_gradient.loads) filled.insert(load.place);
+    for (const codegen::FunctionPart& part : split.parts) {
+      CHECK(part.steps.size() <= most);
+      std::set<ir::ValueId> known;
+      for (const codegen::Load& load : part.loads) {
+        CHECK(filled.contains(load.place));
+        if (load.take) filled.erase(load.place);
+        known.insert(load.value);
+      }
+      for (const codegen::Step& step : part.steps) {
+        for (ir::ValueId input : codegen::inputs_of_step(*graph, step))
+          CHECK((param_of[input].valid() || known.contains(input)));
+        for (ir::ValueId output : graph->node(step.node).outputs) known.insert(output);
+      }
+      for (const codegen::Store& store : part.stores) {
+        CHECK(known.contains(store.value));
+        CHECK(filled.insert(store.place).second);
+      }
+    }
+    CHECK(filled.empty());
+  }
+}

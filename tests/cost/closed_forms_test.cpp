@@ -1,0 +1,112 @@
+#include <doctest/doctest.h>
+
+#include "cost/iteration_time.h"
+#include "cost/lower_bound.h"
+#include "cost/memory.h"
+#include "tests/support/plan_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::cost;
+using ir::DeviceId;
+using ir::StageId;
+
+namespace {
+
+/// One stage per node, one device each.
+ir::StageGraph one_stage_per_node(const ir::PlanGraph& graph, Samples micro_batch) {
+  ir::Assignment assignment;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    assignment.stage_of.push_back(StageId(i));
+    assignment.choice.push_back({.devices = {DeviceId(i)}, .micro_batch = micro_batch});
+  }
+  return *build_stage_graph(graph, assignment);
+}
+
+}  // namespace
+
+TEST_CASE("a chain of P equal stages takes (M + P - 1) items when transfers cost nothing") {
+  for (size_t stages = 1; stages <= 6; ++stages)
+    for (int64_t size : {1, 2, 4}) {
+      const ir::PlanGraph graph = tests::chain_graph(stages, {.seconds = 1, .bytes = 0}, Samples(16));
+      const ir::StageGraph plan = one_stage_per_node(graph, Samples(size));
+      const ir::Cluster cluster = ir::equal_devices(static_cast<int>(stages));
+      const double item = 3.0 * static_cast<double>(size);
+      const double expected = item * static_cast<double>(16 / size + static_cast<int64_t>(stages) - 1);
+      CHECK(iteration_time(plan, cluster).total() == doctest::Approx(expected));
+      CHECK(step_bound(plan, cluster).total() <= expected * (1 + 1e-9));
+    }
+}
+
+TEST_CASE("concurrent branches make the pipeline shallower and the step shorter") {
+  const Samples batch(32);
+  const ir::PlanGraph chain = tests::chain_graph(8, {.seconds = 1, .bytes = 0}, batch);
+  const ir::PlanGraph branches =
+      tests::plan_graph({{}, {0}, {1}, {2}, {}, {4}, {5}, {3, 6}}, {{.seconds = 1, .bytes = 0}}, batch);
+  const ir::Cluster cluster = ir::equal_devices(8);
+  // GraphPipe's case: depth 8 against 5, here at b = 4: (8 + 7) / (8 + 4) = 1.25.
+  const double deep = iteration_time(one_stage_per_node(chain, Samples(4)), cluster).total();
+  const double wide = iteration_time(one_stage_per_node(branches, Samples(4)), cluster).total();
+  CHECK(deep / wide == doctest::Approx(1.25));
+}
+
+TEST_CASE("bounds of a graph are below the time of its plans, and follow work, largest node and path") {
+  const ir::PlanGraph graph = tests::chain_graph(4, {.seconds = 1, .bytes = 8}, Samples(8));
+  const ir::Cluster cluster = ir::equal_devices(4);
+  const PlanBound bound = plan_bound(graph, cluster);
+  CHECK(bound.work == doctest::Approx(3));
+  CHECK(bound.largest_node == doctest::Approx(0.75));
+  CHECK(bound.critical_path == doctest::Approx(8));
+  for (int64_t size : {1, 2, 4, 8}) {
+    const ir::StageGraph plan = one_stage_per_node(graph, Samples(size));
+    CHECK(bound.step(Samples(8)) <= iteration_time(plan, cluster).total());
+    CHECK(bound.time_per_sample() <= bottleneck_time_per_sample(plan, cluster) * (1 + 1e-12));
+  }
+}
+
+TEST_CASE("replicas share an item and add an all-reduce; shared weights add a reduction over their stages") {
+  ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 0, .weight_bytes = 1 << 20}, Samples(8));
+  ir::Assignment assignment;
+  assignment.stage_of = IdMap<ir::PlanNodeId, StageId>(2, StageId(0u));
+  assignment.choice.push_back({.devices = {DeviceId(0u), DeviceId(1u)}, .micro_batch = Samples(4)});
+  const ir::Cluster cluster = ir::equal_devices(2);
+  const auto plan = build_stage_graph(graph, assignment);
+  const StageCost cost = stage_cost(*plan, cluster, StageId(0u));
+  CHECK(cost.item() == doctest::Approx(2 * 3 * 2));
+  CHECK(cost.period() == doctest::Approx(3));
+  CHECK(cost.all_reduce == doctest::Approx(2097152 / 5e9 + 1e-5));
+  CHECK(iteration_time(*plan, cluster).total() == doctest::Approx(24 + cost.all_reduce));
+
+  graph.nodes[ir::PlanNodeId(1u)].weights = graph.nodes[ir::PlanNodeId(0u)].weights;
+  const ir::StageGraph tied = one_stage_per_node(graph, Samples(4));
+  const IterationTime time = iteration_time(tied, cluster);
+  CHECK(tied.shared.size() == 1);
+  CHECK(time.total() > (2 + 1) * 12.0);
+}
+
+TEST_CASE("memory counts weights, gradients, optimizer state, and the stash of what is in flight") {
+  ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));
+  graph.optimizer_state_per_weight_byte = 2;
+  const ir::StageGraph plan = one_stage_per_node(graph, Samples(2));
+  const MemoryParts parts = stage_memory(plan, StageId(0u), Samples(4));
+  CHECK(parts.weights == Bytes(100));
+  CHECK(parts.gradients == Bytes(100));
+  CHECK(parts.optimizer == Bytes(200));
+  CHECK(parts.stash == Bytes(2 * 20));
+  CHECK(parts.boundary == Bytes(20));
+  const IdMap<StageId, Samples> flight(2, Samples(4));
+  CHECK(peak_memory(plan, ir::equal_devices(2), flight)[DeviceId(0u)] == parts.total());
+  ir::Cluster small = ir::equal_devices(2);
+  small.devices[DeviceId(0u)].memory = parts.total() - Bytes(7);
+  CHECK(memory_shortfall(plan, small, flight) == Bytes(7));
+}
+
+TEST_CASE("recomputing keeps only what comes in, and runs the forward again") {
+  const ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10}, Samples(8));
+  ir::StageGraph plan = one_stage_per_node(graph, Samples(2));
+  const MemoryParts kept = stage_memory(plan, StageId(1u), Samples(8));
+  const double item = stage_cost(plan, ir::equal_devices(2), StageId(0u)).item();
+  plan.stages[StageId(0u)].choice.recompute = true;
+  plan.stages[StageId(1u)].choice.recompute = true;
+  CHECK(stage_memory(plan, StageId(1u), Samples(8)).stash < kept.stash);
+  CHECK(stage_cost(plan, ir::equal_devices(2), StageId(0u)).item() == doctest::Approx(item + 2));
+}

@@ -1,0 +1,122 @@
+#include "cost/limits.h"
+
+#include <doctest/doctest.h>
+
+#include "cost/memory.h"
+#include "tests/support/random_plan_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::cost;
+using ir::StageId;
+
+namespace {
+
+ir::StageGraph stages_of(const ir::PlanGraph& graph, Samples micro_batch) {
+  ir::Assignment assignment;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    assignment.stage_of.push_back(StageId(i));
+    assignment.choice.push_back({.devices = {ir::DeviceId(i)}, .micro_batch = micro_batch});
+  }
+  return *build_stage_graph(graph, assignment);
+}
+
+Limit limit_at_its_own_speed(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  return limit_of(graph, cluster, iteration_time(graph, cluster).total());
+}
+
+/// Seconds of node 1 are `heavy`; the others take one per sample.
+ir::PlanGraph chain_with_heavy(double heavy, Samples batch) {
+  return tests::plan_graph({{}, {0}, {1}}, {{.seconds = 1}, {.seconds = heavy}, {.seconds = 1}}, batch);
+}
+
+}  // namespace
+
+TEST_CASE("an even chain with many micro-batches is limited by work, and only more or faster devices help") {
+  const ir::StageGraph plan = stages_of(chain_with_heavy(1, Samples(64)), Samples(1));
+  const Limit limit = limit_at_its_own_speed(plan, ir::equal_devices(3));
+  CHECK(limit.kind == LimitKind::kWork);
+  CHECK(limit.share > 0.9);
+  CHECK(limit.sentence.find("more or faster devices") != std::string::npos);
+}
+
+TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why it cannot be spread") {
+  ir::PlanGraph graph = chain_with_heavy(5, Samples(64));
+  const Limit heavy = limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3));
+  CHECK(heavy.kind == LimitKind::kWork);
+  CHECK(heavy.stage == StageId(1u));
+  CHECK(heavy.sentence.find("stage 1 (device 1)") != std::string::npos);
+  CHECK(heavy.sentence.find("2.14 times the mean") != std::string::npos);
+  graph.nodes[ir::PlanNodeId(1u)].mixes_samples = true;
+  CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3)).kind == LimitKind::kMixing);
+}
+
+TEST_CASE("few micro-batches: warm-up and drain; lifted by smaller ones") {
+  const ir::PlanGraph graph = chain_with_heavy(1, Samples(8));
+  const Limit limit = limit_at_its_own_speed(stages_of(graph, Samples(8)), ir::equal_devices(3));
+  CHECK(limit.kind == LimitKind::kWarmUpAndDrain);
+  CHECK(limit.sentence.find("smaller micro-batches") != std::string::npos);
+  CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3)).kind != limit.kind);
+}
+
+TEST_CASE("where starting operators dominates, smaller micro-batches are not offered") {
+  ir::PlanGraph graph = chain_with_heavy(0, Samples(8));
+  for (ir::PlanNode& node : graph.nodes)
+    node.forward = node.input_gradient = node.weight_gradient = ir::SampleFunction::polynomial(1, 0);
+  const Limit limit = limit_at_its_own_speed(stages_of(graph, Samples(8)), ir::equal_devices(3));
+  CHECK(limit.kind == LimitKind::kWarmUpAndDrain);
+  CHECK(limit.sentence.find("a larger batch") != std::string::npos);
+  CHECK(limit.sentence.find("smaller micro-batches") == std::string::npos);
+}
+
+TEST_CASE("a slow link limits, and a faster one lifts it") {
+  const ir::PlanGraph graph =
+      tests::plan_graph({{}, {0}}, {{.seconds = 1, .bytes = 1000}, {.seconds = 1, .bytes = 1000}}, Samples(64));
+  const ir::StageGraph plan = stages_of(graph, Samples(1));
+  ir::Cluster cluster = ir::equal_devices(2);
+  cluster.levels = {{.group = 2, .latency = Seconds(0), .bandwidth = BytesPerSecond(100)}};
+  CHECK(limit_at_its_own_speed(plan, cluster).kind == LimitKind::kLink);
+  cluster.levels.front().bandwidth = BytesPerSecond(1e6);
+  CHECK(limit_at_its_own_speed(plan, cluster).kind == LimitKind::kWork);
+}
+
+TEST_CASE("memory limits where fewer samples fit than the bottleneck needs, and what it says is missing lifts it") {
+  const ir::PlanGraph graph = tests::chain_graph(4, {.seconds = 1, .bytes = 1 << 20}, Samples(64));
+  const ir::StageGraph plan = stages_of(graph, Samples(1));
+  ir::Cluster cluster = ir::equal_devices(4);
+  cluster.levels = {{.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e18)}};
+  const auto costs = stage_costs(plan, cluster);
+  const auto full = in_flight_at(plan, costs, bottleneck_period(plan, costs));
+  const auto peaks = peak_memory(plan, cluster, full);
+  const Bytes needed = *std::max_element(peaks.begin(), peaks.end());
+  for (ir::Device& device : cluster.devices) device.memory = needed - Bytes(2 << 20);
+  const Limit limit = limit_at_its_own_speed(plan, cluster);
+  CHECK(limit.kind == LimitKind::kMemory);
+  CHECK(limit.share > 0);
+  CAPTURE(limit.sentence);
+  CHECK(limit.sentence.find("2 MiB more") != std::string::npos);
+  for (ir::Device& device : cluster.devices) device.memory = needed;
+  CHECK(limit_at_its_own_speed(plan, cluster).kind == LimitKind::kWork);
+}
+
+TEST_CASE("a schedule that takes twice what the plan needs is limited by its order") {
+  const ir::StageGraph plan = stages_of(chain_with_heavy(1, Samples(64)), Samples(1));
+  const ir::Cluster cluster = ir::equal_devices(3);
+  const Limit limit = limit_of(plan, cluster, 2 * iteration_time(plan, cluster).total());
+  CHECK(limit.kind == LimitKind::kOrder);
+  CHECK(limit.share == doctest::Approx(0.5));
+}
+
+TEST_CASE("every plan has one sentence, with a share between 0 and 1") {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_dag(seed, 2 + seed % 6, 3, Samples(8));
+    const ir::StageGraph plan = stages_of(graph, Samples(1 << seed % 4));
+    const ir::Cluster cluster = ir::equal_devices(static_cast<int>(graph.nodes.size()));
+    const Limit limit = limit_of(plan, cluster, iteration_time(plan, cluster).total() * (1 + 0.1 * (seed % 7)));
+    CHECK(limit.share > 0);
+    CHECK(limit.share <= 1 + 1e-9);
+    CHECK(limit.sentence.find("would lift it") != std::string::npos);
+    CHECK(limit.sentence.find('\n') == std::string::npos);
+    CHECK_FALSE(name_of(limit.kind).empty());
+  }
+}

@@ -1,0 +1,139 @@
+#include "cost/price.h"
+
+#include <doctest/doctest.h>
+
+#include "cost/signature.h"
+#include "ir/graph_text.h"
+#include "passes/pipeline.h"
+
+using namespace graphpipe;
+using namespace graphpipe::cost;
+using ir::PlanNodeId;
+using ir::PlanValueId;
+
+namespace {
+
+/// A two-layer classifier; the second weight is reached through a Transpose.
+constexpr const char* kModel = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,8]
+p0  %1 = weight trainable "w1" filled(0) : f32[8,16]
+p1  %2 = weight trainable "w2" filled(0) : f32[4,16]
+n0  %3 = MatMul(%0, %1) : f32[B,16] from "first"
+n1  %4 = Relu(%3) : f32[B,16] from "relu"
+n2  %5 = Transpose(%2) {perm=[1,0]} : f32[16,4] from "transpose"
+n3  %6 = MatMul(%4, %5) : f32[B,4] from "second"
+out model "logits" %6
+)";
+
+ir::Graph trained(const char* model) {
+  std::string source = model;
+  auto parsed = ir::parse_graph(source);
+  if (!parsed.ok()) MESSAGE(to_line(parsed.problems().front()));
+  REQUIRE(parsed.ok());
+  passes::PassContext context;
+  context.loss = {.kind = passes::LossKind::kCrossEntropy, .output = ModelText("logits"), .label = ModelText("label")};
+  auto graph = passes::run_pipeline(*parsed, context);
+  if (!graph.ok()) MESSAGE(to_line(graph.problems().front()));
+  REQUIRE(graph.ok());
+  return *graph;
+}
+
+PlanNodeId node_named(const ir::PlanGraph& graph, std::string_view name) {
+  for (PlanNodeId id : graph.node_ids())
+    if (graph.nodes[id].label.raw() == name) return id;
+  FAIL("no node " << name);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a model is priced: one plan node per node that depends on samples, with its backward and its weights") {
+  const ir::Graph graph = trained(kModel);
+  const auto plan = price(graph, ir::equal_devices(2), {.batch = Samples(8), .optimizer_state_per_weight_byte = 1});
+  REQUIRE(plan.ok());
+  CHECK(verify_plan_graph(*plan).ok());
+  const ir::PlanNode& first = plan->nodes[node_named(*plan, "first")];
+  const ir::PlanNode& second = plan->nodes[node_named(*plan, "second")];
+  for (const ir::PlanNode& node : plan->nodes) CHECK(node.label.raw() != "transpose");
+  REQUIRE(first.weights.size() == 1);
+  REQUIRE(second.weights.size() == 1);
+  CHECK(plan->weight_groups[second.weights.front()].bytes == Bytes(4 * 16 * 4));
+  CHECK(first.has_backward);
+  CHECK(first.input_gradient.is_zero());  // nothing upstream trains
+  CHECK_FALSE(first.weight_gradient.is_zero());
+  CHECK_FALSE(second.input_gradient.is_zero());
+  CHECK(first.forward.at(8.0) > first.forward.at(1.0));
+  CHECK(first.forward.at(8.0) / 8 < first.forward.at(1.0));  // larger items are cheaper per sample
+}
+
+TEST_CASE("the output of the Relu is saved by its own backward and by the next weight gradient") {
+  const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
+  REQUIRE(plan.ok());
+  const PlanNodeId relu = node_named(*plan, "relu"), second = node_named(*plan, "second");
+  bool found = false;
+  for (const ir::PlanValue& value : plan->values) {
+    if (value.producer != relu) continue;
+    found = true;
+    CHECK(value.readers == std::vector{second});
+    CHECK(value.gradient_readers == std::vector{second});
+    CHECK(value.saved_by_weight_gradient == std::vector{second});
+    CHECK(value.bytes.at(8.0) == 8 * 16 * 4);
+    CHECK(value.gradient_bytes.at(8.0) == 8 * 16 * 4);
+  }
+  CHECK(found);
+}
+
+TEST_CASE("a cross-entropy loss adds over samples: it does not forbid replicas, and its nodes stay together") {
+  const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
+  REQUIRE(plan.ok());
+  for (const ir::PlanNode& node : plan->nodes) CHECK_FALSE(node.mixes_samples);
+  REQUIRE(plan->colocated.size() == 1);
+  CHECK(plan->colocated.front().size() == 2);
+}
+
+TEST_CASE("a similarity of samples mixes them, and so does everything that reads it") {
+  constexpr const char* kContrastive = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,8]
+i1  %1 = data "y" : f32[8,B]
+p0  %2 = weight trainable "w" filled(0) : f32[8,8]
+n0  %3 = MatMul(%0, %2) : f32[B,8] from "project"
+n1  %4 = MatMul(%3, %1) : f32[B,B] from "similarity"
+out model "logits" %4
+)";
+  auto parsed = ir::parse_graph(kContrastive);
+  REQUIRE(parsed.ok());
+  passes::PassContext context;
+  context.loss = {.kind = passes::LossKind::kContrastive, .output = ModelText("logits")};
+  const auto graph = passes::run_pipeline(*parsed, context);
+  REQUIRE(graph.ok());
+  const auto plan = price(*graph, ir::equal_devices(2), {.batch = Samples(8)});
+  REQUIRE(plan.ok());
+  CHECK_FALSE(plan->nodes[node_named(*plan, "project")].mixes_samples);
+  CHECK(plan->nodes[node_named(*plan, "similarity")].mixes_samples);
+  CHECK(plan->nodes[PlanNodeId(plan->nodes.size() - 1)].mixes_samples);
+  // The similarity grows with the square of the samples.
+  for (const ir::PlanValue& value : plan->values)
+    if (value.producer == node_named(*plan, "similarity")) CHECK(value.bytes.at(8.0) == 8 * 8 * 4);
+}
+
+TEST_CASE("a measured profile gives the seconds, and one that misses an operator is refused") {
+  const ir::Graph graph = trained(kModel);
+  ir::Profile profile;
+  for (ir::NodeId id : graph.node_ids()) {
+    if (graph.node(id).phase != ir::Phase::kForward) continue;
+    for (int64_t samples : {1, 8})
+      profile.operators.push_back({.signature = ModelText(op_signature(graph, graph.node(id))),
+                                   .samples = Samples(samples),
+                                   .forward = Seconds(static_cast<double>(samples)),
+                                   .weight_gradient = Seconds(2.0 * static_cast<double>(samples))});
+  }
+  const auto plan = price(graph, ir::equal_devices(2), {.batch = Samples(8), .profile = &profile});
+  REQUIRE(plan.ok());
+  const ir::PlanNode& first = plan->nodes[node_named(*plan, "first")];
+  CHECK(first.forward.at(4.0) == doctest::Approx(4));
+  CHECK(first.weight_gradient.at(8.0) == doctest::Approx(16));
+  profile.operators.clear();
+  const auto refused = price(graph, ir::equal_devices(2), {.batch = Samples(8), .profile = &profile});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.problems().front().code == Code::kBadProfile);
+}

@@ -1,0 +1,178 @@
+#include "driver/commands.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace graphpipe;
+
+namespace {
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+};
+
+Answer ask(std::vector<std::string> words) {
+  words.insert(words.begin(), "graphpipe");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  std::ostringstream out, err;
+  auto* old_out = std::cout.rdbuf(out.rdbuf());
+  auto* old_err = std::cerr.rdbuf(err.rdbuf());
+  Answer answer;
+  answer.code = driver::run_command_line(static_cast<int>(arguments.size()), arguments.data());
+  std::cout.rdbuf(old_out);
+  std::cerr.rdbuf(old_err);
+  answer.out = out.str();
+  answer.err = err.str();
+  return answer;
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("help lists every verb, and every verb's help shows its example") {
+  const Answer overview = ask({"--help"});
+  CHECK(overview.code == 0);
+  for (const driver::CommandRow& row : driver::all_commands()) {
+    CAPTURE(row.name);
+    CHECK(holds(overview.out, std::string(row.name)));
+    const Answer help = ask({std::string(row.name), "--help"});
+    CHECK(help.code == 0);
+    CHECK(holds(help.out, std::string(row.example)));
+    CHECK(holds(help.out, "--json"));
+  }
+}
+
+TEST_CASE("no verb and an unknown verb are usage errors; a near miss is named") {
+  CHECK(ask({}).code == 2);
+  const Answer answer = ask({"comple"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "did you mean 'compile'?"));
+  CHECK_FALSE(holds(ask({"zzzzzzzzzz"}).err, "did you mean"));
+}
+
+TEST_CASE("an unknown flag is refused with the nearest one; underscores pass for dashes") {
+  const Answer answer = ask({"plan", "model.onnx", "--micro-bach", "2"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "did you mean '--micro-batch'?"));
+  // The flag is known, so the complaint is about the model.
+  const Answer underscore = ask({"plan", "no_such_model.onnx", "--micro_batch=2"});
+  CHECK(underscore.code == 3);
+}
+
+TEST_CASE("values outside a flag's range are usage errors") {
+  CHECK(ask({"plan", "m.onnx", "--devices", "0"}).code == 2);
+  CHECK(ask({"plan", "m.onnx", "--batch", "-3"}).code == 2);
+  CHECK(ask({"plan", "m.onnx", "--optimizer", "sdg"}).code == 2);
+  CHECK(ask({"plan", "m.onnx", "--batch", "many"}).code == 2);
+  CHECK(ask({"plan"}).code == 2);
+}
+
+TEST_CASE("what a terminal would obey is shown escaped") {
+  const Answer answer = ask({"plan", "m.onnx", "--\x1b[31mred"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "\\x1b"));
+  CHECK_FALSE(holds(answer.err, "\x1b"));
+}
+
+TEST_CASE("a missing model is an input error that names the file, with --json also an object") {
+  const Answer answer = ask({"inspect", "no_such_model.onnx", "--json"});
+  CHECK(answer.code == 3);
+  CHECK(holds(answer.err, "no_such_model.onnx"));
+  CHECK(holds(answer.out, "\"diagnostics\": [{\"code\""));
+  CHECK(holds(answer.out, "\"complete\": false"));
+}
+
+TEST_CASE("a flag that may be repeated takes one word each time and leaves the model alone") {
+  for (const std::string flag : {"--freeze=text*", "--freeze"}) {
+    CAPTURE(flag);
+    std::vector<std::string> words{"inspect", flag};
+    if (flag == "--freeze") words.push_back("text*");
+    words.push_back("no_such_model.onnx");
+    CHECK(ask(words).code == 3);  // the model was seen, and is not there
+  }
+}
+
+TEST_CASE("planners and policies are named in the help, and a mistyped one is a usage error that names the nearest") {
+  const Answer help = ask({"plan", "--help"});
+  CHECK(holds(help.out, "kfkb"));
+  CHECK(holds(help.out, "exhaustive"));
+  const Answer policy = ask({"plan", "m.onnx", "--policy", "kfkbb"});
+  CHECK(policy.code == 2);
+  CHECK(holds(policy.err, "kfkb"));
+  CHECK(holds(policy.err, "did you mean"));
+  const Answer planner = ask({"plan", "m.onnx", "--planner", "graphpip"});
+  CHECK(planner.code == 2);
+  CHECK(holds(planner.err, "did you mean"));
+}
+
+TEST_CASE("every 64-bit seed is taken, and what does not fit or is no number is refused") {
+  CHECK(ask({"plan", "no_such_model.onnx", "--seed", "18446744073709551615"}).code == 3);
+  CHECK(ask({"plan", "no_such_model.onnx", "--seed", "18446744073709551616"}).code == 2);
+  CHECK(ask({"plan", "no_such_model.onnx", "--seed", "-1"}).code == 2);
+  for (const std::string number : {"nan", "inf", "-0.5", "1e400", "x"}) {
+    CAPTURE(number);
+    CHECK(ask({"run", "no_such_folder", "--lr", number}).code == 2);
+  }
+}
+
+TEST_CASE("a path that the file system refuses is a report, not a crash; with --json also an object") {
+  const std::string longer_than_any_name(5000, 'a');
+  for (const std::string verb : {"simulate", "build", "verify", "run"}) {
+    CAPTURE(verb);
+    const Answer answer = ask({verb, longer_than_any_name, "--json"});
+    CHECK((answer.code == 3 || answer.code == 5));
+    CHECK(holds(answer.out, "\"complete\": false"));
+  }
+}
+
+TEST_CASE("a usage error with --json is an object too") {
+  const Answer answer = ask({"plan", "m.onnx", "--json", "--batch", "0"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.out, "\"schema\": \"graphpipe.plan/1\""));
+  CHECK(holds(answer.out, "\"code\": \"usage\""));
+}
+
+TEST_CASE("a freeze pattern that cannot stand in the plan's list of rules is refused, not dropped") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx";
+  for (const std::string pattern : {"#bottom*", "a b", ""}) {
+    CAPTURE(pattern);
+    CHECK(ask({"plan", model, "--loss", "bce:logit,click", "--freeze", pattern}).code == 2);
+  }
+}
+
+TEST_CASE("a plan that asks for what the runtime does not do is refused by its field") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx";
+  const std::string path = (std::filesystem::temp_directory_path() / "graphpipe_sharded_plan.json").string();
+  const std::vector<std::string> plan{"plan", model, "--loss", "bce:logit,click", "-q"};
+  std::vector<std::string> writes = plan, reads = plan;
+  writes.insert(writes.end(), {"-o", path});
+  REQUIRE(ask(writes).code == 0);
+  std::stringstream content;
+  content << std::ifstream(path).rdbuf();
+  std::string edited = content.str();
+  const std::string field = "\"shard_optimizer_state\": ";
+  const size_t at = edited.find(field + "false");
+  REQUIRE(at != std::string::npos);
+  edited.replace(at + field.size(), 5, "true");
+  std::ofstream(path) << edited;
+  reads.insert(reads.end(), {"--plan", path});
+  const Answer answer = ask(reads);
+  std::filesystem::remove(path);
+  CHECK(answer.code == 3);
+  CHECK(holds(answer.err, "stages[0].shard_optimizer_state"));
+}
+
+TEST_CASE("run does not overwrite the folder's initial weights") {
+  const Answer answer = ask({"run", "some_folder", "--save", "some_folder/./weights.safetensors"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "initial weights"));
+}

@@ -1,0 +1,76 @@
+#include "driver/process.h"
+
+#include <doctest/doctest.h>
+
+#include "driver/loss_flag.h"
+#include "driver/run_report.h"
+
+using namespace graphpipe;
+using namespace graphpipe::driver;
+
+TEST_CASE("a child gets its arguments as they are: no shell reads them") {
+  const auto finished = run_and_collect({.arguments = {"printf", "%s|", "a b", "$HOME", "`id`", ";ls"}});
+  REQUIRE(finished.ok());
+  CHECK(finished->ending.ok());
+  CHECK(finished->output == "a b|$HOME|`id`|;ls|\n");
+}
+
+TEST_CASE("exit codes, signals, folders and variables arrive") {
+  CHECK(run_and_collect({.arguments = {"sh", "-c", "exit 7"}})->ending.exit_code == 7);
+  CHECK(run_and_collect({.arguments = {"sh", "-c", "kill -9 $$"}})->ending.signal == 9);
+  CHECK(run_and_collect({.arguments = {"pwd"}, .working_folder = "/"})->output == "/\n");
+  CHECK(run_and_collect({.arguments = {"sh", "-c", "echo $GP_TEST"}, .environment = {"GP_TEST=x y"}})->output == "x y\n");
+}
+
+TEST_CASE("a program that does not exist is an environment error") {
+  const auto finished = run_and_collect({.arguments = {"no-such-program-here"}});
+  REQUIRE_FALSE(finished.ok());
+  CHECK(finished.problems().front().code == Code::kEnvironment);
+}
+
+TEST_CASE("when one child fails the others are stopped") {
+  const std::vector<Command> commands{{.arguments = {"sleep", "60"}}, {.arguments = {"sh", "-c", "exit 3"}}};
+  const auto endings = run_processes(commands, 0.05, {});
+  REQUIRE(endings.ok());
+  CHECK((*endings)[1].exit_code == 3);
+  CHECK((*endings)[0].signal != 0);
+}
+
+TEST_CASE("lines of several children arrive whole, with the child's number") {
+  std::vector<std::string> lines(2);
+  const auto endings = run_processes({{.arguments = {"printf", "a\\nb"}}, {.arguments = {"printf", "c\\n"}}}, 1,
+                                     [&](size_t child, std::string_view line) { lines[child] += std::string(line) + ";"; });
+  REQUIRE(endings.ok());
+  CHECK(lines[0] == "a;b;");
+  CHECK(lines[1] == "c;");
+}
+
+TEST_CASE("report numbers are read back") {
+  const auto numbers = report_numbers(R"({"x": 1, "losses": [0.5, null, -2e-3], "y": []})", "losses");
+  REQUIRE(numbers.ok());
+  REQUIRE(numbers->size() == 3);
+  CHECK((*numbers)[0] == 0.5);
+  CHECK((*numbers)[1] != (*numbers)[1]);
+  CHECK((*numbers)[2] == -2e-3);
+  CHECK(report_numbers(R"({"y": []})", "y")->empty());
+  CHECK_FALSE(report_numbers(R"({"losses": [1, 2)", "losses").ok());
+  CHECK_FALSE(report_numbers("{}", "losses").ok());
+}
+
+TEST_CASE("loss flags") {
+  const auto loss = parse_loss("cross_entropy:out,lab,ignore=-1,axis=2");
+  REQUIRE(loss.ok());
+  CHECK(loss->kind == passes::LossKind::kCrossEntropy);
+  CHECK(loss->output == ModelText("out"));
+  CHECK(loss->label == ModelText("lab"));
+  CHECK(loss->ignore_index == -1);
+  CHECK(loss->class_axis == 2);
+  CHECK(parse_loss("contrastive:s").ok());
+  CHECK(parse_loss("output:total,sum")->reduction == passes::LossReduction::kSum);
+  for (const char* bad : {"cross_entropy:out", "mse:", "mse:a,", "l1:a,b", "contrastive:s,l", "output:x,axis=1", "mse"}) {
+    CAPTURE(bad);
+    const auto problem = parse_loss(bad);
+    REQUIRE_FALSE(problem.ok());
+    CHECK(problem.problems().front().code == Code::kUsage);
+  }
+}

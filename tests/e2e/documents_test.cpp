@@ -1,0 +1,96 @@
+// What the documents tell a new user to type is typed here.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "driver/commands.h"
+#include "driver/process.h"
+#include "files/cluster.h"
+
+using namespace graphpipe;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kSource = GRAPHPIPE_SOURCE_DIR;
+const std::string kBuild = GRAPHPIPE_BINARY_DIR;
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+void type(std::string command, const std::string& folder) {
+  CAPTURE(command);
+  REQUIRE(command.starts_with("graphpipe "));
+  const auto finished = driver::run_and_collect(
+      {.arguments = {"sh", "-c", kBuild + "/bin/" + command}, .working_folder = folder});
+  REQUIRE(finished.ok());
+  CAPTURE(finished->output);
+  CHECK(finished->ending.ok());
+}
+
+// The command lines of the fenced blocks of a page, continuations joined.
+std::vector<std::string> commands_of(const std::string& page) {
+  std::ifstream file(page);
+  REQUIRE(file.good());
+  std::vector<std::string> commands;
+  std::string line;
+  bool in_block = false, continued = false;
+  while (std::getline(file, line)) {
+    if (line.starts_with("```")) in_block = !in_block;
+    if (!in_block || (!continued && !line.starts_with("graphpipe "))) continue;
+    std::string& command = continued ? commands.back() : commands.emplace_back();
+    continued = line.ends_with("\\");
+    command += continued ? line.substr(0, line.size() - 1) : line;
+  }
+  return commands;
+}
+
+}  // namespace
+
+TEST_CASE("the commands of the README and of docs/") {
+  for (const char* page : {"README.md", "docs/files.md"}) {
+    CAPTURE(page);
+    const std::vector<std::string> commands = commands_of(kSource + "/" + page);
+    REQUIRE(commands.size() >= 2);
+    for (std::string command : commands) {
+      replace_all(command, "build/", kBuild + "/e2e/typed-");
+      type(command, kSource);
+    }
+  }
+}
+
+TEST_CASE("the cluster file of docs/files.md is one, and is what --devices means") {
+  std::ifstream file(kSource + "/docs/files.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const std::string text = page.str();
+  const size_t begin = text.find("{\n  \"schema\": \"graphpipe.cluster/1\"");
+  REQUIRE(begin != std::string::npos);
+  const auto cluster = files::parse_cluster(text.substr(begin, text.find("```", begin) - begin));
+  REQUIRE(cluster.ok());
+  ir::Cluster equal = ir::equal_devices(2);
+  REQUIRE(cluster->devices.size() == 2);
+  for (const ir::DeviceId id : {ir::DeviceId(0), ir::DeviceId(1)}) {
+    equal.devices[id].name = cluster->devices[id].name;
+    equal.devices[id].host = cluster->devices[id].host;
+  }
+  CHECK(*cluster == equal);
+}
+
+TEST_CASE("every verb's example works, in the order of the verbs") {
+  const fs::path folder = kBuild + "/e2e/verbs";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy(kSource + "/tests/data/models/resnet/model.onnx", folder / "model.onnx");
+  fs::copy(kSource + "/tests/data/models/resnet/data", folder / "data");
+  for (const driver::CommandRow& row : driver::all_commands()) type(std::string(row.example), folder);
+  CHECK(fs::exists(folder / "weights.safetensors"));
+}

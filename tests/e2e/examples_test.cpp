@@ -1,0 +1,101 @@
+// The example models, trained as pipelines: the same bits as the serial interpreter of the same plan, and the losses,
+// gradients and weights that PyTorch gets from the original module (tests/data/models/*/reference.*).
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "support/text.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+// Semantics, section 2: 1e-5 relative on losses, 1e-4 on gradients' norms.
+constexpr double kLossTolerance = 1e-5;
+constexpr double kTensorTolerance = 1e-4;
+
+void check_folder(const Reference& reference, const std::string& folder, const std::string& what) {
+  CAPTURE(what);
+  const Trained pipeline = train(reference, folder, false);
+  const Trained serial = train(reference, folder, true);
+  CHECK(pipeline.losses == serial.losses);
+  CHECK(same_bytes(pipeline.weights, serial.weights));
+  CHECK(same_bytes(pipeline.gradients, serial.gradients));
+  const double losses = largest_relative(pipeline.losses, reference.losses);
+  const double gradients = largest_tensor_difference(pipeline.gradients, reference, "gradient");
+  const double weights = largest_tensor_difference(pipeline.weights, reference, "weight");
+  CHECK(losses <= kLossTolerance);
+  CHECK(gradients <= kTensorTolerance);
+  CHECK(weights <= kTensorTolerance);
+  std::cout << what << ": largest difference from PyTorch: losses " << losses << ", gradients " << gradients
+            << ", weights " << weights << "; peak bytes predicted/measured";
+  for (size_t i = 0; i < pipeline.peak_bytes.size(); ++i)
+    std::cout << " " << pipeline.predicted_peaks.at(i) << "/" << pipeline.peak_bytes[i];
+  std::cout << "\n";
+}
+
+// Stage code does not depend on order or micro-batches, so one folder per stage count serves all its plans.
+void check_model(const std::string& name, const std::vector<std::vector<std::string>>& extra_plans) {
+  const Reference reference = read_reference(name);
+  for (const int stages : {1, 2, 4}) {
+    const std::string folder = work_folder(name + "_" + std::to_string(stages));
+    for (const char* policy : {"kfkb", "gpipe"}) {
+      compile(reference, folder,
+              {"--devices", std::to_string(stages), "--stages", std::to_string(stages), "--micro-batch", "2",
+               "--policy", policy});
+      check_folder(reference, folder, name + ", " + std::to_string(stages) + " stages, " + policy);
+    }
+  }
+  for (const std::vector<std::string>& flags : extra_plans) {
+    const std::string folder = work_folder(name + "_extra");
+    compile(reference, folder, flags);
+    check_folder(reference, folder, name + ", " + joined(flags));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("clip_like") { check_model("clip_like", {}); }
+
+TEST_CASE("mmt") {
+  check_model("mmt", {{"--devices", "4", "--stages", "2", "--micro-batch", "4", "--replicas", "0=2"}});
+}
+
+TEST_CASE("dlrm") {
+  check_model("dlrm", {{"--devices", "3", "--stages", "2", "--micro-batch", "3", "--replicas", "1=2"}});
+}
+
+TEST_CASE("resnet") { check_model("resnet", {}); }
+
+TEST_CASE("gpt2_like") { check_model("gpt2_like", {}); }
+
+TEST_CASE("unequal micro-batches in neighbouring stages") {
+  for (const char* name : {"dlrm", "mmt"}) {
+    const Reference reference = read_reference(name);
+    const std::string folder = work_folder(std::string(name) + "_2");
+    const std::string plan = folder + ".plan.json";
+    make_plan(reference, plan, {"--devices", "2", "--stages", "2", "--micro-batch", "2"});
+    for (const auto& [first, second] : std::vector<std::pair<int, int>>{{4, 2}, {2, 4}, {3, 2}, {8, 1}}) {
+      set_micro_batches(plan, {first, second});
+      compile(reference, folder, {"--devices", "2", "--plan", plan});
+      check_folder(reference, folder,
+                   text(name, ", micro-batches of ", first, " and ", second, " samples in two stages"));
+    }
+  }
+}
+
+TEST_CASE("a tied weight in two stages is summed over both") {
+  const Reference reference = read_reference("gpt2_like");
+  const std::string folder = work_folder("gpt2_like_2");
+  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2"});
+  // The embedding is read at the front, the output layer at the back: both stages hold the table.
+  CHECK(stages_that_hold(folder, reference.tied_weight) == 2);
+  check_folder(reference, folder, "gpt2_like, tied weight in two stages");
+}

@@ -1,0 +1,101 @@
+// Whatever dies or stops in the middle of a run, the run ends soon, says who it was, and leaves nothing behind.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/background_run.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe::tests;
+
+namespace {
+
+std::set<std::string> shared_memory_files() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    if (name.find("graphpipe") != std::string::npos || name.find("torch") != std::string::npos) names.insert(name);
+  }
+  return names;
+}
+
+// Three devices in the middle of a run that would take for ever.
+struct Endless {
+  Endless()
+      : run({GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--steps", "1000000000",
+             "--stall-timeout", "2"},
+            work_folder("failures.talk")) {
+    REQUIRE(run.says("step 3 of", 60));
+    devices = run.devices();
+    REQUIRE(devices.size() == 3);
+  }
+  /// Ends with this code, soon, and nothing stays.
+  void check_end(int code) {
+    CHECK(run.wait(15) == code);
+    CHECK(all_gone(devices, 5));
+    CHECK(shared_memory_files() == files_before);
+  }
+  /// The message, without the lines of the steps.
+  std::string message() const {
+    const std::string talk = run.talk();
+    const size_t at = talk.find("error[");
+    return at == std::string::npos ? "" : talk.substr(at);
+  }
+
+  std::set<std::string> files_before = shared_memory_files();
+  BackgroundRun run;
+  std::vector<pid_t> devices;
+};
+
+void check_has(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  CHECK(text.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a device that is killed: exit code 6, and the message names its stage, action and micro-batch") {
+  for (const size_t victim : {0, 1, 2}) {
+    CAPTURE(victim);
+    Endless endless;
+    kill(endless.devices[victim], SIGKILL);
+    endless.check_end(6);
+    const std::string number = std::to_string(victim);
+    check_has(endless.message(), "rank " + number + " (stage " + number + ") died");
+    check_has(endless.message(), "(micro-batch ");
+    check_has(endless.message(), "step ");
+    check_has(endless.run.talk(), "device " + number + " was ended by signal 9");
+  }
+}
+
+TEST_CASE("a device that makes no progress for longer than the stall timeout") {
+  Endless endless;
+  kill(endless.devices[1], SIGSTOP);
+  endless.check_end(6);
+  check_has(endless.message(), "rank 1 (stage 1) made no progress for 2 s");
+  check_has(endless.message(), "(micro-batch ");
+}
+
+TEST_CASE("graphpipe run itself is killed: its devices end with it") {
+  Endless endless;
+  kill(endless.run.pid(), SIGKILL);
+  endless.check_end(-SIGKILL);
+}
+
+TEST_CASE("Ctrl-C: exit code 130") {
+  Endless endless;
+  kill(-endless.run.pid(), SIGINT);  // a terminal's reaches the whole group
+  endless.check_end(130);
+}
+
+TEST_CASE("a request to terminate: exit code 143") {
+  Endless endless;
+  kill(endless.run.pid(), SIGTERM);
+  endless.check_end(143);
+}

@@ -1,0 +1,212 @@
+#include "tests/e2e/pipeline_run.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "driver/compare_tensors.h"
+#include "driver/process.h"
+#include "files/safetensors.h"
+
+namespace graphpipe::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kSource = GRAPHPIPE_SOURCE_DIR;
+const std::string kBuild = GRAPHPIPE_BINARY_DIR;
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE_MESSAGE(file.good(), path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Runs a program and returns its standard output; the test fails where it does.
+std::string run(const std::vector<std::string>& arguments) {
+  std::string out;
+  const auto endings = driver::run_processes({{.arguments = arguments}}, 60,
+                                             [&](size_t, std::string_view line) { out += std::string(line) + "\n"; });
+  REQUIRE(endings.ok());
+  CAPTURE(joined(arguments));
+  REQUIRE(endings->front().ok());
+  return out;
+}
+
+std::vector<std::string> with_model(const Reference& reference, const std::string& verb,
+                                    const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments{kBuild + "/bin/graphpipe",
+                                     verb,
+                                     reference.folder + "/model.onnx",
+                                     "--batch",
+                                     "8",
+                                     "--loss",
+                                     reference.loss,
+                                     "--quiet"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return arguments;
+}
+
+std::map<std::string, std::vector<float>> read_floats(const std::string& path) {
+  const std::string content = read_text(path);
+  const auto index = files::parse_safetensors(content, static_cast<int64_t>(content.size()));
+  REQUIRE(index.ok());
+  std::map<std::string, std::vector<float>> tensors;
+  for (const files::TensorEntry& entry : index->tensors) {
+    if (entry.dtype != ir::DType::kFloat32) continue;
+    std::vector<float>& values = tensors[entry.name.raw()];
+    values.resize(static_cast<size_t>(entry.length) / sizeof(float));
+    std::copy_n(content.data() + entry.offset, entry.length, reinterpret_cast<char*>(values.data()));
+  }
+  return tensors;
+}
+
+double relative_norm(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double delta = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += delta * delta;
+    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  // A gradient that is zero but for rounding (a bias before a normalisation) has no direction to compare.
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-3);
+}
+
+}  // namespace
+
+Reference read_reference(const std::string& name, const std::string& optimizer) {
+  Reference reference{.name = name, .folder = kSource + "/tests/data/models/" + name};
+  const json record = json::parse(read_text(reference.folder + "/reference.json"));
+  reference.loss = record["loss"];
+  const json& runs = record["optimizers"][optimizer];
+  const std::string micro_batch = runs.contains("2") ? "2" : "8";
+  reference.losses = runs[micro_batch]["losses"].get<std::vector<double>>();
+  reference.tensor_prefix = micro_batch + "/";
+  reference.numbers = optimizer == "sgd" ? std::vector<std::string>{"--lr", "0.05", "--momentum", "0.9"}
+                                         : std::vector<std::string>{"--lr", "0.01", "--weight-decay", "0.01"};
+  if (name == "gpt2_like") reference.tied_weight = "head.weight";
+  return reference;
+}
+
+std::string work_folder(const std::string& name) { return kBuild + "/e2e/" + name; }
+
+void make_plan(const Reference& reference, const std::string& plan, const std::vector<std::string>& flags) {
+  fs::create_directories(fs::path(plan).parent_path());
+  std::vector<std::string> arguments = with_model(reference, "plan", flags);
+  arguments.insert(arguments.end(), {"-o", plan});
+  run(arguments);
+}
+
+void compile(const Reference& reference, const std::string& folder, const std::vector<std::string>& flags) {
+  fs::create_directories(fs::path(folder).parent_path());
+  std::vector<std::string> arguments = with_model(reference, "compile", flags);
+  arguments.insert(arguments.end(), {"-o", folder});
+  run(arguments);
+}
+
+void set_micro_batches(const std::string& plan, const std::vector<int>& sizes) {
+  json document = json::parse(read_text(plan));
+  REQUIRE(document["stages"].size() == sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) document["stages"][i]["micro_batch"] = sizes[i];
+  document.erase("schedule");
+  // The schema's name stands first in a file of ours; nlohmann sorts keys, so it is put there again.
+  document.erase("schema");
+  const std::string body = document.dump();
+  std::ofstream(plan) << "{\"schema\": \"graphpipe.plan/1\", " << body.substr(1);
+}
+
+Trained train(const Reference& reference, const std::string& folder, bool serial) {
+  const std::string stem = folder + (serial ? "/serial" : "/pipeline");
+  Trained trained{.weights = stem + ".weights.safetensors", .gradients = stem + ".gradients.safetensors"};
+  std::vector<std::string> arguments =
+      serial ? std::vector<std::string>{folder + "/build/serial", "--folder", folder}
+             : std::vector<std::string>{kBuild + "/bin/graphpipe", "run", folder, "--quiet"};
+  arguments.insert(arguments.end(), {"--data", reference.folder + "/data", "--steps", "5", "--save", trained.weights,
+                                     "--save-gradients", trained.gradients, "--json"});
+  arguments.insert(arguments.end(), reference.numbers.begin(), reference.numbers.end());
+  const json report = json::parse(run(arguments));
+  trained.losses = report["losses"].get<std::vector<double>>();
+  trained.peak_bytes = report["peak_bytes"].get<std::vector<int64_t>>();
+  const json simulated = json::parse(run({kBuild + "/bin/graphpipe", "simulate", folder, "--json", "--quiet"}));
+  trained.predicted_peaks = simulated["peak_bytes"].get<std::vector<int64_t>>();
+  return trained;
+}
+
+const std::string& three_stage_folder() {
+  static const std::string folder = [] {
+    const std::string path = work_folder("dlrm_3");
+    compile(read_reference("dlrm"), path, {"--devices", "3", "--stages", "3", "--micro-batch", "2"});
+    return path;
+  }();
+  return folder;
+}
+
+std::string verify(const Reference& reference, const std::string& folder) {
+  std::vector<std::string> arguments{kBuild + "/bin/graphpipe",
+                                     "verify",
+                                     folder,
+                                     "--data",
+                                     reference.folder + "/data",
+                                     "--steps",
+                                     "5",
+                                     "--json",
+                                     "--quiet"};
+  arguments.insert(arguments.end(), reference.numbers.begin(), reference.numbers.end());
+  return run(arguments);
+}
+
+bool same_bytes(const std::string& a, const std::string& b) { return read_text(a) == read_text(b); }
+
+double largest_relative(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return worst;
+}
+
+double largest_tensor_difference(const std::string& path, const Reference& reference, const std::string& kind) {
+  const auto mine = read_floats(path);
+  const auto recorded = read_floats(reference.folder + "/reference.safetensors");
+  const std::string prefix = kind + "/" + reference.tensor_prefix;
+  double worst = 0;
+  int compared = 0;
+  for (const auto& [name, values] : recorded) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string parameter = name.substr(prefix.size());
+    CAPTURE(parameter);
+    // PyTorch calls a tied weight by its first name, the exporter by its last.
+    const bool is_tied = !reference.tied_weight.empty() && mine.count(parameter) == 0;
+    const auto found = mine.find(is_tied ? reference.tied_weight : parameter);
+    REQUIRE(found != mine.end());
+    REQUIRE(found->second.size() == values.size());
+    worst = std::max(worst, relative_norm(found->second, values));
+    ++compared;
+  }
+  REQUIRE(compared > 0);
+  return worst;
+}
+
+int stages_that_hold(const std::string& folder, const std::string& parameter) {
+  int count = 0;
+  for (int stage = 0; fs::exists(folder + "/stages/stage" + std::to_string(stage)); ++stage)
+    count += read_text(folder + "/stages/stage" + std::to_string(stage) + "/table.cpp").find("\"" + parameter + "\"") !=
+             std::string::npos;
+  return count;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+}  // namespace graphpipe::tests

@@ -1,0 +1,56 @@
+#pragma once
+// Drives the graphpipe program over the example models, as a user would.
+
+#include <string>
+#include <vector>
+
+namespace graphpipe::tests {
+
+/// What PyTorch recorded for an example model.
+struct Reference {
+  std::string name;
+  std::string folder;  // tests/data/models/NAME
+  std::string loss;    // the --loss flag
+  /// Of five steps, at the micro-batch where samples mix, else of the full batch.
+  std::vector<double> losses;
+  /// Prefix of tensor names in reference.safetensors after "gradient/" and "weight/".
+  std::string tensor_prefix;
+  /// The flags of the optimizer's numbers.
+  std::vector<std::string> numbers;
+  std::string tied_weight;  // empty where the model has none
+};
+Reference read_reference(const std::string& name, const std::string& optimizer = "sgd");
+
+/// A folder of the test's own, below the build folder.
+std::string work_folder(const std::string& name);
+
+/// graphpipe plan / compile with the reference's model, loss and a batch of 8. Fails the test where they fail.
+void make_plan(const Reference& reference, const std::string& plan, const std::vector<std::string>& flags);
+void compile(const Reference& reference, const std::string& folder, const std::vector<std::string>& flags);
+/// Edits a plan file as a user would: the micro-batch of each stage; the schedule is left to the policy.
+void set_micro_batches(const std::string& plan, const std::vector<int>& sizes);
+
+/// dlrm in three stages on three devices, micro-batches of 2; compiled at the first call.
+const std::string& three_stage_folder();
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<int64_t> peak_bytes, predicted_peaks;
+  std::string weights, gradients;  // files
+};
+/// Five steps with the optimizer's numbers of the reference: by `graphpipe run`, or by the serial interpreter.
+Trained train(const Reference& reference, const std::string& folder, bool serial);
+
+/// What `graphpipe verify --json` reports of a compiled folder; fails the test where it finds a difference.
+std::string verify(const Reference& reference, const std::string& folder);
+
+bool same_bytes(const std::string& a, const std::string& b);
+double largest_relative(const std::vector<double>& a, const std::vector<double>& b);
+/// Largest |a - b| / |b| over the tensors of this kind that PyTorch recorded, in Euclidean norms.
+double largest_tensor_difference(const std::string& path, const Reference& reference, const std::string& kind);
+/// In how many stages of a compiled folder a parameter lies.
+int stages_that_hold(const std::string& folder, const std::string& parameter);
+
+std::string joined(const std::vector<std::string>& words);
+
+}  // namespace graphpipe::tests

@@ -1,0 +1,152 @@
+// External data may only lie where the model may point.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+
+namespace pb = graphpipe_onnx;
+
+struct External {
+  std::string location = "model.data";
+  std::string offset = "0";
+  std::string length = "4096";
+};
+
+void write_model(const TemporaryFolder& folder, const std::string& name, const External& external) {
+  pb::ModelProto model = parse_onnx_text("g (float[N,32] x, float[32,32] w) => (float[N,32] y) { y = MatMul(x, w) }");
+  model.mutable_graph()->mutable_input()->RemoveLast();
+  pb::TensorProto& weight = *model.mutable_graph()->add_initializer();
+  weight.set_name("w");
+  weight.set_data_type(pb::TensorProto::FLOAT);
+  weight.add_dims(32);
+  weight.add_dims(32);
+  weight.set_data_location(pb::TensorProto::EXTERNAL);
+  const auto add = [&](const char* key, const std::string& value) {
+    auto& entry = *weight.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  };
+  add("location", external.location);
+  add("offset", external.offset);
+  add("length", external.length);
+  folder.write(name, model.SerializeAsString());
+}
+
+Result<Imported> import_with(const TemporaryFolder& folder, const External& external, const std::string& root = "") {
+  write_model(folder, "in/model.onnx", external);
+  ImportRequest request;
+  request.path = folder / "in/model.onnx";
+  request.trusted_root = root;
+  return import_onnx(request);
+}
+
+}  // namespace
+
+TEST_CASE("data beside the model are named by file, offset and length") {
+  const TemporaryFolder folder;
+  folder.write("in/model.data", std::string(8192, '\0'));
+  folder.write("in/sub/a..b.data", std::string(4096, '\0'));
+  const auto imported = import_with(folder, {.offset = "4096"});
+  REQUIRE(imported.ok());
+  const ir::Param& param = imported->graph.param(ir::ParamId(0));
+  REQUIRE(std::holds_alternative<ir::FileRange>(param.data));
+  const auto& range = std::get<ir::FileRange>(param.data);
+  CHECK(range.path == folder / "in/model.data");
+  CHECK(range.offset == 4096);
+  CHECK(range.length == 4096);
+  CHECK(imported->files == std::vector<std::string>{folder / "in/model.onnx", folder / "in/model.data"});
+  CHECK(import_with(folder, {.location = "sub/a..b.data"}).ok());
+  CHECK(import_with(folder, {.location = "./model.data"}).ok());
+}
+
+TEST_CASE("names that leave the folder are refused") {
+  const TemporaryFolder folder;
+  folder.write("secret", std::string(4096, '\0'));
+  folder.write("in/sub/x", std::string(4096, '\0'));
+  for (const std::string location :
+       {"../secret", "sub/../../secret", "/etc/passwd", "", "sub/..", "..", ".", "sub", "sub/../sub/../../secret"}) {
+    CAPTURE(location);
+    const auto imported = import_with(folder, {.location = location});
+    REQUIRE_FALSE(imported.ok());
+    CHECK(imported.problems()[0].code == Code::kUnsafePath);
+  }
+  CHECK(reports(import_with(folder, {.location = std::string("sub/x\0y", 7)}).problems(), Code::kUnsafePath,
+                "file name"));
+  CHECK(reports(import_with(folder, {.location = "gone"}).problems(), Code::kUnreadableFile, "'gone'"));
+}
+
+TEST_CASE("links are refused, unless they end inside the trusted root") {
+  const TemporaryFolder folder, elsewhere;
+  folder.write("blobs/b", std::string(4096, '\0'));
+  elsewhere.write("secret", std::string(4096, '\0'));
+  folder.write("in/keep", "");
+  REQUIRE(symlink("../blobs/b", (folder / "in/model.data").c_str()) == 0);
+  REQUIRE(symlink((elsewhere / "").c_str(), (folder / "in/away").c_str()) == 0);
+  CHECK(reports(import_with(folder, {}).problems(), Code::kUnsafePath, "by a link"));
+  CHECK(import_with(folder, {}, folder / "").ok());
+  CHECK(import_with(folder, {}, folder / "blobs").ok());
+  CHECK_FALSE(import_with(folder, {}, folder / "in").ok());
+  CHECK(reports(import_with(folder, {.location = "away/secret"}).problems(), Code::kUnsafePath, "by a link"));
+  CHECK_FALSE(import_with(folder, {.location = "away/secret"}, folder / "").ok());
+}
+
+TEST_CASE("a folder whose name begins like the trusted root is not inside it") {
+  const TemporaryFolder folder;
+  folder.write("store2/b", std::string(4096, '\0'));
+  folder.write("store/c", "");
+  folder.write("in/keep", "");
+  REQUIRE(symlink("../store2/b", (folder / "in/model.data").c_str()) == 0);
+  CHECK_FALSE(import_with(folder, {}, folder / "store").ok());
+  CHECK(import_with(folder, {}, folder / "store2").ok());
+}
+
+TEST_CASE("only regular files, and hard links are reported") {
+  const TemporaryFolder folder;
+  folder.write("in/keep", "");
+  REQUIRE(mkfifo((folder / "in/model.data").c_str(), 0600) == 0);
+  CHECK(reports(import_with(folder, {}).problems(), Code::kUnsafePath, "regular"));
+  folder.write("in/one.data", std::string(4096, '\0'));
+  REQUIRE(link((folder / "in/one.data").c_str(), (folder / "in/two.data").c_str()) == 0);
+  const auto imported = import_with(folder, {.location = "two.data"});
+  REQUIRE(imported.ok());  // the user owns it
+  CHECK(reports(imported->notes, Code::kUnsafePath, "hard links"));
+}
+
+TEST_CASE("offset and length are strict decimals within the file, and exactly what the tensor needs") {
+  const TemporaryFolder folder;
+  folder.write("in/model.data", std::string(8000, '\0'));
+  for (const std::string bad : {"-1", "+0", " 0", "0x0", "1e3", "", "99999999999999999999999", "0 ", "4k"}) {
+    CAPTURE(bad);
+    CHECK(reports(import_with(folder, {.offset = bad}).problems(), Code::kBadModel, "decimal"));
+    CHECK(reports(import_with(folder, {.length = bad}).problems(), Code::kBadModel, "decimal"));
+  }
+  CHECK(reports(import_with(folder, {.offset = "3905"}).problems(), Code::kBadModel, "end at byte"));
+  CHECK(import_with(folder, {.offset = "3904"}).ok());
+  CHECK(reports(import_with(folder, {.offset = "9000"}).problems(), Code::kBadModel, "end at byte"));
+  CHECK(reports(import_with(folder, {.offset = "999999999999999999"}).problems(), Code::kBadModel, "end at byte"));
+  CHECK(reports(import_with(folder, {.length = "4095"}).problems(), Code::kBadModel, "4095 bytes"));
+  CHECK(reports(import_with(folder, {.length = "8000"}).problems(), Code::kBadModel, "8000 bytes"));
+}
+
+TEST_CASE("importing a large model touches none of its weights") {
+  // A sparse file: had its gigabyte been read, the pages would be in memory.
+  const TemporaryFolder folder;
+  folder.write("in/model.data", "");
+  REQUIRE(truncate((folder / "in/model.data").c_str(), int64_t{1} << 30) == 0);
+  const auto resident_pages = [] {
+    long size = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> size >> resident;
+    return resident;
+  };
+  const long before = resident_pages();
+  const auto imported = import_with(folder, {.offset = "1073737728"});
+  REQUIRE(imported.ok());
+  CHECK((resident_pages() - before) * sysconf(_SC_PAGESIZE) < 32 << 20);
+}

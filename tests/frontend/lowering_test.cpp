@@ -1,0 +1,213 @@
+// Forms of operators, from ONNX's text form to the graph's.
+
+#include "ir/graph_text.h"
+#include "ir/verify_graph.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using graphpipe::testing::import_text;
+using graphpipe::testing::reports;
+
+namespace {
+
+/// The nodes' lines of the graph text, without ids of their own and origins.
+std::string nodes_of(const Result<Imported>& imported) {
+  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
+  REQUIRE(imported.ok());
+  CHECK(ir::verify_graph(imported->graph).ok());
+  std::string lines;
+  for (ir::NodeId id : imported->graph.node_ids()) {
+    const std::string line = ir::print_node(imported->graph, id);
+    const size_t start = line.find(" = ") + 3;
+    lines += line.substr(start, line.find(" from ") - start) + "\n";
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a Reshape by computed sizes keeps the batch symbolic") {
+  CHECK(nodes_of(import_text(R"(g (float[N,6,4] x) => (float[M,K] y) {
+    s = Shape(x)
+    zero = Constant<value_int = 0>()
+    n = Gather(s, zero)
+    axes = Constant<value_ints = [0]>()
+    n1 = Unsqueeze(n, axes)
+    rest = Constant<value_ints = [-1]>()
+    target = Concat<axis = 0>(n1, rest)
+    y = Reshape(x, target)
+  })")) == "Reshape(%0) {shape=dims[B,24]} : f32[B,24]\n");
+}
+
+TEST_CASE("shape arithmetic with division, comparison and choice folds for every batch") {
+  CHECK(nodes_of(import_text(R"(g (float[N,6,4] x) => (float[M,K] y) {
+    s = Shape(x)
+    one = Constant<value_ints = [1]>()
+    zero = Constant<value_ints = [0]>()
+    two = Constant<value_ints = [2]>()
+    minus = Constant<value_ints = [-1]>()
+    n = Slice(s, zero, one)
+    six = Gather(s, one)
+    twelve = Mul(six, two)
+    doubled = Mul(n, two)
+    n_again = Div(doubled, two)
+    is_minus = Equal(n_again, minus)
+    chosen = Where(is_minus, one, n_again)
+    more = Mul(chosen, twelve)
+    target = Concat<axis = 0>(more, two)
+    y = Reshape(x, target)
+  })")) == "Reshape(%0) {shape=dims[12*B,2]} : f32[12*B,2]\n");
+}
+
+TEST_CASE("B + 1 has no symbolic form and is refused by the node's name") {
+  const auto imported = import_text(R"(g (float[N,4] x) => (float[M,4] y) {
+    s = Shape<end = 1>(x)
+    one = Constant<value_ints = [1]>()
+    four = Constant<value_ints = [4]>()
+    more = Add(s, one)
+    target = Concat<axis = 0>(more, four)
+    [grow] y = Expand(x, target)
+  })");
+  REQUIRE(!imported.ok());
+  CHECK(imported.problems()[0].code == Code::kUnresolvedShape);
+}
+
+TEST_CASE("a slice of the whole batch axis is no slice, one of a part is refused") {
+  const std::string head = "g (float[N,6] x) => (float[M,6] y) { zero = Constant<value_ints = [0]>() ";
+  CHECK(nodes_of(import_text(head + R"(
+    all = Constant<value_ints = [9223372036854775807]>()
+    x1 = Slice(x, zero, all, zero)
+    y = Relu(x1) })")) == "Relu(%0) : f32[B,6]\n");
+  CHECK(nodes_of(import_text(head + R"(
+    n = Shape<end = 1>(x)
+    x1 = Slice(x, zero, n, zero)
+    y = Relu(x1) })")) == "Relu(%0) : f32[B,6]\n");
+  const auto part = import_text(head + R"(
+    one = Constant<value_ints = [1]>()
+    y = Slice(x, zero, one, zero) })");
+  REQUIRE(!part.ok());
+  CHECK(reports(part.problems(), Code::kMixesSamples, "batch"));
+}
+
+TEST_CASE("SplitToSequence and SequenceAt become Split") {
+  CHECK(nodes_of(import_text(R"(g (float[N,6] x) => (float[N,2] y) {
+    two = Constant<value = int64 {2}>()
+    one = Constant<value_int = 1>()
+    last = Constant<value_int = -1>()
+    parts = SplitToSequence<axis = -1>(x, two)
+    a = SequenceAt(parts, one)
+    b = SequenceAt(parts, last)
+    y = Add(a, b)
+  })")) == "Split(%0) {axis=1, sizes=[2,2,2]} : f32[B,2], f32[B,2], f32[B,2]\nAdd(%2, %3) : f32[B,2]\n");
+}
+
+TEST_CASE("all forms of Constant are read") {
+  const auto imported = import_text(R"(g (float[N,3] x) => (float[N,3] y) {
+    a = Constant<value_float = 2.0>()
+    b = Constant<value_floats = [1.0, 2.0, 3.0]>()
+    c = Constant<value = float[3] {4.0, 5.0, 6.0}>()
+    d = Constant<value = float {0.5}>()
+    x1 = Mul(x, a)
+    x2 = Add(x1, b)
+    x3 = Sub(x2, c)
+    y = Div(x3, d)
+  })");
+  REQUIRE(imported.ok());
+  CHECK(imported->graph.param_count() == 4);
+  CHECK(imported->graph.node_count() == 4);
+}
+
+TEST_CASE("Dropout that the exporter switched off is switched on and reported, or left off") {
+  const std::string model = R"(g (float[N,3] x) => (float[N,3] y) {
+    ratio = Constant<value_float = 0.25>()
+    [lost] x1 = Dropout(x, ratio)
+    y = Relu(x1)
+  })";
+  ImportRequest request;
+  const auto on = import_text(model, request);
+  if (on.ok()) {
+    CHECK(on->graph.node_count() == 2);
+    CHECK(reports(on->notes, Code::kLostByExport, "0.25"));
+  } else {
+    CHECK(reports(on.problems(), Code::kUnsupportedOp, "Dropout"));
+  }
+  for (DropoutMode mode : {DropoutMode::kOff, DropoutMode::kFile}) {
+    request.dropout = mode;
+    CHECK(nodes_of(import_text(model, request)) == "Relu(%0) : f32[B,3]\n");
+  }
+}
+
+TEST_CASE("an If with a known condition becomes its branch") {
+  CHECK(nodes_of(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
+    s = Shape<start = 1>(x)
+    three = Constant<value_ints = [3]>()
+    same = Equal(s, three)
+    axes = Constant<value_ints = [0]>()
+    flag = Squeeze(same, axes)
+    y = If(flag) <then_branch = then () => (float[N,3] a) { a = Relu(x) },
+                  else_branch = otherwise () => (float[N,3] b) { b = Neg(x) }>
+  })")) == "Relu(%0) : f32[B,3]\n");
+}
+
+TEST_CASE("local functions are inlined") {
+  CHECK(nodes_of(import_text(R"(<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+  g (float[N,3] x) => (float[N,3] y) { y = own.twice(x) }
+  <opset_import: ["" : 21], domain: "own">
+  twice (a) => (b) { h = Relu(a) b = Neg(h) }
+  )")) == "Relu(%0) : f32[B,3]\nNeg(%1) : f32[B,3]\n");
+}
+
+TEST_CASE("older opsets are converted: a Softmax of opset 11 flattens first") {
+  const auto imported = import_text(R"(<ir_version: 6, opset_import: ["" : 11]>
+    g (float[N,3] x) => (float[N,3] y) { y = Softmax<axis = 1>(x) })");
+  REQUIRE(imported.ok());
+  CHECK(imported->graph.value(imported->graph.outputs()[0].value).type.shape ==
+        ir::Shape{ir::Dim::batch(), ir::Dim::fixed(3)});
+}
+
+TEST_CASE("the number of samples can be used as a float") {
+  CHECK(nodes_of(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
+    n = Shape<end = 1>(x)
+    axes = Constant<value_ints = [0]>()
+    scalar = Squeeze(n, axes)
+    real = Cast<to = 1>(scalar)
+    y = Div(x, real)
+  })"))
+            .find("ScaleBySamples") != std::string::npos);
+}
+
+TEST_CASE("an operator without a row is replaced by its schema's function body") {
+  const auto imported = import_text(R"(g (float[N,3] x) => (float[N,3] y) { y = ThresholdedRelu<alpha = 0.5>(x) })");
+  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
+  REQUIRE(imported.ok());
+  CHECK(imported->graph.node_count() > 1);
+  CHECK(imported->graph.value(imported->graph.outputs()[0].value).type.shape ==
+        ir::Shape{ir::Dim::batch(), ir::Dim::fixed(3)});
+}
+
+TEST_CASE("a fixed batch is re-bound, and a constant that bakes it in where rows do not stay rows is refused by name") {
+  const auto flat = import_text(R"(g (float[7,2,4] x) => (float[7,8] y) {
+    target = Constant<value_ints = [7, 8]>()
+    y = Reshape(x, target)
+  })");
+  CHECK(nodes_of(flat) == "Reshape(%0) {shape=dims[B,8]} : f32[B,8]\n");
+  CHECK(flat->traced_batch == 7);
+  CHECK(reports(flat->notes, Code::kBatchNotFound, "'y'"));
+
+  const auto sequence_first = import_text(R"(g (float[7,2,4] x) => (float[2,7,4] y) {
+    t = Transpose<perm = [1, 0, 2]>(x)
+    target = Constant<value_ints = [14, 4]>()
+    [baked] y = Reshape(t, target)
+  })");
+  REQUIRE(!sequence_first.ok());
+  CHECK(reports(sequence_first.problems(), Code::kBatchNotFound, "'baked'"));
+  CHECK(reports(sequence_first.problems(), Code::kBatchNotFound, "dynamo=True"));
+
+  const auto one_sample = import_text(R"(g (float[1,4] x) => (float[4] y) {
+    zero = Constant<value_int = 0>()
+    [first] y = Gather(x, zero)
+  })");
+  REQUIRE(!one_sample.ok());
+  CHECK(reports(one_sample.problems(), Code::kBatchNotFound, "'first'"));
+}

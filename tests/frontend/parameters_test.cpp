@@ -1,0 +1,205 @@
+// Which tensors train: roles by slots, signatures, rules, ties, losses.
+
+#include "frontend/parameters.h"
+
+#include <map>
+
+#include "frontend/parameter_rules.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+
+namespace pb = graphpipe_onnx;
+
+/// Adds a float initializer of `dims`, all 0.5.
+void add_weight(pb::ModelProto& model, const std::string& name, std::vector<int64_t> dims) {
+  pb::TensorProto& tensor = *model.mutable_graph()->add_initializer();
+  tensor.set_name(name);
+  tensor.set_data_type(pb::TensorProto::FLOAT);
+  int64_t count = 1;
+  for (int64_t dim : dims) {
+    tensor.add_dims(dim);
+    count *= dim;
+  }
+  for (int64_t i = 0; i < count; ++i) tensor.add_float_data(0.5F);
+}
+
+std::map<std::string, ParameterDecision> decisions_of(const Result<Imported>& imported) {
+  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
+  REQUIRE(imported.ok());
+  std::map<std::string, ParameterDecision> result;
+  for (const ParameterDecision& decision : imported->parameters) result[decision.name.raw()] = decision;
+  return result;
+}
+
+/// A model whose initializers are declared as inputs in the text and moved here.
+pb::ModelProto model_with(const std::string& body, const std::map<std::string, std::vector<int64_t>>& weights) {
+  pb::ModelProto model = parse_onnx_text(body);
+  for (const auto& [name, dims] : weights) add_weight(model, name, dims);
+  return model;
+}
+
+const char* const kLayers = R"(g (float[N,4] x, float[4,4] w, float[4] b, float[4] gain, float[4] shift, float c,
+                                  float[4] mean) => (float[N,4] y) {
+  a = MatMul(x, w)
+  d = Add(a, b)
+  e = LayerNormalization(d, gain, shift)
+  f = Mul(e, c)
+  y = Sub(f, mean)
+})";
+
+pb::ModelProto layers() {
+  return model_with(kLayers, {{"w", {4, 4}}, {"b", {4}}, {"gain", {4}}, {"shift", {4}}, {"c", {}}, {"mean", {4}}});
+}
+
+}  // namespace
+
+TEST_CASE("patterns match as shells do") {
+  CHECK(matches("*", ""));
+  CHECK(matches("a*c", "abbc"));
+  CHECK(matches("*.bias", "layer.0.bias"));
+  CHECK(matches("l?", "l1"));
+  CHECK_FALSE(matches("l?", "l"));
+  CHECK_FALSE(matches("", "x"));
+  CHECK_FALSE(matches("a*b", "ac"));
+  // Many stars on a long name end quickly.
+  CHECK_FALSE(matches("*a*a*a*a*a*a*a*a*a*a*b", std::string(5000, 'a')));
+}
+
+TEST_CASE("names of a state_dict are told from names that exporters make") {
+  for (const char* name : {"encoder.0.norm.weight", "head.bias", "lstm.weight_ih_l0", "bn.running_mean"})
+    CHECK(is_parameter_name(name));
+  for (const char* name : {"val_12", "weight", "/encoder/Identity_output_0", "onnx::MatMul_12", "add.1"})
+    CHECK_FALSE(is_parameter_name(name));
+}
+
+TEST_CASE("without a signature the slot decides: layers train, scalars and what no layer reads do not") {
+  const auto decisions = decisions_of(import_bytes(layers().SerializeAsString()));
+  CHECK(decisions.at("w").role == ParameterRole::kWeight);
+  CHECK(decisions.at("b").role == ParameterRole::kBias);
+  CHECK(decisions.at("gain").role == ParameterRole::kScale);
+  for (const char* name : {"w", "b", "gain", "shift"}) CHECK(decisions.at(name).trainable);
+  CHECK_FALSE(decisions.at("c").trainable);
+  CHECK_FALSE(decisions.at("mean").trainable);
+}
+
+TEST_CASE("the exporter's signature goes before the slots") {
+  pb::ModelProto model = layers();
+  auto& entry = *model.mutable_graph()->add_metadata_props();
+  entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  entry.set_value("# inputs\np_c: PARAMETER target='c'\nb_b: BUFFER target='b'\nx: USER_INPUT\n");
+  const auto decisions = decisions_of(import_bytes(model.SerializeAsString()));
+  CHECK(decisions.at("c").trainable);
+  CHECK_FALSE(decisions.at("b").trainable);
+  CHECK_FALSE(decisions.at("w").trainable);
+}
+
+TEST_CASE("the parameter file goes before both, later lines win, and it must name something") {
+  ImportRequest request;
+  request.freeze = {"w"};
+  request.parameters = "# comment\n* freeze\nc -> train  # a scalar\nw train\n";
+  const auto decisions = decisions_of(import_bytes(layers().SerializeAsString(), request));
+  CHECK(decisions.at("w").trainable);
+  CHECK(decisions.at("c").trainable);
+  CHECK_FALSE(decisions.at("gain").trainable);
+
+  request.parameters = "nothing.* train\n";
+  CHECK(reports(import_bytes(layers().SerializeAsString(), request).problems(), Code::kBadParameter, "nothing"));
+  request.parameters = "w\nb perhaps\nb train please\n";
+  const Diagnostics problems = import_bytes(layers().SerializeAsString(), request).problems();
+  CHECK(problems.size() == 3);
+  CHECK(reports(problems, Code::kBadParameter, "line 2"));
+}
+
+TEST_CASE("the weights of a layer are found through views of them") {
+  const auto decisions = decisions_of(import_bytes(model_with(R"(g (float[N,4] x, float[8,2] w) => (float[N,4] y) {
+        shape = Constant<value_ints = [4, 4]>()
+        a = Reshape(w, shape)
+        b = Transpose(a)
+        y = MatMul(x, b)
+      })",
+                                                              {{"w", {8, 2}}})
+                                                       .SerializeAsString()));
+  CHECK(decisions.at("w").role == ParameterRole::kWeight);
+  CHECK(decisions.at("w").trainable);
+}
+
+TEST_CASE("an Identity alias stays tied where it is anonymous, and is parted where it is named like a parameter") {
+  const auto plain = [](std::string alias) {
+    pb::ModelProto built = model_with(
+        "g (float[N,4] x, float[4,4] w) => (float[N,4] y) { alias = Identity(w) a = MatMul(x, w) y = MatMul(a, alias) "
+        "}",
+        {{"w", {4, 4}}});
+    built.mutable_graph()->mutable_node(0)->set_output(0, alias);
+    built.mutable_graph()->mutable_node(2)->set_input(1, alias);
+    return built.SerializeAsString();
+  };
+  CHECK(decisions_of(import_bytes(plain("val_1"))).size() == 1);
+  const auto parted = import_bytes(plain("layers.1.norm.weight"));
+  CHECK(decisions_of(parted).size() == 2);
+  CHECK(reports(parted->notes, Code::kLostByExport, "layers.1.norm.weight"));
+  ImportRequest request;
+  request.parameters = "layers.1.* tie\n";
+  const auto tied = import_bytes(plain("layers.1.norm.weight"), request);
+  REQUIRE(decisions_of(tied).size() == 1);
+  CHECK(tied->parameters[0].aliases == std::vector<ModelText>{ModelText("layers.1.norm.weight")});
+  request.parameters = "val_1 split\n";
+  CHECK(decisions_of(import_bytes(plain("val_1"), request)).size() == 2);
+}
+
+TEST_CASE("an optimised torch export is reported, never trained in silence") {
+  pb::ModelProto model =
+      model_with("g (float[N,4] x, float[4,4] val_7) => (float[N,4] y) { y = MatMul(x, val_7) }", {{"val_7", {4, 4}}});
+  model.set_producer_name("pytorch");
+  const auto imported = import_bytes(model.SerializeAsString());
+  REQUIRE(imported.ok());
+  CHECK(reports(imported->notes, Code::kLostByExport, "optimize=False"));
+}
+
+TEST_CASE("what the signature promises and the file lacks is reported") {
+  pb::ModelProto model =
+      model_with("g (float[N,4] x, float[4,4] val_7) => (float[N,4] y) { y = MatMul(x, val_7) }", {{"val_7", {4, 4}}});
+  model.set_producer_name("pytorch");
+  auto& entry = *model.mutable_graph()->add_metadata_props();
+  entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  entry.set_value("p: PARAMETER target='fc.weight'\nb: BUFFER target='bn.running_var' persistent=True\n");
+  const auto imported = import_bytes(model.SerializeAsString());
+  CHECK(decisions_of(imported).at("val_7").trainable);
+  CHECK(reports(imported->notes, Code::kLostByExport, "'val_7'"));
+  CHECK(reports(imported->notes, Code::kLostByExport, "'fc.weight'"));
+  CHECK(reports(imported->notes, Code::kLostByExport, "'bn.running_var'"));
+}
+
+TEST_CASE("filled tensors in weight slots become parameters") {
+  const auto imported = import_text(R"(g (float[N,4] x) => (float[N,8] y) {
+    shape = Constant<value_ints = [4, 8]>()
+    w = ConstantOfShape<value = float[1] {0.02}>(shape)
+    y = MatMul(x, w)
+  })");
+  const auto decisions = decisions_of(imported);
+  CHECK(decisions.at("w").trainable);
+  const ir::Param& param = imported->graph.param(decisions.at("w").param);
+  REQUIRE(std::holds_alternative<ir::FilledData>(param.data));
+  CHECK(std::get<ir::FilledData>(param.data).value == doctest::Approx(0.02));
+}
+
+TEST_CASE("BatchNormalization whose statistics are computed keeps its form") {
+  const auto imported = import_bytes(
+      model_with(R"(g (float[N,4] x, float[4,4] w, float[4] gain, float[4] shift, float[4] m) => (float[N,4] y) {
+        zero = Constant<value_ints = [0]>()
+        mean = ReduceMean<keepdims = 0>(w, zero)
+        square = Mul(w, w)
+        var = ReduceMean<keepdims = 0>(square, zero)
+        y = BatchNormalization(x, gain, shift, mean, var)
+      })",
+                 {{"w", {4, 4}}, {"gain", {4}}, {"shift", {4}}, {"m", {4}}})
+          .SerializeAsString());
+  REQUIRE(imported.ok());
+  for (ir::NodeId id : imported->graph.node_ids())
+    if (imported->graph.node(id).op == "BatchNormalization")
+      CHECK(imported->graph.node(id).attributes.get_int("training_mode", 0) == 0);
+}

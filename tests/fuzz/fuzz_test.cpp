@@ -1,0 +1,76 @@
+// Runs every target on its seeds and on seeded mutations of them: the same inputs on every run. A failing input ends
+// the process; with GRAPHPIPE_FUZZ_TRACE set, the number of each input is printed before it runs, and so the last is
+// the one. GRAPHPIPE_FUZZ_ROUNDS runs more.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/fuzz/targets.h"
+#include "tests/support/random_plan_graphs.h"
+
+namespace graphpipe::tests {
+namespace {
+
+std::string mutated(std::string input, const FuzzTarget& target, const std::vector<std::string>& seeds, Dice& dice) {
+  for (size_t changes = 1 + dice.below(4); changes > 0; --changes) {
+    const size_t at = dice.below(input.size() + 1);
+    const size_t length = std::min(input.size() - at, dice.below(40));
+    switch (dice.below(7)) {
+      case 0:
+        input.insert(at, 1, static_cast<char>(dice.below(256)));
+        break;
+      case 1:
+        input.erase(at, length);
+        break;
+      case 2:
+        input.insert(at, input.substr(at, length));
+        break;
+      case 3:
+        input.insert(at, target.words[dice.below(target.words.size())]);
+        break;
+      case 4:
+        input.resize(at);
+        break;
+      case 5: {
+        const std::string& other = seeds[dice.below(seeds.size())];
+        input.insert(at, other.substr(dice.below(other.size() + 1), 60));
+        break;
+      }
+      default:
+        if (at < input.size()) input[at] = static_cast<char>(input[at] ^ (1 << dice.below(8)));
+    }
+  }
+  return input;
+}
+
+void run(const FuzzTarget& target, const std::string& input, size_t number) {
+  if (std::getenv("GRAPHPIPE_FUZZ_TRACE") != nullptr)
+    std::fprintf(stderr, "%.*s %zu\n", static_cast<int>(target.name.size()), target.name.data(), number);
+  const auto start = std::chrono::steady_clock::now();
+  target.run(input);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CAPTURE(number);
+  CHECK(took.count() < 5.0);
+}
+
+TEST_CASE("no reader crashes, hangs or accepts what it cannot print") {
+  const char* wanted = std::getenv("GRAPHPIPE_FUZZ_ROUNDS");
+  const size_t rounds = wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 500;
+  for (const FuzzTarget& target : fuzz_targets()) {
+    const std::string name(target.name);
+    CAPTURE(name);
+    const std::vector<std::string> seeds = target.seeds();
+    REQUIRE_FALSE(seeds.empty());
+    run(target, "", 0);
+    for (const std::string& seed : seeds) run(target, seed, 0);
+    Dice dice(1);
+    for (size_t round = 1; round <= rounds; ++round)
+      run(target, mutated(seeds[dice.below(seeds.size())], target, seeds, dice), round);
+  }
+}
+
+}  // namespace
+}  // namespace graphpipe::tests

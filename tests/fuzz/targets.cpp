@@ -1,0 +1,143 @@
+#include "tests/fuzz/targets.h"
+
+#include "files/cluster.h"
+#include "files/plan.h"
+#include "files/profile.h"
+#include "files/safetensors.h"
+#include "files/schedule_file.h"
+#include "files/strict_json.h"
+#include "ir/graph_text.h"
+#include "ir/rewrite.h"
+#include "ir/verify_graph.h"
+#include "support/check.h"
+#include "tests/files/random_plan.h"
+#include "tests/support/random_graph.h"
+
+namespace graphpipe::tests {
+namespace {
+
+// Problems must be printable: no byte of a hostile file reaches a terminal.
+template <typename T>
+void check_problems(const Result<T>& result) {
+  GP_CHECK(result.ok() == result.problems().empty());
+  for (const Diagnostic& problem : result.problems())
+    for (char c : to_line(problem)) GP_CHECK(c >= 0x20 && c < 0x7f);
+}
+
+void run_json(std::string_view input) { check_problems(files::scan_json(input)); }
+
+std::vector<std::string> json_seeds() {
+  return {R"({"a": [1, -2.5e3, true, null, "x\u00e9\ud83d\ude00"], "b": {"a": {}}})",
+          "[[[[]]], {}, 0.1, \"\xc3\xa9\"]"};
+}
+
+// What a reader accepts prints, reads back the same and prints the same.
+template <typename Read, typename Print>
+void check_round_trip(std::string_view input, Read read, Print print) {
+  const auto first = read(input);
+  check_problems(first);
+  if (!first.ok()) return;
+  const std::string printed = print(*first);
+  const auto second = read(printed);
+  GP_CHECK(second.ok());
+  GP_CHECK(print(*second) == printed);
+}
+
+void run_plan(std::string_view input) { check_round_trip(input, files::parse_plan, files::print_plan); }
+
+std::vector<std::string> plan_seeds() {
+  std::vector<std::string> seeds;
+  for (uint64_t seed = 0; seed < 8; ++seed) seeds.push_back(files::print_plan(random_plan(seed)));
+  return seeds;
+}
+
+void run_cluster(std::string_view input) { check_round_trip(input, files::parse_cluster, files::print_cluster); }
+
+std::vector<std::string> cluster_seeds() {
+  return {files::print_cluster(ir::equal_devices(1)), files::print_cluster(ir::equal_devices(4))};
+}
+
+void run_profile(std::string_view input) { check_round_trip(input, files::parse_profile, files::print_profile); }
+
+std::vector<std::string> profile_seeds() {
+  ir::Profile profile;
+  profile.operators = {{.signature = ModelText("Conv"), .samples = Samples(1), .forward = Seconds(0.5)}};
+  profile.links = {{.level = 0, .latency = Seconds(1e-6), .bandwidth = BytesPerSecond(1e9)}};
+  return {files::print_profile(profile)};
+}
+
+void run_schedule(std::string_view input) {
+  check_round_trip(input, files::parse_schedule_file, files::print_schedule_file);
+}
+
+std::vector<std::string> schedule_seeds() {
+  std::vector<std::string> seeds;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    std::mt19937_64 random(seed);
+    seeds.push_back(files::print_schedule_file({.plan_digest = "", .schedule = random_schedule(random)}));
+  }
+  return seeds;
+}
+
+void run_safetensors(std::string_view input) {
+  const auto index = files::parse_safetensors(input, static_cast<int64_t>(input.size()));
+  check_problems(index);
+  if (!index.ok()) return;
+  for (const files::TensorEntry& tensor : index->tensors) {
+    GP_CHECK(tensor.offset >= 8 && tensor.length >= 0);
+    GP_CHECK(tensor.offset + tensor.length <= static_cast<int64_t>(input.size()));
+  }
+}
+
+std::vector<std::string> safetensors_seeds() {
+  const std::string header = R"({"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+                             R"("y":{"dtype":"BOOL","shape":[],"data_offsets":[8,9]}})";
+  const std::string size = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  return {size + header + "123456789"};
+}
+
+// What the verifier accepts, every helper must take.
+void run_graph(std::string_view input) {
+  check_round_trip(input, ir::parse_graph, ir::print_graph);
+  const Result<ir::Graph> graph = ir::parse_graph(input);
+  if (!graph.ok()) return;
+  const Status verified = ir::verify_graph(*graph);
+  check_problems(verified);
+  if (!verified.ok()) return;
+  const ir::Graph kept = ir::keep_nodes(*graph, ir::nodes_needed(*graph));
+  GP_CHECK(ir::verify_graph(kept).ok());
+  GP_CHECK(ir::sort_topologically(kept).ok());
+}
+
+std::vector<std::string> graph_seeds() {
+  std::vector<std::string> seeds;
+  for (uint64_t seed = 0; seed < 12; ++seed) seeds.push_back(ir::print_graph(random_graph(seed)));
+  return seeds;
+}
+
+const std::vector<std::string_view> kJsonWords = {"{",     "}",  "[",  "]",          ":",    ",",          "null",
+                                                  "1e400", "-1", "\"", "\"schema\"", "true", "4294967296", "\\u0000"};
+
+}  // namespace
+
+std::span<const FuzzTarget> fuzz_targets() {
+  static const std::vector<FuzzTarget> targets = {
+      {"strict_json", run_json, json_seeds, kJsonWords},
+      {"plan", run_plan, plan_seeds, kJsonWords},
+      {"cluster", run_cluster, cluster_seeds, kJsonWords},
+      {"profile", run_profile, profile_seeds, kJsonWords},
+      {"schedule_file", run_schedule, schedule_seeds, kJsonWords},
+      {"safetensors",
+       run_safetensors,
+       safetensors_seeds,
+       {"data_offsets", "[0,0]", "18446744073709551615", "F64", "\""}},
+      {"graph_text",
+       run_graph,
+       graph_seeds,
+       {"%0", "%1", "n0", "p0", " @none", " @axis 0", "*B", "^2", "9223372036854775807", " phase I", " phase W",
+        " serves n0", "inf", "nan", "_", "\"", "\\x00", "\n"}},
+  };
+  return targets;
+}
+
+}  // namespace graphpipe::tests

@@ -1,0 +1,24 @@
+#pragma once
+// One target per reader of text or bytes that come from outside. A target runs its reader on any bytes at all and
+// checks what must hold of whatever the reader accepts; it fails by ending the process (GP_CHECK, a sanitizer, a
+// crash). To add one: a function, and a row in targets.cpp.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace graphpipe::tests {
+
+struct FuzzTarget {
+  std::string_view name;
+  void (*run)(std::string_view input);
+  /// Inputs that the reader accepts, from which others are made.
+  std::vector<std::string> (*seeds)();
+  /// Pieces that mean something to the reader.
+  std::vector<std::string_view> words;
+};
+
+std::span<const FuzzTarget> fuzz_targets();
+
+}  // namespace graphpipe::tests

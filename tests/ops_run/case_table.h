@@ -1,0 +1,47 @@
+#pragma once
+// What the generated half of the op tests tells the running half: for each example of each row a function, its inputs
+// with their values, and what the dictionary says about the outputs.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace graphpipe::ops_run {
+
+struct TensorCase {
+  runtime::ElementType type = runtime::ElementType::kFloat32;
+  std::vector<runtime::DimRow> dims;
+  /// The axis that holds the batch, -1 where none does, -2 where samples are mixed.
+  int batch_axis = -1;
+  /// Elements at kCaseSamples samples, row by row; empty for outputs.
+  std::vector<double> values;
+};
+
+/// The function reads `inputs` from the first slots and leaves `outputs`, then the gradients, in the next ones.
+struct Case {
+  const char* name = nullptr;
+  /// Why there is no function; null where all is well.
+  const char* problem = nullptr;
+  runtime::StageFunction run = nullptr;
+  /// The same, for inputs of type float64.
+  runtime::StageFunction run_double = nullptr;
+  std::vector<TensorCase> inputs;
+  std::vector<TensorCase> outputs;
+  /// The outputs whose weighted sum is differentiated, and the inputs that hold the weights of the sum.
+  std::vector<int> weighted_outputs, weights;
+  /// The inputs that have a gradient.
+  std::vector<int> differentiated;
+  /// Inputs that the op updates in place.
+  std::vector<int> updated;
+  /// The op works on the samples together.
+  bool mixes_samples = false;
+};
+
+inline constexpr int64_t kCaseSamples = 5;
+
+/// Defined by the generated files: all cases, by part.
+std::span<const std::span<const Case>> all_cases();
+
+}  // namespace graphpipe::ops_run

@@ -1,0 +1,219 @@
+// Writes the examples of the op dictionary out:
+//   write_cases sources FOLDER PARTS   as C++ files cases_<part>.cpp and cases.cpp, for the test program
+//   write_cases json                   as JSON on standard output, for tests/data/make_op_reference.py
+//
+// A file is only written where its text changes, so that a change of one row compiles few files again.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "codegen/function_writer.h"
+#include "tests/ops_run/case_table.h"
+#include "tests/ops_run/op_cases.h"
+
+namespace graphpipe::ops_run {
+namespace {
+
+using nlohmann::json;
+
+struct ExampleId {
+  const ops::OpDef* row;
+  size_t example;
+};
+
+std::vector<ExampleId> all_examples() {
+  std::vector<ExampleId> result;
+  for (const ops::OpDef* row : ops::all_ops()) {
+    for (size_t i = 0; i < row->examples.size(); ++i) result.push_back({row, i});
+  }
+  return result;
+}
+
+// --- C++ ---
+
+codegen::FunctionText function_of(const OpCase& made, const std::string& name) {
+  codegen::FunctionOptions options;
+  options.name = name;
+  const ir::Graph& graph = made.graph;
+  IdSet<ir::ValueId> read(graph.value_count());
+  std::vector<codegen::Step> steps;
+  for (ir::NodeId node : graph.node_ids()) {
+    steps.push_back({node, {}});
+    for (ir::ValueId input : graph.node(node).inputs) {
+      if (input.valid()) read.insert(input);
+    }
+  }
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (!read.contains(graph.inputs()[i].value)) continue;
+    options.loads.push_back({graph.inputs()[i].value, text("slot[", i, "]"), false});
+  }
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    options.stores.push_back({graph.outputs()[i].value, text("slot[", graph.inputs().size() + i, "]")});
+  }
+  return codegen::write_function(graph, steps, options);
+}
+
+std::string numbers_text(const std::vector<double>& values) {
+  std::string result = "{";
+  for (double value : values) result += text(result.size() > 1 ? ", " : "", std::setprecision(17), value);
+  return result + "}";
+}
+
+template <typename T>
+std::string braced(const std::vector<T>& values) {
+  std::string result = "{";
+  for (const T& value : values) result += text(result.size() > 1 ? ", " : "", value);
+  return result + "}";
+}
+
+std::string tensor_text(const ir::Value& value, const std::vector<double>& elements) {
+  std::vector<std::string> dims;
+  for (ir::Dim dim : value.type.shape) dims.push_back(text("{", dim.factor, ", ", dim.power, "}"));
+  const int axis = value.batch == ir::BatchKind::kMixed ? -2 : value.batch_axis;
+  return text("{ElementType{", static_cast<int>(value.type.dtype), "}, ", braced(dims), ", ", axis, ", ",
+              numbers_text(elements), "}");
+}
+
+std::string case_text(const OpCase& made, const std::string& run, const std::string& run_double) {
+  std::vector<std::string> inputs, outputs;
+  for (size_t i = 0; i < made.values.size(); ++i) {
+    inputs.push_back(tensor_text(made.graph.value(made.graph.inputs()[i].value), made.values[i]));
+  }
+  for (size_t i = 0; i < made.outputs; ++i) {
+    outputs.push_back(tensor_text(made.graph.value(made.graph.outputs()[i].value), {}));
+  }
+  const std::string problem = made.problem.empty() ? "nullptr" : CppLiteral::encode(ModelText(made.problem)).str();
+  return text("    {\"", made.name, "\", ", problem, ", ", run, ", ", run_double, ",\n     ", braced(inputs),
+              ",\n     ", braced(outputs), ",\n     ", braced(made.weighted_outputs), ", ", braced(made.weights), ", ",
+              braced(made.differentiated), ", ", braced(made.updated), ", ", made.mixes_samples ? "true" : "false",
+              "},\n");
+}
+
+/// The text without // comments, which name types.
+std::string uncommented(const std::string& code) {
+  std::istringstream lines(code);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += line.substr(0, line.find("//")) + "\n";
+  return result;
+}
+
+/// One file of the test program: the functions of every parts-th example from `part` on, and their table.
+std::string part_text(size_t part, size_t parts) {
+  std::set<std::string> headers;
+  std::string functions, table;
+  const std::vector<ExampleId> examples = all_examples();
+  for (size_t i = part; i < examples.size(); i += parts) {
+    const OpCase made = make_case(*examples[i].row, examples[i].example, ir::DType::kFloat32);
+    const OpCase wide = make_case(*examples[i].row, examples[i].example, ir::DType::kFloat64);
+    std::string run = "nullptr", run_double = "nullptr";
+    if (made.problem.empty()) {
+      run = run_double = text("run_", i);
+      const codegen::FunctionText single = function_of(made, "run"), twice = function_of(wide, "run");
+      headers.insert(single.headers.begin(), single.headers.end());
+      const auto named = [](std::string code, const std::string& name) { return code.replace(5, 3, name); };
+      functions += named(single.text, run) + "\n";
+      if (uncommented(single.text) != uncommented(twice.text)) {
+        run_double += "_double";
+        functions += named(twice.text, run_double) + "\n";
+      }
+    }
+    table += case_text(made, run, run_double);
+  }
+  return text("// Written by write_cases from the examples of ops/.\n#include <limits>\n",
+              codegen::include_lines(headers), "\n#include \"tests/ops_run/case_table.h\"\n\nnamespace {\n\n",
+              functions, "using graphpipe::runtime::ElementType;\n\nconst graphpipe::ops_run::Case kCases[] = {\n",
+              table, "};\n\n}  // namespace\n\nstd::span<const graphpipe::ops_run::Case> part_", part,
+              "() { return kCases; }\n");
+}
+
+std::string list_text(size_t parts) {
+  std::string declarations, items;
+  for (size_t part = 0; part < parts; ++part) {
+    declarations += text("std::span<const graphpipe::ops_run::Case> part_", part, "();\n");
+    items += text("part_", part, "(), ");
+  }
+  return text("#include \"tests/ops_run/case_table.h\"\n\n", declarations,
+              "\nstd::span<const std::span<const graphpipe::ops_run::Case>> graphpipe::ops_run::all_cases() {\n"
+              "  static const std::span<const Case> parts[] = {",
+              items, "};\n  return parts;\n}\n");
+}
+
+void write_if_changed(const std::filesystem::path& path, const std::string& content) {
+  std::ifstream old(path, std::ios::binary);
+  if (old && std::string(std::istreambuf_iterator<char>(old), {}) == content) return;
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+// --- JSON ---
+
+json plain(const ir::AttributeValue& value) {
+  if (const auto* shape = std::get_if<ir::Shape>(&value)) {
+    json sizes = json::array();
+    for (ir::Dim dim : *shape) sizes.push_back(dim.at(Samples(kCaseSamples)));
+    return sizes;
+  }
+  return std::visit(
+      [](const auto& each) -> json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(each)>, ir::Shape>) return {};
+        else return each;
+      },
+      value);
+}
+
+json case_json(const OpCase& made) {
+  const ir::Node& node = made.graph.node(made.forward);
+  json result = {{"name", made.name},
+                 {"op", node.op},
+                 {"attributes", json::object()},
+                 {"inputs", json::array()},
+                 {"outputs", made.outputs}};
+  for (const auto& [name, value] : node.attributes) result["attributes"][name] = plain(value);
+  for (ir::ValueId input : node.inputs) {
+    if (!input.valid()) {
+      result["inputs"].push_back(nullptr);
+      continue;
+    }
+    const ir::TensorType& type = made.graph.value(input).type;
+    result["inputs"].push_back(
+        {{"dtype", ir::dtype_name(type.dtype)}, {"shape", plain(type.shape)}, {"values", made.values[input.index()]}});
+  }
+  return result;
+}
+
+int write_json() {
+  json cases = json::array();
+  for (const ExampleId& each : all_examples()) {
+    const OpCase made = make_case(*each.row, each.example, ir::DType::kFloat32);
+    if (made.forward.valid()) cases.push_back(case_json(made));
+  }
+  std::cout << cases.dump() << '\n';
+  return 0;
+}
+
+int write_sources(const std::filesystem::path& folder, size_t parts) {
+  std::filesystem::create_directories(folder);
+  for (size_t part = 0; part < parts; ++part) {
+    write_if_changed(folder / text("cases_", part, ".cpp"), part_text(part, parts));
+  }
+  write_if_changed(folder / "cases.cpp", list_text(parts));
+  return 0;
+}
+
+}  // namespace
+}  // namespace graphpipe::ops_run
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments == std::vector<std::string>{"json"}) return graphpipe::ops_run::write_json();
+  if (arguments.size() == 3 && arguments[0] == "sources") {
+    return graphpipe::ops_run::write_sources(arguments[1], std::strtoull(arguments[2].c_str(), nullptr, 10));
+  }
+  std::cerr << "usage: write_cases json | write_cases sources FOLDER PARTS\n";
+  return 2;
+}

@@ -1,0 +1,126 @@
+#include "passes/attach_loss.h"
+
+#include <doctest/doctest.h>
+
+#include "passes/class_axis.h"
+#include "tests/support/training_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+using passes::LossKind;
+
+namespace {
+
+passes::PassContext context_of(LossKind kind, Diagnostics* notes = nullptr) {
+  passes::PassContext context;
+  context.loss = {.kind = kind, .output = ModelText("y"), .label = ModelText("label")};
+  context.notes = notes;
+  return context;
+}
+
+/// A graph whose output "y" has the given shape and is made by `op` from an input of that shape.
+ir::Graph output_of(const std::string& op, ir::Shape shape, ir::Attributes attributes = {}) {
+  GraphMaker make;
+  make.output(make.node(op, {make.input("x", std::move(shape))}, std::move(attributes)), "y");
+  return std::move(make.graph);
+}
+
+const ir::Input* label_of(const ir::Graph& graph) {
+  for (const ir::Input& input : graph.inputs())
+    if (input.role == ir::InputRole::kLabel) return &input;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("the loss becomes the only output, scaled by an input of its own") {
+  const auto result = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of(LossKind::kCrossEntropy));
+  REQUIRE(result.ok());
+  REQUIRE(result->outputs().size() == 1);
+  CHECK(result->outputs().front().role == ir::OutputRole::kLoss);
+  CHECK(result->value(result->outputs().front().value).type.shape.empty());
+  CHECK(result->inputs().back().role == ir::InputRole::kLossScale);
+  const ir::Input* label = label_of(*result);
+  REQUIRE(label);
+  CHECK(result->value(label->value).type == ir::TensorType{ir::DType::kInt64, {batch()}});
+}
+
+TEST_CASE("the class axis follows from the rank, the label, or the operator that made the logits") {
+  const auto axis_of = [](const ir::Graph& graph, ir::ValueId label = {}) {
+    return passes::find_class_axis(graph, graph.outputs().front().value, label,
+                                   context_of(LossKind::kCrossEntropy).loss);
+  };
+  CHECK(*axis_of(output_of("Relu", {batch(), size(3)})) == 1);
+  CHECK(*axis_of(output_of("Relu", {batch(), size(3), size(5), size(5)})) == 1);
+
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(7), size(4)});
+  make.output(
+      make.node("Add", {make.node("MatMul", {x, make.weight("w", {size(4), size(9)})}), make.weight("b", {size(9)})}),
+      "y");
+  CHECK(*axis_of(make.graph) == 2);
+
+  const ir::Graph three = output_of("Relu", {batch(), size(3), size(5)});
+  const auto undecided = axis_of(three);
+  REQUIRE(!undecided.ok());
+  CHECK(undecided.problems().front().code == Code::kBadLoss);
+  CHECK(undecided.problems().front().hint.find("axis=") != std::string::npos);
+  ir::Graph with_label = three;
+  const auto label = with_label.add_input({.name = ModelText("label"), .role = ir::InputRole::kLabel},
+                                          {.type = {ir::DType::kInt64, {batch(), size(5)}}});
+  CHECK(*axis_of(with_label, label) == 1);
+}
+
+TEST_CASE("a class axis that the user names is taken, and checked") {
+  passes::PassContext context = context_of(LossKind::kCrossEntropy);
+  context.loss.class_axis = -1;
+  const auto last = passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context);
+  REQUIRE(last.ok());
+  CHECK(last->value(label_of(*last)->value).type.shape == ir::Shape{batch(), size(3)});
+  context.loss.class_axis = 0;
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context).ok());
+  context.loss.class_axis = 7;
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context).ok());
+}
+
+TEST_CASE("rows of a flattened sequence read a label of [B, T]") {
+  const auto result =
+      passes::attach_loss(output_of("Relu", {ir::Dim::batch(6), size(3)}), context_of(LossKind::kCrossEntropy));
+  REQUIRE(result.ok());
+  CHECK(result->value(label_of(*result)->value).type.shape == ir::Shape{batch(), size(6)});
+}
+
+TEST_CASE("a last Softmax or Sigmoid is reported") {
+  Diagnostics notes;
+  CHECK(passes::attach_loss(output_of("Softmax", {batch(), size(3)}, {{"axis", int64_t{1}}}),
+                            context_of(LossKind::kCrossEntropy, &notes))
+            .ok());
+  CHECK(
+      passes::attach_loss(output_of("Sigmoid", {batch(), size(3)}), context_of(LossKind::kBceWithLogits, &notes)).ok());
+  CHECK(passes::attach_loss(output_of("Sigmoid", {batch(), size(3)}), context_of(LossKind::kMeanSquaredError, &notes))
+            .ok());
+  CHECK(notes.size() == 2);
+}
+
+TEST_CASE("what does not fit is refused with the outputs or the shape that would") {
+  passes::PassContext context = context_of(LossKind::kMeanSquaredError);
+  context.loss.output = ModelText("nothing");
+  const auto missing = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context);
+  REQUIRE(!missing.ok());
+  CHECK(missing.problems().front().hint.find("'y'") != std::string::npos);
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of(LossKind::kContrastive)).ok());
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of(LossKind::kOutput)).ok());
+  context = context_of(LossKind::kMeanSquaredError);
+  context.loss.label = ModelText();
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context).ok());
+}
+
+TEST_CASE("a similarity of all samples with all trains contrastively") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto t = make.node("Transpose", {x}, {{"perm", std::vector<int64_t>{1, 0}}});
+  make.output(make.node("MatMul", {x, t}), "y");
+  const auto result = passes::attach_loss(std::move(make.graph), context_of(LossKind::kContrastive));
+  REQUIRE(result.ok());
+  CHECK(label_of(*result) == nullptr);
+}

@@ -1,0 +1,164 @@
+// A peer that dies or stalls ends the run, soon and by name; nothing hangs and nothing stays behind.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/runtime/run_programs.h"
+#include "tests/runtime/two_stage_plan.h"
+
+using namespace graphpipe::runtime;
+using namespace graphpipe::runtime::test;
+
+namespace {
+
+// Stage functions that misbehave at the second step, in the process of their rank.
+StageFunction real_forward = nullptr;
+void dying_forward(const StageArguments& arguments) {
+  if (arguments.step == 1 && arguments.first_sample == 4) raise(SIGKILL);
+  real_forward(arguments);
+}
+void sleeping_forward(const StageArguments& arguments) {
+  if (arguments.step == 1 && arguments.first_sample == 4) std::this_thread::sleep_for(std::chrono::seconds(30));
+  real_forward(arguments);
+}
+void throwing_forward(const StageArguments& arguments) {
+  if (arguments.step == 1 && arguments.first_sample == 4) throw std::runtime_error("index out of range");
+  real_forward(arguments);
+}
+
+// A plan whose stage 1 has another forward.
+struct Misbehaving {
+  explicit Misbehaving(StageFunction forward) : plan({}), entry(*plan.programs()[1].stages[0]) {
+    real_forward = entry.forward;
+    entry.forward = forward;
+    held[0] = &entry;
+    programs = plan.programs();
+    programs[1].stages = held;
+  }
+  TwoStagePlan plan;
+  StageEntry entry;
+  const StageEntry* held[1];
+  std::vector<DeviceProgram> programs;
+};
+
+std::vector<std::string> files_in_shared_memory() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    if (entry.path().string().find("graphpipe") != std::string::npos) names.push_back(entry.path());
+  return names;
+}
+
+struct Ended {
+  std::vector<RunEnd> ends;
+  double seconds;
+};
+
+Ended run_misbehaving(StageFunction forward, const std::string& transport) {
+  const std::string folder = make_folder(false, 16);
+  const Misbehaving bad(forward);
+  const auto start = std::chrono::steady_clock::now();
+  ProcessGroup group(bad.programs, folder,
+                     {"--data", folder, "--steps", "3", "--stall-timeout", "1", "--transport", transport});
+  Ended ended{group.wait(10), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  std::filesystem::remove_all(folder);
+  return ended;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a rank that is killed ends the run: its stage, action and micro-batch are named") {
+  const Ended ended = run_misbehaving(dying_forward, "shm");
+  CHECK(ended.ends[1].exit_code == -1);
+  CHECK(ended.ends[0].exit_code == 6);
+  CAPTURE(ended.ends[0].errors);
+  CHECK(has(ended.ends[0].errors, "rank 1 (stage 1) died"));
+  CHECK(has(ended.ends[0].errors, "F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 1"));
+  CHECK(files_in_shared_memory().empty());
+}
+
+TEST_CASE("a rank that is killed ends the run over gloo too") {
+  const Ended ended = run_misbehaving(dying_forward, "gloo");
+  CHECK(ended.ends[0].exit_code == 6);
+  CAPTURE(ended.ends[0].errors);
+  CHECK(has(ended.ends[0].errors, "rank 1 (stage 1)"));
+  CHECK(has(ended.ends[0].errors, "step 1"));
+}
+
+TEST_CASE("a rank without progress ends the run") {
+  for (const std::string transport : {"shm", "gloo"}) {
+    CAPTURE(transport);
+    const Misbehaving bad(sleeping_forward);
+    const std::string folder = make_folder(false, 16);
+    ProcessGroup group(bad.programs, folder,
+                       {"--data", folder, "--steps", "3", "--stall-timeout", "1", "--transport", transport});
+    std::thread stop([&] {  // the launcher ends the others; here the sleeper is the one left
+      std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+      group.kill_rank(1, SIGKILL);
+    });
+    const std::vector<RunEnd> ends = group.wait(10);
+    stop.join();
+    CAPTURE(ends[0].errors);
+    CHECK(ends[0].exit_code == 6);
+    CHECK(has(ends[0].errors, "rank 1 (stage 1) made no progress for 1 s"));
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_CASE("an exception of LibTorch names the action, and the other ranks quote it") {
+  const Ended ended = run_misbehaving(throwing_forward, "shm");
+  CAPTURE(ended.ends[0].errors);
+  CAPTURE(ended.ends[1].errors);
+  CHECK(ended.ends[0].exit_code == 6);
+  CHECK(ended.ends[1].exit_code == 6);
+  CHECK(has(ended.ends[1].errors, "at F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 1"));
+  CHECK(has(ended.ends[1].errors, "index out of range"));
+  CHECK(has(ended.ends[0].errors, "rank 1 (stage 1) failed: index out of range"));
+}
+
+TEST_CASE("ranks whose programs do not fit each other end the run") {
+  const std::string folder = make_folder(false, 16);
+  const TwoStagePlan plan({}), other({.batch = 6});
+  std::vector<DeviceProgram> programs = plan.programs();
+  programs[1] = other.programs()[1];
+  ProcessGroup group(programs, folder, {"--data", folder, "--stall-timeout", "1"});
+  const std::vector<RunEnd> ends = group.wait(20);
+  CHECK(ends[0].exit_code == 6);
+  CHECK(ends[1].exit_code == 6);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a folder that is not the one the program was made from is refused") {
+  const TwoStagePlan plan({.one_device = true});
+  const std::string folder = make_folder(false, 16);
+  const auto run = [&] { return run_serial_process(plan.programs(), folder, {"--data", folder}); };
+  CHECK(run().exit_code == 0);
+  const std::string weights = folder + "/weights.safetensors";
+  std::string bytes = read_file(weights);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(weights, std::ios::binary) << bytes;
+  const RunEnd changed = run();
+  CHECK(changed.exit_code == 3);
+  CHECK(has(changed.errors, "weights.safetensors"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("data that does not fit is refused with the file's name") {
+  const TwoStagePlan plan({.one_device = true});
+  const std::string folder = make_folder(false, 16);
+  std::filesystem::remove(folder + "/t.npy");
+  const RunEnd end = run_serial_process(plan.programs(), folder, {"--data", folder});
+  CHECK(end.exit_code == 3);
+  CHECK(has(end.errors, "t.npy"));
+  CHECK(run_serial_process(plan.programs(), folder, {}).exit_code == 0);  // synthetic data needs no folder
+  CHECK(run_serial_process(plan.programs(), folder, {"--stpes", "3"}).exit_code == 2);
+  std::filesystem::remove_all(folder);
+}

@@ -1,0 +1,200 @@
+// Files that a program reads: .npy, safetensors, digests. Hostile bytes are refused, never followed.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/data.h"
+#include "runtime/error.h"
+#include "runtime/npy.h"
+#include "runtime/safetensors.h"
+#include "runtime/sha256.h"
+#include "runtime/tensors.h"
+
+using namespace graphpipe::runtime;
+
+namespace {
+
+std::span<const std::byte> bytes_of_text(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+std::string npy(const std::string& header, size_t data_bytes, char version = 1) {
+  std::string out = std::string("\x93NUMPY") + version + '\0';
+  const auto length = static_cast<unsigned>(header.size());
+  out += static_cast<char>(length & 255);
+  out += static_cast<char>(length >> 8);
+  if (version > 1) out += std::string(2, '\0');
+  out += header;
+  for (size_t i = 0; i < data_bytes; ++i) out += static_cast<char>(i);
+  return out;
+}
+
+std::string safetensors(const std::string& header, size_t data_bytes) {
+  std::string out(8, '\0');
+  const uint64_t length = header.size();
+  std::memcpy(out.data(), &length, 8);
+  return out + header + std::string(data_bytes, 'x');
+}
+
+struct Folder {
+  Folder() : path("/tmp/graphpipe_files_" + std::to_string(getpid())) { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+constexpr DimRow kBatchOf2[] = {{1, 1}, {2, 0}};
+constexpr DimRow kColumns[] = {{2, 0}, {1, 1}};
+
+std::vector<int64_t> numbers(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
+}
+
+}  // namespace
+
+TEST_CASE("SHA-256 of the standard's examples") {
+  CHECK(sha256_hex(bytes_of_text("")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(sha256_hex(bytes_of_text("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(sha256_hex(bytes_of_text("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK(sha256_hex(bytes_of_text(std::string(1'000'000, 'a'))) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST_CASE(".npy headers are read") {
+  const NpyHeader header =
+      read_npy_header(bytes_of_text(npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2), }\n", 48)), "x");
+  CHECK(header.type == ElementType::kInt64);
+  CHECK(header.dims == std::vector<int64_t>{3, 2});
+  CHECK(read_npy_header(bytes_of_text(npy("{'descr':'|b1','fortran_order':False,'shape':(5,)}", 5, 2)), "x").dims ==
+        std::vector<int64_t>{5});
+  CHECK(read_npy_header(bytes_of_text(npy("{'descr':'<f4','fortran_order':False,'shape':()}", 4)), "x").dims.empty());
+}
+
+TEST_CASE("malformed and hostile .npy files are refused") {
+  const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+  for (const std::string& file : {
+           std::string(), std::string("\x93NUMPY"), npy(good, 11), npy(good, 13), npy(good, 12, 9),
+           npy("{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }", 12),
+           npy("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", 12),
+           npy("{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12),
+           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", 12),
+           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", 12),
+           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 12),
+           npy("{'descr': '<f4', 'fortran_order': False}", 12),
+           npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 12),
+           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} + 1", 12),
+           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3", 12), npy("", 12),
+           npy(good, 12).substr(0, 30)}) {
+    CAPTURE(file);
+    CHECK_THROWS_AS(read_npy_header(bytes_of_text(file), "x"), RunError);
+  }
+}
+
+TEST_CASE("safetensors written are read back, also names that JSON must escape") {
+  const Folder folder;
+  const std::string path = folder.path + "/w.safetensors";
+  const at::Tensor a = at::arange(6, at::TensorOptions().dtype(at::kFloat)).view({2, 3});
+  const at::Tensor b = at::arange(3, at::TensorOptions().dtype(at::kLong));
+  const std::string odd = "a \"quoted\\\" \xc3\xa4 <name>\n";
+  write_safetensors(path, {{"a.weight", a.t()}, {odd, b}, {"empty", at::empty({0, 4})}});
+  const Safetensors file(path);
+  REQUIRE(file.find("a.weight") != nullptr);
+  CHECK(at::equal(file.view(*file.find("a.weight")), a.t()));
+  REQUIRE(file.find(odd) != nullptr);
+  CHECK(at::equal(file.view(*file.find(odd)), b));
+  CHECK(file.find("empty")->dims == std::vector<int64_t>{0, 4});
+  CHECK(file.find("missing") == nullptr);
+  CHECK(file.tensors().size() == 3);
+  CHECK_THROWS_AS(write_safetensors(folder.path + "/no/such/folder", {}), RunError);
+}
+
+TEST_CASE("malformed and hostile safetensors are refused") {
+  const std::string one = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  CHECK(read_safetensors_header(bytes_of_text(safetensors(one, 8)), "x").size() == 1);
+  CHECK(read_safetensors_header(
+            bytes_of_text(safetensors(R"( {"__metadata__": {"format": "pt"}, "a":{"shape":[],"dtype":"I8",)"
+                                      R"("data_offsets":[0,1]}}  )", 1)), "x").at("a").dims.empty());
+  std::string huge = safetensors(one, 8);
+  huge[7] = '\x7f';
+  for (const std::string& file : {
+           std::string("short"), huge, safetensors(one, 7), safetensors(one, 9), safetensors("[]", 0),
+           safetensors(one + "x", 8), safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8),
+           safetensors(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
+           safetensors(R"({"a":{"dtype":"X9","shape":[2],"data_offsets":[0,8]}})", 8),
+           safetensors(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8),
+           safetensors(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8),
+           safetensors(R"({"a":{"dtype":"F32","shape":[2]}})", 8), safetensors(R"({"a":1})", 8),
+           safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                       R"("b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6),
+           safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                       R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
+           safetensors("{\"a\\ud800\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8)}) {
+    CAPTURE(file);
+    CHECK_THROWS_AS(read_safetensors_header(bytes_of_text(file), "x"), RunError);
+  }
+}
+
+TEST_CASE("steps read the data in order and start again at its end") {
+  const Folder folder;
+  std::ofstream(folder.path + "/in_x.npy", std::ios::binary)
+      << npy("{'descr':'<i8','fortran_order':False,'shape':(5, 2)}", 0)
+      << [] {
+           std::string data(80, '\0');
+           for (int64_t i = 0; i < 10; ++i) std::memcpy(data.data() + 8 * i, &i, 8);
+           return data;
+         }();
+  const auto data = npy_folder(folder.path);
+  const DataRow rows{"in/x", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
+  CHECK(numbers(data->item(rows, 4, 0, {0, 2})) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(numbers(data->item(rows, 4, 1, {0, 3})) == std::vector<int64_t>{8, 9, 0, 1, 2, 3});
+  CHECK(numbers(data->item(rows, 4, 1'000'000'000'000, {1, 2})) == std::vector<int64_t>{2, 3});
+  const DataRow columns{"in/x", {ElementType::kInt64, kColumns, 1, 1}, 0};
+  CHECK(numbers(data->item(columns, 4, 0, {1, 3})) == std::vector<int64_t>{2, 4, 3, 5});
+  const DataRow wrong{"in/x", {ElementType::kInt32, kBatchOf2, 0, 1}, 0};
+  CHECK_THROWS_AS(npy_folder(folder.path)->item(wrong, 4, 0, {0, 1}), RunError);
+  CHECK_THROWS_AS(npy_folder(folder.path + "/none"), RunError);
+}
+
+TEST_CASE("synthetic data does not depend on how the batch is cut, and respects the limit") {
+  const auto data = synthetic_data(5);
+  const DataRow floats{"x", {ElementType::kFloat32, kBatchOf2, 0, 1}, 0};
+  const at::Tensor whole = data->item(floats, 8, 0, {0, 8});
+  CHECK(at::equal(data->item(floats, 8, 3, {3, 6}), whole.narrow(0, 3, 3)));
+  CHECK_FALSE(at::equal(synthetic_data(6)->item(floats, 8, 0, {0, 8}), whole));
+  const DataRow classes{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0, 3};
+  bool seen[3] = {};
+  for (int64_t value : numbers(data->item(classes, 64, 0, {0, 64}))) {
+    REQUIRE((value >= 0 && value < 3));
+    seen[value] = true;
+  }
+  CHECK((seen[0] && seen[1] && seen[2]));
+}
+
+TEST_CASE("the loss divisor counts what the loss counts") {
+  const Folder folder;
+  std::string labels(6 * 8, '\0');
+  const int64_t values[6] = {1, -100, 0, 2, -100, -100};
+  std::memcpy(labels.data(), values, sizeof values);
+  std::ofstream(folder.path + "/y.npy", std::ios::binary)
+      << npy("{'descr':'<i8','fortran_order':False,'shape':(3, 2)}", 0) << labels;
+  const auto data = npy_folder(folder.path);
+  const DataRow row{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
+  PlanTable plan;
+  plan.batch = 3;
+  CHECK(loss_divisor(plan, nullptr, *data, 0) == 3);
+  plan.loss = {.normalizer = LossRow::Normalizer::kCountedPositions, .label = "y", .has_ignore_index = true};
+  CHECK(loss_divisor(plan, &row, *data, 0) == 3);
+  plan.loss.has_ignore_index = false;
+  CHECK(loss_divisor(plan, &row, *data, 0) == 6);
+  plan.loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = 10};
+  CHECK(loss_divisor(plan, nullptr, *data, 0) == 30);
+  plan.loss.normalizer = LossRow::Normalizer::kOne;
+  CHECK(loss_divisor(plan, nullptr, *data, 0) == 1);
+}

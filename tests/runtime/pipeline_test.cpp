@@ -1,0 +1,134 @@
+// Both checks of semantics, section 2, on hand-written tables: distributed runs give the bits of the serial
+// interpreter, and the numbers of one full batch.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include <filesystem>
+#include <vector>
+
+#include "tests/runtime/run_programs.h"
+#include "tests/runtime/two_stage_plan.h"
+
+using namespace graphpipe::runtime;
+using namespace graphpipe::runtime::test;
+
+namespace {
+
+struct Case {
+  const char* name;
+  PlanShape shape;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases = {
+      {"equal micro-batches", {}},
+      {"one device", {.one_device = true}},
+      {"unequal micro-batches", {.batch = 7, .micro_batch = {3, 2}}},
+      {"replicas, split", {.micro_batch = {4, 2}, .replicas = {3, 1}}},
+      {"replicas on both sides", {.micro_batch = {4, 8}, .replicas = {2, 2}}},
+      {"replicas, round robin", {.replicas = {2, 1}, .mode = ReplicaMode::kRoundRobin}},
+      {"shared weights", {.micro_batch = {2, 4}, .shared = true}},
+      {"shared weights with replicas", {.micro_batch = {4, 4}, .replicas = {2, 2}, .shared = true}},
+      {"recompute", {.micro_batch = {4, 2}, .recompute = true}},
+      {"batch axis last", {.micro_batch = {4, 2}, .batch_last = true}},
+      {"a device with nothing to train joins the norm", {.micro_batch = {4, 2}, .last_frozen = true}},
+      {"AdamW", {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = OptimizerKind::kAdamW}},
+  };
+  return kCases;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::string weights, gradients;
+};
+
+std::vector<std::string> arguments(const std::string& folder, const std::string& tag) {
+  return {"--data", folder, "--steps", "3", "--lr", "0.1", "--momentum", "0.9", "--clip-norm", "0.2", "--json",
+          "--save", folder + "/" + tag + ".w", "--save-gradients", folder + "/" + tag + ".g"};
+}
+
+Outcome outcome_of(const RunEnd& end, const std::string& folder, const std::string& tag) {
+  CAPTURE(end.errors);
+  REQUIRE(end.exit_code == 0);
+  Outcome out;
+  out.losses = numbers_of(end.output, "losses");
+  out.norms = numbers_of(end.output, "gradient_norms");
+  out.weights = read_file(folder + "/" + tag + ".w");
+  out.gradients = read_file(folder + "/" + tag + ".g");
+  REQUIRE(out.losses.size() == 3);
+  REQUIRE(out.weights.size() > 100);
+  return out;
+}
+
+Outcome run_serial_case(const TwoStagePlan& plan, const std::string& folder, const std::string& tag) {
+  return outcome_of(run_serial_process(plan.programs(), folder, arguments(folder, tag)), folder, tag);
+}
+
+Outcome run_distributed(const TwoStagePlan& plan, const std::string& folder, const std::string& transport) {
+  std::vector<std::string> words = arguments(folder, transport);
+  words.insert(words.end(), {"--transport", transport});
+  ProcessGroup group(plan.programs(), folder, words);
+  const std::vector<RunEnd> ends = group.wait(60);
+  for (const RunEnd& end : ends) {
+    CAPTURE(end.errors);
+    CHECK(end.exit_code == 0);
+  }
+  return outcome_of(ends[0], folder, transport);
+}
+
+void check_same_bits(const Outcome& a, const Outcome& b) {
+  CHECK(a.losses == b.losses);
+  CHECK(a.norms == b.norms);
+  CHECK(a.gradients == b.gradients);
+  CHECK(a.weights == b.weights);
+}
+
+void check_close(const Outcome& a, const Outcome& b) {
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(1e-5));
+    CHECK(a.norms[i] == doctest::Approx(b.norms[i]).epsilon(1e-4));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every plan gives the interpreter's bits over shared memory, and one batch's numbers") {
+  for (const Case& c : cases()) {
+    CAPTURE(c.name);
+    const std::string folder = make_folder(c.shape.shared, 19);
+    const TwoStagePlan plan(c.shape);
+    const Outcome serial = run_serial_case(plan, folder, "serial");
+    check_same_bits(run_distributed(plan, folder, "shm"), serial);
+    const PlanShape whole{.batch = c.shape.batch, .micro_batch = {c.shape.batch, c.shape.batch},
+                          .shared = c.shape.shared, .last_frozen = c.shape.last_frozen,
+                          .optimizer = c.shape.optimizer};
+    check_close(serial, run_serial_case(TwoStagePlan(whole), folder, "whole"));
+    CHECK(serial.losses[0] != serial.losses[1]);
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_CASE("clipping is refused where a device steps before its compute is over") {
+  const std::string folder = make_folder(false, 19);
+  TwoStagePlan plan({.one_device = true});
+  std::vector<graphpipe::wire::ActionRow>& actions = plan.actions(0);
+  std::rotate(actions.rbegin(), actions.rbegin() + 1, actions.rend());  // the last STEP comes first
+  ProcessGroup group(plan.programs(), folder, arguments(folder, "early"));
+  const RunEnd end = group.wait(60).front();
+  CHECK(end.exit_code == 3);
+  CHECK(end.errors.find("--clip-norm") != std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("gloo gives the same bits") {
+  for (const size_t index : {size_t{2}, size_t{4}, size_t{7}}) {
+    const Case& c = cases()[index];
+    CAPTURE(c.name);
+    const std::string folder = make_folder(c.shape.shared, 19);
+    const TwoStagePlan plan(c.shape);
+    check_same_bits(run_distributed(plan, folder, "gloo"), run_serial_case(plan, folder, "serial"));
+    std::filesystem::remove_all(folder);
+  }
+}

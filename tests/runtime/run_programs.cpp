@@ -1,0 +1,126 @@
+#include "tests/runtime/run_programs.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "runtime/rendezvous.h"
+
+namespace graphpipe::runtime::test {
+namespace {
+
+int next_run = 0;
+
+std::string out_path(const std::string& folder, int run, size_t rank) {
+  return folder + "/run" + std::to_string(run) + "." + std::to_string(rank);
+}
+
+pid_t spawn(const std::string& path, std::vector<std::string> arguments,
+            const std::function<int(int, char**)>& main_function) {
+  arguments.insert(arguments.begin(), "program");
+  std::fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  const int out = open((path + ".out").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  const int err = open((path + ".err").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  dup2(out, 1);
+  dup2(err, 2);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  const int code = main_function(static_cast<int>(argv.size()), argv.data());
+  fflush(nullptr);
+  _exit(code);
+}
+
+int wait_for(pid_t pid, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > end) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return -2;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std::string& folder,
+                           std::vector<std::string> arguments)
+    : folder_(folder), run_(next_run++) {
+  int32_t port = 0;
+  const int fd = listen_on_loopback(port);
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    std::vector<std::string> own = arguments;
+    for (const std::string& word :
+         {std::string("--folder"), folder, std::string("--rank"), std::to_string(rank), std::string("--world-size"),
+          std::to_string(programs.size()), std::string("--master-port"), std::to_string(port), std::string("--parent"),
+          std::to_string(getpid())})
+      own.push_back(word);
+    if (rank == 0) own.insert(own.end(), {"--listen-fd", std::to_string(fd)});
+    pids_.push_back(spawn(out_path(folder, run_, rank), own,
+                          [&](int argc, char** argv) { return run_device(programs[rank], argc, argv); }));
+  }
+  close(fd);
+}
+
+ProcessGroup::~ProcessGroup() {
+  for (pid_t pid : pids_) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+}
+
+void ProcessGroup::kill_rank(size_t rank, int signal) const { kill(pids_[rank], signal); }
+
+std::vector<RunEnd> ProcessGroup::wait(double seconds) {
+  std::vector<RunEnd> ends;
+  for (size_t rank = 0; rank < pids_.size(); ++rank) {
+    RunEnd end;
+    end.exit_code = wait_for(pids_[rank], seconds);
+    end.output = read_file(out_path(folder_, run_, rank) + ".out");
+    end.errors = read_file(out_path(folder_, run_, rank) + ".err");
+    ends.push_back(std::move(end));
+  }
+  pids_.clear();
+  return ends;
+}
+
+RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std::string& folder,
+                          std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--folder", folder});
+  const std::string path = out_path(folder, next_run++, 0);
+  const pid_t pid =
+      spawn(path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); });
+  const int code = wait_for(pid, 60);
+  return {code, read_file(path + ".out"), read_file(path + ".err")};
+}
+
+std::string read_file(const std::string& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+std::vector<double> numbers_of(const std::string& json, const std::string& name) {
+  std::vector<double> numbers;
+  const size_t key = json.find("\"" + name + "\": [");
+  if (key == std::string::npos) return numbers;
+  std::istringstream list(json.substr(json.find('[', key) + 1));
+  for (double number = 0; list >> number; list.ignore(1)) numbers.push_back(number);
+  return numbers;
+}
+
+}  // namespace graphpipe::runtime::test

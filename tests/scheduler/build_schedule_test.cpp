@@ -1,0 +1,58 @@
+#include "scheduler/build_schedule.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_studies.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+TEST_CASE("an unknown policy is refused with the names of the known ones") {
+  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
+  const auto built = build_schedule(graph, study_cluster(2), {.policy = "nope"});
+  REQUIRE(!built.ok());
+  CHECK(built.problems().front().code == Code::kUsage);
+  for (const Policy& policy : all_policies())
+    CHECK(built.problems().front().hint.find(policy.name) != std::string::npos);
+}
+
+TEST_CASE("every policy of the list builds the same schedule twice") {
+  for (const Policy& policy : all_policies()) {
+    CAPTURE(policy.name);
+    const bool v_shape = policy.name == "zb-v";
+    const StageGraph graph =
+        chain_study({.ranks = 4, .chunks = v_shape ? 2 : 1, .micro_batches = 8, .v_shape = v_shape});
+    const ir::Cluster cluster = study_cluster(4);
+    const BuildOptions options{.policy = std::string(policy.name)};
+    const auto first = build_schedule(graph, cluster, options), second = build_schedule(graph, cluster, options);
+    REQUIRE(first.ok());
+    CHECK(ir::print_schedule(first->schedule) == ir::print_schedule(second->schedule));
+  }
+}
+
+TEST_CASE("long schedules are ordered, lowered, checked and simulated at a million actions per second or so") {
+  const StageGraph graph = chain_study({.ranks = 16, .micro_batches = 2000});
+  const ir::Cluster cluster = study_cluster(16);
+  const PolicyRequest request{.graph = graph, .cluster = cluster, .in_flight = depth_numbers(graph)};
+  auto seconds = [last = std::chrono::steady_clock::now()]() mutable -> double {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last, now)).count();
+  };
+  const Schedule compute = *order_kfkb(request);
+  const double ordered = seconds();
+  const Schedule schedule = *insert_transfers(graph, compute);
+  const double lowered = seconds();
+  size_t actions = 0;
+  for (const ir::Program& program : schedule.programs) actions += program.actions.size();
+  REQUIRE(check_schedule(graph, cluster, schedule).ok());
+  const double checked = seconds();
+  REQUIRE(simulate(graph, cluster, schedule).ok());
+  const double simulated = seconds();
+  MESSAGE(actions << " actions: order " << ordered << " s, lower " << lowered << " s, check " << checked
+                  << " s, simulate " << simulated << " s");
+  // Loose, for sanitizers and busy machines: optimised builds run several million actions per second.
+  CHECK(simulated < 5);
+}

@@ -1,0 +1,189 @@
+#include "scheduler/check_schedule.h"
+
+#include <doctest/doctest.h>
+
+#include "cost/lower_bound.h"
+#include "scheduler/build_schedule.h"
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_studies.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+IdMap<StageId, Samples> one_each(const StageGraph& graph) {
+  return IdMap<StageId, Samples>(graph.stages.size(), Samples(1));
+}
+
+Result<Schedule> lowered(const Study& study, bool gpipe) {
+  const PolicyRequest request{.graph = study.graph, .cluster = study.cluster, .in_flight = one_each(study.graph)};
+  GP_TRY(Schedule compute, gpipe ? order_gpipe(request) : order_kfkb(request));
+  return insert_transfers(study.graph, std::move(compute));
+}
+
+std::string first_message(const Status& status) { return status.ok() ? "" : status.problems().front().message; }
+
+Study chain(int ranks, int64_t micro_batches) {
+  return {chain_study({.ranks = ranks, .micro_batches = micro_batches}), study_cluster(ranks)};
+}
+
+}  // namespace
+
+TEST_CASE("what the lowering makes of any stage graph passes the check and runs, buffered and under rendezvous") {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    CAPTURE(seed);
+    const Study study = random_study(seed);
+    for (const bool gpipe : {false, true}) {
+      const Result<Schedule> schedule = lowered(study, gpipe);
+      REQUIRE(schedule.ok());
+      const Status status = check_schedule(study.graph, study.cluster, *schedule);
+      INFO(first_message(status));
+      REQUIRE(status.ok());
+      const auto buffered = simulate(study.graph, study.cluster, *schedule);
+      const auto rendezvous = simulate(study.graph, study.cluster, *schedule, {.rendezvous = true});
+      REQUIRE(buffered.ok());
+      REQUIRE(rendezvous.ok());
+      CHECK(buffered->makespan <= rendezvous->makespan);
+    }
+  }
+}
+
+TEST_CASE("no schedule of any stage graph is shorter than its lower bound, nor longer than all work in a row") {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    CAPTURE(seed);
+    const Study study = random_study(seed, {.weights = false});
+    const double bound = cost::step_bound(study.graph, study.cluster).total();
+    for (const std::string policy : {"kfkb", "gpipe", "1f1b", "none"}) {
+      CAPTURE(policy);
+      const auto built = build_schedule(study.graph, study.cluster,
+                                        {.policy = policy, .simulation = {.ticks_per_second = kTicksPerUnit}});
+      REQUIRE(built.ok());
+      CHECK(bound <= units(built->timeline.makespan) + 1e-3);
+      Ticks serial;
+      for (const auto& spans : built->timeline.spans)
+        for (const Span span : spans) serial += span.end - span.start;
+      CHECK(built->timeline.makespan <= serial);
+    }
+  }
+}
+
+TEST_CASE("a mutated schedule passes the check exactly where it runs under both transports with all work done") {
+  int accepted = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 6000; ++seed) {
+    CAPTURE(seed);
+    const Study study = random_study(seed % 200, {.most_stages = 4});
+    const Result<Schedule> good = lowered(study, seed % 2 == 0);
+    REQUIRE(good.ok());
+    Schedule schedule = *good;
+    std::mt19937_64 random(seed);
+    auto& list = schedule.programs[random() % schedule.programs.size()].actions;
+    if (list.size() < 2) continue;
+    const uint64_t kind = random() % 4;
+    if (kind == 0) {  // swaps two neighbours
+      const size_t at = random() % (list.size() - 1);
+      std::swap(list[at], list[at + 1]);
+    } else if (kind == 1) {  // swaps any two
+      std::swap(list[random() % list.size()], list[random() % list.size()]);
+    } else if (kind == 2) {  // drops one action
+      list.erase(list.begin() + static_cast<ptrdiff_t>(random() % list.size()));
+    } else {  // reverses one device's messages
+      std::vector<size_t> messages;
+      for (size_t i = 0; i < list.size(); ++i)
+        if (ir::is_send(list[i].op) || ir::is_receive(list[i].op)) messages.push_back(i);
+      for (size_t i = 0; i < messages.size() / 2; ++i)
+        std::swap(list[messages[i]], list[messages[messages.size() - 1 - i]]);
+    }
+    const Status status = check_schedule(study.graph, study.cluster, schedule);
+    const auto buffered = simulate(study.graph, study.cluster, schedule);
+    const auto rendezvous = simulate(study.graph, study.cluster, schedule, {.rendezvous = true});
+    // The simulator runs what it is given; that nothing is missing shows in the number of rows.
+    const bool complete = kind != 2;
+    const bool runs = buffered.ok() && rendezvous.ok() && complete;
+    if (status.ok() != runs) {
+      INFO(ir::print_schedule(schedule));
+      INFO(first_message(status));
+      INFO((buffered.ok() ? "" : buffered.problems().front().message));
+      INFO((rendezvous.ok() ? "" : rendezvous.problems().front().message));
+      FAIL_CHECK("the check and the simulator disagree");
+    }
+    ++(status.ok() ? accepted : refused);
+  }
+  MESSAGE(accepted << " mutants accepted, " << refused << " refused");
+  CHECK(accepted > 300);
+  CHECK(refused > 1000);
+}
+
+TEST_CASE("the message names the first offending action") {
+  const Study study = chain(2, 2);
+  const Schedule good = *lowered(study, false);
+  REQUIRE(check_schedule(study.graph, study.cluster, good).ok());
+  const auto refused = [&](auto&& change) {
+    Schedule schedule = good;
+    change(schedule);
+    return first_message(check_schedule(study.graph, study.cluster, schedule));
+  };
+  using Rows = std::vector<Action>;
+  const auto find = [](Rows& rows, const char* text) {
+    return std::find(rows.begin(), rows.end(), *ir::parse_action(text));
+  };
+  INFO(ir::print_schedule(good));
+  CHECK(refused([&](Schedule& s) {
+          s.programs[1].actions.erase(find(s.programs[1].actions, "1F[0,1)s0"));
+        }).find("stage 1 has no forward of sample 0") != std::string::npos);
+  CHECK(refused([&](Schedule& s) {
+          s.programs[1].actions.erase(find(s.programs[1].actions, "1B[0,1)s0"));
+        }).find("1F[0,1)s0 has no backward") != std::string::npos);
+  CHECK(refused([&](Schedule& s) {
+          s.programs[1].actions.erase(find(s.programs[1].actions, "1RECV_F[0,1)e0p0s0"));
+        }).find("device 1, action 3: 1RECV_F[1,2)e0p0s0 meets device 0, action 1: 0SEND_F[0,1)e0p0s0") !=
+        std::string::npos);
+  CHECK(refused([&](Schedule& s) {
+          find(s.programs[0].actions, "0F[0,1)s0")->stage = 7;
+        }).find("device 0, action 0: 7F[0,1)s0 names a stage that does not exist") != std::string::npos);
+  CHECK(refused([&](Schedule& s) {
+          find(s.programs[0].actions, "0B[0,1)s0")->version = 1;
+        }).find("another weight version") != std::string::npos);
+}
+
+TEST_CASE("memory that does not fit is refused with the shortfall") {
+  Study study = chain(2, 4);
+  for (ir::Stage& stage : study.graph.stages) stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 100);
+  const Schedule schedule = *lowered(study, true);
+  const DeviceMemory memory = memory_of(study.graph, schedule, {}).front();
+  // Four stashes and four boundary outputs of a byte each, and the first gradient that comes back.
+  CHECK(memory.peak == Bytes(405));
+  study.cluster.devices[ir::DeviceId(0)].memory = memory.peak;
+  CHECK(check_schedule(study.graph, study.cluster, schedule).ok());
+  study.cluster.devices[ir::DeviceId(0)].memory = memory.peak - Bytes(1);
+  const Status status = check_schedule(study.graph, study.cluster, schedule);
+  REQUIRE(!status.ok());
+  CHECK(status.problems().front().code == Code::kNoFeasiblePlan);
+  CHECK(first_message(status).find("1 too many") != std::string::npos);
+}
+
+TEST_CASE("a boundary value that the stash holds anyway counts once") {
+  Study study = chain(2, 1);
+  for (ir::Stage& stage : study.graph.stages) stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 100);
+  const Schedule schedule = *lowered(study, true);
+  // The input, the stash, and the gradient that goes back.
+  CHECK(memory_of(study.graph, schedule, {})[1].peak == Bytes(102));
+  study.graph.edges[ir::EdgeId(0)].stashed_below = true;
+  CHECK(memory_of(study.graph, schedule, {})[1].peak == Bytes(101));
+}
+
+TEST_CASE("every step returns each device to what it held at its start") {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const Study study = random_study(seed);
+    const Schedule schedule = *lowered(study, false);
+    const auto timeline = simulate(study.graph, study.cluster, schedule);
+    REQUIRE(timeline.ok());
+    const auto memory = memory_of(study.graph, schedule, {});
+    for (size_t p = 0; p < memory.size(); ++p) {
+      const auto points = memory_over_time(memory[p], timeline->spans[p]);
+      CHECK(points.back().bytes == memory[p].fixed);
+      for (const MemoryPoint& point : points) CHECK(point.bytes >= memory[p].fixed);
+    }
+  }
+}

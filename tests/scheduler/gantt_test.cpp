@@ -1,0 +1,79 @@
+#include "scheduler/gantt.h"
+
+#include <doctest/doctest.h>
+
+#include "scheduler/build_schedule.h"
+#include "tests/scheduler/helpers.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+struct Example {
+  StageGraph graph = chain_study({.ranks = 2, .micro_batches = 3});
+  ir::Cluster cluster = study_cluster(2);
+  BuiltSchedule built = *build_schedule(
+      graph, cluster,
+      {.policy = "kfkb", .in_flight = depth_numbers(graph), .simulation = {.ticks_per_second = kTicksPerUnit}});
+};
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the terminal picture shows each device's actions to scale") {
+  const Example example;
+  // 12 units of time on 24 columns.
+  CHECK(gantt_text(example.graph, example.built.schedule, example.built.timeline, {.width = 35}) ==
+        "device 0 |F0F1....B0--F2B1--..B2--|\n"
+        "device 1 |..F0B0--F1B1--F2B2--....|\n"
+        "makespan 12000000 ticks, devices idle 25.0 % of it\n");
+}
+
+TEST_CASE("no line of the terminal picture is wider than asked, and cut labels lose their number") {
+  const Example example;
+  for (const int width : {20, 24, 50, 200}) {
+    std::istringstream lines(
+        gantt_text(example.graph, example.built.schedule, example.built.timeline, {.width = width}));
+    std::string line;
+    std::getline(lines, line);
+    CHECK(line.size() == static_cast<size_t>(width));
+  }
+  const std::string colored =
+      gantt_text(example.graph, example.built.schedule, example.built.timeline, {.width = 40, .color = true});
+  CHECK(count(colored, "\x1b[0m") >= 2);
+}
+
+TEST_CASE("a device with several stages names them in its cells") {
+  const StageGraph graph = chain_study({.ranks = 1, .chunks = 2, .micro_batches = 1});
+  const ir::Cluster cluster = study_cluster(1);
+  const BuiltSchedule built = *build_schedule(graph, cluster, {.policy = "gpipe"});
+  const std::string text = gantt_text(graph, built.schedule, built.timeline, {.width = 60});
+  CHECK(text.find("0F0") != std::string::npos);
+  CHECK(text.find("1B0") != std::string::npos);
+}
+
+TEST_CASE("the SVG has one bar per compute action, the trace one arrow per message") {
+  const Example example;
+  const std::string svg = gantt_svg(example.graph, example.built.schedule, example.built.timeline);
+  CHECK(count(svg, "<rect") == 12);
+  CHECK(count(svg, "<line") == 6);
+  const auto trace = nlohmann::json::parse(
+      trace_json(example.graph, example.built.schedule, example.built.timeline, example.built.memory));
+  size_t starts = 0, ends = 0, spans = 0, counters = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    starts += event.at("ph") == "s";
+    ends += event.at("ph") == "f";
+    spans += event.at("ph") == "X";
+    counters += event.at("ph") == "C";
+  }
+  CHECK(starts == 6);
+  CHECK(ends == 6);
+  CHECK(spans == 24);
+  CHECK(counters > 0);
+}

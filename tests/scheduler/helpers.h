@@ -1,0 +1,86 @@
+#pragma once
+// Shared by the scheduler's tests: reading the shared schedule data, and short ways to lists as text.
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "scheduler/insert_transfers.h"
+#include "scheduler/policies.h"
+#include "scheduler/simulate.h"
+#include "scheduler/study.h"
+
+namespace graphpipe::tests {
+
+using namespace graphpipe::scheduler;
+
+inline std::string schedule_data(const std::string& name) {
+  return std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/schedules/" + name;
+}
+
+/// The file's text, or nullopt where the shared data are absent.
+inline std::optional<std::string> read_data(const std::string& name) {
+  std::ifstream in(schedule_data(name));
+  if (!in) return std::nullopt;
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+/// "F0 B0 F1": the compute actions of one stage with micro-batch numbers.
+inline std::vector<std::string> stage_list(const StageGraph& graph, const Schedule& schedule, StageId stage) {
+  std::vector<std::string> list;
+  for (const ir::Program& program : schedule.programs)
+    for (const Action& a : program.actions)
+      if (ir::is_compute(a.op) && a.stage == static_cast<int32_t>(stage.index()))
+        list.push_back(ir::action_name(a.op) +
+                       std::to_string(a.range.first / graph.stages[stage].choice.micro_batch.count));
+  return list;
+}
+
+/// PyTorch's compute-only tokens of a device: "2F0,2B0"; micro-batches of one sample.
+inline std::string tokens(const ir::Program& program) {
+  std::string out;
+  for (const Action& a : program.actions)
+    if (ir::is_compute(a.op))
+      out += (out.empty() ? "" : ",") + std::to_string(a.stage) + ir::action_name(a.op) + std::to_string(a.range.first);
+  return out;
+}
+
+/// A compute-only schedule from PyTorch's CSV; idle cells are left out. Micro-batches of one sample.
+inline Schedule parse_csv(const std::string& csv) {
+  Schedule schedule;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line);) {
+    ir::Program program{.device = ir::DeviceId(schedule.programs.size()), .actions = {}};
+    std::istringstream cells(line);
+    for (std::string cell; std::getline(cells, cell, ',');) {
+      const size_t letter = cell.find_first_of("FBIW");
+      if (letter == std::string::npos) continue;
+      const char op = cell[letter];
+      const ActionOp kind = op == 'F'   ? ActionOp::kForward
+                            : op == 'B' ? ActionOp::kBackward
+                            : op == 'I' ? ActionOp::kInputGradient
+                                        : ActionOp::kWeightGradient;
+      const int64_t sample = std::stoll(cell.substr(letter + 1));
+      program.actions.push_back(
+          compute_action(kind, StageId(std::stoul(cell.substr(0, letter))), 0, {sample, sample + 1}));
+    }
+    schedule.programs.push_back(std::move(program));
+  }
+  return schedule;
+}
+
+inline double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTicksPerUnit; }
+
+/// In-flight numbers of plain 1F1B on a chain.
+inline IdMap<StageId, Samples> depth_numbers(const StageGraph& graph) {
+  IdMap<StageId, Samples> numbers(graph.stages.size());
+  for (const StageId stage : graph.stage_ids())
+    numbers[stage] = Samples(static_cast<int64_t>(graph.stages.size() - stage.index()));
+  return numbers;
+}
+
+}  // namespace graphpipe::tests

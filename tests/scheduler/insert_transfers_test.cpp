@@ -1,0 +1,176 @@
+#include "scheduler/insert_transfers.h"
+
+#include <doctest/doctest.h>
+
+#include "scheduler/check_schedule.h"
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_studies.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+/// PyTorch merges a W right after its I into a B before it inserts transfers.
+void merge_backwards(Schedule& schedule) {
+  for (ir::Program& program : schedule.programs) {
+    std::vector<Action> merged;
+    for (const Action& a : program.actions) {
+      const bool follows = !merged.empty() && merged.back().op == ActionOp::kInputGradient &&
+                           a.op == ActionOp::kWeightGradient && merged.back().stage == a.stage &&
+                           merged.back().range == a.range;
+      if (follows) merged.back().op = ActionOp::kBackward;
+      else merged.push_back(a);
+    }
+    program.actions = std::move(merged);
+  }
+}
+
+/// PyTorch's tokens with communication; messages inside a device are not written there.
+std::vector<std::string> comms_tokens(const StageGraph& graph, const ir::Program& program) {
+  std::vector<std::string> out;
+  for (const Action& a : program.actions) {
+    if (ir::is_send(a.op) || ir::is_receive(a.op)) {
+      const ir::StageEdge& edge = graph.edges[ir::EdgeId(static_cast<size_t>(a.edge))];
+      if (graph.stages[edge.from].choice.devices == graph.stages[edge.to].choice.devices) continue;
+    }
+    out.push_back(std::to_string(a.stage) + ir::action_name(a.op) + std::to_string(a.range.first));
+  }
+  return out;
+}
+
+std::vector<std::string> cells(const std::string& line) {
+  std::vector<std::string> out;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, ',');) {
+    cell.erase(std::remove_if(cell.begin(), cell.end(), [](char c) { return c == ' ' || c == '\r'; }), cell.end());
+    if (!cell.empty()) out.push_back(cell);
+  }
+  return out;
+}
+
+size_t count_ops(const Schedule& schedule, ActionOp op) {
+  size_t count = 0;
+  for (const ir::Program& program : schedule.programs)
+    for (const Action& a : program.actions) count += a.op == op;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("the lowering equals PyTorch's token for token") {
+  const auto compute = read_data("upstream/pytorch/zb1p_2rank_2stagep_compute.csv");
+  const auto comms = read_data("upstream/pytorch/zb1p_2rank_2stagep_comms.csv");
+  if (!compute || !comms) {
+    MESSAGE("SKIP: shared schedule data are absent");
+    return;
+  }
+  Schedule schedule = parse_csv(*compute);
+  merge_backwards(schedule);
+  int64_t micro_batches = 0;
+  for (const Action& a : schedule.programs[0].actions) micro_batches = std::max(micro_batches, a.range.last);
+  const StageGraph graph = chain_study({.ranks = 2, .chunks = 2, .micro_batches = micro_batches});
+  const Schedule lowered = *insert_transfers(graph, schedule);
+  std::istringstream lines(*comms);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    std::string line;
+    std::getline(lines, line);
+    CHECK(comms_tokens(graph, lowered.programs[rank]) == cells(line));
+  }
+}
+
+TEST_CASE("stages with different micro-batches exchange the intersections of their ranges") {
+  std::vector<StudyStage> stages(2);
+  stages[0].choice = {.devices = {ir::DeviceId(0)}, .micro_batch = Samples(4)};
+  stages[1].choice = {.devices = {ir::DeviceId(1), ir::DeviceId(2)}, .micro_batch = Samples(3)};
+  stages[1].predecessors = {StageId(0)};
+  const StageGraph graph = study_graph(stages, Samples(8));
+  const ir::Cluster cluster = study_cluster(3);
+  const Schedule schedule = *insert_transfers(graph, *order_gpipe({.graph = graph, .cluster = cluster}));
+  std::string sends;
+  for (const Action& a : schedule.programs[0].actions)
+    if (a.op == ActionOp::kSendForward) sends += ir::print_action(a) + " ";
+  // Replica 0 takes [0,1) [3,4) [6,7), replica 1 [1,3) [4,6) [7,8); items of stage 0 are [0,4) [4,8).
+  CHECK(sends ==
+        "0SEND_F[0,1)e0p0s0 0SEND_F[3,4)e0p0s0 0SEND_F[1,3)e0p1s0 "
+        "0SEND_F[6,7)e0p0s1 0SEND_F[4,6)e0p1s1 0SEND_F[7,8)e0p1s1 ");
+}
+
+TEST_CASE("nothing comes back over an edge without a gradient, and a frozen stage runs forwards only") {
+  StageGraph graph = chain_study({.ranks = 3, .micro_batches = 4});
+  graph.stages[StageId(0)].has_backward = false;
+  graph.edges[ir::EdgeId(0)].gradient_bytes = {};
+  const ir::Cluster cluster = study_cluster(3);
+  const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
+  CHECK(count_ops(schedule, ActionOp::kBackward) == 8);
+  CHECK(count_ops(schedule, ActionOp::kSendBackward) == 4);
+  CHECK(count_ops(schedule, ActionOp::kReceiveBackward) == 4);
+  CHECK(check_schedule(graph, cluster, schedule).ok());
+}
+
+TEST_CASE("stages on one device exchange messages by the same rows, the receive after its send") {
+  const StageGraph graph = chain_study({.ranks = 1, .chunks = 2, .micro_batches = 2});
+  const ir::Cluster cluster = study_cluster(1);
+  const Schedule schedule = *insert_transfers(graph, *order_none({.graph = graph, .cluster = cluster}));
+  REQUIRE(schedule.programs.size() == 1);
+  const auto& list = schedule.programs[0].actions;
+  size_t pairs = 0;
+  for (size_t i = 0; i + 1 < list.size(); ++i) {
+    if (!ir::is_send(list[i].op)) continue;
+    CHECK(ir::is_receive(list[i + 1].op));
+    CHECK(list[i + 1].range == list[i].range);
+    ++pairs;
+  }
+  CHECK(pairs == 4);
+  CHECK(check_schedule(graph, cluster, schedule).ok());
+}
+
+TEST_CASE("replicas and copies of shared weights reduce once, in one order on all devices, before the steps") {
+  StageGraph graph = chain_study({.ranks = 3, .micro_batches = 4});
+  for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(8);
+  graph.stages[StageId(1)].choice.devices = {ir::DeviceId(1), ir::DeviceId(3)};
+  graph.shared.push_back({ir::WeightGroupId(0), {StageId(0), StageId(2)}, Bytes(8)});
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  CHECK(groups[StageId(0)] == 0);
+  CHECK(groups[StageId(1)] == 1);
+  CHECK(groups[StageId(2)] == 0);
+  const ir::Cluster cluster = study_cluster(4);
+  const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
+  CHECK(count_ops(schedule, ActionOp::kReduceGradient) == 4);
+  CHECK(count_ops(schedule, ActionOp::kStep) == 4);
+  CHECK(check_schedule(graph, cluster, schedule).ok());
+  CHECK(schedule.programs[3].actions.back() == *ir::parse_action("1r1STEP[0,4)v1"));
+}
+
+TEST_CASE("a recompute stands right before the backward that it serves") {
+  StageGraph graph = chain_study({.ranks = 2, .micro_batches = 3});
+  graph.stages[StageId(0)].choice.recompute = true;
+  const ir::Cluster cluster = study_cluster(2);
+  const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
+  CHECK(count_ops(schedule, ActionOp::kRecompute) == 3);
+  CHECK(check_schedule(graph, cluster, schedule).ok());
+}
+
+TEST_CASE("compute orders that cannot run are refused by name") {
+  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
+  const auto refused = [&](const char* text) {
+    const Result<Schedule> lowered = insert_transfers(graph, *ir::parse_schedule(text));
+    return lowered.ok() ? std::string() : lowered.problems().front().message;
+  };
+  CHECK(refused("device 0: 0F[0,1) 0B[0,1) 0F[1,2) 0B[1,2)\ndevice 1: 1F[0,1) 1F[1,2) 1B[0,1) 1B[1,2)")
+            .find("device 0, action 1: 0B[0,1)") != std::string::npos);
+  CHECK(refused("device 0: 1F[0,1)").find("belongs to another device") != std::string::npos);
+  CHECK(refused("device 0: 0F[0,1) 0B[0,2)").find("no forward with the same samples") != std::string::npos);
+  CHECK(refused("device 0: 5F[0,1)").find("is not a compute action of the plan") != std::string::npos);
+}
+
+TEST_CASE("with 1f1b the ring holds what is in flight and what has arrived ahead") {
+  const StageGraph graph = chain_study({.ranks = 4, .micro_batches = 16});
+  const ir::Cluster cluster = study_cluster(4);
+  const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
+  for (const StageId stage : graph.stage_ids()) {
+    const int in_flight = static_cast<int>(4 - stage.index());
+    CHECK(schedule.slots[stage] >= in_flight);
+    CHECK(schedule.slots[stage] <= in_flight + 1);
+  }
+}

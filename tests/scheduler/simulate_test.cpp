@@ -1,0 +1,172 @@
+#include "scheduler/simulate.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "scheduler/check_schedule.h"
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_studies.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+std::string peaks_text(const std::vector<int>& peaks) {
+  std::string out;
+  for (const int peak : peaks) out += (out.empty() ? "" : "|") + std::to_string(peak);
+  return out;
+}
+
+std::vector<std::string> split(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, ',');) cells.push_back(cell);
+  return cells;
+}
+
+/// The chain of a compute-only golden, each stage on the device that lists it.
+StageGraph graph_of(const Schedule& golden, double f, double i, double w) {
+  int32_t stages = 0;
+  int64_t micro_batches = 0;
+  std::map<int32_t, ir::DeviceId> device_of;
+  for (const ir::Program& program : golden.programs)
+    for (const Action& a : program.actions) {
+      stages = std::max(stages, a.stage + 1);
+      micro_batches = std::max(micro_batches, a.range.last);
+      device_of[a.stage] = program.device;
+    }
+  StageGraph graph = chain_study(
+      {.ranks = stages, .micro_batches = micro_batches, .forward = f, .input_gradient = i, .weight_gradient = w});
+  for (const auto& [stage, device] : device_of)
+    graph.stages[StageId(static_cast<size_t>(stage))].choice.devices = {device};
+  return graph;
+}
+
+Timeline run(const StageGraph& graph, const Schedule& golden, double latency, Schedule* lowered = nullptr) {
+  const Result<Schedule> schedule = insert_transfers(graph, golden);
+  if (!schedule.ok()) FAIL(schedule.problems().front().message);
+  const ir::Cluster cluster = study_cluster(static_cast<int>(golden.programs.size()), latency);
+  const Result<Timeline> timeline = simulate(graph, cluster, *schedule, {.ticks_per_second = kTicksPerUnit});
+  if (!timeline.ok()) FAIL(timeline.problems().front().message);
+  if (lowered != nullptr) *lowered = *schedule;
+  return *timeline;
+}
+
+}  // namespace
+
+TEST_CASE("every column of expected.csv, for all plain schedule files") {
+  const auto table = read_data("expected.csv");
+  if (!table) {
+    MESSAGE("SKIP: shared schedule data are absent");
+    return;
+  }
+  std::istringstream lines(*table);
+  int compared = 0;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    const std::vector<std::string> row = split(line);
+    const auto csv = read_data(row[0]);
+    // Replicated stages and overlapped pairs have a notation of their own.
+    if (!csv || csv->find(':') != std::string::npos || csv->find('(') != std::string::npos ||
+        csv->find("SEND") != std::string::npos || row[4] != "1")
+      continue;
+    CAPTURE(row[0]);
+    const Schedule golden = parse_csv(*csv);
+    const StageGraph unit = graph_of(golden, 1, 1, 1);
+    Schedule lowered;
+    const TimelineFigures figures = figures_of(lowered, run(unit, golden, 0, &lowered));
+    CHECK(units(run(unit, golden, 0).makespan) == doctest::Approx(std::stod(row[5])));
+    const TimelineFigures of_run = figures_of(lowered, run(unit, golden, 0));
+    CHECK(units(of_run.longest_span) == doctest::Approx(std::stod(row[6])));
+    CHECK(of_run.bubble_of_makespan == doctest::Approx(std::stod(row[7])).epsilon(1e-5));
+    CHECK(peaks_text(peak_in_flight(lowered, false)) == row[8]);
+    CHECK(peaks_text(peak_in_flight(lowered, true)) == row[9]);
+    CHECK(units(run(unit, golden, 0.5).makespan) == doctest::Approx(std::stod(row[10])));
+    CHECK(units(run(graph_of(golden, 2, 3, 2), golden, 0).makespan) == doctest::Approx(std::stod(row[11])));
+    ++compared;
+  }
+  MESSAGE(compared << " schedule files compared");
+  CHECK(compared >= 80);
+}
+
+TEST_CASE("transfers of one link follow each other, those of different links do not wait") {
+  // Two producers on devices 0 and 1 send 4 s worth of bytes each to a consumer on device 2.
+  std::vector<StudyStage> stages(3);
+  for (size_t s = 0; s < 3; ++s) {
+    stages[s].forward = ir::SampleFunction::polynomial(1, 0);
+    stages[s].choice.devices = {ir::DeviceId(s)};
+  }
+  stages[2].predecessors = {StageId(0), StageId(1)};
+  StageGraph graph = study_graph(stages, Samples(1));
+  for (ir::Stage& stage : graph.stages) stage.has_backward = false;
+  for (ir::StageEdge& edge : graph.edges) {
+    edge.gradient_bytes = {};
+    edge.bytes = ir::SampleFunction::polynomial(0, 4);
+  }
+  ir::Cluster cluster = study_cluster(3);
+  cluster.levels[0].bandwidth = BytesPerSecond(1);
+  const auto makespan = [&] {
+    const Schedule compute = *order_gpipe({.graph = graph, .cluster = cluster});
+    return units(
+        simulate(graph, cluster, *insert_transfers(graph, compute), {.ticks_per_second = kTicksPerUnit})->makespan);
+  };
+  CHECK(makespan() == 6);
+  // On one host, device 2 on another: both use the uplink between the hosts.
+  cluster.levels = {{.group = 2, .bandwidth = BytesPerSecond(100)}, {.group = 4, .bandwidth = BytesPerSecond(1)}};
+  CHECK(makespan() == 10);
+}
+
+TEST_CASE("a step waits for the reduction of its group, and a norm for all of them") {
+  StageGraph graph = chain_study({.ranks = 1, .micro_batches = 2});
+  ir::Stage& stage = graph.stages[StageId(0)];
+  stage.choice.devices = {ir::DeviceId(0), ir::DeviceId(1)};
+  stage.choice.mode = ir::ReplicaMode::kRoundRobin;
+  stage.trainable_weight_bytes = stage.weight_bytes = Bytes(10);
+  ir::Cluster cluster = study_cluster(2, 1);
+  const Schedule compute = *order_gpipe({.graph = graph, .cluster = cluster});
+  for (const bool norm : {false, true}) {
+    const Schedule schedule = *insert_transfers(graph, compute, {.norm = norm});
+    const auto timeline = simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+    REQUIRE(timeline.ok());
+    // F + B = 3, ring all-reduce over two devices = 2 latencies, the norm as much again.
+    CHECK(units(timeline->makespan) == (norm ? 7 : 5));
+  }
+}
+
+TEST_CASE("the critical path is a chain without gaps that ends at the makespan") {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    const Study study = random_study(seed, {.weights = false});
+    const Schedule compute = *order_gpipe({.graph = study.graph, .cluster = study.cluster});
+    const Schedule schedule = *insert_transfers(study.graph, compute);
+    const Timeline timeline = *simulate(study.graph, study.cluster, schedule);
+    Ticks now;
+    for (const ActionPlace place : critical_path(timeline)) {
+      const Span span = timeline.spans[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
+      CHECK(span.start <= now);
+      now = span.end;
+    }
+    CHECK(now == timeline.makespan);
+  }
+}
+
+TEST_CASE("hostile schedules are refused, never run") {
+  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
+  const ir::Cluster cluster = study_cluster(2);
+  for (const char* text :
+       {"device 0: 9F[0,1)", "device 0: 0F[0,99)", "device 0: 0F[-1,1)", "device 7: 0F[0,1)", "device 0: 1F[0,1)",
+        "device 0: 0r5F[0,1)", "device 0: 0F[0,1) 0SEND_F[0,1)e9p0", "device 0: 0F[0,1) 0SEND_F[0,1)e0p8",
+        "device 0: 0B[0,1)", "device 0: 0F[0,1)s3", "slots 2000000000\ndevice 0: 0F[0,1)s3",
+        "slots 1 1 1 1\ndevice 0: 0F[0,1)s0", "device 0: 0F[0,1)\ndevice 0: 0F[1,2)",
+        "device 0: 0F[0,1) 0SEND_F[0,1)e0p0", "device 0: 0F[1,0)", "device 0: 0F[0,1) 0F[0,1)",
+        "device 0: 0REDUCE[0,2)", "device 1: 1F[0,1)"}) {
+    CAPTURE(text);
+    const auto schedule = ir::parse_schedule(text);
+    REQUIRE(schedule.ok());
+    CHECK(!simulate(graph, cluster, *schedule).ok());
+    CHECK(!check_schedule(graph, cluster, *schedule).ok());
+  }
+}

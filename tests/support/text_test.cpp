@@ -1,0 +1,66 @@
+#include "support/text.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace graphpipe {
+namespace {
+
+// Every byte there is, then what the encoders treat specially.
+std::string all_bytes() {
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
+  return bytes + "\xe2\x80\xa8 */ \\\n?\?/ </script> \" %s";
+}
+
+bool is_ascii(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; });
+}
+
+TEST_CASE("text from a file turns into no other text by itself") {
+  CHECK_FALSE(std::is_convertible_v<ModelText, std::string>);
+  CHECK_FALSE(std::is_convertible_v<std::string, ModelText>);
+  CHECK_FALSE(std::is_constructible_v<EncodedText<CppComment>, std::string>);
+  CHECK_FALSE(std::is_convertible_v<EncodedText<Terminal>, EncodedText<CppComment>>);
+}
+
+TEST_CASE("encoders let no byte through that means something in their context") {
+  const ModelText hostile(all_bytes());
+  CHECK(is_ascii(Terminal::encode(hostile).str()));
+  CHECK(is_ascii(CppComment::encode(hostile).str()));
+  CHECK(CppComment::encode(hostile).str().find_first_of("\\\n?*") == std::string::npos);
+  CHECK(is_ascii(CppLiteral::encode(hostile).str()));
+  CHECK(HtmlText::encode(hostile).str().find_first_of("<>\"'") == std::string::npos);
+  const std::string json = JsonString::encode(hostile).str();
+  CHECK(json.find_first_of("<>&\n\x7f") == std::string::npos);
+  for (size_t i = 0; i < json.size(); i += utf8_length(std::string_view(json).substr(i)))
+    REQUIRE(utf8_length(std::string_view(json).substr(i)) > 0);
+}
+
+TEST_CASE("encoders by example") {
+  CHECK(Terminal::encode_text("a\x1b[2J\\").str() == "a\\x1b[2J\\x5c");
+  CHECK(CppComment::encode(ModelText("/layer.0/Conv*/\\\nint x;")).str() == "/layer.0/Conv_/__int x_");
+  CHECK(CppLiteral::encode(ModelText("a\"\n1?%")).str() == "\"a\\042\\0121\\077\\045\"");
+  CHECK(JsonString::encode_text("a\"\\\n\xc3\xa9\xff<").str() == "\"a\\\"\\\\\\u000a\xc3\xa9\\ufffd\\u003c\"");
+  CHECK(HtmlText::encode(ModelText("<b a='1'>&")).str() == "&lt;b a=&#39;1&#39;&gt;&amp;");
+  CHECK(quoted(ModelText("n\t")) == "'n\\x09'");
+  CHECK(quoted(ModelText(std::string(1000, 'x'))).size() == 202);
+  CHECK(text("a", 1, std::string("b")) == "a1b");
+}
+
+TEST_CASE("only well-formed UTF-8 counts") {
+  CHECK(utf8_length("a") == 1);
+  CHECK(utf8_length("\xc3\xa9") == 2);
+  CHECK(utf8_length("\xe2\x82\xac") == 3);
+  CHECK(utf8_length("\xf0\x9f\x98\x80") == 4);
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x80\x80", "\xe2\x82", "\xed\xa0\x80",
+                          "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
+    CAPTURE(Terminal::encode_text(bad).str());
+    CHECK(utf8_length(bad) == 0);
+  }
+}
+
+}  // namespace
+}  // namespace graphpipe

@@ -1,0 +1,102 @@
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "wire/manifest.h"
+#include "wire/result_lines.h"
+#include "wire/run_options.h"
+
+using namespace graphpipe::wire;
+
+namespace {
+
+const std::string kDigest(64, 'a');
+
+bool refuses(const std::string& text) {
+  Manifest manifest;
+  std::string problem;
+  return !parse_manifest(text, manifest, problem) && !problem.empty();
+}
+
+std::string manifest_with(const std::string& line) {
+  return "graphpipe-manifest 1\nplan " + kDigest + "\n" + line + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("a manifest reads back as it was printed") {
+  const Manifest manifest{kDigest, {{"weights.safetensors", 12, std::string(64, '0')},
+                                    {"stages/a file with spaces.cpp", 0, std::string(64, 'f')}}};
+  Manifest again;
+  std::string problem;
+  CHECK(parse_manifest(print_manifest(manifest), again, problem));
+  CHECK(again == manifest);
+}
+
+TEST_CASE("a manifest that is hostile or malformed is refused") {
+  Manifest manifest;
+  std::string problem;
+  CHECK(parse_manifest(manifest_with("file " + kDigest + " 5 a/b"), manifest, problem));
+  for (const char* path : {"/etc/passwd", "../x", "a/../../x", "a//b", "", "./a", "a/"}) {
+    CAPTURE(path);
+    CHECK(refuses(manifest_with("file " + kDigest + " 5 " + path)));
+  }
+  for (const char* size : {"-1", "", "5x", "99999999999999999999"}) {
+    CAPTURE(size);
+    CHECK(refuses(manifest_with("file " + kDigest + " " + size + " a")));
+  }
+  CHECK(refuses(manifest_with("file " + std::string(63, 'a') + " 5 a")));
+  CHECK(refuses(manifest_with("file " + kDigest + " 5 a\nfile " + kDigest + " 5 a")));
+  CHECK(refuses(manifest_with("note hello")));
+  CHECK(refuses("graphpipe-manifest 2\nplan " + kDigest + "\n"));
+  CHECK(refuses("graphpipe-manifest 1\n"));
+  CHECK(refuses(""));
+}
+
+TEST_CASE("options parse back from the arguments made from them") {
+  RunOptions options;
+  CHECK(to_arguments(options).empty());
+  options.data = "some folder";
+  options.steps = 7;
+  options.learning_rate = 0.1;
+  options.weight_decay = 0;
+  options.beta1 = 0.85;
+  options.clip_norm = 1.5;
+  options.seed = std::numeric_limits<uint64_t>::max();
+  options.save = "out=1.safetensors";
+  options.json = true;
+  options.rank = 3;
+  options.parent = 4711;
+  RunOptions again;
+  CHECK(parse_run_options(to_arguments(options), again) == "");
+  CHECK(again == options);
+}
+
+TEST_CASE("arguments take a value after a space or an equals sign, and wrong ones are named") {
+  RunOptions options;
+  CHECK(parse_run_options({"--lr=0.5", "--steps", "9", "--betas=0.5,0.75"}, options) == "");
+  CHECK(options.learning_rate == 0.5);
+  CHECK(options.steps == 9);
+  CHECK(options.beta2 == 0.75);
+  for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
+           {"--unknown"}, {"--steps"}, {"--steps", "x"}, {"--steps=-1"}, {"--lr=nan"}, {"--lr", "1e999"},
+           {"--json=1"}, {"--betas", "0.9"}, {"--betas", "1,1"}, {"file"}}) {
+    CAPTURE(bad[0]);
+    CHECK(parse_run_options(bad, options).find(bad[0].substr(0, bad[0].find('='))) != std::string::npos);
+  }
+  for (const char* flag : {"--data", "--clip-norm", "--save-gradients", "--stall-timeout", "--transport"})
+    CHECK(run_options_help().find(flag) != std::string::npos);
+}
+
+TEST_CASE("results are one flat JSON object whose numbers read back to the bit") {
+  RunResult result{.plan = "p", .transport = "shm", .devices = 2, .losses = {0.1, 1.0 / 3}, .step_seconds = {1, 2},
+                   .peak_bytes = {100, 200}};
+  const std::string json = to_json(result);
+  CHECK(json.find("\"losses\": [0.10000000000000001, 0.33333333333333331]") != std::string::npos);
+  CHECK(json.find("\"peak_bytes\": [100, 200]") != std::string::npos);
+  CHECK(json.find("\"complete\": true") != std::string::npos);
+  CHECK(json.find("gradient_norms") == std::string::npos);
+  CHECK(json.back() == '\n');
+  result.losses = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
+  CHECK(to_json(result).find("\"losses\": [null, null]") != std::string::npos);
+}

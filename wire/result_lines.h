@@ -1,0 +1,31 @@
+#pragma once
+// What a run prints on stdout: with --json one flat object, else one line per step.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace graphpipe::wire {
+
+struct RunResult {
+  std::string plan;       // digest
+  std::string transport;  // "serial" for the serial interpreter
+  int devices = 1;
+  /// Per step, before its update: the sum over the items' shares in sample order.
+  std::vector<double> losses;
+  /// Wall-clock seconds of each step on rank 0.
+  std::vector<double> step_seconds;
+  /// Global gradient norm per step, before clipping; empty where no norm was asked for.
+  std::vector<double> gradient_norms;
+  /// Most bytes held by tensors at one time, per device.
+  std::vector<int64_t> peak_bytes;
+};
+
+/// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, "losses": [...], ...} and a newline. Numbers
+/// that are not finite become null.
+std::string to_json(const RunResult& result);
+
+/// "step 0 loss 2.3025851" and so on.
+std::string to_lines(const RunResult& result);
+
+}  // namespace graphpipe::wire
