@@ -115,10 +115,10 @@ bool Channels::progress() {
 void Channels::wait_until(const std::function<bool()>& ready, const std::function<int32_t()>& peer,
                           const std::function<void()>& after_progress) {
   if (ready()) return;
-  activity_.waits_for = peer();
-  if (remote_) remote_->publish(activity_);
+  beat(peer());
   Clock::time_point last_progress = Clock::now();
-  const auto longest = std::chrono::microseconds(static_cast<int64_t>(std::min(stall_seconds_, 0.1) * 1e6));
+  std::vector<int64_t> beats;  // at half of the stall time-out
+  const auto longest = std::chrono::microseconds(static_cast<int64_t>(std::min(stall_seconds_ / 8, 0.1) * 1e6));
   while (true) {
     const bool moved = progress();
     if (after_progress) after_progress();
@@ -126,17 +126,15 @@ void Channels::wait_until(const std::function<bool()>& ready, const std::functio
     const Clock::time_point now = Clock::now();
     if (moved) {
       last_progress = now;
+      beats.clear();
       continue;
     }
     check_failure();
-    if (std::chrono::duration<double>(now - last_progress).count() > stall_seconds_) report_stall(peer());
-    if (remote_) {
-      const int32_t waits_for = peer();
-      if (waits_for != std::exchange(activity_.waits_for, waits_for)) remote_->publish(activity_);
-      remote_->wait(longest);
-    } else {
-      report_stall(rank_);  // nobody else could ever move anything
-    }
+    const double still = std::chrono::duration<double>(now - last_progress).count();
+    if (beats.empty() && still > stall_seconds_ / 2) beats = beats_of_all();
+    if (!remote_ || still > stall_seconds_) report_stall(remote_ ? peer() : rank_, beats);
+    beat(peer());
+    remote_->wait(longest);
   }
   activity_.waits_for = -1;
   if (remote_) remote_->publish(activity_);
@@ -148,7 +146,7 @@ void Channels::wait_for(const Parcel& parcel) {
 
 void Channels::publish(const wire::ActionRow& row, int64_t step) {
   activity_ = {.op = static_cast<int32_t>(row.op), .stage = row.stage, .replica = row.replica, .range = row.range,
-               .step = step, .waits_for = -1};
+               .step = step, .waits_for = -1, .beats = activity_.beats};
   if (remote_) remote_->publish(activity_);
 }
 
@@ -180,13 +178,28 @@ void Channels::check_failure() {
        "look at that rank's own message and at the memory of its host");
 }
 
-void Channels::report_stall(int32_t peer) {
-  // Who waits for somebody else is not to blame: follow the chain to the rank that waits for nobody.
+void Channels::beat(int32_t peer) {
+  activity_.waits_for = peer;
+  ++activity_.beats;
+  if (remote_) remote_->publish(activity_);
+}
+
+std::vector<int64_t> Channels::beats_of_all() const {
+  std::vector<int64_t> beats(static_cast<size_t>(plan_.device_count), -1);
+  for (int32_t rank = 0; remote_ && rank < plan_.device_count; ++rank)
+    if (const std::optional<Activity> activity = remote_->activity_of(rank)) beats[rank] = activity->beats;
+  return beats;
+}
+
+void Channels::report_stall(int32_t peer, const std::vector<int64_t>& beats) {
+  // Who waits for somebody else is not to blame: follow the chain to the rank that waits for nobody, or that was
+  // stopped in its wait (what it waits for may have come since).
   int32_t culprit = peer;
   std::optional<Activity> last;
   for (int32_t hop = 0; remote_ && hop <= plan_.device_count && culprit >= 0 && culprit != rank_; ++hop) {
     last = remote_->activity_of(culprit);
-    if (!last || last->waits_for < 0) break;
+    const bool stopped = last && static_cast<size_t>(culprit) < beats.size() && beats[culprit] == last->beats;
+    if (!last || last->waits_for < 0 || stopped) break;
     culprit = last->waits_for;
   }
   std::string message;

@@ -66,7 +66,12 @@ class Channels {
                        int32_t part) const;
   void post(Parcel& parcel, const ChannelKey& key, bool is_send);
   void check_failure();
-  [[noreturn]] void report_stall(int32_t peer);
+  /// Publishes that this rank still waits, for `peer`.
+  void beat(int32_t peer);
+  /// The beats of all ranks that are known, by rank.
+  std::vector<int64_t> beats_of_all() const;
+  /// `beats`: those of all ranks some time ago.
+  [[noreturn]] void report_stall(int32_t peer, const std::vector<int64_t>& beats);
   std::string activity_text(const Activity& activity) const;
   std::string rank_text(int32_t rank) const;
 

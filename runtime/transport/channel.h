@@ -89,6 +89,8 @@ struct Activity {
   int64_t step = 0;
   /// The rank whose message it waits for, or -1 while it computes.
   int32_t waits_for = -1;
+  /// Counts up while it waits: a rank that waits with a still count is stopped, not waiting.
+  int64_t beats = 0;
 };
 
 /// A peer that can no longer help.

@@ -20,7 +20,7 @@ struct RankWords {
   alignas(64) std::atomic<int32_t> phase;
   // The rank's Activity.
   std::atomic<int32_t> op, stage, replica, waits_for;
-  std::atomic<int64_t> first, last, step;
+  std::atomic<int64_t> first, last, step, beats;
   /// Why the rank failed; written before `phase`.
   char problem[480];
 };

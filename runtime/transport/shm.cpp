@@ -228,6 +228,7 @@ void Shm::publish(const Activity& activity) {
   words.last.store(activity.range.last, kRelaxed);
   words.step.store(activity.step, kRelaxed);
   words.waits_for.store(activity.waits_for, kRelaxed);
+  words.beats.store(activity.beats, kRelaxed);
 }
 
 std::optional<Activity> Shm::activity_of(int32_t rank) const {
@@ -238,7 +239,8 @@ std::optional<Activity> Shm::activity_of(int32_t rank) const {
                   .replica = words.replica.load(kRelaxed),
                   .range = {words.first.load(kRelaxed), words.last.load(kRelaxed)},
                   .step = words.step.load(kRelaxed),
-                  .waits_for = words.waits_for.load(kRelaxed)};
+                  .waits_for = words.waits_for.load(kRelaxed),
+                  .beats = words.beats.load(kRelaxed)};
 }
 
 std::optional<PeerFailure> Shm::find_failure() {

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/channels.h"
+#include "runtime/error.h"
 #include "tests/runtime/run_programs.h"
 #include "tests/runtime/two_stage_plan.h"
 
@@ -111,6 +113,44 @@ TEST_CASE("a rank without progress ends the run") {
     CHECK(has(ends[0].errors, "rank 1 (stage 1) made no progress for 1 s"));
     std::filesystem::remove_all(folder);
   }
+}
+
+namespace {
+
+// A peer that says it waits for this rank, and nothing ever moves.
+class MutualWait : public Transport {
+ public:
+  explicit MutualWait(bool peer_beats) : peer_beats_(peer_beats) {}
+  const char* name() const override { return "mutual wait"; }
+  void post_send(size_t, Message&) override {}
+  void post_receive(size_t, Message&) override {}
+  bool progress() override { return false; }
+  void wait(std::chrono::microseconds) override { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+  std::optional<Activity> activity_of(int32_t rank) const override {
+    return Activity{.stage = rank, .waits_for = 1 - rank, .beats = peer_beats_ ? ++beats_ : 0};
+  }
+
+ private:
+  bool peer_beats_;
+  mutable int64_t beats_ = 0;
+};
+
+std::string stall_message(bool peer_beats) {
+  TwoStagePlan plan({});
+  Channels channels(plan.table(), 0, {}, std::make_unique<MutualWait>(peer_beats), 0.05);
+  try {
+    channels.wait_until([] { return false; }, [] { return 1; });
+  } catch (const RunError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a rank that was stopped while it waited is told from ranks that wait for each other") {
+  CHECK(has(stall_message(false), "rank 1 (stage 1) made no progress"));
+  CHECK(has(stall_message(true), "the ranks wait for each other"));
 }
 
 TEST_CASE("an exception of LibTorch names the action, and the other ranks quote it") {
