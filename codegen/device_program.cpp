@@ -30,7 +30,7 @@ std::string_view stream_name(wire::Stream stream) {
 std::string action_row(const wire::ActionRow& row) {
   return text("{", action_op(row.op), ", ", stream_name(row.stream), ", ", row.stage, ", ", row.replica, ", {",
               row.range.first, ", ", row.range.last, "}, ", row.edge, ", ", row.peer_replica, ", ", row.slot, ", ",
-              row.version, "}");
+              row.version, row.overlaps_next ? ", true}" : "}");
 }
 
 std::string loss_row(const LossFacts& facts) {
@@ -142,7 +142,7 @@ std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, co
   std::string body = includes +
                      "\nnamespace pipeline {\nnamespace {\n\nusing enum graphpipe::wire::ActionOp;\nusing enum "
                      "graphpipe::wire::Stream;\n\n";
-  body += "// op, stream, stage, replica, samples [first, last), edge, peer replica, slot, version\n";
+  body += "// op, stream, stage, replica, samples [first, last), edge, peer replica, slot, version, overlaps next\n";
   body += array_text("graphpipe::wire::ActionRow", "kActions", actions) + "\n";
   body += array_text("const graphpipe::runtime::StageEntry*", "kHeld", entries) + "\n}  // namespace\n\n";
   body += text("const graphpipe::runtime::DeviceProgram ", name, " = {", rank, ", &plan, ",

@@ -29,6 +29,7 @@ void fill_action(const ir::Action& action, schema::Action& message) {
   if (action.peer_replica != plain.peer_replica) message.set_peer_replica(action.peer_replica);
   if (action.slot != plain.slot) message.set_slot(action.slot);
   if (action.version != plain.version) message.set_version(action.version);
+  if (action.overlaps_next) message.set_overlaps_next(true);
   if (action.stream != plain.stream) message.set_stream(std::string(kStreams.at(static_cast<size_t>(action.stream))));
 }
 
@@ -55,6 +56,7 @@ ir::Action action_of(const schema::Action& message, const std::string& path, Fie
   take(message.has_peer_replica(), message.peer_replica(), "peer_replica", action.peer_replica);
   take(message.has_slot(), message.slot(), "slot", action.slot);
   take(message.has_version(), message.version(), "version", action.version);
+  action.overlaps_next = message.overlaps_next();
   if (action.range.last < action.range.first) problems.add(path + ".last", "is before first, ", action.range.first);
   if (message.has_stream()) {
     size_t stream = 0;

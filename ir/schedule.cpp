@@ -1,5 +1,6 @@
 #include "ir/schedule.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -60,6 +61,7 @@ bool take_fields(Cursor& cursor, Action& action) {
     if (!cursor.take_number(stream) || stream < 0 || stream > static_cast<int>(Stream::kCollective)) return false;
     action.stream = static_cast<Stream>(stream);
   }
+  action.overlaps_next = cursor.take('o');
   return cursor.at_end();
 }
 
@@ -130,6 +132,13 @@ Status parse_line(std::string_view line, Schedule& schedule) {
 
 }  // namespace
 
+bool is_asynchronous(const Schedule& schedule) {
+  return std::any_of(schedule.programs.begin(), schedule.programs.end(), [](const Program& program) {
+    return std::any_of(program.actions.begin(), program.actions.end(),
+                       [](const Action& action) { return action.op == ActionOp::kStep && action.version > 1; });
+  });
+}
+
 std::string print_action(const Action& action) {
   std::string out = std::to_string(action.stage);
   const auto field = [&out](char letter, int64_t value) { out.append(1, letter).append(std::to_string(value)); };
@@ -143,6 +152,7 @@ std::string print_action(const Action& action) {
   if (action.slot != -1) field('s', action.slot);
   if (action.version != 0) field('v', action.version);
   if (action.stream != stream_of(action.op)) field('c', static_cast<int>(action.stream));
+  if (action.overlaps_next) out.append(1, 'o');
   return out;
 }
 

@@ -12,7 +12,27 @@
 //   use a loopback channel, which buffers. Nothing else is special about them.
 // - A reduction contributes its gradients when it is reached and does not wait there; the step of the same stage
 //   and replica waits for it.
-// - Versions count from the start of the step: 0 is what the step finds, a step action names the version it makes.
+//
+// Weight versions and updates (specs/schedules.md 1.3; the validator's check 5 and 6):
+// - Versions count from the start of the step: 0 is what the step finds, a STEP names the version it makes, one above
+//   the newest. Compute actions name the version they read; all actions of an item read the same one.
+// - A STEP covers a range of samples, its update: it applies the gradients of exactly these samples of its stage, after
+//   the last (weight) backward of the update's items on its replica. The updates of a stage tile the step's samples in
+//   ascending order, no item lies in two of them, and all replicas of the stage (and all stages of a reduction group)
+//   have the same ones. Where a group reduces, each update has one REDUCE with the update's range before its STEP;
+//   a replica without items in the range contributes nothing and takes part.
+// - Synchronous: one update, the whole step. Asynchronous: a step is a window of `batch` samples through which the
+//   pipeline runs once without a flush, with several updates in it; what PipeDream calls a mini-batch is an item, what
+//   2BW calls a batch is an update. The window's end drains the pipeline; its newest version is 0 of the next step.
+// - The samples of an update are its batch: the loss is normalised by what counts in the range of its stage's update. A
+//   stage whose updates are n times as long (replicas that take turns) applies the mean of n of them: its gradient is
+//   divided by own range / range of the loss's stage.
+// - A STEP changes the newest version in place where no later compute action of its stage and replica reads that
+//   version; else it works on a copy, and a FREE of the old version comes after the last action that reads it.
+// - PUBLISH v comes after the STEP that makes v > 0 and before the first forward that reads it: from there on v is what
+//   forwards read. The end of the step publishes the newest version. It takes no time and waits for nothing.
+// - A parameter server is a group of replicas that apply all updates in one order (that of the samples): the update of
+//   one replica's item is reduced and stepped on every replica, and forwards read the version that their list names.
 
 #include <string>
 #include <string_view>
@@ -46,6 +66,9 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+/// Whether weights change inside the step: some STEP makes a version above 1. See the text above.
+bool is_asynchronous(const Schedule& schedule);
+
 /// The lane that an action of this kind occupies: transfers kCommunication, REDUCE and NORM kCollective, else kCompute.
 constexpr Stream stream_of(ActionOp op) {
   if (is_send(op) || is_receive(op)) return Stream::kCommunication;
@@ -57,7 +80,8 @@ constexpr bool is_backward_message(ActionOp op) {
 }
 
 /// "<stage>[r<replica>]<OP>[<first>,<last>)" and then, where they differ from ActionRow's defaults, "e<edge>",
-/// "p<peer replica>", "s<slot>", "v<version>", "c<stream>"; the stream's default is stream_of the op.
+/// "p<peer replica>", "s<slot>", "v<version>", "c<stream>", "o" (overlaps the next compute action); the stream's
+/// default is stream_of the op.
 std::string print_action(const Action& action);
 /// Errors: kMalformedFile.
 Result<Action> parse_action(std::string_view text);

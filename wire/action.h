@@ -47,7 +47,8 @@ struct ActionRow {
   Stream stream = Stream::kCompute;
   int32_t stage = -1;
   int32_t replica = 0;
-  /// The samples of the item (compute), of the message (transfers), of the step (reduce, step).
+  /// The samples of the item (compute), of the message (transfers), of the update (reduce, step, publish), of the
+  /// step (norm).
   SampleRange range;
   /// Index into the plan's transfers, for sends and receives; else -1.
   int32_t edge = -1;
@@ -55,8 +56,11 @@ struct ActionRow {
   int32_t peer_replica = -1;
   /// Ring slot that holds the item's activations, for compute and transfers.
   int32_t slot = -1;
-  /// Weight version that forwards and backwards read, or that a step makes.
+  /// Weight version that compute actions read, that a step makes, that PUBLISH shows or that FREE drops.
   int32_t version = 0;
+  /// A compute action that makes one slot with the next compute action of its list: a forward and a backward of
+  /// different micro-batches whose kernels and transfers interleave (DualPipe). A list may run them one by one.
+  bool overlaps_next = false;
   constexpr bool operator==(const ActionRow&) const = default;
 };
 

@@ -25,6 +25,7 @@ inline ir::Schedule random_schedule(std::mt19937_64& random) {
       if (below(2) == 0) action.peer_replica = below(4);
       if (below(2) == 0) action.slot = below(4);
       action.version = below(3);
+      action.overlaps_next = below(4) == 0;
       program.actions.push_back(action);
     }
     schedule.programs.push_back(std::move(program));

@@ -22,6 +22,7 @@ Action random_action(std::mt19937_64& random) {
   action.peer_replica = small(3) - 1;
   action.slot = small(4) - 1;
   action.version = small(3);
+  action.overlaps_next = small(4) == 0;
   return action;
 }
 
@@ -56,6 +57,12 @@ TEST_CASE("actions read as they are written") {
   send.peer_replica = 0;
   send.slot = 2;
   CHECK(print_action(send) == "0r1SEND_F[0,4)e3p0s2");
+  Action pair;
+  pair.op = ActionOp::kForward;
+  pair.stage = 3;
+  pair.range = {0, 4};
+  pair.overlaps_next = true;
+  CHECK(print_action(pair) == "3F[0,4)o");
 }
 
 TEST_CASE("malformed schedules are refused with their line") {
