@@ -1,0 +1,282 @@
+#include "cost/layer_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace graphpipe::cost {
+
+namespace {
+
+using ir::LayerId;
+
+/// A run of stages: one stage at the innermost level, one group at an outer one.
+struct Unit {
+  int first = 0, count = 1, replicas = 1;
+};
+
+class Pricer {
+ public:
+  Pricer(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
+         const LayerConvention& convention)
+      : graph_(graph), plan_(plan), machine_(machine), convention_(convention), adjacency_(adjacency_of(graph)) {}
+
+  LayerPlanPrice run() {
+    price_.shortfall = -machine_.memory;
+    stage_of_.resize(graph_.layers.size(), -1);
+    for (size_t s = 0; s < plan_.stages.size(); ++s)
+      for (const LayerId layer : plan_.stages[s].layers) stage_of_[layer] = static_cast<int>(s);
+    for (size_t s = 0; s < plan_.stages.size(); ++s) price_.stages.push_back(stage_price(static_cast<int>(s)));
+    if (is_border_rule()) price_levels();
+    else
+      for (const StagePrice& stage : price_.stages) price_.bottleneck = std::max(price_.bottleneck, stage.total);
+    return std::move(price_);
+  }
+
+ private:
+  bool is_border_rule() const {
+    return convention_.cut == CutRule::kNone || convention_.cut == CutRule::kBorderTensors ||
+           convention_.cut == CutRule::kBorderAntichain;
+  }
+
+  const ir::LayerVariant* variant(const ir::LayerStage& stage, size_t i) const {
+    for (const ir::LayerDegree& degree : graph_.layers[stage.layers[i]].degrees)
+      if (degree.degree == stage.degree) {
+        const int chosen = stage.variants.empty() ? 0 : stage.variants[i];
+        return &degree.variants[static_cast<size_t>(chosen)];
+      }
+    return nullptr;
+  }
+
+  // All of a stage that does not depend on its place in a level.
+  StagePrice stage_price(int index) {
+    const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(index)];
+    StagePrice price;
+    double weights = 0, traffic = 0;
+    for (size_t i = 0; i < stage.layers.size(); ++i) {
+      const ir::Layer& layer = graph_.layers[stage.layers[i]];
+      const ir::LayerVariant* run = variant(stage, i);
+      price.compute += stage.on_cpu ? layer.cpu_seconds : run != nullptr ? run->seconds : layer.seconds();
+      weights += run != nullptr ? run->weight_bytes : layer.weight_bytes;
+      traffic += layer_traffic(index, i);
+    }
+    const double replicas = stage.replicas, bandwidth = machine_.levels.front().bandwidth;
+    price.compute /= replicas;
+    if (is_border_rule()) return price;  // the rest follows from the place in the row
+    if (convention_.reduction_factor > 0 && stage.replicas > 1) {
+      const auto every = static_cast<double>(std::max<int64_t>(convention_.reduction_every, 1));
+      price.reduction = convention_.communication_scale * convention_.reduction_factor * (replicas - 1) * weights /
+                        (replicas * every) / bandwidth;
+    }
+    if (convention_.cut == CutRule::kStageEdges) traffic *= convention_.communication_scale / replicas / bandwidth;
+    price.traffic = stage.on_cpu ? 0 : traffic;
+    price.total = convention_.overlap == Overlap::kAdd ? price.compute + price.reduction + price.traffic
+                                                       : std::max(price.compute + price.reduction, price.traffic);
+    price.memory = stage.on_cpu ? 0 : stage_memory(index);
+    if (!stage.on_cpu) price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
+    return price;
+  }
+
+  static double sync_bytes(const std::vector<ir::LayerSync>& syncs, LayerId neighbour) {
+    for (const ir::LayerSync& sync : syncs)
+      if (sync.neighbour == neighbour) return sync.bytes;
+    return 0;
+  }
+
+  // kStageEdges: bytes. kStageTransfers: seconds; a tensor that enters is charged at its first reader in the stage.
+  double layer_traffic(int index, size_t i) {
+    const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(index)];
+    const LayerId id = stage.layers[i];
+    double traffic = 0;
+    if (convention_.cut == CutRule::kStageEdges) {
+      if (edges_of_.empty()) index_edges();
+      const ir::LayerVariant* run = variant(stage, i);
+      for (const ir::LayerEdge* edge : edges_of_[id]) {
+        const LayerId other = edge->from == id ? edge->to : edge->from;
+        if (stage_of_[other] == index) continue;
+        double bytes = edge->bytes;
+        if (run != nullptr) bytes += sync_bytes(edge->from == id ? run->sync_to : run->sync_from, other);
+        traffic += 2 * bytes;
+      }
+    } else if (convention_.cut == CutRule::kStageTransfers) {
+      const auto outside = [&](LayerId other) { return stage_of_[other] != index; };
+      if (std::ranges::any_of(adjacency_.successors[id], outside)) traffic += graph_.layers[id].transfer_seconds;
+      for (const LayerId from : adjacency_.predecessors[id])
+        if (outside(from) && first_reader(from, index) == id) traffic += graph_.layers[from].transfer_seconds;
+    }
+    return traffic;
+  }
+
+  LayerId first_reader(LayerId producer, int stage) const {
+    for (const LayerId reader : adjacency_.successors[producer])
+      if (stage_of_[reader] == stage) return reader;
+    return {};
+  }
+
+  void index_edges() {
+    edges_of_.resize(graph_.layers.size());
+    for (const ir::LayerEdge& edge : graph_.edges) {
+      edges_of_[edge.from].push_back(&edge);
+      edges_of_[edge.to].push_back(&edge);
+    }
+  }
+
+  double stage_memory(int index) const {
+    const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(index)];
+    double memory = 0;
+    int pipelined = 0;
+    for (size_t s = static_cast<size_t>(index); s < plan_.stages.size(); ++s) pipelined += plan_.stages[s].replicas;
+    const double items = std::ceil(static_cast<double>(pipelined) / stage.replicas);
+    for (size_t i = 0; i < stage.layers.size(); ++i) {
+      if (convention_.copies == CopiesRule::kOnce) memory += graph_.layers[stage.layers[i]].memory_bytes;
+      const ir::LayerVariant* run = variant(stage, i);
+      if (convention_.copies == CopiesRule::kVariants && run != nullptr)
+        memory += run->memory_per_item * items + run->memory_fixed;
+    }
+    return memory;
+  }
+
+  // PipeDream: the row of stages and, around it, rows of groups.
+  void price_levels() {
+    borders_.assign(plan_.stages.size() + 1, 0);
+    IdSet<LayerId> before(graph_.layers.size());
+    for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
+      for (const LayerId layer : plan_.stages[s].layers) before.insert(layer);
+      if (convention_.cut != CutRule::kNone)
+        borders_[s + 1] = border_bytes(graph_, adjacency_, before, convention_.cut);
+    }
+    std::vector<Unit> units;
+    std::vector<double> seconds;
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      units.push_back({static_cast<int>(s), 1, plan_.stages[s].replicas});
+      double work = 0;
+      for (const LayerId layer : plan_.stages[s].layers) work += graph_.layers[layer].seconds();
+      seconds.push_back(work);
+    }
+    double links = 1;
+    for (size_t level = 0; level < machine_.levels.size(); ++level) {
+      const std::vector<Unit> parents = units_of_level(static_cast<int>(level) + 1);
+      std::vector<double> outer;
+      for (const Unit& parent : parents) {
+        std::vector<size_t> row;
+        for (size_t u = 0; u < units.size(); ++u)
+          if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) row.push_back(u);
+        outer.push_back(row_time(level, links, units, seconds, row));
+      }
+      links = convention_.links_of_all_levels ? links * machine_.levels[level].count : machine_.levels[level].count;
+      units = parents;
+      seconds = outer;
+    }
+    price_.bottleneck = *std::ranges::max_element(seconds);
+  }
+
+  // Above the last level there is one unit.
+  std::vector<Unit> units_of_level(int level) const {
+    std::vector<Unit> units;
+    for (const ir::LayerGroup& group : plan_.groups)
+      if (group.level == level) units.push_back({group.first, group.count, group.replicas});
+    if (units.empty()) units.push_back({0, static_cast<int>(plan_.stages.size()), 1});
+    return units;
+  }
+
+  double row_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
+                  const std::vector<size_t>& row) {
+    double slowest = 0;
+    int later = 0;
+    for (const size_t u : row) later += units[u].replicas;
+    for (size_t position = 0; position < row.size(); ++position) {
+      const Unit& unit = units[row[position]];
+      later -= unit.replicas;
+      const double d = unit.replicas, bandwidth = machine_.levels[level].bandwidth;
+      const double wide = position == 0 || convention_.parallel_links_everywhere ? links : 1;
+      StagePrice price;
+      price.compute = seconds[row[position]] / d;
+      price.reduction =
+          convention_.reduction_factor * (d - 1) * sum(unit, &ir::Layer::weight_bytes) / (d * bandwidth * wide) / d;
+      const bool first = position == 0, last = position + 1 == row.size();
+      double bytes = 0;
+      if (!(first && (convention_.first_stage_is_free || last))) {
+        if (!first) bytes = borders_[static_cast<size_t>(unit.first)];
+        if (!last || convention_.first_stage_is_free)
+          bytes = std::max(bytes, borders_[static_cast<size_t>(unit.first + unit.count)]);
+      }
+      price.traffic = 2 * bytes / (bandwidth * d);
+      price.total = std::max(price.compute + price.reduction, price.traffic);
+      price.memory = unit_memory(unit, later);
+      price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
+      if (level == 0) price_.stages[row[position]] = price;
+      slowest = std::max(slowest, price.total);
+    }
+    return slowest;
+  }
+
+  double unit_memory(const Unit& unit, int later) const {
+    if (convention_.copies != CopiesRule::kAfter && convention_.copies != CopiesRule::kFrom) return 0;
+    const int devices = convention_.copies == CopiesRule::kFrom ? later + unit.replicas : later;
+    const double copies = std::ceil(static_cast<double>(devices) / unit.replicas);
+    return copies * (sum(unit, &ir::Layer::output_bytes) + sum(unit, &ir::Layer::weight_bytes));
+  }
+
+  double sum(const Unit& unit, double ir::Layer::*field) const {
+    double total = 0;
+    for (int s = unit.first; s < unit.first + unit.count; ++s)
+      for (const LayerId layer : plan_.stages[static_cast<size_t>(s)].layers) total += graph_.layers[layer].*field;
+    return total;
+  }
+
+  const ir::LayerGraph& graph_;
+  const ir::LayerPlan& plan_;
+  const LayerMachine& machine_;
+  const LayerConvention& convention_;
+  const ir::LayerAdjacency adjacency_;
+  IdMap<LayerId, int> stage_of_;
+  IdMap<LayerId, std::vector<const ir::LayerEdge*>> edges_of_;
+  std::vector<double> borders_;  // before each stage
+  LayerPlanPrice price_;
+};
+
+}  // namespace
+
+int LayerMachine::devices() const {
+  int product = 1;
+  for (const Level& level : levels) product *= level.count;
+  return product;
+}
+
+LayerPlanPrice price_layer_plan(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
+                                const LayerConvention& convention) {
+  GP_CHECK(!machine.levels.empty() && !plan.stages.empty());
+  return Pricer(graph, plan, machine, convention).run();
+}
+
+double border_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency, const IdSet<LayerId>& before,
+                    CutRule rule) {
+  double bytes = 0;
+  IdSet<LayerId> counted(graph.layers.size());
+  const auto count = [&](LayerId id) {
+    if (counted.insert(id)) bytes += graph.layers[id].output_bytes;
+  };
+  for (const LayerId id : adjacency.order) {
+    if (!before.contains(id)) continue;
+    const auto& readers = adjacency.successors[id];
+    const auto inside = [&](LayerId reader) { return before.contains(reader); };
+    if (rule == CutRule::kBorderTensors) {
+      if (!std::ranges::all_of(readers, inside)) count(id);
+      continue;
+    }
+    if (std::ranges::any_of(readers, inside)) continue;  // not the last of its kind before the border
+    count(id);
+    IdSet<LayerId> ancestors(graph.layers.size());
+    std::vector<LayerId> found{id};
+    ancestors.insert(id);
+    for (size_t i = 0; i < found.size(); ++i)
+      for (const LayerId from : adjacency.predecessors[found[i]])
+        if (ancestors.insert(from)) found.push_back(from);
+    for (const LayerId ancestor : found)
+      for (const LayerId reader : adjacency.successors[ancestor])
+        if (ancestor != id && !ancestors.contains(reader)) count(ancestor);
+  }
+  return bytes;
+}
+
+}  // namespace graphpipe::cost

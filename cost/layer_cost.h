@@ -1,0 +1,102 @@
+#pragma once
+// What a plan of a layer graph costs, in the terms of the planner that made it. Each planner of the field counts
+// traffic, gradient reductions and memory in its own way; its way is a record here, so that one evaluator prices the
+// plans of all of them (and so that a plan of one can be priced in the terms of another).
+
+#include <limits>
+#include <vector>
+
+#include "ir/layer_plan.h"
+
+namespace graphpipe::cost {
+
+/// The machine as these planners see it.
+struct LayerMachine {
+  /// Innermost first: `count` units of the level below (devices at the first) with `bandwidth` bytes per second each.
+  struct Level {
+    int count = 1;
+    double bandwidth = 1e9;
+  };
+  std::vector<Level> levels;
+  int cpus = 0;
+  /// Bytes of one accelerator.
+  double memory = std::numeric_limits<double>::infinity();
+  /// Accelerators: the product of the counts.
+  int devices() const;
+};
+
+/// How stage time is made of compute, traffic and gradient reduction.
+enum class Overlap : uint8_t {
+  kAdd,  // compute + reduction + traffic (Piper, Tarnawski)
+  kMax,  // the larger of compute + reduction and of each direction's traffic (PipeDream)
+};
+
+/// Which bytes a stage is charged for.
+enum class CutRule : uint8_t {
+  kNone,
+  /// At each border of the row: every tensor of the layers before it that some layer behind it reads, once.
+  kBorderTensors,
+  /// The same in PipeDream's form: also tensors of forks whose readers are all before the border, as far as one of them
+  /// is not before the same last layer (quirk PD2).
+  kBorderAntichain,
+  /// Every edge into or out of the stage, twice, with its synchronisation bytes (Piper).
+  kStageEdges,
+  /// Every tensor that enters or leaves the stage, once, at the producer's transfer_seconds (Tarnawski).
+  kStageTransfers,
+};
+
+/// Which copies of weights and activations a stage holds.
+enum class CopiesRule : uint8_t {
+  kNone,      // memory is not looked at
+  kAfter,     // ceil(devices of later stages / replicas) times weights and outputs (quirk PD8)
+  kFrom,      // the same with the stage's own devices counted: what the runtime keeps
+  kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
+  kOnce,      // sum of the layers' memory_bytes (Tarnawski)
+};
+
+struct LayerConvention {
+  Overlap overlap = Overlap::kMax;
+  CutRule cut = CutRule::kBorderTensors;
+  CopiesRule copies = CopiesRule::kFrom;
+  /// Seconds of traffic and reduction per second of the exact division by the bandwidth: 1, or the unit of the file's
+  /// times where the original mixes units (quirk P5).
+  double communication_scale = 1;
+  /// The reduction moves `reduction_factor` (d - 1) / d bytes per byte of weight over d replicas.
+  double reduction_factor = 4;
+  /// Micro-batches over which one reduction is spread; 0: over the replicas, as the stage's work is.
+  int64_t reduction_every = 0;
+  /// PipeDream, quirk PD3: the first stage of a level pays for no traffic, the last inside a group for what leaves the
+  /// group. Off: each border inside a level is paid by both sides of it, and nothing else.
+  bool first_stage_is_free = false;
+  /// PipeDream: links of a group of devices work in parallel. Off (quirk PD4): only for the first stage of a level.
+  bool parallel_links_everywhere = true;
+  /// PipeDream: a group has as many links as devices. Off (quirk PD5): as units of the level below.
+  bool links_of_all_levels = true;
+};
+
+struct StagePrice {
+  /// Seconds, already divided over the replicas.
+  double compute = 0, reduction = 0, traffic = 0;
+  double total = 0;
+  /// Bytes of one device.
+  double memory = 0;
+};
+
+struct LayerPlanPrice {
+  /// Per stage, without the outer levels.
+  std::vector<StagePrice> stages;
+  /// The largest stage time of all levels, seconds.
+  double bottleneck = 0;
+  /// The largest memory of an accelerator that exceeds the limit, minus the limit; zero or less where the plan fits.
+  double shortfall = 0;
+};
+
+/// Needs: a verified graph, a plan whose layers exist, groups (where there are any) that cover all stages per level.
+LayerPlanPrice price_layer_plan(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
+                                const LayerConvention& convention);
+
+/// Bytes that leave a set of layers which holds the predecessors of its members, by one of the two border rules.
+double border_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency, const IdSet<ir::LayerId>& before,
+                    CutRule rule);
+
+}  // namespace graphpipe::cost

@@ -1,0 +1,62 @@
+#include "partitioner/layer_planners.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "partitioner/check_layer_plan.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+const std::vector<LayerPlannerRow> kLayerPlanners = {};
+
+}  // namespace
+
+double LayerPlanAnswer::gap() const {
+  const double better = larger_is_better ? objective : bound, worse = larger_is_better ? bound : objective;
+  if (worse <= better) return 0;
+  return better > 0 ? worse / better - 1 : std::numeric_limits<double>::infinity();
+}
+
+std::span<const LayerPlannerRow> layer_planners() { return kLayerPlanners; }
+
+const LayerPlannerRow* find_layer_planner(std::string_view name) {
+  const auto found = std::ranges::find(kLayerPlanners, name, &LayerPlannerRow::name);
+  return found == kLayerPlanners.end() ? nullptr : &*found;
+}
+
+Result<std::set<std::string, std::less<>>> parse_compat(const LayerPlannerRow& planner, std::string_view list) {
+  std::set<std::string, std::less<>> names;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    const std::string_view word = list.substr(0, comma);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    if (word == "all") {
+      for (const Quirk& quirk : planner.quirks)
+        if (quirk.in_all) names.emplace(quirk.name);
+      continue;
+    }
+    if (std::ranges::find(planner.quirks, word, &Quirk::name) == planner.quirks.end()) {
+      std::string known = "all";
+      for (const Quirk& quirk : planner.quirks) known += text(", ", quirk.name);
+      return Diagnostic{.code = Code::kUsage,
+                        .origin = ModelText("--compat"),
+                        .message = text("the planner ", planner.name, " has no quirk '",
+                                        Terminal::encode_text(word.substr(0, 40)).str(), "'"),
+                        .hint = "it knows " + known};
+    }
+    names.emplace(word);
+  }
+  return names;
+}
+
+Result<LayerPlanAnswer> plan_layers(const LayerPlannerRow& planner, const LayerPlanRequest& request) {
+  GP_CHECK(request.graph != nullptr && !request.machine.levels.empty());
+  GP_TRY(LayerPlanAnswer answer, planner.plan(request));
+  const Diagnostics problems = check_layer_plan(request, answer);
+  if (!problems.empty()) return problems;
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner
