@@ -71,6 +71,7 @@ class Walk {
     const Action& action = tables_.action(place);
     if (ir::is_send(action.op) || ir::is_receive(action.op)) return advance_message(p, place);
     if (action.op == ActionOp::kForward && !has_arrived(item_at(place), false)) return false;
+    if (action.overlaps_next && !has_arrived(item_at({place.program, place.position + 1}), true)) return false;
     const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
     if (backward && !has_arrived(item_at(place), true)) return false;
     if (action.op == ActionOp::kNorm) --open_norms_;

@@ -1,9 +1,11 @@
 #include "scheduler/insert_transfers.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "scheduler/assign_slots.h"
+#include "scheduler/rows.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -14,7 +16,11 @@ Diagnostic bad_schedule(std::string message, std::string hint) {
 
 Status check_places(const StageGraph& graph, const Schedule& schedule) {
   for (const ir::Program& program : schedule.programs)
-    for (const Action& action : program.actions) {
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      if (const std::string_view what = overlap_problem(program, i); !what.empty())
+        return bad_schedule(text("device ", program.device, ": ", ir::print_action(action), " ", what),
+                            "overlap a forward with the backward right behind it");
       const auto stage = static_cast<size_t>(action.stage);
       const bool exists = action.stage >= 0 && stage < graph.stages.size() && action.replica >= 0 &&
                           static_cast<size_t>(action.replica) < graph.stages[StageId(stage)].choice.devices.size();
@@ -34,10 +40,15 @@ Status check_places(const StageGraph& graph, const Schedule& schedule) {
 void insert_recompute(const StageGraph& graph, Schedule& schedule) {
   for (ir::Program& program : schedule.programs) {
     std::vector<Action> actions;
-    for (const Action& action : program.actions) {
-      const bool starts_backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
-      if (starts_backward && graph.stages[StageId(static_cast<size_t>(action.stage))].choice.recompute) {
-        actions.push_back(action);
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      const bool paired = i > 0 && program.actions[i - 1].overlaps_next;
+      // An overlapped pair stays together: the R of its backward goes before its forward.
+      const bool pairs = action.overlaps_next && i + 1 < program.actions.size();
+      const Action& first = pairs ? program.actions[i + 1] : action;
+      const bool starts_backward = first.op == ActionOp::kBackward || first.op == ActionOp::kInputGradient;
+      if (starts_backward && !paired && graph.stages[StageId(static_cast<size_t>(first.stage))].choice.recompute) {
+        actions.push_back(first);
         actions.back().op = ActionOp::kRecompute;
       }
       actions.push_back(action);
@@ -78,17 +89,24 @@ class Placer {
  private:
   Result<bool> place_next(size_t program) {
     const auto& actions = compute_.programs[program].actions;
-    if (next_[program] == actions.size()) return false;
-    const Action& action = actions[next_[program]];
-    const ItemIndex item = items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
-    if (item < 0 || items_[item].range != action.range)
-      return bad_schedule(text("device ", compute_.programs[program].device, ": ", ir::print_action(action),
-                               " has no forward with the same samples"),
-                          "give every backward the range of a forward");
-    if (!flow_.is_ready(item, action.op)) return false;
-    append(program, action, item);
-    for (const Message& message : flow_.finish(item, action.op)) place_message(program, message);
-    ++next_[program];
+    const size_t first = next_[program];
+    if (first == actions.size()) return false;
+    // An overlapped pair is placed at once, with the messages of both behind it.
+    const size_t count = actions[first].overlaps_next ? 2 : 1;
+    std::array<ItemIndex, 2> items{};
+    for (size_t i = 0; i < count; ++i) {
+      const Action& action = actions[first + i];
+      items[i] = items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
+      if (items[i] < 0 || items_[items[i]].range != action.range)
+        return bad_schedule(text("device ", compute_.programs[program].device, ": ", ir::print_action(action),
+                                 " has no forward with the same samples"),
+                            "give every backward the range of a forward");
+      if (!flow_.is_ready(items[i], action.op)) return false;
+    }
+    for (size_t i = 0; i < count; ++i) append(program, actions[first + i], items[i]);
+    for (size_t i = 0; i < count; ++i)
+      for (const Message& message : flow_.finish(items[i], actions[first + i].op)) place_message(program, message);
+    next_[program] += count;
     return true;
   }
 

@@ -66,9 +66,11 @@ class Resolver {
         return Diagnostic{.code = Code::kBadSchedule,
                           .message = text("device ", program.device, " has two programs"),
                           .hint = "merge them into one list"};
-      for (size_t i = 0; i < program.actions.size() && problems.size() < 20; ++i)
-        if (const auto what = row_problem(graph_, schedule_, program.device, program.actions[i]); !what.empty())
-          problems.push_back(schedule_problem(schedule_, p, i, what, kRegenerate));
+      for (size_t i = 0; i < program.actions.size() && problems.size() < 20; ++i) {
+        std::string_view what = row_problem(graph_, schedule_, program.device, program.actions[i]);
+        if (what.empty()) what = overlap_problem(program, i);
+        if (!what.empty()) problems.push_back(schedule_problem(schedule_, p, i, what, kRegenerate));
+      }
     }
     for (const int slots : schedule_.slots)
       if (slots < 0 || static_cast<size_t>(slots) > rows || rows > kMostRows ||

@@ -26,6 +26,17 @@ std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, 
   return {};
 }
 
+std::string_view overlap_problem(const ir::Program& program, size_t position) {
+  const Action& action = program.actions[position];
+  if (!action.overlaps_next) return {};
+  if (action.op != ActionOp::kForward || position + 1 == program.actions.size())
+    return "overlaps the next action without being a forward before a backward";
+  const ActionOp next = program.actions[position + 1].op;
+  return next == ActionOp::kBackward || next == ActionOp::kInputGradient
+             ? ""
+             : "overlaps the next action, which is no backward";
+}
+
 std::string place_text(const Schedule& schedule, size_t program, size_t position) {
   return text("device ", schedule.programs[program].device, ", action ", position, ": ",
               ir::print_action(schedule.programs[program].actions[position]));

@@ -9,6 +9,9 @@ namespace graphpipe::scheduler {
 /// slot may be used as indices.
 std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a);
 
+/// What is wrong with a claimed overlap of the action at this position with the next one; empty where nothing is.
+std::string_view overlap_problem(const ir::Program& program, size_t position);
+
 /// "device 2, action 17: 1B[4,8)s0".
 std::string place_text(const Schedule& schedule, size_t program, size_t position);
 Diagnostic schedule_problem(const Schedule& schedule, size_t program, size_t position, std::string_view what,

@@ -92,24 +92,43 @@ Simulator::Outcome Simulator::run_compute(size_t program, RowIndex row, const Ac
   if (!enter_slot(row, work)) return fail(row, "uses a slot that another item still uses");
   const bool forward = action.op == ActionOp::kForward;
   const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
-  if ((forward && work.missing_forward > 0) || (backward && work.missing_backward > 0)) {
-    programs_[program].waits_for = index;
-    programs_[program].waits_backward = backward;
-    return Outcome::kWait;
+  if ((forward && work.missing_forward > 0) || (backward && work.missing_backward > 0))
+    return wait_for(program, index, backward);
+  if (!action.overlaps_next) {
+    start_compute(program, row, work, forward);
+    return Outcome::kLater;
   }
+  // An overlapped pair starts when both of its halves can.
+  const ItemIndex other = resolved(row + 1).item;
+  if (item(other).missing_backward > 0) return wait_for(program, other, true);
+  ProgramRun& run = programs_[program];
+  run.pair_ready = item(other).backward_ready;
+  run.pair_cause = item(other).backward_cause;
   start_compute(program, row, work, forward);
+  run.pair_ready = Ticks(0);
   return Outcome::kLater;
+}
+
+Simulator::Outcome Simulator::wait_for(size_t program, ItemIndex index, bool backward) {
+  programs_[program].waits_for = index;
+  programs_[program].waits_backward = backward;
+  return Outcome::kWait;
 }
 
 void Simulator::start_compute(size_t program, RowIndex row, const ItemRun& work, bool forward) {
   ProgramRun& run = programs_[program];
   const ActionOp op = action_of(row).op;
   const bool waits = forward || op == ActionOp::kBackward || op == ActionOp::kInputGradient;
-  const Ticks ready = !waits ? Ticks(0) : forward ? work.forward_ready : work.backward_ready;
+  Ticks ready = !waits ? Ticks(0) : forward ? work.forward_ready : work.backward_ready;
+  RowIndex cause = forward ? work.forward_cause : work.backward_cause;
+  if (run.pair_ready > ready) {
+    ready = run.pair_ready;
+    cause = run.pair_cause;
+  }
   const bool late = ready > run.now;
   const Ticks start = late ? ready : run.now;
   span(row) = {start, start + resolved(row).duration};
-  causes_[static_cast<size_t>(row)] = late ? (forward ? work.forward_cause : work.backward_cause) : run.last_compute;
+  causes_[static_cast<size_t>(row)] = late ? cause : run.last_compute;
   run.last_compute = row;
   --compute_left_[StageId(static_cast<size_t>(action_of(row).stage))][static_cast<size_t>(action_of(row).replica)];
   ItemRun& changed = item(resolved(row).item);

@@ -95,7 +95,8 @@ void Simulator::deliver(RowIndex send) {
   if (run.waits_for != index || run.waits_backward != backward) return;
   if ((backward ? to.missing_backward : to.missing_forward) > 0) return;
   run.waits_for = -1;
-  start_compute(program, run.next, to, !backward);
+  // The other half of an overlapped pair may have to wait still.
+  if (run_compute(program, run.next, action_of(run.next)) == Outcome::kWait) return;
   leave_slot(run.next);
   ++run.next;
 }

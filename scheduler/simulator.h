@@ -33,6 +33,9 @@ struct ProgramRun {
   /// The item whose messages it waits for, or -1.
   ItemIndex waits_for = -1;
   bool waits_backward = false;
+  /// While an overlapped pair starts: when the gradient of its backward is there, and what brought it.
+  Ticks pair_ready;
+  RowIndex pair_cause = -1;
   /// Stands at a step or a norm until a collective has its result.
   bool waits_collective = false;
   /// The collectives that it has contributed gradients to.
@@ -89,6 +92,7 @@ class Simulator {
   Outcome run_norm(size_t program, RowIndex row);
   Outcome contribute(size_t program, RowIndex row, Collective& collective);
   Outcome run_step(size_t program, RowIndex row, const Action& action);
+  Outcome wait_for(size_t program, ItemIndex index, bool backward);
   void start_compute(size_t program, RowIndex row, const ItemRun& item, bool forward);
   bool meet(size_t program, RowIndex row);
   void transfer(RowIndex send, Ticks from, RowIndex cause);
