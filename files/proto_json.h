@@ -46,6 +46,7 @@ class FieldProblems {
   void need_name(std::string_view path, std::string_view name);
   void need_digest(std::string_view path, std::string_view digest);
   bool empty() const { return problems_.empty(); }
+  size_t size() const { return problems_.size(); }
   Diagnostics take() { return std::move(problems_); }
 
  private:

@@ -17,7 +17,7 @@ class Scanner : public nlohmann::json_sax<Json> {
   Diagnostics take_problems() { return std::move(problems_); }
 
   bool null() override { return see(JsonKind::kNull); }
-  bool boolean(bool) override { return see(JsonKind::kBool); }
+  bool boolean(bool value) override { return see(JsonKind::kBool, value ? 1 : 0); }
   bool number_integer(number_integer_t number) override { return see(JsonKind::kInteger, static_cast<double>(number)); }
   bool number_unsigned(number_unsigned_t number) override {
     return see(JsonKind::kInteger, static_cast<double>(number));

@@ -24,7 +24,7 @@ struct JsonEvent {
   /// Member names and list positions from the root, such as {"stages", "[2]", "devices"}.
   const std::vector<std::string>& path;
   JsonKind kind;
-  /// For numbers.
+  /// For numbers; 1 and 0 for true and false.
   double number = 0;
   /// For strings.
   std::string_view string;

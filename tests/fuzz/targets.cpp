@@ -2,6 +2,8 @@
 
 #include "files/cluster.h"
 #include "files/plan.h"
+#include "files/dnn_partitioning_profile.h"
+#include "files/piper_profile.h"
 #include "files/profile.h"
 #include "files/safetensors.h"
 #include "files/schedule_file.h"
@@ -115,6 +117,33 @@ std::vector<std::string> graph_seeds() {
   return seeds;
 }
 
+// What is accepted is a layer graph that its verifier accepts.
+void check_layer_graph(const Result<ir::LayerGraph>& graph) {
+  if (graph.ok()) GP_CHECK(ir::verify_layer_graph(*graph).ok());
+}
+
+void run_piper(std::string_view input) { check_layer_graph(files::parse_piper_profile(input)); }
+
+std::vector<std::string> piper_seeds() {
+  const std::string variant = R"({"id": "vanilla", "timePerSample": 0.5, "parameterSize": 8, "memoryUsageA": 3,
+      "memoryUsageB": 4, "syncTimeFw": {"1": 2}, "syncTimeBw": {"2": 5}})";
+  const std::string degrees = R"({"1": [)" + variant + "," + variant + R"(], "2": [)" + variant + "]}";
+  return {R"({"maxDevices": 3, "mbsInBatch": 8, "nodes": [{"id": 1, "TMPCs": )" + degrees +
+          R"(}, {"id": 2, "name": "b", "TMPCs": )" + degrees +
+          R"(}], "edges": [{"sourceId": 1, "destId": 2, "communicationCost": 16}]})"};
+}
+
+void run_dnn_partitioning(std::string_view input) {
+  check_layer_graph(files::parse_dnn_partitioning_profile(input));
+}
+
+std::vector<std::string> dnn_partitioning_seeds() {
+  const std::string node = R"("supportedOnFpga": 1, "fpgaLatency": 2, "cpuLatency": 20, "isBackwardNode": false,
+      "size": 10, "colorClass": 3, "layerId": 4)";
+  return {R"({"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 100, "nodes": [{"id": 1, )" + node + R"(}, {"id": 2, )" +
+          node + R"(}], "edges": [{"sourceId": 1, "destId": 2, "cost": 4, "size": 64}]})"};
+}
+
 const std::vector<std::string_view> kJsonWords = {"{",     "}",  "[",  "]",          ":",    ",",          "null",
                                                   "1e400", "-1", "\"", "\"schema\"", "true", "4294967296", "\\u0000"};
 
@@ -126,6 +155,8 @@ std::span<const FuzzTarget> fuzz_targets() {
       {"plan", run_plan, plan_seeds, kJsonWords},
       {"cluster", run_cluster, cluster_seeds, kJsonWords},
       {"profile", run_profile, profile_seeds, kJsonWords},
+      {"piper_profile", run_piper, piper_seeds, kJsonWords},
+      {"dnn_partitioning_profile", run_dnn_partitioning, dnn_partitioning_seeds, kJsonWords},
       {"schedule_file", run_schedule, schedule_seeds, kJsonWords},
       {"safetensors",
        run_safetensors,

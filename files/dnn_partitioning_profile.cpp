@@ -1,0 +1,177 @@
+#include "files/dnn_partitioning_profile.h"
+
+#include <algorithm>
+#include <map>
+
+#include "files/json_field_reader.h"
+#include "files/proto_json.h"
+#include "files/text_file.h"
+
+namespace graphpipe::files {
+namespace {
+
+constexpr double kMillisecond = 0.001;
+
+struct RawNode {
+  std::optional<int64_t> id, color_class, coarse_layer;
+  ModelText name;
+  std::optional<bool> supported, is_backward;
+  std::optional<double> accelerator_time, cpu_time, size;
+};
+
+struct RawEdge {
+  std::optional<int64_t> from, to;
+  std::optional<double> cost, size;
+};
+
+/// Takes the events of the scan; each function returns what is wrong.
+class Events {
+ public:
+  std::optional<double> memory;
+  std::optional<int64_t> accelerators, cpus;
+  std::vector<RawNode> nodes;
+  std::vector<RawEdge> edges;
+
+  std::string take(const JsonEvent& event) {
+    const auto& path = event.path;
+    if (path.empty()) return need_kind(event, JsonKind::kObject);
+    if (path[0] == "nodes") return take_node(event);
+    if (path[0] == "edges") return take_edge(event);
+    if (path.size() > 1) return "";
+    if (path[0] == "maxSizePerFPGA") return read_amount(event, memory);
+    if (path[0] == "maxFPGAs") return read_integer(event, accelerators, 0, 1e6);
+    if (path[0] == "maxCPUs") return read_integer(event, cpus, 0, 1e6);
+    return "";
+  }
+
+ private:
+  template <typename Item>
+  static std::string start(const JsonEvent& event, std::vector<Item>& items, size_t most) {
+    if (event.path.size() == 1) return need_kind(event, JsonKind::kArray);
+    if (items.size() == most) return text("more than ", most, " items");
+    items.emplace_back();
+    return need_kind(event, JsonKind::kObject);
+  }
+
+  std::string take_node(const JsonEvent& event) {
+    if (event.path.size() <= 2) return start(event, nodes, kMostLayersOfFile);
+    if (event.path.size() > 3) return "";
+    RawNode& node = nodes.back();
+    const std::string& field = event.path[2];
+    if (field == "id") return read_id(event, node.id);
+    if (field == "supportedOnFpga") return read_flag(event, node.supported);
+    if (field == "isBackwardNode") return read_flag(event, node.is_backward);
+    if (field == "fpgaLatency") return read_amount(event, node.accelerator_time);
+    if (field == "cpuLatency") return read_amount(event, node.cpu_time);
+    if (field == "size") return read_amount(event, node.size);
+    if (event.kind == JsonKind::kNull) return "";
+    if (field == "colorClass") return read_id(event, node.color_class);
+    if (field == "layerId" && event.kind == JsonKind::kInteger) return read_id(event, node.coarse_layer);
+    if (field == "name" && event.kind == JsonKind::kString) node.name = ModelText(std::string(event.string));
+    return "";
+  }
+
+  std::string take_edge(const JsonEvent& event) {
+    if (event.path.size() <= 2) return start(event, edges, kMostEdgesOfFile);
+    if (event.path.size() > 3) return "";
+    RawEdge& edge = edges.back();
+    const std::string& field = event.path[2];
+    if (field == "sourceId") return read_id(event, edge.from);
+    if (field == "destId") return read_id(event, edge.to);
+    if (field == "cost") return read_amount(event, edge.cost);
+    if (field == "size") return read_amount(event, edge.size);
+    return "";
+  }
+};
+
+/// Turns what was read into a layer graph.
+class Builder {
+ public:
+  explicit Builder(Events&& events) : raw_(std::move(events)), problems_(Code::kBadProfile, "correct the file") {}
+
+  Result<ir::LayerGraph> build() {
+    graph_.source = ir::LayerSource::kDnnPartitioning;
+    graph_.time_unit_seconds = kMillisecond;
+    for (size_t i = 0; i < raw_.nodes.size() && problems_.size() < kMostProblems; ++i) add_layer(i);
+    sent_.assign(graph_.layers.size(), false);
+    for (size_t i = 0; i < raw_.edges.size() && problems_.size() < kMostProblems; ++i) add_edge(i);
+    if (!problems_.empty()) return problems_.take();
+    const auto count = [](const std::optional<int64_t>& field) {
+      return field ? std::optional(static_cast<int>(*field)) : std::nullopt;
+    };
+    graph_.defaults = {.devices = count(raw_.accelerators), .cpus = count(raw_.cpus), .memory = raw_.memory};
+    GP_TRY_VOID(verify_layer_graph(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  double need(const std::optional<double>& field, const std::string& path, std::string_view name) {
+    if (!field) problems_.add(path, "has no ", name);
+    return field.value_or(0);
+  }
+
+  void add_layer(size_t i) {
+    const RawNode& raw = raw_.nodes[i];
+    const std::string path = text("nodes[", i, "]");
+    if (!raw.id) return problems_.add(path, "has no id");
+    const bool backward = raw.is_backward.value_or(false);
+    const double seconds = kMillisecond * need(raw.accelerator_time, path, "fpgaLatency");
+    const ir::LayerId id =
+        graph_.layers.push_back({.id = ModelText(std::to_string(*raw.id)),
+                                 .label = raw.name,
+                                 .forward_seconds = backward ? 0 : seconds,
+                                 .backward_seconds = backward ? seconds : 0,
+                                 .cpu_seconds = kMillisecond * need(raw.cpu_time, path, "cpuLatency"),
+                                 .on_accelerator = raw.supported.value_or(true),
+                                 .memory_bytes = need(raw.size, path, "size"),
+                                 .is_backward = backward,
+                                 .color_class = raw.color_class,
+                                 .coarse_layer = raw.coarse_layer});
+    if (!layer_of_.emplace(*raw.id, id).second) problems_.add(path + ".id", "another node has this id");
+  }
+
+  ir::LayerId end_of(const std::optional<int64_t>& id, const std::string& path) {
+    const auto found = id ? layer_of_.find(*id) : layer_of_.end();
+    if (found != layer_of_.end()) return found->second;
+    problems_.add(path, "names no node");
+    return {};
+  }
+
+  void add_edge(size_t i) {
+    const RawEdge& raw = raw_.edges[i];
+    const std::string path = text("edges[", i, "]");
+    const double seconds = kMillisecond * need(raw.cost, path, "cost");
+    const ir::LayerId from = end_of(raw.from, path + ".sourceId"), to = end_of(raw.to, path + ".destId");
+    if (!from.valid() || !to.valid()) return;
+    ir::Layer& source = graph_.layers[from];
+    if (sent_[from.index()] && source.transfer_seconds != seconds)
+      problems_.add(path + ".cost", "another edge of the same source has another cost");
+    sent_[from.index()] = true;
+    source.transfer_seconds = seconds;
+    source.output_bytes = std::max(source.output_bytes, raw.size.value_or(0));
+    graph_.edges.push_back({.from = from, .to = to, .bytes = raw.size.value_or(0)});
+  }
+
+  Events raw_;
+  FieldProblems problems_;
+  ir::LayerGraph graph_;
+  std::map<int64_t, ir::LayerId> layer_of_;
+  std::vector<bool> sent_;
+};
+
+}  // namespace
+
+Result<ir::LayerGraph> parse_dnn_partitioning_profile(std::string_view text_form) {
+  Events events;
+  GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return events.take(event); }));
+  return Builder(std::move(events)).build();
+}
+
+Result<ir::LayerGraph> read_dnn_partitioning_profile(const std::string& path) {
+  GP_TRY(const std::string text, read_file(path, kProfileLimits.most_bytes));
+  Result<ir::LayerGraph> graph = parse_dnn_partitioning_profile(text);
+  if (!graph.ok()) return with_origin(graph.problems(), path);
+  return graph;
+}
+
+}  // namespace graphpipe::files

@@ -1,0 +1,286 @@
+#include "files/piper_profile.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "files/json_field_reader.h"
+#include "files/proto_json.h"
+#include "files/text_file.h"
+
+namespace graphpipe::files {
+namespace {
+
+constexpr size_t kMostVariants = 2;
+constexpr size_t kMostVariantsOfFile = 1'000'000, kMostSyncsOfFile = 4'000'000;
+constexpr int kMostDegree = 10'000;
+/// Average seconds of a layer above which times must be milliseconds.
+constexpr double kSlowLayer = 0.1;
+
+struct RawVariant {
+  ModelText name;
+  std::optional<double> time, weights, per_item, fixed;
+  std::vector<std::pair<int64_t, double>> sync_from, sync_to;
+};
+
+struct RawLayer {
+  std::optional<int64_t> id;
+  ModelText name;
+  std::map<int, std::vector<RawVariant>> degrees;
+};
+
+struct RawEdge {
+  std::optional<int64_t> from, to;
+  std::optional<double> bytes;
+};
+
+std::optional<int64_t> number_of(std::string_view word) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  return number;
+}
+
+/// Takes the events of the scan; each function returns what is wrong.
+class Events {
+ public:
+  std::optional<double> memory, bandwidth;
+  std::optional<int64_t> devices, micro_batches;
+  std::vector<RawLayer> layers;
+  std::vector<RawEdge> edges;
+
+  std::string take(const JsonEvent& event) {
+    const auto& path = event.path;
+    if (path.empty()) return need_kind(event, JsonKind::kObject);
+    if (path[0] == "nodes") return take_layer(event);
+    if (path[0] == "edges") return take_edge(event);
+    if (path.size() > 1) return "";
+    if (path[0] == "maxMemoryPerDevice") return read_amount(event, memory);
+    if (path[0] == "bandwidth") return read_amount(event, bandwidth);
+    if (path[0] == "maxDevices") return read_integer(event, devices, 0, 1e6);
+    if (path[0] == "mbsInBatch") return read_integer(event, micro_batches, 1, 1e9);
+    return "";
+  }
+
+ private:
+  std::string take_layer(const JsonEvent& event) {
+    const auto& path = event.path;
+    if (path.size() == 1) return need_kind(event, JsonKind::kArray);
+    if (path.size() == 2) {
+      if (layers.size() == kMostLayersOfFile) return text("more than ", kMostLayersOfFile, " nodes");
+      layers.emplace_back();
+      return need_kind(event, JsonKind::kObject);
+    }
+    RawLayer& layer = layers.back();
+    if (path[2] == "TMPCs") return take_degree(event, layer);
+    if (path.size() > 3) return "";
+    if (path[2] == "id") return read_id(event, layer.id);
+    if (path[2] == "name" && event.kind == JsonKind::kString) layer.name = ModelText(std::string(event.string));
+    return "";
+  }
+
+  std::string take_degree(const JsonEvent& event, RawLayer& layer) {
+    const auto& path = event.path;
+    if (path.size() == 3) return need_kind(event, JsonKind::kObject);
+    const auto degree = number_of(path[3]);
+    if (!degree || *degree < 1 || *degree > kMostDegree || std::to_string(*degree) != path[3])
+      return text("must be a degree from 1 to ", kMostDegree);
+    std::vector<RawVariant>& variants = layer.degrees[static_cast<int>(*degree)];
+    if (path.size() == 4) return need_kind(event, JsonKind::kArray);
+    if (path.size() == 5) {
+      if (variants.size() == kMostVariants) return text("more than ", kMostVariants, " variants");
+      if (++variant_count_ > kMostVariantsOfFile) return text("more than ", kMostVariantsOfFile, " variants in all");
+      variants.emplace_back();
+      return need_kind(event, JsonKind::kObject);
+    }
+    if (variants.empty()) return "must be in a list of variants";
+    return take_variant(event, variants.back());
+  }
+
+  std::string take_variant(const JsonEvent& event, RawVariant& variant) {
+    const auto& path = event.path;
+    const std::string& field = path[5];
+    if (field == "syncTimeFw" || field == "syncTimeBw") {
+      if (path.size() == 6) return need_kind(event, JsonKind::kObject);
+      if (path.size() > 7) return "";
+      const auto neighbour = number_of(path[6]);
+      if (!neighbour) return "must be the id of a neighbour";
+      if (++sync_count_ > kMostSyncsOfFile) return text("more than ", kMostSyncsOfFile, " sizes in all");
+      std::optional<double> bytes;
+      const std::string problem = read_amount(event, bytes);
+      if (problem.empty())
+        (field == "syncTimeFw" ? variant.sync_from : variant.sync_to).emplace_back(*neighbour, *bytes);
+      return problem;
+    }
+    if (path.size() > 6) return "";
+    if (field == "timePerSample") return read_amount(event, variant.time);
+    if (field == "parameterSize") return read_amount(event, variant.weights);
+    if (field == "memoryUsageA") return read_amount(event, variant.per_item);
+    if (field == "memoryUsageB") return read_amount(event, variant.fixed);
+    if (field == "id" && event.kind == JsonKind::kString) variant.name = ModelText(std::string(event.string));
+    return "";
+  }
+
+  std::string take_edge(const JsonEvent& event) {
+    const auto& path = event.path;
+    if (path.size() == 1) return need_kind(event, JsonKind::kArray);
+    if (path.size() == 2) {
+      if (edges.size() == kMostEdgesOfFile) return text("more than ", kMostEdgesOfFile, " edges");
+      edges.emplace_back();
+      return need_kind(event, JsonKind::kObject);
+    }
+    if (path.size() > 3) return "";
+    if (path[2] == "sourceId") return read_id(event, edges.back().from);
+    if (path[2] == "destId") return read_id(event, edges.back().to);
+    if (path[2] == "communicationCost") return read_amount(event, edges.back().bytes);
+    return "";
+  }
+
+  size_t variant_count_ = 0, sync_count_ = 0;
+};
+
+/// Turns what was read into a layer graph.
+class Builder {
+ public:
+  explicit Builder(Events&& events) : raw_(std::move(events)), problems_(Code::kBadProfile, "correct the file") {}
+
+  Result<ir::LayerGraph> build() {
+    graph_.source = ir::LayerSource::kPiper;
+    for (size_t i = 0; i < raw_.layers.size() && problems_.size() < kMostProblems; ++i) add_layer(i);
+    for (size_t i = 0; i < raw_.edges.size() && problems_.size() < kMostProblems; ++i) add_edge(i);
+    if (!problems_.empty()) return problems_.take();
+    set_units();
+    graph_.defaults = {.devices = raw_.devices ? std::optional(static_cast<int>(*raw_.devices)) : std::nullopt,
+                       .memory = raw_.memory,
+                       .bandwidth = raw_.bandwidth,
+                       .micro_batches = raw_.micro_batches};
+    for (size_t i = 0; i < raw_.layers.size() && problems_.size() < kMostProblems; ++i) add_syncs(i);
+    if (!problems_.empty()) return problems_.take();
+    GP_TRY_VOID(verify_layer_graph(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  double need(const std::optional<double>& field, const std::string& path, std::string_view name) {
+    if (!field) problems_.add(path, "has no ", name);
+    return field.value_or(0);
+  }
+
+  void add_layer(size_t i) {
+    const RawLayer& raw = raw_.layers[i];
+    const std::string path = text("nodes[", i, "]");
+    if (!raw.id) return problems_.add(path, "has no id");
+    ir::Layer layer{.id = ModelText(std::to_string(*raw.id)), .label = raw.name};
+    for (const auto& [degree, variants] : raw.degrees) {
+      ir::LayerDegree out{.degree = degree};
+      for (const RawVariant& variant : variants)
+        out.variants.push_back({.name = variant.name,
+                                .seconds = need(variant.time, path, "timePerSample"),
+                                .weight_bytes = need(variant.weights, path, "parameterSize"),
+                                .memory_per_item = need(variant.per_item, path, "memoryUsageA"),
+                                .memory_fixed = need(variant.fixed, path, "memoryUsageB")});
+      layer.degrees.push_back(std::move(out));
+    }
+    if (layer.degrees.empty() || layer.degrees.front().variants.empty()) return problems_.add(path, "has no TMPCs");
+    layer.forward_seconds = layer.degrees.front().variants.front().seconds;
+    layer.weight_bytes = layer.degrees.front().variants.front().weight_bytes;
+    const ir::LayerId id = graph_.layers.push_back(std::move(layer));
+    if (!layer_of_.emplace(*raw.id, id).second) problems_.add(path + ".id", "another node has this id");
+  }
+
+  void add_edge(size_t i) {
+    const RawEdge& raw = raw_.edges[i];
+    const std::string path = text("edges[", i, "]");
+    const double bytes = need(raw.bytes, path, "communicationCost");
+    const ir::LayerId from = end_of(raw.from, path + ".sourceId"), to = end_of(raw.to, path + ".destId");
+    if (!from.valid() || !to.valid()) return;
+    graph_.edges.push_back({.from = from, .to = to, .bytes = bytes});
+    graph_.layers[from].output_bytes = std::max(graph_.layers[from].output_bytes, bytes);
+  }
+
+  ir::LayerId end_of(const std::optional<int64_t>& id, const std::string& path) {
+    const auto found = id ? layer_of_.find(*id) : layer_of_.end();
+    if (found != layer_of_.end()) return found->second;
+    problems_.add(path, "names no node");
+    return {};
+  }
+
+  void set_units() {
+    double total = 0;
+    for (const ir::Layer& layer : graph_.layers) total += layer.forward_seconds;
+    if (total <= kSlowLayer * static_cast<double>(graph_.layers.size())) return;
+    graph_.time_unit_seconds = 0.001;
+    for (ir::Layer& layer : graph_.layers) {
+      layer.forward_seconds *= 0.001;
+      for (ir::LayerDegree& degree : layer.degrees)
+        for (ir::LayerVariant& variant : degree.variants) variant.seconds *= 0.001;
+    }
+  }
+
+  /// Some files list the neighbours of both directions under either name: only those of the right side count.
+  void add_syncs(size_t i) {
+    if (neighbours_.empty()) {
+      neighbours_.resize(graph_.layers.size());
+      for (const ir::LayerEdge& edge : graph_.edges) {
+        neighbours_[edge.from].to.push_back(edge.to);
+        neighbours_[edge.to].from.push_back(edge.from);
+      }
+      for (Neighbours& row : neighbours_) {
+        std::ranges::sort(row.from);
+        std::ranges::sort(row.to);
+      }
+    }
+    const ir::LayerId id(i);
+    ir::Layer& layer = graph_.layers[id];
+    size_t d = 0;
+    for (const auto& [degree, variants] : raw_.layers[i].degrees) {
+      for (size_t v = 0; v < variants.size(); ++v) {
+        ir::LayerVariant& out = layer.degrees[d].variants[v];
+        const std::string path = text("nodes[", i, "].TMPCs.", degree, "[", v, "]");
+        out.sync_from = syncs(variants[v].sync_from, neighbours_[id].from, path + ".syncTimeFw");
+        out.sync_to = syncs(variants[v].sync_to, neighbours_[id].to, path + ".syncTimeBw");
+      }
+      ++d;
+    }
+  }
+
+  std::vector<ir::LayerSync> syncs(const std::vector<std::pair<int64_t, double>>& raw,
+                                   const std::vector<ir::LayerId>& side, const std::string& path) {
+    std::vector<ir::LayerSync> out;
+    for (const auto& [neighbour, bytes] : raw) {
+      const auto found = layer_of_.find(neighbour);
+      if (found == layer_of_.end()) problems_.add(path, "names no node");
+      else if (std::ranges::binary_search(side, found->second))
+        out.push_back({.neighbour = found->second, .bytes = bytes});
+    }
+    std::ranges::sort(out, {}, &ir::LayerSync::neighbour);
+    return out;
+  }
+
+  struct Neighbours {
+    std::vector<ir::LayerId> from, to;
+  };
+
+  Events raw_;
+  FieldProblems problems_;
+  ir::LayerGraph graph_;
+  std::map<int64_t, ir::LayerId> layer_of_;
+  IdMap<ir::LayerId, Neighbours> neighbours_;
+};
+
+}  // namespace
+
+Result<ir::LayerGraph> parse_piper_profile(std::string_view text_form) {
+  Events events;
+  GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return events.take(event); }));
+  return Builder(std::move(events)).build();
+}
+
+Result<ir::LayerGraph> read_piper_profile(const std::string& path) {
+  GP_TRY(const std::string text, read_file(path, kProfileLimits.most_bytes));
+  Result<ir::LayerGraph> graph = parse_piper_profile(text);
+  if (!graph.ok()) return with_origin(graph.problems(), path);
+  return graph;
+}
+
+}  // namespace graphpipe::files

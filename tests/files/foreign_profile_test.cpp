@@ -1,0 +1,150 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "files/dnn_partitioning_profile.h"
+#include "files/piper_profile.h"
+
+namespace graphpipe::files {
+namespace {
+
+const std::filesystem::path kShared = std::filesystem::path(GRAPHPIPE_SOURCE_DIR) / "../shared/data";
+
+std::string refusal(const Result<ir::LayerGraph>& graph) {
+  return graph.ok() ? std::string("fine") : graph.problems()[0].message;
+}
+
+const std::string kVariant =
+    R"({"id": "vanilla", "timePerSample": 0.25, "parameterSize": 8, "memoryUsageA": 3, "memoryUsageB": 4,
+        "syncTimeFw": {}, "syncTimeBw": {"9": 5}})";
+
+std::string piper(const std::string& variants, const std::string& edge = R"({"sourceId": 4, "destId": 9,
+    "communicationCost": 16})") {
+  return R"({"maxDevices": 3, "bandwidth": 2.5e9, "mbsInBatch": 8, "nodes": [
+      {"id": 4, "name": "a", "TMPCs": {"2": )" +
+         variants + R"(, "10": )" + variants + R"(}},
+      {"id": 9, "name": "b", "TMPCs": {"2": [)" +
+         kVariant.substr(0, kVariant.rfind("\"9\"")) + R"(}}]}}], "edges": [)" + edge + "]}";
+}
+
+TEST_CASE("a Piper profile: degrees ascend by number, collectives belong to edges, slow layers are milliseconds") {
+  const auto graph = parse_piper_profile(piper("[" + kVariant + "]"));
+  REQUIRE(graph.ok());
+  CHECK(graph->source == ir::LayerSource::kPiper);
+  CHECK(graph->time_unit_seconds == 0.001);
+  CHECK(graph->defaults.devices == 3);
+  CHECK(graph->defaults.micro_batches == 8);
+  CHECK_FALSE(graph->defaults.memory.has_value());
+  const ir::Layer& first = graph->layers[ir::LayerId(0)];
+  CHECK(first.id.raw() == "4");
+  REQUIRE(first.degrees.size() == 2);
+  CHECK(first.degrees[0].degree == 2);
+  CHECK(first.degrees[1].degree == 10);
+  CHECK(first.forward_seconds == 0.25 * 0.001);
+  CHECK(first.output_bytes == 16);
+  REQUIRE(first.degrees[0].variants[0].sync_to.size() == 1);
+  CHECK(first.degrees[0].variants[0].sync_to[0].bytes == 5);
+  CHECK(first.degrees[0].variants[0].sync_from.empty());
+}
+
+TEST_CASE("what is wrong with a Piper profile is named by its path") {
+  CHECK(refusal(parse_piper_profile("[]")) == "the file: must be an object");
+  CHECK(refusal(parse_piper_profile("{}")) == "the profile has no layers");
+  CHECK(refusal(parse_piper_profile(R"({"nodes": 3})")) == "nodes: must be a list");
+  CHECK(refusal(parse_piper_profile(R"({"nodes": [7]})")) == "nodes[0]: must be an object");
+  CHECK(refusal(parse_piper_profile(R"({"nodes": [{"id": 1.5}]})")) == "nodes[0].id: must be an integer");
+  CHECK(refusal(parse_piper_profile(R"({"nodes": [{"id": 1}]})")) == "nodes[0]: has no TMPCs");
+  CHECK(refusal(parse_piper_profile(piper("[]"))) == "nodes[0]: has no TMPCs");
+  CHECK(refusal(parse_piper_profile(piper("[{}]"))) == "nodes[0]: has no timePerSample");
+  CHECK(refusal(parse_piper_profile(piper("[{},{},{}]"))) == "nodes[0].TMPCs.2[2]: more than 2 variants");
+  CHECK(refusal(parse_piper_profile(piper(R"([{"timePerSample": -1}])"))) ==
+        "nodes[0].TMPCs.2[0].timePerSample: must be from 0 to 1e18");
+  CHECK(refusal(parse_piper_profile(R"({"nodes": [{"id": 1, "TMPCs": {"01": []}}]})"))
+            .find("nodes[0].TMPCs.01: must be a degree") == 0);
+  const std::string good = "[" + kVariant + "]";
+  CHECK(refusal(parse_piper_profile(piper(good, R"({"sourceId": 4, "destId": 5, "communicationCost": 1})"))) ==
+        "edges[0].destId: names no node");
+  CHECK(refusal(parse_piper_profile(piper(good, R"({"sourceId": 4, "destId": 9})"))) ==
+        "edges[0]: has no communicationCost");
+  CHECK(refusal(parse_piper_profile(piper(good, R"({"sourceId": 9, "destId": 9, "communicationCost": 1})"))) != "fine");
+}
+
+std::string dnn(const std::string& more_of_node, const std::string& edges) {
+  return R"({"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 100, "nodes": [
+      {"id": 1, "supportedOnFpga": 1, "fpgaLatency": 2, "cpuLatency": 20, "isBackwardNode": false, "size": 10)" +
+         more_of_node + R"(},
+      {"id": 2, "supportedOnFpga": false, "fpgaLatency": 3, "cpuLatency": 1, "isBackwardNode": true, "size": 0,
+       "colorClass": 7}], "edges": [)" +
+         edges + "]}";
+}
+
+TEST_CASE("a dnn-partitioning profile is read in milliseconds") {
+  const auto graph = parse_dnn_partitioning_profile(
+      dnn(R"(, "colorClass": null, "layerId": "x")", R"({"sourceId": 1, "destId": 2, "cost": 4, "size": 64})"));
+  REQUIRE(graph.ok());
+  CHECK(graph->defaults.cpus == 1);
+  CHECK(graph->defaults.memory == 100);
+  const ir::Layer &first = graph->layers[ir::LayerId(0)], &second = graph->layers[ir::LayerId(1)];
+  CHECK(first.forward_seconds == 2 * 0.001);
+  CHECK(first.transfer_seconds == 4 * 0.001);
+  CHECK_FALSE(first.color_class.has_value());
+  CHECK(second.backward_seconds == 3 * 0.001);
+  CHECK(second.is_backward);
+  CHECK_FALSE(second.on_accelerator);
+  CHECK(second.color_class == 7);
+}
+
+TEST_CASE("what is wrong with a dnn-partitioning profile is named by its path") {
+  CHECK(refusal(parse_dnn_partitioning_profile(dnn(R"(, "layerId": {"a": [1]})", ""))) == "fine");
+  CHECK(refusal(parse_dnn_partitioning_profile(dnn(R"(, "colorClass": "red")", ""))) ==
+        "nodes[0].colorClass: must be an integer");
+  CHECK(refusal(parse_dnn_partitioning_profile(dnn("", R"({"sourceId": 1, "destId": 2})"))) == "edges[0]: has no cost");
+  CHECK(refusal(parse_dnn_partitioning_profile(
+            dnn("", R"({"sourceId": 1, "destId": 2, "cost": 1}, {"sourceId": 1, "destId": 3, "cost": 2})"))) ==
+        "edges[1].destId: names no node");
+  CHECK(refusal(parse_dnn_partitioning_profile(
+            dnn("", R"({"sourceId": 1, "destId": 2, "cost": 1}, {"sourceId": 2, "destId": 1, "cost": 2})"))) ==
+        "it is on or behind a circle of edges");
+  CHECK(refusal(parse_dnn_partitioning_profile(R"({"nodes": [{"id": 1, "supportedOnFpga": 2}]})")) ==
+        "nodes[0].supportedOnFpga: must be true or false");
+}
+
+TEST_CASE("the published profiles are read whole") {
+  if (!std::filesystem::exists(kShared / "piper")) {
+    MESSAGE("SKIP: ../shared/data is not here");
+    return;
+  }
+  struct Row {
+    const char* file;
+    size_t layers, edges;
+    double seconds, unit;
+  };
+  for (const Row& row : {Row{"bert32a100.json", 37, 67, 0.9729, 1}, Row{"resnet.json", 177, 193, 0.462381, 0.001}}) {
+    CAPTURE(row.file);
+    const auto graph = read_piper_profile((kShared / "piper" / row.file).string());
+    REQUIRE(graph.ok());
+    CHECK(graph->layers.size() == row.layers);
+    CHECK(graph->edges.size() == row.edges);
+    CHECK(graph->time_unit_seconds == row.unit);
+    double seconds = 0;
+    for (const ir::Layer& layer : graph->layers) seconds += layer.seconds();
+    CHECK(seconds == doctest::Approx(row.seconds).epsilon(1e-4));
+  }
+  for (const Row& row :
+       {Row{"layer-bert24_training", 64, 110, 0.2178}, Row{"layer-inceptionv3_inference", 326, 363, 0.3110},
+        Row{"operator-bert_l-12_training", 2012, 2751, 1.892}, Row{"operator-resnet50_training", 1243, 1806, 0.6849}}) {
+    CAPTURE(row.file);
+    const auto graph = read_dnn_partitioning_profile(
+        (kShared / "dnn-partitioning/throughput" / (std::string(row.file) + ".json")).string());
+    REQUIRE(graph.ok());
+    CHECK(graph->layers.size() == row.layers);
+    CHECK(graph->edges.size() == row.edges);
+    double seconds = 0;
+    for (const ir::Layer& layer : graph->layers) seconds += layer.seconds();
+    CHECK(seconds == doctest::Approx(row.seconds).epsilon(1e-3));
+  }
+}
+
+}  // namespace
+}  // namespace graphpipe::files
