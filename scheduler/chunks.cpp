@@ -9,14 +9,6 @@ Diagnostic refused(std::string_view policy, std::string_view what, std::string h
   return Diagnostic{.code = Code::kBadPlan, .message = text(policy, ": ", what), .hint = std::move(hint)};
 }
 
-bool is_chain(const StageGraph& graph) {
-  for (const ir::StageEdge& edge : graph.edges)
-    if (edge.to.index() != edge.from.index() + 1) return false;
-  for (const StageId stage : graph.stage_ids())
-    if (stage.index() > 0 && graph.predecessors(stage).size() != 1) return false;
-  return true;
-}
-
 /// The rank that holds a stage of the shape.
 size_t rank_of(ChunkShape shape, size_t stage, size_t ranks) {
   const size_t place = stage % ranks;
@@ -24,6 +16,14 @@ size_t rank_of(ChunkShape shape, size_t stage, size_t ranks) {
 }
 
 }  // namespace
+
+bool is_chain(const StageGraph& graph) {
+  for (const ir::StageEdge& edge : graph.edges)
+    if (edge.to.index() != edge.from.index() + 1) return false;
+  for (const StageId stage : graph.stage_ids())
+    if (stage.index() > 0 && graph.predecessors(stage).size() != 1) return false;
+  return true;
+}
 
 Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_view policy) {
   if (graph.stages.empty() || !is_chain(graph))
@@ -60,6 +60,11 @@ Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_
 
 Action chunk_action(const StageGraph& graph, ActionOp op, StageId stage, int64_t index) {
   return compute_action(op, stage, 0, ir::item_range(graph, stage, index, 0));
+}
+
+std::array<MicroBatchStream, 2> chunk_streams(const Chunks& chunks, size_t rank) {
+  return {MicroBatchStream{.stage = chunks.stages[rank][0], .count = chunks.micro_batches},
+          MicroBatchStream{.stage = chunks.stages[rank][1], .count = chunks.micro_batches}};
 }
 
 Schedule schedule_of_ranks(const Chunks& chunks, std::vector<std::vector<Action>> lists, std::string_view policy) {

@@ -150,6 +150,11 @@ std::vector<SampleRange> item_ranges(const StageGraph& graph, StageId stage, int
   return ranges;
 }
 
+SampleRange micro_batch_range(const StageGraph& graph, StageId stage, int64_t index) {
+  const int64_t b = graph.stages[stage].choice.micro_batch.count;
+  return {index * b, std::min((index + 1) * b, graph.batch.count)};
+}
+
 Action compute_action(ActionOp op, StageId stage, int replica, SampleRange range) {
   Action action;
   action.op = op;

@@ -13,6 +13,8 @@ using StageOrders = IdMap<StageId, std::vector<std::vector<Action>>>;
 
 /// The sample ranges that a replica of a stage works on, ascending; empty ranges are left out.
 std::vector<SampleRange> item_ranges(const StageGraph& graph, StageId stage, int replica);
+/// All samples of micro-batch number `index` of a stage.
+SampleRange micro_batch_range(const StageGraph& graph, StageId stage, int64_t index);
 Action compute_action(ActionOp op, StageId stage, int replica, SampleRange range);
 
 /// The result of a merge. Where orders wait for each other in a circle, `starved` names the (stage, replica) lists that

@@ -30,10 +30,19 @@ struct PolicyRequest {
 /// Errors: kBadPlan where the policy cannot order this stage graph.
 using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
 
+/// The stage graph that a policy is defined on, for studies of P devices without a model.
+enum class StageShape : uint8_t {
+  kAny,            // one stage per device; the usual study is a chain
+  kLoop,           // a chain of P * chunks stages, stage s on device s mod P
+  kV,              // a chain of 2P stages, stages r and 2P-1-r on device r
+  kBidirectional,  // a chain of P stages with two round-robin replicas: stage s on devices s and P-1-s
+};
+
 struct Policy {
   std::string_view name;
   std::string_view description;
   PolicyFunction order;
+  StageShape shape = StageShape::kAny;
 };
 
 std::span<const Policy> all_policies();
@@ -53,5 +62,11 @@ Result<Schedule> order_interleaved(const PolicyRequest& request);
 Result<Schedule> order_interleaved_zb(const PolicyRequest& request);
 Result<Schedule> order_looped_bfs(const PolicyRequest& request);
 Result<Schedule> order_zb_v(const PolicyRequest& request);
+Result<Schedule> order_v_1f1b(const PolicyRequest& request);
+Result<Schedule> order_v_half(const PolicyRequest& request);
+Result<Schedule> order_v_min(const PolicyRequest& request);
+Result<Schedule> order_dualpipe(const PolicyRequest& request);
+Result<Schedule> order_dualpipev(const PolicyRequest& request);
+Result<Schedule> order_chimera(const PolicyRequest& request);
 
 }  // namespace graphpipe::scheduler
