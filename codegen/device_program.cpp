@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "codegen/loss_facts.h"
 #include "codegen/stage_library.h"
@@ -33,12 +34,34 @@ std::string action_row(const wire::ActionRow& row) {
               row.version, row.overlaps_next ? ", true}" : "}");
 }
 
-std::string loss_row(const LossFacts& facts) {
+std::string loss_row(const ir::Graph& graph, TensorTable& tensors) {
   constexpr std::array<std::string_view, 3> kNames = {"kSamples", "kCountedPositions", "kOne"};
+  const LossFacts facts = loss_facts(graph);
   const bool counted = facts.normalizer == LossFacts::Normalizer::kCountedPositions;
-  return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(facts.normalizer)], ", ",
-              counted ? CppLiteral::encode(facts.label).str() : "nullptr", ", ", facts.ignore_index, ", ",
-              counted ? "true" : "false", ", ", facts.elements_per_sample, "}");
+  std::string label = "{}";
+  for (const ir::Input& input : graph.inputs())
+    if (counted && input.name == facts.label) label = data_row(graph, input, -1, tensors);
+  return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(facts.normalizer)], ", ", label, ", ",
+              facts.ignore_index, ", ", counted ? "true" : "false", ", ", facts.elements_per_sample, "}");
+}
+
+/// The updates by whose samples the loss is divided: those of its stage; where that trains nothing, the shortest ones.
+/// None where there is one.
+std::vector<std::string> loss_updates(ir::StageId loss_stage, const ir::Schedule& schedule) {
+  std::map<int32_t, std::vector<std::string>> updates;  // by stage
+  for (const ir::Program& program : schedule.programs)
+    for (const wire::ActionRow& row : program.actions)
+      if (row.op == wire::ActionOp::kStep && row.replica == 0)
+        updates[row.stage].push_back(text("{", row.range.first, ", ", row.range.last, "}"));
+  std::vector<std::string> most;
+  for (const auto& [stage, ranges] : updates) {
+    if (loss_stage.valid() && static_cast<size_t>(stage) == loss_stage.index()) {
+      most = ranges;
+      break;
+    }
+    if (ranges.size() > most.size()) most = ranges;
+  }
+  return most.size() > 1 ? most : std::vector<std::string>();
 }
 
 std::vector<std::string> stage_rows(const ir::StageGraph& stages, const ir::Schedule& schedule) {
@@ -102,25 +125,31 @@ Ranks rank_devices(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   return ranks;
 }
 
-std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages,
+std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages, ir::StageId loss_stage,
                                          const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
                                          const GenerateOptions& options, const std::string& first_line) {
   std::vector<std::string> edges;
   for (const ir::StageEdge& edge : stages.edges) edges.push_back(text("{", edge.from, ", ", edge.to, "}"));
   const std::vector<std::string> rows = stage_rows(stages, schedule);
   const std::vector<std::string> placement = placement_rows(stages, ranks);
+  const std::vector<std::string> updates = loss_updates(loss_stage, schedule);
+  TensorTable tensors;
+  const std::string loss = loss_row(graph, tensors);
 
   std::string body =
       "#include \"programs/plan.h\"\n\nnamespace pipeline {\nnamespace {\n\nusing namespace graphpipe::runtime;\n\n";
   body += "// micro-batch, replicas, mode, slots, recompute\n" + array_text("StageRow", "kStages", rows);
   body += "// from, to\n" + array_text("EdgeRow", "kEdges", edges);
   body += "// stage, replica, device\n" + array_text("PlacementRow", "kPlacement", placement);
+  if (!updates.empty()) body += "// samples [first, last)\n";
+  body += array_text("graphpipe::wire::SampleRange", "kLossUpdates", updates) + tensors.dims_array();
   body += group_arrays(groups) + "\n}  // namespace\n\n";
   body += text(
       "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),
       ",\n    .batch = ", stages.batch, ",\n    .device_count = ", ranks.programs.size(),
       ",\n    .optimizer = OptimizerKind::", options.optimizer == OptimizerKind::kSgd ? "kSgd" : "kAdamW",
-      ",\n    .threads = ", options.threads, ",\n    .loss = ", loss_row(loss_facts(graph)),
+      ",\n    .threads = ", options.threads, ",\n    .loss = ", loss,
+      ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()),
       ",\n    .stages = ", span_text("kStages", rows.size()), ",\n    .edges = ", span_text("kEdges", edges.size()),
       ",\n    .placement = ", span_text("kPlacement", placement.size()),
       ",\n    .groups = ", span_text("kGroups", groups.stages.size()), ",\n};\n\n}  // namespace pipeline\n");

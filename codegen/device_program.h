@@ -18,8 +18,8 @@ struct Ranks {
 };
 Ranks rank_devices(const ir::StageGraph& stages, const ir::Schedule& schedule);
 
-/// programs/plan.h and plan.cpp.
-std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages,
+/// programs/plan.h and plan.cpp. `loss_stage` may be invalid, where no stage has a loss.
+std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages, ir::StageId loss_stage,
                                          const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
                                          const GenerateOptions& options, const std::string& first_line);
 

@@ -44,12 +44,14 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   const WeightGroups groups = weight_groups(graph, cuts);
   const Ranks ranks = rank_devices(stages, schedule);
   std::vector<SourceFile> files;
+  ir::StageId loss_stage;
   for (ir::StageId stage : stages.stage_ids()) {
     const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
+    if (layout.loss >= 0) loss_stage = stage;
     append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line));
     files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, stage_line));
   }
-  append(files, write_plan_table(graph, stages, schedule, ranks, groups, options, program_line));
+  append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, program_line));
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
     append(files, write_device_program(ranks, rank, program_line));
   files.push_back(write_common_main(ranks, "device", "run_rank", program_line));

@@ -41,13 +41,8 @@ std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, con
 std::vector<std::string> data_rows(const Graph& graph, const StageCut& cut, const SlotLayout& layout,
                                    TensorTable& tensors) {
   std::vector<std::string> rows;
-  for (size_t i = 0; i < cut.data.size(); ++i) {
-    const ir::Input& input = graph.inputs()[cut.data[i]];
-    const ir::Value& value = graph.value(input.value);
-    const int64_t limit = ir::is_floating(value.type.dtype) ? 2 : integer_limit(graph, input.value);
-    rows.push_back(text("{", CppLiteral::encode(input.name).str(), ", ", tensors.row(value), ", ", layout.data[i], ", ",
-                        limit, "}"));
-  }
+  for (size_t i = 0; i < cut.data.size(); ++i)
+    rows.push_back(data_row(graph, graph.inputs()[cut.data[i]], layout.data[i], tensors));
   return rows;
 }
 
@@ -75,6 +70,12 @@ std::string slot_comment(const Graph& graph, const SlotLayout& layout) {
 }
 
 }  // namespace
+
+std::string data_row(const Graph& graph, const ir::Input& input, int slot, TensorTable& tensors) {
+  const ir::Value& value = graph.value(input.value);
+  const int64_t limit = ir::is_floating(value.type.dtype) ? 2 : integer_limit(graph, input.value);
+  return text("{", CppLiteral::encode(input.name).str(), ", ", tensors.row(value), ", ", slot, ", ", limit, "}");
+}
 
 WeightGroups weight_groups(const Graph& graph, const IdMap<StageId, StageCut>& cuts) {
   IdMap<ParamId, std::vector<StageId>> holders(graph.param_count());

@@ -6,6 +6,7 @@
 
 #include "codegen/slot_layout.h"
 #include "codegen/source_file.h"
+#include "codegen/table_text.h"
 
 namespace graphpipe::codegen {
 
@@ -15,6 +16,9 @@ struct WeightGroups {
   std::vector<std::vector<ir::StageId>> stages;
 };
 WeightGroups weight_groups(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts);
+
+/// The text of a runtime::DataRow for a model input, whose items lie in `slot`.
+std::string data_row(const ir::Graph& graph, const ir::Input& input, int slot, TensorTable& tensors);
 
 /// table.cpp of the stage's folder.
 SourceFile write_stage_table(const ir::Graph& graph, ir::StageId stage, const StageCut& cut, const SlotLayout& layout,

@@ -153,21 +153,46 @@ std::unique_ptr<Data> npy_folder(const std::string& folder) {
 
 std::unique_ptr<Data> synthetic_data(uint64_t seed) { return std::make_unique<Synthetic>(seed); }
 
-double loss_divisor(const PlanTable& plan, const DataRow* label, Data& data, int64_t step) {
+double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update) {
   const LossRow& loss = plan.loss;
   switch (loss.normalizer) {
     case LossRow::Normalizer::kOne:
       return 1;
     case LossRow::Normalizer::kSamples:
-      return static_cast<double>(plan.batch) * static_cast<double>(loss.elements_per_sample);
+      return static_cast<double>(update.size()) * static_cast<double>(loss.elements_per_sample);
     case LossRow::Normalizer::kCountedPositions:
       break;
   }
-  GP_CHECK(label != nullptr);
-  const at::Tensor labels = data.item(*label, plan.batch, step, {0, plan.batch});
+  GP_CHECK(loss.label.name != nullptr);
+  const at::Tensor labels = data.item(loss.label, plan.batch, step, update);
   const int64_t counted =
       loss.has_ignore_index ? labels.ne(loss.ignore_index).sum().item<int64_t>() : labels.numel();
   return static_cast<double>(counted) * static_cast<double>(loss.elements_per_sample);
+}
+
+LossScales::LossScales(const PlanTable& plan, Data& data, int64_t step)
+    : updates_(plan.loss_updates.begin(), plan.loss_updates.end()) {
+  if (updates_.empty()) updates_.push_back({0, plan.batch});
+  for (const wire::SampleRange& update : updates_) {
+    divisors_.push_back(loss_divisor(plan, data, step, update));
+    total_ += divisors_.back();
+  }
+}
+
+double LossScales::divisor(wire::SampleRange item) const {
+  for (size_t i = 0; i < updates_.size(); ++i)
+    if (wire::intersect(item, updates_[i]) == item) return divisors_[i];
+  GP_CHECK(false);
+  return 0;
+}
+
+double LossScales::share(wire::SampleRange item) const { return divisors_.size() == 1 ? 1 : divisor(item) / total_; }
+
+double update_factor(const PlanTable& plan, wire::SampleRange update) {
+  double covered = 0;  // updates of the loss
+  for (const wire::SampleRange& of_loss : plan.loss_updates)
+    covered += static_cast<double>(wire::intersect(update, of_loss).size()) / static_cast<double>(of_loss.size());
+  return covered > 0 ? 1 / covered : 1;
 }
 
 }  // namespace graphpipe::runtime

@@ -27,8 +27,26 @@ std::unique_ptr<Data> npy_folder(const std::string& folder);
 /// Floats are standard normal, integers uniform below DataRow::limit.
 std::unique_ptr<Data> synthetic_data(uint64_t seed);
 
-/// N of semantics, section 4: what a step's loss is divided by. `label` is the row of LossRow::label; null where the
-/// normalizer needs none.
-double loss_divisor(const PlanTable& plan, const DataRow* label, Data& data, int64_t step);
+/// N of semantics, section 4, for the samples of one update: what their loss is divided by.
+double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update);
+
+/// What every update's loss is divided by.
+class LossScales {
+ public:
+  LossScales(const PlanTable& plan, Data& data, int64_t step);
+  /// N of the update that holds the item. GP_CHECKs that there is one.
+  double divisor(wire::SampleRange item) const;
+  /// The part of the step's loss that an update's loss is: 1 where there is one update.
+  double share(wire::SampleRange item) const;
+
+ private:
+  std::vector<wire::SampleRange> updates_;
+  std::vector<double> divisors_;
+  double total_ = 0;
+};
+
+/// What the gradients of a stage's update are multiplied with, so that they are those of the mean over its samples: the
+/// number of the loss's updates in its range, inverted. 1 where both have the same.
+double update_factor(const PlanTable& plan, wire::SampleRange update);
 
 }  // namespace graphpipe::runtime

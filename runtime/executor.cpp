@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "runtime/error.h"
 #include "runtime/tensors.h"
@@ -12,14 +11,6 @@ namespace graphpipe::runtime {
 namespace {
 
 using wire::ActionOp;
-
-const DataRow* find_label(const PlanTable& plan, const ResolvedProgram& program) {
-  if (plan.loss.label == nullptr) return nullptr;
-  for (const Instance& instance : program.instances)
-    for (const DataRow& row : instance.entry->data)
-      if (std::strcmp(row.name, plan.loss.label) == 0) return &row;
-  return nullptr;
-}
 
 bool scales_loss(const ResolvedProgram& program) {
   return std::ranges::any_of(program.instances, [](const Instance& i) { return i.entry->loss_scale_slot >= 0; });
@@ -31,16 +22,18 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
                    const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm)
     : plan_(plan), program_(program), channels_(channels), data_(data), device_(device), states_(states), seed_(seed),
       clip_norm_(clip_norm), gather_(channels, plan.device_count, [this] { meanwhile(); }),
-      parcels_(program.transfers.size()), bays_(program.transfers.size()), assemblies_(program.arrivals.size()),
-      label_(find_label(plan, program)) {
+      parcels_(program.transfers.size()), bays_(program.transfers.size()), assemblies_(program.arrivals.size()) {
   check_order();
   for (size_t i = 0; i < program.instances.size(); ++i) {
     const StageEntry& entry = *program.instances[i].entry;
     const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
     sends_of_slot_.emplace_back(slots);
-    reductions_.emplace_back(plan, channels, device, states[i]);
   }
+  for (const ResolvedAction& action : program.actions)
+    if (action.row.op == ActionOp::kStep)
+      reductions_.try_emplace({action.instance, action.update}, plan, channels, device, states[action.instance],
+                              action.row.range);
   for (size_t i = 0; i < program.transfers.size(); ++i) {
     parcels_[i].resize(static_cast<size_t>(program.transfers[i].parts));
     bays_[i].resize(static_cast<size_t>(program.transfers[i].parts));
@@ -55,10 +48,9 @@ StepOutcome Executor::run_step(int64_t step) {
   factor_ = 1;
   norm_known_ = false;
   outcome_ = {};
-  for (StageState& state : states_) clear_gradients(state);
-  for (Reduction& reduction : reductions_) reduction.reset();
-  if (scales_loss(program_))
-    loss_scale_ = device_.upload(loss_scale_tensor(loss_divisor(plan_, label_, data_, step)));
+  for (auto& [place, reduction] : reductions_) reduction.reset();
+  for (StageState& state : states_) begin_step(state);
+  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
     channels_.publish(action.row, step);
     run(action);
@@ -89,7 +81,7 @@ void Executor::run(const ResolvedAction& action) {
     case ActionOp::kReceiveBackward:
       return receive(action);
     case ActionOp::kReduceGradient:
-      reductions_[action.instance].begin(step_);
+      reduction_of(action).begin(step_);
       return;
     case ActionOp::kNorm:
       // The norm needs every reduction; the first step waits for them and finds it.
@@ -97,16 +89,17 @@ void Executor::run(const ResolvedAction& action) {
     case ActionOp::kStep:
       return step(action);
     case ActionOp::kPublish:
+      return;  // forwards name the version that they read
     case ActionOp::kFreeVersion:
-      return;  // with one version, in place, there is nothing to do
+      return free_version(states_[action.instance], action.row.version);
   }
 }
 
 void Executor::call(StageFunction function, const ResolvedAction& action, bool again) {
   if (function == nullptr) return;
   StageState& state = states_[action.instance];
-  function({.weights = state.weights.data(),
-            .gradients = state.gradients.data(),
+  function({.weights = weights_of(state, action.row.version).data(),
+            .gradients = gradients_of(state, action.update).data(),
             .slot = slot_of(action).data(),
             .samples = action.row.range.size(),
             .first_sample = action.row.range.first,
@@ -126,7 +119,8 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   if (again) return;
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
-    outcome_.losses.push_back({action.row.range.first, loss.item<double>()});
+    outcome_.losses.push_back(
+        {action.row.range.first, loss.item<double>() * loss_scales_->share(action.row.range)});
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
 }
@@ -136,7 +130,9 @@ void Executor::fill_inputs(const ResolvedAction& action) {
   Slot& slot = slot_of(action);
   for (const DataRow& row : entry.data)
     slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, plan_.batch, step_, action.row.range));
-  if (entry.loss_scale_slot >= 0) slot[static_cast<size_t>(entry.loss_scale_slot)] = loss_scale_;
+  if (entry.loss_scale_slot >= 0)
+    slot[static_cast<size_t>(entry.loss_scale_slot)] =
+        device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range)));
 }
 
 // Keeps what a recompute starts from, and what is still to be sent.
@@ -268,8 +264,12 @@ void Executor::release_sends() {
 }
 
 void Executor::meanwhile() {
-  for (Reduction& reduction : reductions_) reduction.advance();
+  for (auto& [place, reduction] : reductions_) reduction.advance();
   release_sends();
+}
+
+Reduction& Executor::reduction_of(const ResolvedAction& action) {
+  return reductions_.at({action.instance, action.update});
 }
 
 void Executor::wait_for_reduction(const Reduction& reduction) {
@@ -281,8 +281,9 @@ void Executor::wait_for_reduction(const Reduction& reduction) {
 void Executor::check_order() const {
   bool stepped = false;
   for (const ResolvedAction& action : program_.actions) {
+    const bool again = action.row.op == ActionOp::kStep && action.row.version > 1;
     stepped = stepped || action.row.op == ActionOp::kStep;
-    if (stepped && clip_norm_ > 0 && wire::is_compute(action.row.op))
+    if (stepped && clip_norm_ > 0 && (again || wire::is_compute(action.row.op)))
       fail(Code::kBadSchedule, describe(plan_, action.row) + " comes after a STEP, so the global norm is not known there",
            "run it without --clip-norm, or put every STEP of the device at its end");
   }
@@ -292,7 +293,7 @@ void Executor::check_order() const {
 void Executor::find_norm() {
   norm_known_ = true;
   std::vector<double> sums(plan_.stages.size(), 0);
-  for (const StageState& state : states_)
+  for (StageState& state : states_)
     if (state.replica == 0) sums[static_cast<size_t>(state.entry->stage)] = squared_gradient_norm(plan_, state);
   std::vector<double> total{0};
   const std::vector<std::vector<std::byte>> all = gather_.collect(to_bytes(sums));
@@ -306,15 +307,17 @@ void Executor::find_norm() {
 }
 
 void Executor::step(const ResolvedAction& action) {
-  reductions_[action.instance].begin(step_);  // where the schedule names none
-  wait_for_reduction(reductions_[action.instance]);
+  Reduction& own = reduction_of(action);
+  own.begin(step_);  // where the schedule names none
+  wait_for_reduction(own);
   if (clip_norm_ > 0 && !norm_known_) {
     // All compute is over (the constructor checks it), so every gradient can be reduced.
-    for (Reduction& reduction : reductions_) reduction.begin(step_);
-    for (const Reduction& reduction : reductions_) wait_for_reduction(reduction);
+    for (auto& [place, reduction] : reductions_) reduction.begin(step_);
+    for (const auto& [place, reduction] : reductions_) wait_for_reduction(reduction);
     find_norm();
   }
-  step_weights(states_[action.instance], factor_);
+  step_weights(states_[action.instance], action.update, factor_ * update_factor(plan_, action.row.range),
+               action.keeps_version);
 }
 
 void Executor::finish() {

@@ -4,6 +4,8 @@
 // gradients, a step for its reduction. While it waits, and between actions, messages move.
 
 #include <deque>
+#include <map>
+#include <optional>
 
 #include "runtime/channels.h"
 #include "runtime/data.h"
@@ -51,6 +53,7 @@ class Executor {
   void release_sends();
   void find_norm();
   void step(const ResolvedAction& action);
+  Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
   void check_norm_order() const;
   bool is_last_send(const ResolvedAction& action) const;
@@ -72,10 +75,9 @@ class Executor {
   std::vector<std::vector<at::Tensor>> bays_; // by transfer, part: where rows land that are not contiguous in the item
   std::vector<Assembly> assemblies_;          // by arrival
   std::vector<std::vector<std::vector<size_t>>> sends_of_slot_;  // by instance, slot: transfers under way
-  std::deque<Reduction> reductions_;          // by instance
-  const DataRow* label_ = nullptr;
+  std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update
   int64_t step_ = 0;
-  at::Tensor loss_scale_;
+  std::optional<LossScales> loss_scales_;  // where a stage of this device has the loss
   double factor_ = 1;
   bool norm_known_ = false;
   StepOutcome outcome_;

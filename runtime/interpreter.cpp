@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "runtime/error.h"
 #include "runtime/resolve.h"
@@ -29,12 +28,10 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
   std::map<int32_t, const StageEntry*> entries;
   for (const DeviceProgram& program : programs)
     for (const StageEntry* entry : program.stages) entries[entry->stage] = entry;
-  for (const auto& [stage, entry] : entries) {
+  for (const auto& [stage, entry] : entries)
     for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
       states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, numbers, device));
-    for (const DataRow& row : entry->data)
-      if (plan_.loss.label != nullptr && std::strcmp(row.name, plan_.loss.label) == 0) label_ = &row;
-  }
+  find_updates();
 }
 
 StepOutcome Interpreter::run_step(int64_t step) {
@@ -46,8 +43,8 @@ StepOutcome Interpreter::run_step(int64_t step) {
   mail_.clear();
   sums_.clear();
   reduced_.clear();
-  for (auto& [key, state] : states_) clear_gradients(state);
-  loss_scale_ = device_.upload(loss_scale_tensor(loss_divisor(plan_, label_, data_, step)));
+  for (auto& [key, state] : states_) begin_step(state);
+  loss_scales_.emplace(plan_, data_, step);
   count_work();
   std::vector<size_t> next(programs_.size(), 0);
   for (bool moved = true; moved;) {
@@ -67,17 +64,32 @@ StepOutcome Interpreter::run_step(int64_t step) {
   return std::move(outcome_);
 }
 
+void Interpreter::find_updates() {
+  for (const DeviceProgram& program : programs_)
+    for (const ActionRow& row : program.actions)
+      if (row.op == ActionOp::kStep) updates_[row.stage][row.range.last] = row.range.first;
+}
+
+// The update of the stage that holds the row's samples; a stage that never steps has one.
+Interpreter::UpdateKey Interpreter::update_of(const ActionRow& row) const {
+  const auto stage = updates_.find(row.stage);
+  if (stage == updates_.end()) return {row.stage, 0};
+  const auto update = stage->second.lower_bound(row.range.last);
+  return {row.stage, update == stage->second.end() ? 0 : update->second};
+}
+
 void Interpreter::count_work() {
   work_left_.clear();
   for (const DeviceProgram& program : programs_)
     for (const ActionRow& row : program.actions)
-      if (wire::is_compute(row.op)) ++work_left_[row.stage];
+      if (wire::is_compute(row.op)) ++work_left_[update_of(row)];
 }
 
 bool Interpreter::try_run(const ActionRow& row) {
   if (wire::is_compute(row.op)) return try_compute(row);
   if (wire::is_send(row.op)) send(row);
   if (row.op == ActionOp::kStep) return try_step(row);
+  if (row.op == ActionOp::kFreeVersion) free_version(states_.at({row.stage, row.replica}), row.version);
   return true;  // receives are read from the mail by whoever needs them; the rest is bookkeeping of channels
 }
 
@@ -102,7 +114,7 @@ bool Interpreter::try_compute(const ActionRow& row) {
   if (backward_action) call(entry.input_gradient, row, item, false);
   if (row.op == ActionOp::kBackward || row.op == ActionOp::kWeightGradient)
     call(entry.weight_gradient, row, item, false);
-  --work_left_[row.stage];
+  --work_left_[update_of(row)];
   return true;
 }
 
@@ -122,11 +134,14 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
   for (const DataRow& input : entry.data)
     item.tensors[static_cast<size_t>(input.slot)] =
         device_.upload(data_.item(input, plan_.batch, step_, row.range));
-  if (entry.loss_scale_slot >= 0) item.tensors[static_cast<size_t>(entry.loss_scale_slot)] = loss_scale_;
+  if (entry.loss_scale_slot >= 0)
+    item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
+        device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range)));
   call(entry.forward, row, item, false);
   if (entry.loss_slot >= 0)
     outcome_.losses.push_back(
-        {row.range.first, item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>()});
+        {row.range.first, item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() *
+                              loss_scales_->share(row.range)});
   if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
   // What a recompute makes again must not be read from the first forward: it proves that the recompute is complete.
   // Boundary outputs stay, they are still to be sent.
@@ -142,8 +157,8 @@ void Interpreter::call(StageFunction function, const ActionRow& row, Item& item,
   if (function == nullptr) return;
   StageState& state = states_.at({row.stage, row.replica});
   StageArguments arguments;
-  arguments.weights = state.weights.data();
-  arguments.gradients = state.gradients.data();
+  arguments.weights = weights_of(state, row.version).data();
+  arguments.gradients = gradients_of(state, update_of(row).second).data();
   arguments.slot = item.tensors.data();
   arguments.samples = row.range.size();
   arguments.first_sample = row.range.first;
@@ -197,46 +212,48 @@ void Interpreter::take_mail(const ActionRow& row, const BoundaryRow& boundary, b
   }
 }
 
-bool Interpreter::compute_is_over(int32_t stage) const {
+bool Interpreter::compute_is_over(UpdateKey update) const {
   if (clip_norm_ > 0)
     return std::ranges::all_of(work_left_, [](const auto& entry) { return entry.second == 0; });
-  const auto is_over = [&](int32_t s) {
-    const auto found = work_left_.find(s);
+  const auto is_over = [&](int32_t stage) {
+    const auto found = work_left_.find({stage, update.second});
     return found == work_left_.end() || found->second == 0;
   };
-  if (!is_over(stage)) return false;
+  if (!is_over(update.first)) return false;
   for (const GroupRow& group : plan_.groups)
-    if (std::ranges::find(group.stages, stage) != group.stages.end() && !std::ranges::all_of(group.stages, is_over))
+    if (std::ranges::find(group.stages, update.first) != group.stages.end() &&
+        !std::ranges::all_of(group.stages, is_over))
       return false;
   return true;
 }
 
-const std::vector<at::Tensor>& Interpreter::replica_sums(int32_t stage) {
-  const auto known = sums_.find(stage);
+const std::vector<at::Tensor>& Interpreter::replica_sums(UpdateKey update) {
+  const auto known = sums_.find(update);
   if (known != sums_.end()) return known->second;
   std::vector<at::Tensor> sums;
-  for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica) {
-    StageState& state = states_.at({stage, replica});
-    complete_gradients(state);
-    sums.resize(state.gradients.size());
+  for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(update.first)].replicas; ++replica) {
+    StageState& state = states_.at({update.first, replica});
+    std::vector<at::Tensor>& gradients = gradients_of(state, update.second);
+    complete_gradients(state, gradients);
+    sums.resize(gradients.size());
     for (size_t index : state.trainable) {
-      if (replica == 0) sums[index] = state.gradients[index].clone();
-      else sums[index].add_(state.gradients[index]);
+      if (replica == 0) sums[index] = gradients[index].clone();
+      else sums[index].add_(gradients[index]);
     }
   }
-  return sums_.emplace(stage, std::move(sums)).first->second;
+  return sums_.emplace(update, std::move(sums)).first->second;
 }
 
 // Gives every replica of the stage the sum over replicas, then over the stages of shared groups, both ascending.
-void Interpreter::reduce(int32_t stage) {
-  if (!reduced_.insert(stage).second) return;
-  const StageState& first = states_.at({stage, 0});
+void Interpreter::reduce(UpdateKey update) {
+  if (!reduced_.insert(update).second) return;
+  const StageState& first = states_.at({update.first, 0});
   for (size_t index : first.trainable) {
     const GroupRow* group = shared_group(plan_, first.entry->params[index].group);
     at::Tensor total;
-    if (group == nullptr) total = replica_sums(stage)[index];
+    if (group == nullptr) total = replica_sums(update)[index];
     for (size_t i = 0; group != nullptr && i < group->stages.size(); ++i) {
-      const std::vector<at::Tensor>& sums = replica_sums(group->stages[i]);
+      const std::vector<at::Tensor>& sums = replica_sums({group->stages[i], update.second});
       const std::span<const ParamRow> params = states_.at({group->stages[i], 0}).entry->params;
       const auto copy = std::ranges::find(params, group->group, &ParamRow::group);
       GP_CHECK(copy != params.end());
@@ -244,15 +261,16 @@ void Interpreter::reduce(int32_t stage) {
       if (i == 0) total = share.clone();
       else total.add_(share);
     }
-    for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
-      states_.at({stage, replica}).gradients[index] = total.clone();
+    for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(update.first)].replicas; ++replica)
+      gradients_of(states_.at({update.first, replica}), update.second)[index] = total.clone();
   }
+  if (plan_.groups.empty()) sums_.erase(update);
 }
 
 void Interpreter::find_norm() {
   norm_known_ = true;
-  for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums(static_cast<int32_t>(stage));
-  for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce(static_cast<int32_t>(stage));
+  for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
+  for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
   double total = 0;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
     total += squared_gradient_norm(plan_, states_.at({static_cast<int32_t>(stage), 0}));
@@ -261,10 +279,14 @@ void Interpreter::find_norm() {
 }
 
 bool Interpreter::try_step(const ActionRow& row) {
-  if (!compute_is_over(row.stage)) return false;
+  const UpdateKey update{row.stage, row.range.first};
+  if (!compute_is_over(update)) return false;
   if (clip_norm_ > 0 && !norm_known_) find_norm();
-  reduce(row.stage);
-  step_weights(states_.at({row.stage, row.replica}), factor_);
+  reduce(update);
+  // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
+  // can.
+  const bool keep = updates_.at(row.stage).size() > 1;
+  step_weights(states_.at({row.stage, row.replica}), update.second, factor_ * update_factor(plan_, row.range), keep);
   return true;
 }
 

@@ -4,6 +4,7 @@
 // A distributed run must give the same bits.
 
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -26,6 +27,7 @@ class Interpreter {
 
  private:
   using StageReplica = std::pair<int32_t, int32_t>;
+  using UpdateKey = std::pair<int32_t, int64_t>;                  // stage, first sample of the update
   using ItemKey = std::tuple<int32_t, int32_t, int64_t>;          // stage, replica, first sample
   using MailKey = std::tuple<bool, int32_t, int32_t, int32_t>;    // backward, edge, receiving replica, part
   struct Item {
@@ -46,10 +48,12 @@ class Interpreter {
   bool has_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward) const;
   void take_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item);
   Item& item_of(const wire::ActionRow& row);
-  bool compute_is_over(int32_t stage) const;
-  void reduce(int32_t stage);
-  const std::vector<at::Tensor>& replica_sums(int32_t stage);
+  UpdateKey update_of(const wire::ActionRow& row) const;
+  bool compute_is_over(UpdateKey update) const;
+  void reduce(UpdateKey update);
+  const std::vector<at::Tensor>& replica_sums(UpdateKey update);
   void find_norm();
+  void find_updates();
   void count_work();
 
   std::span<const DeviceProgram> programs_;
@@ -61,12 +65,12 @@ class Interpreter {
   std::map<StageReplica, StageState> states_;
   std::map<ItemKey, Item> items_;
   std::map<MailKey, std::vector<Letter>> mail_;
-  std::map<int32_t, int64_t> work_left_;  // by stage: compute actions not yet run in this step
-  std::map<int32_t, std::vector<at::Tensor>> sums_;  // by stage: gradients summed over its replicas
-  std::set<int32_t> reduced_;
-  const DataRow* label_ = nullptr;
+  std::map<int32_t, std::map<int64_t, int64_t>> updates_;  // by stage, last sample: first sample
+  std::map<UpdateKey, int64_t> work_left_;                // compute actions not yet run in this step
+  std::map<UpdateKey, std::vector<at::Tensor>> sums_;     // gradients summed over the stage's replicas
+  std::set<UpdateKey> reduced_;
   int64_t step_ = 0;
-  at::Tensor loss_scale_;
+  std::optional<LossScales> loss_scales_;
   double factor_ = 1;
   bool norm_known_ = false;
   StepOutcome outcome_;

@@ -153,7 +153,8 @@ struct LossRow {
     kOne,               // plain sum
   };
   Normalizer normalizer = Normalizer::kSamples;
-  const char* label = nullptr;  // data name of the label, for kCountedPositions
+  /// The label, for kCountedPositions; any stage may read it (its slot means nothing). Else without a name.
+  DataRow label;
   int64_t ignore_index = -100;
   bool has_ignore_index = false;
   /// Elements per sample that also divide (MSE and BCE average over all elements).
@@ -171,6 +172,9 @@ struct PlanTable {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   int32_t threads = 1;
   LossRow loss;
+  /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where there is
+  /// one, the step.
+  std::span<const wire::SampleRange> loss_updates;
   std::span<const StageRow> stages;  // by stage id
   std::span<const EdgeRow> edges;    // by edge id
   std::span<const PlacementRow> placement;
@@ -178,7 +182,9 @@ struct PlanTable {
   std::span<const GroupRow> groups;
 };
 
-/// One device's program: its actions of one training step, in order. Sends and receives are listed for transfers
+/// One device's program: its actions of one training step, in order. What weight versions and updates mean is written
+/// down in ir/schedule.h of the compiler: a STEP applies the gradients of the samples in its range and makes the version
+/// that it names; compute actions read the version that they name; version 0 is what the step finds. Sends and receives are listed for transfers
 /// between stages of one device too. A receive belongs to the item of the next F (forward) or B/I (backward) action of
 /// its stage, replica and slot; together the receives of an edge cover that item's samples exactly once.
 struct DeviceProgram {

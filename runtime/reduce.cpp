@@ -9,8 +9,9 @@
 
 namespace graphpipe::runtime {
 
-Reduction::Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state)
-    : plan_(plan), channels_(channels), device_(device), state_(state),
+Reduction::Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state,
+                     wire::SampleRange update)
+    : plan_(plan), channels_(channels), device_(device), state_(state), update_(update),
       replicas_(plan.stages[static_cast<size_t>(state.entry->stage)].replicas) {
   for (size_t index : state.trainable)
     if (const GroupRow* group = shared_group(plan, state.entry->params[index].group)) shared_.push_back({index, group});
@@ -38,7 +39,8 @@ void Reduction::reset() {
 
 void Reduction::begin(int64_t step) {
   if (begun()) return;
-  complete_gradients(state_);
+  gradients_ = &gradients_of(state_, update_.first);
+  complete_gradients(state_, *gradients_);
   move_gradients(true);
   step_ = step;
   next_replica_ = 1;
@@ -54,12 +56,12 @@ void Reduction::enter(Phase phase) {
   const int32_t stage = state_.entry->stage;
   if (phase == Phase::kReplicas && !is_root() && !state_.trainable.empty()) {
     for (size_t index : state_.trainable)
-      channels_.send(new_parcel(), {ChannelKind::kReduceUp, stage, state_.replica, 0}, state_.gradients[index], step_, {},
+      channels_.send(new_parcel(), {ChannelKind::kReduceUp, stage, state_.replica, 0}, (*gradients_)[index], step_, update_,
                      static_cast<int32_t>(index));
     // The total arrives after replica 0 has read all of the share, so the share's memory takes it.
     for (size_t index : state_.trainable)
-      channels_.receive(new_parcel(), {ChannelKind::kReduceDown, stage, 0, state_.replica}, state_.gradients[index],
-                        step_, {}, static_cast<int32_t>(index));
+      channels_.receive(new_parcel(), {ChannelKind::kReduceDown, stage, 0, state_.replica}, (*gradients_)[index],
+                        step_, update_, static_cast<int32_t>(index));
   }
   if (phase == Phase::kReplicas && is_root()) receive_replica();
   if (phase == Phase::kCopies) begin_copies();
@@ -71,7 +73,7 @@ void Reduction::enter(Phase phase) {
 void Reduction::move_gradients(bool to_host) {
   if (device_.is_host() || !has_peers()) return;
   for (size_t index : state_.trainable) {
-    at::Tensor& gradient = state_.gradients[index];
+    at::Tensor& gradient = (*gradients_)[index];
     gradient = to_host ? device_.download(gradient) : device_.upload(gradient);
   }
 }
@@ -104,8 +106,8 @@ bool Reduction::advance() {
 }
 
 void Reduction::post_scratch(const ChannelKey& key, size_t parameter, int32_t part) {
-  scratch_.push_back({at::empty_like(state_.gradients[parameter]), parameter});
-  channels_.receive(new_parcel(), key, scratch_.back().tensor, step_, {}, part);
+  scratch_.push_back({at::empty_like((*gradients_)[parameter]), parameter});
+  channels_.receive(new_parcel(), key, scratch_.back().tensor, step_, update_, part);
 }
 
 // One replica at a time: the scratch is never larger than one set of gradients.
@@ -116,7 +118,7 @@ void Reduction::receive_replica() {
 }
 
 void Reduction::add_scratch() {
-  for (const Scratch& scratch : scratch_) state_.gradients[scratch.parameter].add_(scratch.tensor);
+  for (const Scratch& scratch : scratch_) (*gradients_)[scratch.parameter].add_(scratch.tensor);
 }
 
 // The first stage of a group receives the sums of the others, ascending; the others send theirs and get the total.
@@ -127,10 +129,10 @@ void Reduction::begin_copies() {
       for (int32_t other : group->stages.subspan(1))
         post_scratch({ChannelKind::kShareUp, group->group, other, first}, parameter, 0);
     } else {
-      channels_.send(new_parcel(), {ChannelKind::kShareUp, group->group, stage, first}, state_.gradients[parameter],
-                     step_, {}, 0);
+      channels_.send(new_parcel(), {ChannelKind::kShareUp, group->group, stage, first}, (*gradients_)[parameter],
+                     step_, update_, 0);
       channels_.receive(new_parcel(), {ChannelKind::kShareDown, group->group, first, stage},
-                        state_.gradients[parameter], step_, {}, 0);
+                        (*gradients_)[parameter], step_, update_, 0);
     }
   }
 }
@@ -140,12 +142,12 @@ void Reduction::spread() {
   for (const auto& [parameter, group] : shared_) {
     if (stage != group->stages.front()) continue;
     for (int32_t other : group->stages.subspan(1))
-      channels_.send(new_parcel(), {ChannelKind::kShareDown, group->group, stage, other}, state_.gradients[parameter],
-                     step_, {}, 0);
+      channels_.send(new_parcel(), {ChannelKind::kShareDown, group->group, stage, other}, (*gradients_)[parameter],
+                     step_, update_, 0);
   }
   for (int32_t replica = 1; replica < replicas_; ++replica)
     for (size_t index : state_.trainable)
-      channels_.send(new_parcel(), {ChannelKind::kReduceDown, stage, 0, replica}, state_.gradients[index], step_, {},
+      channels_.send(new_parcel(), {ChannelKind::kReduceDown, stage, 0, replica}, (*gradients_)[index], step_, update_,
                      static_cast<int32_t>(index));
 }
 

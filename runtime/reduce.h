@@ -15,9 +15,12 @@ namespace graphpipe::runtime {
 
 class Reduction {
  public:
-  Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state);
+  /// `update`: the samples whose gradients it sums.
+  Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state,
+            wire::SampleRange update);
 
-  /// Starts the reduction of this step's gradients; completes them first. A second call in a step does nothing.
+  /// Starts the reduction of this step's gradients of the update; completes them first. A second call in a step does
+  /// nothing. Where several updates of a stage are under way, they began in ascending order on all its replicas.
   void begin(int64_t step);
   /// Adds what has come and posts what follows. Returns whether the reduction went on.
   bool advance();
@@ -52,6 +55,8 @@ class Reduction {
   Channels& channels_;
   const Device& device_;
   StageState& state_;
+  wire::SampleRange update_;
+  std::vector<at::Tensor>* gradients_ = nullptr;  // of the update, from begin() on
   int32_t replicas_;
   std::vector<Shared> shared_;  // by ascending group
   Phase phase_ = Phase::kIdle;

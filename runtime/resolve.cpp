@@ -36,6 +36,9 @@ class Resolver {
     for (ResolvedAction& action : out_.actions) find_item_forwards(action);
     for (size_t i = 0; i < out_.actions.size(); ++i) check_arrivals(i);
     mark_item_ends();
+    find_updates();
+    check_versions();
+    mark_kept_versions();
     out_.channels = plan_channels(program_, out_);
     return std::move(out_);
   }
@@ -72,7 +75,6 @@ class Resolver {
     if (row.slot < 0 || row.slot >= stage.slots) refuse(plan_, row, text("it has no slot ", row.slot));
     if (row.range.first < 0 || row.range.empty() || row.range.last > plan_.batch)
       refuse(plan_, row, "its samples lie outside the batch");
-    if (row.version != 0) refuse(plan_, row, "this runtime keeps one weight version");
   }
 
   void add_transfer(const ActionRow& row, ResolvedAction& action) {
@@ -183,6 +185,80 @@ class Resolver {
       current = &action;
     }
     for (const auto& [place, action] : last) action->ends_item = true;
+  }
+
+  struct Update {
+    SampleRange range;
+    size_t step = 0;  // its action
+  };
+
+  // Which update an item's gradients belong to, and that they are complete before the update's step.
+  void find_updates() {
+    std::map<size_t, std::vector<Update>> updates;  // by instance, ascending
+    std::map<size_t, int64_t> reduced;              // by instance: the last update
+    for (size_t i = 0; i < out_.actions.size(); ++i) {
+      const ActionRow& row = out_.actions[i].row;
+      if (row.op != ActionOp::kStep) continue;
+      std::vector<Update>& list = updates[out_.actions[i].instance];
+      if (row.range.first != (list.empty() ? 0 : list.back().range.last) || row.range.empty())
+        refuse(plan_, row, "the updates of a stage follow each other from sample 0 on");
+      list.push_back({row.range, i});
+    }
+    for (size_t i = 0; i < out_.actions.size(); ++i) {
+      ResolvedAction& action = out_.actions[i];
+      const auto found = updates.find(action.instance);
+      if (found == updates.end()) continue;
+      if (wire::is_compute(action.row.op)) action.update = update_of(action.row, i, found->second);
+      if (action.row.op == ActionOp::kStep) action.update = action.row.range.first;
+      if (action.row.op == ActionOp::kReduceGradient) {
+        const auto own = std::ranges::find(found->second, action.row.range, &Update::range);
+        if (own == found->second.end() || own->step < i) refuse(plan_, action.row, "no step after it has its samples");
+        action.update = action.row.range.first;
+        // On the channels of a stage reductions follow each other in the order of the samples.
+        const auto [last, is_first] = reduced.try_emplace(action.instance, action.update);
+        if (!is_first && action.update <= last->second) refuse(plan_, action.row, "a later reduction comes before it");
+        last->second = action.update;
+      }
+    }
+  }
+
+  int64_t update_of(const ActionRow& row, size_t index, const std::vector<Update>& updates) const {
+    const auto own = std::ranges::find_if(
+        updates, [&](const Update& update) { return wire::intersect(row.range, update.range) == row.range; });
+    if (own == updates.end()) refuse(plan_, row, "its samples lie in no step's range");
+    if (own->step < index && (row.op == ActionOp::kBackward || row.op == ActionOp::kWeightGradient))
+      refuse(plan_, row, "it comes after the step that needs its gradients");
+    return own->range.first;
+  }
+
+  // Steps make one version after the other, and nothing reads one that is not there.
+  void check_versions() const {
+    struct Versions {
+      int32_t newest = 0;
+      std::set<int32_t> freed;
+    };
+    std::map<size_t, Versions> versions;  // by instance
+    for (const ResolvedAction& action : out_.actions) {
+      const ActionRow& row = action.row;
+      Versions& now = versions[action.instance];
+      if (row.op == ActionOp::kStep && row.version != ++now.newest)
+        refuse(plan_, row, text("it makes version ", row.version, " after version ", now.newest - 1));
+      const bool exists = row.version >= 0 && row.version <= now.newest && !now.freed.contains(row.version);
+      if (wire::is_compute(row.op) && !exists) refuse(plan_, row, text("there is no weight version ", row.version));
+      if (row.op == ActionOp::kFreeVersion && (!exists || row.version == now.newest))
+        refuse(plan_, row, text("there is no old weight version ", row.version));
+      if (row.op == ActionOp::kFreeVersion) now.freed.insert(row.version);
+    }
+  }
+
+  void mark_kept_versions() {
+    std::set<std::pair<size_t, int32_t>> read;  // instance, version: by later actions
+    for (size_t i = out_.actions.size(); i-- > 0;) {
+      ResolvedAction& action = out_.actions[i];
+      if (wire::is_compute(action.row.op)) read.insert({action.instance, action.row.version});
+      if (action.row.op == ActionOp::kStep)
+        action.keeps_version = read.contains({action.instance, action.row.version - 1});
+    }
   }
 
   const DeviceProgram& program_;

@@ -48,6 +48,10 @@ struct ResolvedAction {
   std::vector<size_t> arrivals;
   /// The item's last action: its slot is cleared afterwards.
   bool ends_item = false;
+  /// First sample of the update that the item belongs to, or that is reduced or stepped.
+  int64_t update = 0;
+  /// Steps: a later action reads the version before the one that is made.
+  bool keeps_version = false;
 };
 
 struct ResolvedProgram {

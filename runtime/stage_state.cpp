@@ -8,6 +8,7 @@
 #include "runtime/plan_channels.h"
 #include "runtime/resolve.h"
 #include "runtime/tensors.h"
+#include "support/check.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -34,38 +35,61 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const Safetensor
                    .replica = replica,
                    .trainable = trainable_parameters(entry),
                    .weights = {},
-                   .gradients = std::vector<at::Tensor>(entry.params.size()),
+                   .older = {},
+                   .gradients = {},
                    .optimizer = Optimizer(numbers, entry.params.size())};
   for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, file)));
   return state;
 }
 
-void complete_gradients(StageState& state) {
+void begin_step(StageState& state) {
+  state.gradients.clear();
+  state.older.clear();
+  state.newest = 0;
+}
+
+const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version) {
+  if (version == state.newest) return state.weights;
+  const auto found = state.older.find(version);
+  GP_CHECK(found != state.older.end());
+  return found->second;
+}
+
+void free_version(StageState& state, int32_t version) { state.older.erase(version); }
+
+std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update) {
+  std::vector<at::Tensor>& gradients = state.gradients[update];
+  gradients.resize(state.entry->params.size());
+  return gradients;
+}
+
+void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradients) {
   for (size_t index : state.trainable) {
-    at::Tensor& gradient = state.gradients[index];
+    at::Tensor& gradient = gradients[index];
     gradient = gradient.defined() ? gradient.contiguous() : at::zeros_like(state.weights[index]);
   }
 }
 
-double squared_gradient_norm(const PlanTable& plan, const StageState& state) {
+double squared_gradient_norm(const PlanTable& plan, StageState& state) {
   double sum = 0;
   for (size_t index : state.trainable) {
     const GroupRow* group = shared_group(plan, state.entry->params[index].group);
     if (group != nullptr && group->stages.front() != state.entry->stage) continue;
-    sum += squared_norm(state.gradients[index]);
+    sum += squared_norm(gradients_of(state, 0)[index]);
   }
   return sum;
 }
 
-void step_weights(StageState& state, double factor) {
+void step_weights(StageState& state, int64_t update, double factor, bool keep) {
+  if (keep) state.older[state.newest] = state.weights;
+  ++state.newest;
+  std::vector<at::Tensor>& gradients = gradients_of(state, update);
   for (size_t index : state.trainable) {
-    if (factor != 1) state.gradients[index].mul_(factor);
-    state.optimizer.step(index, state.weights[index], state.gradients[index]);
+    if (keep) state.weights[index] = state.weights[index].clone();
+    if (factor != 1) gradients[index].mul_(factor);
+    state.optimizer.step(index, state.weights[index], gradients[index]);
   }
-}
-
-void clear_gradients(StageState& state) {
-  for (at::Tensor& gradient : state.gradients) gradient.reset();
+  state.gradients.erase(state.gradients.begin(), state.gradients.find(update));
 }
 
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device) {
@@ -78,9 +102,10 @@ std::vector<NamedTensor> named_parameters(const StageState& state, const Device&
 
 std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
+  if (state.gradients.empty()) return out;
+  const std::vector<at::Tensor>& last = state.gradients.rbegin()->second;
   for (size_t index : state.trainable)
-    if (state.gradients[index].defined())
-      out.push_back({state.entry->params[index].name, device.download(state.gradients[index])});
+    if (last[index].defined()) out.push_back({state.entry->params[index].name, device.download(last[index])});
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -16,9 +17,15 @@ namespace graphpipe::runtime {
 struct StageState {
   const StageEntry* entry = nullptr;
   int32_t replica = 0;
-  std::vector<size_t> trainable;      // parameter indices, ascending
-  std::vector<at::Tensor> weights;    // by parameter
-  std::vector<at::Tensor> gradients;  // by parameter
+  std::vector<size_t> trainable;    // parameter indices, ascending
+  std::vector<at::Tensor> weights;  // the newest version, by parameter
+  int32_t newest = 0;               // its number in this step
+  /// Versions that are still read. Only trainable parameters have copies: what no optimizer changes is one tensor in
+  /// all versions, so BatchNorm's statistics are those of all items, whichever version they read.
+  std::map<int32_t, std::vector<at::Tensor>> older;
+  /// By first sample of the update, by parameter; undefined until the first share. The last update's stay until the
+  /// next step begins.
+  std::map<int64_t, std::vector<at::Tensor>> gradients;
   Optimizer optimizer;
 };
 
@@ -28,13 +35,22 @@ struct StageState {
 StageState load_stage(const StageEntry& entry, int32_t replica, const Safetensors& file,
                       const OptimizerNumbers& numbers, const Device& device);
 
+/// Forgets gradients; the newest version becomes version 0.
+void begin_step(StageState& state);
+/// The version's parameters. GP_CHECKs that it exists: programs are checked when they are resolved.
+const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version);
+void free_version(StageState& state, int32_t version);
+/// The accumulators of the update that begins at this sample.
+std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update);
 /// Gives every trainable parameter a dense gradient: zeros where no item had a share.
-void complete_gradients(StageState& state);
-/// The state's part of the squared global norm: parameters whose group is not already counted by an earlier stage.
-double squared_gradient_norm(const PlanTable& plan, const StageState& state);
-/// One optimizer step with gradients scaled by `factor` (in place, so that they are saved as they were used).
-void step_weights(StageState& state, double factor);
-void clear_gradients(StageState& state);
+void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradients);
+/// The state's part of the squared global norm of the step's only update: parameters whose group is not already counted
+/// by an earlier stage.
+double squared_gradient_norm(const PlanTable& plan, StageState& state);
+/// Makes the next version: one optimizer step with the update's gradients times `factor` (in place, so that they are
+/// saved as they were used). `keep` leaves the version before it as it is; else its memory is taken over. Drops the
+/// gradients of earlier updates.
+void step_weights(StageState& state, int64_t update, double factor, bool keep);
 
 /// The parameters that --save writes (constants are no parameters), and the gradients, under their ONNX names and on
 /// the CPU.

@@ -188,13 +188,14 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   const DataRow row{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
   PlanTable plan;
   plan.batch = 3;
-  CHECK(loss_divisor(plan, nullptr, *data, 0) == 3);
-  plan.loss = {.normalizer = LossRow::Normalizer::kCountedPositions, .label = "y", .has_ignore_index = true};
-  CHECK(loss_divisor(plan, &row, *data, 0) == 3);
+  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 3);
+  plan.loss = {.normalizer = LossRow::Normalizer::kCountedPositions, .label = row, .has_ignore_index = true};
+  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 3);
+  CHECK(loss_divisor(plan, *data, 0, {0, 1}) == 1);
   plan.loss.has_ignore_index = false;
-  CHECK(loss_divisor(plan, &row, *data, 0) == 6);
+  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 6);
   plan.loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = 10};
-  CHECK(loss_divisor(plan, nullptr, *data, 0) == 30);
+  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 30);
   plan.loss.normalizer = LossRow::Normalizer::kOne;
-  CHECK(loss_divisor(plan, nullptr, *data, 0) == 1);
+  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
 }

@@ -22,7 +22,6 @@ namespace {
 using wire::ActionOp;
 using wire::SampleRange;
 
-constexpr const char* kDigest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 constexpr int64_t kWidth = 6;
 
 constexpr DimRow kRows[] = {{1, 1}, {kWidth, 0}};
@@ -113,14 +112,16 @@ void write_npy(const std::string& path, int64_t samples, double phase) {
   }
 }
 
+}  // namespace
+
+const char* const kFolderDigest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 at::Tensor waves(std::vector<int64_t> dims, double phase) {
   at::Tensor tensor = at::empty(dims, at::TensorOptions().dtype(at::kFloat));
   for (int64_t i = 0; i < tensor.numel(); ++i)
     tensor.mutable_data_ptr<float>()[i] = static_cast<float>(0.4 * std::cos(static_cast<double>(i) * 1.3 + phase));
   return tensor;
 }
-
-}  // namespace
 
 TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
   const bool columns = shape.batch_last;
@@ -161,8 +162,9 @@ TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
   for (const ActionOp op : {ActionOp::kReduceGradient, ActionOp::kNorm, ActionOp::kStep})
     for (const PlacementRow& row : placement_)
       if (row.stage == 0 || !shape.last_frozen)
-        actions(row.device).push_back({.op = op, .stage = row.stage, .replica = row.replica, .range = {0, shape.batch}});
-  table_ = {.plan_digest = kDigest, .batch = shape.batch, .device_count = devices, .optimizer = shape.optimizer,
+        actions(row.device).push_back({.op = op, .stage = row.stage, .replica = row.replica, .range = {0, shape.batch},
+                                       .version = op == ActionOp::kStep ? 1 : 0});
+  table_ = {.plan_digest = kFolderDigest, .batch = shape.batch, .device_count = devices, .optimizer = shape.optimizer,
             .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kWidth}, .stages = stages_,
             .edges = edges_, .placement = placement_, .groups = groups_};
   for (int32_t d = 0; d < devices; ++d) {
@@ -201,14 +203,18 @@ void TwoStagePlan::add_item(int32_t stage, int32_t replica, SampleRange range, i
 }
 
 std::string make_folder(bool shared, int64_t samples) {
-  std::string folder = "/tmp/graphpipe_test_XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp");
   std::vector<NamedTensor> weights = {{"w0", waves({6, 6}, 0)}, {"b0", waves({6}, 1)}};
   if (!shared) weights.push_back({"w1", waves({6, 6}, 2)});
+  return make_folder(weights, samples);
+}
+
+std::string make_folder(const std::vector<NamedTensor>& weights, int64_t samples) {
+  std::string folder = "/tmp/graphpipe_test_XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp");
   write_safetensors(folder + "/weights.safetensors", weights);
   const MappedFile file(folder + "/weights.safetensors");
   std::ofstream(folder + "/manifest.txt") << wire::print_manifest(
-      {kDigest, {{"weights.safetensors", static_cast<int64_t>(file.bytes().size()), sha256_hex(file.bytes())}}});
+      {kFolderDigest, {{"weights.safetensors", static_cast<int64_t>(file.bytes().size()), sha256_hex(file.bytes())}}});
   write_npy(folder + "/x.npy", samples, 0);
   write_npy(folder + "/t.npy", samples, 0.4);
   return folder;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "runtime/safetensors.h"
 
 namespace graphpipe::runtime::test {
 
@@ -58,5 +59,10 @@ class TwoStagePlan {
 
 /// Writes manifest, weights (fixed numbers) and data (x.npy, t.npy with `samples` rows) into a new folder.
 std::string make_folder(bool shared, int64_t samples);
+std::string make_folder(const std::vector<NamedTensor>& weights, int64_t samples);
+/// Fixed small numbers that differ with `phase`.
+at::Tensor waves(std::vector<int64_t> dims, double phase);
+/// The digest that the folders are made for.
+extern const char* const kFolderDigest;
 
 }  // namespace graphpipe::runtime::test

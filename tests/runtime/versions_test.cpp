@@ -1,0 +1,151 @@
+// Asynchronous schedules: weight versions, delayed updates and several steps within a window. Distributed runs give the
+// bits of the serial interpreter, and the numbers of plain loops that apply the same versions.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/safetensors.h"
+#include "tests/runtime/chain_plan.h"
+#include "tests/runtime/run_programs.h"
+
+using namespace graphpipe::runtime;
+using namespace graphpipe::runtime::test;
+
+namespace {
+
+constexpr int64_t kSteps = 2;
+
+struct Case {
+  const char* name;
+  ChainShape shape;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases = {
+      {"weight stashing", {.stages = 4, .micro_batches = 7}},
+      {"weight stashing, two micro-batches an update", {.micro_batches = 8, .per_update = 2}},
+      {"vertical sync", {.versions = Versions::kVerticalSync}},
+      {"two buffers", {.micro_batches = 12, .versions = Versions::kTwoBuffers, .per_update = 3}},
+      {"two buffers, split backward", {.micro_batches = 9, .versions = Versions::kTwoBuffers, .per_update = 3,
+                                       .split_backward = true}},
+      {"stashing with recompute", {.recompute = true}},
+      {"replicas that take turns", {.stages = 3, .micro_batches = 8, .replicas = {2, 1, 1}}},
+      {"replicas below", {.stages = 2, .micro_batches = 7, .replicas = {1, 2}}},
+      {"parameter server", {.stages = 1, .micro_batches = 7, .replicas = {3}, .every_item = true}},
+      {"flush", {.versions = Versions::kFlush}},
+  };
+  return kCases;
+}
+
+std::vector<std::string> arguments(const std::string& folder, const std::string& tag) {
+  return {"--data", folder, "--steps", std::to_string(kSteps), "--lr", "0.2", "--momentum", "0.5", "--json",
+          "--save", folder + "/" + tag + ".w", "--save-gradients", folder + "/" + tag + ".g"};
+}
+
+RunEnd run_distributed(const ChainPlan& plan, const std::string& folder) {
+  std::vector<std::string> words = arguments(folder, "pipeline");
+  words.insert(words.end(), {"--transport", "shm"});
+  ProcessGroup group(plan.programs(), folder, words);
+  const std::vector<RunEnd> ends = group.wait(60);
+  for (const RunEnd& end : ends) {
+    CAPTURE(end.errors);
+    CHECK(end.exit_code == 0);
+  }
+  return ends.front();
+}
+
+void check_close_to(const std::map<std::string, std::vector<float>>& plain, const std::string& path) {
+  const Safetensors file(path);
+  for (const auto& [name, numbers] : plain) {
+    CAPTURE(name);
+    const TensorPlace* place = file.find(name);
+    REQUIRE(place != nullptr);
+    const at::Tensor tensor = file.view(*place);
+    REQUIRE(tensor.numel() == static_cast<int64_t>(numbers.size()));
+    for (size_t i = 0; i < numbers.size(); ++i)
+      CHECK(tensor.const_data_ptr<float>()[i] == doctest::Approx(numbers[i]).epsilon(1e-4));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("asynchronous schedules give the interpreter's bits, and the numbers of plain loops with the same versions") {
+  for (const Case& c : cases()) {
+    CAPTURE(c.name);
+    const std::string folder = make_chain_folder(c.shape.stages, kSteps * c.shape.micro_batch * c.shape.micro_batches);
+    const ChainPlan plan(c.shape);
+    const RunEnd serial = run_serial_process(plan.programs(), folder, arguments(folder, "serial"));
+    CAPTURE(serial.errors);
+    REQUIRE(serial.exit_code == 0);
+    const RunEnd pipeline = run_distributed(plan, folder);
+    CHECK(numbers_of(pipeline.output, "losses") == numbers_of(serial.output, "losses"));
+    CHECK(numbers_of(serial.output, "losses").size() == kSteps);
+    for (const char* file : {".w", ".g"})
+      CHECK(read_file(folder + "/pipeline" + file) == read_file(folder + "/serial" + file));
+    check_close_to(train_plainly(c.shape, plan, kSteps, 0.2, 0.5), folder + "/serial.w");
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_CASE("a forward-only program computes the loss and trains nothing") {
+  const ChainShape shape{.versions = Versions::kFlush, .forward_only = true};
+  const std::string folder = make_chain_folder(shape.stages, kSteps * 12);
+  const ChainPlan plan(shape), trained({.versions = Versions::kFlush});
+  const RunEnd end = run_distributed(plan, folder);
+  const RunEnd serial = run_serial_process(plan.programs(), folder, arguments(folder, "serial"));
+  const RunEnd training = run_serial_process(trained.programs(), folder, arguments(folder, "trained"));
+  REQUIRE(numbers_of(end.output, "losses").size() == kSteps);
+  CHECK(numbers_of(end.output, "losses") == numbers_of(serial.output, "losses"));
+  CHECK(numbers_of(end.output, "losses")[0] == numbers_of(training.output, "losses")[0]);
+  const Safetensors before(folder + "/weights.safetensors"), after(folder + "/pipeline.w");
+  for (const auto& [name, place] : before.tensors()) CHECK(before.view(place).equal(after.view(*after.find(name))));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("programs with versions that are not there are refused by name") {
+  using graphpipe::wire::ActionOp;
+  struct Damage {
+    const char* message;
+    void (*apply)(std::vector<graphpipe::wire::ActionRow>&);
+  };
+  const auto first = [](std::vector<graphpipe::wire::ActionRow>& rows, ActionOp op) {
+    return std::ranges::find(rows, op, &graphpipe::wire::ActionRow::op);
+  };
+  static const auto kFirst = first;
+  const Damage damages[] = {
+      {"there is no weight version 5",
+       [](std::vector<graphpipe::wire::ActionRow>& rows) { kFirst(rows, ActionOp::kForward)->version = 5; }},
+      {"it makes version 3 after version 0",
+       [](std::vector<graphpipe::wire::ActionRow>& rows) { kFirst(rows, ActionOp::kStep)->version = 3; }},
+      {"it comes after the step that needs its gradients",
+       [](std::vector<graphpipe::wire::ActionRow>& rows) {
+         const auto step = kFirst(rows, ActionOp::kStep);
+         std::rotate(kFirst(rows, ActionOp::kBackward), step, step + 1);
+       }},
+      {"its samples lie in no step's range",
+       [](std::vector<graphpipe::wire::ActionRow>& rows) {
+         std::erase_if(rows, [](const auto& row) { return row.op == ActionOp::kStep && row.version > 2; });
+       }},
+      {"there is no old weight version 0",
+       [](std::vector<graphpipe::wire::ActionRow>& rows) {
+         rows.insert(rows.begin(), {.op = ActionOp::kFreeVersion, .stage = 0});
+       }},
+  };
+  for (const Damage& damage : damages) {
+    CAPTURE(damage.message);
+    const ChainShape shape{.stages = 1, .micro_batches = 4};
+    const std::string folder = make_chain_folder(1, 8);
+    ChainPlan plan(shape);
+    std::vector<graphpipe::wire::ActionRow>& rows = plan.actions(0);
+    damage.apply(rows);
+    std::vector<DeviceProgram> programs = plan.programs();
+    programs[0].actions = rows;
+    ProcessGroup group(programs, folder, arguments(folder, "damaged"));
+    const RunEnd end = group.wait(60).front();
+    CHECK(end.exit_code == 3);
+    CHECK(end.errors.find(damage.message) != std::string::npos);
+    std::filesystem::remove_all(folder);
+  }
+}
