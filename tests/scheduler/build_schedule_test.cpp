@@ -22,9 +22,7 @@ TEST_CASE("an unknown policy is refused with the names of the known ones") {
 TEST_CASE("every policy of the list builds the same schedule twice") {
   for (const Policy& policy : all_policies()) {
     CAPTURE(policy.name);
-    const bool v_shape = policy.name == "zb-v";
-    const StageGraph graph =
-        chain_study({.ranks = 4, .chunks = v_shape ? 2 : 1, .micro_batches = 8, .v_shape = v_shape});
+    const StageGraph graph = study_for(policy, 4, 8);
     const ir::Cluster cluster = study_cluster(4);
     const BuildOptions options{.policy = std::string(policy.name)};
     const auto first = build_schedule(graph, cluster, options), second = build_schedule(graph, cluster, options);

@@ -75,6 +75,19 @@ inline Schedule parse_csv(const std::string& csv) {
 
 inline double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTicksPerUnit; }
 
+/// The stage graph that a policy is defined on, with two chunks per device where it needs several.
+inline StageGraph study_for(const Policy& policy, int ranks, int64_t micro_batches) {
+  const bool v_shape = policy.shape == StageShape::kV;
+  StageGraph graph =
+      chain_study({.ranks = ranks, .chunks = v_shape ? 2 : 1, .micro_batches = micro_batches, .v_shape = v_shape});
+  if (policy.shape != StageShape::kBidirectional) return graph;
+  for (const StageId stage : graph.stage_ids()) {
+    graph.stages[stage].choice.mode = ir::ReplicaMode::kRoundRobin;
+    graph.stages[stage].choice.devices.push_back(ir::DeviceId(static_cast<size_t>(ranks) - 1 - stage.index()));
+  }
+  return graph;
+}
+
 /// In-flight numbers of plain 1F1B on a chain.
 inline IdMap<StageId, Samples> depth_numbers(const StageGraph& graph) {
   IdMap<StageId, Samples> numbers(graph.stages.size());

@@ -11,21 +11,6 @@ using namespace graphpipe::tests;
 
 namespace {
 
-/// A chain of `ranks` stages with two replicas that take turns, on devices s and P-1-s.
-StageGraph bidirectional_study(int ranks, int64_t micro_batches) {
-  StageGraph graph = chain_study({.ranks = ranks, .micro_batches = micro_batches});
-  for (const StageId stage : graph.stage_ids()) {
-    graph.stages[stage].choice.mode = ir::ReplicaMode::kRoundRobin;
-    graph.stages[stage].choice.devices.push_back(ir::DeviceId(static_cast<size_t>(ranks) - 1 - stage.index()));
-  }
-  return graph;
-}
-
-StageGraph graph_for(const Policy& policy, int ranks, int64_t micro_batches) {
-  if (policy.shape == StageShape::kBidirectional) return bidirectional_study(ranks, micro_batches);
-  return chain_study({.ranks = ranks, .chunks = 2, .micro_batches = micro_batches, .v_shape = true});
-}
-
 /// The cells of a CSV line with replicas and overlaps, without idle cells.
 std::string cells_of(const std::string& line) {
   std::string out;
@@ -119,7 +104,7 @@ TEST_CASE("V and bidirectional policies order actions exactly as the reference g
       return;
     }
     const Policy& policy = *find_policy(golden.policy);
-    const StageGraph graph = graph_for(policy, golden.ranks, golden.micro_batches);
+    const StageGraph graph = study_for(policy, golden.ranks, golden.micro_batches);
     const ir::Cluster cluster = study_cluster(golden.ranks);
     const auto schedule = policy.order({.graph = graph, .cluster = cluster});
     if (!schedule.ok()) FAIL(schedule.problems().front().message);
@@ -147,7 +132,7 @@ TEST_CASE("zb-v has the makespan, latency tolerance and peak of the greedy searc
       MESSAGE("SKIP: shared schedule data are absent");
       return;
     }
-    const StageGraph graph = graph_for(*find_policy("zb-v"), golden.ranks, golden.micro_batches);
+    const StageGraph graph = study_for(*find_policy("zb-v"), golden.ranks, golden.micro_batches);
     const ir::Cluster cluster = study_cluster(golden.ranks);
     const auto schedule = order_zb_v({.graph = graph, .cluster = cluster});
     REQUIRE(schedule.ok());
@@ -163,7 +148,7 @@ TEST_CASE("V and bidirectional policies make complete schedules for every size t
         CAPTURE(name);
         CAPTURE(ranks);
         CAPTURE(micro_batches);
-        const StageGraph graph = graph_for(*find_policy(name), ranks, micro_batches);
+        const StageGraph graph = study_for(*find_policy(name), ranks, micro_batches);
         const ir::Cluster cluster = study_cluster(ranks);
         const auto schedule = find_policy(name)->order({.graph = graph, .cluster = cluster});
         if (schedule.ok()) CHECK(makespan_of(graph, cluster, *schedule) > 0);
