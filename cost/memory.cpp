@@ -82,8 +82,17 @@ Bytes bytes_at(const ir::SampleFunction& price, Samples samples) {
 }
 
 IdMap<StageId, StageBorder> borders(const ir::StageGraph& graph) {
-  IdMap<StageId, StageBorder> result;
-  for (StageId stage : graph.stage_ids()) result.push_back(border_of(graph, stage));
+  IdMap<StageId, StageBorder> result(graph.stages.size());
+  std::set<ir::PlanValueId> seen;  // of the stage that the edge leaves: edges are sorted by it
+  StageId from;
+  for (const ir::EdgeId id : graph.edge_ids()) {
+    const ir::StageEdge& edge = graph.edges[id];
+    if (edge.from != from) seen.clear();
+    from = edge.from;
+    result[edge.to].in.push_back(id);
+    result[edge.from].out.push_back(id);
+    if (seen.insert(edge.value).second) result[edge.from].distinct_out.push_back(id);
+  }
   return result;
 }
 
@@ -106,9 +115,10 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBorder& border, Sta
   return bytes;
 }
 
-MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {
+namespace {
+
+MemoryParts parts_of(const ir::StageGraph& graph, const StageBorder& border, StageId id, Samples in_flight) {
   const ir::Stage& stage = graph.stages[id];
-  const StageBorder border = border_of(graph, id);
   const Samples samples = item_samples(stage.choice);
   const ItemBytes item = item_bytes(graph, border, id, samples);
   MemoryParts parts;
@@ -126,9 +136,9 @@ MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_fli
   return parts;
 }
 
-Bytes ahead_memory(const ir::StageGraph& graph, StageId id, const IdMap<StageId, Samples>& in_flight) {
+Bytes ahead_of(const ir::StageGraph& graph, const StageBorder& border, StageId id,
+               const IdMap<StageId, Samples>& in_flight) {
   const ir::StageChoice& choice = graph.stages[id].choice;
-  const StageBorder border = border_of(graph, id);
   const Samples samples = item_samples(choice);
   const int64_t own = items_of(choice, in_flight[id].count);
   double ahead = -static_cast<double>(border_gradients(graph, border, samples).count);
@@ -144,11 +154,23 @@ Bytes ahead_memory(const ir::StageGraph& graph, StageId id, const IdMap<StageId,
   return to_bytes(std::max(0.0, ahead));
 }
 
+}  // namespace
+
+MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {
+  return parts_of(graph, border_of(graph, id), id, in_flight);
+}
+
+Bytes ahead_memory(const ir::StageGraph& graph, StageId id, const IdMap<StageId, Samples>& in_flight) {
+  return ahead_of(graph, border_of(graph, id), id, in_flight);
+}
+
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
                                        const IdMap<StageId, Samples>& in_flight) {
   IdMap<ir::DeviceId, Bytes> peak(cluster.devices.size());
+  const IdMap<StageId, StageBorder> border = borders(graph);
   for (StageId stage : graph.stage_ids()) {
-    const Bytes bytes = stage_memory(graph, stage, in_flight[stage]).total() + ahead_memory(graph, stage, in_flight);
+    const Bytes bytes = parts_of(graph, border[stage], stage, in_flight[stage]).total() +
+                        ahead_of(graph, border[stage], stage, in_flight);
     for (ir::DeviceId device : graph.stages[stage].choice.devices) peak[device] += bytes;
   }
   return peak;

@@ -34,11 +34,11 @@ bool on_one_device(const ir::StageChoice& a, const ir::StageChoice& b) {
   return a.devices.size() == 1 && a.devices == b.devices;
 }
 
-void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId stage, double samples,
-                  StageCost& cost) {
+void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId stage,
+                  const std::vector<EdgeId>& edges, double samples, StageCost& cost) {
   std::map<ir::PlanValueId, BoundaryValue> sent;
-  for (const ir::StageEdge& edge : graph.edges) {
-    if (edge.from != stage && edge.to != stage) continue;
+  for (EdgeId id : edges) {
+    const ir::StageEdge& edge = graph.edges[id];
     const ir::StageChoice& from = graph.stages[edge.from].choice;
     const ir::StageChoice& to = graph.stages[edge.to].choice;
     if (on_one_device(from, to)) continue;
@@ -60,6 +60,24 @@ void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
   }
 }
 
+/// `edges`: all that begin or end at the stage, ascending.
+StageCost cost_of(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id,
+                  const std::vector<EdgeId>& edges) {
+  const ir::Stage& stage = graph.stages[id];
+  const double samples = static_cast<double>(item_samples(stage.choice).count);
+  StageCost cost;
+  cost.forward = stage.forward.at(samples);
+  cost.input_gradient = stage.input_gradient.at(samples);
+  cost.weight_gradient = stage.weight_gradient.at(samples);
+  if (stage.choice.recompute && stage.has_backward) cost.input_gradient += cost.forward;
+  cost.samples_per_item_time = static_cast<double>(stage.choice.micro_batch.count);
+  if (stage.choice.mode == ir::ReplicaMode::kRoundRobin)
+    cost.samples_per_item_time *= static_cast<double>(stage.choice.devices.size());
+  cost.all_reduce = all_reduce_time(cluster, stage.choice.devices, stage.trainable_weight_bytes).count;
+  add_boundary(graph, cluster, id, edges, samples, cost);
+  return cost;
+}
+
 template <typename PerStage>
 double largest_device_sum(const ir::StageGraph& graph, PerStage per_stage) {
   std::map<DeviceId, double> load;
@@ -79,24 +97,20 @@ Samples item_samples(const ir::StageChoice& choice) {
 }
 
 StageCost stage_cost(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id) {
-  const ir::Stage& stage = graph.stages[id];
-  const double samples = static_cast<double>(item_samples(stage.choice).count);
-  StageCost cost;
-  cost.forward = stage.forward.at(samples);
-  cost.input_gradient = stage.input_gradient.at(samples);
-  cost.weight_gradient = stage.weight_gradient.at(samples);
-  if (stage.choice.recompute && stage.has_backward) cost.input_gradient += cost.forward;
-  cost.samples_per_item_time = static_cast<double>(stage.choice.micro_batch.count);
-  if (stage.choice.mode == ir::ReplicaMode::kRoundRobin)
-    cost.samples_per_item_time *= static_cast<double>(stage.choice.devices.size());
-  cost.all_reduce = all_reduce_time(cluster, stage.choice.devices, stage.trainable_weight_bytes).count;
-  add_boundary(graph, cluster, id, samples, cost);
-  return cost;
+  std::vector<EdgeId> edges;
+  for (EdgeId edge : graph.edge_ids())
+    if (graph.edges[edge].from == id || graph.edges[edge].to == id) edges.push_back(edge);
+  return cost_of(graph, cluster, id, edges);
 }
 
 IdMap<StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  IdMap<StageId, std::vector<EdgeId>> edges(graph.stages.size());
+  for (EdgeId edge : graph.edge_ids()) {
+    edges[graph.edges[edge].from].push_back(edge);
+    edges[graph.edges[edge].to].push_back(edge);
+  }
   IdMap<StageId, StageCost> costs;
-  for (StageId stage : graph.stage_ids()) costs.push_back(stage_cost(graph, cluster, stage));
+  for (StageId stage : graph.stage_ids()) costs.push_back(cost_of(graph, cluster, stage, edges[stage]));
   return costs;
 }
 

@@ -64,6 +64,13 @@ bool SampleFunction::is_zero() const {
 SampleFunction SampleFunction::operator+(const SampleFunction& other) const {
   if (!is_table() && !other.is_table())
     return polynomial(constant_ + other.constant_, linear_ + other.linear_, quadratic_ + other.quadratic_);
+  const auto same_samples = [](const Point& a, const Point& b) { return a.samples == b.samples; };
+  if (std::equal(points_.begin(), points_.end(), other.points_.begin(), other.points_.end(), same_samples)) {
+    // The usual case, and sums over all nodes of a stage are made for every plan that a search looks at.
+    SampleFunction total = *this;
+    for (size_t i = 0; i < points_.size(); ++i) total.points_[i].value += other.points_[i].value;
+    return total;
+  }
   if (is_zero()) return other;
   if (other.is_zero()) return *this;
   std::vector<Point> sum = merged_points(*this, other);

@@ -84,23 +84,30 @@ class Checker {
     }
   }
 
-  /// Stage by stage: all that its nodes reach outside must not reach back (convexity and no circles at once).
-  void check_order() {
+  std::vector<std::set<size_t>> stage_successors() const {
     std::vector<std::set<size_t>> next(stages());
     for (const ir::PlanValue& value : graph_.values)
       for (PlanNodeId reader : value.readers)
         if (stage_of(reader) != stage_of(value.producer)) next[stage_of(value.producer)].insert(stage_of(reader));
-    for (size_t start = 0; start < stages(); ++start) {
-      std::set<size_t> reached;
-      std::vector<size_t> pending(next[start].begin(), next[start].end());
-      while (!pending.empty()) {
-        const size_t at = pending.back();
-        pending.pop_back();
-        if (!reached.insert(at).second) continue;
-        pending.insert(pending.end(), next[at].begin(), next[at].end());
-      }
-      if (reached.contains(start)) report("stage ", start, " depends on itself");
+    return next;
+  }
+
+  /// Takes away stages that nothing left feeds; what remains depends on itself (convexity and no circles at once).
+  void check_order() {
+    const std::vector<std::set<size_t>> next = stage_successors();
+    std::vector<size_t> waiting(stages(), 0), free;
+    for (const auto& below : next)
+      for (size_t stage : below) ++waiting[stage];
+    for (size_t stage = 0; stage < stages(); ++stage)
+      if (waiting[stage] == 0) free.push_back(stage);
+    while (!free.empty()) {
+      const size_t at = free.back();
+      free.pop_back();
+      for (size_t stage : next[at])
+        if (--waiting[stage] == 0) free.push_back(stage);
     }
+    for (size_t stage = 0; stage < stages(); ++stage)
+      if (waiting[stage] > 0) report("stage ", stage, " depends on itself, or follows one that does");
   }
 
   void check_mixing() {
@@ -118,59 +125,72 @@ class Checker {
 
   /// The fewest samples that each stage must hold: graphpipe's condition for no deadlock, hop by hop.
   std::vector<int64_t> fewest_in_flight() const {
-    std::vector<std::set<size_t>> next(stages());
-    for (const ir::PlanValue& value : graph_.values)
-      for (PlanNodeId reader : value.readers)
-        if (stage_of(reader) != stage_of(value.producer)) next[stage_of(value.producer)].insert(stage_of(reader));
+    const std::vector<std::set<size_t>> next = stage_successors();
     std::vector<int64_t> samples(stages(), 0);
     const auto round = [&](size_t stage) {
       const int64_t parallel = is_split(stage) ? 1 : static_cast<int64_t>(choice(stage).devices.size());
       return choice(stage).micro_batch.count * choice(stage).k * parallel;
     };
     // As many sweeps as the longest path has stages.
-    for (size_t sweep = 0; sweep < stages(); ++sweep)
-      for (size_t stage = 0; stage < stages(); ++stage) {
+    bool changed = true;
+    for (size_t sweep = 0; sweep < stages() && changed; ++sweep) {
+      changed = false;
+      for (size_t stage = stages(); stage-- > 0;) {
+        const int64_t before = samples[stage];
         const int64_t size = choice(stage).micro_batch.count;
         int64_t least = round(stage);
         for (size_t below : next[stage])
           least = std::max(least, samples[below] + round(stage) - std::gcd(round(stage), round(below)));
         const int64_t most = (graph_.batch.count + size - 1) / size * size;
         samples[stage] = std::min((least + size - 1) / size * size, most);
+        changed = changed || samples[stage] != before;
       }
+    }
     return samples;
+  }
+
+  /// Bytes of all weights and buffers of each stage, of its trainable weights, and what one item leaves for its backward.
+  struct Holdings {
+    double weights = 0, trainable = 0, stash = 0;
+  };
+  std::vector<Holdings> holdings() const {
+    std::vector<Holdings> held(stages());
+    std::vector<std::set<ir::WeightGroupId>> groups(stages());
+    for (PlanNodeId id : graph_.node_ids()) {
+      const ir::PlanNode& node = graph_.nodes[id];
+      const size_t stage = stage_of(id);
+      held[stage].weights += static_cast<double>(node.buffer_bytes.count);
+      held[stage].stash += node.stash_to_input_gradient.at(item(stage));
+      groups[stage].insert(node.weights.begin(), node.weights.end());
+    }
+    for (size_t stage = 0; stage < stages(); ++stage)
+      for (ir::WeightGroupId group : groups[stage]) {
+        const double bytes = static_cast<double>(graph_.weight_groups[group].bytes.count);
+        held[stage].weights += bytes;
+        if (graph_.weight_groups[group].trainable) held[stage].trainable += bytes;
+      }
+    for (const ir::PlanValue& value : graph_.values) {
+      std::set<size_t> savers;
+      for (PlanNodeId node : value.saved_by_input_gradient) savers.insert(stage_of(node));
+      for (PlanNodeId node : value.saved_by_weight_gradient) savers.insert(stage_of(node));
+      for (size_t stage : savers) held[stage].stash += value.bytes.at(item(stage));
+    }
+    return held;
   }
 
   void check_memory() {
     const std::vector<int64_t> in_flight = fewest_in_flight();
+    const std::vector<Holdings> held = holdings();
     std::vector<double> load(cluster_.devices.size(), 0);
     for (size_t stage = 0; stage < stages(); ++stage) {
-      double weights = 0, trainable = 0, stash = 0;
-      std::set<ir::WeightGroupId> groups;
-      for (PlanNodeId node : graph_.node_ids()) {
-        if (stage_of(node) != stage) continue;
-        weights += static_cast<double>(graph_.nodes[node].buffer_bytes.count);
-        groups.insert(graph_.nodes[node].weights.begin(), graph_.nodes[node].weights.end());
-        stash += graph_.nodes[node].stash_to_input_gradient.at(item(stage));
-      }
-      for (ir::WeightGroupId group : groups) {
-        const double bytes = static_cast<double>(graph_.weight_groups[group].bytes.count);
-        weights += bytes;
-        if (graph_.weight_groups[group].trainable) trainable += bytes;
-      }
-      for (const ir::PlanValue& value : graph_.values) {
-        const auto saves = [&](PlanNodeId node) { return stage_of(node) == stage; };
-        if (std::any_of(value.saved_by_input_gradient.begin(), value.saved_by_input_gradient.end(), saves) ||
-            std::any_of(value.saved_by_weight_gradient.begin(), value.saved_by_weight_gradient.end(), saves))
-          stash += value.bytes.at(item(stage));
-      }
       double items =
           std::ceil(static_cast<double>(in_flight[stage]) / static_cast<double>(choice(stage).micro_batch.count));
       if (!is_split(stage)) items = std::ceil(items / replicas(stage));
       const double state =
           graph_.optimizer_state_per_weight_byte / (choice(stage).shard_optimizer_state ? replicas(stage) : 1.0);
-      const double kept = choice(stage).recompute ? 0 : items * stash;
+      const double kept = choice(stage).recompute ? 0 : items * held[stage].stash;
       for (ir::DeviceId device : choice(stage).devices)
-        load[device.index()] += weights + trainable * (1 + state) + kept;
+        load[device.index()] += held[stage].weights + held[stage].trainable * (1 + state) + kept;
     }
     for (size_t device = 0; device < load.size(); ++device) {
       const double lacking = load[device] - static_cast<double>(cluster_.devices[ir::DeviceId(device)].memory.count);
@@ -190,9 +210,9 @@ class Checker {
     return link.latency.count + bytes / link.bandwidth.count;
   }
 
-  /// Seconds of all messages of an item: each distinct value that comes in or goes out, with its gradient.
-  double messages(size_t stage) const {
-    double seconds = 0;
+  /// Seconds of all messages of an item, by stage: each distinct value that comes in or goes out, with its gradient.
+  std::vector<double> messages() const {
+    std::vector<double> seconds(stages(), 0);
     for (const ir::PlanValue& value : graph_.values) {
       const size_t from = stage_of(value.producer);
       std::map<size_t, bool> readers;  // reading stage -> whether a gradient comes back
@@ -202,42 +222,50 @@ class Checker {
       }
       double down = 0, up = 0;
       for (const auto& [to, back] : readers) {
-        if (from != stage && to != stage) continue;
-        down = std::max(down, message(from, to, value.bytes.at(item(stage))));
-        if (back) up = std::max(up, message(from, to, value.gradient_bytes.at(item(stage))));
+        seconds[to] += message(from, to, value.bytes.at(item(to)));
+        if (back) seconds[to] += message(from, to, value.gradient_bytes.at(item(to)));
+        down = std::max(down, message(from, to, value.bytes.at(item(from))));
+        if (back) up = std::max(up, message(from, to, value.gradient_bytes.at(item(from))));
       }
-      seconds += down + up;
+      seconds[from] += down + up;
     }
     return seconds;
   }
 
+  /// Seconds of all work of an item, by stage.
+  std::vector<double> work() const {
+    std::vector<double> seconds(stages(), 0);
+    for (PlanNodeId id : graph_.node_ids()) {
+      const ir::PlanNode& node = graph_.nodes[id];
+      const size_t stage = stage_of(id);
+      seconds[stage] += node.forward.at(item(stage)) + node.input_gradient.at(item(stage)) +
+                        node.weight_gradient.at(item(stage));
+      if (choice(stage).recompute && has_backward_[stage]) seconds[stage] += node.forward.at(item(stage));
+    }
+    return seconds;
+  }
+
+  double all_reduce(size_t stage, double trainable) const {
+    const double d = replicas(stage);
+    if (d <= 1) return 0;
+    const auto [low, high] = std::minmax_element(choice(stage).devices.begin(), choice(stage).devices.end());
+    const ir::LinkLevel& link = cluster_.link(*low, *high);
+    return 2 * (d - 1) * (trainable / d / link.bandwidth.count + link.latency.count);
+  }
+
   void check_objective() {
+    has_backward_.assign(stages(), false);
+    for (PlanNodeId id : graph_.node_ids())
+      if (graph_.nodes[id].has_backward) has_backward_[stage_of(id)] = true;
+    const std::vector<double> compute = work(), talk = messages();
+    const std::vector<Holdings> held = holdings();
     std::vector<double> load(cluster_.devices.size(), 0);
     for (size_t stage = 0; stage < stages(); ++stage) {
-      double seconds = 0, trainable = 0;
-      std::set<ir::WeightGroupId> groups;
-      for (PlanNodeId id : graph_.node_ids()) {
-        if (stage_of(id) != stage) continue;
-        const ir::PlanNode& node = graph_.nodes[id];
-        const double again = choice(stage).recompute && node.has_backward ? 2 : 1;
-        seconds += again * node.forward.at(item(stage)) + node.input_gradient.at(item(stage)) +
-                   node.weight_gradient.at(item(stage));
-        groups.insert(node.weights.begin(), node.weights.end());
-      }
-      for (ir::WeightGroupId group : groups)
-        if (graph_.weight_groups[group].trainable)
-          trainable += static_cast<double>(graph_.weight_groups[group].bytes.count);
       double samples = static_cast<double>(choice(stage).micro_batch.count);
       if (!is_split(stage)) samples *= replicas(stage);
-      const double d = replicas(stage);
-      const auto [low, high] = std::minmax_element(choice(stage).devices.begin(), choice(stage).devices.end());
-      double reduce = 0;
-      if (d > 1) {
-        const ir::LinkLevel& link = cluster_.link(*low, *high);
-        reduce = 2 * (d - 1) * (trainable / d / link.bandwidth.count + link.latency.count);
-      }
+      const double reduce = all_reduce(stage, held[stage].trainable);
       const double total =
-          std::max(seconds, messages(stage)) / samples + reduce / static_cast<double>(graph_.batch.count);
+          std::max(compute[stage], talk[stage]) / samples + reduce / static_cast<double>(graph_.batch.count);
       for (ir::DeviceId device : choice(stage).devices) load[device.index()] += total;
     }
     const double objective = *std::max_element(load.begin(), load.end());
@@ -249,6 +277,7 @@ class Checker {
   const ir::Cluster& cluster_;
   const ir::Assignment& plan_;
   const CheckOptions& options_;
+  std::vector<bool> has_backward_;  // by stage
   Diagnostics problems_;
 };
 
