@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
                                                                     : tests::candle_uno(batch);
       const ir::Cluster cluster = tests::summit(devices);
       double in_a_row = 0;
-      for (const char* planner : {"sequential", "graphpipe"}) {
+      for (const char* planner : {"sequential", "graphpipe", "auto"}) {
         if (*only_planner != 0 && std::strcmp(only_planner, planner) != 0) continue;
         const auto answer = partitioner::plan(planner, {.graph = &graph, .cluster = &cluster});
         if (!answer.ok()) {

@@ -88,7 +88,8 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
                        .steady = steady * std::max(slowdown, 1.0),
                        .drain = paths[stage].tail,
                        .reduce = with_reduction[stage].tail - paths[stage].tail,
-                       .limiting = stage};
+                       .limiting = stage,
+                       .fits = flight.fits};
     if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
   }
   return longest;

@@ -20,6 +20,8 @@ struct IterationTime {
   double reduce = 0;   // gradients of replicas and of weights that several stages share, not hidden by the drain
   /// The stage that limits the step.
   ir::StageId limiting;
+  /// Whether the plan fits the devices' memory (cost::in_flight).
+  bool fits = true;
   double total() const { return warm_up + steady + drain + reduce; }
 };
 

@@ -13,6 +13,24 @@ namespace {
 
 using ir::StageId;
 
+/// Answers hold no more plans than that, and the simulator is asked about no more, and stops sooner where steps are
+/// long.
+constexpr size_t kMostReturned = 12, kMostSimulated = 8;
+constexpr double kMostSimulatedItems = 200000;
+
+bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+  return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+}
+
+/// Items that the simulator moves in a step.
+double items_of(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
+  double items = 0;
+  for (const ir::StageChoice& choice : assignment.choice)
+    items += std::ceil(static_cast<double>(graph.batch.count) / static_cast<double>(choice.micro_batch.count)) *
+             static_cast<double>(choice.devices.size());
+  return items;
+}
+
 std::string in_words(double bytes) {
   if (bytes >= 1 << 30) return text(std::round(bytes / (1 << 30) * 100) / 100, " GiB");
   if (bytes >= 1 << 20) return text(std::round(bytes / (1 << 20) * 100) / 100, " MiB");
@@ -54,7 +72,7 @@ bool Candidates::add(const std::vector<FoundStage>& stages) {
   assignment.stage_of.resize(request_.graph->nodes.size());
   size_t device = 0;
   for (const FoundStage& stage : stages) {
-    ir::StageChoice choice{.micro_batch = stage.micro_batch, .k = stage.k};
+    ir::StageChoice choice{.micro_batch = stage.micro_batch, .k = stage.k, .recompute = stage.recompute};
     for (int replica = 0; replica < stage.devices; ++replica) choice.devices.push_back(ir::DeviceId(device++));
     const StageId id = assignment.choice.push_back(std::move(choice));
     for (ir::PlanNodeId node : stage.nodes) assignment.stage_of[node] = id;
@@ -72,6 +90,12 @@ bool Candidates::add(const std::vector<FoundStage>& stages) {
     }
     assignment.choice[StageId(static_cast<size_t>(forced.stage))].devices.resize(static_cast<size_t>(forced.replicas));
   }
+  size_t devices = 0;
+  for (const ir::StageChoice& choice : assignment.choice) devices += choice.devices.size();
+  if (devices > request_.cluster->devices.size()) {
+    refusal_ = text("the stages and replicas need ", devices, " devices of ", request_.cluster->devices.size());
+    return false;
+  }
   place_in_order(assignment);
   return add(std::move(assignment));
 }
@@ -82,32 +106,69 @@ bool Candidates::add(ir::Assignment assignment) {
     refusal_ = stages.problems().front().message;
     return false;
   }
-  if (request_.limit_memory) {
+  const cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
+  if (request_.limit_memory && !step.fits) {
     const cost::InFlight flight = cost::in_flight(*stages, *request_.cluster);
-    if (!flight.fits) {
-      const Bytes lacking = cost::memory_shortfall(*stages, *request_.cluster, flight.samples);
-      note_shortfall(static_cast<double>(lacking.count));
-      return false;
-    }
+    note_shortfall(static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, flight.samples).count));
+    return false;
   }
   for (const PlanCandidate& other : found_)
     if (other.assignment == assignment) return true;
-  PlanCandidate candidate;
-  candidate.objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster);
-  candidate.step_seconds =
-      request_.evaluate ? request_.evaluate(assignment) : cost::iteration_time(*stages, *request_.cluster).total();
-  if (!std::isfinite(candidate.step_seconds)) {
-    refusal_ = "the plan found has no schedule";
-    return false;
-  }
-  candidate.assignment = std::move(assignment);
-  found_.push_back(std::move(candidate));
+  found_.push_back({.assignment = std::move(assignment),
+                    .objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster),
+                    .step_seconds = step.total()});
   return true;
 }
 
 void Candidates::note_shortfall(double bytes) { shortfall_ = std::min(shortfall_, bytes); }
 
+void Candidates::absorb_refusals(const Candidates& other) {
+  note_shortfall(other.shortfall_);
+  if (refusal_.empty()) refusal_ = other.refusal_;
+}
+
+void Candidates::absorb(Candidates other) {
+  absorb_refusals(other);
+  for (PlanCandidate& candidate : other.found_) {
+    const auto same = [&](const PlanCandidate& mine) { return mine.assignment == candidate.assignment; };
+    if (std::none_of(found_.begin(), found_.end(), same)) found_.push_back(std::move(candidate));
+  }
+}
+
+std::vector<PlanCandidate> Candidates::best(size_t most) const {
+  std::vector<PlanCandidate> sorted = found_;
+  std::stable_sort(sorted.begin(), sorted.end(), is_better);
+  if (sorted.size() > most) sorted.resize(most);
+  return sorted;
+}
+
+double Candidates::least_objective() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const PlanCandidate& candidate : found_) least = std::min(least, candidate.objective);
+  return least;
+}
+
+/// Leaves those that have a schedule, with the step that it takes. Needs: sorted.
+void Candidates::simulate_best() {
+  std::vector<PlanCandidate> simulated;
+  const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
+    return a.objective < b.objective;
+  });
+  double items = 0;
+  for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
+    const bool enough = simulated.size() >= kMostSimulated || (!simulated.empty() && items > kMostSimulatedItems);
+    if (enough && (candidate != least || items > kMostSimulatedItems)) continue;
+    items += items_of(*request_.graph, candidate->assignment);
+    candidate->step_seconds = request_.evaluate(candidate->assignment);
+    if (std::isfinite(candidate->step_seconds)) simulated.push_back(std::move(*candidate));
+    else refusal_ = "the plan found has no schedule";
+  }
+  found_ = std::move(simulated);
+}
+
 Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
+  std::stable_sort(found_.begin(), found_.end(), is_better);
+  if (request_.evaluate) simulate_best();
   if (found_.empty()) {
     if (!complete)
       return Diagnostic{.code = Code::kInterrupted,
@@ -122,13 +183,17 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
                                   ? "use more devices, devices with more memory, or smaller micro-batches"
                                   : "ask for other stages, replicas or micro-batches, or for more devices"};
   }
-  std::stable_sort(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
-    return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+  std::stable_sort(found_.begin(), found_.end(), is_better);
+  const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
+    return a.objective < b.objective;
   });
   PlanAnswer answer;
   answer.bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
-  answer.objective = std::numeric_limits<double>::infinity();
-  for (const PlanCandidate& candidate : found_) answer.objective = std::min(answer.objective, candidate.objective);
+  answer.objective = least->objective;
+  if (found_.size() > kMostReturned) {
+    if (least - found_.begin() >= static_cast<std::ptrdiff_t>(kMostReturned)) found_[kMostReturned - 1] = *least;
+    found_.resize(kMostReturned);
+  }
   answer.candidates = std::move(found_);
   answer.complete = complete;
   answer.search_seconds = search_seconds;

@@ -18,7 +18,8 @@ struct DeviceBudget {
 };
 Result<DeviceBudget> device_budget(const PlanRequest& request);
 
-/// Collects assignments, without duplicates, and ranks them.
+/// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
+/// `evaluate`.
 class Candidates {
  public:
   explicit Candidates(const PlanRequest& request) : request_(request) {}
@@ -30,11 +31,22 @@ class Candidates {
   bool add(ir::Assignment assignment);
   /// A stage lacks at least so much.
   void note_shortfall(double bytes);
+  /// Takes over what another search of the same request found.
+  void absorb(Candidates other);
+  /// Only why the other search found nothing more.
+  void absorb_refusals(const Candidates& other);
+  /// The best by cost::iteration_time, at most so many.
+  std::vector<PlanCandidate> best(size_t most) const;
+  /// Infinity where there is none.
+  double least_objective() const;
 
+  /// The best few, and the one with the smallest objective.
   /// Errors: kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.
   Result<PlanAnswer> answer(bool complete, double search_seconds);
 
  private:
+  void simulate_best();
+
   const PlanRequest& request_;
   std::vector<PlanCandidate> found_;
   double shortfall_ = std::numeric_limits<double>::infinity();

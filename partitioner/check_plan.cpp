@@ -149,7 +149,8 @@ class Checker {
     return samples;
   }
 
-  /// Bytes of all weights and buffers of each stage, of its trainable weights, and what one item leaves for its backward.
+  /// Bytes of all weights and buffers of each stage, of its trainable weights, and what one item leaves for its
+  /// backward.
   struct Holdings {
     double weights = 0, trainable = 0, stash = 0;
   };
@@ -238,8 +239,8 @@ class Checker {
     for (PlanNodeId id : graph_.node_ids()) {
       const ir::PlanNode& node = graph_.nodes[id];
       const size_t stage = stage_of(id);
-      seconds[stage] += node.forward.at(item(stage)) + node.input_gradient.at(item(stage)) +
-                        node.weight_gradient.at(item(stage));
+      seconds[stage] +=
+          node.forward.at(item(stage)) + node.input_gradient.at(item(stage)) + node.weight_gradient.at(item(stage));
       if (choice(stage).recompute && has_backward_[stage]) seconds[stage] += node.forward.at(item(stage));
     }
     return seconds;

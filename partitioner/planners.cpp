@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "partitioner/auto_planner.h"
 #include "partitioner/check_plan.h"
 #include "partitioner/exhaustive_planner.h"
 #include "partitioner/search_planners.h"
@@ -13,7 +14,7 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::array kPlanners = {
-    PlannerRow{"auto", "the best of graphpipe and sequential by simulated step", plan_auto},
+    PlannerRow{"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
     PlannerRow{"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe},
     PlannerRow{"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential},
     PlannerRow{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split},
@@ -69,9 +70,10 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
   GP_TRY(PlanAnswer answer, row->plan(request));
   for (const PlanCandidate& candidate : answer.candidates) {
     const bool is_manual = planner == "manual";
+    const bool may_share_devices = is_manual || planner == "auto";
     const Diagnostics problems =
         check_plan(*request.graph, *request.cluster, candidate.assignment,
-                   {.one_stage_per_device = !is_manual,
+                   {.one_stage_per_device = !may_share_devices,
                     .limit_memory = request.limit_memory,
                     .stages = is_manual || planner == "data-parallel" ? 0 : request.stages.value_or(0),
                     .objective = candidate.objective});

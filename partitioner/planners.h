@@ -39,7 +39,10 @@ struct PlanRequest {
   double time_limit = std::numeric_limits<double>::infinity();
   /// Set by another thread to end the search with the best plan so far; may be null.
   const std::atomic<bool>* cancel = nullptr;
-  /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time.
+  /// Threads of the search. The plan does not depend on it.
+  int threads = 1;
+  /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of the
+  /// best few by cost::iteration_time.
   std::function<double(const ir::Assignment&)> evaluate;
   /// The plan that the planner `manual` checks and uses as given.
   const ir::Assignment* manual = nullptr;

@@ -1,21 +1,37 @@
 #pragma once
-// The planners that run StageSearch: over the series-parallel tree (GraphPipe) and over one line of all nodes.
+// The planners that search a space of stages (search_space.h): GraphPipe's over the series-parallel graph, and the same
+// over one line of nodes, which is what planners that know only chains see. Graphs above 256 items are contracted
+// first.
 
+#include "partitioner/candidates.h"
+#include "partitioner/contract.h"
 #include "partitioner/planners.h"
 
 namespace graphpipe::partitioner {
 
-/// GraphPipe: stages of the series-parallel tree, beside each other where branches are. Exact in the space of
-/// search_space.h for graphs of at most kExactItems items; larger ones are coarsened.
+/// GraphPipe (ASPLOS 2025), beyond it: costs in seconds of a step, any replica count, latency-aware in-flight numbers,
+/// any DAG by cost-weighted conversion.
 Result<PlanAnswer> plan_graphpipe(const PlanRequest& request);
 
-/// The best cut of one depth-first line of all nodes: the baseline. In-flight numbers are those of a chain of stages.
+/// The best cut of one line of nodes into stages with replicas.
 Result<PlanAnswer> plan_sequential(const PlanRequest& request);
 
-/// The better of both, by `evaluate`.
-Result<PlanAnswer> plan_auto(const PlanRequest& request);
+/// What searches see of a graph: itself, with items as nodes, or a contraction of it.
+struct SearchGraph {
+  Contracted small;
+  Items items;  // of small.graph
+  SpTree tree;  // of the items
+};
+/// `parts`: how many sets a graph above 256 items is contracted to, about.
+SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts);
+/// About what pays off on so many devices.
+size_t parts_for(const ir::Cluster& cluster);
 
-/// Graphs with more items are coarsened to elements of at least 1/kExactItems of the total work.
-inline constexpr double kExactItems = 192;
+/// The request for a search of `graph` in its stead: without the simulator.
+PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph);
+
+/// Adds a plan of a contracted graph to candidates of the large one.
+bool add_expanded(const PlanRequest& request, const Contracted& small, const ir::Assignment& assignment,
+                  Candidates& candidates);
 
 }  // namespace graphpipe::partitioner

@@ -123,6 +123,9 @@ class TreeSpace {
     if (tree.kind == SpTree::Kind::kSeries)
       for (const SpTree& child : tree.children) append(child);
     else append(tree);
+    for (const SearchElement& element : chain.elements)
+      chain.nodes.insert(chain.nodes.end(), element.nodes.begin(), element.nodes.end());
+    chain.shape = static_cast<int>(space_.chains.size());
     space_.chains.push_back(std::move(chain));
     return static_cast<int>(space_.chains.size()) - 1;
   }

@@ -34,6 +34,11 @@ struct SearchElement {
 };
 struct SearchChain {
   std::vector<SearchElement> elements;
+  /// All nodes, element by element.
+  std::vector<ir::PlanNodeId> nodes;
+  /// The first chain that is the same to every search: equal prices, and equal edges inside and across its border, node
+  /// by node. Equal branches are solved once.
+  int shape = 0;
 };
 struct SearchSpace {
   /// Chains below their parents; the last is the whole graph.
@@ -43,6 +48,15 @@ struct SearchSpace {
 /// The space of a series-parallel tree of the items. Subtrees and neighbours in a chain whose weight together is below
 /// `smallest` become one element (0: none do).
 SearchSpace space_of_tree(const SpTree& tree, const Items& items, double smallest);
+
+/// A tree with at most `lanes` branches side by side: the lightest are put behind each other, so that a stage may take
+/// the end of one and the beginning of the next. One lane is close to a line of all items. `weight` of an item.
+SpTree in_lanes(const SpTree& tree, size_t lanes, const std::vector<double>& weight);
+/// The most branches of a parallel part of the tree.
+size_t widest(const SpTree& tree);
+
+/// Sets SearchChain::shape for a space of this graph.
+void find_shapes(const ir::PlanGraph& graph, SearchSpace& space);
 
 /// All items in one chain, depth first, so that branches follow each other.
 SearchSpace space_of_line(const Items& items, double smallest);

@@ -15,6 +15,18 @@ int64_t item_size(int64_t micro_batch, size_t replicas) {
   return (micro_batch + d - 1) / d;
 }
 
+/// Replica counts of which each gives a smaller largest share than the one before.
+std::vector<int> useful_counts(int64_t micro_batch, int most) {
+  std::vector<int> counts;
+  int64_t last = std::numeric_limits<int64_t>::max();
+  for (int d = 1; d <= std::min<int64_t>(most, micro_batch); ++d) {
+    const int64_t share = item_size(micro_batch, static_cast<size_t>(d));
+    if (share < last) counts.push_back(d);
+    last = share;
+  }
+  return counts;
+}
+
 double message_seconds(const ir::LinkLevel& link, double bytes) {
   return bytes > 0 ? link.latency.count + bytes / link.bandwidth.count : 0;
 }
@@ -22,24 +34,28 @@ double message_seconds(const ir::LinkLevel& link, double bytes) {
 }  // namespace
 
 StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k,
-                               int max_devices)
+                               int max_devices, bool recompute)
     : graph_(graph),
       cluster_(cluster),
       micro_batch_(micro_batch),
       k_(k),
-      counts_(static_cast<size_t>(std::min<int64_t>(max_devices, micro_batch.count))),
+      recompute_(recompute),
+      replicas_(useful_counts(micro_batch.count, max_devices)),
+      counts_(replicas_.size()),
       touches_(graph.nodes.size()),
       gradient_reader_count_(graph.values.size(), 0),
       values_(graph.values.size()),
       group_uses_(graph.weight_groups.size(), 0) {
   const auto at_counts = [&](auto&& price) {
     std::vector<double> prices(counts_);
-    for (size_t d = 1; d <= counts_; ++d) prices[d - 1] = price(static_cast<double>(item_size(micro_batch.count, d)));
+    for (size_t i = 0; i < counts_; ++i)
+      prices[i] = price(static_cast<double>(item_size(micro_batch.count, static_cast<size_t>(replicas_[i]))));
     return prices;
   };
   for (const ir::PlanNode& node : graph.nodes) {
     node_seconds_.push_back(at_counts(
         [&](double n) { return node.forward.at(n) + node.input_gradient.at(n) + node.weight_gradient.at(n); }));
+    if (recompute) node_forward_.push_back(at_counts([&](double n) { return node.forward.at(n); }));
     node_stash_.push_back(at_counts([&](double n) { return node.stash_to_input_gradient.at(n); }));
   }
   for (PlanValueId id : graph.value_ids()) {
@@ -55,15 +71,16 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
     for (PlanNodeId node : value.saved_by_input_gradient) touches_[node].saved.push_back(id);
     for (PlanNodeId node : value.saved_by_weight_gradient) touches_[node].weight_saved.push_back(id);
   }
-  for (auto* sums : {&seconds_, &stash_, &messages_, &hops_, &gradient_bytes_}) sums->resize(counts_);
+  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_})
+    sums->resize(counts_);
 }
 
 void StageEvaluator::clear() {
-  for (auto* sums : {&seconds_, &stash_, &messages_, &hops_, &gradient_bytes_})
+  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_})
     std::fill(sums->begin(), sums->end(), 0.0);
   workspace_ = {};
   weight_bytes_ = trainable_bytes_ = 0;
-  mixes_ = false;
+  mixes_ = has_backward_ = false;
   for (PlanValueId value : touched_values_) values_[value] = {};
   touched_values_.clear();
   for (ir::WeightGroupId group : touched_groups_) group_uses_[group.index()] = 0;
@@ -79,7 +96,9 @@ void StageEvaluator::add_node(PlanNodeId id) {
   for (size_t d = 0; d < counts_; ++d) {
     seconds_[d] += node_seconds_[id.index()][d];
     stash_[d] += node_stash_[id.index()][d];
+    if (recompute_) forward_[d] += node_forward_[id.index()][d];
   }
+  has_backward_ = has_backward_ || node.has_backward;
   workspace_ = ir::SampleFunction::larger(workspace_, node.workspace);
   weight_bytes_ += static_cast<double>(node.buffer_bytes.count);
   mixes_ = mixes_ || node.mixes_samples;
@@ -122,6 +141,7 @@ void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sig
     const double up = at.gradient ? value_gradient_bytes_[id.index()][d] : 0;
     const double seconds = message_seconds(link, down) + message_seconds(link, up);
     messages_[d] += sign * seconds;
+    border_[d] += sign * down;
     if (at.out) hops_[d] += sign * seconds;
     gradient_bytes_[d] += sign * up;
   }
@@ -152,43 +172,58 @@ double StageEvaluator::least_time_per_sample() const {
   return least / static_cast<double>(micro_batch_.count);
 }
 
-void StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
+double StageEvaluator::reduce_seconds(int devices) const {
+  if (devices < 2) return 0;
+  const auto holds = [&](const ir::LinkLevel& level) { return level.group >= devices; };
+  const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
+  const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
+  const double ring = static_cast<double>(devices - 1);
+  return 2 * ring / static_cast<double>(devices) * trainable_bytes_ / link.bandwidth.count +
+         2 * ring * link.latency.count;
+}
+
+StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
   const double samples = static_cast<double>(micro_batch_.count);
-  const double batch = static_cast<double>(graph_.batch.count);
-  const double state = graph_.optimizer_state_per_weight_byte;
-  const size_t first = out.size();
-  for (size_t d = 1; d <= (mixes_ ? 1 : counts_); ++d) {
-    const double item = static_cast<double>(item_size(micro_batch_.count, d));
-    StageOption option;
-    option.devices = static_cast<int>(d);
-    // Sums over values that went in and out again may leave a trace of rounding below zero.
-    const double messages = std::max(0.0, messages_[d - 1]);
-    double reduce = 0;
-    if (d > 1) {
-      const auto holds = [&](const ir::LinkLevel& level) { return level.group >= static_cast<int>(d); };
-      const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
-      const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
-      const double ring = static_cast<double>(d - 1);
-      reduce =
-          2 * ring / static_cast<double>(d) * trainable_bytes_ / link.bandwidth.count + 2 * ring * link.latency.count;
-    }
-    option.time_per_sample = std::max(seconds_[d - 1], messages) / samples + reduce / batch;
-    if (!(option.time_per_sample <= limit)) continue;
-    option.flight = {.micro_batch = micro_batch_.count,
-                     .k = k_,
-                     .seconds_per_sample = seconds_[d - 1] / samples,
-                     .hop_seconds = std::max(0.0, hops_[d - 1])};
-    option.fixed_bytes =
-        weight_bytes_ + trainable_bytes_ * (1 + state) + workspace_.at(item) + std::max(0.0, gradient_bytes_[d - 1]);
-    option.item_bytes = std::max(0.0, stash_[d - 1]);
-    const bool useless =
-        std::any_of(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), [&](const StageOption& o) {
-          return o.time_per_sample <= option.time_per_sample && o.fixed_bytes <= option.fixed_bytes &&
-                 o.item_bytes <= option.item_bytes && o.flight.seconds_per_sample <= option.flight.seconds_per_sample &&
-                 o.flight.hop_seconds <= option.flight.hop_seconds;
-        });
-    if (!useless) out.push_back(option);
+  const size_t replicas = static_cast<size_t>(replicas_[index]);
+  const double item = static_cast<double>(item_size(micro_batch_.count, replicas));
+  const double seconds = seconds_[index] + (recompute ? forward_[index] : 0);
+  StageOption option;
+  option.devices = replicas_[index];
+  option.recompute = recompute;
+  // Sums over values that went in and out again may leave a trace of rounding below zero.
+  const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
+  option.time_per_sample =
+      std::max(seconds, messages) / samples + reduce_seconds(option.devices) / static_cast<double>(graph_.batch.count);
+  option.flight = {
+      .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
+  option.latency = seconds + hops;
+  option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + graph_.optimizer_state_per_weight_byte) +
+                       workspace_.at(item) + std::max(0.0, gradient_bytes_[index]);
+  option.item_bytes = std::max(0.0, stash_[index]);
+  if (recompute) {
+    const double kept = std::max(0.0, std::min(border_[index], option.item_bytes));
+    option.fixed_bytes += option.item_bytes - kept;
+    option.item_bytes = kept;
   }
+  return option;
+}
+
+void StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
+  const size_t first = out.size();
+  for (size_t i = 0; i < counts(); ++i)
+    for (bool recompute : {false, true}) {
+      if (recompute && !may_recompute()) break;
+      const StageOption option = option_at(i, recompute);
+      if (!(option.time_per_sample <= limit)) continue;
+      const bool useless =
+          std::any_of(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), [&](const StageOption& o) {
+            return o.time_per_sample <= option.time_per_sample && o.fixed_bytes <= option.fixed_bytes &&
+                   o.item_bytes <= option.item_bytes &&
+                   o.flight.seconds_per_sample <= option.flight.seconds_per_sample &&
+                   o.flight.hop_seconds <= option.flight.hop_seconds;
+          });
+      if (!useless) out.push_back(option);
+    }
 }
 
 }  // namespace graphpipe::partitioner

@@ -20,6 +20,10 @@ struct StageOption {
   /// Bytes on one replica (cost::stage_memory): beside the stash, and of the stash per item in flight. What neighbours
   /// send ahead follows from stages that are not chosen yet; the finished plan is checked with it.
   double fixed_bytes = 0, item_bytes = 0;
+  /// Keeps only what crosses the border and runs the forward again.
+  bool recompute = false;
+  /// Seconds that one item takes through the stage and on, forward and back: its part in filling and draining.
+  double latency = 0;
 
   double memory(int64_t samples_in_flight) const {
     const int64_t items = (samples_in_flight + flight.micro_batch - 1) / flight.micro_batch;
@@ -29,14 +33,20 @@ struct StageOption {
 
 class StageEvaluator {
  public:
-  /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples.
-  StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices);
+  /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
+  /// only the smallest. With `recompute` each count comes in two forms.
+  StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
+                 bool recompute = false);
 
   void clear();
   /// Needs: none of the nodes is in the stage yet.
   void add(std::span<const ir::PlanNodeId> nodes);
   /// No stage that holds these nodes has a smaller time per sample.
   double least_time_per_sample() const;
+  /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
+  size_t counts() const { return mixes_ ? 1 : counts_; }
+  bool may_recompute() const { return recompute_ && has_backward_; }
+  StageOption option_at(size_t index, bool recompute) const;
   /// Appends the options with a time per sample of at most `limit`; one with more devices that is not faster than one
   /// with fewer is kept only where it needs less memory.
   void options(double limit, std::vector<StageOption>& out) const;
@@ -54,14 +64,17 @@ class StageEvaluator {
   void change(ir::PlanValueId value, ValueState to);
   Boundary boundary(ir::PlanValueId value, const ValueState& state) const;
   void add_boundary(ir::PlanValueId value, const Boundary& boundary, double sign);
+  double reduce_seconds(int devices) const;
 
   const ir::PlanGraph& graph_;
   const ir::Cluster& cluster_;
   Samples micro_batch_;
   int k_;
-  size_t counts_;  // replica counts 1 .. counts_
-  // Prices at the item size of each replica count, [node or value][count - 1].
-  std::vector<std::vector<double>> node_seconds_, node_stash_;
+  bool recompute_;
+  std::vector<int> replicas_;  // the counts, ascending
+  size_t counts_ = 0;          // how many
+  // Prices at the item size of each replica count, [node or value][index of the count].
+  std::vector<std::vector<double>> node_seconds_, node_forward_, node_stash_;
   std::vector<std::vector<double>> value_bytes_, value_gradient_bytes_;
   struct Touches {
     std::vector<ir::PlanValueId> produced, read, gradient_read, saved, weight_saved;
@@ -70,10 +83,10 @@ class StageEvaluator {
   std::vector<int> gradient_reader_count_;
 
   // The stage so far.
-  std::vector<double> seconds_, stash_, messages_, hops_, gradient_bytes_;
+  std::vector<double> seconds_, forward_, stash_, border_, messages_, hops_, gradient_bytes_;
   ir::SampleFunction workspace_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
-  bool mixes_ = false;
+  bool mixes_ = false, has_backward_ = false;
   IdMap<ir::PlanValueId, ValueState> values_;
   std::vector<ir::PlanValueId> touched_values_;
   std::vector<int> group_uses_;

@@ -9,8 +9,6 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-using ir::PlanNodeId;
-
 std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turn}; }
 
 }  // namespace
@@ -36,43 +34,15 @@ const SearchElement& StageSearch::element(int chain, int index) const {
 
 // --- Rows: what stages cost ---
 
-std::vector<PlanNodeId> StageSearch::start_nodes(const Row& row) const {
-  const SearchElement& start = element(row.chain, row.element);
-  if (row.kind == RowKind::kInterval) return start.nodes;
-  std::vector<PlanNodeId> nodes;
-  for (int branch = row.first; branch < row.last; ++branch) {
-    const auto& elements = space_.chains[static_cast<size_t>(start.branches[static_cast<size_t>(branch)])].elements;
-    for (size_t i = 0; i < elements.size(); ++i) {
-      const bool in_tail = static_cast<int>(i) >= row.cut;
-      if (row.cut > 0 && in_tail != (row.kind == RowKind::kTail)) continue;
-      nodes.insert(nodes.end(), elements[i].nodes.begin(), elements[i].nodes.end());
-    }
-  }
-  return nodes;
-}
-
-std::vector<PlanNodeId> StageSearch::column_nodes(const Row& row, int column) const {
-  std::vector<PlanNodeId> nodes = start_nodes(row);
-  for (int step = 1; step <= column; ++step) {
-    const auto& more = element(row.chain, row.element + (row.kind == RowKind::kHead ? -step : step)).nodes;
-    nodes.insert(nodes.end(), more.begin(), more.end());
-  }
-  std::sort(nodes.begin(), nodes.end());
-  return nodes;
-}
-
 void StageSearch::fill(Row& row) {
   row.limit = t_;
-  const int size = static_cast<int>(space_.chains[static_cast<size_t>(row.chain)].elements.size());
-  int steps = row.kind == RowKind::kHead ? row.element : size - 1 - row.element;
-  if (row.kind == RowKind::kGroup) steps = 0;
+  const int steps = row_steps(space_, row.key);
   std::vector<std::vector<StageOption>> columns;
   for (StageEvaluator* evaluator : evaluators_) {
     evaluator->clear();
-    evaluator->add(start_nodes(row));
+    evaluator->add(row_start(space_, row.key));
     for (int column = 0; column <= steps; ++column) {
-      if (column > 0)
-        evaluator->add(element(row.chain, row.element + (row.kind == RowKind::kHead ? -column : column)).nodes);
+      if (column > 0) evaluator->add(row_step(space_, row.key, column));
       if (evaluator->least_time_per_sample() > row.limit || deadline_.passed()) break;
       if (static_cast<int>(columns.size()) <= column) columns.resize(static_cast<size_t>(column) + 1);
       evaluator->options(row.limit, columns[static_cast<size_t>(column)]);
@@ -82,13 +52,9 @@ void StageSearch::fill(Row& row) {
 }
 
 const StageSearch::Row& StageSearch::row(RowKind kind, int chain, int element, const Part& part) {
-  Row& row = rows_[{static_cast<int>(kind), chain, element, part.first, part.last, part.cut}];
-  row.kind = kind;
-  row.chain = chain;
-  row.element = element;
-  row.first = part.first;
-  row.last = part.last;
-  row.cut = part.cut;
+  const RowKey key{kind, chain, element, part.first, part.last, part.cut};
+  Row& row = rows_[key];
+  row.key = key;
   if (row.limit < t_) fill(row);
   return row;
 }
@@ -327,10 +293,11 @@ std::vector<FoundStage> StageSearch::collect(int piece) const {
     pending.push_back(found.beside);
     pending.push_back(found.below);
     if (found.row == nullptr) continue;
-    stages.push_back({.nodes = column_nodes(*found.row, found.column),
+    stages.push_back({.nodes = row_nodes(space_, found.row->key, found.column),
                       .devices = found.option->devices,
                       .micro_batch = Samples(found.option->flight.micro_batch),
-                      .k = found.option->flight.k});
+                      .k = found.option->flight.k,
+                      .recompute = found.option->recompute});
   }
   return stages;
 }

@@ -8,7 +8,6 @@
 //
 // With `blind` memory is checked only for the fewest samples a stage can hold; a state is then a device count alone.
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -17,6 +16,7 @@
 #include "ir/assignment.h"
 #include "partitioner/search_space.h"
 #include "partitioner/stage_options.h"
+#include "partitioner/stage_rows.h"
 
 namespace graphpipe::partitioner {
 
@@ -25,6 +25,7 @@ struct FoundStage {
   int devices = 1;
   Samples micro_batch{1};
   int k = 1;
+  bool recompute = false;
 };
 
 struct SearchLimits {
@@ -73,17 +74,9 @@ class StageSearch {
   double smallest_shortfall() const { return shortfall_; }
 
  private:
-  /// A part of a stage that starts in an element and can be extended through the chain, an element at a time.
-  enum class RowKind { kInterval, kTail, kHead, kGroup };
   struct Row {
-    RowKind kind = RowKind::kInterval;
-    int chain = 0;
-    int element = 0;
-    /// Branches [first, last) of the element, of which the only one is cut at `cut` (its tail from there, or its head
-    /// up to there) where `cut` is above zero.
-    int first = 0, last = 0, cut = 0;
+    RowKey key;
     double limit = -1;
-    /// By number of elements beyond the first.
     std::vector<std::vector<StageOption>> columns;
   };
   struct State {
@@ -123,8 +116,6 @@ class StageSearch {
 
   const Row& row(RowKind kind, int chain, int element, const Part& part);
   void fill(Row& row);
-  std::vector<ir::PlanNodeId> start_nodes(const Row& row) const;
-  std::vector<ir::PlanNodeId> column_nodes(const Row& row, int column) const;
 
   /// Adds the states that a stage makes on top of `below`; blind, only that with the fewest devices.
   void place(Frontier& frontier, const Row& row, size_t column, const State& below);
@@ -151,7 +142,7 @@ class StageSearch {
   std::vector<StageEvaluator*> evaluators_;
   Samples batch_;
   Deadline& deadline_;
-  std::map<std::array<int, 6>, Row> rows_;
+  std::map<RowKey, Row> rows_;
 
   // Of the current probe.
   double t_ = 0;

@@ -1,0 +1,158 @@
+#include "partitioner/auto_planner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "partitioner/local_search.h"
+#include "partitioner/search_planners.h"
+#include "partitioner/space_search.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// A planner whose plans take part, for graphs up to so many nodes.
+struct Part {
+  std::string_view name;
+  size_t most_nodes = std::numeric_limits<size_t>::max();
+};
+constexpr Part kParts[] = {{"graphpipe"},           {"sequential"},     {"data-parallel"},       {"equal-split", 400},
+                           {"model-parallel", 400}, {"pipedream", 400}, {"dapple", 400},         {"torchgpipe", 400},
+                           {"piper", 100},          {"2bw", 400},       {"max-throughput", 100}, {"alpa", 200},
+                           {"exhaustive", 5}};
+
+/// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
+constexpr size_t kStarts = 4;
+constexpr int64_t kMostEvaluations = 1500;
+constexpr double kEvaluationWork = 3e5;
+
+int64_t evaluations_for(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
+  const double work = static_cast<double>(graph.nodes.size() + 4 * cluster.devices.size());
+  return std::clamp(static_cast<int64_t>(kEvaluationWork / work), int64_t{50}, kMostEvaluations);
+}
+
+class AutoPlanner {
+ public:
+  explicit AutoPlanner(const PlanRequest& request)
+      : request_(request), deadline_(request.time_limit, request.cancel), found_(request) {}
+
+  Result<PlanAnswer> run() {
+    GP_TRY_VOID(device_budget(request_));
+    const auto start = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    std::optional<PlanAnswer> best;
+    Diagnostics refusals;
+    const auto take = [&](Result<PlanAnswer> answer) {
+      if (answer.ok()) merge(best, std::move(*answer));
+      else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
+    };
+    for (const Part& part : kParts) {
+      const PlannerRow* row = find_planner(part.name);
+      if (row == nullptr || request_.graph->nodes.size() > part.most_nodes) continue;
+      const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
+      if (part.name == "data-parallel" && !may_be_parallel) continue;
+      PlanRequest rest = request_;
+      rest.time_limit = std::max(0.0, request_.time_limit - seconds());
+      take(row->plan(rest));
+    }
+    if (best) start_from(*best);
+    search_between();
+    climb();
+    if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
+    if (!best) return refusals;
+    best->complete = best->complete && !deadline_.passed();
+    best->search_seconds = seconds();
+    return std::move(*best);
+  }
+
+ private:
+  static void merge(std::optional<PlanAnswer>& all, PlanAnswer answer) {
+    if (!all) {
+      all = std::move(answer);
+      return;
+    }
+    all->objective = std::min(all->objective, answer.objective);
+    all->complete = all->complete && answer.complete;
+    for (PlanCandidate& candidate : answer.candidates) {
+      const auto same = [&](const PlanCandidate& mine) { return mine.assignment == candidate.assignment; };
+      if (std::none_of(all->candidates.begin(), all->candidates.end(), same))
+        all->candidates.push_back(std::move(candidate));
+    }
+    std::stable_sort(all->candidates.begin(), all->candidates.end(),
+                     [](const PlanCandidate& a, const PlanCandidate& b) {
+                       return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+                     });
+  }
+
+  /// The first of the others' plans: what the simulator prefers is not always what the closed form does.
+  void start_from(const PlanAnswer& answer) {
+    for (size_t i = 0; i < std::min(kStarts, answer.candidates.size()); ++i)
+      starts_.push_back(answer.candidates[i].assignment);
+  }
+
+  /// Spaces with fewer branches side by side than the graph has, and with recomputation.
+  void search_between() {
+    if (deadline_.passed()) return;
+    const SearchGraph graph = search_graph(*request_.graph, parts_for(*request_.cluster));
+    const PlanRequest small = small_request(request_, graph.small.graph);
+    std::vector<SearchSpace> spaces;
+    const size_t width = widest(graph.tree);
+    for (size_t lanes : {size_t{1}, size_t{2}, size_t{3}, size_t{4}, width / 2, (width + 1) / 2, width}) {
+      if (lanes < 1 || lanes > width) continue;
+      SearchSpace space = space_of_tree(in_lanes(graph.tree, lanes, graph.items.weight), graph.items, 0);
+      find_shapes(graph.small.graph, space);
+      if (lanes_.insert(lanes).second) spaces.push_back(std::move(space));
+    }
+    Candidates small_found(small);
+    search_spaces(small, spaces, {.recompute = true, .slacks = {1.05, 1.15, 1.4}}, deadline_, small_found);
+    for (const PlanCandidate& candidate : small_found.best(2 * kStarts)) {
+      ir::Assignment large = expand(graph.small, request_.graph->nodes.size(), candidate.assignment);
+      if (starts_.size() < 3 * kStarts) starts_.push_back(large);
+      add_expanded(request_, graph.small, candidate.assignment, found_);
+    }
+  }
+
+  /// The local search, from the best starts by the closed form.
+  void climb() {
+    if (!request_.replicas.empty()) return;  // their stages are named by number, and moves change numbers
+    Candidates ranked(request_);
+    for (const ir::Assignment& start : starts_) ranked.add(start);
+    const std::vector<PlanCandidate> chosen = ranked.best(kStarts);
+    std::vector<ir::Assignment> improved(chosen.size());
+    run_tasks(chosen.size(), request_.threads, [&](size_t i) {
+      Deadline deadline = deadline_;
+      improved[i] = climb_from(chosen[i].assignment, deadline);
+    });
+    for (ir::Assignment& assignment : improved) found_.add(std::move(assignment));
+  }
+
+  ir::Assignment climb_from(const ir::Assignment& start, Deadline& deadline) const {
+    // What lies inside a stage moves together, so that each plan that is tried costs little.
+    const Items items = make_items(*request_.graph);
+    const double parts = 4 * static_cast<double>(start.choice.size());
+    const Contracted small =
+        contract(*request_.graph, coarsen(*request_.graph, items, {.parts = parts, .stage_of = &start.stage_of}));
+    const PlanRequest request = small_request(request_, small.graph);
+    ir::Assignment assignment;
+    assignment.choice = start.choice;
+    for (const auto& members : small.members) assignment.stage_of.push_back(start.stage_of[members.front()]);
+    const ir::Assignment best =
+        improve(request, std::move(assignment), evaluations_for(small.graph, *request_.cluster), deadline);
+    return expand(small, request_.graph->nodes.size(), best);
+  }
+
+  const PlanRequest& request_;
+  Deadline deadline_;
+  Candidates found_;
+  std::vector<ir::Assignment> starts_;
+  std::set<size_t> lanes_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_auto(const PlanRequest& request) { return AutoPlanner(request).run(); }
+
+}  // namespace graphpipe::partitioner

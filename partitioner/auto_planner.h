@@ -1,0 +1,16 @@
+#pragma once
+// The default planner: the best of everything.
+//
+// 1. The plans of the other planners.
+// 2. GraphPipe's search again, with recomputation as a decision, and over the graph with fewer and fewer branches side
+//    by side: between GraphPipe's stages, which take parts of one branch, and those of a line, which take parts of all.
+// 3. A local search on the true graph from the best of these.
+// All by cost::iteration_time, the best few by the request's `evaluate`.
+
+#include "partitioner/planners.h"
+
+namespace graphpipe::partitioner {
+
+Result<PlanAnswer> plan_auto(const PlanRequest& request);
+
+}  // namespace graphpipe::partitioner
