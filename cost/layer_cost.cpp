@@ -195,9 +195,9 @@ class Pricer {
           convention_.reduction_factor * (d - 1) * sum(unit, &ir::Layer::weight_bytes) / (d * bandwidth * wide) / d;
       const bool first = position == 0, last = position + 1 == row.size();
       double bytes = 0;
-      if (!(first && (convention_.first_stage_is_free || last))) {
-        if (!first) bytes = borders_[static_cast<size_t>(unit.first)];
-        if (!last || convention_.first_stage_is_free)
+      if (!first) {
+        bytes = borders_[static_cast<size_t>(unit.first)];
+        if (!last || convention_.group_end_pays_twice)
           bytes = std::max(bytes, borders_[static_cast<size_t>(unit.first + unit.count)]);
       }
       price.traffic = 2 * bytes / (bandwidth * d);

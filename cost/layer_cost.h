@@ -65,9 +65,10 @@ struct LayerConvention {
   double reduction_factor = 4;
   /// Micro-batches over which one reduction is spread; 0: over the replicas, as the stage's work is.
   int64_t reduction_every = 0;
-  /// PipeDream, quirk PD3: the first stage of a level pays for no traffic, the last inside a group for what leaves the
-  /// group. Off: each border inside a level is paid by both sides of it, and nothing else.
-  bool first_stage_is_free = false;
+  /// PipeDream: each border of a row is paid by the stage behind it and, unless that is the first of its row, by the
+  /// stage before it. On (quirk PD3): the last stage of a group pays what leaves the group here too, although the level
+  /// outside charges it already.
+  bool group_end_pays_twice = false;
   /// PipeDream: links of a group of devices work in parallel. Off (quirk PD4): only for the first stage of a level.
   bool parallel_links_everywhere = true;
   /// PipeDream: a group has as many links as devices. Off (quirk PD5): as units of the level below.

@@ -4,12 +4,16 @@
 #include <vector>
 
 #include "partitioner/check_layer_plan.h"
+#include "partitioner/pipedream_planner.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
-const std::vector<LayerPlannerRow> kLayerPlanners = {};
+const std::vector<LayerPlannerRow> kLayerPlanners = {
+    {"pipedream", "the smallest bottleneck per mini-batch, replicated stages on levels of a machine",
+     pipedream_quirks(), plan_pipedream},
+};
 
 }  // namespace
 

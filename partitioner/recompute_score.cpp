@@ -33,6 +33,7 @@ double weight_and_output(const ir::LayerGraph& graph, const Layers& layers) {
 
 // Bytes of the outputs that a border after `before` is charged for.
 double border(const ir::LayerGraph& graph, const Layers& before, cost::CutRule rule) {
+  if (before.size() == graph.layers.size()) return 0;
   Layers senders;
   if (rule == cost::CutRule::kBorderTensors)
     for (const ir::LayerEdge& edge : graph.edges)
@@ -126,7 +127,7 @@ class RowScore {
       before.insert(row[p].layers.begin(), row[p].layers.end());
       const double out = 2 * border(graph_, before, convention_.cut) / (rate * d);
       const bool pays_in = p > 0, at_end = p + 1 == row.size();
-      const bool pays_out = convention_.first_stage_is_free ? p > 0 : !at_end;
+      const bool pays_out = p > 0 && (convention_.group_end_pays_twice || !at_end);
       if (pays_in) time = std::max(time, in);
       if (pays_out) time = std::max(time, out);
       worst = std::max(worst, time);

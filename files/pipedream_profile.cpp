@@ -1,0 +1,182 @@
+#include "files/pipedream_profile.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "files/text_file.h"
+
+namespace graphpipe::files {
+
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr size_t kMostProblems = 20;
+constexpr std::string_view kSeparator = " -- ";
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
+  return text;
+}
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + separator.size());
+  }
+}
+
+std::optional<double> number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    return std::nullopt;
+  return value;
+}
+
+// A number, or "[a; b; ...]" added up.
+std::optional<double> sum_of(std::string_view text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return number(text);
+  double sum = 0;
+  for (const std::string_view item : split(text.substr(1, text.size() - 2), ";")) {
+    const auto value = number(trimmed(item));
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
+  return sum;
+}
+
+class ProfileReader {
+ public:
+  Result<ir::LayerGraph> read(std::string_view text) {
+    size_t line_number = 0;
+    while (!text.empty() && problems_.size() < kMostProblems) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      ++line_number;
+      line_ = line_number;
+      read_line(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    if (!problems_.empty()) return problems_;
+    GP_TRY_VOID(ir::verify_layer_graph(graph_));
+    return without_inputs();
+  }
+
+ private:
+  void problem(std::string message, std::string hint) {
+    problems_.push_back({.code = Code::kMalformedFile,
+                         .origin = ModelText(text("line ", line_)),
+                         .message = std::move(message),
+                         .hint = std::move(hint)});
+  }
+
+  static std::string shown(std::string_view word) { return quoted(ModelText(std::string(word))); }
+
+  void read_line(std::string_view line) {
+    const bool is_edge = !line.empty() && (line.front() == '\t' || line.front() == ' ');
+    line = trimmed(line);
+    if (line.empty()) return;
+    if (is_edge) read_edge(line);
+    else read_node(line);
+  }
+
+  void read_edge(std::string_view line) {
+    const auto ends = split(line, kSeparator);
+    if (ends.size() != 2)
+      return problem("an indented line is an edge, and this one does not name two nodes", "write <tab>FROM -- TO");
+    const auto from = ids_.find(ends[0]), to = ids_.find(ends[1]);
+    for (const auto& [found, name] : {std::pair(from, ends[0]), std::pair(to, ends[1])})
+      if (found == ids_.end())
+        return problem(text("the edge names ", shown(name), ", which no line before lists"),
+                       "list nodes before their edges");
+    graph_.edges.push_back({.from = from->second, .to = to->second, .bytes = graph_.layers[from->second].output_bytes});
+  }
+
+  void read_node(std::string_view line) {
+    const auto fields = split(line, kSeparator);
+    if (fields.size() < 3 || fields.size() > 4 || (fields.size() == 4 && !fields[3].starts_with("stage_id=")))
+      return problem(text("a node has an id, a description and four numbers, this line has ", fields.size(), " fields"),
+                     "write ID -- DESCRIPTION -- forward_compute_time=..., ...");
+    ir::Layer layer{.id = ModelText(std::string(fields[0])), .label = ModelText(std::string(fields[1]))};
+    if (fields[0].empty()) return problem("the node has no id", "start the line with one");
+    if (!read_numbers(fields[2], layer)) return;
+    const auto [known, is_new] = ids_.emplace(std::string(fields[0]), ir::LayerId(graph_.layers.size()));
+    if (!is_new) return problem(text("a second node ", shown(fields[0])), "give each node its own id");
+    graph_.layers.push_back(std::move(layer));
+  }
+
+  bool read_numbers(std::string_view field, ir::Layer& layer) {
+    static constexpr std::array<std::string_view, 4> kKeys = {"forward_compute_time", "backward_compute_time",
+                                                              "activation_size", "parameter_size"};
+    std::array<std::optional<double>, 4> values;
+    for (const std::string_view pair : split(field, ", ")) {
+      const size_t equals = std::min(pair.find('='), pair.size());
+      const auto key = std::find(kKeys.begin(), kKeys.end(), pair.substr(0, equals));
+      if (key == kKeys.end()) return bad_number(pair, "is not one of the four");
+      auto& value = values[static_cast<size_t>(key - kKeys.begin())];
+      if (value) return bad_number(pair, "stands there twice");
+      value = sum_of(pair.substr(std::min(equals + 1, pair.size())));
+      if (!value) return bad_number(pair, "is not a finite number from 0");
+    }
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!values[i]) return bad_number(kKeys[i], "is missing");
+    layer.forward_seconds = *values[0] / 1e3;
+    layer.backward_seconds = *values[1] / 1e3;
+    layer.output_bytes = *values[2];
+    layer.weight_bytes = *values[3];
+    return true;
+  }
+
+  bool bad_number(std::string_view pair, std::string_view what) {
+    problem(text(shown(pair), " ", what),
+            "write forward_compute_time, backward_compute_time, activation_size, parameter_size");
+    return false;
+  }
+
+  ir::LayerGraph without_inputs() const {
+    const ir::LayerAdjacency adjacency = adjacency_of(graph_);
+    IdSet<ir::LayerId> dropped(graph_.layers.size());
+    for (const ir::LayerId id : graph_.layer_ids()) {
+      const std::string& label = graph_.layers[id].label.raw();
+      if ((adjacency.predecessors[id].empty() && label.starts_with("Input")) ||
+          (adjacency.successors[id].empty() && label.starts_with("__getitem__")))
+        dropped.insert(id);
+    }
+    ir::LayerGraph kept = without_layers(graph_, dropped);
+    for (const ir::LayerId id : graph_.layer_ids())
+      if (dropped.contains(id)) kept.left_out.push_back(graph_.layers[id].id);
+    return kept;
+  }
+
+  ir::LayerGraph graph_{.source = ir::LayerSource::kPipeDream, .time_unit_seconds = 1e-3};
+  std::map<std::string, ir::LayerId, std::less<>> ids_;
+  size_t line_ = 0;
+  Diagnostics problems_;
+};
+
+}  // namespace
+
+Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text) {
+  if (static_cast<int64_t>(text.size()) > kMostBytes)
+    return Diagnostic{
+        .code = Code::kLimitExceeded, .message = "the profile is larger than 64 MiB", .hint = "use a coarser profile"};
+  GP_TRY(ir::LayerGraph graph, ProfileReader().read(text));
+  if (graph.layers.empty())
+    return Diagnostic{.code = Code::kBadProfile,
+                      .message = "no layer of the profile computes anything",
+                      .hint = "check that the file is a profile of PipeDream"};
+  return graph;
+}
+
+Result<ir::LayerGraph> read_pipedream_profile(const std::string& path) {
+  GP_TRY(const std::string text, read_file(path, kMostBytes));
+  return parse_pipedream_profile(text);
+}
+
+}  // namespace graphpipe::files

@@ -1,0 +1,72 @@
+#pragma once
+// The best row of stages over one level of equal devices, out of given downsets: PipeDream's recurrence with one row,
+// windows of devices and pruning by a bound (specs: planners, 2.1 and 4.2). Exact over the downsets that it is given.
+
+#include <optional>
+
+#include "partitioner/priced_downsets.h"
+
+namespace graphpipe::partitioner {
+
+struct RowLimits {
+  int devices = 1;
+  double bandwidth = 1e9;
+  double memory = std::numeric_limits<double>::infinity();
+  bool replication = true, use_fewer = false;
+  cost::LayerConvention convention;
+};
+
+/// A stage of a row: the layers of downset `to` that are not in `from`.
+struct RowStage {
+  size_t from = 0, to = 0;
+  int replicas = 1;
+};
+
+struct FoundRow {
+  double seconds = 0;
+  std::vector<RowStage> stages;
+};
+
+class RowSearch {
+ public:
+  RowSearch(const PricedDownsets& sets, const RowLimits& limits, Deadline& deadline)
+      : sets_(sets), limits_(limits), deadline_(deadline) {}
+
+  /// The best row with a bottleneck below `most` seconds (or equal to it, where `bound` is lower), or nothing; raises
+  /// bound() from `bound`, which is proven already, as far as is proven on the way. Of rows that are equally good the
+  /// one whose last cuts come first in the order of the downsets.
+  std::optional<FoundRow> best(double most, double bound);
+  /// No row over these downsets is faster. Seconds.
+  double bound() const { return bound_; }
+  int64_t pairs() const { return pairs_; }
+  /// Whether best() gave up because it had looked at kMostChecks pairs.
+  bool gave_up() const { return checks_ > kMostChecks; }
+  static constexpr int64_t kMostChecks = 2'500'000'000;
+
+ private:
+  bool ended() { return gave_up() || deadline_.passed(); }
+  std::optional<FoundRow> within(double most, double good);
+  void open_windows(double most);
+  void reach(size_t to, double most);
+  void extend(size_t from, size_t to, int least, int largest, double most);
+  double stage_seconds(size_t from, size_t to, int replicas) const;
+  bool fits(size_t from, size_t to, int used, int replicas) const;
+  int needed(double seconds, double most) const;
+  double& value(size_t set, int used) { return values_[offsets_[set] + static_cast<size_t>(used - low_[set])]; }
+  FoundRow row_to_the_end();
+
+  const PricedDownsets& sets_;
+  const RowLimits limits_;
+  Deadline& deadline_;
+  double bound_ = 0;
+  int64_t pairs_ = 0, checks_ = 0;
+  // Of each downset: the numbers of devices that may lie before it, and the least replicas that its traffic needs.
+  std::vector<int> low_, high_, traffic_replicas_;
+  std::vector<size_t> offsets_, alive_;
+  std::vector<double> values_;
+  // Values up to this one need not be smaller; how many of the downset in work are not that good yet.
+  double good_ = 0;
+  int open_ = 0;
+};
+
+}  // namespace graphpipe::partitioner
