@@ -13,9 +13,10 @@ Diagnostic unknown_policy(const std::string& name) {
 
 }  // namespace
 
-Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options) {
+Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster& cluster, const BuildOptions& options) {
   const Policy* policy = find_policy(options.policy);
   if (policy == nullptr) return unknown_policy(options.policy);
+  const StageGraph graph = policy->forward_only ? without_backward(given) : given;
   const PolicyRequest request{
       .graph = graph, .cluster = cluster, .in_flight = options.in_flight, .backward_order = options.backward_order};
   GP_TRY(Schedule compute, policy->order(request));

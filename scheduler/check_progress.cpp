@@ -19,7 +19,7 @@ class Walk {
     groups_ = reduction_groups(tables.graph);
     feeds_.resize(tables.items.size());
     each_row(tables, [&](Place place, const Action& action) {
-      if (action.op == ActionOp::kReduceGradient) ++open_reductions_[group_of(action)];
+      if (action.op == ActionOp::kReduceGradient) ++open_reductions_[update_of(action)];
       if (action.op == ActionOp::kNorm) ++open_norms_;
       if (ir::is_receive(action.op)) feeds_[static_cast<size_t>(item_at(place))].push_back(place);
     });
@@ -46,7 +46,10 @@ class Walk {
   int item_at(Place place) const {
     return tables_.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
   }
-  int group_of(const Action& action) const { return groups_[StageId(static_cast<size_t>(action.stage))]; }
+  /// The reduction group and the first sample of its update.
+  std::pair<int, int64_t> update_of(const Action& action) const {
+    return {groups_[StageId(static_cast<size_t>(action.stage))], action.range.first};
+  }
   bool is_sent(Place place) const {
     return sent_[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)] != 0;
   }
@@ -75,9 +78,9 @@ class Walk {
     const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
     if (backward && !has_arrived(item_at(place), true)) return false;
     if (action.op == ActionOp::kNorm) --open_norms_;
-    if (action.op == ActionOp::kReduceGradient) --open_reductions_[group_of(action)];
+    if (action.op == ActionOp::kReduceGradient) --open_reductions_[update_of(action)];
     if (action.op == ActionOp::kStep) {
-      const auto open = open_reductions_.find(group_of(action));
+      const auto open = open_reductions_.find(update_of(action));
       if (open_norms_ > 0 || (open != open_reductions_.end() && open->second > 0)) return false;
     }
     ++next_[p];
@@ -103,7 +106,7 @@ class Walk {
   /// Per item its receives.
   std::vector<std::vector<Place>> feeds_;
   IdMap<StageId, int> groups_;
-  std::map<int, int> open_reductions_;
+  std::map<std::pair<int, int64_t>, int> open_reductions_;
   int open_norms_ = 0;
 };
 

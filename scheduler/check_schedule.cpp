@@ -39,7 +39,8 @@ Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
     const ir::DeviceId device = schedule.programs[static_cast<size_t>(place.program)].device;
     std::string_view what = row_problem(tables.graph, schedule, device, action);
     if (what.empty())
-      what = overlap_problem(schedule.programs[static_cast<size_t>(place.program)], static_cast<size_t>(place.position));
+      what =
+          overlap_problem(schedule.programs[static_cast<size_t>(place.program)], static_cast<size_t>(place.position));
     if (!what.empty() && problems.size() < kMostProblems)
       problems.push_back(tables.problem(place, what, "correct the row, or lower the compute order again"));
   });

@@ -8,9 +8,11 @@
 // receives
 //            before the action they belong to; k-th send meets k-th receive; mixed values travel whole.
 // 4 Slots    One ring slot per item while it lives, and never two items in one.
-// 5 Versions A backward uses the version of its forward; steps count up; freed versions are not used.
-// 6 Step     One reduction where one is needed, after the backwards and before the step; one step per trained stage;
-//            reductions in one order on all devices.
+// 5 Versions All actions of an item use the version of its forward, which has been published; steps count up; versions
+//            that a step leaves behind are used before their release and released by the end.
+// 6 Updates  The updates of every trained stage tile the step's samples (a synchronous step has one), each with one
+//            reduction where one is needed, after its items' backwards and before its step; the copies of a weight make
+//            the same updates; reductions in one order on all devices.
 // 7 Progress No program waits forever when sends buffer, nor when they block until their receive (rendezvous).
 // 8 Memory   The peak in list order stays within the device.
 
@@ -22,7 +24,7 @@ namespace graphpipe::scheduler {
 struct CheckOptions {
   MemoryOptions memory;
   bool check_memory = true;
-  /// Check 6. False for compute and transfers alone, and for asynchronous schedules.
+  /// Check 6. False for compute and transfers alone.
   bool synchronous = true;
 };
 

@@ -50,6 +50,20 @@ IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k) {
   return numbers;
 }
 
+IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph) {
+  IdMap<StageId, Samples> numbers(graph.stages.size());
+  for (size_t index = graph.stages.size(); index-- > 0;) {
+    const StageId stage(index);
+    const ir::StageChoice& choice = graph.stages[stage].choice;
+    const int64_t turns = choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
+    int64_t below = 0;
+    for (const StageId reader : graph.successors(stage)) below = std::max(below, numbers[reader].count);
+    const int64_t b = choice.micro_batch.count;
+    numbers[stage] = Samples(turns * b + divide_up(below, b) * b);
+  }
+  return numbers;
+}
+
 int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples) {
   const ir::StageChoice& choice = graph.stages[stage].choice;
   const int64_t micro_batches = std::max<int64_t>(1, divide_up(samples.count, choice.micro_batch.count));

@@ -18,7 +18,16 @@ enum class UseK : uint8_t { kNo, kYes };
 /// equal sizes that is b times the longest path to a sink. Round robin counts one item per replica.
 IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k);
 
+/// PipeDream's numbers: a stage's replicas, each with one item, and below it the longest way counted the same; in
+/// samples. With one replica per stage that is the depth.
+IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph);
+
 /// Forwards that each replica runs to have `samples` in flight in all of them; at least 1.
 int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples);
+
+/// 1F1B with these in-flight numbers on any stage graph: n(s) forwards, then one backward and one forward in turn.
+/// Numbers with which lists would wait in a circle are raised. Errors (kBadPlan): numbers for other stages.
+Result<Schedule> one_forward_one_backward(const StageGraph& graph, const IdMap<StageId, Samples>& in_flight,
+                                          const char* policy);
 
 }  // namespace graphpipe::scheduler

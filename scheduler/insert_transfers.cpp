@@ -14,6 +14,19 @@ Diagnostic bad_schedule(std::string message, std::string hint) {
   return Diagnostic{.code = Code::kBadSchedule, .message = std::move(message), .hint = std::move(hint)};
 }
 
+/// The rows that add_updates writes.
+bool is_update(ActionOp op) {
+  return op == ActionOp::kReduceGradient || op == ActionOp::kStep || op == ActionOp::kPublish ||
+         op == ActionOp::kFreeVersion;
+}
+
+bool has_updates(const Schedule& schedule) {
+  return std::any_of(schedule.programs.begin(), schedule.programs.end(), [](const ir::Program& program) {
+    return std::any_of(program.actions.begin(), program.actions.end(),
+                       [](const Action& action) { return is_update(action.op); });
+  });
+}
+
 Status check_places(const StageGraph& graph, const Schedule& schedule) {
   for (const ir::Program& program : schedule.programs)
     for (size_t i = 0; i < program.actions.size(); ++i) {
@@ -24,7 +37,7 @@ Status check_places(const StageGraph& graph, const Schedule& schedule) {
       const auto stage = static_cast<size_t>(action.stage);
       const bool exists = action.stage >= 0 && stage < graph.stages.size() && action.replica >= 0 &&
                           static_cast<size_t>(action.replica) < graph.stages[StageId(stage)].choice.devices.size();
-      if (!exists || !ir::is_compute(action.op) || action.range.empty())
+      if (!exists || !(ir::is_compute(action.op) || is_update(action.op)) || action.range.empty())
         return bad_schedule(
             text("device ", program.device, ": ", ir::print_action(action), " is not a compute action of the plan"),
             "list forwards and backwards of the plan's stages and replicas only");
@@ -61,12 +74,21 @@ void insert_recompute(const StageGraph& graph, Schedule& schedule) {
 class Placer {
  public:
   Placer(const StageGraph& graph, const Schedule& compute)
-      : graph_(graph), compute_(compute), items_(graph, compute), flow_(graph, items_), next_(compute.programs.size()) {
+      : graph_(graph),
+        compute_(compute),
+        items_(graph, compute),
+        flow_(graph, items_),
+        next_(compute.programs.size()),
+        groups_(reduction_groups(graph)) {
     for (size_t i = 0; i < compute.programs.size(); ++i) {
       program_of_[compute.programs[i].device] = i;
       result_.programs.push_back({compute.programs[i].device, {}});
     }
     lists_.resize(compute.programs.size());
+    for (const ir::Program& program : compute.programs)
+      for (const Action& action : program.actions)
+        if (action.op == ActionOp::kReduceGradient)
+          ++open_reductions_[{groups_[StageId(static_cast<size_t>(action.stage))], action.range.first}];
   }
 
   Status run() {
@@ -91,6 +113,7 @@ class Placer {
     const auto& actions = compute_.programs[program].actions;
     const size_t first = next_[program];
     if (first == actions.size()) return false;
+    if (is_update(actions[first].op)) return place_update(program, actions[first]);
     // An overlapped pair is placed at once, with the messages of both behind it.
     const size_t count = actions[first].overlaps_next ? 2 : 1;
     std::array<ItemIndex, 2> items{};
@@ -107,6 +130,17 @@ class Placer {
     for (size_t i = 0; i < count; ++i)
       for (const Message& message : flow_.finish(items[i], actions[first + i].op)) place_message(program, message);
     next_[program] += count;
+    return true;
+  }
+
+  /// A step waits for its reduction: what comes after it may not be sent before the others have contributed.
+  bool place_update(size_t program, const Action& action) {
+    const int group = groups_[StageId(static_cast<size_t>(action.stage))];
+    int& open = open_reductions_[{group, action.range.first}];
+    if (action.op == ActionOp::kReduceGradient) --open;
+    if (action.op == ActionOp::kStep && group >= 0 && open > 0) return false;
+    append(program, action, -1);
+    ++next_[program];
     return true;
   }
 
@@ -156,6 +190,9 @@ class Placer {
   ItemTable items_;
   DataFlow flow_;
   std::vector<size_t> next_;
+  IdMap<StageId, int> groups_;
+  /// Per reduction group and first sample of the update: replicas that have not contributed yet.
+  std::map<std::pair<int, int64_t>, int> open_reductions_;
   std::map<ir::DeviceId, size_t> program_of_;
   Schedule result_;
   ItemLists lists_;
@@ -224,6 +261,10 @@ IdMap<StageId, int> reduction_groups(const StageGraph& graph) {
 
 Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options) {
   GP_TRY_VOID(check_places(graph, compute));
+  const bool updated = has_updates(compute);
+  if (updated && options.norm)
+    return bad_schedule("a norm over all gradients in a schedule with several updates",
+                        "use a synchronous policy, or no gradient clipping");
   insert_recompute(graph, compute);
   Placer placer(graph, compute);
   GP_TRY_VOID(placer.run());
@@ -231,7 +272,7 @@ Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, con
   Schedule schedule = placer.take_schedule();
   schedule.policy = compute.policy;
   assign_slots(placer.items(), lists, schedule);
-  if (options.finish_step)
+  if (options.finish_step && !updated)
     for (ir::Program& program : schedule.programs) append_step(graph, options, program);
   return schedule;
 }

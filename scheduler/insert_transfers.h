@@ -13,18 +13,19 @@
 namespace graphpipe::scheduler {
 
 struct LoweringOptions {
-  /// Adds the reductions and optimizer steps that end a synchronous step.
+  /// Adds the reductions and optimizer steps that end a synchronous step; not to a schedule that holds updates already.
   bool finish_step = true;
   /// Adds a global gradient norm between the reductions and the steps.
   bool norm = false;
 };
 
-/// Needs: a compute-only schedule whose ranges follow ir::item_range or any other tiling of the step's samples.
-/// Ensures: messages cover each consumer item's range exactly, the k-th send of a channel meets its k-th receive;
-/// slot = number of the item on its replica mod slots(stage), where slots is the least ring that no two live items
-/// share (an item lives from its first receive to its last backward or send). Stages with `recompute` get an R right
-/// before each first backward action. Reductions come after all compute actions of a device, ascending by
-/// reduction_group. Errors: kBadSchedule, naming the first action that waits in a circle or that has no place.
+/// Needs: a schedule of compute actions, and of updates where it is asynchronous (updates.h), whose ranges follow
+/// ir::item_range or any other tiling of the step's samples. Ensures: messages cover each consumer item's range
+/// exactly, the k-th send of a channel meets its k-th receive; slot = number of the item on its replica mod
+/// slots(stage), where slots is the least ring that no two live items share (an item lives from its first receive to
+/// its last backward or send). Stages with `recompute` get an R right before each first backward action. Reductions
+/// come after all compute actions of a device, ascending by reduction_group. Errors: kBadSchedule, naming the first
+/// action that waits in a circle or that has no place.
 Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options = {});
 
 /// Stages whose reductions are one collective: those that share a weight group, directly or through others, carry the

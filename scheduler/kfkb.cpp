@@ -41,35 +41,41 @@ Schedule alternate(const StageGraph& graph, const IdMap<StageId, Samples>& in_fl
   return merge_raising(graph, std::move(rules));
 }
 
-Result<Schedule> alternate(const PolicyRequest& request, const IdMap<StageId, Samples>& in_flight, UseK use_k,
-                           const char* name) {
-  if (in_flight.size() != request.graph.stages.size())
-    return Diagnostic{.code = Code::kBadPlan,
-                      .message = text("in-flight numbers for ", in_flight.size(), " stages, the plan has ",
-                                      request.graph.stages.size()),
-                      .hint = "pass one number per stage"};
-  Schedule schedule = alternate(request.graph, in_flight, use_k);
+Result<Schedule> alternate_checked(const StageGraph& graph, const IdMap<StageId, Samples>& in_flight, UseK use_k,
+                                   const char* name) {
+  if (in_flight.size() != graph.stages.size())
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .message = text("in-flight numbers for ", in_flight.size(), " stages, the plan has ", graph.stages.size()),
+        .hint = "pass one number per stage"};
+  Schedule schedule = alternate(graph, in_flight, use_k);
   schedule.policy = name;
   return schedule;
 }
 
 }  // namespace
 
+Result<Schedule> one_forward_one_backward(const StageGraph& graph, const IdMap<StageId, Samples>& in_flight,
+                                          const char* policy) {
+  return alternate_checked(graph, in_flight, UseK::kNo, policy);
+}
+
 Result<Schedule> order_kfkb(const PolicyRequest& request) {
-  if (!request.in_flight.empty()) return alternate(request, request.in_flight, UseK::kYes, "kfkb");
+  if (!request.in_flight.empty()) return alternate_checked(request.graph, request.in_flight, UseK::kYes, "kfkb");
   const OrderByNumbers order = [](const StageGraph& graph, const IdMap<StageId, Samples>& numbers) {
     return alternate(graph, numbers, UseK::kYes);
   };
-  return alternate(request, raise_where_starved(request, in_flight_of(request), attainable_period(request), order),
-                   UseK::kYes, "kfkb");
+  const IdMap<StageId, Samples> numbers =
+      raise_where_starved(request, in_flight_of(request), attainable_period(request), order);
+  return alternate_checked(request.graph, numbers, UseK::kYes, "kfkb");
 }
 
 Result<Schedule> order_1f1b(const PolicyRequest& request) {
-  return alternate(request, given_or_depth(request), UseK::kNo, "1f1b");
+  return one_forward_one_backward(request.graph, given_or_depth(request), "1f1b");
 }
 
 Result<Schedule> order_dapple_a(const PolicyRequest& request) {
-  return alternate(request, given_or_depth(request), UseK::kNo, "dapple-a");
+  return one_forward_one_backward(request.graph, given_or_depth(request), "dapple-a");
 }
 
 Result<Schedule> order_dapple_b(const PolicyRequest& request) {
@@ -77,13 +83,13 @@ Result<Schedule> order_dapple_b(const PolicyRequest& request) {
   if (numbers.size() == request.graph.stages.size())
     for (const StageId stage : request.graph.stage_ids())
       numbers[stage] = 2 * numbers[stage] - request.graph.stages[stage].choice.micro_batch;
-  return alternate(request, numbers, UseK::kNo, "dapple-b");
+  return one_forward_one_backward(request.graph, numbers, "dapple-b");
 }
 
 Result<Schedule> order_none(const PolicyRequest& request) {
   IdMap<StageId, Samples> numbers;
   for (const ir::Stage& stage : request.graph.stages) numbers.push_back(stage.choice.micro_batch);
-  return alternate(request, numbers, UseK::kNo, "none");
+  return one_forward_one_backward(request.graph, numbers, "none");
 }
 
 }  // namespace graphpipe::scheduler

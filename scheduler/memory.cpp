@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cost/memory.h"
+#include "scheduler/updates.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -43,6 +44,14 @@ class Walker {
         1 + options_.optimizer_state_per_weight_byte / (stage.choice.shard_optimizer_state ? replicas : 1);
     const Bytes trained = stage.has_backward ? stage.trainable_weight_bytes : Bytes(0);
     return stage.weight_bytes + Bytes(std::llround(state * static_cast<double>(trained.count)));
+  }
+
+  /// A step that works on a copy makes one more version, a release drops one.
+  MemoryChange change_of_versions(const Action& action, bool copies) const {
+    const Bytes weights = graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
+    if (action.op == ActionOp::kStep && copies) return {weights, Bytes(0)};
+    if (action.op == ActionOp::kFreeVersion) return {Bytes(0), Bytes(0) - weights};
+    return {};
   }
 
   /// `last`: the item ends with this action, and with it all that its slot holds.
@@ -105,9 +114,12 @@ std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& sch
     DeviceMemory& memory = devices.emplace_back();
     memory.fixed = memory.peak = fixed_bytes(graph, walker, program.device);
     Bytes held = memory.fixed;
-    const std::vector<bool> ends = item_ends(program.actions);
+    const std::vector<bool> ends = item_ends(program.actions), copies = copying_steps(program);
     for (size_t i = 0; i < program.actions.size(); ++i) {
-      const MemoryChange change = walker.change(program.actions[i], ends[i]);
+      const Action& action = program.actions[i];
+      const bool updates = action.op == ActionOp::kStep || action.op == ActionOp::kFreeVersion;
+      const MemoryChange change =
+          updates ? walker.change_of_versions(action, copies[i]) : walker.change(action, ends[i]);
       memory.changes.push_back(change);
       held += change.before;
       if (held > memory.peak) {

@@ -5,8 +5,9 @@
 // outputs from the forward, received gradients from their receive and gradients of the inputs from I, all of them until
 // the item's last action; the stash from the forward to I (where the stage recomputes, from R), the part that W needs
 // on to W; the workspace while an action runs. A boundary value that the stash holds anyway counts once. Per stage and
-// replica: weights, and for the trainable ones the gradient and the optimizer's state. The bytes of an item are those
-// of cost/memory.h.
+// replica: weights, and for the trainable ones the gradient and the optimizer's state; further versions of the
+// trainable ones from the step that leaves them behind to their release. The bytes of an item are those of
+// cost/memory.h.
 
 #include "scheduler/timeline.h"
 

@@ -26,6 +26,17 @@ constexpr Policy kPolicies[] = {
     {"dualpipev", "dualpipe folded into a V: one replica, two chunks per device", order_dualpipev, StageShape::kV},
     {"chimera", "a chain fed from both ends in units of as many micro-batches as devices", order_chimera,
      StageShape::kBidirectional},
+    {"pipedream", "1f1b without a flush: an update after every micro-batch, weight versions stashed (--vertical-sync)",
+     order_pipedream, StageShape::kAny, true},
+    {"pipedream-rr", "pipedream with replicas that take micro-batches in turn (1F1B-RR)", order_pipedream_rr,
+     StageShape::kAny, true},
+    {"2bw", "1f1b without a flush, updates delayed by one so that two weight versions are enough (--update)", order_2bw,
+     StageShape::kAny, true},
+    {"data-parallel", "replicas of the whole model, one synchronous update", order_data_parallel,
+     StageShape::kReplicas},
+    {"parameter-server", "replicas whose updates are applied one by one, in the order of the micro-batches",
+     order_parameter_server, StageShape::kReplicas, true},
+    {"inference", "forwards only", order_inference, StageShape::kAny, false, true},
     {"none", "no pipelining: one micro-batch after the other", order_none},
 };
 

@@ -24,10 +24,16 @@ struct PolicyRequest {
   /// interleaved, interleaved-zb: micro-batches per group; 0: the fewest that are at least the number of devices and
   /// make equal groups.
   int64_t group = 0;
+  /// pipedream, pipedream-rr: all stages run a micro-batch with weights of one age, that of the stage with the most in
+  /// flight, instead of the newest that each stage has.
+  bool vertical_sync = false;
+  /// 2bw: samples per update; 0: the fewest that need no third version.
+  Samples update{0};
 };
 
 /// Returns a schedule that holds compute actions only (F, B, I, W), one program per used device, ascending.
-/// Errors: kBadPlan where the policy cannot order this stage graph.
+/// Asynchronous policies add the rows of their updates (updates.h). Errors: kBadPlan where the policy cannot order this
+/// stage graph.
 using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
 
 /// The stage graph that a policy is defined on, for studies of P devices without a model.
@@ -36,6 +42,7 @@ enum class StageShape : uint8_t {
   kLoop,           // a chain of P * chunks stages, stage s on device s mod P
   kV,              // a chain of 2P stages, stages r and 2P-1-r on device r
   kBidirectional,  // a chain of P stages with two round-robin replicas: stage s on devices s and P-1-s
+  kReplicas,       // one stage with P round-robin replicas
 };
 
 struct Policy {
@@ -43,7 +50,14 @@ struct Policy {
   std::string_view description;
   PolicyFunction order;
   StageShape shape = StageShape::kAny;
+  /// Weights change inside the step. Only stages with trainable weights have versions, in studies too.
+  bool asynchronous = false;
+  /// Forwards only: takes the stage graph as without_backward leaves it.
+  bool forward_only = false;
 };
+
+/// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.
+StageGraph without_backward(StageGraph graph);
 
 std::span<const Policy> all_policies();
 /// Null where no policy has the name.
@@ -68,5 +82,11 @@ Result<Schedule> order_v_min(const PolicyRequest& request);
 Result<Schedule> order_dualpipe(const PolicyRequest& request);
 Result<Schedule> order_dualpipev(const PolicyRequest& request);
 Result<Schedule> order_chimera(const PolicyRequest& request);
+Result<Schedule> order_pipedream(const PolicyRequest& request);
+Result<Schedule> order_pipedream_rr(const PolicyRequest& request);
+Result<Schedule> order_2bw(const PolicyRequest& request);
+Result<Schedule> order_data_parallel(const PolicyRequest& request);
+Result<Schedule> order_parameter_server(const PolicyRequest& request);
+Result<Schedule> order_inference(const PolicyRequest& request);
 
 }  // namespace graphpipe::scheduler

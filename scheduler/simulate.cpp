@@ -25,16 +25,8 @@ void Simulator::prepare() {
     if (row.item >= 0) ++item(row.item).rows_left;
   occupant_.assign(static_cast<size_t>(resolved_.slot_count), -1);
   links_.resize(static_cast<size_t>(resolved_.link_count));
-  compute_left_.resize(graph_.stages.size());
-  for (const StageId stage : graph_.stage_ids())
-    compute_left_[stage].resize(graph_.stages[stage].choice.devices.size());
-  for (const ir::Program& program : schedule_.programs)
-    for (const Action& action : program.actions) {
-      if (!ir::is_compute(action.op)) continue;
-      ++compute_left_[StageId(static_cast<size_t>(action.stage))][static_cast<size_t>(action.replica)];
-    }
-  prepare_collectives();
   programs_.resize(schedule_.programs.size());
+  prepare_collectives();
   for (size_t p = 0; p < programs_.size(); ++p) {
     programs_[p].next = resolved_.first_row[p];
     programs_[p].end = resolved_.first_row[p + 1];
@@ -59,14 +51,14 @@ Simulator::Outcome Simulator::step(size_t program, RowIndex row, const Action& a
   if (ir::is_send(action.op)) return run_send(program, row, action);
   if (ir::is_receive(action.op)) return run_receive(program, row, action);
   if (ir::is_compute(action.op)) return run_compute(program, row, action);
-  if (ends_too_early(row, action)) return Outcome::kWait;
+  if (ends_too_early(row)) return Outcome::kWait;
   if (action.op == ActionOp::kNorm) return run_norm(program, row);
   if (action.op == ActionOp::kStep) return run_step(program, row, action);
   if (action.op == ActionOp::kReduceGradient) {
-    const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
-    if (group < 0) return fail(row, "reduces a stage that has nothing to reduce");
-    programs_[program].reduced.push_back(static_cast<size_t>(group));
-    return contribute(program, row, collectives_[static_cast<size_t>(group)]);
+    const int32_t number = collective_of_row_[static_cast<size_t>(row)];
+    if (number < 0) return fail(row, "reduces a stage that has nothing to reduce");
+    programs_[program].reduced.push_back(static_cast<size_t>(number));
+    return contribute(program, row, collectives_[static_cast<size_t>(number)]);
   }
   span(row) = {programs_[program].now, programs_[program].now};
   return Outcome::kNext;
@@ -130,7 +122,6 @@ void Simulator::start_compute(size_t program, RowIndex row, const ItemRun& work,
   span(row) = {start, start + resolved(row).duration};
   causes_[static_cast<size_t>(row)] = late ? cause : run.last_compute;
   run.last_compute = row;
-  --compute_left_[StageId(static_cast<size_t>(action_of(row).stage))][static_cast<size_t>(action_of(row).replica)];
   ItemRun& changed = item(resolved(row).item);
   if (op == ActionOp::kForward) changed.state = ItemState::kForwardDone;
   if (op == ActionOp::kInputGradient) changed.state = ItemState::kInputGradientDone;

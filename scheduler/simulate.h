@@ -17,7 +17,7 @@ struct SimulateOptions {
   double ticks_per_second = kTicksPerSecond;
   /// Sends block until their receive is reached, and receives until their send: the strictest transport.
   bool rendezvous = false;
-  /// Reductions and steps end the step: nothing of their stage and replica may follow them.
+  /// Refuses reductions and steps before compute actions of their stage and replica that belong to their update.
   bool synchronous = true;
   /// Bytes of memory traffic per byte of trainable weight in an optimizer step: it reads the weight and its gradient
   /// and writes the weight. 0 leaves the step out.

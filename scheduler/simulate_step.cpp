@@ -1,6 +1,7 @@
 // The end of a step: reductions, the norm, optimizer steps.
 
 #include <algorithm>
+#include <map>
 
 #include "scheduler/insert_transfers.h"
 #include "scheduler/simulator.h"
@@ -9,39 +10,67 @@ namespace graphpipe::scheduler {
 
 void Simulator::prepare_collectives() {
   group_of_ = reduction_groups(graph_);
-  collectives_.resize(graph_.stages.size() + 1);
-  IdMap<StageId, bool> priced(graph_.stages.size(), false);
-  std::vector<std::vector<ir::DeviceId>> devices(collectives_.size());
-  const auto add = [&](Collective& collective, const std::vector<ir::DeviceId>& members, Bytes bytes) {
-    collective.length += to_ticks(all_reduce_time(cluster_, members, bytes), options_.ticks_per_second);
-  };
+  const std::vector<Ticks> lengths = reduction_lengths();
+  collective_of_row_.assign(resolved_.rows.size(), -1);
+  std::map<std::pair<int, int64_t>, int32_t> numbers;
+  std::vector<ir::DeviceId> norm_devices;
+  // The norm comes first, then the reductions of each group, update by update.
+  collectives_.resize(1);
   for (RowIndex row = 0; row < static_cast<RowIndex>(resolved_.rows.size()); ++row) {
     const Action& action = action_of(row);
-    const StageId stage(static_cast<size_t>(action.stage));
     if (action.op == ActionOp::kNorm) {
-      ++collectives_.back().members;
-      devices.back().push_back(schedule_.programs[program_of(row)].device);
+      ++collectives_.front().members;
+      norm_devices.push_back(schedule_.programs[program_of(row)].device);
     }
-    if (action.op != ActionOp::kReduceGradient || group_of_[stage] < 0) continue;
-    Collective& collective = collectives_[static_cast<size_t>(group_of_[stage])];
-    ++collective.members;
-    if (!priced[stage])
-      add(collective, graph_.stages[stage].choice.devices, graph_.stages[stage].trainable_weight_bytes);
-    priced[stage] = true;
+    const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
+    const bool reduces = action.op == ActionOp::kReduceGradient;
+    if (group < 0 || !(reduces || action.op == ActionOp::kStep)) continue;
+    const auto [found, added] =
+        numbers.emplace(std::pair(group, action.range.first), static_cast<int32_t>(collectives_.size()));
+    if (added) collectives_.emplace_back().length = lengths[static_cast<size_t>(group)];
+    collective_of_row_[static_cast<size_t>(row)] = found->second;
+    if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
   }
+  collectives_.front().length = to_ticks(all_reduce_time(cluster_, norm_devices, Bytes(8)), options_.ticks_per_second);
+  find_early_ends();
+}
+
+/// Per reduction group the time of one reduction: over the replicas of its stages, then over the copies.
+std::vector<Ticks> Simulator::reduction_lengths() const {
+  std::vector<Ticks> lengths(graph_.stages.size());
+  const auto add = [&](int group, const std::vector<ir::DeviceId>& members, Bytes bytes) {
+    if (group >= 0)
+      lengths[static_cast<size_t>(group)] +=
+          to_ticks(all_reduce_time(cluster_, members, bytes), options_.ticks_per_second);
+  };
+  for (const StageId stage : graph_.stage_ids())
+    add(group_of_[stage], graph_.stages[stage].choice.devices, graph_.stages[stage].trainable_weight_bytes);
   for (const ir::SharedWeights& shared : graph_.shared) {
     std::vector<ir::DeviceId> members;
     for (const StageId stage : shared.stages) members.push_back(graph_.stages[stage].choice.devices.front());
-    if (const int group = group_of_[shared.stages.front()]; group >= 0)
-      add(collectives_[static_cast<size_t>(group)], members, shared.gradient_bytes);
+    add(group_of_[shared.stages.front()], members, shared.gradient_bytes);
   }
-  add(collectives_.back(), devices.back(), Bytes(8));
+  return lengths;
 }
 
-bool Simulator::ends_too_early(RowIndex row, const Action& action) {
-  const StageId stage(static_cast<size_t>(action.stage));
-  if (!options_.synchronous || compute_left_[stage][static_cast<size_t>(action.replica)] == 0) return false;
-  if (action.op != ActionOp::kReduceGradient && action.op != ActionOp::kStep) return false;
+/// Marks the reductions and steps that stand before compute actions of their update.
+void Simulator::find_early_ends() {
+  ends_early_.assign(resolved_.rows.size(), 0);
+  for (size_t p = 0; p < programs_.size(); ++p) {
+    // Per stage and replica: the first sample that a later compute action works on.
+    std::map<std::pair<int32_t, int32_t>, int64_t> later;
+    for (RowIndex row = resolved_.first_row[p + 1]; row-- > resolved_.first_row[p];) {
+      const Action& action = action_of(row);
+      const auto [first, added] = later.emplace(std::pair(action.stage, action.replica), graph_.batch.count);
+      if (ir::is_compute(action.op)) first->second = std::min(first->second, action.range.first);
+      if (action.op == ActionOp::kReduceGradient || action.op == ActionOp::kStep)
+        ends_early_[static_cast<size_t>(row)] = first->second < action.range.last;
+    }
+  }
+}
+
+bool Simulator::ends_too_early(RowIndex row) {
+  if (!options_.synchronous || !ends_early_[static_cast<size_t>(row)]) return false;
   fail(row, "comes before compute actions of its stage");
   return true;
 }
@@ -56,7 +85,7 @@ Simulator::Outcome Simulator::run_norm(size_t program, RowIndex row) {
     }
     run.now = std::max(run.now, collectives_[group].result);
   }
-  return contribute(program, row, collectives_.back());
+  return contribute(program, row, collectives_.front());
 }
 
 /// Contributes and goes on; the result is known when the last member has contributed.
@@ -83,12 +112,12 @@ Simulator::Outcome Simulator::contribute(size_t program, RowIndex row, Collectiv
 }
 
 Simulator::Outcome Simulator::run_step(size_t program, RowIndex row, const Action& action) {
-  const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
+  const int32_t number = collective_of_row_[static_cast<size_t>(row)];
   ProgramRun& run = programs_[program];
   Ticks start = run.now;
   RowIndex cause = run.last_compute;
-  const Collective* const norm = collectives_.back().members > 0 ? &collectives_.back() : nullptr;
-  const Collective* const reduction = group >= 0 ? &collectives_[static_cast<size_t>(group)] : nullptr;
+  const Collective* const norm = collectives_.front().members > 0 ? &collectives_.front() : nullptr;
+  const Collective* const reduction = number >= 0 ? &collectives_[static_cast<size_t>(number)] : nullptr;
   for (const Collective* collective : {reduction, norm}) {
     if (collective == nullptr) continue;
     if (collective->result == kUnknown) {

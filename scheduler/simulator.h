@@ -88,7 +88,9 @@ class Simulator {
   Outcome run_send(size_t program, RowIndex row, const Action& action);
   Outcome run_receive(size_t program, RowIndex row, const Action& action);
   Outcome run_compute(size_t program, RowIndex row, const Action& action);
-  bool ends_too_early(RowIndex row, const Action& action);
+  std::vector<Ticks> reduction_lengths() const;
+  void find_early_ends();
+  bool ends_too_early(RowIndex row);
   Outcome run_norm(size_t program, RowIndex row);
   Outcome contribute(size_t program, RowIndex row, Collective& collective);
   Outcome run_step(size_t program, RowIndex row, const Action& action);
@@ -134,11 +136,12 @@ class Simulator {
     RowIndex last = -1;
   };
   std::vector<Link> links_;
-  /// One per reduction group (by its lowest stage), then one for the norm.
+  /// The norm, then one per reduction group and update.
   std::vector<Collective> collectives_;
+  /// Per row of a reduction, or of a step that waits for one: its collective; else -1.
+  std::vector<int32_t> collective_of_row_;
+  std::vector<uint8_t> ends_early_;
   IdMap<StageId, int> group_of_;
-  /// Per stage, per replica: compute actions that are still to come.
-  IdMap<StageId, std::vector<int32_t>> compute_left_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
   std::optional<Diagnostic> problem_;
 };

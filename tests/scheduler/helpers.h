@@ -77,9 +77,16 @@ inline double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTi
 
 /// The stage graph that a policy is defined on, with two chunks per device where it needs several.
 inline StageGraph study_for(const Policy& policy, int ranks, int64_t micro_batches) {
-  const bool v_shape = policy.shape == StageShape::kV;
-  StageGraph graph =
-      chain_study({.ranks = ranks, .chunks = v_shape ? 2 : 1, .micro_batches = micro_batches, .v_shape = v_shape});
+  const bool v_shape = policy.shape == StageShape::kV, replicas = policy.shape == StageShape::kReplicas;
+  StageGraph graph = chain_study(
+      {.ranks = replicas ? 1 : ranks, .chunks = v_shape ? 2 : 1, .micro_batches = micro_batches, .v_shape = v_shape});
+  if (policy.asynchronous)
+    for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1);
+  if (replicas) {
+    ir::StageChoice& choice = graph.stages[StageId(size_t{0})].choice;
+    choice.mode = ir::ReplicaMode::kRoundRobin;
+    for (int r = 1; r < ranks; ++r) choice.devices.push_back(ir::DeviceId(static_cast<size_t>(r)));
+  }
   if (policy.shape != StageShape::kBidirectional) return graph;
   for (const StageId stage : graph.stage_ids()) {
     graph.stages[stage].choice.mode = ir::ReplicaMode::kRoundRobin;
