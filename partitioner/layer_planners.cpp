@@ -5,6 +5,7 @@
 
 #include "partitioner/check_layer_plan.h"
 #include "partitioner/pipedream_planner.h"
+#include "partitioner/piper_planner.h"
 
 namespace graphpipe::partitioner {
 
@@ -13,6 +14,10 @@ namespace {
 const std::vector<LayerPlannerRow> kLayerPlanners = {
     {"pipedream", "the smallest bottleneck per mini-batch, replicated stages on levels of a machine",
      pipedream_quirks(), plan_pipedream},
+    {"piper", "stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
+     piper_quirks(), plan_piper},
+    {"2bw", "PipeDream-2BW: equal runs of the repeated layers, the same replicas and recomputation everywhere",
+     piper_quirks(), plan_equal_split_layers},
 };
 
 }  // namespace

@@ -1,0 +1,17 @@
+#pragma once
+// The downset lattice of a layer graph within a memory budget.
+
+#include <functional>
+#include <span>
+
+#include "partitioner/lattice.h"
+
+namespace graphpipe::partitioner {
+
+/// All downsets where they fit into `bytes`; else those of each size with the smallest `cut` (of the layers in the set)
+/// and all prefixes of one order. Nothing where `stop` ended it.
+std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
+                                      const std::function<double(std::span<const uint64_t>)>& cut,
+                                      const std::function<bool()>& stop);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,175 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include "partitioner/check_layer_plan.h"
+#include "partitioner/piper_planner.h"
+#include "tests/support/random_layer_graphs.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+const LayerPlannerRow& piper() { return *find_layer_planner("piper"); }
+
+/// Piper's recurrence over all (set, devices, replicas) with all choices of variants, from the formulas alone.
+class Exhaustive {
+ public:
+  explicit Exhaustive(const LayerPlanRequest& request)
+      : request_(request), graph_(*request.graph), devices_(request.machine.devices()) {}
+
+  double best() { return best_before((1u << graph_.layers.size()) - 1, devices_, 0); }
+
+ private:
+  /// The layers `rest` on at most `devices`, where later stages have `later` replicas in all.
+  double best_before(uint32_t rest, int devices, int later) {
+    if (rest == 0) return 0;
+    const auto [known, is_new] = known_.try_emplace({rest, devices, later}, INFINITY);
+    if (!is_new) return known->second;
+    double best = INFINITY;
+    for (uint32_t before = 0; before < rest; ++before) {
+      if ((before & rest) != before || !is_closed(before)) continue;
+      for (int t = 1; t <= 2; ++t)
+        for (int d = 1; d * t <= devices; ++d)
+          if (request_.micro_batches % d == 0 && later + d <= request_.micro_batches)
+            best = std::min(best, std::max(fastest(rest & ~before, t, d, (later + 2 * d - 1) / d),
+                                           best_before(before, devices - t * d, later + d)));
+    }
+    return known_[{rest, devices, later}] = best;
+  }
+
+  bool is_closed(uint32_t set) const {
+    return std::ranges::all_of(graph_.edges, [&](const ir::LayerEdge& edge) {
+      return !(set >> edge.to.index() & 1) || (set >> edge.from.index() & 1);
+    });
+  }
+
+  double fastest(uint32_t stage, int t, int d, int y) const {
+    double best = INFINITY;
+    for (uint32_t slow = stage;; slow = (slow - 1) & stage) {
+      best = std::min(best, stage_time(stage, slow, t, d, y));
+      if (slow == 0) return best;
+    }
+  }
+
+  double stage_time(uint32_t stage, uint32_t slow, int t, int d, int y) const {
+    double time = 0, bytes = 0, memory = 0;
+    for (const ir::LayerId id : graph_.layer_ids()) {
+      if (!(stage >> id.index() & 1)) continue;
+      const auto& degrees = graph_.layers[id].degrees;
+      if (degrees.size() < static_cast<size_t>(t)) return INFINITY;
+      const auto& variants = degrees[static_cast<size_t>(t) - 1].variants;
+      const size_t chosen = slow >> id.index() & 1;
+      if (chosen >= variants.size()) return INFINITY;
+      const ir::LayerVariant& variant = variants[chosen];
+      time += variant.seconds / d;
+      bytes += 4.0 * (d - 1) * variant.weight_bytes / (d * static_cast<double>(request_.micro_batches));
+      memory += variant.memory_per_item * y + variant.memory_fixed;
+      for (const ir::LayerEdge& edge : graph_.edges) {
+        const bool from = edge.from == id, to = edge.to == id;
+        if ((!from && !to) || (stage >> (from ? edge.to : edge.from).index() & 1)) continue;
+        double extra = 0;
+        for (const ir::LayerSync& sync : from ? variant.sync_to : variant.sync_from)
+          if (sync.neighbour == (from ? edge.to : edge.from)) extra = sync.bytes;
+        bytes += 2 * (edge.bytes + extra) / d;
+      }
+    }
+    return memory > request_.machine.memory ? INFINITY : time + bytes / request_.machine.levels.front().bandwidth;
+  }
+
+  const LayerPlanRequest& request_;
+  const ir::LayerGraph& graph_;
+  int devices_;
+  std::map<std::tuple<uint32_t, int, int>, double> known_;
+};
+
+LayerPlanRequest request_for(const ir::LayerGraph& graph, uint64_t seed) {
+  tests::Dice dice(seed + 1000);
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {
+      {.count = static_cast<int>(1 + dice.below(5)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
+  request.machine.memory = static_cast<double>(20 + dice.below(80));
+  request.micro_batches = static_cast<int64_t>(1 + dice.below(6));
+  return request;
+}
+
+TEST_CASE("piper equals the search over its whole space") {
+  int planned = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, seed % 3 > 0);
+    REQUIRE(verify_layer_graph(graph).ok());
+    const LayerPlanRequest request = request_for(graph, seed);
+    const double best = Exhaustive(request).best();
+    const auto answer = plan_layers(piper(), request);
+    CHECK(answer.ok() == std::isfinite(best));
+    if (!answer.ok()) {
+      CHECK(answer.problems()[0].code == Code::kNoFeasiblePlan);
+      continue;
+    }
+    ++planned;
+    CHECK(answer->objective == doctest::Approx(best).epsilon(1e-9));
+    CHECK(answer->bound == answer->objective);
+    CHECK(plan_layers(piper(), request)->plan == answer->plan);
+    LayerPlanRequest greedy = request;
+    greedy.compat = {"P1"};
+    const auto overshot = plan_layers(piper(), greedy);
+    REQUIRE(overshot.ok());
+    CHECK(overshot->objective >= answer->objective * (1 - 1e-12));
+    CHECK(overshot->bound <= best * (1 + 1e-12));
+    LayerPlanRequest split = request;
+    const auto equal = plan_layers(*find_layer_planner("2bw"), split);
+    if (equal.ok()) CHECK(equal->objective >= answer->objective * (1 - 1e-12));
+  }
+  CHECK(planned > 60);
+}
+
+TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = tests::random_piper_graph(seed, 9, true);
+    LayerPlanRequest request = request_for(graph, seed);
+    double before = INFINITY;
+    for (int step = 0; step < 5; ++step) {
+      const auto answer = plan_layers(piper(), request);
+      const double now = answer.ok() ? answer->objective : INFINITY;
+      CHECK(now <= before * (1 + 1e-12));
+      before = now;
+      (step % 2 == 0 ? request.machine.memory : request.machine.levels[0].bandwidth) *= 1.5;
+    }
+  }
+}
+
+TEST_CASE("what does not fit says how much is missing; a search that is ended says so") {
+  const ir::LayerGraph graph = tests::random_piper_graph(3, 6, true);
+  LayerPlanRequest request = request_for(graph, 3);
+  request.machine.memory = 1;
+  const auto nothing = plan_layers(piper(), request);
+  REQUIRE_FALSE(nothing.ok());
+  CHECK(nothing.problems()[0].code == Code::kNoFeasiblePlan);
+  CHECK(nothing.problems()[0].message.find("bytes more are needed") != std::string::npos);
+  const std::atomic<bool> cancel = true;
+  request.cancel = &cancel;
+  const auto ended = plan_layers(piper(), request);
+  REQUIRE_FALSE(ended.ok());
+  CHECK(ended.problems()[0].code == Code::kInterrupted);
+}
+
+TEST_CASE("a wide graph gets a plan with a bound") {
+  const ir::LayerGraph graph = tests::equal_branches(8, 4);
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 8, .bandwidth = 1e9}};
+  request.micro_batches = 32;
+  request.memory_budget = 20e6;
+  request.replication = false;
+  const auto answer = plan_layers(piper(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->bound >= 12 * (1 - 1e-12));
+  CHECK(answer->objective <= 12.1);
+}
+
+}  // namespace
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,120 @@
+// The published numbers of Piper and of the equal split inside it: 25 GiB/s, all quirks on for the greedy column.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "files/piper_profile.h"
+#include "partitioner/layer_planners.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+/// What has no plan.
+constexpr double kNone = -1;
+
+struct Row {
+  int devices;
+  double gib;
+  int64_t micro_batches;
+  double greedy, exact, equal_split;
+};
+
+std::optional<ir::LayerGraph> profile(const char* name) {
+  const auto path = std::filesystem::path(GRAPHPIPE_SOURCE_DIR) / "../shared/data/piper" / name;
+  if (!std::filesystem::exists(path)) {
+    MESSAGE("SKIP: ../shared/data/piper is not here");
+    return std::nullopt;
+  }
+  auto graph = files::read_piper_profile(path.string());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+LayerPlanRequest request_of(const ir::LayerGraph& graph, const Row& row) {
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = row.devices, .bandwidth = 25 * kGiB}};
+  request.machine.memory = row.gib * kGiB;
+  request.micro_batches = row.micro_batches;
+  return request;
+}
+
+void check_value(const char* planner, const LayerPlanRequest& request, double expected) {
+  const LayerPlannerRow& row = *find_layer_planner(planner);
+  const auto answer = plan_layers(row, request);
+  CHECK(answer.ok() == (expected != kNone));
+  if (!answer.ok()) return;
+  CHECK(answer->objective == doctest::Approx(expected).epsilon(1e-6));
+  CHECK(answer->bound <= answer->objective);
+}
+
+void check_rows(const char* file, std::initializer_list<Row> rows) {
+  const auto graph = profile(file);
+  if (!graph) return;
+  for (const Row& row : rows) {
+    CAPTURE(row.devices);
+    CAPTURE(row.gib);
+    CAPTURE(row.micro_batches);
+    LayerPlanRequest request = request_of(*graph, row);
+    request.compat = {"P5"};
+    check_value("piper", request, row.exact);
+    check_value("2bw", request, row.equal_split);
+    request.compat = {"P1", "P5"};
+    check_value("piper", request, row.greedy);
+  }
+}
+
+TEST_CASE("Piper on BERT-32 reaches the published values") {
+  check_rows("bert32a100.json", {{8, 8, 1920, 0.16585575, 0.16585575, 0.230978},
+                                 {32, 8, 1920, 0.0415154504, 0.0415154504, 0.0513510889},
+                                 {64, 8, 1920, 0.0202005503, 0.0202005503, 0.0257245478},
+                                 {128, 8, 1920, 0.0101208803, 0.0101208803, 0.0129112773},
+                                 {64, 1, 1920, kNone, kNone, kNone},
+                                 {64, 2, 1920, 0.0320300812, 0.0320300812, 0.12333875},
+                                 {64, 80, 1920, 0.015650178, 0.015650178, 0.015650178},
+                                 {64, 8, 512, 0.0209573379, 0.0209573379, 0.0291036869},
+                                 {64, 8, 960, 0.0202348923, 0.0202348923, 0.0258143873}});
+}
+
+TEST_CASE("Piper on BERT-32 with hundreds of devices") {
+  check_rows("bert32a100.json", {{512, 8, 1920, 0.00256112785, 0.00256112785, 0.00330132436},
+                                 {1024, 8, 1920, 0.00130317952, 0.00130317952, 0.00169966554},
+                                 {2048, 8, 1920, 0.000703591184, 0.000703591184, 0.000898836135}});
+}
+
+TEST_CASE("Piper on BERT-32 without replicas, and without tensor parallelism") {
+  const auto graph = profile("bert32a100.json");
+  if (!graph) return;
+  const Row row{64, 8, 1920, 0, 0, 0};
+  LayerPlanRequest request = request_of(*graph, row);
+  request.compat = {"P1"};
+  request.replication = false;
+  check_value("piper", request, 0.07390625);
+  request.replication = true;
+  request.max_degree = 1;
+  check_value("piper", request, 0.0202005503);
+  request.replication = false;
+  request.compat = {"E1"};
+  request.max_degree = std::numeric_limits<int>::max();
+  check_value("2bw", request, 0.0257245478);
+}
+
+TEST_CASE("Piper on ResNet, milliseconds against bytes per second; the exact choice of variants beats the greedy one") {
+  check_rows("resnet.json", {{32, 2, 7680, 24.6258985, 24.0313985, kNone}});
+}
+
+TEST_CASE("Piper on ResNet reaches the published values") {
+  check_rows("resnet.json", {{8, 4, 7680, 73.493286, 73.493286, kNone},
+                             {8, 8, 7680, 63.4335366, 63.4335366, 164.159281},
+                             {16, 2, 7680, 76.5213125, 76.5213125, kNone},
+                             {16, 8, 7680, 31.6343943, 31.6343943, 82.0796406},
+                             {32, 8, 7680, 15.7580261, 15.7570729, 41.0398203},
+                             {64, 2, 7680, 11.3337903, 11.3337903, kNone},
+                             {128, 1, 7680, 19.8563286, 19.8563286, kNone},
+                             {128, 16, 7680, 3.65985872, 3.65985872, 6.80533323}});
+}
+
+}  // namespace
+}  // namespace graphpipe::partitioner
