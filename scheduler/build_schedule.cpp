@@ -1,5 +1,7 @@
 #include "scheduler/build_schedule.h"
 
+#include "scheduler/local_search.h"
+
 namespace graphpipe::scheduler {
 namespace {
 
@@ -20,6 +22,7 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
   const PolicyRequest request{
       .graph = graph, .cluster = cluster, .in_flight = options.in_flight, .backward_order = options.backward_order};
   GP_TRY(Schedule compute, policy->order(request));
+  if (options.search) compute = improve(graph, cluster, std::move(compute));
   GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));
   GP_TRY_VOID(check_schedule(graph, cluster, schedule, {.memory = options.memory}));
   GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));

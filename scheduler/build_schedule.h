@@ -13,6 +13,8 @@ struct BuildOptions {
   BackwardOrder backward_order = BackwardOrder::kFifo;
   /// Empty: by the rule of cost/in_flight.h.
   IdMap<StageId, Samples> in_flight;
+  /// Improves what the policy gives (local_search.h); asynchronous schedules stay as they are.
+  bool search = false;
   LoweringOptions lowering;
   MemoryOptions memory;
   SimulateOptions simulation;

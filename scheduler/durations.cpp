@@ -43,4 +43,13 @@ Ticks Durations::of(const Action& action) {
   }
 }
 
+double fine_ticks_per_second(const StageGraph& graph) {
+  double longest = 0;
+  for (const ir::Stage& stage : graph.stages)
+    longest = std::max(longest, stage.forward.at(stage.choice.micro_batch) +
+                                    stage.input_gradient.at(stage.choice.micro_batch) +
+                                    stage.weight_gradient.at(stage.choice.micro_batch));
+  return longest > 0 ? kTicksPerUnit / longest : 1;
+}
+
 }  // namespace graphpipe::scheduler

@@ -15,6 +15,9 @@ inline constexpr double kTicksPerUnit = 1e6;
 /// Rounds to the nearest tick; caps at 2^53, so that sums of a thousand of them stay within 64 bits.
 Ticks to_ticks(Seconds time, double ticks_per_second);
 
+/// Ticks finer than any price of the plan: the longest item takes about a million. 1 where all prices are zero.
+double fine_ticks_per_second(const StageGraph& graph);
+
 class Durations {
  public:
   Durations(const StageGraph& graph, double ticks_per_second);

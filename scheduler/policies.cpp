@@ -37,6 +37,7 @@ constexpr Policy kPolicies[] = {
     {"parameter-server", "replicas whose updates are applied one by one, in the order of the micro-batches",
      order_parameter_server, StageShape::kReplicas, true},
     {"inference", "forwards only", order_inference, StageShape::kAny, false, true},
+    {"auto", "the synchronous policy that simulates fastest within the memory, improved by a search", order_auto},
     {"none", "no pipelining: one micro-batch after the other", order_none},
 };
 

@@ -88,5 +88,6 @@ Result<Schedule> order_2bw(const PolicyRequest& request);
 Result<Schedule> order_data_parallel(const PolicyRequest& request);
 Result<Schedule> order_parameter_server(const PolicyRequest& request);
 Result<Schedule> order_inference(const PolicyRequest& request);
+Result<Schedule> order_auto(const PolicyRequest& request);
 
 }  // namespace graphpipe::scheduler

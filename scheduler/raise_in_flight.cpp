@@ -59,14 +59,7 @@ double step_seconds(const PolicyRequest& request, int64_t batch, const IdMap<Sta
                     const OrderByNumbers& order) {
   StageGraph graph = request.graph;
   graph.batch = Samples(batch);
-  // Ticks finer than any price: the largest item takes about a million.
-  double longest = 0;
-  for (const ir::Stage& stage : graph.stages)
-    longest = std::max(longest, stage.forward.at(stage.choice.micro_batch) +
-                                    stage.input_gradient.at(stage.choice.micro_batch) +
-                                    stage.weight_gradient.at(stage.choice.micro_batch));
-  if (longest <= 0) return -1;
-  const double ticks_per_second = kTicksPerUnit / longest;
+  const double ticks_per_second = fine_ticks_per_second(graph);
   const Result<Schedule> schedule = insert_transfers(graph, order(graph, numbers), {.finish_step = false});
   if (!schedule.ok()) return -1;
   const Result<Timeline> timeline = simulate(graph, request.cluster, *schedule, {.ticks_per_second = ticks_per_second});

@@ -1,0 +1,94 @@
+#include "scheduler/local_search.h"
+
+#include <doctest/doctest.h>
+
+#include "cost/lower_bound.h"
+#include "scheduler/build_schedule.h"
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_studies.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+/// Bytes that the devices' memory would have to be for the schedule, device by device.
+std::vector<Bytes> peaks(const StageGraph& graph, const Schedule& compute) {
+  std::vector<Bytes> result;
+  for (const DeviceMemory& memory : memory_of(graph, *insert_transfers(graph, compute), {}))
+    result.push_back(memory.peak);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the search never makes a schedule worse, keeps it complete, and stays within the memory") {
+  int faster = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Study study = random_study(seed);
+    const char* names[] = {"kfkb", "gpipe", "zb-1p", "none"};
+    const auto compute = find_policy(names[seed % 4])->order({.graph = study.graph, .cluster = study.cluster});
+    if (!compute.ok()) continue;
+    // The devices have just what the schedule needs.
+    const std::vector<Bytes> before = peaks(study.graph, *compute);
+    for (size_t p = 0; p < before.size(); ++p) study.cluster.devices[compute->programs[p].device].memory = before[p];
+    const Schedule better = improve(study.graph, study.cluster, *compute, {.most_rows = 20000});
+    const auto score = score_order(study.graph, study.cluster, better);
+    const auto start = score_order(study.graph, study.cluster, *compute);
+    REQUIRE(score.has_value());
+    CHECK(score->makespan <= start->makespan);
+    CHECK(score->excess == Bytes(0));
+    faster += score->makespan < start->makespan;
+    const Status verdict = check_schedule(study.graph, study.cluster, *insert_transfers(study.graph, better));
+    if (!verdict.ok()) FAIL(verdict.problems().front().message);
+  }
+  CHECK(faster > 10);
+}
+
+TEST_CASE("the search finds what a schedule without pipelining leaves idle") {
+  const StageGraph graph = chain_study({.ranks = 3, .micro_batches = 6});
+  const ir::Cluster cluster = study_cluster(3);
+  const auto compute = order_none({.graph = graph, .cluster = cluster});
+  const auto start = score_order(graph, cluster, *compute);
+  const auto found = score_order(graph, cluster, improve(graph, cluster, *compute));
+  CHECK(start->makespan.count == doctest::Approx(6 * 9 * kTicksPerUnit / 3));
+  // 1f1b takes 24 units of a third of a million ticks.
+  CHECK(found->makespan.count <= doctest::Approx(24 * kTicksPerUnit / 3));
+}
+
+TEST_CASE("schedules with updates or overlaps come back as they are") {
+  for (const char* name : {"pipedream", "dualpipev"}) {
+    const StageGraph graph = study_for(*find_policy(name), 2, 4);
+    const ir::Cluster cluster = study_cluster(2);
+    const auto schedule = find_policy(name)->order({.graph = graph, .cluster = cluster});
+    CHECK(improve(graph, cluster, *schedule) == *schedule);
+  }
+}
+
+TEST_CASE("auto is at least as fast as every synchronous policy that fits, and takes less memory where it must") {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    Study study = random_study(seed, {.most_stages = 5});
+    const PolicyRequest request{.graph = study.graph, .cluster = study.cluster};
+    const auto chosen = order_auto(request);
+    REQUIRE(chosen.ok());
+    const auto score = score_order(study.graph, study.cluster, *chosen);
+    REQUIRE(score.has_value());
+    for (const Policy& policy : all_policies()) {
+      if (policy.asynchronous || policy.forward_only) continue;
+      const auto other = policy.order(request);
+      if (!other.ok()) continue;
+      const auto other_score = score_order(study.graph, study.cluster, *other);
+      if (other_score) CHECK(score->makespan <= other_score->makespan);
+    }
+  }
+  StageGraph graph = chain_study({.ranks = 4, .micro_batches = 8});
+  for (ir::Stage& stage : graph.stages) stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 1000);
+  ir::Cluster cluster = study_cluster(4);
+  for (ir::Device& device : cluster.devices) device.memory = Bytes(2500);
+  const auto small = order_auto({.graph = graph, .cluster = cluster});
+  REQUIRE(small.ok());
+  CHECK(score_order(graph, cluster, *small)->excess == Bytes(0));
+  CHECK(build_schedule(graph, cluster, {.policy = "auto"}).ok());
+}
