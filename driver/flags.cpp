@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "driver/suggestion.h"
+#include "partitioner/layer_planners.h"
 #include "partitioner/planners.h"
 #include "scheduler/policies.h"
 
@@ -55,6 +56,19 @@ CLI::Option* repeated(CLI::App& app, const std::string& flag, std::vector<std::s
   return app.add_option(flag, words, help)->allow_extra_args(false);
 }
 
+struct PlannerName {
+  std::string_view name;
+};
+
+// Planners of plan graphs, then those of layer graphs that are not among them.
+std::vector<PlannerName> planner_names() {
+  std::vector<PlannerName> names;
+  for (const auto& row : partitioner::planners()) names.push_back({row.name});
+  for (const auto& row : partitioner::layer_planners())
+    if (partitioner::find_planner(row.name) == nullptr) names.push_back({row.name});
+  return names;
+}
+
 void output_flags(CLI::App& app, Options& options) {
   app.add_flag("--json", options.json, "print the result as one flat JSON object");
   app.add_flag("-q,--quiet", options.quiet, "no progress and no notes");
@@ -73,7 +87,9 @@ void model_flags(CLI::App& app, ModelOptions& model) {
 }
 
 void training_flags(CLI::App& app, TrainingOptions& training) {
-  app.add_option("--batch", training.batch, "samples of one training step")->check(kOneOrMore);
+  app.add_option("--batch", training.batch, "samples of one training step")
+      ->check(kOneOrMore)
+      ->each([&training](const std::string&) { training.batch_given = true; });
   app.add_option("--loss", training.loss,
                  "cross_entropy|mse|bce:OUTPUT,LABEL, contrastive:OUTPUT, or output:NAME for a scalar output");
   app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
@@ -89,7 +105,7 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->excludes(cluster);
   app.add_option("--planner", plan.planner, "rule that cuts the model into stages")
-      ->check(one_of(partitioner::planners()));
+      ->check(one_of(planner_names()));
   app.add_option("--policy", plan.policy, "rule that orders each device's work")
       ->check(one_of(scheduler::all_policies()));
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
@@ -99,6 +115,30 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--profile", plan.profile, "measured prices");
   app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
       ->check(kNotNegative);
+}
+
+void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
+  app.add_option("--profile-format", foreign.format, "what --profile is: ours, or one of another project without a model")
+      ->check(CLI::IsMember({"graphpipe", "pipedream", "piper", "dnn-partitioning"}));
+  const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
+    return app.add_option(flag, value, help)->group("Profiles of other projects");
+  };
+  add("--bandwidth", foreign.bandwidth, "bytes per second between devices")->check(kNotNegative);
+  add("--topology", foreign.topology, "levels of the machine, innermost first: COUNT@BYTES_PER_SECOND,...");
+  add("--compat", foreign.compat, "quirks of the original program to reproduce: all, or names such as PD2,PD4");
+  add("--memory", foreign.memory, "bytes of a device")->check(kNotNegative);
+  add("--micro-batches", foreign.micro_batches, "micro-batches of a step")->check(kOneOrMore);
+  add("--machines", foreign.machines, "devices up to the end of each machine: 8,16");
+  add("--cpus", foreign.cpus, "CPUs that take layers too")->check(CLI::Range(int64_t{0}, int64_t{4096}));
+  add("--max-degree", foreign.max_degree, "largest tensor-parallel degree")->check(kOneOrMore);
+  add("--profile-batch", foreign.profile_batch, "samples of the profiled mini-batch")->check(kOneOrMore);
+  const auto flag = [&](const std::string& name, bool& value, const std::string& help) {
+    app.add_flag(name, value, help)->group("Profiles of other projects");
+  };
+  flag("--no-replication", foreign.no_replication, "one device per stage");
+  flag("--use-fewer", foreign.use_fewer, "devices may stay idle");
+  flag("--no-traffic", foreign.no_traffic, "traffic between stages costs nothing");
+  flag("--no-recompute", foreign.no_recompute, "never recompute activations");
 }
 
 void training_run_flags(CLI::App& app, RunOptions& run) {
@@ -134,6 +174,8 @@ void plan_flags(CLI::App& app, Options& options) {
   model_flags(app, options.model);
   training_flags(app, options.training);
   planning_flags(app, options.plan);
+  foreign_flags(app, options.foreign);
+  app.get_option("model")->required(false);
   app.add_option("-o,--output", options.output, "plan file to write");
   output_flags(app, options);
 }

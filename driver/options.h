@@ -22,6 +22,7 @@ struct ModelOptions {
 /// What is trained.
 struct TrainingOptions {
   int64_t batch = 8;
+  bool batch_given = false;
   std::string loss;
   std::string optimizer = "sgd";
   uint64_t seed = 0;
@@ -40,6 +41,21 @@ struct PlanOptions {
   std::string plan;                   // a plan made before, or written by hand: checked and used as given
   std::string profile;
   double time_limit = 0;  // seconds; 0: none
+};
+
+/// How a profile of another project is planned (plan --profile-format).
+struct ForeignOptions {
+  std::string format = "graphpipe";  // our own profile of an ONNX model
+  double bandwidth = 0;              // bytes per second; 0: what the file says, or 1e9
+  std::string topology;              // COUNT@BANDWIDTH,... innermost first
+  std::string compat;                // quirks of the originals: all, or names
+  bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
+  double memory = 0;                 // bytes of a device; 0: what the file says, or no limit
+  int64_t micro_batches = 0;         // of a step; 0: what the file says, or 16
+  std::string machines;              // devices up to the end of each machine
+  int64_t cpus = -1;                 // -1: what the file says
+  int64_t max_degree = 0;
+  int64_t profile_batch = 64;        // samples of the profiled unit of work
 };
 
 /// How a compiled folder is run.
@@ -63,6 +79,7 @@ struct Options {
   ModelOptions model;
   TrainingOptions training;
   PlanOptions plan;
+  ForeignOptions foreign;
   RunOptions run;
   std::string input;   // the folder or file that the verb reads
   std::string output;  // -o

@@ -6,9 +6,11 @@
 
 #include "driver/commands.h"
 #include "driver/pipeline.h"
+#include "driver/plan_profile.h"
 #include "driver/plan_report.h"
 #include "driver/process.h"
 #include "driver/report.h"
+#include "driver/usage.h"
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "scheduler/gantt.h"
@@ -33,6 +35,9 @@ std::string drawing(const Pipeline& pipeline, const std::string& format) {
 }  // namespace
 
 int run_plan(const Options& options) {
+  if (options.foreign.format != "graphpipe") return run_plan_profile(options);
+  if (options.model.model.empty())
+    return report_problems(options, "plan", {usage("model", "no model is named", "add the ONNX file to plan")});
   catch_interrupts();
   const Result<Pipeline> pipeline = make_pipeline(options);
   if (!pipeline) return report_problems(options, "plan", pipeline.problems());

@@ -1,0 +1,264 @@
+#include "driver/plan_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include "cost/iteration_time.h"
+#include "cost/layer_conversion.h"
+#include "cost/lower_bound.h"
+#include "driver/choose.h"
+#include "driver/process.h"
+#include "driver/report.h"
+#include "driver/usage.h"
+#include "files/plan.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using partitioner::LayerPlanRequest;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Stages times micro-batches up to which a step is simulated; above it the closed form stands for it.
+constexpr int64_t kMostSimulated = 40'000;
+
+// Seconds of one step, or infinity for a plan without a schedule.
+double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assignment assignment,
+               const std::string& policy) {
+  const auto stages = ir::build_stage_graph(graph, assignment);
+  if (!stages) return kInfinity;
+  int64_t items = 0;
+  for (const ir::StageChoice& choice : assignment.choice)
+    items += (graph.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count;
+  if (items > kMostSimulated) return cost::iteration_time(*stages, cluster).total();
+  const auto built = scheduler::build_schedule(*stages, cluster, build_options(policy, graph));
+  if (!built) return cost::iteration_time(*stages, cluster).total();
+  return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
+}
+
+double step_of_layers(const LayerPlanRequest& request, const ir::LayerPlan& plan, const std::string& policy) {
+  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches), &plan);
+  const auto assignment = cost::assignment_of(converted, plan, request.machine);
+  if (!assignment) return kInfinity;
+  // What a planner promises about memory is its own business: its plan is timed as it is.
+  cost::LayerMachine machine = request.machine;
+  machine.memory = kInfinity;
+  return step_of(converted.graph, cost::cluster_of(machine), *assignment, policy);
+}
+
+Result<ProfilePlan> plan_by_layers(const partitioner::LayerPlannerRow& row, const Options& options,
+                                   const LayerPlanRequest& request) {
+  GP_TRY(const partitioner::LayerPlanAnswer answer, partitioner::plan_layers(row, request));
+  ProfilePlan plan{.planner = std::string(row.name),
+                   .objective = answer.objective,
+                   .bound = answer.bound,
+                   .gap = answer.gap(),
+                   .unit = std::string(answer.unit),
+                   .search_seconds = answer.search_seconds,
+                   .complete = answer.complete,
+                   .stopped = answer.stopped,
+                   .states = answer.states,
+                   .pairs = answer.pairs};
+  for (size_t s = 0; s < answer.plan.stages.size(); ++s) {
+    const ir::LayerStage& stage = answer.plan.stages[s];
+    ProfilePlan::Stage out{.layers = stage.layers,
+                           .devices = stage.devices,
+                           .replicas = stage.replicas,
+                           .degree = stage.degree,
+                           .variants = stage.variants,
+                           .on_cpu = stage.on_cpu,
+                           .recompute = stage.recompute,
+                           .micro_batch = answer.plan.micro_batch};
+    if (stage.degree == 1) out.devices = cost::devices_of(answer.plan, s, request.machine);
+    out.replicas = static_cast<int>(out.devices.size()) / stage.degree;
+    plan.stages.push_back(std::move(out));
+  }
+  plan.simulated_step = step_of_layers(request, answer.plan, options.plan.policy);
+  return plan;
+}
+
+Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& options, const LayerPlanRequest& layers) {
+  const auto converted = cost::convert_layers(*layers.graph, Samples(layers.micro_batches));
+  const ir::Cluster cluster = cost::cluster_of(layers.machine);
+  partitioner::PlanRequest request;
+  request.graph = &converted.graph;
+  request.cluster = &cluster;
+  request.replication = layers.replication;
+  request.limit_memory = std::isfinite(layers.machine.memory);
+  request.time_limit = layers.time_limit;
+  request.cancel = layers.cancel;
+  request.threads = static_cast<int>(options.training.threads);
+  request.evaluate = [&](const ir::Assignment& assignment) {
+    return step_of(converted.graph, cluster, assignment, options.plan.policy);
+  };
+  ir::Plan manual;
+  if (!options.plan.plan.empty()) {
+    GP_TRY(manual, files::read_plan(options.plan.plan));
+    request.manual = &manual.assignment;
+  }
+  GP_TRY(const partitioner::PlanAnswer answer, partitioner::plan(planner, request));
+  const partitioner::PlanCandidate& best = answer.candidates.front();
+  ProfilePlan plan{.planner = planner,
+                   .objective = best.step_seconds,
+                   .bound = cost::plan_bound(converted.graph, cluster).step(converted.graph.batch),
+                   .unit = "s",
+                   .simulated_step = best.step_seconds,
+                   .search_seconds = answer.search_seconds,
+                   .complete = answer.complete};
+  plan.gap = plan.bound > 0 ? std::max(0.0, plan.objective / plan.bound - 1) : 0;
+  plan.stages.resize(best.assignment.choice.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::StageChoice& choice = best.assignment.choice[ir::StageId(s)];
+    for (const ir::DeviceId device : choice.devices) plan.stages[s].devices.push_back(static_cast<int>(device.index()));
+    plan.stages[s].replicas = static_cast<int>(choice.devices.size());
+    plan.stages[s].recompute = choice.recompute;
+    plan.stages[s].micro_batch = choice.micro_batch.count;
+  }
+  for (const ir::LayerId layer : layers.graph->layer_ids())
+    plan.stages[best.assignment.stage_of[converted.node_of[layer]].index()].layers.push_back(layer);
+  return plan;
+}
+
+// The best of every planner by the simulated step. What they find is taken as it is: stages, replicas, degrees.
+Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  Result<ProfilePlan> best = plan_by_graph("auto", options, request);
+  for (const char* planner : {"graphpipe", "sequential", "equal-split", "data-parallel"}) {
+    Result<ProfilePlan> other = plan_by_graph(planner, options, request);
+    if (other.ok() && (!best.ok() || other->simulated_step < best->simulated_step)) best = std::move(other);
+  }
+  for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners()) {
+    LayerPlanRequest rest = request;
+    rest.time_limit = std::max(0.0, request.time_limit - seconds());
+    if (best.ok() && (rest.time_limit <= 0 || *request.cancel)) break;
+    Result<ProfilePlan> other = plan_by_layers(row, options, rest);
+    if (!other.ok()) continue;
+    if (!best.ok() || other->simulated_step < best->simulated_step) best = std::move(other);
+  }
+  if (!best.ok()) return best;
+  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches));
+  const bool plain = std::ranges::all_of(best->stages, [](const auto& s) { return s.degree == 1 && !s.on_cpu; });
+  best->stopped = best->planner == "auto" ? best->stopped : text("found by ", best->planner);
+  best->planner = "auto";
+  best->objective = best->simulated_step;
+  best->unit = "s";
+  // Other degrees and CPUs are beyond the bound for plain devices.
+  best->bound =
+      plain ? cost::plan_bound(converted.graph, cost::cluster_of(request.machine)).step(converted.graph.batch) : 0;
+  best->gap = best->bound > 0 ? std::max(0.0, best->objective / best->bound - 1) : kInfinity;
+  best->search_seconds = seconds();
+  best->complete = best->complete && seconds() < request.time_limit && !*request.cancel;
+  return best;
+}
+
+void add_nodes(JsonObject& object, const ir::LayerGraph& graph, const std::vector<ir::LayerId>& layers) {
+  std::vector<std::string> names;
+  std::vector<int64_t> numbers;
+  for (const ir::LayerId id : layers) {
+    const std::string& name = graph.layers[id].id.raw();
+    names.push_back(name);
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
+  }
+  if (numbers.size() == names.size()) object.add("nodes", numbers);
+  else object.add("nodes", names);
+}
+
+JsonObject profile_json(const Options& options, const ir::LayerGraph& graph, const LayerPlanRequest& request,
+                        const ProfilePlan& plan) {
+  std::vector<JsonObject> stages;
+  for (const ProfilePlan::Stage& stage : plan.stages) {
+    JsonObject object;
+    add_nodes(object, graph, stage.layers);
+    object.add("devices", std::vector<int64_t>(stage.devices.begin(), stage.devices.end()));
+    object.add("micro_batch", stage.micro_batch).add("replicas", stage.replicas).add("degree", stage.degree);
+    if (!stage.variants.empty())
+      object.add("variants", std::vector<int64_t>(stage.variants.begin(), stage.variants.end()));
+    stages.push_back(object.add("cpu", stage.on_cpu).add("recompute", stage.recompute));
+  }
+  JsonObject object;
+  object.add("planner", plan.planner).add("objective", plan.objective).add("unit", plan.unit);
+  object.add("bound", plan.bound).add("gap", plan.gap).add("stages", stages);
+  object.add("search_seconds", plan.search_seconds).add("simulated_step", plan.simulated_step);
+  object.add("micro_batches", request.micro_batches).add("devices", request.machine.devices());
+  object.add("states", plan.states).add("pairs", plan.pairs).add("stopped", plan.stopped);
+  return object.add("profile_format", options.foreign.format);
+}
+
+std::string profile_text(const ir::LayerGraph& graph, const ProfilePlan& plan) {
+  std::vector<std::vector<std::string>> rows{{"stage", "devices", "layers", "degree", "first layer"}};
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ProfilePlan::Stage& stage = plan.stages[s];
+    const ir::Layer& first = graph.layers[stage.layers.front()];
+    std::string devices;
+    for (const int device : stage.devices)
+      if (devices.size() < 30) devices += text(devices.empty() ? "" : " ", device);
+    rows.push_back(
+        {text("s", s), stage.on_cpu ? "cpu" : devices, std::to_string(stage.layers.size()),
+         std::to_string(stage.degree),
+         text(Terminal::encode(first.id).str().substr(0, 20), " ", Terminal::encode(first.label).str().substr(0, 40))});
+  }
+  std::string out = table(rows);
+  out += fmt::format("planner {}: objective {:.9g} {}, bound {:.9g} (gap {:.2f} %), searched {}{}\n", plan.planner,
+                     plan.objective, plan.unit, plan.bound, 100 * plan.gap, human_seconds(plan.search_seconds),
+                     plan.stopped.empty() ? "" : "; " + plan.stopped);
+  return out + fmt::format("simulated step {}\n", human_seconds(plan.simulated_step));
+}
+
+Status write_plan_file(const Options& options, const LayerPlanRequest& request, const ProfilePlan& found) {
+  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches));
+  ir::Plan plan;
+  plan.model = ModelText(std::filesystem::absolute(options.plan.profile).string());
+  plan.batch = converted.graph.batch;
+  plan.planner = found.planner;
+  plan.policy = options.plan.policy;
+  plan.cluster = cost::cluster_of(request.machine);
+  plan.assignment.stage_of.resize(converted.graph.nodes.size());
+  for (const ir::PlanNode& node : converted.graph.nodes) plan.labels.push_back(node.label);
+  for (size_t s = 0; s < found.stages.size(); ++s) {
+    ir::StageChoice choice{.micro_batch = Samples(found.stages[s].micro_batch), .recompute = found.stages[s].recompute};
+    if (found.stages[s].replicas > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
+    for (const int device : found.stages[s].devices)
+      choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
+    plan.assignment.choice.push_back(std::move(choice));
+    for (const ir::LayerId layer : found.stages[s].layers)
+      plan.assignment.stage_of[converted.node_of[layer]] = ir::StageId(s);
+  }
+  return files::write_plan(options.output, plan);
+}
+
+}  // namespace
+
+Result<ProfilePlan> plan_profile(const std::string& planner, const Options& options, const LayerPlanRequest& request) {
+  if (planner == "auto") return plan_auto(options, request);
+  if (const auto* row = partitioner::find_layer_planner(planner)) return plan_by_layers(*row, options, request);
+  return plan_by_graph(planner, options, request);
+}
+
+int run_plan_profile(const Options& options) {
+  catch_interrupts();
+  const auto graph = read_foreign_profile(options);
+  if (!graph) return report_problems(options, "plan", graph.problems());
+  const auto request = layer_request(options, *graph);
+  if (!request) return report_problems(options, "plan", request.problems());
+  const auto plan = plan_profile(options.plan.planner, options, *request);
+  if (!plan) return report_problems(options, "plan", plan.problems());
+  if (!options.output.empty()) {
+    const Status written = write_plan_file(options, *request, *plan);
+    if (!written) return report_problems(options, "plan", written.problems());
+  }
+  if (options.json) print_json("plan", profile_json(options, *graph, *request, *plan), {}, plan->complete);
+  else std::cout << profile_text(*graph, *plan);
+  if (interrupted()) return 128 + interrupting_signal();
+  return plan->complete ? wire::kExitOk : wire::kExitPartial;
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,47 @@
+#pragma once
+// `graphpipe plan --profile FILE --profile-format pipedream|piper|dnn-partitioning`: plans for profiles of other
+// projects, in the terms of the planner asked for and in the common simulator.
+
+#include "driver/options.h"
+#include "partitioner/layer_planners.h"
+
+namespace graphpipe::driver {
+
+/// Returns the process exit code. Needs: options.foreign.format is not "graphpipe".
+int run_plan_profile(const Options& options);
+
+/// The profile in the format that the options name. Errors: those of the readers.
+Result<ir::LayerGraph> read_foreign_profile(const Options& options);
+
+/// What the flags, and where they are silent the file, ask of a planner of layer graphs. `graph` outlives the request.
+/// Errors: kUsage naming the flag.
+Result<partitioner::LayerPlanRequest> layer_request(const Options& options, const ir::LayerGraph& graph);
+
+/// "4@10e9,4@1.25e9", innermost first. Errors: kUsage.
+Result<std::vector<cost::LayerMachine::Level>> parse_topology(const std::string& text);
+
+/// A plan of a profile with what it leads to.
+struct ProfilePlan {
+  std::string planner;
+  double objective = 0, bound = 0, gap = 0;
+  std::string unit;
+  double simulated_step = 0, search_seconds = 0;
+  bool complete = true;
+  std::string stopped;
+  int64_t states = 0, pairs = 0;
+  struct Stage {
+    std::vector<ir::LayerId> layers;
+    std::vector<int> devices;
+    int replicas = 1, degree = 1;
+    std::vector<int> variants;
+    bool on_cpu = false, recompute = false;
+    int64_t micro_batch = 1;
+  };
+  std::vector<Stage> stages;
+};
+
+/// Runs any planner of either list on the request. Errors: those of the planner; kUsage for an unknown name.
+Result<ProfilePlan> plan_profile(const std::string& planner, const Options& options,
+                                 const partitioner::LayerPlanRequest& request);
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,145 @@
+// From flags to the request of a planner of layer graphs.
+
+#include <charconv>
+#include <cmath>
+
+#include "driver/plan_profile.h"
+#include "driver/process.h"
+#include "driver/usage.h"
+#include "files/dnn_partitioning_profile.h"
+#include "files/pipedream_profile.h"
+#include "files/piper_profile.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr int kMostDevices = 1 << 16;
+constexpr int64_t kUnitsPerStep = 16;
+
+template <typename Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const size_t comma = text.find(',');
+    words.push_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return words;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::vector<int>> parse_machines(const std::string& text) {
+  std::vector<int> ends;
+  for (const std::string_view word : words_of(text)) {
+    int end = 0;
+    if (!parse(word, end) || end <= (ends.empty() ? 0 : ends.back()) || end > kMostDevices)
+      return usage("--machines " + text, "expected the number of devices up to the end of each machine, ascending",
+                   "for example --machines 8,16 for two machines of eight");
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+Result<cost::LayerMachine> machine_of(const Options& options, const ir::LayerGraph& graph,
+                                      const std::vector<int>& machines) {
+  const ForeignOptions& foreign = options.foreign;
+  cost::LayerMachine machine;
+  if (!foreign.topology.empty()) {
+    GP_TRY(machine.levels, parse_topology(foreign.topology));
+    if (options.plan.devices > 0 && options.plan.devices != machine.devices())
+      return usage("--topology " + foreign.topology,
+                   text("it has ", machine.devices(), " devices, --devices says ", options.plan.devices),
+                   "leave one of the two out");
+  } else {
+    const double bandwidth = foreign.bandwidth > 0 ? foreign.bandwidth : graph.defaults.bandwidth.value_or(1e9);
+    int devices = static_cast<int>(options.plan.devices);
+    if (devices <= 0)
+      devices = machines.empty() ? std::clamp(graph.defaults.devices.value_or(1), 1, kMostDevices) : machines.back();
+    machine.levels = {{.count = devices, .bandwidth = bandwidth}};
+  }
+  if (!machines.empty() && machines.back() != machine.devices())
+    return usage("--machines", text("they have ", machines.back(), " devices, the plan ", machine.devices()),
+                 "make the last number the number of devices");
+  for (const auto& level : machine.levels)
+    if (!(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
+      return usage("--bandwidth", "it is not above zero", "give bytes per second, for example --bandwidth 1e9");
+  machine.cpus =
+      foreign.cpus >= 0 ? static_cast<int>(foreign.cpus) : std::clamp(graph.defaults.cpus.value_or(0), 0, kMostDevices);
+  if (foreign.memory > 0) machine.memory = foreign.memory;
+  else if (graph.defaults.memory.value_or(0) > 0) machine.memory = *graph.defaults.memory;
+  return machine;
+}
+
+}  // namespace
+
+Result<std::vector<cost::LayerMachine::Level>> parse_topology(const std::string& text) {
+  std::vector<cost::LayerMachine::Level> levels;
+  int64_t devices = 1;
+  for (const std::string_view word : words_of(text)) {
+    const size_t at = std::min(word.find('@'), word.size());
+    cost::LayerMachine::Level level;
+    if (!parse(word.substr(0, at), level.count) ||
+        !parse(word.substr(std::min(at + 1, word.size())), level.bandwidth) || level.count < 1 ||
+        level.count > kMostDevices || !(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
+      return usage("--topology " + text, "expected COUNT@BYTES_PER_SECOND for each level, innermost first",
+                   "for example --topology 4@10e9,4@1.25e9");
+    devices *= level.count;
+    levels.push_back(level);
+    if (devices > kMostDevices || levels.size() > 8)
+      return usage("--topology " + text, graphpipe::text("more than ", kMostDevices, " devices or 8 levels"),
+                   "plan for a smaller machine");
+  }
+  return levels;
+}
+
+Result<ir::LayerGraph> read_foreign_profile(const Options& options) {
+  if (options.plan.profile.empty())
+    return usage("--profile-format " + options.foreign.format, "it says what --profile FILE is, and there is none",
+                 "add --profile FILE");
+  if (!options.model.model.empty())
+    return usage(options.model.model, "a profile of another project is planned without a model",
+                 "drop the model, or the --profile-format");
+  if (options.foreign.format == "piper") return files::read_piper_profile(options.plan.profile);
+  if (options.foreign.format == "dnn-partitioning") return files::read_dnn_partitioning_profile(options.plan.profile);
+  return files::read_pipedream_profile(options.plan.profile);
+}
+
+Result<partitioner::LayerPlanRequest> layer_request(const Options& options, const ir::LayerGraph& graph) {
+  const ForeignOptions& foreign = options.foreign;
+  partitioner::LayerPlanRequest request;
+  request.graph = &graph;
+  if (!foreign.machines.empty()) {
+    GP_TRY(request.machines, parse_machines(foreign.machines));
+  }
+  GP_TRY(request.machine, machine_of(options, graph, request.machines));
+  if (const auto* row = partitioner::find_layer_planner(options.plan.planner); row != nullptr) {
+    GP_TRY(request.compat, partitioner::parse_compat(*row, foreign.compat));
+  } else if (!foreign.compat.empty()) {
+    return usage("--compat " + foreign.compat, text("the planner ", options.plan.planner, " reproduces no original"),
+                 "leave it out");
+  }
+  request.replication = !foreign.no_replication;
+  request.use_fewer = foreign.use_fewer;
+  request.charge_traffic = !foreign.no_traffic;
+  request.recompute = !foreign.no_recompute;
+  request.batch = options.training.batch_given ? options.training.batch : 1024;
+  request.profile_batch = foreign.profile_batch;
+  request.micro_batch = std::min<int64_t>(64, request.batch);
+  if (options.plan.micro_batch != "auto" && (!parse(options.plan.micro_batch, request.micro_batch) ||
+                                             request.micro_batch < 1 || request.micro_batch > request.batch))
+    return usage("--micro-batch " + options.plan.micro_batch, text("expected a number from 1 to ", request.batch),
+                 "for example --micro-batch 64");
+  request.micro_batches = foreign.micro_batches > 0
+                              ? foreign.micro_batches
+                              : std::clamp<int64_t>(graph.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
+  if (foreign.max_degree > 0) request.max_degree = static_cast<int>(foreign.max_degree);
+  if (options.plan.time_limit > 0) request.time_limit = options.plan.time_limit;
+  request.cancel = &interrupt_flag();
+  return request;
+}
+
+}  // namespace graphpipe::driver
