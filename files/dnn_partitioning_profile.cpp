@@ -159,6 +159,66 @@ class Builder {
   std::vector<bool> sent_;
 };
 
+/// Places layers on the devices of a split.
+class SplitReader {
+ public:
+  SplitReader(const ir::LayerGraph& graph, int first_cpu)
+      : graph_(graph), first_cpu_(first_cpu), stage_of_(graph.layers.size(), -1) {
+    for (const ir::LayerId id : graph.layer_ids()) layer_of_.emplace(graph.layers[id].id, id);
+  }
+
+  std::string take(const JsonEvent& event) {
+    const auto& path = event.path;
+    if (path.empty()) return need_kind(event, JsonKind::kObject);
+    if (path[0] != "fpgas" && path[0] != "cpus") return "";
+    if (path.size() == 1) return need_kind(event, JsonKind::kArray);
+    if (path.size() == 2) {
+      const bool on_cpu = path[0] == "cpus";
+      int& count = on_cpu ? cpus_ : accelerators_;
+      plan_.stages.push_back({.devices = {on_cpu ? first_cpu_ + count : count}, .on_cpu = on_cpu});
+      ++count;
+      return need_kind(event, JsonKind::kObject);
+    }
+    if (path[2] != "nodes" || path.size() > 4) return "";
+    if (path.size() == 3) return need_kind(event, JsonKind::kArray);
+    std::optional<int64_t> id;
+    const std::string problem = read_id(event, id);
+    if (!problem.empty()) return problem;
+    const auto found = layer_of_.find(ModelText(std::to_string(*id)));
+    if (found == layer_of_.end()) return "names no node";
+    if (stage_of_[found->second] >= 0) return "is on two devices";
+    stage_of_[found->second] = static_cast<int>(plan_.stages.size()) - 1;
+    return "";
+  }
+
+  Result<ir::LayerPlan> finish() {
+    std::map<int64_t, int> stage_of_class;
+    for (const ir::LayerId id : graph_.layer_ids())
+      if (const auto color = graph_.layers[id].color_class; color && stage_of_[id] >= 0)
+        stage_of_class.emplace(*color, stage_of_[id]);
+    for (const ir::LayerId id : graph_.layer_ids()) {
+      int stage = stage_of_[id];
+      if (const auto color = graph_.layers[id].color_class; stage < 0 && color && stage_of_class.contains(*color))
+        stage = stage_of_class[*color];
+      if (stage < 0)
+        return Diagnostic{.code = Code::kBadPlan,
+                          .origin = graph_.layers[id].id,
+                          .message = "it is on no device of the split",
+                          .hint = "list every node, or a node of its class"};
+      plan_.stages[static_cast<size_t>(stage)].layers.push_back(id);
+    }
+    std::erase_if(plan_.stages, [](const ir::LayerStage& stage) { return stage.layers.empty(); });
+    return std::move(plan_);
+  }
+
+ private:
+  const ir::LayerGraph& graph_;
+  int first_cpu_, cpus_ = 0, accelerators_ = 0;
+  std::map<ModelText, ir::LayerId> layer_of_;
+  IdMap<ir::LayerId, int> stage_of_;
+  ir::LayerPlan plan_;
+};
+
 }  // namespace
 
 Result<ir::LayerGraph> parse_dnn_partitioning_profile(std::string_view text_form) {
@@ -172,6 +232,13 @@ Result<ir::LayerGraph> read_dnn_partitioning_profile(const std::string& path) {
   Result<ir::LayerGraph> graph = parse_dnn_partitioning_profile(text);
   if (!graph.ok()) return with_origin(graph.problems(), path);
   return graph;
+}
+
+Result<ir::LayerPlan> parse_dnn_partitioning_split(std::string_view text_form, const ir::LayerGraph& graph,
+                                                   int first_cpu) {
+  SplitReader reader(graph, first_cpu);
+  GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return reader.take(event); }));
+  return reader.finish();
 }
 
 }  // namespace graphpipe::files

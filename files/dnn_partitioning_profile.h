@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ir/layer_graph.h"
+#include "ir/layer_plan.h"
 #include "support/result.h"
 
 namespace graphpipe::files {
@@ -16,5 +17,11 @@ namespace graphpipe::files {
 Result<ir::LayerGraph> parse_dnn_partitioning_profile(std::string_view text);
 /// Errors: also kUnreadableFile.
 Result<ir::LayerGraph> read_dnn_partitioning_profile(const std::string& path);
+
+/// A split of the format's "expert" files: lists of node ids for accelerators and CPUs. Layers that are not listed
+/// follow a listed one of their class. Accelerators are numbered from 0, CPUs from `first_cpu`; empty ones are left
+/// out. The stages need be neither contiguous nor small enough: the split is for pricing. Errors: kMalformedFile with
+/// the path of the field; kBadPlan for unknown, repeated and missing layers.
+Result<ir::LayerPlan> parse_dnn_partitioning_split(std::string_view text, const ir::LayerGraph& graph, int first_cpu);
 
 }  // namespace graphpipe::files

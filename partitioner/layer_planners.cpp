@@ -5,6 +5,7 @@
 
 #include "partitioner/check_layer_plan.h"
 #include "partitioner/pipedream_planner.h"
+#include "partitioner/max_throughput_planner.h"
 #include "partitioner/piper_planner.h"
 
 namespace graphpipe::partitioner {
@@ -18,6 +19,8 @@ const std::vector<LayerPlannerRow> kLayerPlanners = {
      piper_quirks(), plan_piper},
     {"2bw", "PipeDream-2BW: equal runs of the repeated layers, the same replicas and recomputation everywhere",
      piper_quirks(), plan_equal_split_layers},
+    {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
+     max_throughput_quirks(), plan_max_throughput},
 };
 
 }  // namespace

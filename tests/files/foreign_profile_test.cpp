@@ -110,6 +110,26 @@ TEST_CASE("what is wrong with a dnn-partitioning profile is named by its path") 
         "nodes[0].supportedOnFpga: must be true or false");
 }
 
+TEST_CASE("a split places every layer once, backward layers with their class") {
+  auto graph = parse_dnn_partitioning_profile(dnn(R"(, "colorClass": 7)", ""));
+  REQUIRE(graph.ok());
+  const auto split = parse_dnn_partitioning_split(
+      R"({"fpgas": [{"nodes": []}, {"load": -1, "nodes": [1]}], "cpus": [{"nodes": []}], "maxLoad": -1})", *graph, 2);
+  REQUIRE(split.ok());
+  REQUIRE(split->stages.size() == 1);
+  CHECK(split->stages[0].layers.size() == 2);
+  CHECK(split->stages[0].devices == std::vector<int>{1});
+  const auto refused = [&](std::string_view text) {
+    const auto bad = parse_dnn_partitioning_split(text, *graph, 2);
+    return bad.ok() ? std::string("fine") : bad.problems()[0].message;
+  };
+  CHECK(refused(R"({"cpus": [{"nodes": [2]}]})") == "fine");
+  CHECK(refused(R"({"fpgas": [{"nodes": [1, 1]}]})") == "fpgas[0].nodes[1]: is on two devices");
+  CHECK(refused(R"({"fpgas": [{"nodes": [3]}]})") == "fpgas[0].nodes[0]: names no node");
+  CHECK(refused(R"({"fpgas": [{"nodes": {}}]})") == "fpgas[0].nodes: must be a list");
+  CHECK(refused("{}") == "it is on no device of the split");
+}
+
 TEST_CASE("the published profiles are read whole") {
   if (!std::filesystem::exists(kShared / "piper")) {
     MESSAGE("SKIP: ../shared/data is not here");

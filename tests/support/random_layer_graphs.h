@@ -67,6 +67,41 @@ inline ir::LayerGraph random_piper_graph(uint64_t seed, size_t layers, bool unif
   return graph;
 }
 
+/// Forward layers, some with a backward layer of the same class, some backward layers without a forward one, some
+/// classes of two, some layers that only a CPU runs.
+inline ir::LayerGraph random_placement_graph(uint64_t seed, size_t forward) {
+  Dice dice(seed);
+  std::vector<std::pair<size_t, size_t>> edges = random_layer_edges(dice, forward, 3);
+  const size_t forward_edges = edges.size();
+  std::vector<size_t> mate(forward);
+  size_t layers = forward;
+  for (size_t& layer : mate) layer = dice.below(2) == 0 ? layers++ : forward;
+  const size_t orphan = dice.below(3) == 0 ? layers++ : 0;
+  for (size_t i = 0; i < forward; ++i)
+    if (mate[i] != forward) edges.emplace_back(i, mate[i]);
+  for (size_t i = 0; i < forward_edges; ++i) {
+    const size_t from = mate[edges[i].second], to = mate[edges[i].first];
+    if (from != forward && to != forward) edges.emplace_back(from, to);
+  }
+  if (orphan > 0 && mate.back() != forward) edges.emplace_back(mate.back(), orphan);
+  ir::LayerGraph graph = layer_graph(layers, edges);
+  graph.source = ir::LayerSource::kDnnPartitioning;
+  for (const ir::LayerId id : graph.layer_ids()) {
+    ir::Layer& layer = graph.layers[id];
+    layer.is_backward = id.index() >= forward;
+    (layer.is_backward ? layer.backward_seconds : layer.forward_seconds) = static_cast<double>(1 + dice.below(9));
+    layer.cpu_seconds = static_cast<double>(2 + dice.below(30));
+    layer.on_accelerator = dice.below(12) > 0;
+    layer.memory_bytes = static_cast<double>(dice.below(9));
+    layer.transfer_seconds = static_cast<double>(dice.below(4));
+    layer.color_class = static_cast<int64_t>(id.index());
+  }
+  for (size_t i = 0; i < forward; ++i)
+    if (mate[i] != forward) graph.layers[ir::LayerId(mate[i])].color_class = static_cast<int64_t>(i);
+  if (forward > 3 && dice.below(3) == 0) graph.layers[ir::LayerId(2)].color_class = 1;
+  return graph;
+}
+
 /// `count` separate branches of `length` layers each with equal prices.
 inline ir::LayerGraph equal_branches(size_t count, size_t length) {
   std::vector<std::pair<size_t, size_t>> edges;

@@ -1,0 +1,221 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "partitioner/check_layer_plan.h"
+#include "partitioner/connected_parts.h"
+#include "partitioner/max_load_graph.h"
+#include "partitioner/max_throughput_planner.h"
+#include "tests/support/random_layer_graphs.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+const LayerPlannerRow& max_throughput() { return *find_layer_planner("max-throughput"); }
+
+/// All ways to give classes devices, from the formulas alone.
+class Exhaustive {
+ public:
+  explicit Exhaustive(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
+    for (const ir::Layer& layer : graph_.layers)
+      class_of_.push_back(index_of_.emplace(*layer.color_class, index_of_.size()).first->second);
+    has_forward_.assign(index_of_.size(), false);
+    for (size_t i = 0; i < class_of_.size(); ++i)
+      if (!graph_.layers[ir::LayerId(i)].is_backward) has_forward_[class_of_[i]] = true;
+    devices_ = static_cast<size_t>(request.machine.devices() + request.machine.cpus);
+  }
+
+  double best() {
+    std::vector<size_t> device(index_of_.size(), 0);
+    double best = INFINITY;
+    while (true) {
+      if (has_order(device)) best = std::min(best, load(device));
+      size_t at = 0;
+      while (at < device.size() && ++device[at] == devices_) device[at++] = 0;
+      if (at == device.size()) return best;
+    }
+  }
+
+ private:
+  bool has_order(const std::vector<size_t>& device) const {
+    DagEdges edges;
+    for (const ir::LayerEdge& edge : graph_.edges) {
+      const size_t from = class_of_[edge.from.index()], to = class_of_[edge.to.index()];
+      const bool back_from = graph_.layers[edge.from].is_backward, back_to = graph_.layers[edge.to].is_backward;
+      const auto a = static_cast<uint32_t>(device[from]), b = static_cast<uint32_t>(device[to]);
+      if (!back_from && !back_to) edges.emplace_back(a, b);
+      if (back_from && back_to && (!has_forward_[from] || !has_forward_[to])) edges.emplace_back(b, a);
+    }
+    // Devices are nodes: acyclic where every reachable pair is one-way.
+    std::vector<std::vector<bool>> reaches(devices_, std::vector<bool>(devices_, false));
+    for (const auto& [a, b] : edges) reaches[a][b] = true;
+    for (size_t k = 0; k < devices_; ++k)
+      for (size_t i = 0; i < devices_; ++i)
+        for (size_t j = 0; j < devices_; ++j)
+          if (reaches[i][k] && reaches[k][j]) reaches[i][j] = true;
+    for (size_t i = 0; i < devices_; ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (reaches[i][j] && reaches[j][i]) return false;
+    return true;
+  }
+
+  double load(const std::vector<size_t>& device) const {
+    const auto accelerators = static_cast<size_t>(request_.machine.devices());
+    std::vector<double> loads(devices_, 0), bytes(devices_, 0);
+    for (const ir::LayerId id : graph_.layer_ids()) {
+      const ir::Layer& layer = graph_.layers[id];
+      const size_t own = device[class_of_[id.index()]];
+      if (own < accelerators && !layer.on_accelerator) return INFINITY;
+      loads[own] += own < accelerators ? layer.seconds() : layer.cpu_seconds;
+      bytes[own] += layer.memory_bytes;
+      std::set<size_t> touched;
+      for (const ir::LayerEdge& edge : graph_.edges)
+        if (edge.from == id) touched.insert(device[class_of_[edge.to.index()]]);
+      if (touched.empty() || (touched.size() == 1 && touched.contains(own))) continue;
+      touched.insert(own);
+      for (const size_t other : touched)
+        if (other < accelerators) loads[other] += layer.transfer_seconds;
+    }
+    for (size_t i = 0; i < accelerators; ++i)
+      if (bytes[i] > request_.machine.memory) return INFINITY;
+    return *std::ranges::max_element(loads);
+  }
+
+  const LayerPlanRequest& request_;
+  const ir::LayerGraph& graph_;
+  std::map<int64_t, size_t> index_of_;
+  std::vector<size_t> class_of_;
+  std::vector<bool> has_forward_;
+  size_t devices_ = 0;
+};
+
+LayerPlanRequest request_for(const ir::LayerGraph& graph, uint64_t seed) {
+  tests::Dice dice(seed + 77);
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = static_cast<int>(1 + dice.below(3)), .bandwidth = 1}};
+  request.machine.cpus = static_cast<int>(dice.below(3));
+  request.machine.memory = static_cast<double>(10 + dice.below(40));
+  return request;
+}
+
+TEST_CASE("max-throughput equals the search over all contiguous placements") {
+  int planned = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 5);
+    REQUIRE(verify_layer_graph(graph).ok());
+    LayerPlanRequest request = request_for(graph, seed);
+    const double best = Exhaustive(request).best();
+    const auto answer = plan_layers(max_throughput(), request);
+    CHECK(answer.ok() == std::isfinite(best));
+    if (!answer.ok()) {
+      CHECK(answer.problems()[0].code == Code::kNoFeasiblePlan);
+      continue;
+    }
+    ++planned;
+    CHECK(answer->objective == doctest::Approx(best).epsilon(1e-9));
+    CHECK(answer->bound == answer->objective);
+    CHECK(plan_layers(max_throughput(), request)->plan == answer->plan);
+    for (const char* mode : {"linear", "W4"}) {
+      request.compat = {mode};
+      const auto other = plan_layers(max_throughput(), request);
+      if (other.ok()) CHECK(other->objective >= best * (1 - 1e-12));
+    }
+  }
+  CHECK(planned > 80);
+}
+
+TEST_CASE("more memory, accelerators or CPUs never make the load larger") {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = tests::random_placement_graph(seed, 9);
+    LayerPlanRequest request = request_for(graph, seed);
+    double before = INFINITY;
+    for (int step = 0; step < 6; ++step) {
+      const auto answer = plan_layers(max_throughput(), request);
+      const double now = answer.ok() ? answer->objective : INFINITY;
+      CHECK(now <= before * (1 + 1e-12));
+      before = now;
+      if (step % 3 == 0) request.machine.memory *= 2;
+      if (step % 3 == 1) ++request.machine.levels[0].count;
+      if (step % 3 == 2) ++request.machine.cpus;
+    }
+  }
+}
+
+TEST_CASE("eight branches of four layers are placed, and proven") {
+  const ir::LayerGraph graph = tests::equal_branches(8, 4);
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 8, .bandwidth = 1}};
+  const auto answer = plan_layers(max_throughput(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->objective == doctest::Approx(12));
+  CHECK(answer->gap() == 0);
+  request.memory_budget = 1e6;
+  const auto narrow = plan_layers(max_throughput(), request);
+  REQUIRE(narrow.ok());
+  CHECK(narrow->bound >= 12 * (1 - 1e-9));
+  const std::atomic<bool> cancel = true;
+  request.cancel = &cancel;
+  const auto ended = plan_layers(max_throughput(), request);
+  REQUIRE_FALSE(ended.ok());
+  CHECK(ended.problems()[0].code == Code::kInterrupted);
+}
+
+TEST_CASE("strongly connected and biconnected parts equal their definitions") {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    CAPTURE(seed);
+    tests::Dice dice(seed);
+    const size_t nodes = 1 + dice.below(8);
+    DagEdges edges;
+    for (size_t i = dice.below(14); i > 0; --i) {
+      const auto a = static_cast<uint32_t>(dice.below(nodes)), b = static_cast<uint32_t>(dice.below(nodes));
+      if (a != b) edges.emplace_back(a, b);
+    }
+    const auto reach = [&](uint32_t from, uint32_t without, bool both_ways) {
+      std::set<uint32_t> seen{from};
+      for (size_t round = 0; round < nodes; ++round)
+        for (const auto& [a, b] : edges) {
+          if (seen.contains(a) && b != without) seen.insert(b);
+          if (both_ways && seen.contains(b) && a != without) seen.insert(a);
+        }
+      return seen;
+    };
+    const auto strong = strongly_connected_parts(nodes, edges);
+    for (uint32_t a = 0; a < nodes; ++a)
+      for (uint32_t b = 0; b < nodes; ++b)
+        CHECK((strong[a] == strong[b]) ==
+              (reach(a, UINT32_MAX, false).contains(b) && reach(b, UINT32_MAX, false).contains(a)));
+    // Two edges at a node are in one part where their other ends meet without the node.
+    const auto part = biconnected_parts(nodes, edges);
+    for (size_t i = 0; i < edges.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        for (const uint32_t node : {edges[i].first, edges[i].second}) {
+          if (edges[j].first != node && edges[j].second != node) continue;
+          const uint32_t a = edges[i].first ^ edges[i].second ^ node, b = edges[j].first ^ edges[j].second ^ node;
+          CHECK((part[i] == part[j]) == reach(a, node, true).contains(b));
+        }
+  }
+}
+
+TEST_CASE("fusing: classes, their circles, free layers with one neighbour, backward layers without a forward one") {
+  ir::LayerGraph graph = tests::layer_graph(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
+  for (ir::Layer& layer : graph.layers) layer.forward_seconds = 1;
+  graph.layers[ir::LayerId(1)].color_class = graph.layers[ir::LayerId(3)].color_class = 7;
+  CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a circle
+  graph.layers[ir::LayerId(0)].forward_seconds = 0;
+  CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 3);
+  graph.layers[ir::LayerId(5)] = {.id = ModelText("5"), .backward_seconds = 1, .is_backward = true};
+  graph.layers[ir::LayerId(4)].is_backward = true;
+  const MaxLoadGraph fused = fuse_layers(graph, Fusion::kClasses);
+  REQUIRE(fused.nodes.size() == 3);
+  CHECK(fused.edges == DagEdges{{2, 1}});  // the backward edge 4 -> 5 turned round
+}
+
+}  // namespace
+}  // namespace graphpipe::partitioner
