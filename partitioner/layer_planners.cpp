@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "partitioner/check_layer_plan.h"
+#include "partitioner/dapple_planner.h"
 #include "partitioner/pipedream_planner.h"
 #include "partitioner/max_throughput_planner.h"
 #include "partitioner/piper_planner.h"
+#include "partitioner/torchgpipe_planner.h"
 
 namespace graphpipe::partitioner {
 
@@ -15,6 +17,9 @@ namespace {
 const std::vector<LayerPlannerRow> kLayerPlanners = {
     {"pipedream", "the smallest bottleneck per mini-batch, replicated stages on levels of a machine",
      pipedream_quirks(), plan_pipedream},
+    {"dapple", "the largest speed-up of a synchronous iteration, stages placed on machines", dapple_quirks(),
+     plan_dapple},
+    {"torchgpipe", "blocks of one order, balanced by moves between neighbours", torchgpipe_quirks(), plan_torchgpipe},
     {"piper", "stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
      piper_quirks(), plan_piper},
     {"2bw", "PipeDream-2BW: equal runs of the repeated layers, the same replicas and recomputation everywhere",

@@ -65,6 +65,9 @@ enum class LayerScore : uint8_t {
 struct LayerTerms {
   LayerScore score = LayerScore::kBottleneck;
   cost::LayerConvention convention;
+  /// kDapple: copies of the pipeline whose devices a stage's are, and how often a cut counts in the slowest stage.
+  int copies = 1;
+  double traffic_factor = 2;
 };
 
 struct LayerPlanAnswer {

@@ -31,39 +31,6 @@ double weight_and_output(const ir::LayerGraph& graph, const Layers& layers) {
   return bytes;
 }
 
-// Bytes of the outputs that a border after `before` is charged for.
-double border(const ir::LayerGraph& graph, const Layers& before, cost::CutRule rule) {
-  if (before.size() == graph.layers.size()) return 0;
-  Layers senders;
-  if (rule == cost::CutRule::kBorderTensors)
-    for (const ir::LayerEdge& edge : graph.edges)
-      if (before.contains(edge.from) && !before.contains(edge.to)) senders.insert(edge.from);
-  if (rule == cost::CutRule::kBorderAntichain) {
-    // Last layers x before the border; of each, what precedes it and is read by something that does not.
-    std::map<LayerId, Layers> into;
-    Layers last = before;
-    for (const ir::LayerEdge& edge : graph.edges) {
-      into[edge.to].insert(edge.from);
-      if (before.contains(edge.to)) last.erase(edge.from);
-    }
-    for (const LayerId x : last) {
-      senders.insert(x);
-      Layers up{x};
-      for (std::vector<LayerId> open{x}; !open.empty();) {
-        const LayerId at = open.back();
-        open.pop_back();
-        for (const LayerId from : into[at])
-          if (up.insert(from).second) open.push_back(from);
-      }
-      for (const ir::LayerEdge& edge : graph.edges)
-        if (edge.from != x && up.contains(edge.from) && !up.contains(edge.to)) senders.insert(edge.from);
-    }
-  }
-  double bytes = 0;
-  for (const LayerId id : senders) bytes += graph.layers[id].output_bytes;
-  return bytes;
-}
-
 class RowScore {
  public:
   RowScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
@@ -123,9 +90,9 @@ class RowScore {
       const double d = row[p].replicas;
       const double moved = convention_.reduction_factor * weight(graph_, row[p].layers) * (d - 1) / d;
       double time = (row[p].seconds + moved / (rate * links(level, p == 0))) / d;
-      const double in = 2 * border(graph_, before, convention_.cut) / (rate * d);
+      const double in = 2 * recomputed_border(graph_, before, convention_.cut) / (rate * d);
       before.insert(row[p].layers.begin(), row[p].layers.end());
-      const double out = 2 * border(graph_, before, convention_.cut) / (rate * d);
+      const double out = 2 * recomputed_border(graph_, before, convention_.cut) / (rate * d);
       const bool pays_in = p > 0, at_end = p + 1 == row.size();
       const bool pays_out = p > 0 && (convention_.group_end_pays_twice || !at_end);
       if (pays_in) time = std::max(time, in);
@@ -253,6 +220,49 @@ bool is_row(cost::CutRule rule) {
 
 }  // namespace
 
+double recomputed_border(const ir::LayerGraph& graph, const std::set<LayerId>& before, cost::CutRule rule) {
+  if (before.size() == graph.layers.size()) return 0;
+  Layers senders;
+  if (rule == cost::CutRule::kBorderTensors)
+    for (const ir::LayerEdge& edge : graph.edges)
+      if (before.contains(edge.from) && !before.contains(edge.to)) senders.insert(edge.from);
+  if (rule == cost::CutRule::kBorderAntichain) {
+    // Last layers x before the border; of each, what precedes it and is read by something that does not.
+    std::map<LayerId, Layers> into;
+    Layers last = before;
+    for (const ir::LayerEdge& edge : graph.edges) {
+      into[edge.to].insert(edge.from);
+      if (before.contains(edge.to)) last.erase(edge.from);
+    }
+    for (const LayerId x : last) {
+      senders.insert(x);
+      Layers up{x};
+      for (std::vector<LayerId> open{x}; !open.empty();) {
+        const LayerId at = open.back();
+        open.pop_back();
+        for (const LayerId from : into[at])
+          if (up.insert(from).second) open.push_back(from);
+      }
+      for (const ir::LayerEdge& edge : graph.edges)
+        if (edge.from != x && up.contains(edge.from) && !up.contains(edge.to)) senders.insert(edge.from);
+    }
+  }
+  double bytes = 0;
+  for (const LayerId id : senders) bytes += graph.layers[id].output_bytes;
+  return bytes;
+}
+
+double heaviest_block(const ir::LayerGraph& graph, const ir::LayerPlan& plan) {
+  double heaviest = 0;
+  for (const ir::LayerStage& stage : plan.stages) {
+    double block = 0;
+    for (const LayerId id : stage.layers)
+      block += std::round(1e6 * (graph.layers[id].forward_seconds + graph.layers[id].backward_seconds));
+    heaviest = std::max(heaviest, block);
+  }
+  return heaviest;
+}
+
 double units_per_second(std::string_view unit) {
   static const std::map<std::string_view, double> kUnits = {{"s", 1}, {"ms", 1e3}, {"us", 1e6}};
   const auto found = kUnits.find(unit);
@@ -261,6 +271,8 @@ double units_per_second(std::string_view unit) {
 }
 
 RecomputedScore recompute_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer) {
+  if (answer.terms.score == LayerScore::kDapple) return {.objective = dapple_score(request, answer)};
+  if (answer.terms.score == LayerScore::kBlocks) return {.objective = heaviest_block(*request.graph, answer.plan)};
   RecomputedScore score =
       is_row(answer.terms.convention.cut) ? RowScore(request, answer).run() : StageScore(request, answer).run();
   score.objective *= units_per_second(answer.unit);

@@ -2,6 +2,8 @@
 // The objective of a plan of a layer graph from the lists of layers: the second opinion of check_layer_plan. One
 // function per kind of score; written against the formulas, not against the planners or cost/layer_cost.
 
+#include <set>
+
 #include "partitioner/layer_planners.h"
 
 namespace graphpipe::partitioner {
@@ -14,6 +16,12 @@ struct RecomputedScore {
 };
 
 RecomputedScore recompute_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer);
+
+/// DAPPLE's speed-up, and torchgpipe's heaviest block in whole microseconds.
+double dapple_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer);
+double heaviest_block(const ir::LayerGraph& graph, const ir::LayerPlan& plan);
+/// Bytes that a border after `before` is charged for, by one of the border rules.
+double recomputed_border(const ir::LayerGraph& graph, const std::set<ir::LayerId>& before, cost::CutRule rule);
 
 /// Units per second of the unit "s", "ms" or "us". Needs: one of these.
 double units_per_second(std::string_view unit);

@@ -1,0 +1,135 @@
+#include "partitioner/torchgpipe_planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "partitioner/downsets.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::LayerId;
+
+/// The original stops by itself; this many moves are far beyond what it makes.
+constexpr int64_t kMostMoves = 100'000'000;
+
+// Costs from 0 to 1, and the blocks that the ends make of them.
+class Balance {
+ public:
+  Balance(const std::vector<int64_t>& costs, size_t parts) : parts_(parts) {
+    const auto [least, most] = std::ranges::minmax(costs);
+    for (const int64_t cost : costs) {
+      const double share = most > least ? static_cast<double>(cost - least) / static_cast<double>(most - least) : 0;
+      costs_.push_back(share);
+    }
+    for (size_t i = 1; i < parts; ++i) ends_.push_back(costs.size() / parts * i);
+    ends_.push_back(costs.size());
+  }
+
+  std::vector<size_t> run() {
+    for (int64_t moves = 0; moves < kMostMoves;) {
+      const std::vector<double> blocks = values();
+      size_t heaviest = 0;
+      for (size_t i = 0; i < parts_; ++i)
+        if (blocks[i] >= blocks[heaviest]) heaviest = i;
+      const double most = blocks[heaviest];
+      // The heaviest value is not looked at again before a move reaches its block.
+      for (size_t moved = parts_; moved != heaviest; ++moves) {
+        const std::vector<double> now = values();
+        const auto lightest = static_cast<size_t>(std::ranges::min_element(now) - now.begin());
+        if (most <= now[lightest] + 1 || moves >= kMostMoves) return ends_;
+        if (heaviest < lightest) {
+          moved = lightest - 1;
+          --ends_[moved];
+        } else {
+          moved = lightest + 1;
+          ++ends_[lightest];
+        }
+      }
+    }
+    return ends_;
+  }
+
+ private:
+  std::vector<double> values() const {
+    std::vector<double> blocks(parts_, 0);
+    size_t begin = 0;
+    for (size_t i = 0; i < parts_; ++i) {
+      for (size_t at = begin; at < ends_[i]; ++at) blocks[i] += costs_[at];
+      begin = ends_[i];
+    }
+    return blocks;
+  }
+
+  size_t parts_;
+  std::vector<double> costs_;
+  std::vector<size_t> ends_;
+};
+
+}  // namespace
+
+std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts) {
+  return Balance(costs, parts).run();
+}
+
+int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts) {
+  int64_t low = *std::ranges::max_element(costs), high = std::accumulate(costs.begin(), costs.end(), int64_t{0});
+  const auto blocks_at = [&](int64_t most) {
+    size_t blocks = 1;
+    int64_t sum = 0;
+    for (const int64_t cost : costs) {
+      if (sum + cost > most) ++blocks, sum = 0;
+      sum += cost;
+    }
+    return blocks;
+  };
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (blocks_at(middle) <= parts) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+std::span<const Quirk> torchgpipe_quirks() { return {}; }
+
+Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const ir::LayerGraph& graph = *request.graph;
+  const auto parts = static_cast<size_t>(request.machine.devices());
+  if (graph.layers.size() < parts)
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = text("torchgpipe cannot make ", parts, " blocks of ", graph.layers.size(), " layers"),
+                      .hint = "use fewer devices"};
+  const std::vector<LayerId> order = fifo_order(adjacency_of(graph));
+  std::vector<int64_t> costs;
+  for (const LayerId id : order) costs.push_back(std::llround(std::min(graph.layers[id].seconds() * 1e6, 1e12)));
+  LayerPlanAnswer answer;
+  answer.terms.score = LayerScore::kBlocks;
+  answer.terms.convention.copies = cost::CopiesRule::kNone;
+  answer.unit = "us";
+  size_t begin = 0;
+  int64_t heaviest = 0;
+  int device = 0;
+  for (const size_t end : torchgpipe_blocks(costs, parts)) {
+    if (end == begin) continue;
+    ir::LayerStage stage{.devices = {device++}};
+    stage.layers.assign(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                        order.begin() + static_cast<std::ptrdiff_t>(end));
+    std::ranges::sort(stage.layers);
+    int64_t block = 0;
+    for (size_t i = begin; i < end; ++i) block += costs[i];
+    heaviest = std::max(heaviest, block);
+    answer.plan.stages.push_back(std::move(stage));
+    begin = end;
+  }
+  answer.objective = static_cast<double>(heaviest);
+  answer.bound = static_cast<double>(smallest_heaviest_block(costs, parts));
+  answer.states = static_cast<int64_t>(order.size());
+  answer.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner
