@@ -23,7 +23,7 @@ constexpr Part kParts[] = {{"graphpipe"},           {"sequential"},     {"data-p
                            {"exhaustive", 5}};
 
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
-constexpr size_t kStarts = 4;
+constexpr size_t kStarts = 4, kManyNodes = 600;
 constexpr int64_t kMostEvaluations = 1500;
 constexpr double kEvaluationWork = 3e5;
 
@@ -69,6 +69,8 @@ class AutoPlanner {
   }
 
  private:
+  bool is_large() const { return request_.graph->nodes.size() > kManyNodes; }
+
   static void merge(std::optional<PlanAnswer>& all, PlanAnswer answer) {
     if (!all) {
       all = std::move(answer);
@@ -100,7 +102,10 @@ class AutoPlanner {
     const PlanRequest small = small_request(request_, graph.small.graph);
     std::vector<SearchSpace> spaces;
     const size_t width = widest(graph.tree);
-    for (size_t lanes : {size_t{1}, size_t{2}, size_t{3}, size_t{4}, width / 2, (width + 1) / 2, width}) {
+    // The two ends have been searched by others, so on a large graph one between them has to do.
+    std::vector<size_t> choices{1, 2, 3, 4, width / 2, (width + 1) / 2, width};
+    if (is_large()) choices = {std::min<size_t>(2, width)};
+    for (size_t lanes : choices) {
       if (lanes < 1 || lanes > width) continue;
       SearchSpace space = space_of_tree(in_lanes(graph.tree, lanes, graph.items.weight), graph.items, 0);
       find_shapes(graph.small.graph, space);
@@ -120,7 +125,7 @@ class AutoPlanner {
     if (!request_.replicas.empty()) return;  // their stages are named by number, and moves change numbers
     Candidates ranked(request_);
     for (const ir::Assignment& start : starts_) ranked.add(start);
-    const std::vector<PlanCandidate> chosen = ranked.best(kStarts);
+    const std::vector<PlanCandidate> chosen = ranked.best(is_large() ? kStarts / 2 : kStarts);
     std::vector<ir::Assignment> improved(chosen.size());
     run_tasks(chosen.size(), request_.threads, [&](size_t i) {
       Deadline deadline = deadline_;

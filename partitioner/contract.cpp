@@ -1,6 +1,7 @@
 #include "partitioner/contract.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <queue>
 #include <set>
@@ -92,7 +93,7 @@ class Merger {
   }
 
   NodeSets run() {
-    while (pass()) {
+    while (pass() || join_twins()) {
     }
     NodeSets sets;
     std::vector<size_t> place(root_.size(), 0);
@@ -167,6 +168,36 @@ class Merger {
     return any;
   }
 
+  /// Sets with the same neighbours above and below, where many are side by side. Returns whether any were merged.
+  bool join_twins() {
+    std::vector<std::set<size_t>> next(root_.size()), before(root_.size());
+    for (size_t item = 0; item < root_.size(); ++item)
+      for (size_t below : items_.graph[item])
+        if (find(item) != find(below)) {
+          next[find(item)].insert(find(below));
+          before[find(below)].insert(find(item));
+        }
+    std::map<std::pair<std::set<size_t>, std::set<size_t>>, std::vector<size_t>> twins;
+    for (size_t set = 0; set < root_.size(); ++set)
+      if (root_[set] == set) twins[{before[set], next[set]}].push_back(set);
+    bool any = false;
+    for (const auto& [neighbours, sets] : twins) {
+      if (sets.size() <= kManyTwins) continue;
+      size_t into = sets.front();
+      for (size_t i = 1; i < sets.size(); ++i) {
+        if (!may_join(into, sets[i])) {
+          into = sets[i];
+          continue;
+        }
+        weight_[into] += weight_[sets[i]];
+        root_[sets[i]] = into;
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  static constexpr size_t kManyTwins = 8;
   const Items& items_;
   std::vector<size_t> root_;
   std::vector<double> weight_;

@@ -31,8 +31,9 @@ struct CoarsenLimits {
   const IdMap<ir::PlanNodeId, ir::StageId>* stage_of = nullptr;
 };
 
-/// Merges items along edges into larger ones, only where no circle can come about: into the only reader, or with the
-/// only producer. What mixes samples stays apart from what does not.
+/// Merges items into larger ones, only where no circle can come about: into the only reader, with the only producer,
+/// or, where more than 8 are side by side, with one that has the same readers and producers. What mixes samples stays
+/// apart from what does not.
 NodeSets coarsen(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits);
 
 }  // namespace graphpipe::partitioner

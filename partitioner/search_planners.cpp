@@ -9,8 +9,10 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-constexpr size_t kMostItems = 256;
-constexpr size_t kFewestParts = 96, kMostParts = 256;
+constexpr size_t kMostItems = 400;
+constexpr size_t kFewestParts = 128, kMostParts = 512;
+/// Where more branches than that are side by side, the lightest are searched one after the other.
+constexpr size_t kMostLanes = 32;
 /// Plans of the contracted graph that are looked at on the large one.
 constexpr size_t kMostExpanded = 12;
 
@@ -53,7 +55,8 @@ SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
   result.small = contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = static_cast<double>(parts)}));
   result.items = make_items(result.small.graph);
   std::optional<SpTree> tree = decompose(result.items.graph);
-  result.tree = tree ? std::move(*tree) : make_series_parallel(result.items.graph, result.items.weight);
+  if (!tree) tree = make_series_parallel(result.items.graph, result.items.weight);
+  result.tree = in_lanes(*tree, kMostLanes, result.items.weight);
   return result;
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 /// The search that knows in-flight numbers takes long on larger graphs.
 constexpr size_t kMostElementsForFlights = 160;
+/// On searches as large as this the sizes on one side of the middle end with the first that is this far from the best.
+constexpr size_t kManyElements = 100;
+constexpr int kManyDevices = 32;
+constexpr double kFarFromBest = 1.15;
 
 /// Micro-batch sizes and k of one search; k times the size is the same for all.
 using RoundSizes = std::vector<std::pair<Samples, int>>;
@@ -130,6 +134,79 @@ class Task {
   double bound_ = 0, most_ = 0;
 };
 
+/// The rounds of a search: from a size in the middle outward, two at a time.
+class Rounds {
+ public:
+  Rounds(const PlanRequest& request, const std::vector<SearchSpace>& spaces, const SpaceSearchOptions& options,
+         const DeviceBudget& budget, const Deadline& deadline, Candidates& found)
+      : request_(request), spaces_(spaces), options_(options), budget_(budget), deadline_(deadline), found_(found) {
+    size_t elements = 0;
+    for (const SearchSpace& space : spaces) elements = std::max(elements, elements_of(space));
+    may_stop_ = elements > kManyElements && budget.devices > kManyDevices;
+  }
+
+  void run(std::vector<RoundSizes> rounds) {
+    // About four micro-batches for each device that can be a stage.
+    const int64_t middle =
+        std::max<int64_t>(1, request_.graph->batch.count / (4 * static_cast<int64_t>(budget_.devices)));
+    const auto is_above = [&](const RoundSizes& round) {
+      return round.size() > 1 || round.back().first.count > middle;
+    };
+    std::stable_sort(rounds.begin(), rounds.end(), [](const RoundSizes& a, const RoundSizes& b) {
+      return std::pair(a.size(), a.back().first) < std::pair(b.size(), b.back().first);
+    });
+    const auto first_above = std::find_if(rounds.begin(), rounds.end(), is_above);
+    std::vector<RoundSizes> below(std::make_reverse_iterator(first_above), rounds.rend());
+    std::vector<RoundSizes> above(first_above, rounds.end());
+    for (size_t i = 0; i < std::max(below.size(), above.size()); ++i) {
+      std::vector<RoundSizes*> wave;
+      for (auto* side : {&below, &above})
+        if (i < side->size() && is_promising((*side)[i])) wave.push_back(&(*side)[i]);
+      const std::vector<double> steps = search(wave);
+      for (size_t w = 0; w < wave.size(); ++w)
+        if (may_stop_ && steps[w] > kFarFromBest * least_step_found())
+          (wave[w] >= below.data() && wave[w] < below.data() + below.size() ? below : above).resize(i + 1);
+    }
+  }
+
+ private:
+  double least_step_found() const {
+    const std::vector<PlanCandidate> best = found_.best(1);
+    return best.empty() ? std::numeric_limits<double>::infinity() : best.front().step_seconds;
+  }
+
+  /// Whether the bound of such small micro-batches leaves room for a better step or objective.
+  bool is_promising(const RoundSizes& round) const {
+    const double least = least_step(*request_.graph, *request_.cluster, round.back().first);
+    return least < least_step_found() ||
+           least / static_cast<double>(request_.graph->batch.count) < found_.least_objective();
+  }
+
+  /// The best step of each round.
+  std::vector<double> search(const std::vector<RoundSizes*>& wave) {
+    std::vector<std::optional<Candidates>> results(wave.size() * spaces_.size());
+    run_tasks(results.size(), request_.threads, [&](size_t i) {
+      const RoundSizes& round = *wave[i / spaces_.size()];
+      results[i].emplace(Task(request_, spaces_[i % spaces_.size()], options_, budget_, deadline_).run(round));
+    });
+    std::vector<double> steps(wave.size(), std::numeric_limits<double>::infinity());
+    for (size_t i = 0; i < results.size(); ++i) {
+      const std::vector<PlanCandidate> best = results[i]->best(1);
+      if (!best.empty()) steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], best.front().step_seconds);
+      found_.absorb(std::move(*results[i]));
+    }
+    return steps;
+  }
+
+  const PlanRequest& request_;
+  const std::vector<SearchSpace>& spaces_;
+  const SpaceSearchOptions& options_;
+  const DeviceBudget& budget_;
+  const Deadline& deadline_;
+  Candidates& found_;
+  bool may_stop_ = false;
+};
+
 }  // namespace
 
 void run_tasks(size_t count, int threads, const std::function<void(size_t)>& work) {
@@ -148,36 +225,7 @@ void search_spaces(const PlanRequest& request, const std::vector<SearchSpace>& s
   const Result<DeviceBudget> budget = device_budget(request);
   if (!budget.ok()) return;
   std::vector<RoundSizes> rounds = rounds_of(request);
-  // First about four micro-batches per device and stage; what that gives rules out sizes that cannot do better.
-  const int64_t middle =
-      std::max<int64_t>(1, request.graph->batch.count / (4 * static_cast<int64_t>(request.cluster->devices.size())));
-  const auto by_closeness = [&](const RoundSizes& a, const RoundSizes& b) {
-    const auto distance = [&](const RoundSizes& round) {
-      const double ratio = static_cast<double>(round.back().first.count) / static_cast<double>(middle);
-      return std::pair(round.size() > 1, std::max(ratio, 1 / ratio));
-    };
-    return distance(a) < distance(b);
-  };
-  std::stable_sort(rounds.begin(), rounds.end(), by_closeness);
-  const auto search = [&](const std::vector<RoundSizes>& chosen) {
-    std::vector<std::optional<Candidates>> results(chosen.size() * spaces.size());
-    run_tasks(results.size(), request.threads, [&](size_t i) {
-      results[i].emplace(
-          Task(request, spaces[i % spaces.size()], options, *budget, deadline).run(chosen[i / spaces.size()]));
-    });
-    for (std::optional<Candidates>& result : results) found.absorb(std::move(*result));
-  };
-  const size_t first = std::min<size_t>(rounds.size(), 2);
-  search({rounds.begin(), rounds.begin() + static_cast<std::ptrdiff_t>(first)});
-  const std::vector<PlanCandidate> best = found.best(1);
-  const double batch = static_cast<double>(request.graph->batch.count);
-  std::vector<RoundSizes> rest;
-  for (size_t i = first; i < rounds.size(); ++i) {
-    const double least = least_step(*request.graph, *request.cluster, rounds[i].back().first);
-    if (best.empty() || least < best.front().step_seconds || least / batch < found.least_objective())
-      rest.push_back(rounds[i]);
-  }
-  search(rest);
+  Rounds(request, spaces, options, *budget, deadline, found).run(std::move(rounds));
 }
 
 }  // namespace graphpipe::partitioner

@@ -15,6 +15,9 @@ int64_t item_size(int64_t micro_batch, size_t replicas) {
   return (micro_batch + d - 1) / d;
 }
 
+constexpr size_t kManyCounts = 32;
+constexpr double kCountStep = 1.25;
+
 /// Replica counts of which each gives a smaller largest share than the one before.
 std::vector<int> useful_counts(int64_t micro_batch, int most) {
   std::vector<int> counts;
@@ -24,7 +27,11 @@ std::vector<int> useful_counts(int64_t micro_batch, int most) {
     if (share < last) counts.push_back(d);
     last = share;
   }
-  return counts;
+  if (counts.size() <= kManyCounts) return counts;
+  std::vector<int> steps;
+  for (int d : counts)
+    if (steps.empty() || d == counts.back() || d >= kCountStep * steps.back()) steps.push_back(d);
+  return steps;
 }
 
 double message_seconds(const ir::LinkLevel& link, double bytes) {
@@ -46,22 +53,52 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
       gradient_reader_count_(graph.values.size(), 0),
       values_(graph.values.size()),
       group_uses_(graph.weight_groups.size(), 0) {
-  const auto at_counts = [&](auto&& price) {
-    std::vector<double> prices(counts_);
-    for (size_t i = 0; i < counts_; ++i)
-      prices[i] = price(static_cast<double>(item_size(micro_batch.count, static_cast<size_t>(replicas_[i]))));
-    return prices;
-  };
-  for (const ir::PlanNode& node : graph.nodes) {
-    node_seconds_.push_back(at_counts(
-        [&](double n) { return node.forward.at(n) + node.input_gradient.at(n) + node.weight_gradient.at(n); }));
-    if (recompute) node_forward_.push_back(at_counts([&](double n) { return node.forward.at(n); }));
-    node_stash_.push_back(at_counts([&](double n) { return node.stash_to_input_gradient.at(n); }));
+  price_counts();
+  price_nodes();
+  price_values();
+  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_, &workspace_})
+    sums->resize(counts_);
+}
+
+void StageEvaluator::price_counts() {
+  for (int d : replicas_) {
+    items_.push_back(static_cast<double>(item_size(micro_batch_.count, static_cast<size_t>(d))));
+    const auto holds = [&](const ir::LinkLevel& level) { return level.group >= d; };
+    const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
+    const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
+    const double ring = static_cast<double>(d - 1);
+    reduce_per_byte_.push_back(2 * ring / static_cast<double>(d) / link.bandwidth.count);
+    reduce_latency_.push_back(2 * ring * link.latency.count);
   }
-  for (PlanValueId id : graph.value_ids()) {
-    const ir::PlanValue& value = graph.values[id];
-    value_bytes_.push_back(at_counts([&](double n) { return value.bytes.at(n); }));
-    value_gradient_bytes_.push_back(at_counts([&](double n) { return value.gradient_bytes.at(n); }));
+}
+
+template <typename Price>
+void StageEvaluator::fill(Table& to, size_t row, Price price) const {
+  to.stride = counts_;
+  to.numbers.resize((row + 1) * counts_);
+  for (size_t i = 0; i < counts_; ++i) to.numbers[row * counts_ + i] = price(items_[i]);
+}
+
+void StageEvaluator::price_nodes() {
+  for (PlanNodeId id : graph_.node_ids()) {
+    const ir::PlanNode& node = graph_.nodes[id];
+    fill(node_seconds_, id.index(),
+         [&](double n) { return node.forward.at(n) + node.input_gradient.at(n) + node.weight_gradient.at(n); });
+    if (recompute_) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
+    fill(node_stash_, id.index(), [&](double n) { return node.stash_to_input_gradient.at(n); });
+    fill(node_workspace_, id.index(), [&](double n) { return node.workspace.at(n); });
+  }
+}
+
+void StageEvaluator::price_values() {
+  const ir::LinkLevel& link = cluster_.levels.back();
+  for (PlanValueId id : graph_.value_ids()) {
+    const ir::PlanValue& value = graph_.values[id];
+    fill(value_bytes_, id.index(), [&](double n) { return value.bytes.at(n); });
+    fill(value_gradient_bytes_, id.index(), [&](double n) { return value.gradient_bytes.at(n); });
+    fill(value_seconds_, id.index(), [&](double n) { return message_seconds(link, value.bytes.at(n)); });
+    fill(value_gradient_seconds_, id.index(),
+         [&](double n) { return message_seconds(link, value.gradient_bytes.at(n)); });
     touches_[value.producer].produced.push_back(id);
     for (PlanNodeId node : value.readers) touches_[node].read.push_back(id);
     std::vector<PlanNodeId> gradient_readers = value.gradient_readers;
@@ -71,14 +108,11 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
     for (PlanNodeId node : value.saved_by_input_gradient) touches_[node].saved.push_back(id);
     for (PlanNodeId node : value.saved_by_weight_gradient) touches_[node].weight_saved.push_back(id);
   }
-  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_})
-    sums->resize(counts_);
 }
 
 void StageEvaluator::clear() {
-  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_})
+  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_, &workspace_})
     std::fill(sums->begin(), sums->end(), 0.0);
-  workspace_ = {};
   weight_bytes_ = trainable_bytes_ = 0;
   mixes_ = has_backward_ = false;
   for (PlanValueId value : touched_values_) values_[value] = {};
@@ -93,13 +127,16 @@ void StageEvaluator::add(std::span<const PlanNodeId> nodes) {
 
 void StageEvaluator::add_node(PlanNodeId id) {
   const ir::PlanNode& node = graph_.nodes[id];
-  for (size_t d = 0; d < counts_; ++d) {
-    seconds_[d] += node_seconds_[id.index()][d];
-    stash_[d] += node_stash_[id.index()][d];
-    if (recompute_) forward_[d] += node_forward_[id.index()][d];
+  const size_t row = id.index();
+  const double *seconds = node_seconds_.row(row), *stash = node_stash_.row(row), *extra = node_workspace_.row(row);
+  for (size_t i = 0; i < counts_; ++i) {
+    seconds_[i] += seconds[i];
+    stash_[i] += stash[i];
+    workspace_[i] = std::max(workspace_[i], extra[i]);
   }
+  if (recompute_)
+    for (size_t i = 0; i < counts_; ++i) forward_[i] += node_forward_.row(row)[i];
   has_backward_ = has_backward_ || node.has_backward;
-  workspace_ = ir::SampleFunction::larger(workspace_, node.workspace);
   weight_bytes_ += static_cast<double>(node.buffer_bytes.count);
   mixes_ = mixes_ || node.mixes_samples;
   for (ir::WeightGroupId group : node.weights) {
@@ -135,15 +172,16 @@ StageEvaluator::Boundary StageEvaluator::boundary(PlanValueId id, const ValueSta
 
 void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sign) {
   if (!at.in && !at.out) return;
-  const ir::LinkLevel& link = cluster_.levels.back();
-  for (size_t d = 0; d < counts_; ++d) {
-    const double down = value_bytes_[id.index()][d];
-    const double up = at.gradient ? value_gradient_bytes_[id.index()][d] : 0;
-    const double seconds = message_seconds(link, down) + message_seconds(link, up);
-    messages_[d] += sign * seconds;
-    border_[d] += sign * down;
-    if (at.out) hops_[d] += sign * seconds;
-    gradient_bytes_[d] += sign * up;
+  const size_t row = id.index();
+  const double *bytes = value_bytes_.row(row), *seconds = value_seconds_.row(row);
+  const double *up = value_gradient_bytes_.row(row), *up_seconds = value_gradient_seconds_.row(row);
+  const double back = at.gradient ? sign : 0, out = at.out ? 1 : 0;
+  for (size_t i = 0; i < counts_; ++i) {
+    const double both = sign * seconds[i] + back * up_seconds[i];
+    messages_[i] += both;
+    hops_[i] += out * both;
+    border_[i] += sign * bytes[i];
+    gradient_bytes_[i] += back * up[i];
   }
 }
 
@@ -159,10 +197,9 @@ void StageEvaluator::change(PlanValueId id, ValueState to) {
   const auto is_held = [](const ValueState& of, const Boundary& at) {
     return of.savers + of.weight_savers > 0 || at.in || at.out;
   };
-  const double held = static_cast<double>(is_held(to, after)) - static_cast<double>(is_held(state, before));
-  for (size_t d = 0; d < counts_; ++d) {
-    stash_[d] += held * value_bytes_[id.index()][d];
-  }
+  const int held = static_cast<int>(is_held(to, after)) - static_cast<int>(is_held(state, before));
+  if (held != 0)
+    for (size_t i = 0; i < counts_; ++i) stash_[i] += held * value_bytes_.row(id.index())[i];
   state = to;
 }
 
@@ -172,33 +209,21 @@ double StageEvaluator::least_time_per_sample() const {
   return least / static_cast<double>(micro_batch_.count);
 }
 
-double StageEvaluator::reduce_seconds(int devices) const {
-  if (devices < 2) return 0;
-  const auto holds = [&](const ir::LinkLevel& level) { return level.group >= devices; };
-  const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
-  const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
-  const double ring = static_cast<double>(devices - 1);
-  return 2 * ring / static_cast<double>(devices) * trainable_bytes_ / link.bandwidth.count +
-         2 * ring * link.latency.count;
-}
-
 StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
   const double samples = static_cast<double>(micro_batch_.count);
-  const size_t replicas = static_cast<size_t>(replicas_[index]);
-  const double item = static_cast<double>(item_size(micro_batch_.count, replicas));
   const double seconds = seconds_[index] + (recompute ? forward_[index] : 0);
   StageOption option;
   option.devices = replicas_[index];
   option.recompute = recompute;
   // Sums over values that went in and out again may leave a trace of rounding below zero.
   const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
-  option.time_per_sample =
-      std::max(seconds, messages) / samples + reduce_seconds(option.devices) / static_cast<double>(graph_.batch.count);
+  const double reduce = reduce_per_byte_[index] * trainable_bytes_ + reduce_latency_[index];
+  option.time_per_sample = std::max(seconds, messages) / samples + reduce / static_cast<double>(graph_.batch.count);
   option.flight = {
       .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
   option.latency = seconds + hops;
   option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + graph_.optimizer_state_per_weight_byte) +
-                       workspace_.at(item) + std::max(0.0, gradient_bytes_[index]);
+                       workspace_[index] + std::max(0.0, gradient_bytes_[index]);
   option.item_bytes = std::max(0.0, stash_[index]);
   if (recompute) {
     const double kept = std::max(0.0, std::min(border_[index], option.item_bytes));

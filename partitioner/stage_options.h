@@ -34,7 +34,8 @@ struct StageOption {
 class StageEvaluator {
  public:
   /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
-  /// only the smallest. With `recompute` each count comes in two forms.
+  /// only the smallest, and where more than 32 are left those in steps of a quarter. With `recompute` each count comes
+  /// in two forms.
   StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
                  bool recompute = false);
 
@@ -64,18 +65,31 @@ class StageEvaluator {
   void change(ir::PlanValueId value, ValueState to);
   Boundary boundary(ir::PlanValueId value, const ValueState& state) const;
   void add_boundary(ir::PlanValueId value, const Boundary& boundary, double sign);
-  double reduce_seconds(int devices) const;
 
   const ir::PlanGraph& graph_;
   const ir::Cluster& cluster_;
   Samples micro_batch_;
   int k_;
   bool recompute_;
+  /// Numbers by node or value, and by index of the replica count.
+  struct Table {
+    size_t stride = 1;
+    std::vector<double> numbers;
+    const double* row(size_t i) const { return numbers.data() + i * stride; }
+  };
+  /// Adds a row: rows come in ascending order.
+  template <typename Price>
+  void fill(Table& to, size_t row, Price price) const;
+  void price_counts();
+  void price_nodes();
+  void price_values();
+
   std::vector<int> replicas_;  // the counts, ascending
   size_t counts_ = 0;          // how many
-  // Prices at the item size of each replica count, [node or value][index of the count].
-  std::vector<std::vector<double>> node_seconds_, node_forward_, node_stash_;
-  std::vector<std::vector<double>> value_bytes_, value_gradient_bytes_;
+  // By index of the count: the samples of an item, and an all-reduce's seconds per byte and beside them.
+  std::vector<double> items_, reduce_per_byte_, reduce_latency_;
+  Table node_seconds_, node_forward_, node_stash_, node_workspace_;
+  Table value_bytes_, value_gradient_bytes_, value_seconds_, value_gradient_seconds_;
   struct Touches {
     std::vector<ir::PlanValueId> produced, read, gradient_read, saved, weight_saved;
   };
@@ -83,8 +97,7 @@ class StageEvaluator {
   std::vector<int> gradient_reader_count_;
 
   // The stage so far.
-  std::vector<double> seconds_, forward_, stash_, border_, messages_, hops_, gradient_bytes_;
-  ir::SampleFunction workspace_;
+  std::vector<double> seconds_, forward_, stash_, border_, messages_, hops_, gradient_bytes_, workspace_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
   bool mixes_ = false, has_backward_ = false;
   IdMap<ir::PlanValueId, ValueState> values_;
