@@ -1,7 +1,9 @@
 #include "driver/choose.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
+#include <thread>
 
 #include "driver/process.h"
 #include "driver/usage.h"
@@ -63,6 +65,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   }
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
+  request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   const scheduler::BuildOptions building = build_options(options.policy, priced);
   request.evaluate = [&](const ir::Assignment& assignment) {
     return simulated_step(priced, cluster, building, assignment);
