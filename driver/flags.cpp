@@ -184,6 +184,7 @@ void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("plan", options.input, "plan file, or a folder that holds one")->required();
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
+  app.add_option("--executed", options.executed, "with --format trace: a trace of `run` to put beside the simulated one");
   output_flags(app, options);
 }
 
@@ -213,6 +214,7 @@ void run_flags(CLI::App& app, Options& options) {
   training_run_flags(app, options.run);
   app.add_option("--save", options.run.save, "write the final parameters to this safetensors file");
   app.add_option("--save-gradients", options.run.save_gradients, "write the last step's gradients to this file");
+  app.add_option("--trace", options.run.trace, "write when every action ran, for Perfetto or chrome://tracing");
   output_flags(app, options);
 }
 

@@ -70,6 +70,7 @@ struct RunOptions {
   double clip_norm = 0;
   std::string save;
   std::string save_gradients;
+  std::string trace;
   std::string device = "cpu";
   std::string transport = "shm";
   double stall_timeout = 10;
@@ -84,6 +85,7 @@ struct Options {
   std::string input;   // the folder or file that the verb reads
   std::string output;  // -o
   std::string format = "text";
+  std::string executed;  // a trace of `run`, to stand beside the simulated one
   bool bundle = false;
   bool json = false;
   bool quiet = false;

@@ -14,6 +14,7 @@
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "scheduler/gantt.h"
+#include "support/trace_events.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
@@ -30,6 +31,21 @@ std::string drawing(const Pipeline& pipeline, const std::string& format) {
   if (format == "trace") return scheduler::trace_json(pipeline.stages, built.schedule, built.timeline, built.memory);
   return scheduler::gantt_text(pipeline.stages, built.schedule, built.timeline,
                                {.width = 110, .color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr});
+}
+
+// A trace that a run has written; nothing else gets into the file that is made from it.
+Result<std::string> read_executed(const Options& options) {
+  if (options.format != "trace")
+    return usage("--executed " + options.executed, "only a trace shows both", "add --format trace");
+  constexpr int64_t kMostBytes = int64_t{1} << 30;
+  GP_TRY(std::string file, files::read_file(options.executed, kMostBytes));
+  if (events_of_trace_file(file).empty()) {
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(options.executed),
+                      .message = "this is not a trace that `graphpipe run --trace` has written",
+                      .hint = "run it again with --trace"};
+  }
+  return file;
 }
 
 }  // namespace
@@ -54,7 +70,12 @@ int run_plan(const Options& options) {
 int run_simulate(const Options& options) {
   const Result<Pipeline> pipeline = load_pipeline(options.input);
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
-  const std::string picture = drawing(*pipeline, options.format);
+  std::string picture = drawing(*pipeline, options.format);
+  if (!options.executed.empty()) {
+    const Result<std::string> executed = read_executed(options);
+    if (!executed) return report_problems(options, "simulate", executed.problems());
+    picture = join_trace_files(picture, *executed);
+  }
   if (!options.output.empty()) {
     const Status written = files::write_file(options.output, picture);
     if (!written) return report_problems(options, "simulate", written.problems());

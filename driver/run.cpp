@@ -51,6 +51,8 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   }
   GP_TRY_VOID(check_writable("--save", options.run.save));
   GP_TRY_VOID(check_writable("--save-gradients", options.run.save_gradients));
+  GP_TRY_VOID(check_save_path(options.input, options.run.trace));
+  GP_TRY_VOID(check_writable("--trace", options.run.trace));
   GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, options.json));
   run.progress = !options.quiet;
   return launch_devices(options.input, static_cast<int>(plan.schedule->programs.size()), run, true);

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "wire/action_text.h"
+
 namespace graphpipe::ir {
 namespace {
 
@@ -139,22 +141,7 @@ bool is_asynchronous(const Schedule& schedule) {
   });
 }
 
-std::string print_action(const Action& action) {
-  std::string out = std::to_string(action.stage);
-  const auto field = [&out](char letter, int64_t value) { out.append(1, letter).append(std::to_string(value)); };
-  if (action.replica != 0) field('r', action.replica);
-  out.append(action_name(action.op));
-  field('[', action.range.first);
-  field(',', action.range.last);
-  out.append(1, ')');
-  if (action.edge != -1) field('e', action.edge);
-  if (action.peer_replica != -1) field('p', action.peer_replica);
-  if (action.slot != -1) field('s', action.slot);
-  if (action.version != 0) field('v', action.version);
-  if (action.stream != stream_of(action.op)) field('c', static_cast<int>(action.stream));
-  if (action.overlaps_next) out.append(1, 'o');
-  return out;
-}
+std::string print_action(const Action& action) { return wire::action_text(action); }
 
 Result<Action> parse_action(std::string_view word) {
   Action action;

@@ -53,9 +53,11 @@ StepOutcome Executor::run_step(int64_t step) {
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
     channels_.publish(action.row, step);
+    if (tracer_ != nullptr) tracer_->begin(action.row, step, device_.held_bytes());
     run(action);
     if (action.ends_item)
       for (at::Tensor& tensor : slot_of(action)) tensor.reset();
+    note_end(action);
     channels_.progress();
     meanwhile();
   }
@@ -114,6 +116,7 @@ void Executor::forward(const ResolvedAction& action, bool again) {
     wait_for_sends(action.instance, action.row.slot);
     place_arrivals(action);
     fill_inputs(action);
+    note_ready();
   }
   call(entry.forward, action, again);
   if (again) return;
@@ -152,6 +155,7 @@ void Executor::backward(const ResolvedAction& action) {
   const StageEntry& entry = *states_[action.instance].entry;
   if (action.row.op != ActionOp::kWeightGradient) {
     place_arrivals(action);
+    note_ready();
     call(entry.input_gradient, action, false);
   }
   if (action.row.op != ActionOp::kInputGradient) call(entry.weight_gradient, action, false);
@@ -160,6 +164,7 @@ void Executor::backward(const ResolvedAction& action) {
 void Executor::send(const ResolvedAction& action) {
   const Transfer& transfer = program_.transfers[action.transfer];
   wait_for_transfers({action.transfer});  // of the step before
+  note_done();
   Slot& slot = slot_of(action);
   for (int32_t part = 0; part < transfer.parts; ++part) {
     at::Tensor& value = slot[static_cast<size_t>(transfer.first_slot + part)];
@@ -188,6 +193,7 @@ bool Executor::is_last_send(const ResolvedAction& action) const {
 void Executor::receive(const ResolvedAction& action) {
   const Transfer& transfer = program_.transfers[action.transfer];
   const TensorRow& row = transfer.boundary->tensor;
+  note_done();
   Assembly& assembly = assemblies_[transfer.arrival];
   const bool on_device = channels_.takes_device_memory(transfer.key);
   for (int32_t part = 0; part < transfer.parts; ++part) {
@@ -265,7 +271,34 @@ void Executor::release_sends() {
 
 void Executor::meanwhile() {
   for (auto& [place, reduction] : reductions_) reduction.advance();
+  note_done();
   release_sends();
+}
+
+void Executor::note_end(const ResolvedAction& action) {
+  if (tracer_ == nullptr) return;
+  const size_t event = tracer_->end(device_.held_bytes());
+  const ActionOp op = action.row.op;
+  if (wire::is_send(op) || wire::is_receive(op) || op == ActionOp::kReduceGradient)
+    under_way_.push_back({event, &action});
+}
+
+void Executor::note_ready() {
+  if (tracer_ != nullptr) tracer_->restart();
+}
+
+void Executor::note_done() {
+  std::erase_if(under_way_, [&](const Traced& traced) {
+    const ResolvedAction& action = *traced.action;
+    if (action.row.op == ActionOp::kReduceGradient) {
+      if (!reduction_of(action).finished()) return false;
+    } else {
+      for (const Parcel& parcel : parcels_[action.transfer])
+        if (!parcel.done()) return false;
+    }
+    tracer_->finish(traced.event);
+    return true;
+  });
 }
 
 Reduction& Executor::reduction_of(const ResolvedAction& action) {
@@ -316,6 +349,7 @@ void Executor::step(const ResolvedAction& action) {
     for (const auto& [place, reduction] : reductions_) wait_for_reduction(reduction);
     find_norm();
   }
+  note_ready();
   step_weights(states_[action.instance], action.update, factor_ * update_factor(plan_, action.row.range),
                action.keeps_version);
 }
@@ -323,6 +357,7 @@ void Executor::step(const ResolvedAction& action) {
 void Executor::finish() {
   for (auto& slots : sends_of_slot_)
     for (std::vector<size_t>& sends : slots) wait_for_transfers(std::vector<size_t>(sends));
+  note_done();
   release_sends();
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/reduce.h"
 #include "runtime/resolve.h"
 #include "runtime/stage_state.h"
+#include "runtime/tracer.h"
 
 namespace graphpipe::runtime {
 
@@ -24,6 +25,8 @@ class Executor {
   Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data,
            const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm);
 
+  /// From here on notes when every action runs. The tracer must outlive the executor.
+  void trace(Tracer& tracer) { tracer_ = &tracer; }
   StepOutcome run_step(int64_t step);
   /// Waits until nothing that was sent is under way.
   void finish();
@@ -53,6 +56,9 @@ class Executor {
   void release_sends();
   void find_norm();
   void step(const ResolvedAction& action);
+  void note_end(const ResolvedAction& action);
+  void note_ready();
+  void note_done();
   Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
   void check_norm_order() const;
@@ -81,6 +87,12 @@ class Executor {
   double factor_ = 1;
   bool norm_known_ = false;
   StepOutcome outcome_;
+  struct Traced {
+    size_t event = 0;
+    const ResolvedAction* action = nullptr;
+  };
+  Tracer* tracer_ = nullptr;
+  std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };
 
 }  // namespace graphpipe::runtime

@@ -183,10 +183,11 @@ struct PlanTable {
 };
 
 /// One device's program: its actions of one training step, in order. What weight versions and updates mean is written
-/// down in ir/schedule.h of the compiler: a STEP applies the gradients of the samples in its range and makes the version
-/// that it names; compute actions read the version that they name; version 0 is what the step finds. Sends and receives are listed for transfers
-/// between stages of one device too. A receive belongs to the item of the next F (forward) or B/I (backward) action of
-/// its stage, replica and slot; together the receives of an edge cover that item's samples exactly once.
+/// down in the compiler's ir/schedule.h: a STEP applies the gradients of the samples in its range and makes the version
+/// that it names, compute actions read the version that they name, version 0 is what the step finds. Sends and receives
+/// are listed for transfers between stages of one device too. A receive belongs to the item of the next F (forward) or
+/// B/I (backward) action of its stage, replica and slot; together the receives of an edge cover that item's samples
+/// exactly once.
 struct DeviceProgram {
   int32_t device = 0;
   const PlanTable* plan = nullptr;

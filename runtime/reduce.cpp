@@ -56,8 +56,8 @@ void Reduction::enter(Phase phase) {
   const int32_t stage = state_.entry->stage;
   if (phase == Phase::kReplicas && !is_root() && !state_.trainable.empty()) {
     for (size_t index : state_.trainable)
-      channels_.send(new_parcel(), {ChannelKind::kReduceUp, stage, state_.replica, 0}, (*gradients_)[index], step_, update_,
-                     static_cast<int32_t>(index));
+      channels_.send(new_parcel(), {ChannelKind::kReduceUp, stage, state_.replica, 0}, (*gradients_)[index], step_,
+                     update_, static_cast<int32_t>(index));
     // The total arrives after replica 0 has read all of the share, so the share's memory takes it.
     for (size_t index : state_.trainable)
       channels_.receive(new_parcel(), {ChannelKind::kReduceDown, stage, 0, state_.replica}, (*gradients_)[index],

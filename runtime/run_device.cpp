@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -22,6 +23,8 @@ namespace {
 
 // Others may still be loading, or hashing, their weights.
 constexpr double kRendezvousSeconds = 120;
+// Of one rank's trace; what comes later is left out.
+constexpr size_t kMostEvents = size_t{1} << 20;
 
 class Rank {
  public:
@@ -38,6 +41,7 @@ class Rank {
   std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
   void train(Executor& executor);
+  void write_trace(Gather& gather, const Tracer& tracer);
   void save(Gather& gather);
   std::vector<NamedTensor> named(bool gradients) const;
 
@@ -66,7 +70,11 @@ void Rank::run() {
   Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);
   if (store_) store_->barrier("ready", plan_.device_count);
   device_->reset_peak();
+  std::optional<Tracer> tracer;
+  if (!options_.trace.empty())
+    executor.trace(tracer.emplace(std::min(kMostEvents, static_cast<size_t>(options_.steps) * program_.actions.size())));
   train(executor);
+  if (tracer) write_trace(executor.gather(), *tracer);
   save(executor.gather());
   executor.gather().spread({});  // no rank ends well before rank 0 has all
   channels_->leave("");
@@ -131,6 +139,15 @@ void Rank::train(Executor& executor) {
   result_.plan = plan_.plan_digest;
   result_.transport = channels_->transport_name();
   result_.devices = plan_.device_count;
+}
+
+void Rank::write_trace(Gather& gather, const Tracer& tracer) {
+  const std::optional<std::string> trace = tracer.collect(gather, plan_);
+  if (!trace) return;
+  std::ofstream out(options_.trace, std::ios::binary);
+  out << *trace;
+  out.close();
+  if (!out) fail(Code::kEnvironment, "cannot write " + quoted(ModelText(options_.trace)), "pass a file that may be written");
 }
 
 std::vector<NamedTensor> Rank::named(bool gradients) const {

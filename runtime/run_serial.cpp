@@ -31,6 +31,9 @@ void save(const wire::RunOptions& options, const Interpreter& interpreter, const
 void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
   using Clock = std::chrono::steady_clock;
   const PlanTable& plan = *programs.front().plan;
+  if (!options.trace.empty())
+    fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
+         "trace the device programs");
   const std::string folder = find_folder(options.folder);
   check_manifest(folder, plan.plan_digest, true);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));

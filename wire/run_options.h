@@ -27,6 +27,8 @@ struct RunOptions {
   int threads = 0;
   std::string save;
   std::string save_gradients;
+  /// Chrome trace of what every rank did when; empty: none.
+  std::string trace;
   /// "cpu", or "cuda" for the GPU of this rank on its host.
   std::string device = "cpu";
   /// Seconds without progress after which a peer counts as stalled.

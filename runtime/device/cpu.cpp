@@ -10,6 +10,7 @@ class Cpu final : public Device {
   bool is_host() const override { return true; }
   at::Tensor upload(const at::Tensor& host) const override { return host; }
   at::Tensor download(const at::Tensor& tensor) const override { return tensor.contiguous(); }
+  int64_t held_bytes() const override { return tensor_bytes(); }
   int64_t peak_bytes() const override { return peak_tensor_bytes(); }
   void reset_peak() override { reset_peak_tensor_bytes(); }
 };

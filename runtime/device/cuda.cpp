@@ -35,6 +35,10 @@ class Cuda final : public Device {
     return tensor.contiguous().to(c10::Device(c10::DeviceType::CPU));
   }
   void* compute_stream() const override { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
+  int64_t held_bytes() const override {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
+    return stats.allocated_bytes[0].current;
+  }
   int64_t peak_bytes() const override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
     return stats.allocated_bytes[0].peak;

@@ -19,6 +19,8 @@ class Device {
   virtual at::Tensor download(const at::Tensor& tensor) const = 0;
   /// The stream that the stages' kernels run on (a cudaStream_t; null is the default stream, or no GPU).
   virtual void* compute_stream() const { return nullptr; }
+  /// Bytes of tensors held now.
+  virtual int64_t held_bytes() const = 0;
   /// Most bytes of tensors held since the last reset.
   virtual int64_t peak_bytes() const = 0;
   virtual void reset_peak() = 0;

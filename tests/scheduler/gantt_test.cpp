@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "scheduler/build_schedule.h"
+#include "support/trace_events.h"
 #include "tests/scheduler/helpers.h"
 
 using namespace graphpipe;
@@ -76,4 +77,13 @@ TEST_CASE("the SVG has one bar per compute action, the trace one arrow per messa
   CHECK(ends == 6);
   CHECK(spans == 24);
   CHECK(counters > 0);
+}
+
+TEST_CASE("two traces become one file; what is no trace has no events") {
+  const Example example;
+  const std::string trace = trace_json(example.graph, example.built.schedule, example.built.timeline, {});
+  const auto joined = nlohmann::json::parse(graphpipe::join_trace_files(trace, trace));
+  CHECK(joined.at("traceEvents").size() == 2 * nlohmann::json::parse(trace).at("traceEvents").size());
+  CHECK(graphpipe::events_of_trace_file("{\"traceEvents\":[]}").empty());
+  CHECK(graphpipe::events_of_trace_file("").empty());
 }
