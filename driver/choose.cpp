@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "driver/process.h"
+#include "driver/shaped_plan.h"
 #include "driver/usage.h"
 
 namespace graphpipe::driver {
@@ -41,8 +42,10 @@ double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster,
 scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced) {
   scheduler::BuildOptions options;
   options.policy = policy;
-  // Clipping is decided when the plan is run; a program that clips nothing skips the norm.
-  options.lowering.norm = true;
+  // Clipping is decided when the plan is run; a program that clips nothing skips the norm. Among several updates of one
+  // step there is no norm of all gradients.
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  options.lowering.norm = known == nullptr || !known->asynchronous;
   options.memory.optimizer_state_per_weight_byte = priced.optimizer_state_per_weight_byte;
   return options;
 }
@@ -70,7 +73,10 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.evaluate = [&](const ir::Assignment& assignment) {
     return simulated_step(priced, cluster, building, assignment);
   };
-  GP_TRY(partitioner::PlanAnswer answer, partitioner::plan(options.planner, request));
+  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  const bool shaped = policy != nullptr && wants_shape(options, *policy);
+  GP_TRY(partitioner::PlanAnswer answer, shaped ? plan_shape(request, options, policy->shape)
+                                                : partitioner::plan(options.planner, request));
   return Choice{.assignment = std::move(answer.candidates.front().assignment),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete};

@@ -80,8 +80,9 @@ Result<ir::Plan> plan_of(const Options& options) {
 }
 
 // A schedule that came with the plan: checked, then simulated.
-Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& stages, const ir::Cluster& cluster,
+Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::Cluster& cluster,
                                          const ir::Schedule& schedule, const scheduler::BuildOptions& options) {
+  const ir::StageGraph stages = is_forward_only(schedule) ? scheduler::without_backward(given) : given;
   GP_TRY_VOID(scheduler::check_schedule(stages, cluster, schedule, {.memory = options.memory}));
   GP_TRY(scheduler::Timeline timeline, scheduler::simulate(stages, cluster, schedule, options.simulation));
   return scheduler::BuiltSchedule{.schedule = schedule,
@@ -184,6 +185,15 @@ Result<Pipeline> load_pipeline(const std::string& path) {
   GP_TRY(pipeline.priced, price(pipeline.model, plan, ""));
   GP_TRY_VOID(derive(pipeline));
   return pipeline;
+}
+
+bool is_forward_only(const ir::Schedule& schedule) {
+  for (const ir::Program& program : schedule.programs)
+    for (const ir::Action& action : program.actions)
+      if (action.op != ir::ActionOp::kForward && action.op != ir::ActionOp::kSendForward &&
+          action.op != ir::ActionOp::kReceiveForward)
+        return false;
+  return true;
 }
 
 std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan(plan)); }

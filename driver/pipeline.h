@@ -42,6 +42,9 @@ Result<Pipeline> load_pipeline(const std::string& path);
 /// A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
 
+/// Whether it runs no backward: the loss is computed and nothing is trained.
+bool is_forward_only(const ir::Schedule& schedule);
+
 /// The digest that programs and weights of this plan carry.
 std::string plan_digest(const ir::Plan& plan);
 
