@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "cost/cycle_period.h"
 #include "cost/memory.h"
 
 namespace graphpipe::cost {
@@ -77,6 +78,7 @@ InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const auto at = [&](double period) {
     InFlight result;
     result.samples = in_flight_at(graph, costs, period);
+    if (std::isfinite(period)) result.samples = raise_to_period(graph, costs, period, std::move(result.samples));
     result.period = period;
     result.fits = memory_shortfall(graph, cluster, result.samples) <= Bytes(0);
     return result;

@@ -60,7 +60,8 @@ struct InFlight {
   bool fits = true;
 };
 
-/// The numbers to schedule with: those of the bottleneck period where memory allows, else those of the smallest period
+/// The numbers to schedule with: those of the rule, raised where a cycle of waits is longer than the period
+/// (cycle_period.h); of the bottleneck period where memory allows, else those of the smallest period
 /// (within 0.1 %) whose numbers fit, else (fits is false) the fewest that do not deadlock.
 InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster);
 

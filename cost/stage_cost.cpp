@@ -12,7 +12,8 @@ using ir::StageId;
 
 /// One value at a stage's boundary, whatever the number of its readers there.
 struct BoundaryValue {
-  double forward_seconds = 0, gradient_seconds = 0;
+  double link_forward = 0, link_gradient = 0;  // on the link
+  double forward = 0, gradient = 0;            // until they are there
 };
 
 /// The link that joins all devices of both stages.
@@ -26,8 +27,10 @@ const ir::LinkLevel& link_of(const ir::Cluster& cluster, const ir::StageChoice& 
   return cluster.link(low, high);
 }
 
+double link_seconds(const ir::LinkLevel& link, double bytes) { return bytes > 0 ? bytes / link.bandwidth.count : 0; }
+
 double message_seconds(const ir::LinkLevel& link, double bytes) {
-  return bytes > 0 ? link.latency.count + bytes / link.bandwidth.count : 0;
+  return bytes > 0 ? link.latency.count + link_seconds(link, bytes) : 0;
 }
 
 bool on_one_device(const ir::StageChoice& a, const ir::StageChoice& b) {
@@ -43,20 +46,22 @@ void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
     const ir::StageChoice& to = graph.stages[edge.to].choice;
     if (on_one_device(from, to)) continue;
     const ir::LinkLevel& link = link_of(cluster, from, to);
-    const double down = message_seconds(link, edge.bytes.at(samples));
-    const double up = message_seconds(link, edge.gradient_bytes.at(samples) / std::max(edge.gradient_count, 1));
+    const double down = edge.bytes.at(samples);
+    const double up = edge.gradient_bytes.at(samples) / std::max(edge.gradient_count, 1);
     if (edge.to == stage) {
-      cost.messages += down + up;
+      cost.messages += link_seconds(link, down) + link_seconds(link, up);
     } else {
       BoundaryValue& value = sent[edge.value];
-      value.forward_seconds = std::max(value.forward_seconds, down);
-      value.gradient_seconds = std::max(value.gradient_seconds, up);
+      value.link_forward = std::max(value.link_forward, link_seconds(link, down));
+      value.link_gradient = std::max(value.link_gradient, link_seconds(link, up));
+      value.forward = std::max(value.forward, message_seconds(link, down));
+      value.gradient = std::max(value.gradient, message_seconds(link, up));
     }
   }
   for (const auto& [value, seconds] : sent) {
-    cost.messages += seconds.forward_seconds + seconds.gradient_seconds;
-    cost.hop_down += seconds.forward_seconds;
-    cost.hop_up += seconds.gradient_seconds;
+    cost.messages += seconds.link_forward + seconds.link_gradient;
+    cost.hop_down += seconds.forward;
+    cost.hop_up += seconds.gradient;
   }
 }
 

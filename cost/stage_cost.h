@@ -4,8 +4,8 @@
 // Conventions (GraphPipe, equation 1, with overlap):
 // - One replica works on items of u samples: u = ceil(b / d) under split, b under round robin.
 // - A stage receives and sends each distinct value once per item, and a gradient for each value that has one. Messages
-//   share the device's link, run beside compute, and cost latency + bytes / bandwidth of the link that joins the
-//   devices of both stages.
+//   share the device's link and run beside compute. They occupy the link that joins the devices of both stages for
+//   bytes / bandwidth, and arrive one latency later: latency lengthens the way, never the period.
 // - Gradients of a replicated stage are all-reduced once per step, after its last backward.
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct StageCost {
   double forward = 0, input_gradient = 0, weight_gradient = 0;
   double backward() const { return input_gradient + weight_gradient; }
   double item() const { return forward + backward(); }
-  /// Seconds of all messages of one item, both directions, in and out.
+  /// Seconds that all messages of one item occupy their link, both directions, in and out.
   double messages = 0;
   /// Seconds from the end of an item until its readers have all that it sends, and the same for the gradients that come
   /// back: what a hop to any reader costs on the way down and on the way up.

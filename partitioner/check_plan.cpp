@@ -208,10 +208,10 @@ class Checker {
       }
     if (bytes <= 0 || low == high) return 0;
     const ir::LinkLevel& link = cluster_.link(low, high);
-    return link.latency.count + bytes / link.bandwidth.count;
+    return bytes / link.bandwidth.count;
   }
 
-  /// Seconds of all messages of an item, by stage: each distinct value that comes in or goes out, with its gradient.
+  /// Seconds that all messages of an item occupy their link, by stage: each distinct value that comes in or goes out, with its gradient.
   std::vector<double> messages() const {
     std::vector<double> seconds(stages(), 0);
     for (const ir::PlanValue& value : graph_.values) {

@@ -176,10 +176,10 @@ void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sig
   const double *bytes = value_bytes_.row(row), *seconds = value_seconds_.row(row);
   const double *up = value_gradient_bytes_.row(row), *up_seconds = value_gradient_seconds_.row(row);
   const double back = at.gradient ? sign : 0, out = at.out ? 1 : 0;
+  const double per_byte = 1 / cluster_.levels.back().bandwidth.count;
   for (size_t i = 0; i < counts_; ++i) {
-    const double both = sign * seconds[i] + back * up_seconds[i];
-    messages_[i] += both;
-    hops_[i] += out * both;
+    messages_[i] += (sign * bytes[i] + back * up[i]) * per_byte;
+    hops_[i] += out * (sign * seconds[i] + back * up_seconds[i]);
     border_[i] += sign * bytes[i];
     gradient_bytes_[i] += back * up[i];
   }

@@ -14,19 +14,12 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 double attainable_period(const PolicyRequest& request) {
-  ir::Cluster cluster = request.cluster;
-  for (ir::LinkLevel& level : cluster.levels) level.latency = Seconds(0);
-  const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, cluster));
+  const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, request.cluster));
   return std::max(period, std::numeric_limits<double>::min());
 }
 
 IdMap<StageId, Samples> in_flight_of(const PolicyRequest& request) {
-  if (!request.in_flight.empty()) return request.in_flight;
-  const IdMap<StageId, cost::StageCost> costs = cost::stage_costs(request.graph, request.cluster);
-  const double period = attainable_period(request);
-  IdMap<StageId, Samples> numbers = cost::in_flight_at(request.graph, costs, period);
-  if (cost::memory_shortfall(request.graph, request.cluster, numbers) <= Bytes(0)) return numbers;
-  return cost::in_flight(request.graph, request.cluster).samples;
+  return request.in_flight.empty() ? cost::in_flight(request.graph, request.cluster).samples : request.in_flight;
 }
 
 IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k) {

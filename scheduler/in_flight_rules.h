@@ -5,11 +5,10 @@
 
 namespace graphpipe::scheduler {
 
-/// The request's numbers; without them those of the latency- and cost-aware rule.
+/// The request's numbers; without them those that the planner counts memory with (cost/in_flight.h).
 IdMap<StageId, Samples> in_flight_of(const PolicyRequest& request);
 
-/// Seconds per sample that compute and bandwidth allow. A message's latency passes beside the next message: it
-/// lengthens the way, never the period.
+/// Seconds per sample that compute and bandwidth allow.
 double attainable_period(const PolicyRequest& request);
 
 enum class UseK : uint8_t { kNo, kYes };

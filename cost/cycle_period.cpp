@@ -1,0 +1,128 @@
+#include "cost/cycle_period.h"
+
+#include <algorithm>
+
+namespace graphpipe::cost {
+namespace {
+
+using ir::StageId;
+
+/// Waiting: `to` of micro-batch m + span starts after `from` of micro-batch m has taken its time.
+struct Wait {
+  size_t from = 0, to = 0;
+  double seconds = 0;
+  double span = 0;
+  /// For the wait of a stage's forward for its own backward: the stage, whose number is the span.
+  StageId turns_at;
+};
+
+size_t forward_of(StageId stage) { return 2 * stage.index(); }
+size_t backward_of(StageId stage) { return 2 * stage.index() + 1; }
+
+/// All numbers are whole micro-batches: n forwards, then {B, F}.
+std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                           const IdMap<StageId, Samples>& samples) {
+  std::vector<Wait> waits;
+  for (const StageId stage : graph.stage_ids()) {
+    const StageCost& cost = costs[stage];
+    const double n = static_cast<double>(samples[stage].count / graph.stages[stage].choice.micro_batch.count);
+    waits.push_back({backward_of(stage), forward_of(stage), cost.backward(), n, stage});
+    waits.push_back({forward_of(stage), backward_of(stage), cost.forward, 1 - n, {}});
+    waits.push_back({forward_of(stage), forward_of(stage), cost.item(), 1, {}});
+  }
+  for (const ir::StageEdge& edge : graph.edges) {
+    const StageCost& above = costs[edge.from];
+    waits.push_back({forward_of(edge.from), forward_of(edge.to), above.forward + above.hop_down, 0, {}});
+    if (!edge.gradient_bytes.is_zero())
+      waits.push_back({backward_of(edge.to), backward_of(edge.from), costs[edge.to].backward() + above.hop_up, 0, {}});
+  }
+  return waits;
+}
+
+/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none (Bellman-Ford on the
+/// time that each wait takes beyond its share).
+std::vector<Wait> slow_cycle(const std::vector<Wait>& waits, size_t nodes, double period) {
+  const double slack = 1e-9 * period;
+  std::vector<double> latest(nodes, 0);
+  std::vector<int> by(nodes, -1);
+  size_t changed = nodes;
+  for (size_t round = 0; round <= nodes; ++round) {
+    changed = nodes;
+    for (size_t w = 0; w < waits.size(); ++w) {
+      const double time = latest[waits[w].from] + waits[w].seconds - period * waits[w].span - slack;
+      if (time <= latest[waits[w].to]) continue;
+      latest[waits[w].to] = time;
+      by[waits[w].to] = static_cast<int>(w);
+      changed = waits[w].to;
+    }
+    if (changed == nodes) return {};
+  }
+  // So many steps back lie on the cycle.
+  size_t node = changed;
+  for (size_t i = 0; i < nodes; ++i) node = waits[static_cast<size_t>(by[node])].from;
+  std::vector<Wait> cycle;
+  const size_t start = node;
+  do {
+    cycle.push_back(waits[static_cast<size_t>(by[node])]);
+    node = cycle.back().from;
+  } while (node != start);
+  return cycle;
+}
+
+double micro_batch_of(const ir::StageGraph& graph) {
+  return static_cast<double>(graph.stages[StageId(size_t{0})].choice.micro_batch.count);
+}
+
+}  // namespace
+
+bool has_cycle_form(const ir::StageGraph& graph) {
+  IdSet<ir::DeviceId> used;
+  for (const ir::Stage& stage : graph.stages) {
+    const ir::StageChoice& choice = stage.choice;
+    const bool alone = choice.devices.size() == 1 || choice.mode == ir::ReplicaMode::kSplit;
+    if (!alone || choice.k != 1 || !stage.has_backward ||
+        choice.micro_batch != graph.stages[StageId(size_t{0})].choice.micro_batch)
+      return false;
+    for (const ir::DeviceId device : choice.devices)
+      if (!used.insert(device)) return false;
+  }
+  return !graph.stages.empty();
+}
+
+double cycle_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                    const IdMap<StageId, Samples>& samples) {
+  const std::vector<Wait> waits = waits_of(graph, costs, samples);
+  double low = 0, high = 0;
+  for (const Wait& wait : waits) high += wait.seconds;
+  // Each slow cycle raises the guess to its own quotient; the last one is the largest.
+  for (std::vector<Wait> cycle = slow_cycle(waits, 2 * graph.stages.size(), low); !cycle.empty();
+       cycle = slow_cycle(waits, 2 * graph.stages.size(), low)) {
+    double seconds = 0, span = 0;
+    for (const Wait& wait : cycle) {
+      seconds += wait.seconds;
+      span += wait.span;
+    }
+    if (span < 0.5) return high;  // a circle without an end: a deadlock
+    low = std::max(low * (1 + 1e-12), seconds / span);
+  }
+  return low / micro_batch_of(graph);
+}
+
+IdMap<StageId, Samples> raise_to_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                                        double period, IdMap<StageId, Samples> samples) {
+  if (!has_cycle_form(graph)) return samples;
+  const double per_micro_batch = period * micro_batch_of(graph);
+  while (true) {
+    const std::vector<Wait> cycle =
+        slow_cycle(waits_of(graph, costs, samples), 2 * graph.stages.size(), per_micro_batch);
+    // The lowest stage that turns upward in the cycle: those above it may have to follow.
+    StageId raised;
+    for (const Wait& wait : cycle)
+      if (wait.turns_at.valid() && samples[wait.turns_at] < graph.batch && (!raised.valid() || raised < wait.turns_at))
+        raised = wait.turns_at;
+    if (!raised.valid()) return samples;
+    samples[raised] = samples[raised] + graph.stages[raised].choice.micro_batch;
+  }
+}
+
+}  // namespace graphpipe::cost
