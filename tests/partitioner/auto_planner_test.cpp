@@ -1,0 +1,153 @@
+#include "partitioner/auto_planner.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "cost/in_flight.h"
+#include "cost/iteration_time.h"
+#include "partitioner/check_plan.h"
+#include "partitioner/local_search.h"
+#include "partitioner/search_space.h"
+#include "tests/support/paper_models.h"
+#include "tests/support/random_plan_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::partitioner;
+using ir::PlanNodeId;
+using ir::StageId;
+
+namespace {
+
+ir::Cluster tight_cluster(int devices, int64_t memory) {
+  ir::Cluster cluster = ir::equal_devices(devices);
+  for (ir::Device& device : cluster.devices) device.memory = Bytes(memory);
+  cluster.levels = {{.group = devices, .latency = Seconds(0.125), .bandwidth = BytesPerSecond(400)}};
+  return cluster;
+}
+
+double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assignment assignment) {
+  const auto stages = build_stage_graph(graph, assignment);
+  REQUIRE(stages.ok());
+  const cost::IterationTime time = cost::iteration_time(*stages, cluster);
+  return time.fits ? time.total() : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+TEST_CASE("auto is never worse than any planner of the list, on graphs of every kind") {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = seed % 2 == 0 ? tests::random_dag(seed, 5 + seed, 3, Samples(12))
+                                              : tests::random_sp_graph(seed, 5 + seed, Samples(12));
+    const ir::Cluster cluster = tight_cluster(3 + static_cast<int>(seed % 3), 3000);
+    const PlanRequest request{.graph = &graph, .cluster = &cluster};
+    const auto best = plan("auto", request);
+    REQUIRE(best.ok());
+    for (const PlannerRow& row : planners()) {
+      if (row.name == "manual" || (row.name == "exhaustive" && graph.nodes.size() > 5)) continue;
+      const auto other = plan(row.name, request);
+      if (other.ok()) CHECK(best->candidates.front().step_seconds <= other->candidates.front().step_seconds);
+    }
+  }
+}
+
+TEST_CASE("two threads find the plan of one") {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_dag(seed, 20, 3, Samples(16));
+    const ir::Cluster cluster = tight_cluster(5, 100000);
+    const auto one = plan("auto", {.graph = &graph, .cluster = &cluster, .threads = 1});
+    const auto two = plan("auto", {.graph = &graph, .cluster = &cluster, .threads = 2});
+    REQUIRE(one.ok());
+    REQUIRE(two.ok());
+    REQUIRE(one->candidates.size() == two->candidates.size());
+    for (size_t i = 0; i < one->candidates.size(); ++i) {
+      CHECK(one->candidates[i].assignment == two->candidates[i].assignment);
+      CHECK(one->candidates[i].step_seconds == two->candidates[i].step_seconds);
+    }
+  }
+}
+
+TEST_CASE("the local search keeps plans sound, never makes them worse, and often better") {
+  int better = 0;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_dag(seed, 12, 3, Samples(12));
+    const ir::Cluster cluster = tight_cluster(4, 5000);
+    const auto start = plan("equal-split", {.graph = &graph, .cluster = &cluster});
+    if (!start.ok()) continue;
+    Deadline deadline(1e9, nullptr);
+    const PlanRequest request{.graph = &graph, .cluster = &cluster};
+    const ir::Assignment& before = start->candidates.front().assignment;
+    const ir::Assignment after = improve(request, before, 400, deadline);
+    CHECK(check_plan(graph, cluster, after,
+                     {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()})
+              .empty());
+    const double was = step_of(graph, cluster, before), is = step_of(graph, cluster, after);
+    CHECK(is <= was);
+    better += is < 0.99 * was;
+  }
+  CHECK(better > 8);
+}
+
+TEST_CASE("where activations do not fit, stages recompute instead of giving up") {
+  // Weights fit easily, the activations of even one sample of the whole chain on one device do not.
+  const ir::PlanGraph graph = tests::chain_graph(16, {.seconds = 1, .bytes = 1000, .weight_bytes = 10}, Samples(8));
+  const ir::Cluster cluster = tight_cluster(2, 14500);
+  const auto without = plan("graphpipe", {.graph = &graph, .cluster = &cluster});
+  const auto with = plan("auto", {.graph = &graph, .cluster = &cluster});
+  REQUIRE(with.ok());
+  const auto& choice = with->candidates.front().assignment.choice;
+  const bool recomputes =
+      std::any_of(choice.begin(), choice.end(), [](const ir::StageChoice& stage) { return stage.recompute; });
+  CHECK((recomputes || without.ok()));
+  if (without.ok()) CHECK(with->candidates.front().step_seconds <= without->candidates.front().step_seconds);
+  CHECK(step_of(graph, cluster, with->candidates.front().assignment) < std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("a time limit ends auto early with a plan, and says so") {
+  const ir::PlanGraph graph = tests::mmt(256, 4, 8);
+  const ir::Cluster cluster = tests::summit(16);
+  const auto answer = plan("auto", {.graph = &graph, .cluster = &cluster, .time_limit = 0.02});
+  REQUIRE(answer.ok());
+  CHECK_FALSE(answer->complete);
+  CHECK(answer->bound <= answer->objective);
+}
+
+TEST_CASE("equal branches have equal shapes, different ones do not") {
+  const auto shapes = [](double last_seconds) {
+    std::vector<tests::NodePrice> prices(8, {.seconds = 1});
+    prices[6].seconds = last_seconds;
+    const ir::PlanGraph graph = tests::plan_graph({{}, {0}, {1}, {0}, {3}, {0}, {5}, {2, 4, 6}}, prices, Samples(8));
+    const Items items = make_items(graph);
+    SearchSpace space = space_of_tree(*decompose(items.graph), items, 0);
+    find_shapes(graph, space);
+    std::vector<int> found;
+    for (int branch : space.chains.back().elements[1].branches)
+      found.push_back(space.chains[static_cast<size_t>(branch)].shape);
+    return found;
+  };
+  CHECK(shapes(1) == std::vector{0, 0, 0});
+  CHECK(shapes(2) == std::vector{0, 0, 2});
+}
+
+TEST_CASE("lanes put the lightest branches behind each other and keep every item") {
+  const auto tree = decompose({{1, 2, 3, 4}, {5}, {5}, {5}, {5}, {}});
+  REQUIRE(tree);
+  CHECK(widest(*tree) == 4);
+  CHECK(in_lanes(*tree, 4, {1, 1, 1, 1, 1, 1}) == *tree);
+  CHECK(in_lanes(*tree, 2, {1, 5, 1, 1, 1, 1}).str() == "(0;(1|(2;3;4));5)");
+  CHECK(in_lanes(*tree, 1, {1, 1, 1, 1, 1, 1}).str() == "(0;1;2;3;4;5)");
+}
+
+TEST_CASE("auto beats the best sequential plan on the models of GraphPipe's evaluation") {
+  for (const ir::PlanGraph& graph : {tests::dlrm(1024), tests::candle_uno(1024)}) {
+    const ir::Cluster cluster = tests::summit(8);
+    const auto best = plan("auto", {.graph = &graph, .cluster = &cluster});
+    const auto line = plan("sequential", {.graph = &graph, .cluster = &cluster});
+    REQUIRE(best.ok());
+    REQUIRE(line.ok());
+    CHECK(best->candidates.front().step_seconds < 0.95 * line->candidates.front().step_seconds);
+  }
+}
