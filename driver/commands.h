@@ -27,6 +27,8 @@ int run_inspect(const Options&);
 int run_lint(const Options&);
 int run_plan(const Options&);
 int run_simulate(const Options&);
+int run_schedule(const Options&);
+int run_check(const Options&);
 int run_generate(const Options&);
 int run_build(const Options&);
 int run_compile(const Options&);

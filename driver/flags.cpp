@@ -80,7 +80,8 @@ void model_flags(CLI::App& app, ModelOptions& model) {
                  "a second folder that external data may lie in; links that end inside it are followed");
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
-  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN = train | freeze | tie | split");
+  app.add_option("--parameters", model.parameters,
+                 "file of decisions, one a line: PATTERN = train | freeze | tie | split");
   app.add_option("--batchnorm", model.batchnorm, "mode of BatchNorm: train, eval, or as the file says")
       ->check(CLI::IsMember({"train", "eval", "file"}));
   app.add_option("--dropout", model.dropout, "whether Dropout is active")->check(CLI::IsMember({"on", "off"}));
@@ -141,6 +142,11 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   flag("--no-recompute", foreign.no_recompute, "never recompute activations");
 }
 
+void study_flags(CLI::App& app, ScheduleOptions& schedule) {
+  app.add_option("--costs", schedule.costs, "F,I,W: cost of one micro-batch on one stage; a B costs I + W");
+  app.add_option("--latency", schedule.latency, "of a message between devices")->check(CLI::Range(0.0, 1e6));
+}
+
 void training_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--data", run.data, "folder with one NAME.npy per input and label; without it, seeded synthetic data");
   app.add_option("--steps", run.steps, "training steps")->check(kOneOrMore);
@@ -185,6 +191,33 @@ void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
   app.add_option("--executed", options.executed, "with --format trace: a trace of `run` to put beside the simulated one");
+  output_flags(app, options);
+}
+
+void schedule_flags(CLI::App& app, Options& options) {
+  ScheduleOptions& schedule = options.schedule;
+  app.add_option("--policy", schedule.policy, "rule that orders each device's work")
+      ->check(one_of(scheduler::all_policies()));
+  app.add_option("--ranks", schedule.ranks, "devices")->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  app.add_option("--chunks", schedule.chunks, "stages on each device")->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  app.add_option("--group", schedule.group, "micro-batches per group of interleaved orders")->check(kOneOrMore);
+  app.add_option("--micro-batches", schedule.micro_batches, "micro-batches of a step")->check(kOneOrMore);
+  app.add_option("--backward", schedule.backward, "gpipe: order of the backwards")
+      ->check(CLI::IsMember({"fifo", "lifo"}));
+  app.add_flag("--vertical-sync", schedule.vertical_sync, "pipedream: weights of one age in all stages");
+  app.add_option("--update", schedule.update, "2bw: samples of one update")->check(kOneOrMore);
+  app.add_flag("--search", schedule.search, "improve the order by a search");
+  app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over the other flags");
+  study_flags(app, schedule);
+  app.add_option("--format", options.format, "what to print: ir is our text, proto our file")
+      ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto"}));
+  app.add_option("-o,--output", options.output, "file to write it to");
+  output_flags(app, options);
+}
+
+void check_flags(CLI::App& app, Options& options) {
+  app.add_option("schedule", options.input, "schedule: PyTorch's CSV, our text or our file")->required();
+  study_flags(app, options.schedule);
   output_flags(app, options);
 }
 

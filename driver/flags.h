@@ -13,6 +13,8 @@ void inspect_flags(CLI::App&, Options&);
 void lint_flags(CLI::App&, Options&);
 void plan_flags(CLI::App&, Options&);
 void simulate_flags(CLI::App&, Options&);
+void schedule_flags(CLI::App& app, Options& options);
+void check_flags(CLI::App& app, Options& options);
 void generate_flags(CLI::App&, Options&);
 void build_flags(CLI::App&, Options&);
 void compile_flags(CLI::App&, Options&);

@@ -58,6 +58,22 @@ struct ForeignOptions {
   int64_t profile_batch = 64;        // samples of the profiled unit of work
 };
 
+/// A schedule without a model.
+struct ScheduleOptions {
+  std::string policy = "kfkb";
+  int64_t ranks = 0;          // devices; 0: as the stage graph's file says
+  int64_t chunks = 0;         // stages per device; 0: the policy's own
+  int64_t group = 0;          // micro-batches per group of interleaved orders; 0: the policy's own
+  int64_t micro_batches = 0;  // of a step
+  std::string backward = "fifo";
+  bool vertical_sync = false;
+  int64_t update = 0;  // samples of one update of 2bw; 0: the fewest
+  bool search = false;
+  std::string costs = "1,1,1";  // F,I,W of one micro-batch on one stage
+  double latency = 0;
+  std::string dag;
+};
+
 /// How a compiled folder is run.
 struct RunOptions {
   std::string data;
@@ -82,6 +98,7 @@ struct Options {
   PlanOptions plan;
   ForeignOptions foreign;
   RunOptions run;
+  ScheduleOptions schedule;
   std::string input;   // the folder or file that the verb reads
   std::string output;  // -o
   std::string format = "text";

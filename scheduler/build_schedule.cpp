@@ -19,8 +19,13 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
   const Policy* policy = find_policy(options.policy);
   if (policy == nullptr) return unknown_policy(options.policy);
   const StageGraph graph = policy->forward_only ? without_backward(given) : given;
-  const PolicyRequest request{
-      .graph = graph, .cluster = cluster, .in_flight = options.in_flight, .backward_order = options.backward_order};
+  const PolicyRequest request{.graph = graph,
+                              .cluster = cluster,
+                              .in_flight = options.in_flight,
+                              .backward_order = options.backward_order,
+                              .group = options.group,
+                              .vertical_sync = options.vertical_sync,
+                              .update = options.update};
   GP_TRY(Schedule compute, policy->order(request));
   if (options.search) compute = improve(graph, cluster, std::move(compute));
   GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));

@@ -19,8 +19,17 @@ void add_items(Tables& tables) {
                             .forward = place.position});
   });
   std::sort(tables.items.begin(), tables.items.end(), [](const CheckedItem& a, const CheckedItem& b) {
-    return std::tuple(a.stage, a.range.first, a.replica) < std::tuple(b.stage, b.range.first, b.replica);
+    return std::tuple(a.stage, a.range.first, a.replica, a.forward) <
+           std::tuple(b.stage, b.range.first, b.replica, b.forward);
   });
+}
+
+/// The program of a stage that has one replica; else -1.
+int only_program_of(const Tables& tables, StageId stage) {
+  const std::vector<ir::DeviceId>& devices = tables.graph.stages[stage].choice.devices;
+  for (size_t p = 0; p < tables.schedule.programs.size() && devices.size() == 1; ++p)
+    if (tables.schedule.programs[p].device == devices[0]) return static_cast<int>(p);
+  return -1;
 }
 
 /// Items are ascending by (stage, first sample) here: each must begin where the one before it ended.
@@ -37,10 +46,11 @@ Diagnostics check_tiling(const Tables& tables) {
       done = item.range.last;
     }
     while (next < tables.items.size() && tables.items[next].stage == stage) ++next;
-    if (done < tables.graph.batch.count)
-      problems.push_back(Diagnostic{.code = Code::kBadSchedule,
-                                    .message = text("stage ", stage, " has no forward of sample ", done),
-                                    .hint = kOnce});
+    if (done < tables.graph.batch.count) {
+      const std::string what = text("stage ", stage, " has no forward of sample ", done);
+      if (!tables.first) tables.first = {only_program_of(tables, stage), -1, what, kOnce};
+      problems.push_back(Diagnostic{.code = Code::kBadSchedule, .message = what, .hint = kOnce});
+    }
   }
   return problems;
 }

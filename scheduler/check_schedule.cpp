@@ -67,9 +67,9 @@ Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const
 
 }  // namespace check
 
-Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
-                      const CheckOptions& options) {
-  check::Tables tables{graph, schedule, {}, {}, {}};
+namespace {
+
+Diagnostics run_checks(check::Tables& tables, const ir::Cluster& cluster, const CheckOptions& options) {
   if (Diagnostics problems = check::check_rows(tables, cluster); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_items(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_messages(tables); !problems.empty()) return problems;
@@ -78,9 +78,36 @@ Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const
   if (options.synchronous)
     if (Diagnostics problems = check::check_step(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_progress(tables); !problems.empty()) return problems;
-  if (options.check_memory)
-    if (Diagnostics problems = check::check_memory(tables, cluster, options.memory); !problems.empty()) return problems;
+  return options.check_memory ? check::check_memory(tables, cluster, options.memory) : Diagnostics();
+}
+
+std::optional<ScheduleProblem> first_of(const check::Tables& tables, const Diagnostics& problems) {
+  if (problems.empty()) return std::nullopt;
+  if (tables.first) return tables.first;
+  return ScheduleProblem{-1, -1, problems.front().message, problems.front().hint};
+}
+
+}  // namespace
+
+Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+                      const CheckOptions& options) {
+  check::Tables tables{graph, schedule, {}, {}, {}, {}};
+  if (Diagnostics problems = run_checks(tables, cluster, options); !problems.empty()) return problems;
   return Ok{};
+}
+
+std::optional<ScheduleProblem> first_problem(const StageGraph& graph, const ir::Cluster& cluster,
+                                             const Schedule& schedule, const CheckOptions& options) {
+  check::Tables tables{graph, schedule, {}, {}, {}, {}};
+  return first_of(tables, run_checks(tables, cluster, options));
+}
+
+std::optional<ScheduleProblem> first_compute_problem(const StageGraph& graph, const ir::Cluster& cluster,
+                                                     const Schedule& compute) {
+  check::Tables tables{graph, compute, {}, {}, {}, {}};
+  if (auto problem = first_of(tables, check::check_rows(tables, cluster))) return problem;
+  if (auto problem = first_of(tables, check::check_items(tables))) return problem;
+  return first_of(tables, check::check_compute_progress(tables));
 }
 
 }  // namespace graphpipe::scheduler

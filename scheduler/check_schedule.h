@@ -16,6 +16,8 @@
 // 7 Progress No program waits forever when sends buffer, nor when they block until their receive (rendezvous).
 // 8 Memory   The peak in list order stays within the device.
 
+#include <optional>
+
 #include "ir/cluster.h"
 #include "scheduler/memory.h"
 
@@ -32,5 +34,22 @@ struct CheckOptions {
 /// check runs only where the earlier ones found nothing.
 Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                       const CheckOptions& options = {});
+
+/// The first offending action: where it stands (position -1: something is missing in the program; program -1: in all of
+/// them) and what is wrong with it, to be read after the action's name.
+struct ScheduleProblem {
+  int program = -1;
+  int position = -1;
+  std::string what;
+  std::string hint;
+};
+/// The same checks, for who wants to name places in words of their own. Nothing where the schedule is right.
+std::optional<ScheduleProblem> first_problem(const StageGraph& graph, const ir::Cluster& cluster,
+                                             const Schedule& schedule, const CheckOptions& options = {});
+
+/// Checks 1, 2 and 7 of a schedule that holds compute actions only: items, and whether its orders wait for each other
+/// in a circle.
+std::optional<ScheduleProblem> first_compute_problem(const StageGraph& graph, const ir::Cluster& cluster,
+                                                     const Schedule& compute);
 
 }  // namespace graphpipe::scheduler

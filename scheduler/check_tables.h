@@ -1,6 +1,8 @@
 #pragma once
 // What the checks of check_schedule.cpp hand to each other. Internal to the validator.
 
+#include <optional>
+
 #include "scheduler/check_schedule.h"
 #include "scheduler/rows.h"
 
@@ -39,7 +41,11 @@ struct Tables {
   const Action& action(Place place) const {
     return schedule.programs[static_cast<size_t>(place.program)].actions[static_cast<size_t>(place.position)];
   }
+  /// The first problem that problem() has made, with its place.
+  mutable std::optional<ScheduleProblem> first;
+
   Diagnostic problem(int program, int position, std::string_view what, std::string hint) const {
+    if (!first) first = {program, position, std::string(what), hint};
     return schedule_problem(schedule, static_cast<size_t>(program), static_cast<size_t>(position), what,
                             std::move(hint));
   }
@@ -64,6 +70,8 @@ Diagnostics check_slots(const Tables& tables);
 Diagnostics check_versions(const Tables& tables);
 Diagnostics check_step(const Tables& tables);
 Diagnostics check_progress(const Tables& tables);
+/// Of a schedule without messages: everything that an action needs arrives as soon as it is made.
+Diagnostics check_compute_progress(const Tables& tables);
 Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const MemoryOptions& options);
 
 }  // namespace graphpipe::scheduler::check

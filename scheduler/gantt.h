@@ -11,6 +11,8 @@ struct GanttOptions {
   int width = 100;
   /// ANSI colours: forwards blue, backwards green, weight gradients yellow.
   bool color = false;
+  /// The line about makespan and idle share.
+  bool figures = true;
 };
 
 /// One row per device, time from left to right in equal columns. A cell shows what runs in it: "F3" where there is

@@ -104,6 +104,7 @@ std::string gantt_text(const StageGraph& graph, const Schedule& schedule, const 
     out += names[p] + std::string(heading - names[p].size(), ' ') + " |";
     out += (options.color ? colored(schedule.programs[p], cells) : cells.characters) + "|\n";
   }
+  if (!options.figures) return out;
   const TimelineFigures figures = figures_of(schedule, timeline);
   return out + text("makespan ", timeline.makespan.count, " ticks, devices idle ", percent(figures.bubble_of_makespan),
                     " of it\n");

@@ -8,6 +8,12 @@
 
 namespace graphpipe::scheduler {
 
+/// What one micro-batch costs on one stage, and how long a message is under way.
+struct StudyCosts {
+  double forward = 1, input_gradient = 1, weight_gradient = 1;
+  double latency = 0;
+};
+
 struct StudyStage {
   std::vector<StageId> predecessors;
   /// Cost of n samples.

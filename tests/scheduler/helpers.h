@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "files/schedule_csv.h"
 #include "scheduler/insert_transfers.h"
 #include "scheduler/policies.h"
 #include "scheduler/simulate.h"
@@ -49,28 +50,25 @@ inline std::string tokens(const ir::Program& program) {
   return out;
 }
 
-/// A compute-only schedule from PyTorch's CSV; idle cells are left out. Micro-batches of one sample.
+/// A schedule from PyTorch's CSV; micro-batches of one sample.
 inline Schedule parse_csv(const std::string& csv) {
-  Schedule schedule;
+  const Result<files::CsvSchedule> cells = files::parse_schedule_csv(csv);
+  GP_CHECK(cells.ok());
+  return files::orders_of(*cells).schedule;
+}
+
+/// The text without its idle cells.
+inline std::string without_idle_cells(const std::string& csv) {
+  std::string out;
   std::istringstream lines(csv);
   for (std::string line; std::getline(lines, line);) {
-    ir::Program program{.device = ir::DeviceId(schedule.programs.size()), .actions = {}};
-    std::istringstream cells(line);
-    for (std::string cell; std::getline(cells, cell, ',');) {
-      const size_t letter = cell.find_first_of("FBIW");
-      if (letter == std::string::npos) continue;
-      const char op = cell[letter];
-      const ActionOp kind = op == 'F'   ? ActionOp::kForward
-                            : op == 'B' ? ActionOp::kBackward
-                            : op == 'I' ? ActionOp::kInputGradient
-                                        : ActionOp::kWeightGradient;
-      const int64_t sample = std::stoll(cell.substr(letter + 1));
-      program.actions.push_back(
-          compute_action(kind, StageId(std::stoul(cell.substr(0, letter))), 0, {sample, sample + 1}));
-    }
-    schedule.programs.push_back(std::move(program));
+    std::string cells;
+    std::istringstream in(line);
+    for (std::string cell; std::getline(in, cell, ',');)
+      if (!cell.empty()) cells += (cells.empty() ? "" : ",") + cell;
+    out += cells + "\n";
   }
-  return schedule;
+  return out;
 }
 
 inline double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTicksPerUnit; }

@@ -11,44 +11,6 @@ using namespace graphpipe::tests;
 
 namespace {
 
-/// PyTorch merges a W right after its I into a B before it inserts transfers.
-void merge_backwards(Schedule& schedule) {
-  for (ir::Program& program : schedule.programs) {
-    std::vector<Action> merged;
-    for (const Action& a : program.actions) {
-      const bool follows = !merged.empty() && merged.back().op == ActionOp::kInputGradient &&
-                           a.op == ActionOp::kWeightGradient && merged.back().stage == a.stage &&
-                           merged.back().range == a.range;
-      if (follows) merged.back().op = ActionOp::kBackward;
-      else merged.push_back(a);
-    }
-    program.actions = std::move(merged);
-  }
-}
-
-/// PyTorch's tokens with communication; messages inside a device are not written there.
-std::vector<std::string> comms_tokens(const StageGraph& graph, const ir::Program& program) {
-  std::vector<std::string> out;
-  for (const Action& a : program.actions) {
-    if (ir::is_send(a.op) || ir::is_receive(a.op)) {
-      const ir::StageEdge& edge = graph.edges[ir::EdgeId(static_cast<size_t>(a.edge))];
-      if (graph.stages[edge.from].choice.devices == graph.stages[edge.to].choice.devices) continue;
-    }
-    out.push_back(std::to_string(a.stage) + ir::action_name(a.op) + std::to_string(a.range.first));
-  }
-  return out;
-}
-
-std::vector<std::string> cells(const std::string& line) {
-  std::vector<std::string> out;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, ',');) {
-    cell.erase(std::remove_if(cell.begin(), cell.end(), [](char c) { return c == ' ' || c == '\r'; }), cell.end());
-    if (!cell.empty()) out.push_back(cell);
-  }
-  return out;
-}
-
 size_t count_ops(const Schedule& schedule, ActionOp op) {
   size_t count = 0;
   for (const ir::Program& program : schedule.programs)
@@ -66,17 +28,14 @@ TEST_CASE("the lowering equals PyTorch's token for token") {
     return;
   }
   Schedule schedule = parse_csv(*compute);
-  merge_backwards(schedule);
+  files::merge_backwards(schedule);
   int64_t micro_batches = 0;
   for (const Action& a : schedule.programs[0].actions) micro_batches = std::max(micro_batches, a.range.last);
   const StageGraph graph = chain_study({.ranks = 2, .chunks = 2, .micro_batches = micro_batches});
   const Schedule lowered = *insert_transfers(graph, schedule);
-  std::istringstream lines(*comms);
-  for (size_t rank = 0; rank < 2; ++rank) {
-    std::string line;
-    std::getline(lines, line);
-    CHECK(comms_tokens(graph, lowered.programs[rank]) == cells(line));
-  }
+  const auto csv = files::csv_of(graph, lowered, files::CsvLevel::kCommunication);
+  REQUIRE(csv.ok());
+  CHECK(files::print_schedule_csv(*csv) == without_idle_cells(*comms));
 }
 
 TEST_CASE("stages with different micro-batches exchange the intersections of their ranges") {

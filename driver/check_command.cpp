@@ -1,0 +1,166 @@
+// graphpipe check: whether a schedule that somebody wrote can run, and what it costs.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "driver/commands.h"
+#include "driver/report.h"
+#include "driver/schedule_report.h"
+#include "files/schedule_csv.h"
+#include "files/schedule_file.h"
+#include "files/text_file.h"
+#include "scheduler/infer_study.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{256} << 20;
+
+/// Orders from a file, whichever form it has.
+struct Orders {
+  ir::Schedule schedule;
+  scheduler::EdgeNumbers numbers = scheduler::EdgeNumbers::kAsRows;
+  /// PyTorch's cells, where the file has them.
+  files::CsvSchedule csv;
+  std::vector<std::vector<int32_t>> cell_of;
+};
+
+Result<Orders> parse_orders(const std::string& text) {
+  Orders orders;
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const std::string_view rest = std::string_view(text).substr(begin);
+  if (rest.starts_with("{")) {
+    GP_TRY(files::ScheduleFile file, files::parse_schedule_file(text));
+    orders.schedule = std::move(file.schedule);
+    return orders;
+  }
+  if (rest.starts_with("schedule ") || rest.starts_with("slots") || rest.starts_with("device ")) {
+    GP_TRY(orders.schedule, ir::parse_schedule(text));
+    return orders;
+  }
+  GP_TRY(orders.csv, files::parse_schedule_csv(text));
+  files::CsvOrders csv = files::orders_of(orders.csv);
+  orders.schedule = std::move(csv.schedule);
+  orders.cell_of = std::move(csv.cell_of);
+  orders.numbers = scheduler::EdgeNumbers::kChain;
+  return orders;
+}
+
+Result<Orders> read_orders(const std::string& path) {
+  GP_TRY(const std::string text, files::read_file(path, kMostBytes));
+  Result<Orders> orders = parse_orders(text);
+  if (orders.ok()) return orders;
+  Diagnostics problems = orders.problems();
+  for (Diagnostic& problem : problems) problem.origin = ModelText(path);
+  return problems;
+}
+
+/// A problem in the file's own words: rank, position in its line, token.
+struct Offence {
+  int64_t rank = -1, position = -1;
+  std::string action;
+};
+
+Offence offence_of(const Orders& orders, const scheduler::ScheduleProblem& problem) {
+  Offence offence;
+  if (problem.program < 0 || static_cast<size_t>(problem.program) >= orders.schedule.programs.size()) return offence;
+  const auto p = static_cast<size_t>(problem.program);
+  offence.rank = static_cast<int64_t>(orders.schedule.programs[p].device.index());
+  if (problem.position < 0) return offence;
+  const auto i = static_cast<size_t>(problem.position);
+  offence.position = problem.position;
+  offence.action = ir::print_action(orders.schedule.programs[p].actions[i]);
+  if (orders.cell_of.empty()) return offence;
+  const files::CsvCell& cell = orders.csv.ranks[p][static_cast<size_t>(orders.cell_of[p][i])];
+  offence.position = cell.column;
+  offence.action = files::print_cell(cell);
+  return offence;
+}
+
+int report_offence(const Options& options, const Orders& orders, const scheduler::ScheduleProblem& problem) {
+  const Offence offence = offence_of(orders, problem);
+  std::string place;
+  if (offence.rank >= 0) place = text("rank ", offence.rank);
+  if (offence.position >= 0) place += text(", position ", offence.position, ": ", offence.action, " ");
+  else if (!place.empty()) place += ": ";
+  const Diagnostic diagnostic{.code = Code::kCheckFailed,
+                              .origin = ModelText(options.input),
+                              .message = place + problem.what,
+                              .hint = problem.hint};
+  std::cerr << "graphpipe check: " << to_line(diagnostic) << "\n";
+  if (options.json) {
+    JsonObject object;
+    object.add("valid", false).add("rank", offence.rank).add("position", offence.position);
+    object.add("action", offence.action).add("problem", problem.what);
+    print_json("check", object, {diagnostic});
+  }
+  return wire::kExitCheckFailed;
+}
+
+/// The shared table's columns, under its own names: three fixed settings of costs.
+Status add_columns(JsonObject& object, const scheduler::WholeSchedule& whole) {
+  const auto figures = [&](const scheduler::StudyCosts& costs) -> Result<scheduler::StudyFigures> {
+    ir::StageGraph graph = whole.graph;
+    scheduler::set_costs(graph, costs);
+    GP_TRY(ScheduleStudy study,
+           simulate_study(std::move(graph),
+                          scheduler::study_cluster(static_cast<int>(whole.cluster.devices.size()), costs.latency),
+                          whole.schedule));
+    return std::move(study.figures);
+  };
+  GP_TRY(const scheduler::StudyFigures equal, figures({}));
+  GP_TRY(const scheduler::StudyFigures late, figures({.latency = 0.5}));
+  GP_TRY(const scheduler::StudyFigures uneven,
+         figures({.forward = 2, .input_gradient = 3, .weight_gradient = 2, .latency = 0}));
+  object.add("makespan_F1I1W1", equal.makespan).add("longest_rank_span_F1I1W1", equal.longest_rank_span);
+  object.add("bubble_fraction_F1I1W1", equal.bubble_fraction);
+  object.add("makespan_F1I1W1_comm0.5", late.makespan).add("makespan_F2I3W2", uneven.makespan);
+  return Ok{};
+}
+
+size_t most_replicas(const ir::StageGraph& graph) {
+  size_t most = 1;
+  for (const ir::Stage& stage : graph.stages) most = std::max(most, stage.choice.devices.size());
+  return most;
+}
+
+int64_t micro_batches(const ir::StageGraph& graph) {
+  int64_t most = 0;
+  for (const ir::StageId stage : graph.stage_ids()) most = std::max(most, ir::micro_batch_count(graph, stage));
+  return most;
+}
+
+}  // namespace
+
+int run_check(const Options& options) {
+  const Result<scheduler::StudyCosts> costs = study_costs(options.schedule);
+  if (!costs) return report_problems(options, "check", costs.problems());
+  const Result<Orders> orders = read_orders(options.input);
+  if (!orders) return report_problems(options, "check", orders.problems());
+  const scheduler::Verdict verdict = scheduler::judge(orders->schedule, orders->numbers, *costs);
+  if (verdict.problem) return report_offence(options, *orders, *verdict.problem);
+  const scheduler::WholeSchedule& whole = *verdict.whole;
+  const Result<ScheduleStudy> study = simulate_study(whole.graph, whole.cluster, whole.schedule);
+  if (!study) return report_problems(options, "check", study.problems());
+  if (!options.json) {
+    std::cout << fmt::format("right: {} ranks, {} stages, {} micro-batches, {} replicas\n",
+                             whole.schedule.programs.size(), whole.graph.stages.size(), micro_batches(whole.graph),
+                             most_replicas(whole.graph))
+              << study_text(*study);
+    return 0;
+  }
+  JsonObject object;
+  object.add("valid", true).add("ranks", whole.schedule.programs.size()).add("stages", whole.graph.stages.size());
+  object.add("microbatches", micro_batches(whole.graph)).add("replicas", most_replicas(whole.graph));
+  add_figures(object, *study);
+  if (const Status added = add_columns(object, whole); !added)
+    return report_problems(options, "check", added.problems());
+  add_study_timeline(object, *study);
+  print_json("check", object, {});
+  return 0;
+}
+
+}  // namespace graphpipe::driver

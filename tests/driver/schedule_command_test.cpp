@@ -1,0 +1,202 @@
+// graphpipe schedule and check as a user types them.
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "driver/commands.h"
+#include "scheduler/policies.h"
+#include "wire/exit_codes.h"
+
+using namespace graphpipe;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+  json object() const { return json::parse(out); }
+};
+
+Answer ask(std::vector<std::string> words) {
+  words.insert(words.begin(), "graphpipe");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  std::ostringstream out, err;
+  auto* old_out = std::cout.rdbuf(out.rdbuf());
+  auto* old_err = std::cerr.rdbuf(err.rdbuf());
+  Answer answer;
+  answer.code = driver::run_command_line(static_cast<int>(arguments.size()), arguments.data());
+  std::cout.rdbuf(old_out);
+  std::cerr.rdbuf(old_err);
+  answer.out = out.str();
+  answer.err = err.str();
+  return answer;
+}
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("graphpipe-schedule-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+    return path(name);
+  }
+  std::string path(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+const std::string kDags = std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/schedules/derived/dag/";
+
+/// Empty where the shared data are absent.
+json shared_dag(const std::string& name) {
+  std::ifstream in(kDags + name + ".json");
+  if (!in) return {};
+  return json::parse(in);
+}
+
+json study(const Folder& folder, const json& dag, const std::string& policy) {
+  const Answer answer =
+      ask({"schedule", "--policy", policy, "--dag", folder.write("dag.json", dag.dump()), "--format", "json"});
+  CAPTURE(answer.err);
+  REQUIRE(answer.code == 0);
+  return answer.object();
+}
+
+}  // namespace
+
+TEST_CASE("--dag reproduces every field of the shared stage graph files") {
+  const Folder folder;
+  for (const char* name : {"chain4", "diamond", "diamond_mixed_b", "four_branches_tail", "graphpipe_fig5_like_chain",
+                           "n_shape_non_sp", "skewed_diamond", "two_towers_join", "two_towers_mixed_b"}) {
+    CAPTURE(name);
+    const json dag = shared_dag(name);
+    if (dag.is_null()) {
+      MESSAGE("SKIP: shared schedule data are absent");
+      return;
+    }
+    const json answer = study(folder, dag, "kfkb");
+    CHECK(answer["in_flight_samples"] == dag["inflight_samples"]);
+    CHECK(answer["lists"] == dag["lists"]);
+    CHECK(answer["makespan"].get<double>() == dag["makespan"].get<double>());
+    CHECK(answer["lower_bound"].get<double>() == dag["lower_bound"].get<double>());
+    if (!dag.contains("zb_h1_on_dag")) continue;
+    const json split = study(folder, dag, "zb-1p");
+    const json& wanted = dag["zb_h1_on_dag"];
+    CHECK(split["lists"] == wanted["lists"]);
+    CHECK(split["makespan"].get<double>() == wanted["makespan"].get<double>());
+    CHECK(split["lower_bound"].get<double>() == wanted["lower_bound"].get<double>());
+    CHECK(split["peak_F_to_W"] == wanted["peak_F_to_W"]);
+  }
+}
+
+TEST_CASE("--dag reproduces every field of the latency cases and of the zero-bubble cases") {
+  const Folder folder;
+  for (const json& dag : shared_dag("inflight_rule_cases")) {
+    CAPTURE(dag.dump());
+    const json exact = study(folder, dag, "kfkb"), depth = study(folder, dag, "1f1b");
+    CHECK(exact["in_flight_samples"] == dag["in_flight"]);
+    CHECK(exact["makespan"].get<double>() == dag["makespan"].get<double>());
+    CHECK(exact["lower_bound"].get<double>() == dag["lower_bound"].get<double>());
+    CHECK(depth["in_flight_samples"] == dag["depth_rule"]);
+    CHECK(depth["makespan"].get<double>() == dag["makespan_depth_rule"].get<double>());
+  }
+  for (const json& dag : shared_dag("zb_on_dag_cases")) {
+    CAPTURE(dag.dump());
+    const json split = study(folder, dag, "zb-1p"), whole = study(folder, dag, "1f1b");
+    CHECK(split["warm_up"] == dag["warm_up"]);
+    CHECK(split["w_lag"] == dag["w_lag"]);
+    CHECK(split["makespan"].get<double>() == dag["makespan_F1I1W1"].get<double>());
+    CHECK(split["lower_bound"].get<double>() == dag["lower_bound"].get<double>());
+    CHECK(split["peak_F_to_W"] == dag["peak_F_to_W"]);
+    CHECK(whole["makespan"].get<double>() == dag["makespan_unsplit_F1B2"].get<double>());
+  }
+}
+
+TEST_CASE("every policy's schedule comes in every form, and check finds it right with the same makespan") {
+  const Folder folder;
+  for (const scheduler::Policy& policy : scheduler::all_policies()) {
+    const std::string name(policy.name);
+    CAPTURE(name);
+    const auto form = [&](const std::string& format) {
+      return ask({"schedule", "--policy", name, "--ranks", "4", "--micro-batches", "8", "--format", format, "--latency",
+                  "0.25", "-o", folder.path("out." + format)});
+    };
+    for (const std::string format : {"text", "csv", "json", "svg", "trace", "ir", "proto"}) {
+      CAPTURE(format);
+      const Answer answer = form(format);
+      CAPTURE(answer.err);
+      REQUIRE(answer.code == 0);
+    }
+    json made;
+    std::ifstream(folder.path("out.json")) >> made;
+    for (const std::string format : {"csv", "ir", "proto"}) {
+      CAPTURE(format);
+      const Answer answer = ask({"check", folder.path("out." + format), "--latency", "0.25", "--json"});
+      CAPTURE(answer.err);
+      REQUIRE(answer.code == 0);
+      CHECK(answer.object()["valid"] == true);
+      // The CSV knows nothing of updates, which take their time in a parameter server.
+      if (format != "csv" || !policy.asynchronous) CHECK(answer.object()["makespan"] == made["makespan"]);
+      CHECK(answer.object()["peak_F_to_W"] == made["peak_F_to_W"]);
+    }
+    if (form("csv-comms").code == 0) CHECK(ask({"check", folder.path("out.csv-comms")}).code == 0);
+  }
+}
+
+TEST_CASE("a wrong schedule ends with 1 and the first offending action") {
+  const Folder folder;
+  const auto check = [&](const std::string& csv) { return ask({"check", folder.write("wrong.csv", csv), "--json"}); };
+  const Answer swapped = check("0F0,,0B0\n1F0,,1W0,1I0\n");
+  CHECK(swapped.code == wire::kExitCheckFailed);
+  CHECK(swapped.err.find("rank 1, position 2: 1W0 comes before its input gradient") != std::string::npos);
+  CHECK(swapped.object()["valid"] == false);
+  CHECK(swapped.object()["rank"] == 1);
+  CHECK(swapped.object()["position"] == 2);
+  CHECK(swapped.object()["action"] == "1W0");
+  const Answer pair = check("0F0,0F1,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n");
+  CHECK(pair.code == wire::kExitCheckFailed);
+  CHECK(pair.object()["action"] == "(0F1;0B0)OVERLAP_F_B");
+  const Answer missing = check("0F0,0F1,0B0,0B1\n1F0,1B0\n");
+  CHECK(missing.code == wire::kExitCheckFailed);
+  CHECK(missing.object()["rank"] == 1);
+  CHECK(missing.err.find("rank 1: stage 1 has no forward of sample 1") != std::string::npos);
+  CHECK(check("0F0,2Q0\n").code == wire::kExitInputRefused);
+  CHECK(ask({"check", folder.path("absent.csv")}).code == wire::kExitInputRefused);
+}
+
+TEST_CASE("flags of a study that make no sense are refused with the flag's name") {
+  const Folder folder;
+  const auto refused = [](std::vector<std::string> words, int code, const std::string& part) {
+    const Answer answer = ask(std::move(words));
+    CAPTURE(answer.err);
+    CHECK(answer.code == code);
+    CHECK(answer.err.find(part) != std::string::npos);
+  };
+  refused({"schedule", "--micro-batches", "4"}, wire::kExitUsage, "--ranks");
+  refused({"schedule", "--ranks", "4"}, wire::kExitUsage, "--micro-batches");
+  refused({"schedule", "--ranks", "2", "--micro-batches", "4", "--costs", "1,1"}, wire::kExitUsage, "--costs");
+  refused({"schedule", "--ranks", "2", "--micro-batches", "4", "--costs", "1,,1"}, wire::kExitUsage, "--costs");
+  refused({"schedule", "--ranks", "2", "--micro-batches", "4", "--costs", "1,-1,1"}, wire::kExitUsage, "--costs");
+  refused({"schedule", "--policy", "zb-v", "--ranks", "2", "--chunks", "3", "--micro-batches", "4"}, wire::kExitUsage,
+          "--chunks 2");
+  refused({"schedule", "--ranks", "4096", "--micro-batches", "1000000000"}, wire::kExitInputRefused, "micro-batches");
+  refused({"schedule", "--policy", "warp", "--ranks", "2", "--micro-batches", "4"}, wire::kExitUsage, "warp");
+  const std::string dag = folder.write("dag.json", R"({"predecessors": [[], [0], [0]]})");
+  refused({"schedule", "--dag", dag}, wire::kExitUsage, "--micro-batches");
+  refused({"schedule", "--dag", dag, "--micro-batches", "4", "--format", "csv-comms"}, wire::kExitUsage, "chains");
+}
