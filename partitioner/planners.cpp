@@ -6,6 +6,7 @@
 #include "partitioner/auto_planner.h"
 #include "partitioner/check_plan.h"
 #include "partitioner/exhaustive_planner.h"
+#include "partitioner/layer_adapter.h"
 #include "partitioner/search_planners.h"
 #include "partitioner/simple_planners.h"
 
@@ -20,6 +21,16 @@ constexpr std::array kPlanners = {
     PlannerRow{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split},
     PlannerRow{"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel},
     PlannerRow{"data-parallel", "one stage, a replica on every device", plan_data_parallel},
+    PlannerRow{"pipedream", "PipeDream: the smallest bottleneck of a row of replicated stages",
+               [](const PlanRequest& request) { return plan_by_layers("pipedream", request); }},
+    PlannerRow{"2bw", "PipeDream-2BW: equal runs of the layers, the same replicas and recomputation everywhere",
+               [](const PlanRequest& request) { return plan_by_layers("2bw", request); }},
+    PlannerRow{"piper", "Piper: stages of any downsets, with replicas and recomputation by layer",
+               [](const PlanRequest& request) { return plan_by_layers("piper", request); }},
+    PlannerRow{"dapple", "DAPPLE: the largest speed-up of a synchronous iteration",
+               [](const PlanRequest& request) { return plan_by_layers("dapple", request); }},
+    PlannerRow{"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours",
+               [](const PlanRequest& request) { return plan_by_layers("torchgpipe", request); }},
     PlannerRow{"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
     PlannerRow{"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
 };

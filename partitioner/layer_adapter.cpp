@@ -1,0 +1,138 @@
+#include "partitioner/layer_adapter.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "cost/layer_conversion.h"
+#include "partitioner/candidates.h"
+#include "partitioner/layer_planners.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::PlanNodeId;
+
+cost::LayerMachine machine_of(const ir::Cluster& cluster, bool limit_memory) {
+  cost::LayerMachine machine;
+  const auto devices = static_cast<int>(cluster.devices.size());
+  int below = 1;
+  double slowest = cluster.levels.front().bandwidth.count;
+  for (const ir::LinkLevel& level : cluster.levels) {
+    if (level.group > below && level.group <= devices)
+      machine.levels.push_back({.count = level.group / below, .bandwidth = level.bandwidth.count});
+    slowest = std::min(slowest, level.bandwidth.count);
+    below = std::max(below, level.group);
+  }
+  // Groups that do not fill the cluster: one level with the slowest link.
+  if (machine.devices() != devices || machine.levels.empty()) machine.levels = {{devices, slowest}};
+  if (limit_memory)
+    for (const ir::Device& device : cluster.devices)
+      machine.memory = std::min(machine.memory, static_cast<double>(device.memory.count));
+  return machine;
+}
+
+std::vector<int> machine_ends(const ir::Cluster& cluster) {
+  std::vector<int> ends;
+  for (size_t d = 0; d + 1 < cluster.devices.size(); ++d)
+    if (cluster.devices[ir::DeviceId(d)].host != cluster.devices[ir::DeviceId(d + 1)].host)
+      ends.push_back(static_cast<int>(d) + 1);
+  if (!ends.empty()) ends.push_back(static_cast<int>(cluster.devices.size()));
+  return ends;
+}
+
+class LayerAdapter {
+ public:
+  LayerAdapter(const LayerPlannerRow& row, const PlanRequest& request)
+      : row_(row),
+        request_(request),
+        graph_(*request.graph),
+        candidates_(request),
+        deadline_(request.time_limit, request.cancel),
+        start_(std::chrono::steady_clock::now()) {}
+
+  Result<PlanAnswer> run() {
+    if (!request_.replicas.empty())
+      return Diagnostic{.code = Code::kUsage,
+                        .message = text("the planner ", row_.name, " decides the replicas itself"),
+                        .hint = "leave --replicas out, or use another planner"};
+    // Large micro-batches first: they are the cheap ones, and a plan is there when the time runs out.
+    std::vector<Samples> sizes = micro_batch_sizes(request_);
+    for (auto size = sizes.rbegin(); size != sizes.rend() && !deadline_.passed(); ++size) plan_at(*size);
+    return candidates_.answer(!deadline_.passed(), seconds());
+  }
+
+ private:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+  void plan_at(Samples micro_batch) {
+    LayerPlanRequest layers;
+    layers.machine = machine_of(*request_.cluster, request_.limit_memory);
+    layers.machines = machine_ends(*request_.cluster);
+    const double bandwidth = layers.machine.levels.front().bandwidth;
+    const ir::LayerGraph whole = cost::layer_graph_of(graph_, micro_batch, bandwidth);
+    // Nodes that must share a stage become one layer; without such nodes layers are nodes already.
+    const cost::ConvertedLayers fused = cost::convert_layers(whole, Samples(1));
+    const bool has_groups = fused.graph.nodes.size() < graph_.nodes.size();
+    const ir::LayerGraph coarse = has_groups ? cost::layer_graph_of(fused.graph, Samples(1), bandwidth) : whole;
+    layers.graph = &coarse;
+    layers.replication = request_.replication && std::ranges::none_of(graph_.nodes, &ir::PlanNode::mixes_samples);
+    layers.batch = graph_.batch.count;
+    layers.micro_batch = layers.profile_batch = micro_batch.count;
+    layers.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
+    layers.time_limit = std::max(0.0, request_.time_limit - seconds());
+    layers.cancel = request_.cancel;
+    Result<LayerPlanAnswer> answer = plan_layers(row_, layers);
+    if (!answer.ok()) {
+      // Its own terms of memory may be stricter than ours, which have the last word.
+      layers.machine.memory = std::numeric_limits<double>::infinity();
+      layers.use_fewer = true;
+      answer = plan_layers(row_, layers);
+    }
+    if (answer.ok()) offer(*answer, layers.machine, micro_batch, has_groups ? &fused : nullptr);
+  }
+
+  void offer(const LayerPlanAnswer& answer, const cost::LayerMachine& machine, Samples micro_batch,
+             const cost::ConvertedLayers* fused) {
+    const auto stages = static_cast<int>(answer.plan.stages.size());
+    if (request_.stages && *request_.stages != stages) return;
+    const int64_t items = (graph_.batch.count + micro_batch.count - 1) / micro_batch.count;
+    ir::Assignment assignment;
+    assignment.stage_of.resize(graph_.nodes.size());
+    IdMap<ir::LayerId, ir::StageId> stage_of_layer(graph_.nodes.size());
+    for (size_t s = 0; s < answer.plan.stages.size(); ++s) {
+      const ir::LayerStage& stage = answer.plan.stages[s];
+      ir::StageChoice choice{.micro_batch = micro_batch, .recompute = stage.recompute};
+      for (const int variant : stage.variants) choice.recompute = choice.recompute || variant > 0;
+      for (const int device : cost::devices_of(answer.plan, s, machine))
+        choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
+      const auto replicas = static_cast<int64_t>(choice.devices.size());
+      if (replicas > 1 && items >= replicas) choice.mode = ir::ReplicaMode::kRoundRobin;
+      else if (replicas > micro_batch.count) return;
+      for (const ir::LayerId layer : stage.layers) stage_of_layer[layer] = ir::StageId(s);
+      assignment.choice.push_back(std::move(choice));
+    }
+    for (const PlanNodeId node : graph_.node_ids()) {
+      const ir::LayerId layer(fused == nullptr ? node.index() : fused->node_of[ir::LayerId(node.index())].index());
+      assignment.stage_of[node] = stage_of_layer[layer];
+    }
+    candidates_.add(std::move(assignment));
+  }
+
+  const LayerPlannerRow& row_;
+  const PlanRequest& request_;
+  const ir::PlanGraph& graph_;
+  Candidates candidates_;
+  Deadline deadline_;
+  const std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_by_layers(std::string_view name, const PlanRequest& request) {
+  const LayerPlannerRow* row = find_layer_planner(name);
+  GP_CHECK(row != nullptr);
+  return LayerAdapter(*row, request).run();
+}
+
+}  // namespace graphpipe::partitioner
