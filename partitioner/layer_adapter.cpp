@@ -41,6 +41,10 @@ std::vector<int> machine_ends(const ir::Cluster& cluster) {
   return ends;
 }
 
+/// Of one micro-batch size; wide graphs are then searched along a few orders.
+constexpr double kTableBytes = 8e6;
+constexpr int64_t kMostPairs = 20'000'000;
+
 class LayerAdapter {
  public:
   LayerAdapter(const LayerPlannerRow& row, const PlanRequest& request)
@@ -82,6 +86,9 @@ class LayerAdapter {
     layers.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
     layers.time_limit = std::max(0.0, request_.time_limit - seconds());
     layers.cancel = request_.cancel;
+    // Many sizes are tried, and none may take long.
+    layers.memory_budget = kTableBytes;
+    layers.most_pairs = kMostPairs;
     Result<LayerPlanAnswer> answer = plan_layers(row_, layers);
     if (!answer.ok()) {
       // Its own terms of memory may be stricter than ours, which have the last word.

@@ -48,6 +48,8 @@ struct LayerPlanRequest {
   /// Seconds, and bytes for tables; the search stops at either with its best plan and a bound.
   double time_limit = std::numeric_limits<double>::infinity();
   double memory_budget = 800e6;
+  /// Pairs of sets that one search may look at.
+  int64_t most_pairs = 2'500'000'000;
   /// Set by another thread to end the search; may be null.
   const std::atomic<bool>* cancel = nullptr;
 };

@@ -46,7 +46,8 @@ class PipeDream {
                    .memory = request.machine.memory,
                    .replication = request.replication,
                    .use_fewer = request.use_fewer,
-                   .convention = convention_};
+                   .convention = convention_,
+                   .most_pairs = request.most_pairs};
   }
 
   Result<LayerPlanAnswer> run() {
@@ -196,7 +197,7 @@ class PipeDream {
 
   bool is_small(const SetTable& sets) const {
     const LevelLimits limits = level_limits();
-    return LevelSearch::work(sets.size(), limits) <= kMostSteps &&
+    return LevelSearch::work(sets.size(), limits) <= std::min(kMostSteps, 8.0 * static_cast<double>(request_.most_pairs)) &&
            LevelSearch::table_bytes(sets.size(), limits) <= request_.memory_budget;
   }
 

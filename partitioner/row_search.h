@@ -14,6 +14,7 @@ struct RowLimits {
   double memory = std::numeric_limits<double>::infinity();
   bool replication = true, use_fewer = false;
   cost::LayerConvention convention;
+  int64_t most_pairs = 2'500'000'000;
 };
 
 /// A stage of a row: the layers of downset `to` that are not in `from`.
@@ -39,9 +40,8 @@ class RowSearch {
   /// No row over these downsets is faster. Seconds.
   double bound() const { return bound_; }
   int64_t pairs() const { return pairs_; }
-  /// Whether best() gave up because it had looked at kMostChecks pairs.
-  bool gave_up() const { return checks_ > kMostChecks; }
-  static constexpr int64_t kMostChecks = 2'500'000'000;
+  /// Whether best() gave up because it had looked at as many pairs as it may.
+  bool gave_up() const { return checks_ > limits_.most_pairs; }
 
  private:
   bool ended() { return gave_up() || deadline_.passed(); }

@@ -1,0 +1,165 @@
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "files/pipedream_profile.h"
+#include "partitioner/check_layer_plan.h"
+#include "partitioner/pipedream_planner.h"
+
+using namespace graphpipe;
+using namespace graphpipe::partitioner;
+using ir::LayerId;
+
+namespace {
+
+ir::LayerGraph random_layers(uint64_t seed, size_t layers) {
+  std::mt19937_64 random(seed);
+  ir::LayerGraph graph;
+  for (size_t i = 0; i < layers; ++i)
+    graph.layers.push_back({.id = ModelText("n" + std::to_string(i)),
+                            .forward_seconds = static_cast<double>(random() % 50 + 1) / 1000,
+                            .backward_seconds = static_cast<double>(random() % 100) / 1000,
+                            .output_bytes = static_cast<double>(random() % 40) * 1e6,
+                            .weight_bytes = static_cast<double>(random() % 30) * 1e6});
+  for (size_t to = 1; to < layers; ++to)
+    for (size_t from = 0; from < to; ++from)
+      if (random() % 3 == 0) graph.edges.push_back({LayerId(from), LayerId(to), 0});
+  return graph;
+}
+
+LayerPlanRequest request_for(const ir::LayerGraph& graph, int devices) {
+  LayerPlanRequest request;
+  request.graph = &graph;
+  request.machine.levels = {{.count = devices, .bandwidth = 1e9}};
+  return request;
+}
+
+// Every row of stages over exactly so many devices, priced by the evaluator.
+class BruteForce {
+ public:
+  explicit BruteForce(const LayerPlanRequest& request) : request_(request), convention_(pipedream_convention(request)) {
+    extend(0, 0, 0);
+  }
+  double best = std::numeric_limits<double>::infinity();
+
+ private:
+  bool is_downset(uint32_t set) const {
+    for (const ir::LayerEdge& edge : request_.graph->edges)
+      if ((set >> edge.to.index() & 1) != 0 && (set >> edge.from.index() & 1) == 0) return false;
+    return true;
+  }
+
+  void extend(uint32_t before, int used, int first_device) {
+    const uint32_t full = (uint32_t{1} << request_.graph->layers.size()) - 1;
+    const int devices = request_.machine.devices();
+    if (before == full) {
+      if (used == devices)
+        best = std::min(best, price_layer_plan(*request_.graph, plan_, request_.machine, convention_).bottleneck);
+      return;
+    }
+    for (uint32_t set = before + 1; set <= full; ++set) {
+      if ((set & before) != before || !is_downset(set)) continue;
+      for (int d = 1; d <= (request_.replication ? devices - used : std::min(1, devices - used)); ++d) {
+        ir::LayerStage stage{.replicas = d};
+        for (size_t i = 0; i < request_.graph->layers.size(); ++i)
+          if (((set & ~before) >> i & 1) != 0) stage.layers.push_back(LayerId(i));
+        plan_.stages.push_back(std::move(stage));
+        extend(set, used + d, first_device + d);
+        plan_.stages.pop_back();
+      }
+    }
+  }
+
+  const LayerPlanRequest& request_;
+  const cost::LayerConvention convention_;
+  ir::LayerPlan plan_;
+};
+
+}  // namespace
+
+TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule for cuts, and its checker agrees") {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = random_layers(seed, 6);
+    for (const bool quirks : {false, true}) {
+      CAPTURE(quirks);
+      LayerPlanRequest request = request_for(graph, 3);
+      request.replication = seed % 4 != 0;
+      if (quirks) request.compat = {"PD2"};
+      const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+      const double best = BruteForce(request).best;
+      if (!answer.ok()) {
+        CHECK(best == std::numeric_limits<double>::infinity());
+        continue;
+      }
+      CHECK(answer->objective == doctest::Approx(best * 1e3).epsilon(1e-12));
+      CHECK(answer->bound == answer->objective);
+    }
+  }
+}
+
+TEST_CASE("the order of the layers does not change PipeDream's objective by a bit") {
+  const ir::LayerGraph graph = random_layers(7, 9);
+  const double expected = plan_layers(*find_layer_planner("pipedream"), request_for(graph, 4))->objective;
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<size_t> place(graph.layers.size());
+    for (size_t i = 0; i < place.size(); ++i) place[i] = i;
+    std::shuffle(place.begin(), place.end(), random);
+    ir::LayerGraph other = graph;
+    for (size_t i = 0; i < place.size(); ++i) other.layers[LayerId(place[i])] = graph.layers[LayerId(i)];
+    for (ir::LayerEdge& edge : other.edges)
+      edge = {LayerId(place[edge.from.index()]), LayerId(place[edge.to.index()]), edge.bytes};
+    CHECK(plan_layers(*find_layer_planner("pipedream"), request_for(other, 4))->objective == expected);
+  }
+}
+
+TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a copy too few is refused") {
+  const ir::LayerGraph graph = random_layers(3, 8);
+  double before = std::numeric_limits<double>::infinity();
+  for (const double memory : {1.5e8, 2.5e8, 4e8, 1e9}) {
+    LayerPlanRequest request = request_for(graph, 3);
+    request.machine.memory = memory;
+    const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+    const double objective = answer.ok() ? answer->objective : std::numeric_limits<double>::infinity();
+    CHECK(objective <= before);
+    before = objective;
+  }
+  CHECK(before < std::numeric_limits<double>::infinity());
+  LayerPlanRequest request = request_for(graph, 3);
+  request.machine.memory = 1e9;
+  auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+  REQUIRE(answer.ok());
+  request.machine.memory = 1;
+  CHECK_FALSE(check_layer_plan(request, *answer).empty());
+}
+
+TEST_CASE("a second source loses no cut, and nested levels are checked from node lists") {
+  const ir::LayerGraph graph = random_layers(11, 8);
+  LayerPlanRequest request = request_for(graph, 4);
+  request.machine.levels = {{.count = 2, .bandwidth = 4e9}, {.count = 2, .bandwidth = 1e9}};
+  const auto plain = plan_layers(*find_layer_planner("pipedream"), request);
+  request.compat = *parse_compat(*find_layer_planner("pipedream"), "all");
+  const auto compat = plan_layers(*find_layer_planner("pipedream"), request);
+  REQUIRE(plain.ok());
+  REQUIRE(compat.ok());
+  CHECK(plain->objective <= compat->objective * (1 + 1e-12));
+  CHECK_FALSE(parse_compat(*find_layer_planner("pipedream"), "PD2,P1").ok());
+}
+
+TEST_CASE("hostile PipeDream profiles are refused with the line") {
+  const auto problem = [](const std::string& text) {
+    const auto graph = files::parse_pipedream_profile(text);
+    return graph.ok() ? std::string() : to_line(graph.problems().front());
+  };
+  const std::string node =
+      " -- Conv -- forward_compute_time=1.0, backward_compute_time=2, activation_size=[1; 2], "
+      "parameter_size=0\n";
+  CHECK(problem("a" + node + "b" + node + "\ta -- b\n").empty());
+  CHECK(problem("a" + node + "\ta -- c\n").find("line 2") != std::string::npos);
+  CHECK(problem("a" + node + "a" + node).find("line 2") != std::string::npos);
+  CHECK(problem("a" + node + "b" + node + "\ta -- b\n\tb -- a\n").find("circle") != std::string::npos);
+  CHECK(problem("a -- Conv -- forward_compute_time=nan\n").find("line 1") != std::string::npos);
+  CHECK(problem("a -- Conv\n").find("line 1") != std::string::npos);
+  CHECK_FALSE(problem("").empty());
+}
