@@ -197,7 +197,8 @@ class PipeDream {
 
   bool is_small(const SetTable& sets) const {
     const LevelLimits limits = level_limits();
-    return LevelSearch::work(sets.size(), limits) <= std::min(kMostSteps, 8.0 * static_cast<double>(request_.most_pairs)) &&
+    const double most_steps = std::min(kMostSteps, 8.0 * static_cast<double>(request_.most_pairs));
+    return LevelSearch::work(sets.size(), limits) <= most_steps &&
            LevelSearch::table_bytes(sets.size(), limits) <= request_.memory_budget;
   }
 
