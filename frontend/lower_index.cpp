@@ -60,7 +60,8 @@ Status lower_slice(NodeContext& context) {
     GP_TRY(const Cut cut, cut_of(context, starts->element(i), ends->element(i), steps[i], dim));
     if (cut.start == 0 && cut.end == dim.factor && cut.step == 1) continue;
     cut_starts.push_back(cut.start);
-    cut_ends.push_back(cut.end);
+    // An end before the first element, which -1 would not be.
+    cut_ends.push_back(cut.end < 0 ? -dim.factor - 1 : cut.end);
     cut_axes.push_back(axis);
     cut_steps.push_back(cut.step);
   }

@@ -197,8 +197,8 @@ bool Lowering::fold(const OnnxNode& node) {
   Binding binding;
   binding.type = {result->dtype, result->shape};
   binding.leaf = leaf;
-  if (node.op == "ConstantOfShape" && may_be_weight(*result)) {
-    // Graphs without weights write each one as a filled tensor: it becomes a parameter.
+  if (node.op == "ConstantOfShape" && !from_torch_ && may_be_weight(*result)) {
+    // Graphs without weights write each one as a filled tensor: it becomes a parameter. PyTorch writes masks so.
     binding.data = ir::FilledData{result->elements[0].real};
     binding.origin = ParamOrigin::kConstantNode;
     binding.leaf = true;

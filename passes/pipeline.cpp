@@ -10,6 +10,7 @@
 #include "passes/differentiate.h"
 #include "passes/drop_dead_nodes.h"
 #include "passes/merge_identical_nodes.h"
+#include "passes/separate_samples.h"
 
 namespace graphpipe::passes {
 namespace {
@@ -19,6 +20,10 @@ constexpr std::array kTrainingPipeline = {
             attach_loss},
     PassRow{"drop-dead-nodes", "Drops what no output needs. Early, so that later passes see only what is trained.",
             drop_dead_nodes},
+    PassRow{"separate-samples",
+            "Rewrites look-ups and reshapes that mix samples in form only. Before differentiate, so that gradients keep "
+            "their batch axis too; what it leaves dead goes with the next pass.",
+            separate_samples},
     PassRow{"merge-identical-nodes",
             "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
             "forward node that it serves.",

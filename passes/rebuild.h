@@ -1,0 +1,36 @@
+#pragma once
+// Makes a forward graph again, node by node, so that a rule may put other nodes in the place of one. Types and batch
+// kinds of everything that follows are derived again from the dictionary.
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/graph.h"
+#include "support/result.h"
+
+namespace graphpipe::passes {
+
+/// One node that is about to be made again.
+struct Rebuilding {
+  ir::Graph& made;
+  /// Its inputs are values of `made`.
+  const ir::Node& node;
+  /// Its outputs as the old graph has them: types are kept, batch kinds may become simpler.
+  std::span<const ir::Value> outputs;
+};
+
+/// The values of `made` that stand for the node's outputs, of the same types; nothing where the node stays as it is.
+using Replacement = std::optional<std::vector<ir::ValueId>>;
+using Rule = std::function<Result<Replacement>(const Rebuilding&)>;
+
+/// Needs: no gradient nodes. Ensures: same inputs, parameters and outputs in the same order; nodes that were replaced
+/// may be left without readers. Where no rule fires the graph is returned as it was.
+Result<ir::Graph> rebuild(ir::Graph graph, const Rule& rule);
+
+/// Appends a node with the origins of `like` and returns its only output.
+Result<ir::ValueId> append_like(ir::Graph& graph, const ir::Node& like, std::string_view op,
+                                std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
+
+}  // namespace graphpipe::passes

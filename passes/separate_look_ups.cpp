@@ -1,0 +1,194 @@
+#include "passes/separate_look_ups.h"
+
+#include <algorithm>
+
+namespace graphpipe::passes {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Node;
+using ir::Shape;
+using ir::ValueId;
+
+const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).type.shape; }
+
+const Node* producer_of(const Graph& graph, ValueId value) {
+  const ir::NodeId id = graph.value(value).producer;
+  return id.valid() ? &graph.node(id) : nullptr;
+}
+
+/// One look-up while it is rewritten.
+class LookUp {
+ public:
+  LookUp(const Rebuilding& step, AffineIndices& indices) : step_(step), made_(step.made), indices_(indices) {}
+
+  Result<Replacement> gather();
+  Result<Replacement> gather_nd();
+
+ private:
+  Result<ValueId> append(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
+    return append_like(made_, step_.node, op, std::move(inputs), std::move(attributes));
+  }
+  Result<ValueId> reshape(ValueId value, Shape shape);
+  bool counts_samples(ValueId index, int64_t stride);
+  bool counts_all(const AffineIndex& index, const Shape& shape, Dim all) const;
+  bool is_within(ValueId index, int64_t size);
+  Result<Replacement> as_reshape(const Shape& index, const AffineIndex& formula);
+  Result<Replacement> per_sample(ValueId data, ValueId index);
+  Result<Replacement> each_sample(ValueId index);
+
+  const Rebuilding& step_;
+  Graph& made_;
+  AffineIndices& indices_;
+};
+
+/// Through one reshape before it, so that what was flattened for the look-up is never flattened.
+Result<ValueId> LookUp::reshape(ValueId value, Shape shape) {
+  const Node* producer = producer_of(made_, value);
+  if (producer != nullptr && (producer->op == "Reshape" || producer->op == "Flatten")) value = producer->inputs[0];
+  if (shape_of(made_, value) == shape) return value;
+  return append("Reshape", {value}, {{"shape", std::move(shape)}});
+}
+
+/// Whether the index is `stride` times the sample's place, the batch being its first axis.
+bool LookUp::counts_samples(ValueId index, int64_t stride) {
+  const Shape& shape = shape_of(made_, index);
+  const AffineIndex* formula = indices_.find(made_, index);
+  return formula != nullptr && !shape.empty() && shape[0] == Dim::batch() && formula->offset == 0 &&
+         formula->strides[0] == stride &&
+         std::all_of(formula->strides.begin() + 1, formula->strides.end(), [](int64_t other) { return other == 0; });
+}
+
+/// Whether the formula numbers the elements of a tensor of `all` elements 0, 1, 2, ... in order; axes of stride 0
+/// repeat.
+bool LookUp::counts_all(const AffineIndex& index, const Shape& shape, Dim all) const {
+  if (index.offset != 0) return false;
+  Dim count = Dim::fixed(1);
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (index.strides[i] == 0) continue;
+    if (!count.is_fixed() || index.strides[i] != count.factor) return false;
+    if (__builtin_mul_overflow(count.factor, shape[i].factor, &count.factor)) return false;
+    count.power += shape[i].power;
+  }
+  return count == all && count.power > 0;
+}
+
+/// Whether all elements lie in [0, size).
+bool LookUp::is_within(ValueId index, int64_t size) {
+  if (const AffineIndex* formula = indices_.find(made_, index)) {
+    const Shape& shape = shape_of(made_, index);
+    int64_t last = formula->offset;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      int64_t reach = 0;
+      if (formula->strides[i] == 0) continue;
+      if (!shape[i].is_fixed() || formula->strides[i] < 0) return false;
+      if (__builtin_mul_overflow(formula->strides[i], shape[i].factor - 1, &reach)) return false;
+      if (__builtin_add_overflow(last, reach, &last)) return false;
+    }
+    return formula->offset >= 0 && last < size;
+  }
+  for (int steps = 0; steps < 16; ++steps) {
+    const Node* node = producer_of(made_, index);
+    if (node == nullptr || node->inputs.empty() || !node->inputs[0].valid()) return false;
+    if (node->op == "ArgMax" || node->op == "ArgMin") {
+      const auto rank = static_cast<int64_t>(shape_of(made_, node->inputs[0]).size());
+      const int64_t axis = node->attributes.get_int("axis", 0);
+      const Dim dim = shape_of(made_, node->inputs[0])[static_cast<size_t>(axis < 0 ? axis + rank : axis)];
+      return dim.is_fixed() && dim.factor <= size;
+    }
+    const bool same = node->op == "Unsqueeze" || node->op == "Squeeze" || node->op == "Reshape" ||
+                      node->op == "Expand" || node->op == "Cast";
+    if (!same) return false;
+    index = node->inputs[0];
+  }
+  return false;
+}
+
+/// Every element in order: the data themselves, in the shape of the indices.
+Result<Replacement> LookUp::as_reshape(const Shape& index, const AffineIndex& formula) {
+  const Shape& data = shape_of(made_, step_.node.inputs[0]);
+  Shape shape = index;
+  for (size_t i = 0; i < index.size(); ++i)
+    if (formula.strides[i] == 0) shape[i] = Dim::fixed(1);
+  shape.insert(shape.end(), data.begin() + 1, data.end());
+  GP_TRY(ValueId result, reshape(step_.node.inputs[0], std::move(shape)));
+  if (shape_of(made_, result) != step_.outputs[0].type.shape) {
+    GP_TRY(result, append("Expand", {result}, {{"shape", step_.outputs[0].type.shape}}));
+  }
+  return Replacement({result});
+}
+
+/// data[b, index[b, ...]] for data [B, size, ...] and an index that may have to be repeated over the batch.
+Result<Replacement> LookUp::per_sample(ValueId data, ValueId index) {
+  Shape tuples = shape_of(made_, step_.node.inputs[1]);
+  if (shape_of(made_, index) != tuples) {
+    GP_TRY(index, append("Expand", {index}, {{"shape", tuples}}));
+  }
+  GP_TRY(const ValueId single, append("Unsqueeze", {index}, {{"axes", std::vector<int64_t>{-1}}}));
+  GP_TRY(const ValueId result, append("GatherND", {data, single}, {{"batch_dims", int64_t{1}}}));
+  return Replacement({result});
+}
+
+Result<Replacement> LookUp::gather() {
+  if (step_.node.attributes.get_int("axis", 0) != 0) return Replacement();
+  const Shape data = shape_of(made_, step_.node.inputs[0]);
+  const ValueId index = step_.node.inputs[1];
+  const Shape tuples = shape_of(made_, index);
+  if (data.empty() || data[0].power != 1) return Replacement();
+  if (const AffineIndex* formula = indices_.find(made_, index); formula && counts_all(*formula, tuples, data[0]))
+    return as_reshape(tuples, AffineIndex(*formula));
+  // Rows of B samples of `size` rows each, numbered from the sample's first row.
+  const Node* sum = producer_of(made_, index);
+  const int64_t size = data[0].factor;
+  if (sum == nullptr || sum->op != "Add" || tuples.empty() || tuples[0] != Dim::batch()) return Replacement();
+  for (size_t i = 0; i < 2; ++i) {
+    const ValueId first = sum->inputs[i], rest = sum->inputs[1 - i];
+    if (shape_of(made_, first).size() != tuples.size() || !counts_samples(first, size) || !is_within(rest, size))
+      continue;
+    Shape split = {Dim::batch(), Dim::fixed(size)};
+    split.insert(split.end(), data.begin() + 1, data.end());
+    GP_TRY(const ValueId apart, reshape(step_.node.inputs[0], std::move(split)));
+    return per_sample(apart, rest);
+  }
+  return Replacement();
+}
+
+/// data[b] for tuples that hold the sample's place only.
+Result<Replacement> LookUp::each_sample(ValueId index) {
+  Shape tuples = shape_of(made_, index);
+  tuples.pop_back();
+  AffineIndex formula{0, std::vector<int64_t>(tuples.size(), 0)};
+  formula.strides[0] = 1;
+  return as_reshape(tuples, formula);
+}
+
+Result<Replacement> LookUp::gather_nd() {
+  if (step_.node.attributes.get_int("batch_dims", 0) != 0) return Replacement();
+  const ValueId data = step_.node.inputs[0], index = step_.node.inputs[1];
+  if (shape_of(made_, data).empty() || shape_of(made_, data)[0] != Dim::batch()) return Replacement();
+  if (counts_samples(index, 1) && shape_of(made_, index).back() == Dim::fixed(1)) return each_sample(index);
+  const Node* columns = producer_of(made_, index);
+  const auto rank = static_cast<int64_t>(shape_of(made_, index).size());
+  if (columns == nullptr || columns->op != "Concat" || columns->inputs.size() < 2) return Replacement();
+  const int64_t axis = columns->attributes.get_int("axis", 0);
+  if ((axis != -1 && axis != rank - 1) || !counts_samples(columns->inputs[0], 1) ||
+      shape_of(made_, columns->inputs[0]).back() != Dim::fixed(1))
+    return Replacement();
+  std::vector<ValueId> rest(columns->inputs.begin() + 1, columns->inputs.end());
+  ValueId others = rest.front();
+  if (rest.size() > 1) {
+    GP_TRY(others, append("Concat", std::move(rest), {{"axis", axis}}));
+  }
+  GP_TRY(const ValueId result, append("GatherND", {data, others}, {{"batch_dims", int64_t{1}}}));
+  return Replacement({result});
+}
+
+}  // namespace
+
+Result<Replacement> separate_look_up(const Rebuilding& step, AffineIndices& indices) {
+  LookUp look_up(step, indices);
+  return step.node.op == "Gather" ? look_up.gather() : look_up.gather_nd();
+}
+
+}  // namespace graphpipe::passes
