@@ -40,7 +40,9 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, bool
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
   sources.push_back({.path = kPlanFile, .text = files::print_plan(pipeline.plan)});
-  return write_folder(folder, sources, pipeline.model.graph, options.plan_digest);
+  const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
+                            .trusted_root = pipeline.plan.trusted_root.raw()};
+  return write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest);
 }
 
 int run_generate(const Options& options) {

@@ -2,12 +2,14 @@
 
 #include <charconv>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "driver/digest.h"
 #include "driver/loss_flag.h"
 #include "driver/usage.h"
 #include "passes/pipeline.h"
+#include "wire/data_file.h"
 
 namespace graphpipe::driver {
 
@@ -50,6 +52,24 @@ frontend::BatchNormMode batchnorm_mode(std::string_view flag) {
 
 frontend::DropoutMode dropout_mode(bool on) { return on ? frontend::DropoutMode::kOn : frontend::DropoutMode::kOff; }
 
+// Two inputs that would be read from one file of the data folder.
+Status check_data_names(const ir::Graph& graph) {
+  std::map<std::string, ModelText> owner;
+  Diagnostics problems;
+  for (const ir::Input& input : graph.inputs()) {
+    if (input.role == ir::InputRole::kLossScale) continue;
+    const std::string file = wire::data_file_name(input.name.raw());
+    const auto [found, fresh] = owner.emplace(file, input.name);
+    if (fresh) continue;
+    problems.push_back({.code = Code::kBadModel,
+                        .origin = input.name,
+                        .message = text("it and the input ", quoted(found->second), " would both be read from ", file),
+                        .hint = "export with input_names that differ in letters, digits, '_', '.' or '-'"});
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
 Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request, const std::string& loss) {
   TrainingGraph out;
   passes::PassContext context;
@@ -66,6 +86,7 @@ Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request
   out.notes = out.imported.notes;
   context.notes = &out.notes;
   GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));
+  GP_TRY_VOID(check_data_names(out.graph));
   return out;
 }
 

@@ -1,23 +1,23 @@
 #include "driver/parameter_bytes.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "frontend/external_data.h"
 
 namespace graphpipe::driver {
 namespace {
 
 constexpr int64_t kPiece = 1 << 20;
 
-Status send_file_range(const ir::FileRange& range, const files::ByteSink& sink) {
+Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, const files::ByteSink& sink) {
   const Diagnostic unreadable{.code = Code::kUnreadableFile,
                               .origin = ModelText(range.path),
                               .message = "the weights cannot be read, or the file has become shorter",
                               .hint = "check that the file is the one that the plan was made from"};
-  const int descriptor = open(range.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return unreadable;
+  GP_TRY(const int descriptor, frontend::open_weight_file(range.path, origin.model, origin.trusted_root));
   std::string piece(static_cast<size_t>(std::min(kPiece, std::max<int64_t>(range.length, 1))), '\0');
   Status status = Ok{};
   for (int64_t done = 0; status.ok() && done < range.length;) {
@@ -45,16 +45,26 @@ std::string element_of(double value) {
 // One element of this type; 16-bit floats only where their upper half is exact, which the importer's fill values are.
 std::string element_bytes(ir::DType dtype, double value) {
   switch (dtype) {
-    case ir::DType::kFloat64: return element_of<double>(value);
-    case ir::DType::kInt64: return element_of<int64_t>(value);
-    case ir::DType::kInt32: return element_of<int32_t>(value);
-    case ir::DType::kInt16: return element_of<int16_t>(value);
-    case ir::DType::kInt8: return element_of<int8_t>(value);
-    case ir::DType::kUInt8: return element_of<uint8_t>(value);
-    case ir::DType::kBool: return element_of<uint8_t>(value != 0);
-    case ir::DType::kFloat16: return element_of<_Float16>(value);
-    case ir::DType::kBFloat16: return element_of<float>(value).substr(2);
-    case ir::DType::kFloat32: break;
+    case ir::DType::kFloat64:
+      return element_of<double>(value);
+    case ir::DType::kInt64:
+      return element_of<int64_t>(value);
+    case ir::DType::kInt32:
+      return element_of<int32_t>(value);
+    case ir::DType::kInt16:
+      return element_of<int16_t>(value);
+    case ir::DType::kInt8:
+      return element_of<int8_t>(value);
+    case ir::DType::kUInt8:
+      return element_of<uint8_t>(value);
+    case ir::DType::kBool:
+      return element_of<uint8_t>(value != 0);
+    case ir::DType::kFloat16:
+      return element_of<_Float16>(value);
+    case ir::DType::kBFloat16:
+      return element_of<float>(value).substr(2);
+    case ir::DType::kFloat32:
+      break;
   }
   return element_of<float>(value);
 }
@@ -74,14 +84,15 @@ Status send_filled(const ir::TensorType& type, double value, const files::ByteSi
 
 }  // namespace
 
-Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId id, const files::ByteSink& sink) {
+Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId id, const WeightOrigin& origin,
+                            const files::ByteSink& sink) {
   const ir::Param& param = graph.param(id);
-  if (const auto* range = std::get_if<ir::FileRange>(&param.data)) return send_file_range(*range, sink);
+  if (const auto* range = std::get_if<ir::FileRange>(&param.data)) return send_file_range(*range, origin, sink);
   if (const auto* data = std::get_if<ir::InlineData>(&param.data)) return sink(data->bytes);
   return send_filled(graph.value(param.value).type, std::get<ir::FilledData>(param.data).value, sink);
 }
 
-Status write_weights(const std::string& path, const ir::Graph& graph) {
+Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin) {
   std::vector<files::TensorToWrite> tensors;
   for (const ir::ParamId id : graph.param_ids()) {
     const ir::Param& param = graph.param(id);
@@ -91,7 +102,7 @@ Status write_weights(const std::string& path, const ir::Graph& graph) {
     tensors.push_back(std::move(tensor));
   }
   return files::write_safetensors(path, tensors, [&](size_t index, const files::ByteSink& sink) {
-    return send_parameter_bytes(graph, ir::ParamId(index), sink);
+    return send_parameter_bytes(graph, ir::ParamId(index), origin, sink);
   });
 }
 

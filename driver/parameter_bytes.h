@@ -6,11 +6,18 @@
 
 namespace graphpipe::driver {
 
+/// Where an import found the weights, so that they are opened again under its rules.
+struct WeightOrigin {
+  std::string model;
+  std::string trusted_root;
+};
+
 /// Hands all bytes of the parameter to the sink in pieces; a file is read piece by piece, never as a whole.
-/// Errors: kUnreadableFile (missing, shorter than when it was imported); what the sink returns.
-Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId param, const files::ByteSink& sink);
+/// Errors: kUnreadableFile (missing, shorter than when it was imported), kUnsafePath; what the sink returns.
+Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId param, const WeightOrigin& origin,
+                            const files::ByteSink& sink);
 
 /// Writes all parameters under their names, with the values that the model file holds.
-Status write_weights(const std::string& path, const ir::Graph& graph);
+Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin);
 
 }  // namespace graphpipe::driver

@@ -109,10 +109,56 @@ Status check_runnable(const ir::Plan& plan) {
   return Ok{};
 }
 
+// A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
+// hand names no model, so nothing is known of the options that its author had in mind.
+Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
+  Diagnostics problems;
+  const auto compare = [&](std::string_view flag, const std::string& then, const std::string& here) {
+    if (then == here) return;
+    problems.push_back({.code = Code::kBadPlan,
+                        .origin = ModelText(std::string(flag)),
+                        .message = text("the plan was made with ", quoted(ModelText(then)), ", this is ",
+                                        quoted(ModelText(here)), ": its node numbers mean other nodes"),
+                        .hint = "pass what the plan was made with, or make the plan again"});
+  };
+  const auto bindings = [](const ir::Plan& plan) {
+    std::string all;
+    for (const ir::SymbolBinding& binding : plan.bindings) all += text(binding.symbol.raw(), "=", binding.size, " ");
+    return all;
+  };
+  const auto dropout = [](const ir::Plan& plan) { return std::string(plan.dropout ? "on" : "off"); };
+  const auto batch_norm = [](const ir::Plan& plan) { return std::string(ir::batch_norm_name(plan.batch_norm)); };
+  compare("--loss", given.loss.raw(), now.loss.raw());
+  compare("--batchnorm", batch_norm(given), batch_norm(now));
+  compare("--dropout", dropout(given), dropout(now));
+  compare("--bind", bindings(given), bindings(now));
+  compare("--parameters, --freeze", given.parameter_rules.raw(), now.parameter_rules.raw());
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads.
+Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
+  if (given.labels.empty() || given.labels.size() != priced.nodes.size()) return Ok{};
+  for (const ir::PlanNodeId node : priced.node_ids()) {
+    if (given.labels[node] == priced.nodes[node].label) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = given.labels[node],
+                      .message = text("the plan calls node ", node.index(), " so, in the model it is ",
+                                      quoted(priced.nodes[node].label)),
+                      .hint = "correct the label, or leave all labels out"};
+  }
+  return Ok{};
+}
+
 // Takes the assignment, and the schedule where it has one, of a plan file as they are.
 Status use_given_plan(Pipeline& pipeline, const std::string& path) {
   GP_TRY(ir::Plan given, files::read_plan(plan_file_of(path)));
-  if (!given.model_digest.empty() && given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
+  if (!given.model_digest.empty()) {
+    if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
+    GP_TRY_VOID(check_same_options(given, pipeline.plan));
+  }
+  GP_TRY_VOID(check_labels(given, pipeline.priced));
   pipeline.plan.planner = "manual";
   pipeline.plan.assignment = std::move(given.assignment);
   pipeline.plan.schedule = std::move(given.schedule);
@@ -198,8 +244,6 @@ bool is_forward_only(const ir::Schedule& schedule) {
 
 std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan(plan)); }
 
-std::string plan_file_of(const std::string& path) {
-  return fs::is_directory(path) ? path + "/" + kPlanFile : path;
-}
+std::string plan_file_of(const std::string& path) { return fs::is_directory(path) ? path + "/" + kPlanFile : path; }
 
 }  // namespace graphpipe::driver

@@ -3,6 +3,7 @@
 // Bitwise: the pipeline against the serial interpreter of the same plan. By tolerance: the pipeline against the
 // unpartitioned model at the full batch, one stage in one process (at the plan's micro-batch where samples mix).
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -64,7 +65,8 @@ TrainingResult files_named(const std::string& folder, const std::string& name) {
           .gradients = folder + "/verify/" + name + ".gradients.safetensors"};
 }
 
-// The unpartitioned model: every node in one stage on one device. Samples that mix do so within a micro-batch, so there
+// The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's stages
+// compute at. Samples that mix do so within a micro-batch, so there
 // the micro-batch is part of what is computed. Errors: kBadPlan where stages that mix use different ones.
 Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
   Samples size = pipeline.plan.batch;
@@ -80,6 +82,12 @@ Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
     size = stage.choice.micro_batch;
     found = true;
   }
+  // A pipeline that takes the whole batch at once is compared with halves: a model that bakes a batch size in, or that
+  // mixes samples where nothing says so, computes something else then.
+  const bool at_once = std::ranges::all_of(pipeline.stages.stages, [&](const ir::Stage& stage) {
+    return stage.choice.micro_batch == pipeline.plan.batch;
+  });
+  if (!found && at_once) size = Samples((pipeline.plan.batch.count + 1) / 2);
   return size;
 }
 

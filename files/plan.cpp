@@ -131,10 +131,10 @@ class PlanReader {
     }
     problems_.need_range(path + ".micro_batch", stage.micro_batch(), 1, std::max(1, message_.batch()));
     choice.micro_batch = Samples(stage.micro_batch());
-    problems_.need_range(path + ".k", stage.k(), 1, kMost);
-    choice.k = stage.k();
-    if (stage.replica_mode() == "round_robin") choice.mode = ir::ReplicaMode::kRoundRobin;
-    else if (stage.replica_mode() != "split") problems_.add(path + ".replica_mode", "must be split or round_robin");
+    if (stage.has_k()) problems_.need_range(path + ".k", choice.k = stage.k(), 1, kMost);
+    const std::string mode = stage.has_replica_mode() ? stage.replica_mode() : "split";
+    if (mode == "round_robin") choice.mode = ir::ReplicaMode::kRoundRobin;
+    else if (mode != "split") problems_.add(path + ".replica_mode", "must be split or round_robin");
     choice.recompute = stage.recompute();
     choice.shard_optimizer_state = stage.shard_optimizer_state();
     plan_.assignment.choice.push_back(std::move(choice));

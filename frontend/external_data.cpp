@@ -181,6 +181,23 @@ Result<ir::FileRange> ExternalData::locate(const ExternalSlot& slot, int64_t nee
   return ir::FileRange{file.path, *offset, *length};
 }
 
+Result<int> open_weight_file(const std::string& path, const std::string& model_path, const std::string& trusted_root) {
+  if (path != model_path) {
+    const size_t slash = model_path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "" : model_path.substr(0, slash + 1);
+    if (path.compare(0, folder.size(), folder) != 0)
+      return problem(Code::kUnsafePath, ModelText(path), "the file is not beneath the model's folder",
+                     "make the plan again");
+    return ExternalData(model_path, trusted_root).open(path.substr(folder.size()), ModelText(path));
+  }
+  Descriptor file(::open(path.c_str(), kFlags));
+  struct stat info {};
+  if (!file.ok() || fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode))
+    return problem(Code::kUnreadableFile, ModelText(path), "the model file cannot be opened, or is no regular file",
+                   "check that it is where the plan was made");
+  return file.release();
+}
+
 Status ExternalData::check_overlaps() const {
   Diagnostics problems;
   for (const std::string& name : overlapping_)

@@ -28,6 +28,9 @@ class ExternalData {
   /// The bytes of a small tensor that locate() has checked.
   Result<std::string> read(const ExternalSlot& slot, const ir::FileRange& range, const ModelText& tensor);
 
+  /// A descriptor of the file at a location as the model writes it; the caller closes it.
+  Result<int> open(const std::string& location, const ModelText& tensor);
+
   /// Whether ranges of different tensors overlap without being equal; call after the last locate().
   Status check_overlaps() const;
   /// Paths in order of first use.
@@ -40,8 +43,6 @@ class ExternalData {
     std::string path;
     int64_t size = 0;
   };
-  /// A descriptor that the caller closes.
-  Result<int> open(const std::string& location, const ModelText& tensor);
 
   std::string folder_;
   std::string trusted_root_;
@@ -51,5 +52,9 @@ class ExternalData {
   std::vector<std::string> overlapping_;
   Diagnostics notes_;
 };
+
+/// Opens a file that an import has named as holding weights, under the same rules as the import did: the model file
+/// itself, or a file that external data may lie in. The caller closes the descriptor.
+Result<int> open_weight_file(const std::string& path, const std::string& model_path, const std::string& trusted_root);
 
 }  // namespace graphpipe::frontend

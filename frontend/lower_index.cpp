@@ -1,6 +1,7 @@
 // Ops that pick elements: slices, look-ups, sorting.
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "frontend/node_context.h"
@@ -108,6 +109,8 @@ Status lower_one_hot(NodeContext& context) {
   GP_TRY(const std::vector<double> values, context.reals(2, "values"));
   if (depth.size() != 1 || values.size() != 2 || !(depth[0] >= 1 && depth[0] <= 1e9))
     return context.problem(Code::kBadModel, "its depth or values have the wrong size", "export the model again");
+  if (!(std::abs(values[0]) <= 1e15 && std::abs(values[1]) <= 1e15))
+    return context.problem(Code::kLimitExceeded, "its values lie beyond 1e15", "use smaller ones");
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0) + 1));
   GP_TRY(const ir::ValueId input, context.value(0));
   return context.emit_outputs("OneHot", {input},

@@ -48,6 +48,7 @@ Result<Shape> reshape_target(NodeContext& context) {
         target[i] = from[i];
       }
   rebind_batch(context, target);
+  context.lowering().suspect_batch(context.node(), target);
   const auto wildcards = std::count(target.begin(), target.end(), Dim::fixed(-1));
   const std::optional<Dim> total = ir::element_count(from);
   Shape rest = target;
@@ -95,8 +96,48 @@ Status lower_flatten(NodeContext& context) {
   return emit_reshape(context, {*left, *right});
 }
 
+/// An axis that holds the batch expands to itself alone: where the file holds its traced size, that is what is meant.
+void rebind_expand(NodeContext& context, Shape& target) {
+  const int64_t traced = context.lowering().traced_batch();
+  const Shape& from = context.type(0).shape;
+  if (traced == 0) return;
+  for (size_t i = 0; i < from.size() && i < target.size(); ++i) {
+    const Dim dim = from[from.size() - 1 - i];
+    Dim& wanted = target[target.size() - 1 - i];
+    if (!dim.is_fixed() && wanted.is_fixed() && dim.at(Samples(traced)) == wanted.factor) wanted = dim;
+  }
+}
+
+/// A constant whose elements are all equal, such as the zeros of an LSTM's first state, and that has the traced batch
+/// where the target has the batch, is as large as the target at every batch. Whether it was one.
+bool rebind_filled(NodeContext& context, const Shape& target) {
+  const int64_t traced = context.lowering().traced_batch();
+  const Known* known = context.known(0);
+  if (traced == 0 || known == nullptr || !known->uniform || context.input(0).leaf) return false;
+  Known filled = *known;
+  bool rebound = false;
+  for (size_t i = 0; i < filled.shape.size() && i < target.size(); ++i) {
+    Dim& dim = filled.shape[filled.shape.size() - 1 - i];
+    const Dim wanted = target[target.size() - 1 - i];
+    if (wanted.is_fixed() || !dim.is_fixed() || wanted.at(Samples(traced)) != dim.factor) continue;
+    dim = wanted;
+    rebound = true;
+  }
+  const std::optional<Shape> shape = broadcast(filled.shape, target);
+  if (!rebound || !shape) return false;
+  filled.shape = *shape;
+  Binding binding;
+  binding.type = {filled.dtype, filled.shape};
+  binding.known = std::move(filled);
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return true;
+}
+
 Status lower_expand(NodeContext& context) {
-  GP_TRY(const Shape target, context.dims(1, "target shape"));
+  GP_TRY(Shape target, context.dims(1, "target shape"));
+  rebind_expand(context, target);
+  if (rebind_filled(context, target)) return Ok{};
+  context.lowering().suspect_batch(context.node(), target);
   const std::optional<Shape> shape = broadcast(context.type(0).shape, target);
   if (!shape || std::any_of(shape->begin(), shape->end(), [](Dim dim) { return dim.factor < 0; }))
     return context.problem(Code::kUnresolvedShape, "its input does not broadcast to the target shape",
@@ -144,6 +185,7 @@ Status lower_transpose(NodeContext& context) {
 
 Status lower_tile(NodeContext& context) {
   GP_TRY(Shape repeats, context.dims(1, "repeats"));
+  context.lowering().suspect_batch(context.node(), repeats);
   GP_TRY(const ir::ValueId input, context.value(0));
   if (std::all_of(repeats.begin(), repeats.end(), [](Dim dim) { return dim.is_fixed(); })) {
     std::vector<int64_t> numbers;
@@ -190,12 +232,45 @@ Status lower_pad(NodeContext& context) {
       {{"pads", std::move(pads)}, {"value", fill}, {"mode", context.string_attribute("mode", "constant")}});
 }
 
+/// DepthToSpace (PixelShuffle) and SpaceToDepth: blocks of channels and blocks of pixels change places.
+Status lower_blocks(NodeContext& context) {
+  const bool to_space = context.node().op == "DepthToSpace";
+  const int64_t block = context.int_attribute("blocksize", 0);
+  const Shape from = context.type(0).shape;
+  const bool planes = from.size() == 4 && from[1].is_fixed() && from[2].is_fixed() && from[3].is_fixed();
+  if (!planes || block < 1 || block > (1 << 20))
+    return context.problem(Code::kBadModel, "needs an input [N, C, H, W] and a block of at least 1", "export again");
+  const int64_t c = from[1].factor, h = from[2].factor, w = from[3].factor;
+  const bool fits = to_space ? c % (block * block) == 0 : h % block == 0 && w % block == 0;
+  if (!fits) return context.problem(Code::kBadModel, "its blocks do not divide the input", "export the model again");
+  const bool channels_last = context.string_attribute("mode", "DCR") == "DCR";
+  const Dim n = from[0], b = Dim::fixed(block);
+  const auto fixed = [](int64_t size) { return Dim::fixed(size); };
+  Shape split, target;
+  std::vector<int64_t> perm;
+  if (to_space) {
+    const Dim rest = fixed(c / (block * block));
+    split = channels_last ? Shape{n, b, b, rest, fixed(h), fixed(w)} : Shape{n, rest, b, b, fixed(h), fixed(w)};
+    perm = channels_last ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
+    target = {n, rest, fixed(h * block), fixed(w * block)};
+  } else {
+    split = {n, fixed(c), fixed(h / block), b, fixed(w / block), b};
+    perm = {0, 3, 5, 1, 2, 4};
+    target = {n, fixed(c * block * block), fixed(h / block), fixed(w / block)};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  GP_TRY(const std::vector<ir::ValueId> parts, context.emit("Reshape", {input}, {{"shape", std::move(split)}}));
+  GP_TRY(std::vector<ir::ValueId> moved, context.emit("Transpose", {parts[0]}, {{"perm", std::move(perm)}}));
+  return context.emit_outputs("Reshape", std::move(moved), {{"shape", std::move(target)}});
+}
+
 }  // namespace
 
 std::vector<HandlerRow> shape_handlers() {
   return {{"Reshape", lower_reshape},     {"Flatten", lower_flatten}, {"Expand", lower_expand},
           {"Unsqueeze", lower_unsqueeze}, {"Squeeze", lower_squeeze}, {"Transpose", lower_transpose},
-          {"Tile", lower_tile},           {"Pad", lower_pad}};
+          {"Tile", lower_tile},           {"Pad", lower_pad},         {"DepthToSpace", lower_blocks},
+          {"SpaceToDepth", lower_blocks}};
 }
 
 }  // namespace graphpipe::frontend

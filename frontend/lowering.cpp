@@ -208,6 +208,26 @@ bool Lowering::fold(const OnnxNode& node) {
   return !leaf;
 }
 
+namespace {
+
+/// What to do about operators that exporters are known to write.
+std::string_view hint_for(const OnnxNode& node) {
+  const std::string& op = node.op;
+  if (node.domain == "com.microsoft" || node.domain.starts_with("com.ms"))
+    return "this file was optimised for inference; export the original model again with torch.onnx.export";
+  if (!node.domain.empty()) return "express it with operators of the standard domain, or register a function for it";
+  if (op == "Loop" || op == "Scan" || op.starts_with("Sequence") || op == "ConcatFromSequence")
+    return "loops are not supported: write nn.EmbeddingBag as nn.Embedding(...)(ids).sum(1), and unroll other loops";
+  if (op == "NonZero" || op == "Compress" || op == "Unique" || op == "NonMaxSuppression")
+    return "the size of its output depends on data: write x[mask] as torch.where or as a product with the mask";
+  if (op.starts_with("QLinear") || op.ends_with("Integer") || op.starts_with("Quantize") ||
+      op.starts_with("Dequantize"))
+    return "quantised models are not trained: export the model before it was quantised";
+  return "express it with standard operators that have a row in the op dictionary";
+}
+
+}  // namespace
+
 void Lowering::report_unsupported(const OnnxNode& node) {
   // Each op once: a model with 300 nodes of one unknown op has one problem.
   if (!reported_ops_.insert(node.domain + "." + node.op).second) return;
@@ -215,7 +235,25 @@ void Lowering::report_unsupported(const OnnxNode& node) {
   problems_.push_back({.code = Code::kUnsupportedOp,
                        .origin = node_label(node),
                        .message = text("the operator ", name, " is not supported"),
-                       .hint = "express it with standard operators that have a row in the op dictionary"});
+                       .hint = std::string(hint_for(node))});
+}
+
+void Lowering::suspect_batch(const OnnxNode& node, const ir::Shape& constant) {
+  if (traced_batch_ < 2) return;
+  const bool holds = std::any_of(constant.begin(), constant.end(),
+                                 [this](ir::Dim dim) { return dim == ir::Dim::fixed(traced_batch_); });
+  const bool leads =
+      !constant.empty() && constant[0].is_fixed() && constant[0].factor > 0 && constant[0].factor % traced_batch_ == 0;
+  if (holds || leads) suspects_.push_back(node_label(node));
+}
+
+std::string Lowering::suspects() const {
+  constexpr size_t kNamed = 3;
+  if (suspects_.empty()) return "here may hold it";
+  std::string names = "may hold it, first of all those of";
+  for (size_t i = 0; i < std::min(suspects_.size(), kNamed); ++i)
+    names += text(i == 0 ? " " : ", ", quoted(suspects_[i]));
+  return names;
 }
 
 void Lowering::lower(const OnnxNode& node) {
@@ -230,9 +268,10 @@ void Lowering::lower(const OnnxNode& node) {
   if (status.ok()) return;
   for (Diagnostic problem : status.problems()) {
     if (problem.origin.empty()) problem.origin = node_label(node);
-    if (traced_batch_ > 0 && (problem.code == Code::kBadModel || problem.code == Code::kUnresolvedShape)) {
+    if (traced_batch_ > 0 && (problem.code == Code::kBadModel || problem.code == Code::kUnresolvedShape ||
+                              problem.code == Code::kBatchNotFound)) {
       problem.code = Code::kBatchNotFound;
-      problem.message += text("; the file fixes the batch at ", traced_batch_, ", a constant here may hold it");
+      problem.message += text("; the file fixes the batch at ", traced_batch_, ", a constant ", suspects());
       problem.hint = kExportRecipe;
     }
     problems_.push_back(std::move(problem));

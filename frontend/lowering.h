@@ -49,6 +49,8 @@ class Lowering {
   const ImportRequest& request() const { return request_; }
   /// The fixed batch that was re-bound, or 0.
   int64_t traced_batch() const { return traced_batch_; }
+  /// Remembers a node whose constant shape may hold the fixed batch: where the import fails, it is named.
+  void suspect_batch(const OnnxNode& node, const ir::Shape& constant);
   /// The exporter follows PyTorch's conventions.
   bool from_torch() const { return from_torch_; }
   ir::Graph& graph() { return graph_; }
@@ -82,6 +84,7 @@ class Lowering {
  private:
   void lower(const OnnxNode& node);
   void report_unsupported(const OnnxNode& node);
+  std::string suspects() const;
   bool inputs_are_sound(const OnnxNode& node);
   /// Binds the node's outputs to what they are known to be; returns whether no graph node is needed.
   bool fold(const OnnxNode& node);
@@ -99,6 +102,7 @@ class Lowering {
   std::map<ir::ParamId, ParamOrigin> param_origins_;
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
   std::set<std::string> reported_ops_;
+  std::vector<ModelText> suspects_;
   std::set<std::string> read_;
 };
 

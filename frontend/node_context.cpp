@@ -74,6 +74,11 @@ std::vector<int64_t> NodeContext::ints_attribute(std::string_view name, std::vec
   return found == nullptr ? fallback : found->ints;
 }
 
+std::vector<std::string> NodeContext::strings_attribute(std::string_view name) const {
+  const Attribute* found = node_->find(name);
+  return found == nullptr ? std::vector<std::string>() : found->strings;
+}
+
 Result<int64_t> NodeContext::axis(int64_t axis, size_t rank) const {
   const auto size = static_cast<int64_t>(rank);
   if (axis >= -size && axis < size) return axis < 0 ? axis + size : axis;

@@ -36,6 +36,7 @@ class NodeContext {
   int64_t int_attribute(std::string_view name, int64_t fallback) const;
   double float_attribute(std::string_view name, double fallback) const;
   std::string string_attribute(std::string_view name, std::string_view fallback) const;
+  std::vector<std::string> strings_attribute(std::string_view name) const;
   std::vector<int64_t> ints_attribute(std::string_view name, std::vector<int64_t> fallback = {}) const;
   /// An axis of a tensor of this rank as 0..rank-1.
   Result<int64_t> axis(int64_t axis, size_t rank) const;
@@ -78,6 +79,7 @@ std::vector<HandlerRow> index_handlers();
 std::vector<HandlerRow> reduce_handlers();
 std::vector<HandlerRow> neural_handlers();
 std::vector<HandlerRow> sequence_handlers();
+std::vector<HandlerRow> recurrent_handlers();
 std::vector<HandlerRow> constant_handlers();
 
 }  // namespace graphpipe::frontend

@@ -9,6 +9,7 @@ namespace graphpipe::ops {
 
 std::span<const OpDef> unary_ops();
 std::span<const OpDef> binary_ops();
+std::span<const OpDef> bitwise_ops();
 std::span<const OpDef> reduce_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> movement_ops();

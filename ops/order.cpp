@@ -149,9 +149,7 @@ Inferred infer_one_hot(const NodeView& node) {
   ir::Shape shape = node.input(0).type.shape;
   GP_TRY(const int axis, axis_attribute(node, "axis", -1, shape.size() + 1));
   const std::optional<ir::DType> dtype = ir::dtype_of_name(node.attributes().get_string("to", "f32"));
-  if (!dtype || !ir::is_floating(*dtype)) {
-    return problem_at(node, Code::kUnsupportedType, "gives no floating type", "cast after the node");
-  }
+  if (!dtype) return problem_at(node, Code::kUnsupportedType, "gives an unknown type", "use a float or integer type");
   shape.insert(shape.begin() + axis, ir::Dim::fixed(node.attributes().get_int("depth", 0)));
   return one_output(node, {*dtype, std::move(shape)});
 }
@@ -170,10 +168,14 @@ void emit_one_hot(Emitter& emitter) {
       text("at::Tensor ", row, " = at::arange(", depth, ", ", in, ".options()).reshape(", emitter.dims(places), ");"),
       "ATen/ops/arange.h");
   const std::string at = text(in, ".unsqueeze(", axis, ")");
-  emitter.assign(0,
-                 text("at::eq(", at, ", ", row, ").logical_or(", at, ".add(", depth, ").eq(", row, ")).to(",
-                      scalar_type(type.dtype), ").mul(", number(on - off), ").add(", number(off), ")"),
-                 "ATen/ops/eq.h");
+  const std::string hot = text("at::eq(", at, ", ", row, ").logical_or(", at, ".add(", depth, ").eq(", row, "))");
+  // Whole numbers of up to 2^53: what a double can hold.
+  const auto whole = [](double value) { return text("int64_t{", static_cast<int64_t>(value), "}"); };
+  const std::string values =
+      ir::is_floating(type.dtype)
+          ? text(".to(", scalar_type(type.dtype), ").mul(", number(on - off), ").add(", number(off), ")")
+          : text(".to(at::kLong).mul(", whole(on - off), ").add(", whole(off), ").to(", scalar_type(type.dtype), ")");
+  emitter.assign(0, hot + values, "ATen/ops/eq.h");
 }
 
 // --- rows ---
@@ -232,14 +234,14 @@ std::span<const OpDef> order_ops() {
        .infer = infer_one_hot,
        .work = copy_work,
        .emit = emit_one_hot,
-       .examples = {{.inputs = {integers({kB, 3}, -5, 7)},
-                     .attributes = {{"depth", int64_t{5}}, {"to", std::string("f32")}}},
-                    {.inputs = {integers({kB}, 0, 4)},
-                     .attributes = {{"depth", int64_t{4}},
-                                    {"axis", int64_t{0}},
-                                    {"off", -1.0},
-                                    {"on", 2.5},
-                                    {"to", std::string("f32")}}}}},
+       .examples =
+           {{.inputs = {integers({kB, 3}, -5, 7)}, .attributes = {{"depth", int64_t{5}}, {"to", std::string("f32")}}},
+            {.inputs = {integers({kB}, 0, 4)},
+             .attributes =
+                 {{"depth", int64_t{4}}, {"axis", int64_t{0}}, {"off", -1.0}, {"on", 2.5}, {"to", std::string("f32")}}},
+            {.inputs = {integers({kB, 2}, 0, 3)},
+             .attributes = {{"depth", int64_t{3}}, {"off", 1.0}, {"on", 7.0}, {"to", std::string("i64")}}},
+            {.inputs = {integers({kB, 2}, 0, 3)}, .attributes = {{"depth", int64_t{3}}, {"to", std::string("bool")}}}}},
   };
   return rows;
 }

@@ -13,6 +13,7 @@ namespace {
 constexpr std::span<const OpDef> (*kFamilies[])() = {
     unary_ops,
     binary_ops,
+    bitwise_ops,
     shape_ops,
     movement_ops,
     reduce_ops,

@@ -9,6 +9,7 @@
 #include "passes/check_types.h"
 #include "passes/differentiate.h"
 #include "passes/drop_dead_nodes.h"
+#include "passes/fuse_layers.h"
 #include "passes/merge_identical_nodes.h"
 #include "passes/separate_samples.h"
 
@@ -24,6 +25,10 @@ constexpr std::array kTrainingPipeline = {
             "Rewrites look-ups and reshapes that mix samples in form only. Before differentiate, so that gradients keep "
             "their batch axis too; what it leaves dead goes with the next pass.",
             separate_samples},
+    PassRow{"fuse-layers",
+            "Makes LayerNorm, RMSNorm and Gelu that are written as arithmetic one node each. Before differentiate, "
+            "because their gradients save less.",
+            fuse_layers},
     PassRow{"merge-identical-nodes",
             "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
             "forward node that it serves.",

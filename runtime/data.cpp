@@ -1,107 +1,16 @@
 #include "runtime/data.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ne.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "runtime/error.h"
-#include "runtime/tensors.h"
+#include "runtime/stored_samples.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
 namespace {
-
-std::string file_name(std::string_view name) {
-  std::string out;
-  for (char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    out += plain || c == '_' || c == '.' || c == '-' ? c : '_';
-  }
-  return out + ".npy";
-}
-
-// The row's dims with the batch axis first, as files store them.
-std::vector<int64_t> stored_dims(const DataRow& row, int64_t samples) {
-  std::vector<int64_t> dims = shape_of(row.tensor, samples);
-  if (row.tensor.batch_axis > 0)
-    std::rotate(dims.begin(), dims.begin() + row.tensor.batch_axis, dims.begin() + row.tensor.batch_axis + 1);
-  return dims;
-}
-
-at::Tensor batch_axis_in_place(at::Tensor stored, const DataRow& row) {
-  if (row.tensor.batch_axis <= 0) return stored;
-  return stored.movedim(0, row.tensor.batch_axis).contiguous();
-}
-
-class NpyFolder : public Data {
- public:
-  explicit NpyFolder(std::string folder) : folder_(std::move(folder)) {}
-
-  at::Tensor item(const DataRow& row, int64_t batch, int64_t step, wire::SampleRange range) override {
-    const NpyFile& file = open(row);
-    const bool whole = row.tensor.batch_axis < 0;
-    at::Tensor stored = at::empty(stored_dims(row, range.size()),
-                                  at::TensorOptions().dtype(scalar_type(row.tensor.type)));
-    auto* to = bytes_in(stored).data();
-    if (whole) {
-      if (stored.nbytes() > 0) std::memcpy(to, file.data(), stored.nbytes());
-      return stored;
-    }
-    const int64_t rows = row.tensor.rows_per_sample;
-    const int64_t length = file.header().dims[0] / rows;  // in samples, positive
-    const size_t sample_bytes = range.empty() ? 0 : stored.nbytes() / static_cast<size_t>(range.size());
-    // A run of consecutive samples at a time; the data starts again where it ends.
-    for (int64_t sample = range.first; sample < range.last;) {
-      const int64_t at = (step % length * (batch % length) + sample) % length;
-      const int64_t run = std::min(range.last - sample, length - at);
-      const auto bytes = static_cast<size_t>(run) * sample_bytes;
-      if (bytes > 0) std::memcpy(to, file.data() + static_cast<size_t>(at) * sample_bytes, bytes);
-      to += bytes;
-      sample += run;
-    }
-    return batch_axis_in_place(std::move(stored), row);
-  }
-
- private:
-  const NpyFile& open(const DataRow& row) {
-    const auto found = files_.find(row.name);
-    if (found != files_.end()) return found->second;
-    const std::string path = folder_ + "/" + file_name(row.name);
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0)
-      fail(Code::kBadData, "the data folder has no " + quoted(ModelText(file_name(row.name))),
-           "write one .npy file per model input and label, first axis samples");
-    NpyFile file(path);
-    check(row, file);
-    return files_.emplace(row.name, std::move(file)).first->second;
-  }
-
-  static void check(const DataRow& row, const NpyFile& file) {
-    const NpyHeader& header = file.header();
-    const bool whole = row.tensor.batch_axis < 0;
-    const std::vector<int64_t> expected = stored_dims(row, 1);
-    const size_t from = whole ? 0 : 1;
-    const bool same_rest = header.dims.size() == expected.size() &&
-                           std::equal(expected.begin() + from, expected.end(), header.dims.begin() + from);
-    const bool has_samples = whole || (!header.dims.empty() && header.dims[0] > 0 &&
-                                       header.dims[0] % row.tensor.rows_per_sample == 0);
-    if (header.type == row.tensor.type && same_rest && has_samples) return;
-    std::string wanted = shape_text(expected);
-    if (!whole) wanted += " with any number of samples in place of the first";
-    fail(Code::kBadData,
-         text(quoted(ModelText(file_name(row.name))), " holds ", element_name(header.type), shape_text(header.dims),
-              "; the model takes ", element_name(row.tensor.type), wanted),
-         "write the file again with this type and shape");
-  }
-
-  std::string folder_;
-  std::map<std::string, NpyFile> files_;
-};
 
 uint64_t mix(uint64_t x) {  // the finalizer of SplitMix64 (Steele, Lea, Flood 2014)
   x += 0x9e3779b97f4a7c15;
@@ -143,13 +52,6 @@ class Synthetic : public Data {
 };
 
 }  // namespace
-
-std::unique_ptr<Data> npy_folder(const std::string& folder) {
-  struct stat info {};
-  if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
-    fail(Code::kUnreadableFile, quoted(ModelText(folder)) + " is not a folder", "pass the data folder with --data");
-  return std::make_unique<NpyFolder>(folder);
-}
 
 std::unique_ptr<Data> synthetic_data(uint64_t seed) { return std::make_unique<Synthetic>(seed); }
 

@@ -5,11 +5,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <memory>
 #include <string>
 
-#include "runtime/npy.h"
 #include "runtime/program.h"
 
 namespace graphpipe::runtime {
@@ -22,8 +20,10 @@ class Data {
   virtual at::Tensor item(const DataRow& row, int64_t batch, int64_t step, wire::SampleRange range) = 0;
 };
 
-/// DIR/NAME.npy per name; marks that file names cannot hold are '_'.
-std::unique_ptr<Data> npy_folder(const std::string& folder);
+/// DIR/NAME.npy per name (wire/data_file.h); or, where the folder has input_0.pb or
+/// test_data_set_0/input_0.pb, an ONNX test data folder: the tensors of all sets, by their names, one after the other
+/// along the batch axis, which is where the model has it.
+std::unique_ptr<Data> data_folder(const std::string& folder);
 /// Floats are standard normal, integers uniform below DataRow::limit.
 std::unique_ptr<Data> synthetic_data(uint64_t seed);
 

@@ -67,7 +67,7 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
 }
 
 std::unique_ptr<Data> open_data(const wire::RunOptions& options) {
-  return options.data.empty() ? synthetic_data(options.seed) : npy_folder(options.data);
+  return options.data.empty() ? synthetic_data(options.seed) : data_folder(options.data);
 }
 
 void print_progress(const wire::RunOptions& options, int64_t step, double loss) {

@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
+#include "driver/digest.h"
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe::tests;
@@ -13,6 +17,13 @@ using namespace graphpipe::tests;
 namespace {
 
 constexpr double kLossTolerance = 1e-5;  // semantics, section 2
+
+std::string content_of(const std::string& path) {
+  std::ostringstream content;
+  content << std::ifstream(path, std::ios::binary).rdbuf();
+  return content.str();
+}
+void write(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
 
 }  // namespace
 
@@ -40,4 +51,27 @@ TEST_CASE("verify passes on a folder as it was compiled") {
   CHECK(report["loss_difference"].get<double>() <= 1e-5);
   CHECK(report["gradient_difference"].get<double>() <= 1e-4);
   CHECK(report["weight_difference"].get<double>() <= 1e-4);
+}
+
+TEST_CASE("verify fails where the weights are not the model's, although both runs of the plan agree") {
+  const std::string folder = three_stage_folder(), weights = folder + "/weights.safetensors";
+  const std::string manifest = folder + "/manifest.txt";
+  const std::string old_weights = content_of(weights), old_manifest = content_of(manifest);
+  REQUIRE(old_weights.size() > 4);
+  std::string new_weights = old_weights, new_manifest = old_manifest;
+  const float changed = 3;
+  std::memcpy(new_weights.data() + new_weights.size() - sizeof changed, &changed, sizeof changed);
+  const std::string digest = graphpipe::driver::sha256_of_text(old_weights);
+  const size_t at = new_manifest.find(digest);
+  REQUIRE(at != std::string::npos);
+  new_manifest.replace(at, digest.size(), graphpipe::driver::sha256_of_text(new_weights));
+  write(weights, new_weights);
+  write(manifest, new_manifest);
+  const auto report = nlohmann::json::parse(failed_verify(read_reference("dlrm"), folder));
+  write(weights, old_weights);
+  write(manifest, old_manifest);
+  CHECK(report["passed"] == false);
+  CHECK(report["bitwise"] == true);
+  CHECK(report["by_tolerance"] == false);
+  CHECK(report["loss_difference"].get<double>() > 1e-5);
 }

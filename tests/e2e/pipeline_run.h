@@ -44,6 +44,9 @@ Trained train(const Reference& reference, const std::string& folder, bool serial
 /// What `graphpipe verify --json` reports of a compiled folder; fails the test where it finds a difference.
 std::string verify(const Reference& reference, const std::string& folder);
 
+/// What `graphpipe verify --json` reports of a folder that is expected to fail it, with exit code 1.
+std::string failed_verify(const Reference& reference, const std::string& folder);
+
 bool same_bytes(const std::string& a, const std::string& b);
 double largest_relative(const std::vector<double>& a, const std::vector<double>& b);
 /// Largest |a - b| / |b| over the tensors of this kind that PyTorch recorded, in Euclidean norms.

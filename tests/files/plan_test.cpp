@@ -66,6 +66,9 @@ TEST_CASE("a plan written by hand may leave out what has a default") {
   CHECK(plan->assignment.choice[ir::StageId(1)].mode == ir::ReplicaMode::kRoundRobin);
   CHECK(plan->labels.empty());
   CHECK_FALSE(plan->schedule.has_value());
+  const Result<ir::Plan> shorter = parse_plan(small_plan(", \"k\": 1, \"replica_mode\": \"split\"", ""));
+  REQUIRE(shorter.ok());
+  CHECK(*shorter == *plan);
   CHECK(print_plan(*plan).find("{\n \"schema\": \"graphpipe.plan/1\",\n") == 0);
 }
 

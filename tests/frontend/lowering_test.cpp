@@ -1,5 +1,7 @@
 // Forms of operators, from ONNX's text form to the graph's.
 
+#include <algorithm>
+
 #include "ir/graph_text.h"
 #include "ir/verify_graph.h"
 #include "tests/support/onnx_text.h"
@@ -210,4 +212,92 @@ TEST_CASE("a fixed batch is re-bound, and a constant that bakes it in where rows
   })");
   REQUIRE(!one_sample.ok());
   CHECK(reports(one_sample.problems(), Code::kBatchNotFound, "'first'"));
+}
+
+TEST_CASE("pixel shuffles are reshapes around a transpose, in both orders of channels") {
+  const std::string head = "g (float[N,8,2,3] x) => (float[N,2,4,6] y) { y = DepthToSpace";
+  CHECK(nodes_of(import_text(head + "<blocksize = 2, mode = \"CRD\">(x) }")) ==
+        "Reshape(%0) {shape=dims[B,2,2,2,2,3]} : f32[B,2,2,2,2,3]\n"
+        "Transpose(%1) {perm=[0,1,4,2,5,3]} : f32[B,2,2,2,3,2]\n"
+        "Reshape(%2) {shape=dims[B,2,4,6]} : f32[B,2,4,6]\n");
+  CHECK(nodes_of(import_text(head + "<blocksize = 2>(x) }")).find("perm=[0,3,4,1,5,2]") != std::string::npos);
+  CHECK(reports(import_text(head + "<blocksize = 3>(x) }").problems(), Code::kBadModel, "do not divide"));
+}
+
+TEST_CASE("an RNN becomes its steps, the backward direction from the end") {
+  const std::string nodes = nodes_of(import_text(R"(g (float[N,2,4] x0) => (float[2,1,N,3] y)
+    <int64[3] w_shape = {1, 3, 4}, int64[3] r_shape = {1, 3, 3}> {
+    x = Transpose<perm = [1, 0, 2]>(x0)
+    w = ConstantOfShape(w_shape)
+    r = ConstantOfShape(r_shape)
+    y = RNN<hidden_size = 3, direction = "reverse">(x, w, r)
+  })"));
+  CHECK(std::count(nodes.begin(), nodes.end(), '\n') > 8);
+  CHECK(nodes.find("Split(") < nodes.find("Tanh("));
+  size_t tanh = 0;
+  for (size_t at = nodes.find("Tanh("); at != std::string::npos; at = nodes.find("Tanh(", at + 1)) ++tanh;
+  CHECK(tanh == 2);
+}
+
+TEST_CASE("default activations may be written out, others are refused") {
+  const std::string head = R"(g (float[N,2,4] x0) => (float[2,1,N,3] y)
+    <int64[3] w_shape = {1, 12, 4}, int64[3] r_shape = {1, 12, 3}> {
+    x = Transpose<perm = [1, 0, 2]>(x0)
+    w = ConstantOfShape(w_shape)
+    r = ConstantOfShape(r_shape)
+    y = LSTM<hidden_size = 3, activations = [)";
+  CHECK(nodes_of(import_text(head + "\"Sigmoid\", \"tanh\", \"Tanh\"]>(x, w, r) }")).find("LSTM(") != std::string::npos);
+  CHECK(reports(import_text(head + "\"Sigmoid\", \"Relu\", \"Tanh\"]>(x, w, r) }").problems(), Code::kUnsupportedOp,
+                "other activations"));
+}
+
+TEST_CASE("in a file with a fixed batch, the batch axis expands to itself whatever constant the file holds") {
+  CHECK(nodes_of(import_text(R"(g (float[4,1,5] x) => (float[4,3,5] y) <int64[3] target = {4, 3, 5}> {
+    y = Expand(x, target)
+  })")) == "Expand(%0) {shape=dims[B,3,5]} : f32[B,3,5]\n");
+  // Zeros of the traced size, as the first state of an LSTM.
+  CHECK(nodes_of(import_text(R"(g (float[4,5] x) => (float[4,5] y) <int64[2] traced = {4, 5}> {
+    zero = Constant<value_float = 0.0>()
+    zeros = Expand(zero, traced)
+    s = Shape(x)
+    state = Expand(zeros, s)
+    y = Add(x, state)
+  })")).find("Full() {shape=dims[B,5]") != std::string::npos);
+}
+
+TEST_CASE("a constant that bakes the batch in is refused with the name of its node") {
+  const auto imported = import_text(R"(g (float[4,3,5] x) => (float[4,4,5] y)
+    <float[1,1,5] token = {1, 2, 3, 4, 5}, int64[3] target = {4, 1, 5}> {
+    [grow] tokens = Expand(token, target)
+    [join] y = Concat<axis = 1>(tokens, x)
+  })");
+  REQUIRE(!imported.ok());
+  CHECK(reports(imported.problems(), Code::kBatchNotFound, "grow"));
+  CHECK(reports(imported.problems(), Code::kBatchNotFound, "dynamic_shapes"));
+}
+
+TEST_CASE("operators with a known way round get a hint of their own") {
+  CHECK(reports(import_text("g (float[N,4] x) => (int64[2,M] y) { y = NonZero(x) }").problems(), Code::kUnsupportedOp,
+                "torch.where"));
+}
+
+TEST_CASE("a reversed slice that ends before the first element keeps all of it") {
+  CHECK(nodes_of(import_text(R"(g (float[N,5] x) => (float[N,5] y) <int64[1] from = {-1}, int64[1] axis = {1}> {
+    end = Constant<value_ints = [-9223372036854775808]>()
+    y = Slice(x, from, end, axis, from)
+  })")).find("f32[B,5]") != std::string::npos);
+}
+
+TEST_CASE("filled tensors of PyTorch's exports are masks, those of files without weights are weights") {
+  const std::string body = R"(g (float[N,4] x) => (float[N,3] y) {
+    shape = Constant<value_ints = [4, 3]>()
+    w = ConstantOfShape(shape)
+    y = MatMul(x, w)
+  })";
+  const auto other = import_text("<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"test\">" + body);
+  const auto torch = import_text("<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"pytorch\">" + body);
+  REQUIRE(other.ok());
+  REQUIRE(torch.ok());
+  CHECK(other->graph.param(ir::ParamId(0)).trainable);
+  for (ir::ParamId id : torch->graph.param_ids()) CHECK_FALSE(torch->graph.param(id).trainable);
 }

@@ -16,6 +16,7 @@
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
 #include "runtime/sha256.h"
+#include "runtime/tensor_proto.h"
 #include "runtime/tensors.h"
 
 using namespace graphpipe::runtime;
@@ -79,19 +80,18 @@ TEST_CASE(".npy headers are read") {
 
 TEST_CASE("malformed and hostile .npy files are refused") {
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
-  for (const std::string& file : {
-           std::string(), std::string("\x93NUMPY"), npy(good, 11), npy(good, 13), npy(good, 12, 9),
-           npy("{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }", 12),
-           npy("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", 12),
-           npy("{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12),
-           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", 12),
-           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", 12),
-           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 12),
-           npy("{'descr': '<f4', 'fortran_order': False}", 12),
-           npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 12),
-           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} + 1", 12),
-           npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3", 12), npy("", 12),
-           npy(good, 12).substr(0, 30)}) {
+  for (const std::string& file :
+       {std::string(), std::string("\x93NUMPY"), npy(good, 11), npy(good, 13), npy(good, 12, 9),
+        npy("{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }", 12),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", 12),
+        npy("{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", 12),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", 12),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 12),
+        npy("{'descr': '<f4', 'fortran_order': False}", 12),
+        npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 12),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} + 1", 12),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3", 12), npy("", 12), npy(good, 12).substr(0, 30)}) {
     CAPTURE(file);
     CHECK_THROWS_AS(read_npy_header(bytes_of_text(file), "x"), RunError);
   }
@@ -120,22 +120,28 @@ TEST_CASE("malformed and hostile safetensors are refused") {
   CHECK(read_safetensors_header(bytes_of_text(safetensors(one, 8)), "x").size() == 1);
   CHECK(read_safetensors_header(
             bytes_of_text(safetensors(R"( {"__metadata__": {"format": "pt"}, "a":{"shape":[],"dtype":"I8",)"
-                                      R"("data_offsets":[0,1]}}  )", 1)), "x").at("a").dims.empty());
+                                      R"("data_offsets":[0,1]}}  )",
+                                      1)),
+            "x")
+            .at("a")
+            .dims.empty());
   std::string huge = safetensors(one, 8);
   huge[7] = '\x7f';
-  for (const std::string& file : {
-           std::string("short"), huge, safetensors(one, 7), safetensors(one, 9), safetensors("[]", 0),
-           safetensors(one + "x", 8), safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8),
-           safetensors(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
-           safetensors(R"({"a":{"dtype":"X9","shape":[2],"data_offsets":[0,8]}})", 8),
-           safetensors(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8),
-           safetensors(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8),
-           safetensors(R"({"a":{"dtype":"F32","shape":[2]}})", 8), safetensors(R"({"a":1})", 8),
-           safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                       R"("b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6),
-           safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                       R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
-           safetensors("{\"a\\ud800\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8)}) {
+  for (const std::string& file :
+       {std::string("short"), huge, safetensors(one, 7), safetensors(one, 9), safetensors("[]", 0),
+        safetensors(one + "x", 8), safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8),
+        safetensors(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
+        safetensors(R"({"a":{"dtype":"X9","shape":[2],"data_offsets":[0,8]}})", 8),
+        safetensors(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8),
+        safetensors(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8),
+        safetensors(R"({"a":{"dtype":"F32","shape":[2]}})", 8), safetensors(R"({"a":1})", 8),
+        safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                    R"("b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})",
+                    6),
+        safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                    R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                    8),
+        safetensors("{\"a\\ud800\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8)}) {
     CAPTURE(file);
     CHECK_THROWS_AS(read_safetensors_header(bytes_of_text(file), "x"), RunError);
   }
@@ -144,13 +150,12 @@ TEST_CASE("malformed and hostile safetensors are refused") {
 TEST_CASE("steps read the data in order and start again at its end") {
   const Folder folder;
   std::ofstream(folder.path + "/in_x.npy", std::ios::binary)
-      << npy("{'descr':'<i8','fortran_order':False,'shape':(5, 2)}", 0)
-      << [] {
+      << npy("{'descr':'<i8','fortran_order':False,'shape':(5, 2)}", 0) << [] {
            std::string data(80, '\0');
            for (int64_t i = 0; i < 10; ++i) std::memcpy(data.data() + 8 * i, &i, 8);
            return data;
          }();
-  const auto data = npy_folder(folder.path);
+  const auto data = data_folder(folder.path);
   const DataRow rows{"in/x", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
   CHECK(numbers(data->item(rows, 4, 0, {0, 2})) == std::vector<int64_t>{0, 1, 2, 3});
   CHECK(numbers(data->item(rows, 4, 1, {0, 3})) == std::vector<int64_t>{8, 9, 0, 1, 2, 3});
@@ -158,8 +163,58 @@ TEST_CASE("steps read the data in order and start again at its end") {
   const DataRow columns{"in/x", {ElementType::kInt64, kColumns, 1, 1}, 0};
   CHECK(numbers(data->item(columns, 4, 0, {1, 3})) == std::vector<int64_t>{2, 4, 3, 5});
   const DataRow wrong{"in/x", {ElementType::kInt32, kBatchOf2, 0, 1}, 0};
-  CHECK_THROWS_AS(npy_folder(folder.path)->item(wrong, 4, 0, {0, 1}), RunError);
-  CHECK_THROWS_AS(npy_folder(folder.path + "/none"), RunError);
+  CHECK_THROWS_AS(data_folder(folder.path)->item(wrong, 4, 0, {0, 1}), RunError);
+  CHECK_THROWS_AS(data_folder(folder.path + "/none"), RunError);
+}
+
+namespace {
+
+// A TensorProto of int64 in raw data.
+std::string tensor_proto(const std::string& name, const std::vector<int64_t>& dims,
+                         const std::vector<int64_t>& elements) {
+  std::string out;
+  for (const int64_t dim : dims) out += std::string("\x08") + static_cast<char>(dim);
+  out += std::string("\x10\x07\x42") + static_cast<char>(name.size()) + name;
+  out += std::string("\x4a") + static_cast<char>(elements.size() * 8);
+  return out + std::string(reinterpret_cast<const char*>(elements.data()), elements.size() * 8);
+}
+
+}  // namespace
+
+TEST_CASE("ONNX test data: the tensors of all sets by their names, the batch axis where the model has it") {
+  const Folder folder;
+  for (const int set : {0, 1}) {
+    const std::string place = folder.path + "/test_data_set_" + std::to_string(set);
+    std::filesystem::create_directories(place);
+    std::ofstream(place + "/input_0.pb", std::ios::binary)
+        << tensor_proto("x", {2, 2}, {10 * set, 10 * set + 1, 10 * set + 2, 10 * set + 3});
+  }
+  const auto data = data_folder(folder.path);
+  const DataRow rows{"x", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
+  CHECK(numbers(data->item(rows, 4, 0, {1, 3})) == std::vector<int64_t>{2, 3, 10, 11});
+  const DataRow columns{"x", {ElementType::kInt64, kColumns, 1, 1}, 0};
+  CHECK(numbers(data_folder(folder.path)->item(columns, 4, 0, {1, 3})) == std::vector<int64_t>{1, 10, 3, 12});
+  const DataRow absent{"label", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
+  CHECK_THROWS_AS(data->item(absent, 4, 0, {0, 1}), RunError);
+  CHECK(numbers(data_folder(folder.path + "/test_data_set_1")->item(rows, 2, 0, {0, 1})) ==
+        std::vector<int64_t>{10, 11});
+}
+
+TEST_CASE("elements of a TensorProto may be listed one by one; what is cut short or does not fit is refused") {
+  // dims 2, type float, float_data packed.
+  const std::string listed = std::string("\x08\x02\x10\x01\x22\x08") + std::string("\0\0\x80\x3f\0\0\0\x40", 8);
+  const StoredTensor tensor = read_tensor_proto(bytes_of_text(listed), "x");
+  CHECK(tensor.type == ElementType::kFloat32);
+  CHECK(tensor.dims == std::vector<int64_t>{2});
+  CHECK(tensor.bytes.size() == 8);
+  for (size_t length = 1; length < listed.size(); ++length) {
+    CAPTURE(length);
+    CHECK_THROWS_AS(read_tensor_proto(bytes_of_text(listed.substr(0, length)), "x"), RunError);
+  }
+  for (const std::string& file :
+       {std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x01"), std::string("\x10\x08"),
+        std::string("\x6a\x00", 2), std::string("\x70\x01\x10\x01"), std::string("\xff")})
+    CHECK_THROWS_AS(read_tensor_proto(bytes_of_text(file), "x"), RunError);
 }
 
 TEST_CASE("synthetic data does not depend on how the batch is cut, and respects the limit") {
@@ -184,7 +239,7 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   std::memcpy(labels.data(), values, sizeof values);
   std::ofstream(folder.path + "/y.npy", std::ios::binary)
       << npy("{'descr':'<i8','fortran_order':False,'shape':(3, 2)}", 0) << labels;
-  const auto data = npy_folder(folder.path);
+  const auto data = data_folder(folder.path);
   const DataRow row{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
   PlanTable plan;
   plan.batch = 3;

@@ -1,0 +1,120 @@
+#include "passes/expression.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace graphpipe::passes {
+
+using ir::Node;
+using ir::ValueId;
+
+namespace {
+
+constexpr size_t kMostFactors = 4;
+
+template <typename T>
+std::optional<double> uniform_element(const std::string& bytes) {
+  if (bytes.size() < sizeof(T) || bytes.size() % sizeof(T) != 0) return std::nullopt;
+  T first{}, other{};
+  std::memcpy(&first, bytes.data(), sizeof(T));
+  for (size_t at = sizeof(T); at < bytes.size(); at += sizeof(T)) {
+    std::memcpy(&other, bytes.data() + at, sizeof(T));
+    if (!(other == first)) return std::nullopt;
+  }
+  return static_cast<double>(first);
+}
+
+}  // namespace
+
+const Node* Expressions::made_by(ValueId value, std::string_view op) const {
+  if (!value.valid() || !graph_->value(value).producer.valid()) return nullptr;
+  const Node& node = graph_->node(graph_->value(value).producer);
+  return node.op == op ? &node : nullptr;
+}
+
+std::optional<double> Expressions::constant(ValueId value) const {
+  if (!value.valid() || value.index() >= params_.size() || !params_[value].valid()) return std::nullopt;
+  const ir::Param& param = graph_->param(params_[value]);
+  if (param.trainable || param.kind != ir::ParamKind::kConstant) return std::nullopt;
+  if (const auto* filled = std::get_if<ir::FilledData>(&param.data)) return filled->value;
+  const auto* data = std::get_if<ir::InlineData>(&param.data);
+  if (data == nullptr) return std::nullopt;
+  switch (graph_->value(value).type.dtype) {
+    case ir::DType::kFloat32:
+      return uniform_element<float>(data->bytes);
+    case ir::DType::kFloat64:
+      return uniform_element<double>(data->bytes);
+    case ir::DType::kInt64:
+      return uniform_element<int64_t>(data->bytes);
+    default:
+      return std::nullopt;
+  }
+}
+
+bool Expressions::is_constant(ValueId value, double number) const {
+  const std::optional<double> found = constant(value);
+  return found && std::abs(*found - number) <= 1e-6 * std::abs(number);
+}
+
+std::optional<std::pair<ValueId, double>> Expressions::with_constant(ValueId value, std::string_view op) const {
+  const Node* node = made_by(value, op);
+  if (node == nullptr || node->inputs.size() != 2) return std::nullopt;
+  for (size_t i = 0; i < 2; ++i)
+    if (const std::optional<double> number = constant(node->inputs[i])) return std::pair(node->inputs[1 - i], *number);
+  return std::nullopt;
+}
+
+std::optional<ValueId> Expressions::square(ValueId value) const {
+  if (const Node* power = made_by(value, "Pow"); power != nullptr && is_constant(power->inputs[1], 2))
+    return power->inputs[0];
+  if (const Node* product = made_by(value, "Mul"); product != nullptr && product->inputs[0] == product->inputs[1])
+    return product->inputs[0];
+  return std::nullopt;
+}
+
+std::optional<ValueId> Expressions::row_mean(ValueId value) const {
+  const Node* mean = made_by(value, "ReduceMean");
+  if (mean == nullptr || mean->attributes.get_int("keepdims", 1) == 0) return std::nullopt;
+  const std::vector<int64_t> axes = mean->attributes.get_ints("axes");
+  const auto rank = static_cast<int64_t>(shape(mean->inputs[0]).size());
+  if (axes.size() != 1 || (axes[0] != -1 && axes[0] != rank - 1)) return std::nullopt;
+  return mean->inputs[0];
+}
+
+std::optional<ValueId> Expressions::square_root(ValueId value) const {
+  if (const Node* root = made_by(value, "Sqrt")) return root->inputs[0];
+  if (const Node* power = made_by(value, "Pow"); power != nullptr && is_constant(power->inputs[1], 0.5))
+    return power->inputs[0];
+  return std::nullopt;
+}
+
+std::vector<std::pair<ValueId, ValueId>> Expressions::quotients(ValueId value) const {
+  std::vector<std::pair<ValueId, ValueId>> found;
+  if (const Node* quotient = made_by(value, "Div")) found.emplace_back(quotient->inputs[0], quotient->inputs[1]);
+  const Node* product = made_by(value, "Mul");
+  if (product == nullptr) return found;
+  for (size_t i = 0; i < 2; ++i) {
+    if (const Node* inverse = made_by(product->inputs[i], "Reciprocal"))
+      found.emplace_back(product->inputs[1 - i], inverse->inputs[0]);
+    const Node* inverse = made_by(product->inputs[i], "Div");
+    if (inverse != nullptr && is_constant(inverse->inputs[0], 1))
+      found.emplace_back(product->inputs[1 - i], inverse->inputs[1]);
+  }
+  return found;
+}
+
+std::vector<ValueId> Expressions::factors(ValueId value) const {
+  std::vector<ValueId> all = {value};
+  for (size_t i = 0; i < all.size() && all.size() < kMostFactors;) {
+    const Node* product = made_by(all[i], "Mul");
+    if (product == nullptr) {
+      ++i;
+      continue;
+    }
+    all[i] = product->inputs[0];
+    all.insert(all.begin() + static_cast<std::ptrdiff_t>(i) + 1, product->inputs[1]);
+  }
+  return all;
+}
+
+}  // namespace graphpipe::passes

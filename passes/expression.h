@@ -1,0 +1,45 @@
+#pragma once
+// Questions that a pass asks about the arithmetic before a value, to recognise what it computes.
+
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace graphpipe::passes {
+
+/// Reads a graph that may grow between two questions; its parameters do not.
+class Expressions {
+ public:
+  explicit Expressions(const ir::Graph& graph) : graph_(&graph), params_(ir::params_of_values(graph)) {}
+
+  /// The node that computes the value, if it has this op.
+  const ir::Node* made_by(ir::ValueId value, std::string_view op) const;
+  /// The number that a constant parameter of one element holds, or of elements that are all equal.
+  std::optional<double> constant(ir::ValueId value) const;
+  /// Whether the value is this constant, up to the rounding of float32.
+  bool is_constant(ir::ValueId value, double number) const;
+  /// Where the value is `op` of a constant and something else, in either order: that other value and the constant.
+  std::optional<std::pair<ir::ValueId, double>> with_constant(ir::ValueId value, std::string_view op) const;
+  /// Where the value is x * x or x ^ 2: x.
+  std::optional<ir::ValueId> square(ir::ValueId value) const;
+  /// Where the value is the mean of x over its last axis, which is kept: x.
+  std::optional<ir::ValueId> row_mean(ir::ValueId value) const;
+  /// Where the value is sqrt(x): x.
+  std::optional<ir::ValueId> square_root(ir::ValueId value) const;
+  /// Where the value is a / b, also as a * reciprocal(b): a and b. In a product the order is not known: both are given.
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> quotients(ir::ValueId value) const;
+  /// The factors of nested products, left to right.
+  std::vector<ir::ValueId> factors(ir::ValueId value) const;
+
+  const ir::Shape& shape(ir::ValueId value) const { return graph_->value(value).type.shape; }
+  const ir::Value& value(ir::ValueId id) const { return graph_->value(id); }
+
+ private:
+  const ir::Graph* graph_;
+  IdMap<ir::ValueId, ir::ParamId> params_;
+};
+
+}  // namespace graphpipe::passes
