@@ -10,6 +10,7 @@
 #include "driver/plan_report.h"
 #include "driver/process.h"
 #include "driver/report.h"
+#include "driver/timeline_report.h"
 #include "driver/usage.h"
 #include "files/plan.h"
 #include "files/text_file.h"
@@ -48,6 +49,21 @@ Result<std::string> read_executed(const Options& options) {
   return file;
 }
 
+constexpr TimeScale kSeconds = {.ticks_per_unit = scheduler::kTicksPerSecond, .shown = human_seconds};
+
+std::string simulation_text(const Pipeline& pipeline) {
+  return plan_text(pipeline) +
+         timeline_text(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline, kSeconds);
+}
+
+JsonObject simulation_json(const Pipeline& pipeline) {
+  const auto& built = pipeline.built;
+  JsonObject object = plan_json(pipeline);
+  add_timeline(object, pipeline.stages, built.schedule, built.timeline, kSeconds);
+  add_memory(object, built.schedule, built.timeline, built.memory, kSeconds);
+  return object;
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
@@ -81,11 +97,11 @@ int run_simulate(const Options& options) {
     if (!written) return report_problems(options, "simulate", written.problems());
   }
   if (options.json) {
-    print_json("simulate", plan_json(*pipeline), pipeline->model.notes);
+    print_json("simulate", simulation_json(*pipeline), pipeline->model.notes);
   } else if (options.output.empty()) {
-    std::cout << picture << (options.format == "text" ? plan_text(*pipeline) : "");
+    std::cout << picture << (options.format == "text" ? simulation_text(*pipeline) : "");
   } else {
-    std::cout << plan_text(*pipeline);
+    std::cout << simulation_text(*pipeline);
   }
   return 0;
 }
