@@ -126,11 +126,13 @@ class Pricer {
     double memory = 0;
     int pipelined = 0;
     for (size_t s = static_cast<size_t>(index); s < plan_.stages.size(); ++s) pipelined += plan_.stages[s].replicas;
-    const double items = std::ceil(static_cast<double>(pipelined) / stage.replicas);
+    double items = std::ceil(static_cast<double>(pipelined) / stage.replicas);
+    const bool is_shared = convention_.copies == CopiesRule::kStages;
+    if (is_shared) items = static_cast<double>(plan_.stages.size() - static_cast<size_t>(index)) / stage.replicas;
     for (size_t i = 0; i < stage.layers.size(); ++i) {
       if (convention_.copies == CopiesRule::kOnce) memory += graph_.layers[stage.layers[i]].memory_bytes;
       const ir::LayerVariant* run = variant(stage, i);
-      if (convention_.copies == CopiesRule::kVariants && run != nullptr)
+      if ((is_shared || convention_.copies == CopiesRule::kVariants) && run != nullptr)
         memory += run->memory_per_item * items + run->memory_fixed;
     }
     return memory;

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "partitioner/alpa_planner.h"
 #include "partitioner/check_layer_plan.h"
 #include "partitioner/dapple_planner.h"
-#include "partitioner/pipedream_planner.h"
 #include "partitioner/max_throughput_planner.h"
+#include "partitioner/pipedream_planner.h"
 #include "partitioner/piper_planner.h"
 #include "partitioner/torchgpipe_planner.h"
 
@@ -26,6 +27,8 @@ const std::vector<LayerPlannerRow> kLayerPlanners = {
      piper_quirks(), plan_equal_split_layers},
     {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
      max_throughput_quirks(), plan_max_throughput},
+    {"alpa", "Alpa between operators: the smallest sum of stage times and waiting for the largest, on submeshes", {},
+     plan_alpa},
 };
 
 }  // namespace

@@ -123,14 +123,22 @@ class RowScore {
 class StageScore {
  public:
   StageScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
-      : request_(request), graph_(*request.graph), plan_(answer.plan), convention_(answer.terms.convention) {}
+      : request_(request),
+        graph_(*request.graph),
+        plan_(answer.plan),
+        terms_(answer.terms),
+        convention_(answer.terms.convention) {}
 
   RecomputedScore run() {
     RecomputedScore score;
+    double sum = 0;
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      sum += seconds(s);
       score.objective = std::max(score.objective, seconds(s));
       if (!plan_.stages[s].on_cpu) score.memory = std::max(score.memory, memory(s));
     }
+    if (terms_.score == LayerScore::kIteration)
+      score.objective = sum + static_cast<double>(plan_.micro_batches - 1) * score.objective;
     return score;
   }
 
@@ -199,10 +207,14 @@ class StageScore {
     for (size_t t = s; t < plan_.stages.size(); ++t) from_here += plan_.stages[t].replicas;
     const int items = (from_here + stage.replicas - 1) / stage.replicas;
     double bytes = 0;
+    const auto in_flight = static_cast<double>(plan_.stages.size() - s);
     for (size_t i = 0; i < stage.layers.size(); ++i) {
       if (convention_.copies == cost::CopiesRule::kOnce) bytes += graph_.layers[stage.layers[i]].memory_bytes;
-      if (convention_.copies != cost::CopiesRule::kVariants) continue;
-      if (const ir::LayerVariant* run = chosen(stage, i)) bytes += items * run->memory_per_item + run->memory_fixed;
+      const ir::LayerVariant* run = chosen(stage, i);
+      if (run == nullptr) continue;
+      if (convention_.copies == cost::CopiesRule::kVariants) bytes += items * run->memory_per_item + run->memory_fixed;
+      if (convention_.copies == cost::CopiesRule::kStages)
+        bytes += run->memory_per_item * in_flight / stage.replicas + run->memory_fixed;
     }
     return bytes;
   }
@@ -210,6 +222,7 @@ class StageScore {
   const LayerPlanRequest& request_;
   const ir::LayerGraph& graph_;
   const ir::LayerPlan& plan_;
+  const LayerTerms& terms_;
   const cost::LayerConvention& convention_;
 };
 
