@@ -51,7 +51,7 @@ enum class CopiesRule : uint8_t {
   kAfter,     // ceil(devices of later stages / replicas) times weights and outputs (quirk PD8)
   kFrom,      // the same with the stage's own devices counted: what the runtime keeps
   kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
-  kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: a stage shares each micro-batch)
+  kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: d share each micro-batch)
   kOnce,      // sum of the layers' memory_bytes (Tarnawski)
 };
 

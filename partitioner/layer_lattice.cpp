@@ -6,23 +6,29 @@ namespace graphpipe::partitioner {
 
 namespace {
 
+/// Searches over more sets than this take longer than anyone waits.
+constexpr double kMostSets = 500'000;
 /// Sets that are tried when not all fit: enough for good plans, few enough for all pairs of them.
 constexpr size_t kMostInBeam = 8'000;
 
 }  // namespace
+
+std::vector<uint32_t> lattice_order(const Dag& dag) {
+  DagEdges edges;
+  for (uint32_t node = 0; node < dag.size(); ++node)
+    for (const uint32_t next : dag.successors(node)) edges.emplace_back(node, next);
+  return last_in_first_out_order(dag.size(), edges);
+}
 
 std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
                                       const std::function<double(std::span<const uint64_t>)>& cut,
                                       const std::function<bool()>& stop) {
   // Of one set: its bits, the steps to its neighbours, what a search keeps for it.
   const double bytes_per_set = static_cast<double>(dag.size()) / 8 + 250;
-  const auto most_sets = static_cast<size_t>(std::clamp(bytes / bytes_per_set, 1'000.0, 2'000'000.0));
+  const auto most_sets = static_cast<size_t>(std::clamp(bytes / bytes_per_set, 1'000.0, kMostSets));
   std::optional<Lattice> all = Lattice::enumerate(dag, {.most_sets = most_sets, .stop = stop});
   if (all || (stop && stop())) return all;
-  DagEdges edges;
-  for (uint32_t node = 0; node < dag.size(); ++node)
-    for (const uint32_t next : dag.successors(node)) edges.emplace_back(node, next);
-  const std::vector<uint32_t> order = last_in_first_out_order(dag.size(), edges);
+  const std::vector<uint32_t> order = lattice_order(dag);
   const size_t width = std::max<size_t>(4, kMostInBeam / std::max<size_t>(1, dag.size()));
   return Lattice::beam(dag, width, order, cut, {.stop = stop});
 }

@@ -8,6 +8,9 @@
 
 namespace graphpipe::partitioner {
 
+/// A last-in-first-out order of the nodes.
+std::vector<uint32_t> lattice_order(const Dag& dag);
+
 /// All downsets where they fit into `bytes`; else those of each size with the smallest `cut` (of the layers in the set)
 /// and all prefixes of one order. Nothing where `stop` ended it.
 std::optional<Lattice> lattice_within(const Dag& dag, double bytes,

@@ -233,12 +233,11 @@ double least_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options) 
     if (node.on_accelerator && options.accelerators > 0) alone = std::min(alone, node.accelerator);
     least = std::max(least, alone);
   }
+  const auto taken_over = [&](double load) { return options.cpus == 0 ? 0.0 : share.within(options.cpus * load); };
   // The smallest load L with work <= accelerators L + what the CPUs take over in L each.
   double low = least, high = std::max(least, share.total());
   if (options.accelerators == 0) return low;
-  const auto suffices = [&](double load) {
-    return share.total() <= options.accelerators * load + share.within(options.cpus * load);
-  };
+  const auto suffices = [&](double load) { return share.total() <= options.accelerators * load + taken_over(load); };
   if (suffices(low)) return low;
   for (int step = 0; step < 100; ++step) {
     const double middle = low + (high - low) / 2;

@@ -112,9 +112,13 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   const auto stop = [&] { return clock.must_stop(); };
   const PiperCosts costs(*request.graph, options_of(request));
   const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };
-  const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
+  // One order is searched in no time; what it gives bounds the search over all downsets.
+  const Dag line = chained(costs.dag(), lattice_order(costs.dag()));
+  const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.stop = stop});
   PiperSearchResult found;
-  if (lattice) found = search_piper(costs, *lattice, stop);
+  if (prefixes) found = search_piper(costs, *prefixes, stop);
+  const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
+  if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
   if (found.stages.empty()) {
     if (clock.must_stop())
       return Diagnostic{.code = Code::kInterrupted,
@@ -124,7 +128,8 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   }
   LayerPlanAnswer answer = answer_of(request, found.stages);
   const double units = answer.unit == "s" ? 1 : 1000;
-  const bool is_proof = lattice->complete() && found.variants_proven;
+  found.complete = found.complete && lattice;
+  const bool is_proof = lattice && lattice->complete() && found.variants_proven;
   answer.bound = std::min(answer.objective, units * (is_proof ? found.bound : least_piper_bottleneck(costs)));
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
@@ -132,7 +137,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   else if (!lattice->complete())
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";
-  answer.states = static_cast<int64_t>(lattice->size());
+  answer.states = lattice ? static_cast<int64_t>(lattice->size()) : 0;
   answer.pairs = found.pairs;
   answer.search_seconds = clock.seconds();
   return answer;

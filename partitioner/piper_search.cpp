@@ -51,15 +51,23 @@ class Search {
     }
   }
 
-  PiperSearchResult run() {
+  PiperSearchResult run(PiperSearchResult known) {
+    result_.stages = std::move(known.stages);
+    result_.objective = known.objective;
+    result_.pairs = known.pairs;
     result_.bound = least_piper_bottleneck(costs_);
     const double least = result_.bound;
     for (double slack = 0.01; !stopped_ && result_.stages.empty() && result_.bound < kInfinite; slack *= 4) {
       const bool is_last = slack > 1e4 || least == 0;
       if (!try_limit(is_last ? kInfinite : std::max(least * (1 + slack), result_.bound)) && is_last) break;
     }
-    while (!stopped_ && !result_.stages.empty() && result_.bound < result_.objective * (1 - kSame))
-      try_limit(std::min(result_.bound + (result_.objective - result_.bound) / 2, result_.objective * (1 - kSame)));
+    // Limits near the bound are quick to refute, those near what is known are not: the bound is doubled up from below.
+    double step = (result_.objective - result_.bound) / 16;
+    while (!stopped_ && !result_.stages.empty() && result_.bound < result_.objective * (1 - kSame)) {
+      const double middle = result_.bound + (result_.objective - result_.bound) / 2;
+      const bool met = try_limit(std::min({result_.bound + step, middle, result_.objective * (1 - kSame)}));
+      step = met ? (result_.objective - result_.bound) / 2 : step * 2;
+    }
     result_.complete = !stopped_;
     result_.bound = result_.complete ? result_.objective : std::min(result_.bound, result_.objective);
     return std::move(result_);
@@ -241,8 +249,9 @@ class Search {
 
 }  // namespace
 
-PiperSearchResult search_piper(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop) {
-  return Search(costs, lattice, stop).run();
+PiperSearchResult search_piper(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop,
+                               PiperSearchResult known) {
+  return Search(costs, lattice, stop).run(std::move(known));
 }
 
 bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop) {

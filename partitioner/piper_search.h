@@ -35,8 +35,10 @@ struct PiperSearchResult {
   int64_t pairs = 0;
 };
 
-/// `stop` is asked now and then.
-PiperSearchResult search_piper(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop);
+/// `stop` is asked now and then. `known`: rows that the search has to beat, such as those of a smaller lattice; they
+/// are returned where it does not.
+PiperSearchResult search_piper(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop,
+                               PiperSearchResult known = {});
 
 /// Whether any row fits the memory.
 bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop);
