@@ -123,13 +123,28 @@ class AutoPlanner {
     if (!request_.replicas.empty()) return;  // their stages are named by number, and moves change numbers
     Candidates ranked(request_);
     for (const ir::Assignment& start : starts_) ranked.add(start);
-    const std::vector<PlanCandidate> chosen = ranked.best(is_large() ? kStarts / 2 : kStarts);
+    const std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), is_large() ? 2 : kStarts);
     std::vector<ir::Assignment> improved(chosen.size());
     run_tasks(chosen.size(), request_.threads, [&](size_t i) {
       Deadline deadline = deadline_;
       improved[i] = climb_from(chosen[i].assignment, deadline);
     });
     for (ir::Assignment& assignment : improved) found_.add(std::move(assignment));
+  }
+
+  /// The first so many that differ in the number of stages or in the micro-batch, then the first of the rest: from
+  /// equal starts the search would climb the same hill.
+  static std::vector<PlanCandidate> different(const std::vector<PlanCandidate>& ranked, size_t most) {
+    std::vector<PlanCandidate> chosen, rest;
+    std::set<std::pair<size_t, Samples>> shapes;
+    for (const PlanCandidate& candidate : ranked) {
+      const auto& choice = candidate.assignment.choice;
+      const bool is_new = shapes.insert({choice.size(), choice[ir::StageId(0u)].micro_batch}).second;
+      (is_new ? chosen : rest).push_back(candidate);
+    }
+    chosen.insert(chosen.end(), rest.begin(), rest.end());
+    if (chosen.size() > most) chosen.resize(most);
+    return chosen;
   }
 
   ir::Assignment climb_from(const ir::Assignment& start, Deadline& deadline) const {
