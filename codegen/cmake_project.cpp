@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/mark_table.h"
 #include "codegen/stage_library.h"
 
 namespace graphpipe::codegen {
@@ -112,6 +113,8 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
     files.insert(files.begin(), text("programs/", name, "_main.cpp"));
     body += executable(name, files, stages);
   }
+  if (std::ranges::find(sources, kProfileMain, &SourceFile::path) != sources.end())
+    body += executable("profile", {kProfileMain, "programs/device0.cpp", "programs/plan.cpp"}, ranks.stages.front());
   return {"CMakeLists.txt", body};
 }
 

@@ -41,10 +41,15 @@ class FunctionWriter {
 
   FunctionText write() {
     find_last_uses();
+    if (options_.marks != nullptr) line("graphpipe::runtime::begin_marks();");
     for (const Load& load : options_.loads) write_load(load);
-    for (size_t i = 0; i < steps_.size(); ++i) write_step(i);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      write_step(i);
+      if (i + 1 < steps_.size()) write_mark(steps_[i]);
+    }
     write_stores();
     for (const std::string& place : options_.clears) line(place + ".reset();");
+    if (!steps_.empty()) write_mark(steps_.back());
     return {text("void ", options_.name, "(", options_.parameters, ") {\n", prologue(), body_, "}\n"),
             std::move(headers_)};
   }
@@ -89,6 +94,14 @@ class FunctionWriter {
     for (const Accumulation& sum : options_.accumulations)
       if (std::ranges::find(made, sum.value) != made.end()) write_accumulation(sum);
     if (index + 1 < steps_.size()) write_releases(index, made);
+  }
+
+  void write_mark(const Step& step) {
+    if (options_.marks == nullptr) return;
+    headers_.insert("runtime/marks.h");
+    const Node& node = graph_.node(step.node);
+    line(text("graphpipe::runtime::mark(",
+              options_.marks->add(node.serves.valid() ? node.serves : step.node, options_.phase), ");"));
   }
 
   std::vector<ValueId> write_passing_on(const Step& step) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/mark_table.h"
 #include "ir/graph.h"
 
 namespace graphpipe::codegen {
@@ -58,6 +59,9 @@ struct FunctionOptions {
   std::vector<std::string> clears;
   /// Position in StageArguments::weights of each parameter that the steps read.
   std::map<ir::ParamId, size_t> weight_index;
+  /// Where set, the function of this phase stops the time of each step (runtime/marks.h).
+  MarkTable* marks = nullptr;
+  ir::Phase phase = ir::Phase::kForward;
 };
 
 struct FunctionText {

@@ -45,10 +45,12 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   const Ranks ranks = rank_devices(stages, schedule);
   std::vector<SourceFile> files;
   ir::StageId loss_stage;
+  MarkTable marks;
   for (ir::StageId stage : stages.stage_ids()) {
     const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
     if (layout.loss >= 0) loss_stage = stage;
-    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line));
+    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line,
+                                        options.profile ? &marks : nullptr));
     files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, stage_line));
   }
   append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, program_line));
@@ -56,6 +58,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
     append(files, write_device_program(ranks, rank, program_line));
   files.push_back(write_common_main(ranks, "device", "run_rank", program_line));
   files.push_back(write_common_main(ranks, "serial", "run_serial", program_line));
+  if (options.profile) files.push_back(write_profile_main(marks, program_line));
   files.push_back(write_cmake_project(ranks, files, stage_line));
   files.push_back(write_names(graph));
   return files;

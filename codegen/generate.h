@@ -25,6 +25,8 @@ struct GenerateOptions {
   int threads = 1;
   /// Gradients by LibTorch's autograd instead of our own: the oracle of the tests. Needs one stage.
   bool by_autograd = false;
+  /// Writes a profiling program too: build/profile, which measures the operators (runtime/profile.h). Needs one stage.
+  bool profile = false;
 };
 
 /// Writes:

@@ -16,8 +16,8 @@ constexpr std::string_view kPartArguments = "const graphpipe::runtime::StageArgu
 class StageWriter {
  public:
   StageWriter(const Graph& graph, StageId stage, const StageCut& cut, const SlotLayout& layout,
-              const std::string& first_line)
-      : graph_(graph), stage_(stage), cut_(cut), layout_(layout), first_line_(first_line) {
+              const std::string& first_line, MarkTable* marks)
+      : graph_(graph), stage_(stage), cut_(cut), layout_(layout), first_line_(first_line), marks_(marks) {
     for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
     for (const ir::GradientShare& share : cut.steps.shares)
       accumulations_.push_back({share.value, text("a.gradients[", weight_index_.at(share.param), "]")});
@@ -25,8 +25,10 @@ class StageWriter {
 
   std::vector<SourceFile> run() {
     if (functions_of(cut_).forward) write_phase("forward", cut_.steps.forward, layout_.forward);
+    phase_ = ir::Phase::kInputGradient;
     if (functions_of(cut_).input_gradient)
       write_phase("input_gradient", cut_.steps.input_gradient, layout_.input_gradient);
+    phase_ = ir::Phase::kWeightGradient;
     if (cut_.by_autograd) write_autograd();
     else if (functions_of(cut_).weight_gradient)
       write_phase("weight_gradient", cut_.steps.weight_gradient, layout_.weight_gradient);
@@ -77,6 +79,8 @@ class StageWriter {
     options.clears = part.clears;
     options.weight_index = weight_index_;
     options.accumulations = accumulations_;
+    options.marks = marks_;
+    options.phase = phase_;
     const FunctionText function = write_function(graph_, part.steps, options);
     add_file(name + ".cpp",
              text(include_lines(function.headers), "#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ",
@@ -102,6 +106,8 @@ class StageWriter {
   const StageCut& cut_;
   const SlotLayout& layout_;
   const std::string& first_line_;
+  MarkTable* marks_;
+  ir::Phase phase_ = ir::Phase::kForward;  // of the function that is being written
   std::map<ParamId, size_t> weight_index_;
   std::vector<Accumulation> accumulations_;
   std::string declarations_;
@@ -119,8 +125,9 @@ StageFunctions functions_of(const StageCut& cut) {
 std::string stage_folder(StageId stage) { return text("stages/stage", stage); }
 
 std::vector<SourceFile> write_stage_functions(const Graph& graph, StageId stage, const StageCut& cut,
-                                              const SlotLayout& layout, const std::string& first_line) {
-  return StageWriter(graph, stage, cut, layout, first_line).run();
+                                              const SlotLayout& layout, const std::string& first_line,
+                                              MarkTable* marks) {
+  return StageWriter(graph, stage, cut, layout, first_line, marks).run();
 }
 
 }  // namespace graphpipe::codegen

@@ -20,8 +20,10 @@ StageFunctions functions_of(const StageCut& cut);
 /// "stages/stage3".
 std::string stage_folder(ir::StageId stage);
 
-/// functions.h and the definitions. `first_line` is the comment that opens every file.
+/// functions.h and the definitions. `first_line` is the comment that opens every file. With `marks` the functions stop
+/// the time of their steps.
 std::vector<SourceFile> write_stage_functions(const ir::Graph& graph, ir::StageId stage, const StageCut& cut,
-                                              const SlotLayout& layout, const std::string& first_line);
+                                              const SlotLayout& layout, const std::string& first_line,
+                                              MarkTable* marks = nullptr);
 
 }  // namespace graphpipe::codegen

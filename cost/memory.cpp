@@ -111,6 +111,7 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBorder& border, Sta
   bytes.stash = bytes_at(stage.stash_to_input_gradient, samples);
   bytes.stash = bytes.stash - std::min(counted, bytes.stash);
   bytes.kept = bytes_at(stage.stash_to_weight_gradient, samples);
+  bytes.kept_gradients = bytes_at(stage.kept_gradients, samples);
   bytes.workspace = bytes_at(stage.workspace, samples);
   return bytes;
 }
@@ -128,7 +129,7 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBorder& border, Sta
   const double replicas = static_cast<double>(stage.choice.devices.size());
   parts.optimizer = to_bytes(stage.choice.shard_optimizer_state ? state / replicas : state);
   Bytes per_item = input_bytes(graph, border, samples) + item.outputs;
-  parts.working = item.workspace;
+  parts.working = item.workspace + item.kept_gradients;
   (stage.choice.recompute ? parts.working : per_item) += item.stash;
   const double items = static_cast<double>(items_of(stage.choice, in_flight.count));
   parts.stash = to_bytes(items * static_cast<double>(per_item.count));

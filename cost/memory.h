@@ -17,6 +17,7 @@ IdMap<ir::StageId, StageBorder> borders(const ir::StageGraph& graph);
 struct ItemBytes {
   Bytes stash;  // from the forward (where the stage recomputes, from R) to the input gradient
   Bytes kept;   // from the input gradient to the weight gradient
+  Bytes kept_gradients;  // the part of `kept` that the input gradient makes while the stash is still there
   Bytes workspace;
   Bytes outputs;              // from the forward to the item's last action
   Bytes gradients_of_inputs;  // from the input gradient to the item's last action
@@ -31,7 +32,8 @@ struct MemoryParts {
   Bytes gradients;  // one accumulator per trainable weight
   Bytes optimizer;  // divided over the replicas where the state is sharded
   Bytes stash;      // activations of all items in flight, with their inputs and outputs
-  /// While an item runs: the largest extra of a node, and the stash of a stage that recomputes.
+  /// While an item runs: the largest extra of a node, the gradients that its weight gradient reads, and the stash of a
+  /// stage that recomputes.
   Bytes working;
   /// One item of the gradient of each value that crosses the stage's border.
   Bytes boundary;

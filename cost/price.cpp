@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cost/op_prices.h"
+#include "cost/transients.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::cost {
@@ -46,10 +47,14 @@ class Pricer {
         param_of_(ir::params_of_values(graph)),
         plan_node_of_(graph.node_count()),
         plan_value_of_(graph.value_count()),
-        readers_of_constant_(graph.node_count()) {}
+        readers_of_constant_(graph.node_count()),
+        phases_(graph.node_count(), 0u) {
+    find_phases();
+  }
 
   Result<ir::PlanGraph> run() {
     GP_TRY_VOID(check_rows());
+    transients_ = transient_bytes(graph_, request_.batch);
     result_.batch = request_.batch;
     result_.optimizer_state_per_weight_byte = request_.optimizer_state_per_weight_byte;
     for (NodeId id : graph_.node_ids())
@@ -156,7 +161,7 @@ class Pricer {
       for (PlanNodeId payer : nodes) {
         ir::PlanNode& pays = result_.nodes[payer];
         if (node.phase != Phase::kForward) pays.has_backward = true;
-        pays.workspace = SampleFunction::larger(pays.workspace, transient_bytes(id));
+        pays.workspace = SampleFunction::larger(pays.workspace, transients_[id]);
         if (request_.profile != nullptr) continue;
         const SampleFunction seconds = share(prices_.analytic(id), static_cast<double>(nodes.size()));
         if (node.phase == Phase::kForward) pays.forward += seconds;
@@ -167,6 +172,14 @@ class Pricer {
     }
     if (missing.empty()) return Ok{};
     return missing;
+  }
+
+  bool has_phase(NodeId served, Phase phase) const { return phases_[served] >> static_cast<int>(phase) & 1; }
+
+  void find_phases() {
+    for (NodeId id : graph_.node_ids())
+      if (const ir::Node& node = graph_.node(id); node.serves.valid())
+        phases_[node.serves] |= 1u << static_cast<int>(node.phase);
   }
 
   void add_measured(NodeId id, const std::vector<PlanNodeId>& nodes, Diagnostics& missing) {
@@ -182,39 +195,15 @@ class Pricer {
     for (PlanNodeId payer : nodes) {
       ir::PlanNode& pays = result_.nodes[payer];
       pays.forward += share(seconds->forward, parts);
-      if (pays.has_backward || graph_.gradient_of().empty() == false) {
-        pays.input_gradient += share(seconds->input_gradient, parts);
-        pays.weight_gradient += share(seconds->weight_gradient, parts);
-      }
+      // Nodes of one signature need not have the same backward: one of the first has no input gradient.
+      if (has_phase(id, Phase::kInputGradient)) pays.input_gradient += share(seconds->input_gradient, parts);
+      if (has_phase(id, Phase::kWeightGradient)) pays.weight_gradient += share(seconds->weight_gradient, parts);
     }
-  }
-
-  /// Bytes that exist only while the node runs, beside what is saved: its results, and gradients that it reads.
-  SampleFunction transient_bytes(NodeId id) const {
-    const ir::Node& node = graph_.node(id);
-    SampleFunction bytes;
-    if (ops::find_op(node.op)->is_view) return bytes;
-    for (ValueId output : node.outputs) bytes += byte_function(graph_.value(output).type, request_.batch);
-    if (node.phase == Phase::kForward) return bytes;
-    for (ValueId input : node.inputs)
-      if (input.valid() && is_gradient(input)) bytes += byte_function(graph_.value(input).type, request_.batch);
-    return bytes;
   }
 
   bool is_gradient(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
     return producer.valid() && graph_.node(producer).phase != Phase::kForward;
-  }
-
-  /// The value that a chain of views looks at.
-  ValueId viewed(ValueId value) const {
-    while (true) {
-      const NodeId producer = graph_.value(value).producer;
-      if (!producer.valid() || graph_.node(producer).phase != Phase::kForward) return value;
-      const ir::Node& node = graph_.node(producer);
-      if (!ops::find_op(node.op)->is_view || node.inputs.empty() || !node.inputs.front().valid()) return value;
-      value = node.inputs.front();
-    }
   }
 
   /// What a gradient node reads again is kept by the node that it serves.
@@ -223,19 +212,28 @@ class Pricer {
     if (node.phase == Phase::kForward) return;
     const bool by_weight = node.phase == Phase::kWeightGradient;
     for (PlanNodeId keeper : payers(id))
-      for (ValueId input : node.inputs) {
-        if (!input.valid()) continue;
-        if (is_gradient(input)) {
-          // A weight gradient that runs later than the input gradient keeps the gradient that it reads.
-          if (by_weight && !is_weight_phase(input) && seen_gradients_.insert({keeper, input}).second)
-            result_.nodes[keeper].stash_to_weight_gradient += byte_function(graph_.value(input).type, request_.batch);
-          continue;
-        }
-        const PlanValueId saved = plan_value_of_[viewed(input)];
-        if (!saved.valid()) continue;  // a parameter, a model input, or a computation on weights: not a stash
-        ir::PlanValue& value = result_.values[saved];
-        (by_weight ? value.saved_by_weight_gradient : value.saved_by_input_gradient).push_back(keeper);
-      }
+      for (ValueId input : node.inputs)
+        if (input.valid()) add_saved(keeper, memory_of_value(graph_, input), by_weight);
+  }
+
+  void add_saved(PlanNodeId id, ValueId value, bool by_weight) {
+    ir::PlanNode& keeper = result_.nodes[id];
+    const ir::Value& saved = graph_.value(value);
+    if (is_gradient(value)) {
+      // A weight gradient that runs later than the input gradient keeps the gradient that it reads.
+      if (!by_weight || is_weight_phase(value) || !kept_.insert({id, value}).second) return;
+      keeper.stash_to_weight_gradient += byte_function(saved.type, request_.batch);
+      keeper.kept_gradients += byte_function(saved.type, request_.batch);
+    } else if (plan_value_of_[value].valid()) {
+      ir::PlanValue& priced = result_.values[plan_value_of_[value]];
+      (by_weight ? priced.saved_by_weight_gradient : priced.saved_by_input_gradient).push_back(id);
+    } else if (!saved.producer.valid() && !param_of_[value].valid() && saved.batch != BatchKind::kNone) {
+      // The data of an item stays until its last reader. A parameter, or what follows from weights, is no stash.
+      if (kept_.insert({id, value}).second)
+        keeper.stash_to_input_gradient += byte_function(saved.type, request_.batch);
+      if (by_weight && kept_for_weight_.insert({id, value}).second)
+        keeper.stash_to_weight_gradient += byte_function(saved.type, request_.batch);
+    }
   }
 
   bool is_weight_phase(ValueId value) const {
@@ -324,9 +322,13 @@ class Pricer {
   IdMap<ValueId, PlanValueId> plan_value_of_;
   /// For each computation on weights the plan nodes that read its result.
   IdMap<NodeId, std::vector<PlanNodeId>> readers_of_constant_;
+  /// For each forward node the phases of the gradient nodes that serve it, as bits.
+  IdMap<NodeId, unsigned> phases_;
+  IdMap<NodeId, SampleFunction> transients_;
   IdMap<ParamId, ir::WeightGroupId> group_of_;
   std::set<std::pair<PlanNodeId, ParamId>> seen_buffers_;
-  std::set<std::pair<PlanNodeId, ValueId>> seen_gradients_;
+  /// What each node keeps beside the plan's values, and which of it until the weight gradient.
+  std::set<std::pair<PlanNodeId, ValueId>> kept_, kept_for_weight_;
   ir::PlanGraph result_;
 };
 

@@ -27,7 +27,9 @@ struct PriceRequest {
 ///   become those nodes' weights: a stage repeats what it needs.
 /// - What mixes samples (ops that say so, and all that makes or reads a mixed value) is flagged; the sum that is the
 ///   loss adds over samples, and its nodes share a stage.
-/// - A saved view counts as the value that it looks at.
+/// - A saved view counts as the value that it looks at. Data that a gradient reads again is in the stash of the node
+///   that reads it. A node's workspace is what is alive beside the stash while it runs, in the whole model
+///   (transients.h): never less than in its stage.
 /// Errors (kBadProfile): the profile misses operators of the model. (kUnsupportedOp): an operator without a row.
 Result<ir::PlanGraph> price(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
 

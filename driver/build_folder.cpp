@@ -91,7 +91,7 @@ std::string installed_runtime() {
   return "";
 }
 
-Status build_folder(const std::string& folder, const Options& options) {
+Status build_folder(const std::string& folder, const Options& options, const std::string& target) {
   if (!fs::exists(fs::path(folder) / "CMakeLists.txt")) {
     return Diagnostic{.code = Code::kUnreadableFile,
                       .origin = ModelText(folder),
@@ -107,7 +107,8 @@ Status build_folder(const std::string& folder, const Options& options) {
   if (const std::string libtorch = libtorch_folder(); !libtorch.empty())
     configure.arguments.push_back("-DGRAPHPIPE_LIBTORCH=" + libtorch);
   const unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
-  const Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)}};
+  Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)}};
+  if (!target.empty()) build.arguments.insert(build.arguments.end(), {"--target", target});
   std::ofstream log(folder + "/build.log");
   Progress progress(options, "building");
   GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));

@@ -78,6 +78,8 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   GP_TRY(partitioner::PlanAnswer answer, shaped ? plan_shape(request, options, policy->shape)
                                                 : partitioner::plan(options.planner, request));
   return Choice{.assignment = std::move(answer.candidates.front().assignment),
+                .objective = answer.candidates.front().objective,
+                .bound = answer.bound,
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete};
 }

@@ -14,6 +14,8 @@ scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanG
 
 struct Choice {
   ir::Assignment assignment;
+  /// The planner's own measure of this plan, seconds per sample of the busiest device, and a bound on that of any plan.
+  double objective = 0, bound = 0;
   double search_seconds = 0;
   bool complete = true;
 };

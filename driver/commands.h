@@ -25,7 +25,9 @@ std::span<const CommandRow> all_commands();
 
 int run_inspect(const Options&);
 int run_lint(const Options&);
+int run_profile(const Options&);
 int run_plan(const Options&);
+int run_compare(const Options&);
 int run_simulate(const Options&);
 int run_schedule(const Options&);
 int run_check(const Options&);

@@ -100,22 +100,27 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
 }
 
-void planning_flags(CLI::App& app, PlanOptions& plan) {
+// What is asked of a planner, whichever it is.
+void problem_flags(CLI::App& app, PlanOptions& plan) {
   auto* cluster = app.add_option("--cluster", plan.cluster, "cluster file");
   app.add_option("--devices", plan.devices, "this many equal devices (default 1)")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->excludes(cluster);
+  app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
+  app.add_option("--micro-batch", plan.micro_batch, "samples of a micro-batch, or auto");
+  repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
+  app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");
+  app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
+      ->check(kNotNegative);
+}
+
+void planning_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--planner", plan.planner, "rule that cuts the model into stages")
       ->check(one_of(planner_names()));
   app.add_option("--policy", plan.policy, "rule that orders each device's work")
       ->check(one_of(scheduler::all_policies()));
-  app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
-  app.add_option("--micro-batch", plan.micro_batch, "samples of a micro-batch, or auto");
-  repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
   app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
-  app.add_option("--profile", plan.profile, "measured prices");
-  app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
-      ->check(kNotNegative);
+  problem_flags(app, plan);
 }
 
 void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
@@ -176,6 +181,17 @@ void lint_flags(CLI::App& app, Options& options) {
   output_flags(app, options);
 }
 
+void profile_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  options.run.steps = 200;
+  app.add_option("--data", options.run.data, "folder with one NAME.npy per input and label; else synthetic data");
+  app.add_option("--steps", options.run.steps, "most timed steps of each number of samples")->check(kOneOrMore);
+  app.add_option("--keep", options.keep, "folder to write the measuring program to, and to leave it in");
+  app.add_option("-o,--output", options.output, "profile file to write")->required();
+  output_flags(app, options);
+}
+
 void plan_flags(CLI::App& app, Options& options) {
   model_flags(app, options.model);
   training_flags(app, options.training);
@@ -183,6 +199,18 @@ void plan_flags(CLI::App& app, Options& options) {
   foreign_flags(app, options.foreign);
   app.get_option("model")->required(false);
   app.add_option("-o,--output", options.output, "plan file to write");
+  output_flags(app, options);
+}
+
+void compare_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  options.policies = options.plan.policy;
+  app.add_option("--planners", options.planners, "names of planners, separated by commas; without it, all that search");
+  app.add_option("--policies", options.policies, "names of policies, separated by commas");
+  problem_flags(app, options.plan);
+  foreign_flags(app, options.foreign);
+  app.get_option("model")->required(false);
   output_flags(app, options);
 }
 

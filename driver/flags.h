@@ -11,7 +11,9 @@ namespace graphpipe::driver {
 
 void inspect_flags(CLI::App&, Options&);
 void lint_flags(CLI::App&, Options&);
+void profile_flags(CLI::App&, Options&);
 void plan_flags(CLI::App&, Options&);
+void compare_flags(CLI::App&, Options&);
 void simulate_flags(CLI::App&, Options&);
 void schedule_flags(CLI::App& app, Options& options);
 void check_flags(CLI::App& app, Options& options);

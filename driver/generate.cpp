@@ -27,15 +27,16 @@ int finish_compile(const Options& options, const Pipeline& pipeline) {
 
 }  // namespace
 
-Status generate_folder(const Pipeline& pipeline, const std::string& folder, bool bundle) {
+Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
                                          .model_digest = pipeline.model.digest,
                                          .plan_digest = plan_digest(pipeline.plan),
                                          .optimizer = pipeline.plan.optimizer,
-                                         .threads = pipeline.plan.threads};
+                                         .threads = pipeline.plan.threads,
+                                         .profile = extras.profile};
   GP_TRY(std::vector<codegen::SourceFile> sources,
          codegen::generate(pipeline.model.graph, pipeline.priced, pipeline.stages, pipeline.built.schedule, options));
-  if (bundle) {
+  if (extras.bundle) {
     GP_TRY(std::vector<codegen::SourceFile> runtime, runtime_sources());
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
@@ -48,7 +49,7 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, bool
 int run_generate(const Options& options) {
   const Result<Pipeline> pipeline = load_pipeline(options.input);
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
-  const Status written = generate_folder(*pipeline, options.output, options.bundle);
+  const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
   if (!written) return report_problems(options, "generate", written.problems());
   if (options.json) print_json("generate", plan_json(*pipeline), pipeline->model.notes);
   else std::cout << "wrote " << Terminal::encode_text(options.output).str() << "; compile it with `graphpipe build`\n";
@@ -60,7 +61,7 @@ int run_compile(const Options& options) {
   const Result<Pipeline> pipeline = make_pipeline(options);
   if (!pipeline) return report_problems(options, "compile", pipeline.problems());
   report_notes(options, pipeline->model.notes);
-  const Status written = generate_folder(*pipeline, options.output, options.bundle);
+  const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
   if (!written) return report_problems(options, "compile", written.problems());
   const Status built = build_folder(options.output, options);
   if (!built) return report_problems(options, "compile", built.problems());

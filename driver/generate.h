@@ -7,8 +7,16 @@
 
 namespace graphpipe::driver {
 
-/// Generates the programs into `folder`, with plan, weights and manifest; with `bundle` also the runtime's sources.
+/// What else goes into the folder.
+struct FolderExtras {
+  /// The runtime's sources.
+  bool bundle = false;
+  /// The profiling program; its plan has one stage.
+  bool profile = false;
+};
+
+/// Generates the programs into `folder`, with plan, weights and manifest.
 /// Errors: those of code generation and of the disk.
-Status generate_folder(const Pipeline& pipeline, const std::string& folder, bool bundle);
+Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras);
 
 }  // namespace graphpipe::driver

@@ -69,6 +69,45 @@ void report_failures(const std::vector<Ending>& endings) {
       std::cerr << "graphpipe: device " << i << " was ended by signal " << endings[i].signal << "\n";
 }
 
+// One process for each of the programs, in the order of their ranks.
+Result<RunOutcome> launch(const std::string& folder, const std::vector<std::string>& programs,
+                          const wire::RunOptions& options, bool echo) {
+  const LoopbackListener listener;
+  if (listener.port() < 0) {
+    return Diagnostic{.code = Code::kEnvironment,
+                      .message = "no port can be opened on the loopback interface",
+                      .hint = "check the limits on sockets and that the loopback interface is up"};
+  }
+  std::vector<Command> commands;
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    wire::RunOptions own = options;
+    own.folder = std::filesystem::absolute(folder).string();
+    own.rank = static_cast<int>(rank);
+    own.world_size = static_cast<int>(programs.size());
+    own.master_address = "127.0.0.1";
+    own.master_port = listener.port();
+    own.parent = getpid();
+    own.listen_fd = rank == 0 ? listener.descriptor() : -1;
+    Command command;
+    command.arguments = {folder + "/build/" + programs[rank]};
+    GP_TRY_VOID(check_program(command.arguments.front()));
+    for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
+    command.inherited_descriptor = own.listen_fd;
+    commands.push_back(std::move(command));
+  }
+  RunOutcome outcome;
+  const auto on_line = [&](size_t child, std::string_view line) {
+    if (child != 0) return;
+    outcome.report += line;
+    outcome.report += '\n';
+    if (echo) std::cout << line << std::endl;
+  };
+  GP_TRY(const std::vector<Ending> endings, run_processes(commands, options.stall_timeout + 5, on_line));
+  report_failures(endings);
+  outcome.exit_code = outcome_code(endings);
+  return outcome;
+}
+
 }  // namespace
 
 Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Plan& plan, bool json) {
@@ -104,40 +143,13 @@ Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Pla
 
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo) {
-  const LoopbackListener listener;
-  if (listener.port() < 0) {
-    return Diagnostic{.code = Code::kEnvironment,
-                      .message = "no port can be opened on the loopback interface",
-                      .hint = "check the limits on sockets and that the loopback interface is up"};
-  }
-  std::vector<Command> commands;
-  for (int device = 0; device < device_count; ++device) {
-    wire::RunOptions own = options;
-    own.folder = std::filesystem::absolute(folder).string();
-    own.rank = device;
-    own.world_size = device_count;
-    own.master_address = "127.0.0.1";
-    own.master_port = listener.port();
-    own.parent = getpid();
-    own.listen_fd = device == 0 ? listener.descriptor() : -1;
-    Command command;
-    command.arguments = {folder + "/build/device" + std::to_string(device)};
-    GP_TRY_VOID(check_program(command.arguments.front()));
-    for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
-    command.inherited_descriptor = own.listen_fd;
-    commands.push_back(std::move(command));
-  }
-  RunOutcome outcome;
-  const auto on_line = [&](size_t child, std::string_view line) {
-    if (child != 0) return;
-    outcome.report += line;
-    outcome.report += '\n';
-    if (echo) std::cout << line << std::endl;
-  };
-  GP_TRY(const std::vector<Ending> endings, run_processes(commands, options.stall_timeout + 5, on_line));
-  report_failures(endings);
-  outcome.exit_code = outcome_code(endings);
-  return outcome;
+  std::vector<std::string> programs;
+  for (int device = 0; device < device_count; ++device) programs.push_back("device" + std::to_string(device));
+  return launch(folder, programs, options, echo);
+}
+
+Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options) {
+  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), "profile"), options, false);
 }
 
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options) {

@@ -26,6 +26,9 @@ Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Pla
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo);
 
+/// Runs `ranks` processes of the folder's profiling program.
+Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options);
+
 /// Runs the serial interpreter of the same folder.
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options);
 

@@ -101,6 +101,8 @@ struct Options {
   ScheduleOptions schedule;
   std::string input;   // the folder or file that the verb reads
   std::string output;  // -o
+  std::string keep;    // folder of a program that is made on the way, to be kept
+  std::string planners, policies;  // comma-separated names to compare
   std::string format = "text";
   std::string executed;  // a trace of `run`, to stand beside the simulated one
   bool bundle = false;

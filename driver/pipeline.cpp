@@ -27,12 +27,43 @@ Result<ir::Cluster> cluster_of(const PlanOptions& options) {
   return ir::equal_devices(static_cast<int>(std::max<int64_t>(options.devices, 1)));
 }
 
-Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const std::string& profile_path) {
-  cost::PriceRequest request{.batch = plan.batch, .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer)};
-  if (profile_path.empty()) return cost::price(model.graph, plan.cluster, request);
-  GP_TRY(const ir::Profile profile, files::read_profile(profile_path));
-  request.profile = &profile;
-  return cost::price(model.graph, plan.cluster, request);
+// Analytic without a profile.
+Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
+  return cost::price(model.graph, plan.cluster,
+                     {.batch = plan.batch,
+                      .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer),
+                      .profile = profile});
+}
+
+// The profile of a plan, which must still be the file that it was priced with.
+Result<std::optional<ir::Profile>> profile_of(const ir::Plan& plan, const fs::path& folder) {
+  if (plan.profile.empty()) return std::optional<ir::Profile>();
+  const std::string path = (folder / plan.profile.raw()).string();
+  GP_TRY(const std::string digest, sha256_of_file(path));
+  if (digest != plan.profile_digest) {
+    return Diagnostic{.code = Code::kBadProfile,
+                      .origin = ModelText(path),
+                      .message = "the profile is not the one that the plan was priced with: its digest differs",
+                      .hint = "make the plan again with `graphpipe plan --profile`, or put the old profile back"};
+  }
+  GP_TRY(ir::Profile profile, files::read_profile(path));
+  return std::optional<ir::Profile>(std::move(profile));
+}
+
+Status add_profile(ir::Plan& plan, const std::string& path) {
+  if (path.empty()) return Ok{};
+  plan.profile = ModelText(fs::absolute(path).string());
+  GP_TRY(plan.profile_digest, sha256_of_file(path));
+  GP_TRY(const ir::Profile profile, files::read_profile(path));
+  if (profile.threads != plan.threads) {
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText(path),
+                      .message = text("the profile was measured with ", profile.threads, " threads, the plan has ",
+                                      plan.threads),
+                      .hint = "pass the same --threads, or measure again"};
+  }
+  plan.cluster = ir::with_measurements(std::move(plan.cluster), profile);
+  return Ok{};
 }
 
 // The --freeze flags become lines after those of the parameter file, so that the plan needs one list only. What a line
@@ -76,6 +107,7 @@ Result<ir::Plan> plan_of(const Options& options) {
   if (!options.plan.cluster.empty()) {
     GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
   }
+  GP_TRY_VOID(add_profile(plan, options.plan.profile));
   return plan;
 }
 
@@ -190,18 +222,21 @@ Status derive(Pipeline& pipeline) {
   return Ok{};
 }
 
-Result<Pipeline> make_pipeline(const Options& options) {
+Result<Pipeline> price_model(const Options& options) {
   Pipeline pipeline;
   GP_TRY(pipeline.plan, plan_of(options));
   GP_TRY(pipeline.model, make_training_graph(options.model, options.training));
   pipeline.plan.model_digest = pipeline.model.digest;
   // From here on the operator graph never changes: its ids may be kept.
-  GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, options.plan.profile));
+  GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan, {}));
+  GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, profile ? &*profile : nullptr));
   for (Diagnostic& note : mixing_notes(pipeline.model.graph, pipeline.priced))
     pipeline.model.notes.push_back(std::move(note));
-  if (!options.plan.profile.empty()) {
-    GP_TRY(pipeline.plan.profile_digest, sha256_of_file(options.plan.profile));
-  }
+  return pipeline;
+}
+
+Result<Pipeline> make_pipeline(const Options& options) {
+  GP_TRY(Pipeline pipeline, price_model(options));
   if (!options.plan.plan.empty()) {
     GP_TRY_VOID(use_given_plan(pipeline, options.plan.plan));
   } else {
@@ -225,10 +260,11 @@ Result<Pipeline> load_pipeline(const std::string& path) {
                       .message = "the plan names no model or no machines",
                       .hint = "complete it with `graphpipe plan MODEL --devices N --plan FILE -o PLAN`"};
   }
-  const fs::path model = fs::path(plan_file_of(path)).parent_path() / plan.model.raw();
-  GP_TRY(pipeline.model, make_training_graph(plan, model.string()));
+  const fs::path folder = fs::path(plan_file_of(path)).parent_path();
+  GP_TRY(pipeline.model, make_training_graph(plan, (folder / plan.model.raw()).string()));
   if (plan.model_digest != pipeline.model.digest) return other_model(plan);
-  GP_TRY(pipeline.priced, price(pipeline.model, plan, ""));
+  GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan, folder));
+  GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
   GP_TRY_VOID(derive(pipeline));
   return pipeline;
 }

@@ -30,6 +30,9 @@ struct Pipeline {
   double step_seconds() const { return static_cast<double>(built.timeline.makespan.count) / scheduler::kTicksPerSecond; }
 };
 
+/// Imports and prices the model: a pipeline without an assignment.
+Result<Pipeline> price_model(const Options& options);
+
 /// Imports, prices, searches, and keeps the candidate that simulates best. With `--plan` the assignment of that file is
 /// checked and used as given. Errors: all problems of the steps.
 Result<Pipeline> make_pipeline(const Options& options);

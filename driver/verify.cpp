@@ -112,7 +112,7 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
 Result<TrainingResult> run_reference(const Options& options, const Pipeline& pipeline) {
   const std::string folder = options.input + "/verify/reference";
   GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
-  GP_TRY_VOID(generate_folder(reference, folder, std::filesystem::exists(options.input + "/runtime")));
+  GP_TRY_VOID(generate_folder(reference, folder, {.bundle = std::filesystem::exists(options.input + "/runtime")}));
   GP_TRY_VOID(build_folder(folder, options));
   TrainingResult files = files_named(options.input, "reference");
   GP_TRY(wire::RunOptions run, run_options(options, reference.plan, files));

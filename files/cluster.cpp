@@ -78,6 +78,30 @@ void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
     out.set_latency_seconds(level.latency.count);
     out.set_bytes_per_second(level.bandwidth.count);
   }
+  if (cluster.runtime != ir::RuntimeCosts{}) fill_message(cluster.runtime, *message.mutable_runtime());
+}
+
+void fill_message(const ir::RuntimeCosts& costs, schema::RuntimeCosts& message) {
+  message.set_step_seconds(costs.step.count);
+  message.set_action_seconds(costs.action.count);
+  message.set_message_seconds(costs.message.count);
+  message.set_message_seconds_per_byte(costs.message_byte);
+  message.set_update_seconds_per_tensor(costs.update_tensor.count);
+  message.set_update_seconds_per_byte(costs.update_byte);
+}
+
+ir::RuntimeCosts runtime_costs_of(const schema::RuntimeCosts& message, const std::string& path,
+                                  FieldProblems& problems) {
+  const auto seconds = [&](std::string_view field, double number) {
+    problems.need_range(text(path, field), number, 0.0, kMostSeconds);
+    return number;
+  };
+  return {.step = Seconds(seconds(".step_seconds", message.step_seconds())),
+          .action = Seconds(seconds(".action_seconds", message.action_seconds())),
+          .message = Seconds(seconds(".message_seconds", message.message_seconds())),
+          .message_byte = seconds(".message_seconds_per_byte", message.message_seconds_per_byte()),
+          .update_tensor = Seconds(seconds(".update_seconds_per_tensor", message.update_seconds_per_tensor())),
+          .update_byte = seconds(".update_seconds_per_byte", message.update_seconds_per_byte())};
 }
 
 ir::Cluster cluster_of(const schema::ClusterFile& message, const std::string& prefix, FieldProblems& problems) {
@@ -88,6 +112,7 @@ ir::Cluster cluster_of(const schema::ClusterFile& message, const std::string& pr
   for (int i = 0; i < message.devices_size(); ++i)
     cluster.devices.push_back(device_of(message.devices(i), text(prefix, "devices[", i, "]"), problems));
   read_levels(message, prefix, cluster, problems);
+  if (message.has_runtime()) cluster.runtime = runtime_costs_of(message.runtime(), prefix + "runtime", problems);
   return cluster;
 }
 

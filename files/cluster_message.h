@@ -10,10 +10,16 @@ namespace graphpipe::files {
 
 namespace schema {
 class ClusterFile;
+class RuntimeCosts;
 }
 
 void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message);
 /// Adds what is wrong to `problems`, with `prefix` before each field's path.
 ir::Cluster cluster_of(const schema::ClusterFile& message, const std::string& prefix, FieldProblems& problems);
+
+/// The costs of running are part of profile files too.
+void fill_message(const ir::RuntimeCosts& costs, schema::RuntimeCosts& message);
+ir::RuntimeCosts runtime_costs_of(const schema::RuntimeCosts& message, const std::string& path,
+                                  FieldProblems& problems);
 
 }  // namespace graphpipe::files

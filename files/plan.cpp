@@ -67,6 +67,7 @@ void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
   message.set_parameter_rules(encode_name(plan.parameter_rules));
   message.set_model(encode_name(plan.model));
   message.set_trusted_root(encode_name(plan.trusted_root));
+  message.set_profile(encode_name(plan.profile));
   if (!plan.cluster.devices.empty()) fill_message(plan.cluster, *message.mutable_cluster());
 }
 
@@ -116,6 +117,7 @@ class PlanReader {
     plan_.parameter_rules = decode_name(message_.parameter_rules());
     plan_.model = decode_name(message_.model());
     plan_.trusted_root = decode_name(message_.trusted_root());
+    plan_.profile = decode_name(message_.profile());
     if (message_.has_cluster()) plan_.cluster = cluster_of(message_.cluster(), "cluster.", problems_);
   }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "files/cluster_message.h"
 #include "files/proto_json.h"
 #include "files/schema/profile.pb.h"
 #include "files/text_file.h"
@@ -88,6 +89,7 @@ std::string print_profile(const ir::Profile& profile) {
     out.set_latency_seconds(link.latency.count);
     out.set_bytes_per_second(link.bandwidth.count);
   }
+  if (profile.runtime != ir::RuntimeCosts{}) fill_message(profile.runtime, *message.mutable_runtime());
   return print_message(message);
 }
 
@@ -101,6 +103,7 @@ Result<ir::Profile> parse_profile(std::string_view text_form) {
   profile.threads = message.threads();
   read_operators(message, profile, problems);
   read_links(message, profile, problems);
+  if (message.has_runtime()) profile.runtime = runtime_costs_of(message.runtime(), "runtime", problems);
   if (!problems.empty()) return problems.take();
   return profile;
 }

@@ -32,9 +32,27 @@ struct LinkLevel {
   bool operator==(const LinkLevel&) const = default;
 };
 
+/// What running a program costs beside its operators and its links, per device. Measured by `graphpipe profile`; zero
+/// where nothing is known.
+struct RuntimeCosts {
+  /// The constant part of a training step.
+  Seconds step;
+  /// Each forward, backward, recomputation or half of a backward.
+  Seconds action;
+  /// Each send or receive keeps the compute of its device this long, and this long per byte.
+  Seconds message;
+  double message_byte = 0;
+  /// The optimizer's step: per weight tensor, and per byte of them. Where both are zero it is priced by memory traffic.
+  Seconds update_tensor;
+  double update_byte = 0;
+  Seconds of_message(double bytes) const { return Seconds(message.count + bytes * message_byte); }
+  bool operator==(const RuntimeCosts&) const = default;
+};
+
 struct Cluster {
   IdMap<DeviceId, Device> devices;
   std::vector<LinkLevel> levels;
+  RuntimeCosts runtime;
 
   /// The level that joins two different devices. Needs: the last level's group covers all devices.
   const LinkLevel& link(DeviceId a, DeviceId b) const;

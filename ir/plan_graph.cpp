@@ -50,7 +50,8 @@ class Verifier {
   void check_node(PlanNodeId id) {
     const PlanNode& node = graph_.nodes[id];
     for (const SampleFunction* f : {&node.forward, &node.input_gradient, &node.weight_gradient,
-                                    &node.stash_to_input_gradient, &node.stash_to_weight_gradient, &node.workspace})
+                                    &node.stash_to_input_gradient, &node.stash_to_weight_gradient, &node.kept_gradients,
+                                    &node.workspace})
       if (!is_sound(*f))
         report(node.label, text("node ", id, " has a negative or infinite price"), "prices are finite and at least 0");
     if (node.buffer_bytes.count < 0)

@@ -37,6 +37,8 @@ struct PlanNode {
   /// the stash in an imported profile): from the forward until the input gradient has run, and from the input gradient
   /// until the weight gradient has run (then with the gradients that the weight gradient reads).
   SampleFunction stash_to_input_gradient, stash_to_weight_gradient;
+  /// The gradients in stash_to_weight_gradient: they come to be while the input gradients of the stage run.
+  SampleFunction kept_gradients;
   /// Largest extra bytes while it runs.
   SampleFunction workspace;
   /// State that is neither weight nor activation: buffers.

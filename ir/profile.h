@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/cluster.h"
 #include "support/text.h"
 #include "support/units.h"
 
@@ -37,7 +38,11 @@ struct Profile {
   std::vector<OpMeasurement> operators;
   /// Sorted by level, each once.
   std::vector<LinkMeasurement> links;
+  RuntimeCosts runtime;
   bool operator==(const Profile&) const = default;
 };
+
+/// The cluster with the measured links in place of those of the same level, and with the measured costs of running.
+Cluster with_measurements(Cluster cluster, const Profile& profile);
 
 }  // namespace graphpipe::ir

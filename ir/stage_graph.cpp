@@ -121,6 +121,7 @@ void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph&
     stage.weight_gradient += node.weight_gradient;
     stage.stash_to_input_gradient += node.stash_to_input_gradient;
     stage.stash_to_weight_gradient += node.stash_to_weight_gradient;
+    stage.kept_gradients += node.kept_gradients;
     stage.workspace = SampleFunction::larger(stage.workspace, node.workspace);
     stage.weight_bytes += node.buffer_bytes;
     stage.weights.insert(stage.weights.end(), node.weights.begin(), node.weights.end());
@@ -138,7 +139,10 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
     stage.weights.erase(std::unique(stage.weights.begin(), stage.weights.end()), stage.weights.end());
     for (WeightGroupId group : stage.weights) {
       stage.weight_bytes += graph.weight_groups[group].bytes;
-      if (graph.weight_groups[group].trainable) stage.trainable_weight_bytes += graph.weight_groups[group].bytes;
+      if (graph.weight_groups[group].trainable) {
+        stage.trainable_weight_bytes += graph.weight_groups[group].bytes;
+        ++stage.trainable_tensors;
+      }
       holders[group].push_back(id);
     }
   }

@@ -22,10 +22,13 @@ struct Stage {
   /// Stash of one item of n samples: all that is held from F until I, and all that is held from I until W. Values that
   /// several nodes save, and received inputs that are saved, count once.
   SampleFunction stash_to_input_gradient, stash_to_weight_gradient;
+  /// The gradients of one item in stash_to_weight_gradient: in a whole backward they exist beside the stash.
+  SampleFunction kept_gradients;
   SampleFunction workspace;
   Bytes weight_bytes;            // all weights and buffers, one replica
   Bytes trainable_weight_bytes;  // the part with gradients and optimizer state
   std::vector<WeightGroupId> weights;
+  int trainable_tensors = 0;
   bool has_backward = true;
   bool mixes_samples = false;
   bool operator==(const Stage&) const = default;

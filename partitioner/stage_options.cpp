@@ -56,7 +56,8 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
   price_counts();
   price_nodes();
   price_values();
-  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_, &workspace_})
+  for (auto* sums :
+       {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     sums->resize(counts_);
 }
 
@@ -87,6 +88,7 @@ void StageEvaluator::price_nodes() {
     if (recompute_) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
     fill(node_stash_, id.index(), [&](double n) { return node.stash_to_input_gradient.at(n); });
     fill(node_workspace_, id.index(), [&](double n) { return node.workspace.at(n); });
+    fill(node_kept_, id.index(), [&](double n) { return node.kept_gradients.at(n); });
   }
 }
 
@@ -111,7 +113,8 @@ void StageEvaluator::price_values() {
 }
 
 void StageEvaluator::clear() {
-  for (auto* sums : {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_, &workspace_})
+  for (auto* sums :
+       {&seconds_, &forward_, &stash_, &border_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     std::fill(sums->begin(), sums->end(), 0.0);
   weight_bytes_ = trainable_bytes_ = 0;
   mixes_ = has_backward_ = false;
@@ -128,11 +131,13 @@ void StageEvaluator::add(std::span<const PlanNodeId> nodes) {
 void StageEvaluator::add_node(PlanNodeId id) {
   const ir::PlanNode& node = graph_.nodes[id];
   const size_t row = id.index();
-  const double *seconds = node_seconds_.row(row), *stash = node_stash_.row(row), *extra = node_workspace_.row(row);
+  const double *seconds = node_seconds_.row(row), *stash = node_stash_.row(row), *extra = node_workspace_.row(row),
+               *kept = node_kept_.row(row);
   for (size_t i = 0; i < counts_; ++i) {
     seconds_[i] += seconds[i];
     stash_[i] += stash[i];
     workspace_[i] = std::max(workspace_[i], extra[i]);
+    kept_[i] += kept[i];
   }
   if (recompute_)
     for (size_t i = 0; i < counts_; ++i) forward_[i] += node_forward_.row(row)[i];
@@ -223,7 +228,7 @@ StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
       .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
   option.latency = seconds + hops;
   option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + graph_.optimizer_state_per_weight_byte) +
-                       workspace_[index] + std::max(0.0, gradient_bytes_[index]);
+                       workspace_[index] + kept_[index] + std::max(0.0, gradient_bytes_[index]);
   option.item_bytes = std::max(0.0, stash_[index]);
   if (recompute) {
     const double kept = std::max(0.0, std::min(border_[index], option.item_bytes));

@@ -88,7 +88,7 @@ class StageEvaluator {
   size_t counts_ = 0;          // how many
   // By index of the count: the samples of an item, and an all-reduce's seconds per byte and beside them.
   std::vector<double> items_, reduce_per_byte_, reduce_latency_;
-  Table node_seconds_, node_forward_, node_stash_, node_workspace_;
+  Table node_seconds_, node_forward_, node_stash_, node_workspace_, node_kept_;
   Table value_bytes_, value_gradient_bytes_, value_seconds_, value_gradient_seconds_;
   struct Touches {
     std::vector<ir::PlanValueId> produced, read, gradient_read, saved, weight_saved;
@@ -97,7 +97,7 @@ class StageEvaluator {
   std::vector<int> gradient_reader_count_;
 
   // The stage so far.
-  std::vector<double> seconds_, forward_, stash_, border_, messages_, hops_, gradient_bytes_, workspace_;
+  std::vector<double> seconds_, forward_, stash_, border_, messages_, hops_, gradient_bytes_, workspace_, kept_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
   bool mixes_ = false, has_backward_ = false;
   IdMap<ir::PlanValueId, ValueState> values_;

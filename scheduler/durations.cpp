@@ -11,8 +11,11 @@ Ticks to_ticks(Seconds time, double ticks_per_second) {
   return Ticks(std::llround(std::min(std::max(ticks, 0.0), kLargest)));
 }
 
-Durations::Durations(const StageGraph& graph, double ticks_per_second)
-    : graph_(graph), ticks_per_second_(ticks_per_second), known_(graph.stages.size()) {}
+Durations::Durations(const StageGraph& graph, double ticks_per_second, Seconds action)
+    : graph_(graph),
+      ticks_per_second_(ticks_per_second),
+      action_(to_ticks(action, ticks_per_second)),
+      known_(graph.stages.size()) {}
 
 const Durations::Known& Durations::look_up(size_t stage, int64_t samples) {
   std::vector<Known>& known = known_[stage];
@@ -31,13 +34,13 @@ Ticks Durations::of(const Action& action) {
   switch (action.op) {
     case ActionOp::kForward:
     case ActionOp::kRecompute:
-      return known.forward;
+      return action_ + known.forward;
     case ActionOp::kBackward:
-      return known.input_gradient + known.weight_gradient;
+      return action_ + known.input_gradient + known.weight_gradient;
     case ActionOp::kInputGradient:
-      return known.input_gradient;
+      return action_ + known.input_gradient;
     case ActionOp::kWeightGradient:
-      return known.weight_gradient;
+      return action_ + known.weight_gradient;
     default:
       return Ticks(0);
   }

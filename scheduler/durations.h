@@ -20,7 +20,8 @@ double fine_ticks_per_second(const StageGraph& graph);
 
 class Durations {
  public:
-  Durations(const StageGraph& graph, double ticks_per_second);
+  /// `action`: what each action costs beside its operators.
+  Durations(const StageGraph& graph, double ticks_per_second, Seconds action = Seconds(0));
   /// Compute actions only. A whole backward takes the sum of its two halves, each rounded.
   Ticks of(const Action& action);
 
@@ -33,6 +34,7 @@ class Durations {
 
   const StageGraph& graph_;
   double ticks_per_second_;
+  Ticks action_;
   /// Per stage the sample counts met so far: one or two, or a few with slices of uneven micro-batches.
   std::vector<std::vector<Known>> known_;
 };

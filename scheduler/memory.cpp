@@ -83,9 +83,11 @@ class Walker {
       case ActionOp::kRecompute:
         return {item.stash + space, Bytes(0) - space};
       case ActionOp::kBackward:
-        return {item.gradients_of_inputs + space, Bytes(0) - space - item.stash};
+        return {item.gradients_of_inputs + space + item.kept_gradients,
+                Bytes(0) - space - item.kept_gradients - item.stash};
       case ActionOp::kInputGradient:
-        return {item.gradients_of_inputs + space, item.kept - space - item.stash};
+        return {item.gradients_of_inputs + space + item.kept_gradients,
+                item.kept - space - item.kept_gradients - item.stash};
       default:
         return {space, Bytes(0) - space - item.kept};
     }

@@ -105,7 +105,7 @@ class Resolver {
   }
 
   Status fill_rows() {
-    Durations durations(graph_, ticks_per_second_);
+    Durations durations(graph_, ticks_per_second_, cluster_.runtime.action);
     for (size_t p = 0; p < schedule_.programs.size(); ++p) {
       const ir::Program& program = schedule_.programs[p];
       result_->first_row.push_back(static_cast<RowIndex>(result_->rows.size()));
@@ -122,6 +122,7 @@ class Resolver {
                                     "give every row samples of one forward");
         }
         if (ir::is_compute(action.op)) row.duration = durations.of(action);
+        if (message) row.busy = busy_of(action);
         if (ir::is_send(action.op)) fill_send(program.device, action, row);
         result_->rows.push_back(row);
         result_->program_of_row.push_back(static_cast<int32_t>(p));
@@ -131,15 +132,23 @@ class Resolver {
     return Ok{};
   }
 
+  double message_bytes(const Action& action) const {
+    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
+    return (ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes).at(Samples(action.range.size()));
+  }
+
+  Ticks busy_of(const Action& action) const {
+    return to_ticks(cluster_.runtime.of_message(message_bytes(action)), ticks_per_second_);
+  }
+
   void fill_send(ir::DeviceId device, const Action& action, ResolvedRow& row) {
     const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
     const bool backward = action.op == ActionOp::kSendBackward;
     const ir::DeviceId peer =
         graph_.stages[backward ? edge.from : edge.to].choice.devices[static_cast<size_t>(action.peer_replica)];
     if (peer == device) return;
-    const double bytes = (backward ? edge.gradient_bytes : edge.bytes).at(Samples(action.range.size()));
     const ir::LinkLevel& level = cluster_.link(device, peer);
-    row.duration = to_ticks(Seconds(bytes / level.bandwidth.count), ticks_per_second_);
+    row.duration = to_ticks(Seconds(message_bytes(action) / level.bandwidth.count), ticks_per_second_);
     row.latency = to_ticks(level.latency, ticks_per_second_);
     row.link = links_.between(device, peer);
   }

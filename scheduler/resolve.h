@@ -25,6 +25,8 @@ struct ResolvedRow {
   Ticks duration;
   /// Sends: from the end of the occupation to the arrival.
   Ticks latency;
+  /// Messages: what each end takes of its device's compute.
+  Ticks busy;
 };
 
 struct ResolvedSchedule {

@@ -30,7 +30,7 @@ void Simulator::prepare() {
   for (size_t p = 0; p < programs_.size(); ++p) {
     programs_[p].next = resolved_.first_row[p];
     programs_[p].end = resolved_.first_row[p + 1];
-    queue_.push({Ticks(0), p});
+    queue_.push({to_ticks(cluster_.runtime.step, options_.ticks_per_second), p});
   }
 }
 

@@ -18,10 +18,17 @@ Simulator::Outcome Simulator::run_send(size_t program, RowIndex row, const Actio
   ProgramRun& run = programs_[program];
   const bool remote = resolved(row).link >= 0;
   if (options_.rendezvous && remote) return meet(program, row) ? Outcome::kLater : Outcome::kWait;
-  transfer(row, run.now, run.last_compute);
+  transfer(row, run.now + resolved(row).busy, run.last_compute);
   if (reached_[static_cast<size_t>(resolved(row).partner)]) deliver(row);
   reached_[static_cast<size_t>(row)] = 1;
-  return Outcome::kNext;
+  return keep_busy(program, row);
+}
+
+/// A message takes a moment of its device's compute, at both ends.
+Simulator::Outcome Simulator::keep_busy(size_t program, RowIndex row) {
+  if (resolved(row).busy == Ticks(0)) return Outcome::kNext;
+  queue_.push({programs_[program].now + resolved(row).busy, program});
+  return Outcome::kLater;
 }
 
 Simulator::Outcome Simulator::run_receive(size_t program, RowIndex row, const Action& action) {
@@ -36,7 +43,7 @@ Simulator::Outcome Simulator::run_receive(size_t program, RowIndex row, const Ac
   span(row).start = programs_[program].now;
   reached_[static_cast<size_t>(row)] = 1;
   if (reached_[static_cast<size_t>(send)]) deliver(send);
-  return Outcome::kNext;
+  return keep_busy(program, row);
 }
 
 /// Rendezvous: the first end waits; when the second arrives both go on at the arrival of the message.

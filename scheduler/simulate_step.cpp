@@ -111,6 +111,15 @@ Simulator::Outcome Simulator::contribute(size_t program, RowIndex row, Collectiv
   return Outcome::kNext;
 }
 
+/// Seconds of one optimizer step of one replica: as measured, else the memory traffic.
+double Simulator::update_seconds(size_t program, const ir::Stage& stage) const {
+  const double bytes = static_cast<double>(stage.trainable_weight_bytes.count);
+  const ir::RuntimeCosts& costs = cluster_.runtime;
+  if (options_.step_traffic > 0 && (costs.update_tensor.count > 0 || costs.update_byte > 0))
+    return stage.trainable_tensors * costs.update_tensor.count + bytes * costs.update_byte;
+  return options_.step_traffic * bytes / cluster_.devices[schedule_.programs[program].device].memory_bandwidth.count;
+}
+
 Simulator::Outcome Simulator::run_step(size_t program, RowIndex row, const Action& action) {
   const int32_t number = collective_of_row_[static_cast<size_t>(row)];
   ProgramRun& run = programs_[program];
@@ -129,10 +138,7 @@ Simulator::Outcome Simulator::run_step(size_t program, RowIndex row, const Actio
       cause = collective->rows.back();
     }
   }
-  const ir::Device& device = cluster_.devices[schedule_.programs[program].device];
-  const double bytes =
-      static_cast<double>(graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes.count);
-  const double seconds = options_.step_traffic * bytes / device.memory_bandwidth.count;
+  const double seconds = update_seconds(program, graph_.stages[StageId(static_cast<size_t>(action.stage))]);
   span(row) = {start, start + to_ticks(Seconds(seconds), options_.ticks_per_second)};
   causes_[static_cast<size_t>(row)] = cause;
   run.last_compute = row;

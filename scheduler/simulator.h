@@ -93,10 +93,12 @@ class Simulator {
   bool ends_too_early(RowIndex row);
   Outcome run_norm(size_t program, RowIndex row);
   Outcome contribute(size_t program, RowIndex row, Collective& collective);
+  double update_seconds(size_t program, const ir::Stage& stage) const;
   Outcome run_step(size_t program, RowIndex row, const Action& action);
   Outcome wait_for(size_t program, ItemIndex index, bool backward);
   void start_compute(size_t program, RowIndex row, const ItemRun& item, bool forward);
   bool meet(size_t program, RowIndex row);
+  Outcome keep_busy(size_t program, RowIndex row);
   void transfer(RowIndex send, Ticks from, RowIndex cause);
   void deliver(RowIndex send);
   bool enter_slot(RowIndex row, ItemRun& item);

@@ -93,3 +93,23 @@ TEST_CASE("parts hand on what later parts read, and each place is emptied by its
     CHECK(filled.empty());
   }
 }
+
+TEST_CASE("a function with marks stops the time of every step") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  make.output(make.node("Relu", {make.node("Exp", {x})}), "y");
+  const std::vector<codegen::Step> steps = {{.node = ir::NodeId(0)}, {.node = ir::NodeId(1)}};
+  codegen::MarkTable marks;
+  codegen::FunctionOptions options;
+  options.loads = {{x, "slot[0]", false}};
+  options.stores = {{make.graph.outputs().front().value, "slot[1]"}};
+  options.marks = &marks;
+  const codegen::FunctionText function = codegen::write_function(make.graph, steps, options);
+  CHECK(function.headers.contains("runtime/marks.h"));
+  CHECK(function.text.find("begin_marks();\n  const at::Tensor& v0 = slot[0];") != std::string::npos);
+  CHECK(function.text.find("mark(0);\n  at::Tensor v2") != std::string::npos);
+  CHECK(function.text.find("slot[1] = std::move(v2);\n  graphpipe::runtime::mark(1);\n}") != std::string::npos);
+  REQUIRE(marks.marks().size() == 2);
+  CHECK(marks.marks()[1].node == ir::NodeId(1));
+  CHECK(marks.marks()[1].passes == 1);
+}

@@ -83,6 +83,19 @@ TEST_CASE("the output of the Relu is saved by its own backward and by the next w
   CHECK(found);
 }
 
+TEST_CASE("data that a weight gradient reads stays with its node, and gradients that it reads come beside the stash") {
+  const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
+  REQUIRE(plan.ok());
+  const ir::PlanNode& first = plan->nodes[node_named(*plan, "first")];
+  CHECK(first.stash_to_input_gradient.at(8.0) == 8 * 8 * 4);
+  CHECK(first.kept_gradients.at(8.0) == 8 * 16 * 4);
+  CHECK(first.stash_to_weight_gradient.at(8.0) == 8 * (8 + 16) * 4);
+  const ir::PlanNode& relu = plan->nodes[node_named(*plan, "relu")];
+  CHECK(relu.stash_to_input_gradient.is_zero());
+  // The gradient of the Relu's output, which only the Relu reads, is alive while it runs backward.
+  CHECK(relu.workspace.at(8.0) >= 8 * 16 * 4);
+}
+
 TEST_CASE("a cross-entropy loss adds over samples: it does not forbid replicas, and its nodes stay together") {
   const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
   REQUIRE(plan.ok());

@@ -54,7 +54,9 @@ inline ir::Plan random_plan(uint64_t seed) {
   for (int i = below(3); i > 0; --i) plan.bindings.push_back({name(), below(100)});
   plan.parameter_rules = name();
   plan.model = name();
+  plan.profile = name();
   if (below(4) > 0) plan.cluster = ir::equal_devices(below(8) + 1);
+  if (!plan.cluster.devices.empty() && below(2) == 0) plan.cluster.runtime.action = Seconds(1e-6);
   const int stages = below(4) + 1;
   for (int s = 0; s < stages; ++s) {
     ir::StageChoice choice{.devices = {ir::DeviceId(static_cast<size_t>(s))},

@@ -89,3 +89,20 @@ TEST_CASE("hostile schedules are refused, never run") {
     CHECK(!check_schedule(graph, cluster, *schedule).ok());
   }
 }
+
+TEST_CASE("what running costs lengthens actions, keeps both ends of a message busy, and delays the step") {
+  const StageGraph graph =
+      chain_study({.ranks = 2, .micro_batches = 1, .forward = 1, .input_gradient = 0.5, .weight_gradient = 0.5});
+  ir::Cluster cluster = study_cluster(2, 0);
+  const auto compute = find_policy("kfkb")->order({.graph = graph, .cluster = cluster});
+  REQUIRE(compute.ok());
+  const Result<Schedule> schedule = insert_transfers(graph, *compute);
+  REQUIRE(schedule.ok());
+  const auto makespan = [&] {
+    return simulate(graph, cluster, *schedule, {.ticks_per_second = kTicksPerUnit})->makespan;
+  };
+  CHECK(makespan() == Ticks(4'000'000));
+  cluster.runtime = {.step = Seconds(1), .action = Seconds(0.25), .message = Seconds(0.125)};
+  // Step, then F, send, F, B, send, B; the receives are posted while their devices wait anyway.
+  CHECK(makespan() == Ticks(1'000'000 + 4'000'000 + 4 * 250'000 + 2 * 125'000));
+}

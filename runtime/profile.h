@@ -1,0 +1,35 @@
+#pragma once
+// The profiling program: what operators, actions, messages and the optimizer take on this machine.
+//
+// One process measures the operators where they run: in the functions of a single stage that holds the whole model,
+// driven by the executor, with up to four items a step and a stopwatch between the operators. So caches, branch
+// predictors and the allocator are as cold or warm as in training. What a step takes beside its operators, as a
+// function of its number of actions, gives the constant part of a step and the cost of an action. Two processes pass
+// messages to and fro between two stages without operators for latency and bandwidth; one process does the same with
+// itself for what a message takes of its compute. All numbers are medians over steps, after a warm-up, on pinned cores.
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/program.h"
+
+namespace graphpipe::runtime {
+
+/// What a mark of the generated functions ends (marks.h).
+struct MarkRow {
+  int32_t node = 0;
+  /// 0 forward, 1 input gradient, 2 weight gradient: the function that runs it.
+  int32_t phase = 0;
+  /// How often one item passes it.
+  int32_t passes = 1;
+};
+
+/// The main function of a profiling program. Needs: `program` has one stage. --steps is the largest number of timed
+/// steps of each size. Started as one rank it measures no link; of two ranks the first one prints. Lines on stdout,
+/// seconds and bytes, "-" where a node has no such pass:
+///   op NODE SAMPLES FORWARD INPUT_GRADIENT WEIGHT_GRADIENT
+///   link LATENCY SECONDS_PER_BYTE
+///   runtime STEP ACTION MESSAGE MESSAGE_BYTE UPDATE_TENSOR UPDATE_BYTE
+int run_profile(const DeviceProgram& program, std::span<const MarkRow> marks, int argc, char** argv);
+
+}  // namespace graphpipe::runtime
