@@ -130,7 +130,7 @@ Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& re
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   Result<ProfilePlan> best = plan_by_graph("auto", options, request);
-  for (const char* planner : {"graphpipe", "sequential", "equal-split", "data-parallel"}) {
+  for (const char* planner : {"graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel"}) {
     Result<ProfilePlan> other = plan_by_graph(planner, options, request);
     if (other.ok() && (!best.ok() || other->simulated_step < best->simulated_step)) best = std::move(other);
   }

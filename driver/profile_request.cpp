@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kMostDevices = 1 << 16;
 constexpr int64_t kUnitsPerStep = 16;
+/// A search without --time-limit ends here: nobody waits longer for a graph of a thousand layers.
+constexpr double kUsualSeconds = 40;
 
 template <typename Number>
 bool parse(std::string_view text, Number& number) {
@@ -118,7 +120,7 @@ Result<partitioner::LayerPlanRequest> layer_request(const Options& options, cons
   GP_TRY(request.machine, machine_of(options, graph, request.machines));
   if (const auto* row = partitioner::find_layer_planner(options.plan.planner); row != nullptr) {
     GP_TRY(request.compat, partitioner::parse_compat(*row, foreign.compat));
-  } else if (!foreign.compat.empty()) {
+  } else if (!foreign.compat.empty() && foreign.compat != "all") {  // all of none is none
     return usage("--compat " + foreign.compat, text("the planner ", options.plan.planner, " reproduces no original"),
                  "leave it out");
   }
@@ -137,7 +139,7 @@ Result<partitioner::LayerPlanRequest> layer_request(const Options& options, cons
                               ? foreign.micro_batches
                               : std::clamp<int64_t>(graph.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
   if (foreign.max_degree > 0) request.max_degree = static_cast<int>(foreign.max_degree);
-  if (options.plan.time_limit > 0) request.time_limit = options.plan.time_limit;
+  request.time_limit = options.plan.time_limit > 0 ? options.plan.time_limit : kUsualSeconds;
   request.cancel = &interrupt_flag();
   return request;
 }

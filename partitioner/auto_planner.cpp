@@ -12,13 +12,16 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// A planner whose plans take part, for graphs up to so many nodes.
+/// A planner whose plans take part, for graphs up to so many nodes. Those of layer graphs try every micro-batch size
+/// anew, which takes seconds on wide graphs.
 struct Part {
   std::string_view name;
   size_t most_nodes = std::numeric_limits<size_t>::max();
 };
-constexpr Part kParts[] = {{"graphpipe"},        {"sequential"},          {"data-parallel"},
-                           {"equal-split", 400}, {"model-parallel", 400}, {"exhaustive", 5}};
+constexpr Part kParts[] = {{"graphpipe"},           {"sequential"},     {"data-parallel"}, {"equal-split", 400},
+                           {"model-parallel", 400}, {"exhaustive", 5},  {"pipedream", 16}, {"piper", 16},
+                           {"dapple", 16},          {"torchgpipe", 16}, {"2bw", 16},       {"alpa", 16},
+                           {"max-throughput", 16}};
 
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
 constexpr size_t kStarts = 4, kManyNodes = 600;

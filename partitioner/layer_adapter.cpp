@@ -69,6 +69,10 @@ class LayerAdapter {
  private:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
+  bool may_replicate() const {
+    return request_.replication && std::ranges::none_of(graph_.nodes, &ir::PlanNode::mixes_samples);
+  }
+
   void plan_at(Samples micro_batch) {
     LayerPlanRequest layers;
     layers.machine = machine_of(*request_.cluster, request_.limit_memory);
@@ -80,7 +84,7 @@ class LayerAdapter {
     const bool has_groups = fused.graph.nodes.size() < graph_.nodes.size();
     const ir::LayerGraph coarse = has_groups ? cost::layer_graph_of(fused.graph, Samples(1), bandwidth) : whole;
     layers.graph = &coarse;
-    layers.replication = request_.replication && std::ranges::none_of(graph_.nodes, &ir::PlanNode::mixes_samples);
+    layers.replication = may_replicate();
     layers.batch = graph_.batch.count;
     layers.micro_batch = layers.profile_batch = micro_batch.count;
     layers.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
@@ -114,6 +118,7 @@ class LayerAdapter {
       for (const int device : cost::devices_of(answer.plan, s, machine))
         choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
       const auto replicas = static_cast<int64_t>(choice.devices.size());
+      if (replicas > 1 && !may_replicate()) return;  // some planners always do
       if (replicas > 1 && items >= replicas) choice.mode = ir::ReplicaMode::kRoundRobin;
       else if (replicas > micro_batch.count) return;
       for (const ir::LayerId layer : stage.layers) stage_of_layer[layer] = ir::StageId(s);

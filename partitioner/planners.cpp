@@ -31,6 +31,10 @@ constexpr std::array kPlanners = {
                [](const PlanRequest& request) { return plan_by_layers("dapple", request); }},
     PlannerRow{"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours",
                [](const PlanRequest& request) { return plan_by_layers("torchgpipe", request); }},
+    PlannerRow{"max-throughput", "Tarnawski et al.: the smallest maximum load, one run of layers to a device",
+               [](const PlanRequest& request) { return plan_by_layers("max-throughput", request); }},
+    PlannerRow{"alpa", "Alpa between operators: the smallest sum of stage times and waiting for the largest",
+               [](const PlanRequest& request) { return plan_by_layers("alpa", request); }},
     PlannerRow{"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
     PlannerRow{"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
 };
