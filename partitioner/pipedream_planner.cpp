@@ -125,10 +125,11 @@ class PipeDream {
     return sets;
   }
 
-  // Every downset that the planner may cut at; false where they are too many.
+  // Every downset that the planner may cut at; false where they are too many, or take more than a quarter of the time.
   bool all_cuts(SetTable& sets) {
-    return request_.has("PD6") ? add_downsets_of_first_source(neighbours_, table_budget(), deadline_, sets)
-                               : add_all_downsets(neighbours_, table_budget(), deadline_, sets);
+    Deadline deadline(request_.time_limit / 4, request_.cancel);
+    return request_.has("PD6") ? add_downsets_of_first_source(neighbours_, table_budget(), deadline, sets)
+                               : add_all_downsets(neighbours_, table_budget(), deadline, sets);
   }
 
   void keep(const PricedDownsets& sets, double seconds, const std::vector<RowStage>& stages,
@@ -169,10 +170,13 @@ class PipeDream {
   }
 
   void plan_one_level() {
+    // A quick upper bound, and a plan should the time run out; under PD6 these cuts may be better than what the
+    // original sees, and are tried only where that is too much to search.
+    const bool is_original = request_.has("PD6");
+    if (!is_original) search_few_cuts();
     SetTable all(graph_.layers.size());
     const bool is_exact = all_cuts(all);
-    // A quick upper bound; under PD6 these cuts may be better than what the original sees.
-    if (!request_.has("PD6") || !is_exact) search_few_cuts();
+    if (is_original && !is_exact) search_few_cuts();
     if (is_exact) bound_ = std::max(bound_, search_row(all));
     else answer_.stopped = text("more than ", all.size(), " sets of layers: the cuts of a few orders were searched");
   }
