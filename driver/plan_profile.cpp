@@ -25,18 +25,21 @@ namespace {
 using partitioner::LayerPlanRequest;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Stages times micro-batches up to which a step is simulated; above it the closed form stands for it.
-constexpr int64_t kMostSimulated = 40'000;
+/// Stages times micro-batches up to which a step is simulated, and up to which it is while plans are searched; above it
+/// the closed form stands for it.
+constexpr int64_t kMostSimulated = 20'000, kMostSimulatedInSearch = 2'000;
+/// Plans of a search that are simulated in the end.
+constexpr size_t kSimulated = 4;
 
 // Seconds of one step, or infinity for a plan without a schedule.
 double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assignment assignment,
-               const std::string& policy) {
+               const std::string& policy, int64_t most_simulated = kMostSimulated) {
   const auto stages = ir::build_stage_graph(graph, assignment);
   if (!stages) return kInfinity;
   int64_t items = 0;
   for (const ir::StageChoice& choice : assignment.choice)
     items += (graph.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count;
-  if (items > kMostSimulated) return cost::iteration_time(*stages, cluster).total();
+  if (items > most_simulated) return cost::iteration_time(*stages, cluster).total();
   const auto built = scheduler::build_schedule(*stages, cluster, build_options(policy, graph));
   if (!built) return cost::iteration_time(*stages, cluster).total();
   return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
@@ -95,15 +98,19 @@ Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& opt
   request.cancel = layers.cancel;
   request.threads = static_cast<int>(options.training.threads);
   request.evaluate = [&](const ir::Assignment& assignment) {
-    return step_of(converted.graph, cluster, assignment, options.plan.policy);
+    return step_of(converted.graph, cluster, assignment, options.plan.policy, kMostSimulatedInSearch);
   };
   ir::Plan manual;
   if (!options.plan.plan.empty()) {
     GP_TRY(manual, files::read_plan(options.plan.plan));
     request.manual = &manual.assignment;
   }
-  GP_TRY(const partitioner::PlanAnswer answer, partitioner::plan(planner, request));
-  const partitioner::PlanCandidate& best = answer.candidates.front();
+  GP_TRY(partitioner::PlanAnswer answer, partitioner::plan(planner, request));
+  answer.candidates.resize(std::min(kSimulated, answer.candidates.size()));
+  for (partitioner::PlanCandidate& candidate : answer.candidates)
+    candidate.step_seconds = step_of(converted.graph, cluster, candidate.assignment, options.plan.policy);
+  const partitioner::PlanCandidate& best =
+      *std::ranges::min_element(answer.candidates, {}, &partitioner::PlanCandidate::step_seconds);
   ProfilePlan plan{.planner = planner,
                    .objective = best.step_seconds,
                    .bound = cost::plan_bound(converted.graph, cluster).step(converted.graph.batch),
