@@ -64,6 +64,9 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   if (store) {
     const MessageSeconds link = measure_link(*store, rank, may_spin, bare, busy);
     if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
+    // Rank 0 serves the store: it stays until the other has no question left.
+    if (rank == 0) store->get("left");
+    else store->set("left", "1");
   }
   if (rank != 0) return;
   std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,
