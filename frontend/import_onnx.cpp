@@ -129,7 +129,13 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   report_unused(body, imported.graph, imported.notes);
   const ExportSignature signature = read_signature(body.metadata);
   imported.parameters = decide_parameters(
-      imported.graph, {.rules = rules, .signature = signature, .origins = trimmed.origins, .from_torch = from_torch},
+      imported.graph,
+      {.rules = rules,
+       .signature = signature,
+       .origins = trimmed.origins,
+       .from_torch = from_torch,
+       .model_path = request.path,
+       .trusted_root = request.trusted_root},
       imported.notes);
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
   imported.files = {request.path};

@@ -38,7 +38,24 @@ Result<Cut> cut_of(NodeContext& context, const Number& start, const Number& end,
   return Cut{clamped(start.whole, dim.factor, step), clamped(end.whole, dim.factor, step), step};
 }
 
+/// All offsets but the first: where the bags end.
+Status slice_offsets(NodeContext& context) {
+  GP_TRY(const std::vector<int64_t> starts, context.integers(1, "starts"));
+  GP_TRY(const std::vector<int64_t> ends, context.integers(2, "ends"));
+  BagOffsets offsets = *context.input(0).offsets;
+  if (starts != std::vector<int64_t>{1} || ends.size() != 1 || ends[0] < INT32_MAX || offsets.first != 0)
+    return context.problem(Code::kUnsupportedOp, "reads the offsets of bags in another way than nn.EmbeddingBag",
+                           "use nn.EmbeddingBag without offsets");
+  offsets.first = 1;
+  Binding binding;
+  binding.type = {context.type(0).dtype, {offsets.bags}};
+  binding.offsets = offsets;
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return Ok{};
+}
+
 Status lower_slice(NodeContext& context) {
+  if (context.input(0).offsets) return slice_offsets(context);
   const Known *starts = context.known(1), *ends = context.known(2);
   const std::optional<size_t> count = starts == nullptr ? std::nullopt : known_count(starts->shape);
   if (!count || ends == nullptr || known_count(ends->shape) != count)

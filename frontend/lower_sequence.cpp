@@ -92,10 +92,92 @@ Status lower_sequence_at(NodeContext& context) {
   return Ok{};
 }
 
+Status lower_sequence_empty(NodeContext& context) {
+  Binding binding;
+  binding.is_empty_sequence = true;
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return Ok{};
+}
+
+/// What a loop has stacked, [n, m, ...], is [n * m, ...] joined along its first axis.
+Status join_stacked(NodeContext& context, ir::ValueId stacked) {
+  const ir::Shape shape = context.lowering().graph().value(stacked).type.shape;
+  if (context.int_attribute("axis", 0) != 0 || shape.size() < 2)
+    return context.problem(Code::kUnsupportedOp, "joins the results of a loop along another axis than the first",
+                           "transpose after joining");
+  if (context.int_attribute("new_axis", 0) != 0) {
+    context.bind(0, stacked);
+    return Ok{};
+  }
+  const std::optional<ir::Dim> rows = ir::element_count({shape[0], shape[1]});
+  if (!rows) return context.problem(Code::kLimitExceeded, "joins more than 2^48 rows", "use smaller tensors");
+  ir::Shape joined = {*rows};
+  joined.insert(joined.end(), shape.begin() + 2, shape.end());
+  return context.emit_outputs("Reshape", {stacked}, {{"shape", std::move(joined)}});
+}
+
+Status lower_concat_from_sequence(NodeContext& context) {
+  if (context.input(0).stacked.valid()) return join_stacked(context, context.input(0).stacked);
+  std::vector<ir::ValueId> parts = context.input(0).sequence;
+  if (parts.empty()) return context.problem(Code::kUnsupportedOp, "joins no known sequence", "use torch.cat");
+  const bool stacks = context.int_attribute("new_axis", 0) != 0;
+  const size_t rank = context.lowering().graph().value(parts[0]).type.shape.size() + (stacks ? 1 : 0);
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), rank));
+  if (stacks)
+    for (ir::ValueId& part : parts) {
+      GP_TRY(const std::vector<ir::ValueId> wide,
+             context.emit("Unsqueeze", {part}, {{"axes", std::vector<int64_t>{axis}}}));
+      part = wide.front();
+    }
+  return context.emit_outputs("Concat", std::move(parts), {{"axis", axis}});
+}
+
+Status lower_sequence_construct(NodeContext& context) {
+  Binding binding;
+  GP_TRY(binding.sequence, context.all_values());
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return Ok{};
+}
+
+/// 0, L, 2 L, ..., and its end: the offsets of bags of one length.
+std::optional<BagOffsets> bag_offsets(NodeContext& context) {
+  if (context.node().inputs.size() != 2 || context.int_attribute("axis", 0) != 0) return std::nullopt;
+  const ir::Graph& graph = context.lowering().graph();
+  const ir::ValueId starts = context.input(0).value;
+  const ir::NodeId producer = starts.valid() ? graph.value(starts).producer : ir::NodeId();
+  const Known* end = context.known(1);
+  if (!producer.valid() || graph.node(producer).op != "Iota" || end == nullptr || end->elements.size() != 1)
+    return std::nullopt;
+  const ir::Attributes& attributes = graph.node(producer).attributes;
+  const ir::Dim bags = graph.value(starts).type.shape[0];
+  const double length = attributes.get_double("delta", 1);
+  if (attributes.get_double("start", 0) != 0 || !(length >= 1 && length < 1e12) || bags.is_fixed()) return std::nullopt;
+  int64_t all = 0;
+  if (__builtin_mul_overflow(bags.factor, static_cast<int64_t>(length), &all)) return std::nullopt;
+  if (end->elements[0] != Number::of_whole(all, bags.power)) return std::nullopt;
+  return BagOffsets{.bags = bags, .length = static_cast<int64_t>(length)};
+}
+
+Status lower_concat(NodeContext& context) {
+  const std::optional<BagOffsets> offsets = bag_offsets(context);
+  if (!offsets) return lower_plain(context);
+  Binding binding;
+  binding.type = {context.type(0).dtype, {}};
+  binding.offsets = offsets;
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return Ok{};
+}
+
 }  // namespace
 
 std::vector<HandlerRow> sequence_handlers() {
-  return {{"Split", lower_split}, {"SplitToSequence", lower_split_to_sequence}, {"SequenceAt", lower_sequence_at}};
+  return {{"Split", lower_split},
+          {"SplitToSequence", lower_split_to_sequence},
+          {"SequenceAt", lower_sequence_at},
+          {"SequenceEmpty", lower_sequence_empty},
+          {"SequenceConstruct", lower_sequence_construct},
+          {"ConcatFromSequence", lower_concat_from_sequence},
+          {"Concat", lower_concat}};
 }
 
 }  // namespace graphpipe::frontend

@@ -10,7 +10,7 @@ const std::map<std::string_view, Handler>& handlers() {
   static const std::map<std::string_view, Handler> kHandlers = [] {
     std::map<std::string_view, Handler> all;
     for (const auto& family : {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(),
-                               sequence_handlers(), recurrent_handlers(), constant_handlers()})
+                               sequence_handlers(), bag_handlers(), recurrent_handlers(), constant_handlers()})
       for (const HandlerRow& row : family) all[row.op] = row.handler;
     return all;
   }();

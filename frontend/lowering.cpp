@@ -93,9 +93,10 @@ Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader)
     param_of_value_[binding.value] = id;
     return binding.value;
   }
-  if (!binding.sequence.empty())
+  if (!binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid() || binding.offsets)
     return NodeContext(*this, reader)
-        .problem(Code::kUnsupportedOp, "reads a sequence of tensors", "use torch.split only with constant indices");
+        .problem(Code::kUnsupportedOp, "reads a sequence of tensors, or the offsets of bags",
+                 "use torch.split only with constant indices, and nn.EmbeddingBag without offsets");
   GP_TRY(binding.value, make_constant(binding, reader));
   return binding.value;
 }
@@ -163,6 +164,12 @@ std::optional<Known> shape_of(const OnnxNode& node, const ir::TensorType& type) 
   return Known::list(std::move(numbers));
 }
 
+/// Sequences have none, and that of all offsets, bags + 1, has no form.
+bool has_shape(const Binding& binding) {
+  const bool sequence = !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
+  return !sequence && !(binding.offsets && binding.offsets->first == 0);
+}
+
 bool may_be_weight(const Known& filled) {
   return ir::is_floating(filled.dtype) && !filled.shape.empty() && filled.elements[0].is_fixed() &&
          std::all_of(filled.shape.begin(), filled.shape.end(), [](ir::Dim dim) { return dim.is_fixed(); });
@@ -174,7 +181,7 @@ bool Lowering::fold(const OnnxNode& node) {
   if (node.outputs.size() != 1 || !node.domain.empty() || node.inputs.empty()) return false;
   std::optional<Known> result;
   bool leaf = false;
-  if ((node.op == "Shape" || node.op == "Size") && find(node.inputs[0])->sequence.empty()) {
+  if ((node.op == "Shape" || node.op == "Size") && has_shape(*find(node.inputs[0]))) {
     result = shape_of(node, find(node.inputs[0])->type);
   } else {
     std::vector<const Known*> inputs;

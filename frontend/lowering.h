@@ -23,6 +23,13 @@ namespace graphpipe::frontend {
 /// Where a parameter came from; the parameter decisions read it.
 enum class ParamOrigin : uint8_t { kInitializer, kConstantNode, kFolded };
 
+/// The list first * length, (first + 1) * length, ..., bags * length, by which a loop finds its bags.
+struct BagOffsets {
+  ir::Dim bags;
+  int64_t length = 0;
+  int64_t first = 0;
+};
+
 struct Binding {
   ir::TensorType type;
   std::optional<Known> known;
@@ -36,6 +43,11 @@ struct Binding {
   std::string name;
   /// The parts of a SplitToSequence.
   std::vector<ir::ValueId> sequence;
+  /// A SequenceEmpty.
+  bool is_empty_sequence = false;
+  /// The sequence that a loop has filled, its elements stacked along a new first axis.
+  ir::ValueId stacked;
+  std::optional<BagOffsets> offsets;
   /// Its node failed.
   bool poisoned = false;
 };

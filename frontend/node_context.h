@@ -79,6 +79,7 @@ std::vector<HandlerRow> index_handlers();
 std::vector<HandlerRow> reduce_handlers();
 std::vector<HandlerRow> neural_handlers();
 std::vector<HandlerRow> sequence_handlers();
+std::vector<HandlerRow> bag_handlers();
 std::vector<HandlerRow> recurrent_handlers();
 std::vector<HandlerRow> constant_handlers();
 

@@ -5,6 +5,8 @@
 #include <set>
 #include <sstream>
 
+#include "frontend/mask_values.h"
+
 namespace graphpipe::frontend {
 
 std::string_view role_name(ParameterRole role) {
@@ -165,6 +167,8 @@ class Decider {
  private:
   void report_missing();
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
+  bool is_named_scalar(const ir::Param& param, ParamOrigin origin) const;
+  bool is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const;
   void by_rules(ParameterDecision& decision);
   bool only_looked_up(ir::ValueId value) const;
 
@@ -188,11 +192,32 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
   } else if (use.role == Role::kConstant) {
     decision.reason = "read by no layer";
   } else if (ir::element_count(graph_.value(param.value).type.shape) == ir::Dim::fixed(1) && !use.certain) {
-    decision.reason = "a scalar";
+    decision.trainable = is_named_scalar(param, origin);
+    decision.reason = decision.trainable ? "a scalar with a name of its own" : "a scalar";
+  } else if (!use.certain && holds_mask_values(param.data, graph_.value(param.value).type.dtype, context_.model_path,
+                                               context_.trusted_root)) {
+    decision.reason = "a mask";
+  } else if (is_constant_of_code(param, use, origin)) {
+    decision.reason = "a constant of the module's code";
   } else {
     decision.trainable = true;
     decision.reason = text(role_name(use.role), " of ", use.op);
   }
+}
+
+/// torch writes numbers of the code as constants or under names with a slash or colon; an initializer with a plain name
+/// is an entry of the module's state, such as CLIP's logit scale.
+bool Decider::is_named_scalar(const ir::Param& param, ParamOrigin origin) const {
+  const std::string& name = param.name.raw();
+  return context_.from_torch && origin == ParamOrigin::kInitializer && context_.signature.is_parameter.empty() &&
+         !is_anonymous(name) && name.find_first_of("/:") == std::string::npos;
+}
+
+/// torch writes parameters as initializers. Scales, biases and tables among its constants are numbers of the code, such
+/// as the ones and zeros of the InstanceNormalization inside a GroupNorm, which an optimiser makes initializers too.
+bool Decider::is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const {
+  if (!context_.from_torch || use.role == Role::kWeight || use.role == Role::kEmbedding) return false;
+  return origin == ParamOrigin::kConstantNode || (use.op == "InstanceNormalization" && is_anonymous(param.name.raw()));
 }
 
 void Decider::by_rules(ParameterDecision& decision) {

@@ -24,6 +24,8 @@ struct ParameterContext {
   const std::map<ir::ParamId, ParamOrigin>& origins;
   /// The file was written by torch.
   bool from_torch = false;
+  /// Which files may be read to tell masks from tables.
+  std::string model_path, trusted_root;
 };
 
 /// Sets kind, trainable and gradient_by_rows of every parameter and returns the list of decisions, in parameter order.

@@ -203,3 +203,21 @@ TEST_CASE("BatchNormalization whose statistics are computed keeps its form") {
     if (imported->graph.node(id).op == "BatchNormalization")
       CHECK(imported->graph.node(id).attributes.get_int("training_mode", 0) == 0);
 }
+
+TEST_CASE("in torch's files masks and numbers of the code do not train, scalars of the module do") {
+  const std::string torch = "<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"pytorch\">";
+  const auto decisions = decisions_of(import_text(torch + R"(g (float[N,2,2] x) => (float[N,2,2] y)
+    <float[2,2] attn_mask = {0, -inf, 0, 0}, float[2,2] table = {0.5, 1, 1, 1}, float logit_scale = {2}> {
+    ones = Constant<value = float[2] {1.5, 1}>()
+    a = Add(x, attn_mask)
+    b = Add(a, table)
+    c = Mul(b, ones)
+    d = Exp(logit_scale)
+    y = Mul(c, d)
+  })"));
+  CHECK_FALSE(decisions.at("attn_mask").trainable);
+  CHECK(decisions.at("attn_mask").reason == "a mask");
+  CHECK(decisions.at("table").trainable);
+  CHECK_FALSE(decisions.at("ones").trainable);
+  CHECK(decisions.at("logit_scale").trainable);
+}
