@@ -25,8 +25,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
 constexpr size_t kPiece = 64 << 10;
-// Long enough to cover a peer that copies a piece or turns a small message around, short beside a futex wake-up.
-constexpr microseconds kSpin{50};
+// A core that sleeps costs some 50 us: to wake, and to run slower until it is warm. After a wait twenty times as long
+// that no longer matters; up to then the core is this rank's own.
+constexpr microseconds kSpin{1000};
 constexpr microseconds kDeathCheck{20'000};
 
 struct Peer {
