@@ -1,0 +1,87 @@
+// A run over two hosts: two network namespaces with a cable between them, and nothing else in either.
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "driver/process.h"
+#include "support/text.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+constexpr const char* kAddresses[] = {"10.77.0.1", "10.77.0.2"};
+constexpr const char* kPort = "29400";
+
+bool succeeds(const std::vector<std::string>& arguments) {
+  const auto endings = driver::run_processes({{.arguments = arguments}}, 5, [](size_t, std::string_view) {});
+  return endings.ok() && endings->front().ok();
+}
+
+/// Both hosts, as long as it lives.
+class TwoHosts {
+ public:
+  TwoHosts() {
+    exists_ = succeeds({"ip", "netns", "add", host(0)}) && succeeds({"ip", "netns", "add", host(1)}) &&
+              succeeds({"ip", "link", "add", "cable0", "netns", host(0), "type", "veth", "peer", "name", "cable1",
+                        "netns", host(1)});
+    for (int i = 0; i < 2 && exists_; ++i) {
+      const std::string cable = text("cable", i);
+      exists_ = succeeds({"ip", "-n", host(i), "addr", "add", text(kAddresses[i], "/24"), "dev", cable}) &&
+                succeeds({"ip", "-n", host(i), "link", "set", cable, "up"}) &&
+                succeeds({"ip", "-n", host(i), "link", "set", "lo", "up"});
+    }
+  }
+  ~TwoHosts() {
+    for (int i = 0; i < 2; ++i) succeeds({"ip", "netns", "del", host(i)});
+  }
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+
+  bool exist() const { return exists_; }
+  std::string host(int i) const { return text("graphpipe-", getpid(), "-", i); }
+
+ private:
+  bool exists_ = false;
+};
+
+std::vector<double> losses_of(const std::string& report) {
+  return nlohmann::json::parse(report)["losses"].get<std::vector<double>>();
+}
+
+}  // namespace
+
+TEST_CASE("ranks on two hosts have the losses of one process") {
+  const TwoHosts hosts;
+  if (!hosts.exist()) {
+    std::cout << "SKIP: this machine does not allow network namespaces (they need root and the program ip)\n";
+    return;
+  }
+  const std::vector<std::string> flags{"--steps", "3", "--seed", "7", "--json"};
+  std::vector<driver::Command> commands;
+  for (int rank = 0; rank < 3; ++rank) {
+    driver::Command command;
+    command.arguments = {
+        "ip",          "netns", "exec", hosts.host(rank == 0 ? 0 : 1), three_stage_folder() + "/build/device",
+        "--transport", "gloo"};
+    command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
+    command.environment = {text("RANK=", rank), "WORLD_SIZE=3", text("MASTER_ADDR=", kAddresses[0]),
+                           text("MASTER_PORT=", kPort)};
+    commands.push_back(std::move(command));
+  }
+  commands.push_back({.arguments = {three_stage_folder() + "/build/serial"}});
+  commands.back().arguments.insert(commands.back().arguments.end(), flags.begin(), flags.end());
+  std::vector<std::string> output(commands.size());
+  const auto endings = driver::run_processes(
+      commands, 30, [&](size_t child, std::string_view line) { output[child] += std::string(line) + "\n"; });
+  REQUIRE(endings.ok());
+  for (const driver::Ending& ending : *endings) CHECK(ending.exit_code == 0);
+  CHECK(losses_of(output[0]) == losses_of(output[3]));
+}
