@@ -87,6 +87,17 @@ Status check_replaceable(const std::string& folder, const codegen::SourceFile& s
                     .hint = "choose another folder"};
 }
 
+// The same for the weights, which begin with a size: theirs may be what somebody has trained.
+Status check_replaceable_weights(const std::string& folder, const std::set<std::string>& listed) {
+  const std::string name(wire::kWeightsFile), path = folder + "/" + name;
+  GP_TRY_VOID(check_no_links(folder, name));
+  if (listed.contains(name) || !fs::exists(path) || are_written_weights(path)) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(path),
+                    .message = "the weights were not written by a compilation and would be overwritten",
+                    .hint = "move them away, or choose another folder"};
+}
+
 Status check_ours(const std::string& folder, const std::set<std::string>& listed) {
   std::error_code error;
   const bool empty = !fs::exists(folder) || fs::is_empty(folder, error);
@@ -106,7 +117,7 @@ Status make_folders(const std::string& folder, const std::vector<codegen::Source
     if (listed.contains(source.path)) continue;
     GP_TRY_VOID(check_replaceable(folder, source));
   }
-  GP_TRY_VOID(check_no_links(folder, std::string(wire::kWeightsFile)));
+  GP_TRY_VOID(check_replaceable_weights(folder, listed));
   for (const codegen::SourceFile& source : sources) {
     std::error_code error;
     fs::create_directories(fs::path(folder + "/" + source.path).parent_path(), error);

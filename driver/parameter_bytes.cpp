@@ -11,6 +11,8 @@ namespace graphpipe::driver {
 namespace {
 
 constexpr int64_t kPiece = 1 << 20;
+/// In the metadata of the weights that a compilation writes; trained ones do not have it.
+constexpr const char* kGenerator = "generator";
 
 Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, const files::ByteSink& sink) {
   const Diagnostic unreadable{.code = Code::kUnreadableFile,
@@ -101,9 +103,16 @@ Status write_weights(const std::string& path, const ir::Graph& graph, const Weig
     for (const ir::Dim dim : type.shape) tensor.shape.push_back(dim.at(Samples(1)));
     tensors.push_back(std::move(tensor));
   }
-  return files::write_safetensors(path, tensors, [&](size_t index, const files::ByteSink& sink) {
+  const auto source = [&](size_t index, const files::ByteSink& sink) {
     return send_parameter_bytes(graph, ir::ParamId(index), origin, sink);
-  });
+  };
+  return files::write_safetensors(path, tensors, source, {{ModelText(kGenerator), ModelText("graphpipe compile")}});
+}
+
+bool are_written_weights(const std::string& path) {
+  const Result<files::SafetensorsIndex> index = files::read_safetensors(path);
+  return index.ok() &&
+         std::ranges::any_of(index->metadata, [](const auto& entry) { return entry.first.raw() == kGenerator; });
 }
 
 }  // namespace graphpipe::driver

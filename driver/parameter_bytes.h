@@ -20,4 +20,7 @@ Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId param, const Wei
 /// Writes all parameters under their names, with the values that the model file holds.
 Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin);
 
+/// Whether write_weights has made the file.
+bool are_written_weights(const std::string& path);
+
 }  // namespace graphpipe::driver

@@ -25,6 +25,10 @@ class Folder {
   fs::path path_;
 };
 
+constexpr const char* kPlan = R"({"schema": "graphpipe.plan/1", "loss": "output:y", "optimizer": "sgd", "batch": 2,
+    "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb",
+    "stages": [{"nodes": [0], "devices": [0], "micro_batch": 1}]})";
+
 std::vector<codegen::SourceFile> sources(const std::string& extra = "stages/a.cpp") {
   return {{"CMakeLists.txt", "# graphpipe 1\nproject(x)\n"}, {extra, "// graphpipe 1\nint a;\n"}};
 }
@@ -53,12 +57,21 @@ TEST_CASE("a folder of somebody else's is left alone, also where it holds a file
   CHECK(refuses(write(folder / "", sources()), Code::kUsage));
 }
 
+TEST_CASE("beside a plan, weights that a compilation wrote are replaced and others are not") {
+  const Folder folder;
+  folder.write("plan.json", kPlan);
+  folder.write("weights.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+  CHECK(refuses(write(folder / "", sources()), Code::kUsage));
+  fs::remove(folder / "weights.safetensors");
+  REQUIRE(write(folder / "", sources()).ok());
+  // As after an interrupt: everything is there but the list of it.
+  fs::remove(folder / "manifest.txt");
+  CHECK(write(folder / "", sources()).ok());
+}
+
 TEST_CASE("beside a plan, files that begin as ours do are replaced and others are not") {
   const Folder folder;
-  const std::string plan = R"({"schema": "graphpipe.plan/1", "loss": "output:y", "optimizer": "sgd", "batch": 2,
-    "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb",
-    "stages": [{"nodes": [0], "devices": [0], "micro_batch": 1}]})";
-  folder.write("plan.json", plan);
+  folder.write("plan.json", kPlan);
   folder.write("CMakeLists.txt", "project(mine)\n");
   CHECK(refuses(write(folder / "", sources()), Code::kUsage));
   folder.write("CMakeLists.txt", "# graphpipe 1\nproject(interrupted)\n");
