@@ -30,6 +30,7 @@ class SetTable {
   /// The index of the set; `added` says whether it is new.
   size_t add(const uint64_t* set, bool* added = nullptr);
   bool includes(size_t larger, size_t smaller) const;
+  bool contains(const uint64_t* set) const { return count_ > 0 && slots_[slot_of(set)] != 0; }
   /// Bytes in use.
   size_t bytes() const { return words_.capacity() * sizeof(uint64_t) + slots_.capacity() * sizeof(uint32_t); }
 

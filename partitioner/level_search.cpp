@@ -7,6 +7,21 @@ namespace graphpipe::partitioner {
 
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// What rounding may add to a bottleneck times the units of all levels.
+constexpr double kRounding = 1e-9;
+
+// target[i] = min(target[i], max(source[i], seconds)): the inner loop of the search, in steps that become vectors.
+void relax(double* __restrict target, const double* __restrict source, double seconds, size_t count) {
+  constexpr size_t kStep = 4;
+  size_t i = 0;
+  for (; i + kStep <= count; i += kStep)
+    for (size_t lane = i; lane < i + kStep; ++lane) {
+      const double slowest = source[lane] > seconds ? source[lane] : seconds;
+      target[lane] = slowest < target[lane] ? slowest : target[lane];
+    }
+  for (; i < count; ++i) target[i] = std::min(target[i], std::max(source[i], seconds));
+}
+
 }  // namespace
 
 LevelSearch::LevelSearch(const PricedDownsets& sets, const LevelLimits& limits, Deadline& deadline)
@@ -14,7 +29,12 @@ LevelSearch::LevelSearch(const PricedDownsets& sets, const LevelLimits& limits, 
   for (uint32_t to = 1; to < count_; ++to)
     for (uint32_t from = 0; from < to; ++from)
       if (sets_.includes(to, from)) below_[to].push_back(from);
-  double links = 1;
+  double links = 1, units_around = 1;
+  useful_.resize(limits_.levels.size());
+  for (size_t level = limits_.levels.size(); level > 0; --level) {
+    useful_[level - 1] = limits_.most * units_around * (1 + kRounding);
+    units_around *= limits_.levels[level - 1].count;
+  }
   for (const auto& level : limits_.levels) {
     links_.push_back(links);
     links = limits_.convention.links_of_all_levels ? links * level.count : level.count;
@@ -25,7 +45,7 @@ double LevelSearch::table_bytes(size_t downsets, const LevelLimits& limits) {
   int widest = 1;
   for (const auto& level : limits.levels) widest = std::max(widest, level.count);
   const double pairs = static_cast<double>(downsets) * static_cast<double>(downsets);
-  return 8 * pairs * (widest + 1 + static_cast<double>(limits.levels.size())) + 4 * pairs / 2;
+  return 8 * pairs * (widest + 2 + static_cast<double>(limits.levels.size())) + 4 * pairs / 2;
 }
 
 double LevelSearch::work(size_t downsets, const LevelLimits& limits) {
@@ -67,29 +87,25 @@ bool LevelSearch::fits(size_t level, size_t from, size_t to, int used, int repli
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 
-// All rows that end with the stage (from, to): `middle` is [to][start][used] of what lies before other stages.
+// All rows that end with the stage (from, to), for all starts at once: `middle` is [to][used][start] of what lies
+// before other stages, `ending` [to][start] of whole rows. What is not nested is infinite everywhere.
 void LevelSearch::combine(size_t level, const Table& inner, size_t from, size_t to, std::vector<double>& middle,
-                          Table& outer) const {
+                          Table& ending) const {
   const int units = limits_.levels[level].count;
   const auto width = static_cast<size_t>(units) + 1;
   const int largest = limits_.replication ? units - 1 : std::min(1, units - 1);
-  const double* before = middle.data() + from * count_ * width;
-  double* after = middle.data() + to * count_ * width;
-  const bool no_memory = limits_.convention.copies == cost::CopiesRule::kNone || !std::isfinite(limits_.memory);
+  const double* before = middle.data() + from * width * count_;
+  double* after = middle.data() + to * width * count_;
   for (int d = 1; d <= largest; ++d) {
     const double seconds = stage_seconds(level, inner, from, to, d, false, false);
     const double at_end = stage_seconds(level, inner, from, to, d, false, true);
-    for (const uint32_t start : below_[from]) {
-      const double* source = before + start * width;
-      double* target = after + start * width;
-      for (int used = d + 1; used <= units; ++used) {
-        if (!no_memory && !fits(level, from, to, used, d)) continue;
-        target[used] = std::min(target[used], std::max(source[used - d], seconds));
-      }
-      const bool ends = no_memory || fits(level, from, to, units, d);
-      double& whole = at(outer, start, to);
-      if (ends) whole = std::min(whole, std::max(source[units - d], at_end));
-    }
+    if (at_end > useful_[level]) continue;
+    for (int used = d + 1; used <= units && seconds <= useful_[level]; ++used)
+      if (fits(level, from, to, used, d))
+        relax(after + static_cast<size_t>(used) * count_, before + static_cast<size_t>(used - d) * count_, seconds,
+              from);
+    if (fits(level, from, to, units, d))
+      relax(ending.data() + to * count_, before + static_cast<size_t>(units - d) * count_, at_end, from);
   }
 }
 
@@ -97,28 +113,30 @@ bool LevelSearch::next_table(size_t level, const Table& inner, Table& outer) {
   const int units = limits_.levels[level].count;
   const auto width = static_cast<size_t>(units) + 1;
   std::vector<double> middle(count_ * count_ * width, kInfinity);
-  outer.assign(count_ * count_, kInfinity);
+  Table ending(count_ * count_, kInfinity);
   for (size_t to = 1; to < count_; ++to) {
     if (deadline_.passed()) return false;
-    double* rows = middle.data() + to * count_ * width;
+    double* rows = middle.data() + to * width * count_;
     for (const uint32_t from : below_[to]) {
       for (int d = 1; d <= (limits_.replication ? units : 1); ++d) {
         if (!fits(level, from, to, d, d)) continue;
-        rows[from * width + static_cast<size_t>(d)] = stage_seconds(level, inner, from, to, d, true, false);
-        double& whole = at(outer, from, to);
+        rows[static_cast<size_t>(d) * count_ + from] = stage_seconds(level, inner, from, to, d, true, false);
+        double& whole = ending[to * count_ + from];
         if (d == units || limits_.use_fewer)
           whole = std::min(whole, stage_seconds(level, inner, from, to, d, true, true));
       }
     }
     // Shorter rows before `to` are complete: every one of them was a `to` before.
     for (const uint32_t from : below_[to])
-      if (from != 0 || !below_[from].empty()) combine(level, inner, from, to, middle, outer);
-    if (!limits_.use_fewer) continue;
-    for (const uint32_t from : below_[to]) {
-      double* row = rows + from * width;
-      for (int used = 2; used <= units; ++used) row[used] = std::min(row[used], row[used - 1]);
-    }
+      if (from != 0) combine(level, inner, from, to, middle, ending);
+    for (size_t used = 2; used < width && limits_.use_fewer; ++used)
+      relax(rows + used * count_, rows + (used - 1) * count_, 0, to);
   }
+  middle.clear();
+  middle.shrink_to_fit();
+  outer.assign(count_ * count_, kInfinity);
+  for (size_t to = 1; to < count_; ++to)
+    for (const uint32_t from : below_[to]) at(outer, from, to) = ending[to * count_ + from];
   return true;
 }
 

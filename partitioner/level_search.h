@@ -11,6 +11,8 @@ struct LevelLimits {
   double memory = std::numeric_limits<double>::infinity();
   bool replication = true, use_fewer = false;
   cost::LayerConvention convention;
+  /// Only rows with a smaller bottleneck are looked for.
+  double most = std::numeric_limits<double>::infinity();
 };
 
 struct FoundLevels {
@@ -47,7 +49,7 @@ class LevelSearch {
                        bool is_last) const;
   bool fits(size_t level, size_t from, size_t to, int used, int replicas) const;
   void combine(size_t level, const Table& inner, size_t from, size_t to, std::vector<double>& middle,
-               Table& outer) const;
+               Table& ending) const;
   bool next_table(size_t level, const Table& inner, Table& outer);
   Row row(size_t level, size_t first, size_t target) const;
   std::vector<RowStage> stages_of(size_t level, size_t first, size_t target) const;
@@ -60,6 +62,8 @@ class LevelSearch {
   std::vector<std::vector<uint32_t>> below_;
   std::vector<Table> tables_;  // of each level: what it builds on
   std::vector<double> links_;
+  /// Of each level: seconds above which a stage there makes every plan too slow, whatever copies there are around it.
+  std::vector<double> useful_;
   int64_t pairs_ = 0;
 };
 

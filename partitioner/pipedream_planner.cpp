@@ -25,7 +25,7 @@ constexpr std::array kQuirks = {
 };
 
 /// Nested searches are cubic in the downsets: of more than this many steps only the cuts of a few orders are searched.
-constexpr double kMostSteps = 1.2e10;
+constexpr double kMostSteps = 5e10;
 constexpr size_t kFewCuts = 350;
 constexpr int kMostRounds = 6;
 
@@ -118,11 +118,16 @@ class PipeDream {
 
   size_t table_budget() const { return static_cast<size_t>(request_.memory_budget / 8); }
 
-  SetTable cuts_of_orders(size_t most_cuts) const {
+  // `among`: only those of these sets; null: all.
+  SetTable cuts_of_orders(size_t most_cuts, const SetTable* among = nullptr) const {
     SetTable sets(graph_.layers.size());
     const size_t fits = table_budget() / (8 * sets.width() * sizeof(uint64_t)) + 2;
     for (const auto& order : cutting_orders(graph_)) add_prefixes(order, std::min(most_cuts, fits), sets);
-    return sets;
+    if (among == nullptr) return sets;
+    SetTable seen(graph_.layers.size());
+    for (size_t set = 0; set < sets.size(); ++set)
+      if (among->contains(sets[set])) seen.add(sets[set]);
+    return seen;
   }
 
   // Every downset that the planner may cut at; false where they are too many, or take more than a quarter of the time.
@@ -196,12 +201,13 @@ class PipeDream {
             .memory = request_.machine.memory,
             .replication = request_.replication,
             .use_fewer = request_.use_fewer,
-            .convention = convention_};
+            .convention = convention_,
+            .most = found_ ? found_->seconds : std::numeric_limits<double>::infinity()};
   }
 
   bool is_small(const SetTable& sets) const {
     const LevelLimits limits = level_limits();
-    const double most_steps = std::min(kMostSteps, 8.0 * static_cast<double>(request_.most_pairs));
+    const double most_steps = std::min(kMostSteps, 20.0 * static_cast<double>(request_.most_pairs));
     return LevelSearch::work(sets.size(), limits) <= most_steps &&
            LevelSearch::table_bytes(sets.size(), limits) <= request_.memory_budget;
   }
@@ -210,8 +216,9 @@ class PipeDream {
     SetTable all(graph_.layers.size());
     if (all_cuts(all) && is_small(all)) {
       // Small graphs first: a plan is there should the time run out.
-      if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFewCuts / 8));
-      if (search_levels(all)) bound_ = found_->seconds;
+      if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFewCuts / 8, &all));
+      search_levels(all);
+      if (found_ && !deadline_.passed()) bound_ = found_->seconds;
       return;
     }
     answer_.stopped = "too many sets of layers for nested levels: the cuts of a few orders were searched";

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "partitioner/fewest_devices.h"
+
 namespace graphpipe::partitioner {
 
 namespace {
@@ -21,18 +23,6 @@ int RowSearch::needed(double seconds, double most) const {
   const double devices = std::ceil(seconds / (most * (1 + kRounding)));
   return devices >= limits_.devices ? std::max(limits_.devices, 1) + (devices > limits_.devices ? 1 : 0)
                                     : std::max(1, static_cast<int>(devices));
-}
-
-double RowSearch::stage_seconds(size_t from, size_t to, int replicas) const {
-  const double d = replicas;
-  const double reduction =
-      limits_.convention.reduction_factor * (d - 1) * sets_.weights(from, to) / (d * limits_.bandwidth);
-  double seconds = (sets_.seconds(from, to) + reduction) / d;
-  if (from != 0) {
-    const double bytes = std::max(sets_.leaving(from), sets_.leaving(to));
-    seconds = std::max(seconds, 2 * bytes / (limits_.bandwidth * d));
-  }
-  return seconds;
 }
 
 bool RowSearch::fits(size_t from, size_t to, int used, int replicas) const {
@@ -156,10 +146,61 @@ std::optional<FoundRow> RowSearch::within(double most, double good) {
   return row_to_the_end();
 }
 
+// Gives the devices that a row leaves idle to stages that stay within `most`.
+bool RowSearch::use_all_devices(FoundRow& row, double most) const {
+  int idle = limits_.devices;
+  for (const RowStage& stage : row.stages) idle -= stage.replicas;
+  while (idle > 0 && !limits_.use_fewer) {
+    RowStage* fastest = nullptr;
+    int more = 0;
+    double least = kInfinity;
+    for (RowStage& stage : row.stages)
+      for (int k = 1; k <= (limits_.replication ? idle : 0); ++k) {
+        const double seconds = stage_seconds(stage.from, stage.to, stage.replicas + k);
+        if (seconds > most || seconds >= least) continue;
+        least = seconds;
+        fastest = &stage;
+        more = k;
+      }
+    if (fastest == nullptr) return false;
+    fastest->replicas += more;
+    idle -= more;
+  }
+  row.seconds = 0;
+  for (const RowStage& stage : row.stages)
+    row.seconds = std::max(row.seconds, stage_seconds(stage.from, stage.to, stage.replicas));
+  return true;
+}
+
+bool RowSearch::close_in(double& most, std::optional<FoundRow>& best) {
+  bool is_open = true;
+  // First whether anything is better at all: what is known often is the best. Then in the middle, and so in turns.
+  for (bool top = true; is_open && bound_ > 0 && bound_ < most && !ended(); top = !top) {
+    const double trial = top ? std::nextafter(most, 0.0) : std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
+    FewestDevices fewest(sets_, limits_, deadline_);
+    auto row = fewest.within(trial);
+    checks_ += fewest.checks();
+    pairs_ += fewest.pairs();
+    if (fewest.ended()) break;
+    if (!row) {
+      bound_ = top ? most : trial;
+    } else if (use_all_devices(*row, trial)) {
+      most = row->seconds;
+      best = std::move(row);
+    } else {
+      is_open = false;
+    }
+  }
+  return bound_ >= most;
+}
+
 std::optional<FoundRow> RowSearch::best(double most, double bound) {
   bound_ = bound;
   if (bound_ >= most) return std::nullopt;
   std::optional<FoundRow> best;
+  // Memory depends on the devices behind a stage, which the fewest devices before it do not tell.
+  const bool has_memory = std::isfinite(limits_.memory) && limits_.convention.copies != cost::CopiesRule::kNone;
+  if (!has_memory && close_in(most, best)) return best;
   // Whether some row stays below a threshold is quickly told; the exact search then has little room left.
   while (bound_ > 0 && most > bound_ * kClose && !ended()) {
     const double trial = std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));

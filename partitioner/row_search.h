@@ -2,6 +2,7 @@
 // The best row of stages over one level of equal devices, out of given downsets: PipeDream's recurrence with one row,
 // windows of devices and pruning by a bound (specs: planners, 2.1 and 4.2). Exact over the downsets that it is given.
 
+#include <algorithm>
 #include <optional>
 
 #include "partitioner/priced_downsets.h"
@@ -28,6 +29,16 @@ struct FoundRow {
   std::vector<RowStage> stages;
 };
 
+/// Of a stage between two downsets: compute and reduction over its replicas, or what crosses either of its borders.
+inline double stage_seconds(const PricedDownsets& sets, const RowLimits& limits, size_t from, size_t to, int replicas) {
+  const double d = replicas;
+  const double reduction =
+      limits.convention.reduction_factor * (d - 1) * sets.weights(from, to) / (d * limits.bandwidth);
+  const double seconds = (sets.seconds(from, to) + reduction) / d;
+  if (from == 0) return seconds;
+  return std::max(seconds, 2 * std::max(sets.leaving(from), sets.leaving(to)) / (limits.bandwidth * d));
+}
+
 class RowSearch {
  public:
   RowSearch(const PricedDownsets& sets, const RowLimits& limits, Deadline& deadline)
@@ -45,11 +56,16 @@ class RowSearch {
 
  private:
   bool ended() { return gave_up() || deadline_.passed(); }
+  /// Lowers `most` and raises the bound with rows of the fewest devices. Returns whether they meet.
+  bool close_in(double& most, std::optional<FoundRow>& best);
+  bool use_all_devices(FoundRow& row, double most) const;
   std::optional<FoundRow> within(double most, double good);
   void open_windows(double most);
   void reach(size_t to, double most);
   void extend(size_t from, size_t to, int least, int largest, double most);
-  double stage_seconds(size_t from, size_t to, int replicas) const;
+  double stage_seconds(size_t from, size_t to, int replicas) const {
+    return partitioner::stage_seconds(sets_, limits_, from, to, replicas);
+  }
   bool fits(size_t from, size_t to, int used, int replicas) const;
   int needed(double seconds, double most) const;
   double& value(size_t set, int used) { return values_[offsets_[set] + static_cast<size_t>(used - low_[set])]; }
