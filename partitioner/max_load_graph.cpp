@@ -145,8 +145,19 @@ class Fuser {
       node.layers.push_back(layer);
     }
     for (const auto& [from, to] : forward_edges()) out.edges.emplace_back(node_of[from], node_of[to]);
+    sort_by_class(out);
     add_tensors(node_of, out);
     return out;
+  }
+
+  /// The original numbers what it fuses by class, layers without one last; its linear order follows these numbers.
+  void sort_by_class(MaxLoadGraph& out) const {
+    const auto number = [&](const std::pair<uint32_t, uint32_t>& edge) {
+      const uint32_t first = out.nodes[edge.second].layers.front();
+      const auto color = graph_.layers[ir::LayerId(first)].color_class;
+      return color ? std::pair(0, *color) : std::pair(1, static_cast<int64_t>(first));
+    };
+    std::ranges::stable_sort(out.edges, {}, number);
   }
 
   void add_tensors(const std::vector<uint32_t>& node_of, MaxLoadGraph& out) const {
