@@ -30,6 +30,9 @@ class Groups {
       if (const auto color = graph.layers[id].color_class)
         join(static_cast<uint32_t>(id.index()),
              first_of_class.emplace(*color, static_cast<uint32_t>(id.index())).first->second);
+    for (const LayerId id : graph.layer_ids()) class_of_.push_back(root(static_cast<uint32_t>(id.index())));
+    for (const ir::LayerEdge& edge : graph.edges)
+      if (!graph.layers[edge.from].is_backward && !graph.layers[edge.to].is_backward) forward_.insert(classes(edge));
     order();
   }
 
@@ -37,18 +40,26 @@ class Groups {
   std::vector<uint32_t> group_of;
   size_t count = 0;
 
-  /// Edges between groups in the direction of the forward pass: an edge between backward layers is turned round, one
-  /// from a forward to a backward layer carries a kept activation, which is the business of the stash.
+  /// Edges between groups in the direction of the forward pass: an edge between backward layers is turned round (unless
+  /// the file writes it along the forward edge of its classes already: all published layer graphs do), one from a
+  /// forward to a backward layer carries a kept activation, which is the business of the stash.
   template <typename Visit>
   void for_each_edge(Visit visit) const {
     for (const ir::LayerEdge& edge : graph_.edges) {
       const bool from_back = graph_.layers[edge.from].is_backward, to_back = graph_.layers[edge.to].is_backward;
       if (!from_back && !to_back) visit(edge.from, edge.to, edge.bytes);
-      if (from_back && to_back) visit(edge.to, edge.from, edge.bytes);
+      if (!from_back || !to_back) continue;
+      const auto [from, to] = classes(edge);
+      if (forward_.contains({from, to}) && !forward_.contains({to, from})) visit(edge.from, edge.to, edge.bytes);
+      else visit(edge.to, edge.from, edge.bytes);
     }
   }
 
  private:
+  std::pair<uint32_t, uint32_t> classes(const ir::LayerEdge& edge) const {
+    return {class_of_[edge.from.index()], class_of_[edge.to.index()]};
+  }
+
   uint32_t root(uint32_t at) {
     while (parent_[at] != at) at = parent_[at] = parent_[parent_[at]];
     return at;
@@ -114,6 +125,9 @@ class Groups {
   const ir::LayerGraph& graph_;
   const ir::LayerAdjacency adjacency_;
   std::vector<uint32_t> parent_;
+  /// Of each layer the first layer of its class, and which classes have an edge between forward layers.
+  std::vector<uint32_t> class_of_;
+  std::set<std::pair<uint32_t, uint32_t>> forward_;
 };
 
 // What a layer costs where it runs.
