@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "files/json_field_reader.h"
-#include "files/proto_json.h"
-#include "files/text_file.h"
+#include "files/numbered_layers.h"
 
 namespace graphpipe::files {
 namespace {
@@ -87,75 +85,59 @@ class Events {
 /// Turns what was read into a layer graph.
 class Builder {
  public:
-  explicit Builder(Events&& events) : raw_(std::move(events)), problems_(Code::kBadProfile, "correct the file") {}
+  explicit Builder(Events&& events) : raw_(std::move(events)) {}
 
   Result<ir::LayerGraph> build() {
-    graph_.source = ir::LayerSource::kDnnPartitioning;
-    graph_.time_unit_seconds = kMillisecond;
-    for (size_t i = 0; i < raw_.nodes.size() && problems_.size() < kMostProblems; ++i) add_layer(i);
-    sent_.assign(graph_.layers.size(), false);
-    for (size_t i = 0; i < raw_.edges.size() && problems_.size() < kMostProblems; ++i) add_edge(i);
-    if (!problems_.empty()) return problems_.take();
+    ir::LayerGraph& graph = layers_.graph;
+    graph.time_unit_seconds = kMillisecond;
+    for (size_t i = 0; i < raw_.nodes.size() && layers_.may_go_on(); ++i) add_layer(i);
+    sent_.assign(graph.layers.size(), false);
+    for (size_t i = 0; i < raw_.edges.size() && layers_.may_go_on(); ++i) add_edge(i);
     const auto count = [](const std::optional<int64_t>& field) {
       return field ? std::optional(static_cast<int>(*field)) : std::nullopt;
     };
-    graph_.defaults = {.devices = count(raw_.accelerators), .cpus = count(raw_.cpus), .memory = raw_.memory};
-    GP_TRY_VOID(verify_layer_graph(graph_));
-    return std::move(graph_);
+    graph.defaults = {.devices = count(raw_.accelerators), .cpus = count(raw_.cpus), .memory = raw_.memory};
+    return layers_.finish();
   }
 
  private:
-  double need(const std::optional<double>& field, const std::string& path, std::string_view name) {
-    if (!field) problems_.add(path, "has no ", name);
-    return field.value_or(0);
-  }
-
   void add_layer(size_t i) {
     const RawNode& raw = raw_.nodes[i];
     const std::string path = text("nodes[", i, "]");
-    if (!raw.id) return problems_.add(path, "has no id");
+    if (!raw.id) return layers_.problems.add(path, "has no id");
     const bool backward = raw.is_backward.value_or(false);
-    const double seconds = kMillisecond * need(raw.accelerator_time, path, "fpgaLatency");
-    const ir::LayerId id =
-        graph_.layers.push_back({.id = ModelText(std::to_string(*raw.id)),
-                                 .label = raw.name,
-                                 .forward_seconds = backward ? 0 : seconds,
-                                 .backward_seconds = backward ? seconds : 0,
-                                 .cpu_seconds = kMillisecond * need(raw.cpu_time, path, "cpuLatency"),
-                                 .on_accelerator = raw.supported.value_or(true),
-                                 .memory_bytes = need(raw.size, path, "size"),
-                                 .is_backward = backward,
-                                 .color_class = raw.color_class,
-                                 .coarse_layer = raw.coarse_layer});
-    if (!layer_of_.emplace(*raw.id, id).second) problems_.add(path + ".id", "another node has this id");
-  }
-
-  ir::LayerId end_of(const std::optional<int64_t>& id, const std::string& path) {
-    const auto found = id ? layer_of_.find(*id) : layer_of_.end();
-    if (found != layer_of_.end()) return found->second;
-    problems_.add(path, "names no node");
-    return {};
+    const double seconds = kMillisecond * layers_.need(raw.accelerator_time, path, "fpgaLatency");
+    layers_.add(*raw.id,
+                {.label = raw.name,
+                 .forward_seconds = backward ? 0 : seconds,
+                 .backward_seconds = backward ? seconds : 0,
+                 .cpu_seconds = kMillisecond * layers_.need(raw.cpu_time, path, "cpuLatency"),
+                 .on_accelerator = raw.supported.value_or(true),
+                 .memory_bytes = layers_.need(raw.size, path, "size"),
+                 .is_backward = backward,
+                 .color_class = raw.color_class,
+                 .coarse_layer = raw.coarse_layer},
+                path);
   }
 
   void add_edge(size_t i) {
     const RawEdge& raw = raw_.edges[i];
     const std::string path = text("edges[", i, "]");
-    const double seconds = kMillisecond * need(raw.cost, path, "cost");
-    const ir::LayerId from = end_of(raw.from, path + ".sourceId"), to = end_of(raw.to, path + ".destId");
+    const double seconds = kMillisecond * layers_.need(raw.cost, path, "cost");
+    const ir::LayerId from = layers_.end_of(raw.from, path + ".sourceId"),
+                      to = layers_.end_of(raw.to, path + ".destId");
     if (!from.valid() || !to.valid()) return;
-    ir::Layer& source = graph_.layers[from];
+    ir::Layer& source = layers_.graph.layers[from];
     if (sent_[from.index()] && source.transfer_seconds != seconds)
-      problems_.add(path + ".cost", "another edge of the same source has another cost");
+      layers_.problems.add(path + ".cost", "another edge of the same source has another cost");
     sent_[from.index()] = true;
     source.transfer_seconds = seconds;
     source.output_bytes = std::max(source.output_bytes, raw.size.value_or(0));
-    graph_.edges.push_back({.from = from, .to = to, .bytes = raw.size.value_or(0)});
+    layers_.graph.edges.push_back({.from = from, .to = to, .bytes = raw.size.value_or(0)});
   }
 
   Events raw_;
-  FieldProblems problems_;
-  ir::LayerGraph graph_;
-  std::map<int64_t, ir::LayerId> layer_of_;
+  NumberedLayers layers_{ir::LayerSource::kDnnPartitioning};
   std::vector<bool> sent_;
 };
 
@@ -228,10 +210,7 @@ Result<ir::LayerGraph> parse_dnn_partitioning_profile(std::string_view text_form
 }
 
 Result<ir::LayerGraph> read_dnn_partitioning_profile(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kProfileLimits.most_bytes));
-  Result<ir::LayerGraph> graph = parse_dnn_partitioning_profile(text);
-  if (!graph.ok()) return with_origin(graph.problems(), path);
-  return graph;
+  return read_layers(path, parse_dnn_partitioning_profile);
 }
 
 Result<ir::LayerPlan> parse_dnn_partitioning_split(std::string_view text_form, const ir::LayerGraph& graph,

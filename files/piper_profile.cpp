@@ -4,9 +4,7 @@
 #include <charconv>
 #include <map>
 
-#include "files/json_field_reader.h"
-#include "files/proto_json.h"
-#include "files/text_file.h"
+#include "files/numbered_layers.h"
 
 namespace graphpipe::files {
 namespace {
@@ -142,67 +140,53 @@ class Events {
 /// Turns what was read into a layer graph.
 class Builder {
  public:
-  explicit Builder(Events&& events) : raw_(std::move(events)), problems_(Code::kBadProfile, "correct the file") {}
+  explicit Builder(Events&& events) : raw_(std::move(events)) {}
 
   Result<ir::LayerGraph> build() {
-    graph_.source = ir::LayerSource::kPiper;
-    for (size_t i = 0; i < raw_.layers.size() && problems_.size() < kMostProblems; ++i) add_layer(i);
-    for (size_t i = 0; i < raw_.edges.size() && problems_.size() < kMostProblems; ++i) add_edge(i);
-    if (!problems_.empty()) return problems_.take();
+    for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_layer(i);
+    for (size_t i = 0; i < raw_.edges.size() && layers_.may_go_on(); ++i) add_edge(i);
+    if (!layers_.problems.empty()) return layers_.problems.take();
     set_units();
     graph_.defaults = {.devices = raw_.devices ? std::optional(static_cast<int>(*raw_.devices)) : std::nullopt,
                        .memory = raw_.memory,
                        .bandwidth = raw_.bandwidth,
                        .micro_batches = raw_.micro_batches};
-    for (size_t i = 0; i < raw_.layers.size() && problems_.size() < kMostProblems; ++i) add_syncs(i);
-    if (!problems_.empty()) return problems_.take();
-    GP_TRY_VOID(verify_layer_graph(graph_));
-    return std::move(graph_);
+    for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_syncs(i);
+    return layers_.finish();
   }
 
  private:
-  double need(const std::optional<double>& field, const std::string& path, std::string_view name) {
-    if (!field) problems_.add(path, "has no ", name);
-    return field.value_or(0);
-  }
-
   void add_layer(size_t i) {
     const RawLayer& raw = raw_.layers[i];
     const std::string path = text("nodes[", i, "]");
-    if (!raw.id) return problems_.add(path, "has no id");
-    ir::Layer layer{.id = ModelText(std::to_string(*raw.id)), .label = raw.name};
+    if (!raw.id) return layers_.problems.add(path, "has no id");
+    ir::Layer layer{.label = raw.name};
     for (const auto& [degree, variants] : raw.degrees) {
       ir::LayerDegree out{.degree = degree};
       for (const RawVariant& variant : variants)
         out.variants.push_back({.name = variant.name,
-                                .seconds = need(variant.time, path, "timePerSample"),
-                                .weight_bytes = need(variant.weights, path, "parameterSize"),
-                                .memory_per_item = need(variant.per_item, path, "memoryUsageA"),
-                                .memory_fixed = need(variant.fixed, path, "memoryUsageB")});
+                                .seconds = layers_.need(variant.time, path, "timePerSample"),
+                                .weight_bytes = layers_.need(variant.weights, path, "parameterSize"),
+                                .memory_per_item = layers_.need(variant.per_item, path, "memoryUsageA"),
+                                .memory_fixed = layers_.need(variant.fixed, path, "memoryUsageB")});
       layer.degrees.push_back(std::move(out));
     }
-    if (layer.degrees.empty() || layer.degrees.front().variants.empty()) return problems_.add(path, "has no TMPCs");
+    if (layer.degrees.empty() || layer.degrees.front().variants.empty())
+      return layers_.problems.add(path, "has no TMPCs");
     layer.forward_seconds = layer.degrees.front().variants.front().seconds;
     layer.weight_bytes = layer.degrees.front().variants.front().weight_bytes;
-    const ir::LayerId id = graph_.layers.push_back(std::move(layer));
-    if (!layer_of_.emplace(*raw.id, id).second) problems_.add(path + ".id", "another node has this id");
+    layers_.add(*raw.id, std::move(layer), path);
   }
 
   void add_edge(size_t i) {
     const RawEdge& raw = raw_.edges[i];
     const std::string path = text("edges[", i, "]");
-    const double bytes = need(raw.bytes, path, "communicationCost");
-    const ir::LayerId from = end_of(raw.from, path + ".sourceId"), to = end_of(raw.to, path + ".destId");
+    const double bytes = layers_.need(raw.bytes, path, "communicationCost");
+    const ir::LayerId from = layers_.end_of(raw.from, path + ".sourceId"),
+                      to = layers_.end_of(raw.to, path + ".destId");
     if (!from.valid() || !to.valid()) return;
     graph_.edges.push_back({.from = from, .to = to, .bytes = bytes});
     graph_.layers[from].output_bytes = std::max(graph_.layers[from].output_bytes, bytes);
-  }
-
-  ir::LayerId end_of(const std::optional<int64_t>& id, const std::string& path) {
-    const auto found = id ? layer_of_.find(*id) : layer_of_.end();
-    if (found != layer_of_.end()) return found->second;
-    problems_.add(path, "names no node");
-    return {};
   }
 
   void set_units() {
@@ -248,10 +232,9 @@ class Builder {
                                    const std::vector<ir::LayerId>& side, const std::string& path) {
     std::vector<ir::LayerSync> out;
     for (const auto& [neighbour, bytes] : raw) {
-      const auto found = layer_of_.find(neighbour);
-      if (found == layer_of_.end()) problems_.add(path, "names no node");
-      else if (std::ranges::binary_search(side, found->second))
-        out.push_back({.neighbour = found->second, .bytes = bytes});
+      const auto found = layers_.find(neighbour);
+      if (!found) layers_.problems.add(path, "names no node");
+      else if (std::ranges::binary_search(side, *found)) out.push_back({.neighbour = *found, .bytes = bytes});
     }
     std::ranges::sort(out, {}, &ir::LayerSync::neighbour);
     return out;
@@ -262,9 +245,8 @@ class Builder {
   };
 
   Events raw_;
-  FieldProblems problems_;
-  ir::LayerGraph graph_;
-  std::map<int64_t, ir::LayerId> layer_of_;
+  NumberedLayers layers_{ir::LayerSource::kPiper};
+  ir::LayerGraph& graph_ = layers_.graph;
   IdMap<ir::LayerId, Neighbours> neighbours_;
 };
 
@@ -276,11 +258,6 @@ Result<ir::LayerGraph> parse_piper_profile(std::string_view text_form) {
   return Builder(std::move(events)).build();
 }
 
-Result<ir::LayerGraph> read_piper_profile(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kProfileLimits.most_bytes));
-  Result<ir::LayerGraph> graph = parse_piper_profile(text);
-  if (!graph.ok()) return with_origin(graph.problems(), path);
-  return graph;
-}
+Result<ir::LayerGraph> read_piper_profile(const std::string& path) { return read_layers(path, parse_piper_profile); }
 
 }  // namespace graphpipe::files

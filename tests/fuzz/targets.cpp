@@ -1,9 +1,10 @@
 #include "tests/fuzz/targets.h"
 
 #include "files/cluster.h"
-#include "files/plan.h"
 #include "files/dnn_partitioning_profile.h"
+#include "files/pipedream_profile.h"
 #include "files/piper_profile.h"
+#include "files/plan.h"
 #include "files/profile.h"
 #include "files/safetensors.h"
 #include "files/schedule_file.h"
@@ -119,6 +120,7 @@ std::vector<std::string> graph_seeds() {
 
 // What is accepted is a layer graph that its verifier accepts.
 void check_layer_graph(const Result<ir::LayerGraph>& graph) {
+  check_problems(graph);
   if (graph.ok()) GP_CHECK(ir::verify_layer_graph(*graph).ok());
 }
 
@@ -133,9 +135,7 @@ std::vector<std::string> piper_seeds() {
           R"(}], "edges": [{"sourceId": 1, "destId": 2, "communicationCost": 16}]})"};
 }
 
-void run_dnn_partitioning(std::string_view input) {
-  check_layer_graph(files::parse_dnn_partitioning_profile(input));
-}
+void run_dnn_partitioning(std::string_view input) { check_layer_graph(files::parse_dnn_partitioning_profile(input)); }
 
 std::vector<std::string> dnn_partitioning_seeds() {
   const std::string node = R"("supportedOnFpga": 1, "fpgaLatency": 2, "cpuLatency": 20, "isBackwardNode": false,
@@ -143,6 +143,25 @@ std::vector<std::string> dnn_partitioning_seeds() {
   return {R"({"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 100, "nodes": [{"id": 1, )" + node + R"(}, {"id": 2, )" +
           node + R"(}], "edges": [{"sourceId": 1, "destId": 2, "cost": 4, "size": 64}]})"};
 }
+
+void run_pipedream(std::string_view input) { check_layer_graph(files::parse_pipedream_profile(input)); }
+
+std::vector<std::string> pipedream_seeds() {
+  const auto node = [](const std::string& id, const std::string& what, const std::string& activation) {
+    return id + " -- " + what +
+           " -- forward_compute_time=1.5, backward_compute_time=2.25, activation_size=" + activation +
+           ", parameter_size=64\n";
+  };
+  return {node("node1", "Input0", "8") + node("node2", "Conv2d(3, 64, bias=False)", "[16.0; 32.0]") +
+              node("node3", "__getitem__(0)", "4") + node("node4", "Linear", "0") +
+              "\tnode1 -- node2\n\tnode2 -- node3\n \tnode2 -- node4\n",
+          "a -- b -- backward_compute_time=0, forward_compute_time=1e3, parameter_size=[], activation_size=1 -- "
+          "stage_id=0\r\n"};
+}
+
+const std::vector<std::string_view> kPipedreamWords = {
+    " -- ",  "\tnode1 -- node4\n", "node2", "=", ", ", "[;]", "nan", "-1", "1e999", "\n", "\t", "\r\n",
+    "Input", "stage_id="};
 
 const std::vector<std::string_view> kJsonWords = {"{",     "}",  "[",  "]",          ":",    ",",          "null",
                                                   "1e400", "-1", "\"", "\"schema\"", "true", "4294967296", "\\u0000"};
@@ -155,6 +174,7 @@ std::span<const FuzzTarget> fuzz_targets() {
       {"plan", run_plan, plan_seeds, kJsonWords},
       {"cluster", run_cluster, cluster_seeds, kJsonWords},
       {"profile", run_profile, profile_seeds, kJsonWords},
+      {"pipedream_profile", run_pipedream, pipedream_seeds, kPipedreamWords},
       {"piper_profile", run_piper, piper_seeds, kJsonWords},
       {"dnn_partitioning_profile", run_dnn_partitioning, dnn_partitioning_seeds, kJsonWords},
       {"schedule_file", run_schedule, schedule_seeds, kJsonWords},
