@@ -13,7 +13,7 @@ namespace {
 using ir::LayerId;
 
 /// The original stops by itself; this many moves are far beyond what it makes.
-constexpr int64_t kMostMoves = 100'000'000;
+constexpr int64_t kMostMoves = 10'000'000;
 
 // Costs from 0 to 1, and the blocks that the ends make of them.
 class Balance {
@@ -28,18 +28,20 @@ class Balance {
     ends_.push_back(costs.size());
   }
 
-  std::vector<size_t> run() {
-    for (int64_t moves = 0; moves < kMostMoves;) {
-      const std::vector<double> blocks = values();
+  /// Until no block can gain, or the deadline passes.
+  std::vector<size_t> run(Deadline* deadline) {
+    for (size_t i = 0; i < parts_; ++i) blocks_.push_back(value(i));
+    for (int64_t moves = 0;;) {
       size_t heaviest = 0;
       for (size_t i = 0; i < parts_; ++i)
-        if (blocks[i] >= blocks[heaviest]) heaviest = i;
-      const double most = blocks[heaviest];
+        if (blocks_[i] >= blocks_[heaviest]) heaviest = i;
+      const double most = blocks_[heaviest];
       // The heaviest value is not looked at again before a move reaches its block.
       for (size_t moved = parts_; moved != heaviest; ++moves) {
-        const std::vector<double> now = values();
-        const auto lightest = static_cast<size_t>(std::ranges::min_element(now) - now.begin());
-        if (most <= now[lightest] + 1 || moves >= kMostMoves) return ends_;
+        const auto lightest = static_cast<size_t>(std::ranges::min_element(blocks_) - blocks_.begin());
+        const bool is_late = deadline != nullptr && moves % 64 == 0 && deadline->passed();
+        const bool is_stuck = heaviest < lightest ? ends_[lightest - 1] == 0 : ends_[lightest] == costs_.size();
+        if (most <= blocks_[lightest] + 1 || moves >= kMostMoves || is_late || is_stuck) return sorted_ends();
         if (heaviest < lightest) {
           moved = lightest - 1;
           --ends_[moved];
@@ -47,31 +49,36 @@ class Balance {
           moved = lightest + 1;
           ++ends_[lightest];
         }
+        blocks_[moved] = value(moved);
+        blocks_[lightest] = value(lightest);
       }
     }
-    return ends_;
   }
 
  private:
-  std::vector<double> values() const {
-    std::vector<double> blocks(parts_, 0);
-    size_t begin = 0;
-    for (size_t i = 0; i < parts_; ++i) {
-      for (size_t at = begin; at < ends_[i]; ++at) blocks[i] += costs_[at];
-      begin = ends_[i];
-    }
-    return blocks;
+  // Summed anew and not updated: rounding would decide ties otherwise than in the original.
+  double value(size_t block) const {
+    double sum = 0;
+    for (size_t at = block == 0 ? 0 : ends_[block - 1]; at < ends_[block]; ++at) sum += costs_[at];
+    return sum;
+  }
+
+  // Among layers that weigh nothing, an end may have moved over the one before it: such a block is empty.
+  std::vector<size_t> sorted_ends() const {
+    std::vector<size_t> ends = ends_;
+    for (size_t i = 1; i < parts_; ++i) ends[i] = std::max(ends[i], ends[i - 1]);
+    return ends;
   }
 
   size_t parts_;
-  std::vector<double> costs_;
+  std::vector<double> costs_, blocks_;
   std::vector<size_t> ends_;
 };
 
 }  // namespace
 
-std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts) {
-  return Balance(costs, parts).run();
+std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts, Deadline* deadline) {
+  return Balance(costs, parts).run(deadline);
 }
 
 int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts) {
@@ -113,7 +120,8 @@ Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   size_t begin = 0;
   int64_t heaviest = 0;
   int device = 0;
-  for (const size_t end : torchgpipe_blocks(costs, parts)) {
+  Deadline deadline(request.time_limit, request.cancel);
+  for (const size_t end : torchgpipe_blocks(costs, parts, &deadline)) {
     if (end == begin) continue;
     ir::LayerStage stage{.devices = {device++}};
     stage.layers.assign(order.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -128,6 +136,8 @@ Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   answer.objective = static_cast<double>(heaviest);
   answer.bound = static_cast<double>(smallest_heaviest_block(costs, parts));
   answer.states = static_cast<int64_t>(order.size());
+  answer.complete = !deadline.passed();
+  if (!answer.complete) answer.stopped = "the time limit or an interrupt ended the search";
   answer.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return answer;
 }

@@ -4,11 +4,13 @@
 // the exact minimum of the heaviest block, which is its bound.
 
 #include "partitioner/layer_planners.h"
+#include "partitioner/stage_search.h"
 
 namespace graphpipe::partitioner {
 
-/// Ends of the blocks, as torchgpipe finds them; blocks may be empty. Needs: 1 <= parts <= costs.
-std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts);
+/// Ends of the blocks, as torchgpipe finds them (with a deadline: or as far as it has come); blocks may be empty.
+/// Needs: 1 <= parts <= costs.
+std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts, Deadline* deadline = nullptr);
 /// The smallest heaviest block of a sequence cut into at most so many blocks.
 int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts);
 
