@@ -28,8 +28,8 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
   return partitioner::ForcedReplicas{.stage = static_cast<int>(stage), .replicas = static_cast<int>(replicas)};
 }
 
-double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster,
-                      const scheduler::BuildOptions& options, ir::Assignment assignment) {
+double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
+                      ir::Assignment assignment) {
   const auto stages = ir::build_stage_graph(priced, assignment);
   if (!stages) return std::numeric_limits<double>::infinity();
   const auto built = scheduler::build_schedule(*stages, cluster, options);
@@ -50,22 +50,28 @@ scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanG
   return options;
 }
 
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster) {
-  partitioner::PlanRequest request;
-  request.graph = &priced;
-  request.cluster = &cluster;
+Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request) {
   if (options.stages > 0) request.stages = static_cast<int>(options.stages);
   if (options.micro_batch != "auto") {
     int64_t samples = 0;
-    if (!parse_whole(options.micro_batch, samples) || samples < 1 || samples > priced.batch.count)
+    if (!parse_whole(options.micro_batch, samples) || samples < 1 || samples > request.graph->batch.count)
       return usage("--micro-batch " + options.micro_batch,
-                   text("expected auto, or a number from 1 to the batch of ", priced.batch), "for example --micro-batch 2");
+                   text("expected auto, or a number from 1 to the batch of ", request.graph->batch),
+                   "for example --micro-batch 2");
     request.micro_batch = Samples(samples);
   }
   for (const std::string& flag : options.replicas) {
     GP_TRY(const partitioner::ForcedReplicas forced, parse_replicas(flag));
     request.replicas.push_back(forced);
   }
+  return Ok{};
+}
+
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster) {
+  partitioner::PlanRequest request;
+  request.graph = &priced;
+  request.cluster = &cluster;
+  GP_TRY_VOID(take_flags(options, request));
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
@@ -75,8 +81,8 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   };
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
-  GP_TRY(partitioner::PlanAnswer answer, shaped ? plan_shape(request, options, policy->shape)
-                                                : partitioner::plan(options.planner, request));
+  GP_TRY(partitioner::PlanAnswer answer,
+         shaped ? plan_shape(request, options, policy->shape) : partitioner::plan(options.planner, request));
   return Choice{.assignment = std::move(answer.candidates.front().assignment),
                 .objective = answer.candidates.front().objective,
                 .bound = answer.bound,

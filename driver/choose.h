@@ -20,6 +20,9 @@ struct Choice {
   bool complete = true;
 };
 
+/// What --stages, --micro-batch and --replicas ask of a planner. Needs: the request has its graph. Errors: kUsage.
+Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request);
+
 /// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidate.
 /// Errors: kUsage for flags that do not parse; those of the planner.
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster);

@@ -115,8 +115,7 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
 }
 
 void planning_flags(CLI::App& app, PlanOptions& plan) {
-  app.add_option("--planner", plan.planner, "rule that cuts the model into stages")
-      ->check(one_of(planner_names()));
+  app.add_option("--planner", plan.planner, "rule that cuts the model into stages")->check(one_of(planner_names()));
   app.add_option("--policy", plan.policy, "rule that orders each device's work")
       ->check(one_of(scheduler::all_policies()));
   app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
@@ -124,10 +123,11 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
 }
 
 void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
-  app.add_option("--profile-format", foreign.format, "what --profile is: ours, or one of another project without a model")
-      ->check(CLI::IsMember({"graphpipe", "pipedream", "piper", "dnn-partitioning"}));
+  auto* format = app.add_option("--profile-format", foreign.format,
+                                "what --profile is: ours, or one of another project without a model")
+                     ->check(CLI::IsMember({"graphpipe", "pipedream", "piper", "dnn-partitioning"}));
   const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
-    return app.add_option(flag, value, help)->group("Profiles of other projects");
+    return app.add_option(flag, value, help)->group("Profiles of other projects")->needs(format);
   };
   add("--bandwidth", foreign.bandwidth, "bytes per second between devices")->check(kNotNegative);
   add("--topology", foreign.topology, "levels of the machine, innermost first: COUNT@BYTES_PER_SECOND,...");
@@ -139,7 +139,7 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   add("--max-degree", foreign.max_degree, "largest tensor-parallel degree")->check(kOneOrMore);
   add("--profile-batch", foreign.profile_batch, "samples of the profiled mini-batch")->check(kOneOrMore);
   const auto flag = [&](const std::string& name, bool& value, const std::string& help) {
-    app.add_flag(name, value, help)->group("Profiles of other projects");
+    app.add_flag(name, value, help)->group("Profiles of other projects")->needs(format);
   };
   flag("--no-replication", foreign.no_replication, "one device per stage");
   flag("--use-fewer", foreign.use_fewer, "devices may stay idle");
@@ -218,7 +218,8 @@ void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("plan", options.input, "plan file, or a folder that holds one")->required();
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
-  app.add_option("--executed", options.executed, "with --format trace: a trace of `run` to put beside the simulated one");
+  app.add_option("--executed", options.executed,
+                 "with --format trace: a trace of `run` to put beside the simulated one");
   output_flags(app, options);
 }
 

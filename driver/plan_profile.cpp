@@ -55,8 +55,24 @@ double step_of_layers(const LayerPlanRequest& request, const ir::LayerPlan& plan
   return step_of(converted.graph, cost::cluster_of(machine), *assignment, policy);
 }
 
+// These planners decide what the flags would force, or take the unit of work as it was measured.
+Status refuse_forced(const partitioner::LayerPlannerRow& row, const Options& options, const LayerPlanRequest& request) {
+  const std::string hint = "leave it out, or use a planner of our own, such as graphpipe";
+  if (options.plan.stages > 0)
+    return usage("--stages", text("the planner ", row.name, " decides the number of stages itself"), hint);
+  if (!options.plan.replicas.empty())
+    return usage("--replicas", text("the planner ", row.name, " decides the replicas itself"), hint);
+  if (options.plan.micro_batch != "auto" && row.name != "dapple" && request.micro_batch != request.profile_batch)
+    return usage("--micro-batch " + options.plan.micro_batch,
+                 text("the planner ", row.name, " takes micro-batches as they were profiled, here of ",
+                      request.profile_batch, " samples"),
+                 "leave it out, or say --profile-batch");
+  return Ok{};
+}
+
 Result<ProfilePlan> plan_by_layers(const partitioner::LayerPlannerRow& row, const Options& options,
                                    const LayerPlanRequest& request) {
+  GP_TRY_VOID(refuse_forced(row, options, request));
   GP_TRY(const partitioner::LayerPlanAnswer answer, partitioner::plan_layers(row, request));
   ProfilePlan plan{.planner = std::string(row.name),
                    .objective = answer.objective,
@@ -86,12 +102,26 @@ Result<ProfilePlan> plan_by_layers(const partitioner::LayerPlannerRow& row, cons
   return plan;
 }
 
+// One sample of the plan graph is one unit of the profiled work.
+Status take_flags_in_units(const Options& options, const LayerPlanRequest& layers, partitioner::PlanRequest& request) {
+  PlanOptions flags = options.plan;
+  if (flags.micro_batch != "auto") {
+    if (layers.micro_batch % layers.profile_batch != 0)
+      return usage("--micro-batch " + flags.micro_batch,
+                   text("the profile is of ", layers.profile_batch, " samples, which are not divided"),
+                   "give a multiple, or say --profile-batch");
+    flags.micro_batch = std::to_string(layers.micro_batch / layers.profile_batch);
+  }
+  return take_flags(flags, request);
+}
+
 Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& options, const LayerPlanRequest& layers) {
   const auto converted = cost::convert_layers(*layers.graph, Samples(layers.micro_batches));
   const ir::Cluster cluster = cost::cluster_of(layers.machine);
   partitioner::PlanRequest request;
   request.graph = &converted.graph;
   request.cluster = &cluster;
+  GP_TRY_VOID(take_flags_in_units(options, layers, request));
   request.replication = layers.replication;
   request.limit_memory = std::isfinite(layers.machine.memory);
   request.time_limit = layers.time_limit;
@@ -137,6 +167,7 @@ Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& re
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   Result<ProfilePlan> best = plan_by_graph("auto", options, request);
+  if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
   for (const char* planner : {"graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel"}) {
     Result<ProfilePlan> other = plan_by_graph(planner, options, request);
     if (other.ok() && (!best.ok() || other->simulated_step < best->simulated_step)) best = std::move(other);
@@ -245,6 +276,7 @@ Status write_plan_file(const Options& options, const LayerPlanRequest& request, 
 }  // namespace
 
 Result<ProfilePlan> plan_profile(const std::string& planner, const Options& options, const LayerPlanRequest& request) {
+  if (!options.plan.plan.empty()) return plan_by_graph("manual", options, request);
   if (planner == "auto") return plan_auto(options, request);
   if (const auto* row = partitioner::find_layer_planner(planner)) return plan_by_layers(*row, options, request);
   return plan_by_graph(planner, options, request);

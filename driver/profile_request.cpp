@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kMostDevices = 1 << 16;
 constexpr int64_t kUnitsPerStep = 16;
+constexpr int64_t kMostSamples = int64_t{1} << 40;
 /// A search without --time-limit ends here: nobody waits longer for a graph of a thousand layers.
 constexpr double kUsualSeconds = 40;
 
@@ -76,6 +77,57 @@ Result<cost::LayerMachine> machine_of(const Options& options, const ir::LayerGra
   return machine;
 }
 
+// Flags of models say nothing about a profile that has none; passing over one would mislead.
+Status refuse_flags_of_models(const Options& options) {
+  const ModelOptions& model = options.model;
+  const TrainingOptions& training = options.training;
+  const std::pair<std::string_view, bool> flags[] = {
+      {"--cluster", !options.plan.cluster.empty()},
+      {"--trusted-root", !model.trusted_root.empty()},
+      {"--bind", !model.bindings.empty()},
+      {"--freeze", !model.freeze.empty()},
+      {"--parameters", !model.parameters.empty()},
+      {"--batchnorm", model.batchnorm != ModelOptions().batchnorm},
+      {"--dropout", model.dropout != ModelOptions().dropout},
+      {"--loss", !training.loss.empty()},
+      {"--optimizer", training.optimizer != TrainingOptions().optimizer},
+      {"--seed", training.seed != TrainingOptions().seed},
+  };
+  for (const auto& [flag, given] : flags)
+    if (given)
+      return usage(std::string(flag), "a profile of another project is planned without a model and a cluster file",
+                   "leave it out; --devices, --topology, --bandwidth and --memory describe the machine");
+  return Ok{};
+}
+
+// Samples of a step and of a micro-batch, and micro-batches of a step: any two flags give the third.
+Status read_units(const Options& options, const ir::LayerGraph& graph, partitioner::LayerPlanRequest& request) {
+  const int64_t given = options.foreign.micro_batches;
+  const bool has_batch = options.training.batch_given, has_size = options.plan.micro_batch != "auto";
+  if (has_batch) request.batch = options.training.batch;
+  request.micro_batch = std::min<int64_t>(64, request.batch);
+  if (has_batch && given > 0 && !has_size) request.micro_batch = std::max<int64_t>(1, request.batch / given);
+  if (has_size && (!parse(options.plan.micro_batch, request.micro_batch) || request.micro_batch < 1 ||
+                   request.micro_batch > kMostSamples))
+    return usage("--micro-batch " + options.plan.micro_batch, text("expected a number from 1 to ", kMostSamples),
+                 "for example --micro-batch 64");
+  if (given > 0) request.micro_batches = given;
+  else if (has_batch) request.micro_batches = std::max<int64_t>(1, request.batch / request.micro_batch);
+  else request.micro_batches = std::clamp<int64_t>(graph.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
+  if (!has_batch && given > 0 && request.micro_batch <= kMostSamples / given)
+    request.batch = given * request.micro_batch;
+  if (!has_batch) request.batch = std::max(request.batch, request.micro_batch);
+  if (request.batch < request.micro_batch)
+    return usage("--micro-batch " + options.plan.micro_batch, text("the batch has only ", request.batch, " samples"),
+                 "for example --micro-batch 64");
+  if (has_batch && given > 0 && has_size && request.batch / request.micro_batch != given)
+    return usage("--micro-batches",
+                 text("a batch of ", request.batch, " has ", request.batch / request.micro_batch, " micro-batches of ",
+                      request.micro_batch),
+                 "leave one of --batch, --micro-batch and --micro-batches out");
+  return Ok{};
+}
+
 }  // namespace
 
 Result<std::vector<cost::LayerMachine::Level>> parse_topology(const std::string& text) {
@@ -114,6 +166,7 @@ Result<partitioner::LayerPlanRequest> layer_request(const Options& options, cons
   const ForeignOptions& foreign = options.foreign;
   partitioner::LayerPlanRequest request;
   request.graph = &graph;
+  GP_TRY_VOID(refuse_flags_of_models(options));
   if (!foreign.machines.empty()) {
     GP_TRY(request.machines, parse_machines(foreign.machines));
   }
@@ -128,16 +181,8 @@ Result<partitioner::LayerPlanRequest> layer_request(const Options& options, cons
   request.use_fewer = foreign.use_fewer;
   request.charge_traffic = !foreign.no_traffic;
   request.recompute = !foreign.no_recompute;
-  request.batch = options.training.batch_given ? options.training.batch : 1024;
   request.profile_batch = foreign.profile_batch;
-  request.micro_batch = std::min<int64_t>(64, request.batch);
-  if (options.plan.micro_batch != "auto" && (!parse(options.plan.micro_batch, request.micro_batch) ||
-                                             request.micro_batch < 1 || request.micro_batch > request.batch))
-    return usage("--micro-batch " + options.plan.micro_batch, text("expected a number from 1 to ", request.batch),
-                 "for example --micro-batch 64");
-  request.micro_batches = foreign.micro_batches > 0
-                              ? foreign.micro_batches
-                              : std::clamp<int64_t>(graph.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
+  GP_TRY_VOID(read_units(options, graph, request));
   if (foreign.max_degree > 0) request.max_degree = static_cast<int>(foreign.max_degree);
   request.time_limit = options.plan.time_limit > 0 ? options.plan.time_limit : kUsualSeconds;
   request.cancel = &interrupt_flag();

@@ -74,6 +74,9 @@ class LayerPlanChecker {
       }
   }
 
+  // Quirk E1: the equal split of the original has replicas all the same.
+  bool may_replicate() const { return request_.replication || request_.has("E1"); }
+
   void check_devices() {
     std::set<int> used;
     const int accelerators = request_.machine.devices();
@@ -83,6 +86,7 @@ class LayerPlanChecker {
           stage.devices.size() != static_cast<size_t>(stage.replicas) * static_cast<size_t>(stage.degree))
         add(text("stage ", s, " has ", stage.devices.size(), " devices for ", stage.replicas, " replicas of degree ",
                  stage.degree));
+      if (stage.replicas > 1 && !may_replicate()) add(text("stage ", s, " has replicas, which are not allowed"));
       for (const int device : stage.devices) {
         const int first = stage.on_cpu ? accelerators : 0;
         const int last = first + (stage.on_cpu ? request_.machine.cpus : accelerators);
@@ -90,6 +94,7 @@ class LayerPlanChecker {
         if (!used.insert(device).second) add(text("device ", device, " is used twice"));
       }
     }
+    if (plan_.pipelines > 1 && !may_replicate()) add("the pipeline has copies, which are not allowed");
     if (plan_.pipelines < 1 || static_cast<int64_t>(plan_.pipelines) * static_cast<int64_t>(used.size()) >
                                    accelerators + request_.machine.cpus)
       add(text(plan_.pipelines, " copies of the pipeline do not fit the devices"));
@@ -102,6 +107,7 @@ class LayerPlanChecker {
         if (group.level != level) continue;
         if (group.first != next || group.count < 1 || group.replicas < 1)
           return add(text("the groups of level ", level, " do not follow each other"));
+        if (group.replicas > 1 && !may_replicate()) add(text("a group of level ", level, " has replicas"));
         next += group.count;
         units += group.replicas;
       }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "partitioner/dapple_machines.h"
 #include "partitioner/row_search.h"
@@ -120,6 +121,8 @@ class Dapple {
   }
 
   void offer(Candidate row) {
+    const auto has_replicas = [](const DeviceCounts& place) { return std::reduce(place.begin(), place.end()) > 1; };
+    if (!request_.replication && std::ranges::any_of(row.devices, has_replicas)) return;
     const double score = speed_up(row);
     if (score > best_score_) {
       best_score_ = score;
@@ -127,11 +130,14 @@ class Dapple {
     }
   }
 
+  // Of a pipeline over so many slots; without replication the other devices stay idle.
+  int copies_of(int slots) const { return request_.replication ? devices_ / slots : 1; }
+
   // What is left of the general recurrence: all layers in one stage, for every number of slots.
   void single_stages() {
     const size_t full = sets_->size() - 1;
-    for (int slots = std::min(2, devices_); slots <= devices_; ++slots) {
-      const int copies = devices_ / slots;
+    for (int slots = request_.replication ? std::min(2, devices_) : 1; slots <= devices_; ++slots) {
+      const int copies = copies_of(slots);
       const DeviceCounts devices = machines_.fresh_first(machines_.none(), slots * copies);
       if (!devices.empty())
         offer({.cuts = {full}, .devices = {devices}, .copies = copies, .slowest = work(0, full) / (slots * copies)});
@@ -174,7 +180,7 @@ class Dapple {
 
   // One slot per stage, `stages` of them, each on one device of every copy.
   void straight(int stages) {
-    const int copies = devices_ / stages;
+    const int copies = copies_of(stages);
     const size_t full = sets_->size() - 1;
     if (stages < 2 || stages > kMostStraightStages || full < static_cast<size_t>(stages)) return;
     std::vector<std::vector<Entry>> now(full + 1), next;
@@ -217,15 +223,17 @@ class Dapple {
   // Rows of any stages with any slots, by the bottleneck; devices in order.
   void unequal_rows() {
     for (int slots = 2; slots <= devices_ && !deadline_.passed(); ++slots) {
-      if (devices_ % slots != 0) continue;
+      const int copies = copies_of(slots);
+      if (request_.replication && devices_ % slots != 0) continue;
       for (const double bandwidth : {kDappleNvlink, kDappleEthernet}) {
         const RowLimits limits{
             .devices = slots,
             .bandwidth = bandwidth,
+            .replication = request_.replication,
             .convention = {.cut = terms_.convention.cut, .copies = cost::CopiesRule::kNone, .reduction_factor = 0}};
         RowSearch search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
-        if (const auto row = search.best(2 * whole, whole / slots * 0.999)) offer_row(*row, devices_ / slots);
+        if (const auto row = search.best(2 * whole, whole / slots * 0.999)) offer_row(*row, copies);
       }
     }
   }

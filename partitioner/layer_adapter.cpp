@@ -118,7 +118,6 @@ class LayerAdapter {
       for (const int device : cost::devices_of(answer.plan, s, machine))
         choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
       const auto replicas = static_cast<int64_t>(choice.devices.size());
-      if (replicas > 1 && !may_replicate()) return;  // some planners always do
       if (replicas > 1 && items >= replicas) choice.mode = ir::ReplicaMode::kRoundRobin;
       else if (replicas > micro_batch.count) return;
       for (const ir::LayerId layer : stage.layers) stage_of_layer[layer] = ir::StageId(s);

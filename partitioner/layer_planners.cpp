@@ -25,9 +25,14 @@ const std::vector<LayerPlannerRow> kLayerPlanners = {
      piper_quirks(), plan_piper},
     {"2bw", "PipeDream-2BW: equal runs of the repeated layers, the same replicas and recomputation everywhere",
      piper_quirks(), plan_equal_split_layers},
+    {"equal-split",
+     "equal runs of the repeated layers, the same replicas and recomputation everywhere, in Piper's terms",
+     piper_quirks(), plan_equal_split_layers},
     {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
      max_throughput_quirks(), plan_max_throughput},
-    {"alpa", "Alpa between operators: the smallest sum of stage times and waiting for the largest, on submeshes", {},
+    {"alpa",
+     "Alpa between operators: the smallest sum of stage times and waiting for the largest, on submeshes",
+     {},
      plan_alpa},
 };
 

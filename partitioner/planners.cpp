@@ -90,7 +90,7 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
         check_plan(*request.graph, *request.cluster, candidate.assignment,
                    {.one_stage_per_device = !may_share_devices,
                     .limit_memory = request.limit_memory,
-                    .stages = is_manual || planner == "data-parallel" ? 0 : request.stages.value_or(0),
+                    .stages = is_manual ? 0 : request.stages.value_or(0),
                     .objective = candidate.objective});
     if (!problems.empty()) {
       if (is_manual) return problems;

@@ -59,11 +59,15 @@ Result<PlanAnswer> plan_manual(const PlanRequest& request) {
 
 Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
+  if (request.stages && *request.stages != 1)
+    return Diagnostic{.code = Code::kUsage,
+                      .message = text("data parallelism has one stage, --stages asks for ", *request.stages),
+                      .hint = "leave --stages out, or use another planner"};
   Candidates candidates(request);
   FoundStage all;
   for (ir::PlanNodeId node : request.graph->node_ids()) all.nodes.push_back(node);
   for (Samples size : micro_batch_sizes(request)) {
-    const int64_t devices = static_cast<int64_t>(request.cluster->devices.size());
+    const int64_t devices = request.replication ? static_cast<int64_t>(request.cluster->devices.size()) : 1;
     all.micro_batch = size;
     all.devices = static_cast<int>(std::min(size.count, devices));
     candidates.add({all});

@@ -91,18 +91,18 @@ TEST_CASE("the local search keeps plans sound, never makes them worse, and often
   CHECK(better > 8);
 }
 
-TEST_CASE("where activations do not fit, stages recompute instead of giving up") {
-  // Weights fit easily, the activations of even one sample of the whole chain on one device do not.
-  const ir::PlanGraph graph = tests::chain_graph(16, {.seconds = 1, .bytes = 1000, .weight_bytes = 10}, Samples(8));
-  const ir::Cluster cluster = tight_cluster(2, 14500);
+TEST_CASE("where memory is short, stages recompute instead of keeping few samples in flight") {
+  // Weights fit easily. Without recomputation a device holds the activations of its stage for few samples only, and the
+  // pipeline runs half empty.
+  const ir::PlanGraph graph = tests::chain_graph(64, {.seconds = 1, .bytes = 1000, .weight_bytes = 10}, Samples(8));
+  const ir::Cluster cluster = tight_cluster(4, 30'000);
   const auto without = plan("graphpipe", {.graph = &graph, .cluster = &cluster});
   const auto with = plan("auto", {.graph = &graph, .cluster = &cluster});
+  REQUIRE(without.ok());
   REQUIRE(with.ok());
   const auto& choice = with->candidates.front().assignment.choice;
-  const bool recomputes =
-      std::any_of(choice.begin(), choice.end(), [](const ir::StageChoice& stage) { return stage.recompute; });
-  CHECK((recomputes || without.ok()));
-  if (without.ok()) CHECK(with->candidates.front().step_seconds <= without->candidates.front().step_seconds);
+  CHECK(std::any_of(choice.begin(), choice.end(), [](const ir::StageChoice& stage) { return stage.recompute; }));
+  CHECK(with->candidates.front().step_seconds < 0.6 * without->candidates.front().step_seconds);
   CHECK(step_of(graph, cluster, with->candidates.front().assignment) < std::numeric_limits<double>::infinity());
 }
 

@@ -1,0 +1,121 @@
+// graphpipe plan --profile-format as a user types it.
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "driver/commands.h"
+
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class ProfileFile {
+ public:
+  ProfileFile() : path_(fs::temp_directory_path() / ("graphpipe-profile-" + std::to_string(getpid()) + ".txt")) {
+    std::ofstream out(path_);
+    for (int i = 0; i < 6; ++i)
+      out << "node" << i << " -- Layer -- forward_compute_time=" << 1 + i << ".0, backward_compute_time=" << 2 * i
+          << ", activation_size=1000.0, parameter_size=4000.0\n";
+    for (int i = 1; i < 6; ++i) out << "\tnode" << i - 1 << " -- node" << i << "\n";
+  }
+  ~ProfileFile() { fs::remove(path_); }
+  ProfileFile(const ProfileFile&) = delete;
+  ProfileFile& operator=(const ProfileFile&) = delete;
+
+  struct Answer {
+    int code = 0;
+    json object;
+    std::string message() const { return object["diagnostics"].empty() ? "" : object["diagnostics"][0].dump(); }
+  };
+  Answer plan(const std::vector<std::string>& flags) const {
+    std::vector<std::string> words{"graphpipe", "plan", "--profile", path_.string(), "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    std::ostringstream out;
+    auto* old = std::cout.rdbuf(out.rdbuf());
+    Answer answer;
+    answer.code = graphpipe::driver::run_command_line(static_cast<int>(arguments.size()), arguments.data());
+    std::cout.rdbuf(old);
+    answer.object = json::parse(out.str());
+    return answer;
+  }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("every planner prints the promised fields for a profile") {
+  const ProfileFile file;
+  for (const char* planner : {"graphpipe", "sequential", "pipedream", "2bw", "equal-split", "piper", "dapple",
+                              "torchgpipe", "max-throughput", "alpa", "data-parallel", "model-parallel", "auto"}) {
+    CAPTURE(planner);
+    const auto answer = file.plan({"--profile-format", "pipedream", "--planner", planner, "--devices", "3"});
+    CHECK(answer.code == 0);
+    const json& object = answer.object;
+    CHECK(object["planner"] == planner);
+    for (const char* number : {"objective", "bound", "gap", "search_seconds", "simulated_step"})
+      CHECK(object[number].is_number());
+    CHECK(object["unit"].is_string());
+    CHECK(object["complete"] == true);
+    for (const json& stage : object["stages"])
+      for (const char* field : {"nodes", "devices", "micro_batch"}) CHECK(stage.contains(field));
+  }
+}
+
+TEST_CASE("no planner replicates where replication is off") {
+  const ProfileFile file;
+  for (const char* planner : {"graphpipe", "pipedream", "piper", "dapple", "alpa", "data-parallel", "auto"}) {
+    CAPTURE(planner);
+    const auto answer =
+        file.plan({"--profile-format", "pipedream", "--planner", planner, "--devices", "4", "--no-replication"});
+    REQUIRE(answer.code == 0);
+    for (const json& stage : answer.object["stages"]) CHECK(stage["devices"].size() == 1);
+  }
+}
+
+TEST_CASE("flags are followed or refused by name, never passed over") {
+  const ProfileFile file;
+  struct Case {
+    std::vector<std::string> flags;
+    const char* named;
+  };
+  const std::vector<Case> refused = {
+      {{"--planner", "pipedream", "--stages", "2"}, "--stages"},
+      {{"--planner", "piper", "--replicas", "0=2"}, "--replicas"},
+      {{"--planner", "pipedream", "--micro-batch", "7"}, "--micro-batch"},
+      {{"--planner", "graphpipe", "--micro-batch", "7"}, "--micro-batch"},
+      {{"--planner", "graphpipe", "--cluster", "machines.json"}, "--cluster"},
+      {{"--planner", "graphpipe", "--loss", "mse:a,b"}, "--loss"},
+      {{"--planner", "data-parallel", "--stages", "2", "--devices", "2"}, "--stages"},
+      {{"--planner", "dapple", "--batch", "64", "--micro-batch", "16", "--micro-batches", "5"}, "--micro-batches"},
+  };
+  for (const Case& wrong : refused) {
+    CAPTURE(wrong.named);
+    std::vector<std::string> flags{"--profile-format", "pipedream"};
+    flags.insert(flags.end(), wrong.flags.begin(), wrong.flags.end());
+    const auto answer = file.plan(flags);
+    CHECK(answer.code == 2);
+    CHECK(answer.message().find(wrong.named) != std::string::npos);
+  }
+  const auto without_format = file.plan({"--no-replication"});
+  CHECK(without_format.code == 2);
+  CHECK(without_format.message().find("--no-replication") != std::string::npos);
+  const auto stages =
+      file.plan({"--profile-format", "pipedream", "--planner", "auto", "--devices", "4", "--stages", "2"});
+  CHECK(stages.code == 0);
+  CHECK(stages.object["stages"].size() == 2);
+  const auto units = file.plan({"--profile-format", "pipedream", "--planner", "graphpipe", "--micro-batch", "128"});
+  CHECK(units.code == 0);
+  for (const json& stage : units.object["stages"]) CHECK(stage["micro_batch"] == 2);
+}
