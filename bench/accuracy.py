@@ -6,8 +6,8 @@
 For each model one cut into two stages, run with several micro-batch sizes and policies. A round measures the profile
 anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its own: so both
 sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the median ratio of
-simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device. --realtime (as
-root) keeps other programs off the two cores while something is measured.
+simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device (with momentum,
+which a plan for SGD leaves room for). --realtime (as root) keeps other programs off the two cores while something is measured.
 """
 
 import argparse
@@ -74,7 +74,8 @@ class Bench:
             return subprocess.Popen(
                 [f"{folder}/build/device{rank}", "--folder", folder, "--rank", str(rank), "--world-size", "2",
                  "--master-address", "127.0.0.1", "--master-port", str(port), "--transport", "shm", "--steps",
-                 str(self.arguments.steps), "--data", str(self.source / "data"), "--json"],
+                 str(self.arguments.steps), "--lr", "0.01", "--momentum", "0.9", "--data", str(self.source / "data"),
+                 "--json"],
                 stdout=subprocess.PIPE, text=True, preexec_fn=prepare)
 
         programs = [start(0), start(1)]

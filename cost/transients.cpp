@@ -32,12 +32,20 @@ class Sweep {
       if (const auto found = begins.find(id); found != begins.end())
         here.insert(here.end(), found->second.begin(), found->second.end());
       for (ValueId value : here) bytes[id] += byte_function(graph_.value(value).type, batch_);
+      bytes[id] += scratch_of(id);
       std::erase_if(here, [&](ValueId value) { return lives_[value].last == id; });
     }
     return bytes;
   }
 
  private:
+  ir::SampleFunction scratch_of(NodeId id) const {
+    const ops::NodeView view(graph_, graph_.node(id));
+    const auto* row = ops::find_op(graph_.node(id).op);
+    const double one = row->work(view, Samples(1)).scratch, two = row->work(view, Samples(2)).scratch;
+    return ir::SampleFunction::polynomial(2 * one - two, two - one, 0);
+  }
+
   struct Life {
     NodeId first, last;  // in the function that makes it
     Phase phase = Phase::kForward;

@@ -222,15 +222,16 @@ double elements(const ir::Value& value, Samples samples) {
   return count;
 }
 
+double bytes_of(const ir::Value& value, Samples samples) {
+  return elements(value, samples) * static_cast<double>(ir::bytes_per_element(value.type.dtype));
+}
+
 double bytes_touched(const NodeView& node, Samples samples) {
   double bytes = 0;
-  const auto add = [&](const ir::Value& value) {
-    bytes += elements(value, samples) * static_cast<double>(ir::bytes_per_element(value.type.dtype));
-  };
   for (size_t i = 0; i < node.input_count(); ++i) {
-    if (node.has_input(i)) add(node.input(i));
+    if (node.has_input(i)) bytes += bytes_of(node.input(i), samples);
   }
-  for (size_t i = 0; i < node.output_count(); ++i) add(node.output(i));
+  for (size_t i = 0; i < node.output_count(); ++i) bytes += bytes_of(node.output(i), samples);
   return bytes;
 }
 

@@ -86,6 +86,7 @@ Inferred same_as_first_float_input(const NodeView& node);
 
 /// Number of elements at a sample count.
 double elements(const ir::Value& value, Samples samples);
+double bytes_of(const ir::Value& value, Samples samples);
 /// Bytes of all given inputs and all outputs.
 double bytes_touched(const NodeView& node, Samples samples);
 /// `flops` per element of output 0; inputs read and outputs written once.

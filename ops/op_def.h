@@ -41,6 +41,8 @@ class NodeView {
 struct Work {
   double flops = 0;
   double bytes = 0;
+  /// Bytes that the kernel allocates beside inputs and outputs and frees again, at most; a + b * samples.
+  double scratch = 0;
 };
 
 /// Builds the gradient nodes of one forward node. Made by passes/differentiate.
