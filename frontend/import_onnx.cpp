@@ -5,6 +5,7 @@
 #include <set>
 
 #include "frontend/bind_inputs.h"
+#include "frontend/check_batch.h"
 #include "frontend/drop_unused.h"
 #include "frontend/libonnx_steps.h"
 #include "frontend/lowering.h"
@@ -101,6 +102,12 @@ void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& n
          .hint = "nothing, unless the model should use them"});
 }
 
+/// The batch of the export where it says something: 1 meets every size.
+Samples checked_batch(const BatchChoice& batch) {
+  constexpr int64_t kMost = 4096;
+  return Samples(batch.traced > 1 && batch.traced <= kMost ? batch.traced : 3);
+}
+
 Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {
   const GraphBody& body = prepared.model.graph;
   GP_TRY(const ParameterRules rules, ParameterRules::parse(request.freeze, request.parameters));
@@ -119,6 +126,8 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   lowering.run(body.nodes);
   collect_outputs(body, lowering);
   if (!lowering.problems().empty()) return lowering.problems();
+  GP_TRY_VOID(check_output_axes(prepared.declared_outputs, lowering.graph(), batch.symbol, lowering.suspects(0)));
+  GP_TRY_VOID(check_two_batches(lowering.graph(), checked_batch(batch)));
   compare_shapes(body, lowering);
 
   Imported imported;
@@ -128,15 +137,14 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   imported.graph = std::move(trimmed.graph);
   report_unused(body, imported.graph, imported.notes);
   const ExportSignature signature = read_signature(body.metadata);
-  imported.parameters = decide_parameters(
-      imported.graph,
-      {.rules = rules,
-       .signature = signature,
-       .origins = trimmed.origins,
-       .from_torch = from_torch,
-       .model_path = request.path,
-       .trusted_root = request.trusted_root},
-      imported.notes);
+  imported.parameters = decide_parameters(imported.graph,
+                                          {.rules = rules,
+                                           .signature = signature,
+                                           .origins = trimmed.origins,
+                                           .from_torch = from_torch,
+                                           .model_path = request.path,
+                                           .trusted_root = request.trusted_root},
+                                          imported.notes);
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
   imported.files = {request.path};
   std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));

@@ -133,6 +133,23 @@ Status convert_opset(pb::ModelProto& model) {
 /// No function body of a schema has more nodes.
 constexpr int64_t kLargestBody = 64;
 
+/// Function bodies depend on the types of their operands, and the inliner does not look at initializers.
+void declare_initializers(pb::GraphProto& graph) {
+  std::set<std::string_view> typed;
+  for (const auto& info : graph.value_info()) typed.insert(info.name());
+  for (const auto& info : graph.input()) typed.insert(info.name());
+  std::vector<const pb::TensorProto*> missing;
+  for (const auto& tensor : graph.initializer())
+    if (typed.count(tensor.name()) == 0) missing.push_back(&tensor);
+  for (const pb::TensorProto* tensor : missing) {
+    pb::ValueInfoProto& info = *graph.add_value_info();
+    info.set_name(tensor->name());
+    auto& type = *info.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(tensor->data_type());
+    for (const int64_t dim : tensor->dims()) type.mutable_shape()->add_dim()->set_dim_value(dim);
+  }
+}
+
 /// Replaces operators that have no row but a function body in their schema by that body. Where that fails the operator
 /// stays, and lowering refuses it by name.
 void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
@@ -151,6 +168,7 @@ void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
   pb::inliner::FunctionIdVector functions;
   for (const std::string& name : names) functions.emplace_back("", name);
   pb::ModelProto expanded = model;
+  declare_initializers(*expanded.mutable_graph());
   try {
     const auto set = pb::inliner::FunctionIdSet::Create(std::move(functions));
     pb::inliner::InlineSelectedFunctions(expanded, *set, nullptr);
@@ -180,6 +198,7 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   GP_TRY(prepared.model, read_model(proto, slot_count));
   // Conversion drops metadata, which says what is a parameter.
   prepared.model.graph.metadata = as_stored.graph.metadata;
+  prepared.declared_outputs = as_stored.graph.outputs;
   GP_TRY_VOID(check_model(prepared.model));
   return prepared;
 }

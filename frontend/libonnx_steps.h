@@ -11,6 +11,8 @@ namespace graphpipe::frontend {
 
 struct Prepared {
   Model model;
+  /// The outputs as the file declares them; inference puts numbers in the place of symbols.
+  std::vector<ValueInfo> declared_outputs;
   Diagnostics notes;
 };
 

@@ -84,6 +84,20 @@ Status lower_range(NodeContext& context) {
   return context.emit_outputs("Iota", {}, std::move(attributes));
 }
 
+/// Ones on one diagonal: what is left of a matrix of ones above and below.
+Status lower_eye_like(NodeContext& context) {
+  const ir::Shape shape = context.type(0).shape;
+  if (shape.size() != 2) return context.problem(Code::kBadModel, "needs an input of rank 2", "export the model again");
+  std::optional<ir::DType> to = context.type(0).dtype;
+  if (context.node().find("dtype") != nullptr) to = dtype_of_onnx(static_cast<int>(context.int_attribute("dtype", 0)));
+  if (!to) return context.problem(Code::kUnsupportedType, "makes a matrix of another type", "use a supported type");
+  ir::Attributes ones{{"shape", shape}, {"value", 1.0}, {"to", std::string(ir::dtype_name(*to))}};
+  GP_TRY(std::vector<ir::ValueId> matrix, context.emit("Full", {}, std::move(ones)));
+  const int64_t k = context.int_attribute("k", 0);
+  GP_TRY(matrix, context.emit("Trilu", std::move(matrix), {{"k", k}, {"upper", int64_t{1}}}));
+  return context.emit_outputs("Trilu", std::move(matrix), {{"k", k}, {"upper", int64_t{0}}});
+}
+
 Status lower_shape(NodeContext& context) {
   return context.problem(Code::kUnresolvedShape, "the shape of a sequence, or one beyond 2^48 elements",
                          "export without sequences");
@@ -136,15 +150,11 @@ Status lower_if(NodeContext& context) {
 }  // namespace
 
 std::vector<HandlerRow> constant_handlers() {
-  return {{"Constant", lower_constant},
-          {"ConstantOfShape", lower_constant_of_shape},
-          {"Range", lower_range},
-          {"Shape", lower_shape},
-          {"Size", lower_shape},
-          {"Identity", lower_identity},
-          {"Cast", lower_cast},
-          {"CastLike", lower_cast},
-          {"If", lower_if}};
+  return {{"Constant", lower_constant}, {"ConstantOfShape", lower_constant_of_shape},
+          {"Range", lower_range},       {"EyeLike", lower_eye_like},
+          {"Shape", lower_shape},       {"Size", lower_shape},
+          {"Identity", lower_identity}, {"Cast", lower_cast},
+          {"CastLike", lower_cast},     {"If", lower_if}};
 }
 
 }  // namespace graphpipe::frontend

@@ -255,7 +255,7 @@ Status lower_blocks(NodeContext& context) {
     target = {n, rest, fixed(h * block), fixed(w * block)};
   } else {
     split = {n, fixed(c), fixed(h / block), b, fixed(w / block), b};
-    perm = {0, 3, 5, 1, 2, 4};
+    perm = channels_last ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4};
     target = {n, fixed(c * block * block), fixed(h / block), fixed(w / block)};
   }
   GP_TRY(const ir::ValueId input, context.value(0));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frontend/check_batch.h"
 #include "frontend/evaluate.h"
 #include "frontend/node_context.h"
 #include "ops/op_def.h"
@@ -201,6 +202,7 @@ bool Lowering::fold(const OnnxNode& node) {
     }
   }
   if (!result) return false;
+  if (node.op == "ConstantOfShape" || node.op == "Expand") suspect_batch(node, result->shape);
   Binding binding;
   binding.type = {result->dtype, result->shape};
   binding.leaf = leaf;
@@ -246,21 +248,58 @@ void Lowering::report_unsupported(const OnnxNode& node) {
 }
 
 void Lowering::suspect_batch(const OnnxNode& node, const ir::Shape& constant) {
-  if (traced_batch_ < 2) return;
-  const bool holds = std::any_of(constant.begin(), constant.end(),
-                                 [this](ir::Dim dim) { return dim == ir::Dim::fixed(traced_batch_); });
-  const bool leads =
-      !constant.empty() && constant[0].is_fixed() && constant[0].factor > 0 && constant[0].factor % traced_batch_ == 0;
-  if (holds || leads) suspects_.push_back(node_label(node));
+  constexpr size_t kMost = 10'000;
+  const bool large = std::any_of(constant.begin(), constant.end(), [](ir::Dim dim) { return dim.factor > 1; });
+  if (large && suspects_.size() < kMost) suspects_.emplace_back(node_label(node), constant);
 }
 
-std::string Lowering::suspects() const {
+std::string Lowering::suspects(int64_t batch) const {
   constexpr size_t kNamed = 3;
-  if (suspects_.empty()) return "here may hold it";
-  std::string names = "may hold it, first of all those of";
-  for (size_t i = 0; i < std::min(suspects_.size(), kNamed); ++i)
-    names += text(i == 0 ? " " : ", ", quoted(suspects_[i]));
-  return names;
+  const auto may_hold = [batch](const ir::Shape& constant) {
+    if (batch == 0) return true;
+    const bool holds = std::find(constant.begin(), constant.end(), ir::Dim::fixed(batch)) != constant.end();
+    const bool leads = constant[0].is_fixed() && constant[0].factor > 0 && constant[0].factor % batch == 0;
+    return batch > 1 && (holds || leads);
+  };
+  std::string names;
+  size_t count = 0;
+  for (const auto& [label, constant] : suspects_) {
+    if (!may_hold(constant) || ++count > kNamed) continue;
+    names += text(count == 1 ? "may hold it, first of all those of " : ", ", quoted(label));
+  }
+  return names.empty() ? "here may hold it" : names;
+}
+
+namespace {
+
+/// The operands' shapes; for a Reshape the numbers of elements before and after.
+std::vector<ir::Shape> operands_of(Lowering& lowering, const OnnxNode& node) {
+  std::vector<ir::Shape> shapes;
+  for (const std::string& name : node.inputs)
+    if (const Binding* binding = name.empty() ? nullptr : lowering.find(name)) shapes.push_back(binding->type.shape);
+  if (node.op != "Reshape" || shapes.size() != 2) return shapes;
+  const Binding* target = lowering.find(node.inputs[1]);
+  const std::optional<ir::Shape> dims = target->known ? as_dims(*target->known) : std::nullopt;
+  const std::optional<ir::Dim> before = ir::element_count(shapes[0]);
+  const bool whole =
+      dims && std::all_of(dims->begin(), dims->end(), [](ir::Dim dim) { return dim.is_fixed() && dim.factor > 0; });
+  const std::optional<ir::Dim> after = whole ? ir::element_count(*dims) : std::nullopt;
+  if (!before || !after) return {};
+  return {{*before}, {*after}};
+}
+
+}  // namespace
+
+void Lowering::blame_batch(const OnnxNode& node, Diagnostic& problem) {
+  if (problem.code != Code::kBadModel && problem.code != Code::kUnresolvedShape && problem.code != Code::kBatchNotFound)
+    return;
+  const std::optional<int64_t> baked = traced_batch_ > 0 ? std::nullopt : baked_batch(operands_of(*this, node));
+  if (traced_batch_ > 0)
+    problem.message += text("; the file fixes the batch at ", traced_batch_, ", a constant ", suspects(traced_batch_));
+  else if (baked) problem.message += text("; the export had a batch of ", *baked, ", a constant ", suspects(*baked));
+  else return;
+  problem.code = Code::kBatchNotFound;
+  problem.hint = kExportRecipe;
 }
 
 void Lowering::lower(const OnnxNode& node) {
@@ -275,12 +314,7 @@ void Lowering::lower(const OnnxNode& node) {
   if (status.ok()) return;
   for (Diagnostic problem : status.problems()) {
     if (problem.origin.empty()) problem.origin = node_label(node);
-    if (traced_batch_ > 0 && (problem.code == Code::kBadModel || problem.code == Code::kUnresolvedShape ||
-                              problem.code == Code::kBatchNotFound)) {
-      problem.code = Code::kBatchNotFound;
-      problem.message += text("; the file fixes the batch at ", traced_batch_, ", a constant ", suspects());
-      problem.hint = kExportRecipe;
-    }
+    blame_batch(node, problem);
     problems_.push_back(std::move(problem));
   }
   poison(node);

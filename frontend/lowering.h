@@ -61,8 +61,10 @@ class Lowering {
   const ImportRequest& request() const { return request_; }
   /// The fixed batch that was re-bound, or 0.
   int64_t traced_batch() const { return traced_batch_; }
-  /// Remembers a node whose constant shape may hold the fixed batch: where the import fails, it is named.
+  /// Remembers a node whose constant shape may hold the batch of the export: where the import fails, it is named.
   void suspect_batch(const OnnxNode& node, const ir::Shape& constant);
+  /// Words on which nodes' constants may hold a batch of this size; of any size for 0.
+  std::string suspects(int64_t batch) const;
   /// The exporter follows PyTorch's conventions.
   bool from_torch() const { return from_torch_; }
   ir::Graph& graph() { return graph_; }
@@ -96,7 +98,8 @@ class Lowering {
  private:
   void lower(const OnnxNode& node);
   void report_unsupported(const OnnxNode& node);
-  std::string suspects() const;
+  /// Says of a problem that a constant may hold the batch, where that may be its cause.
+  void blame_batch(const OnnxNode& node, Diagnostic& problem);
   bool inputs_are_sound(const OnnxNode& node);
   /// Binds the node's outputs to what they are known to be; returns whether no graph node is needed.
   bool fold(const OnnxNode& node);
@@ -114,7 +117,8 @@ class Lowering {
   std::map<ir::ParamId, ParamOrigin> param_origins_;
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
   std::set<std::string> reported_ops_;
-  std::vector<ModelText> suspects_;
+  /// Nodes with constant shapes.
+  std::vector<std::pair<ModelText, ir::Shape>> suspects_;
   std::set<std::string> read_;
 };
 

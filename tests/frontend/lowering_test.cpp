@@ -246,7 +246,8 @@ TEST_CASE("default activations may be written out, others are refused") {
     w = ConstantOfShape(w_shape)
     r = ConstantOfShape(r_shape)
     y = LSTM<hidden_size = 3, activations = [)";
-  CHECK(nodes_of(import_text(head + "\"Sigmoid\", \"tanh\", \"Tanh\"]>(x, w, r) }")).find("LSTM(") != std::string::npos);
+  CHECK(nodes_of(import_text(head + "\"Sigmoid\", \"tanh\", \"Tanh\"]>(x, w, r) }")).find("LSTM(") !=
+        std::string::npos);
   CHECK(reports(import_text(head + "\"Sigmoid\", \"Relu\", \"Tanh\"]>(x, w, r) }").problems(), Code::kUnsupportedOp,
                 "other activations"));
 }
@@ -262,7 +263,8 @@ TEST_CASE("in a file with a fixed batch, the batch axis expands to itself whatev
     s = Shape(x)
     state = Expand(zeros, s)
     y = Add(x, state)
-  })")).find("Full() {shape=dims[B,5]") != std::string::npos);
+  })"))
+            .find("Full() {shape=dims[B,5]") != std::string::npos);
 }
 
 TEST_CASE("a constant that bakes the batch in is refused with the name of its node") {
@@ -285,7 +287,8 @@ TEST_CASE("a reversed slice that ends before the first element keeps all of it")
   CHECK(nodes_of(import_text(R"(g (float[N,5] x) => (float[N,5] y) <int64[1] from = {-1}, int64[1] axis = {1}> {
     end = Constant<value_ints = [-9223372036854775808]>()
     y = Slice(x, from, end, axis, from)
-  })")).find("f32[B,5]") != std::string::npos);
+  })"))
+            .find("f32[B,5]") != std::string::npos);
 }
 
 TEST_CASE("filled tensors of PyTorch's exports are masks, those of files without weights are weights") {
@@ -300,4 +303,42 @@ TEST_CASE("filled tensors of PyTorch's exports are masks, those of files without
   REQUIRE(torch.ok());
   CHECK(other->graph.param(ir::ParamId(0)).trainable);
   for (ir::ParamId id : torch->graph.param_ids()) CHECK_FALSE(torch->graph.param(id).trainable);
+}
+
+TEST_CASE("attention with a mask and rotary embedding are replaced by their function bodies") {
+  const std::string head = "<ir_version: 10, opset_import: [\"\" : 23], producer_name: \"test\">";
+  const auto attention = import_text(head + R"(g (float[N,2,3,4] q, float[N,2,3,4] k) => (float[N,2,3,4] y)
+    <float[3,3] mask = {0, -9, -9, 0, 0, -9, 0, 0, 0}> { y = Attention(q, k, k, mask) })");
+  CHECK(nodes_of(attention).find("Softmax(") != std::string::npos);
+  const auto rotary = import_text(head + R"(g (float[N,2,3,4] x) => (float[N,2,3,4] y)
+    <float[3,2] cos = {1, 1, 0, 0, 1, 1}, float[3,2] sin = {0, 0, 1, 1, 0, 0}> {
+    p = Constant<value = int64[1,3] {0, 1, 2}>()
+    n = Shape<end = 1>(x)
+    three = Constant<value_ints = [3]>()
+    s = Concat<axis = 0>(n, three)
+    ids = Expand(p, s)
+    y = RotaryEmbedding(x, cos, sin, ids) })");
+  CHECK(nodes_of(rotary).find("Concat(") != std::string::npos);
+}
+
+TEST_CASE("a GRU that resets before its product becomes its steps") {
+  const std::string nodes = nodes_of(import_text(R"(g (float[N,2,4] x0) => (float[2,1,N,3] y)
+    <int64[3] w_shape = {1, 9, 4}, int64[3] r_shape = {1, 9, 3}> {
+    x = Transpose<perm = [1, 0, 2]>(x0)
+    w = ConstantOfShape(w_shape)
+    r = ConstantOfShape(r_shape)
+    y = GRU<hidden_size = 3, linear_before_reset = 0>(x, w, r)
+  })"));
+  CHECK(nodes.find("GRU(") == std::string::npos);
+  size_t gates = 0;
+  for (size_t at = nodes.find("Sigmoid("); at != std::string::npos; at = nodes.find("Sigmoid(", at + 1)) ++gates;
+  CHECK(gates == 2);  // z and r of a step are one product
+}
+
+TEST_CASE("EyeLike is a matrix of ones cut to one diagonal") {
+  CHECK(nodes_of(import_text("g (float[N,3] x) => (float[N,3] y) { e = EyeLike<k = 1>(x) y = Add(x, e) }")) ==
+        "Full() {shape=dims[B,3], to=\"f32\", value=1.0} : f32[B,3]\n"
+        "Trilu(%1) {k=1, upper=1} : f32[B,3] @mixed\n"
+        "Trilu(%2) {k=1, upper=0} : f32[B,3] @mixed\n"
+        "Add(%0, %3) : f32[B,3] @mixed\n");
 }

@@ -1,0 +1,106 @@
+#include "frontend/check_batch.h"
+
+#include <algorithm>
+
+#include "frontend/lowering.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Shape;
+
+Shape bound(const Shape& shape, Samples batch) {
+  Shape result;
+  for (Dim dim : shape) result.push_back(Dim::fixed(dim.at(batch)));
+  return result;
+}
+
+ir::TensorType bound(const ir::TensorType& type, Samples batch) { return {type.dtype, bound(type.shape, batch)}; }
+
+/// A graph of the same values whose dims are numbers; node by node.
+class Bound {
+ public:
+  Bound(const Graph& graph, Samples batch) : graph_(graph), batch_(batch) {
+    for (ir::ValueId id : graph.value_ids()) values_.add_value({.type = bound(graph.value(id).type, batch)});
+  }
+
+  void check(const ir::Node& node, Diagnostics& problems) const {
+    const ops::OpDef* row = ops::find_op(node.op);
+    GP_CHECK(row != nullptr);
+    ir::Node numbers{.op = node.op, .inputs = node.inputs, .outputs = node.outputs, .origins = node.origins};
+    for (const auto& [name, value] : node.attributes) {
+      const auto* dims = std::get_if<Shape>(&value);
+      if (dims == nullptr) numbers.attributes.set(name, value);
+      else numbers.attributes.set(name, bound(*dims, batch_));
+    }
+    const Result<std::vector<ir::Value>> outputs = row->infer(ops::NodeView(values_, numbers));
+    bool same = outputs.ok() && outputs->size() == node.outputs.size();
+    for (size_t i = 0; same && i < node.outputs.size(); ++i)
+      same = (*outputs)[i].type == values_.value(node.outputs[i]).type;
+    if (same) return;
+    const std::string why = outputs.ok() ? "has another shape" : outputs.problems().front().message;
+    problems.push_back({.code = Code::kBatchNotFound,
+                        .origin = node.origins.empty() ? ModelText(node.op) : node.origins.front(),
+                        .message = text("does not hold for every batch: with ", batch_.count, " samples it ", why),
+                        .hint = kExportRecipe});
+  }
+
+ private:
+  const Graph& graph_;
+  Samples batch_;
+  Graph values_;
+};
+
+}  // namespace
+
+Status check_two_batches(const Graph& graph, Samples batch) {
+  Diagnostics problems;
+  for (const Samples samples : {batch, Samples(2 * batch.count)}) {
+    const Bound numbers(graph, samples);
+    for (ir::NodeId id : graph.node_ids()) numbers.check(graph.node(id), problems);
+    if (!problems.empty()) return problems;
+  }
+  return Ok{};
+}
+
+Status check_output_axes(const std::vector<ValueInfo>& declared_outputs, const Graph& graph, const std::string& symbol,
+                         std::string_view suspects) {
+  Diagnostics problems;
+  if (symbol.empty()) return Ok{};
+  for (const ir::Output& output : graph.outputs()) {
+    const auto declared = std::ranges::find(declared_outputs, output.name.raw(), &ValueInfo::name);
+    const Shape& shape = graph.value(output.value).type.shape;
+    if (declared == declared_outputs.end() || !declared->has_shape || declared->dims.size() != shape.size()) continue;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if (declared->dims[axis].size || declared->dims[axis].symbol != symbol || shape[axis] == Dim::batch()) continue;
+      problems.push_back({.code = Code::kBatchNotFound,
+                          .origin = output.name,
+                          .message = text("the file says that its axis ", axis,
+                                          " is the batch, but the graph gives it another size: a constant ", suspects),
+                          .hint = kExportRecipe});
+      break;
+    }
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+std::optional<int64_t> baked_batch(const std::vector<Shape>& operands) {
+  const auto meets = [](Dim a, Dim b) -> std::optional<int64_t> {
+    if (a.is_fixed()) std::swap(a, b);
+    const bool baked = a.power == 1 && b.is_fixed() && a.factor > 0 && b.factor % a.factor == 0;
+    return baked && b.factor / a.factor > 1 ? std::optional(b.factor / a.factor) : std::nullopt;
+  };
+  for (size_t i = 0; i < operands.size(); ++i)
+    for (size_t j = i + 1; j < operands.size(); ++j) {
+      const Shape &a = operands[i], &b = operands[j];
+      for (size_t k = 1; k <= std::min(a.size(), b.size()); ++k)
+        if (const auto found = meets(a[a.size() - k], b[b.size() - k])) return found;
+    }
+  return std::nullopt;
+}
+
+}  // namespace graphpipe::frontend
