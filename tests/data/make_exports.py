@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Exports small models in the ways users do and trains each in PyTorch: tests/data/exports/NAME/, as make_references.py.
+
+    python tests/data/make_exports.py tests/data/exports
+
+bags: nn.EmbeddingBag of each mode, the dynamo exporter. lstm: a bidirectional LSTM, TorchScript, opset 17. decoder:
+RMSNorm, rotary embedding and grouped queries, TorchScript, opset 15 (eval and constant folding, as many still export).
+unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging Face's, TorchScript; no token is 0, whose row
+PyTorch does not train (padding_idx), which ONNX cannot say.
+The order of an If's outputs in bags varies from export to export, so its bytes do.
+Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
+"""
+
+import copy
+import io
+import json
+import pathlib
+import sys
+import warnings
+
+import onnx
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import make_references as references
+from models import Example
+import export
+
+SAMPLES = 16
+
+
+def cross_entropy(outputs, labels):
+    logits, label = outputs[0], labels["label"]
+    return F.cross_entropy(logits.flatten(0, 1), label.flatten()) if logits.dim() == 3 else F.cross_entropy(logits, label)
+
+
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bags = nn.ModuleList(nn.EmbeddingBag(20, 6, mode=mode) for mode in ("sum", "mean", "max"))
+        self.dense, self.head = nn.Linear(5, 6), nn.Linear(24, 1)
+
+    def forward(self, dense, sparse):
+        looked_up = [bag(sparse[:, i]) for i, bag in enumerate(self.bags)]
+        return self.head(torch.cat([F.relu(self.dense(dense)), *looked_up], 1)).squeeze(1)
+
+
+def bags():
+    inputs = {"dense": torch.randn(SAMPLES, 5), "sparse": torch.randint(0, 20, (SAMPLES, 3, 4))}
+    return Example(Bags(), inputs, {"click": torch.rand(SAMPLES).round()}, ["logit"], "bce:logit,click",
+                   lambda outputs, labels: F.binary_cross_entropy_with_logits(outputs[0], labels["click"]))
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(30, 8), nn.Linear(12, 10)
+        self.lstm = nn.LSTM(8, 6, batch_first=True, bidirectional=True)
+
+    def forward(self, tokens):
+        return self.head(self.lstm(self.table(tokens))[0])
+
+
+def lstm():
+    return Example(Lstm(), {"tokens": torch.randint(0, 30, (SAMPLES, 5))},
+                   {"label": torch.randint(0, 10, (SAMPLES, 5))}, ["logits"], "cross_entropy:logits,label",
+                   cross_entropy)
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+class Decoder(nn.Module):
+    def __init__(self, words=32, width=16, heads=4, shared=2, length=6):
+        super().__init__()
+        self.heads, self.shared, self.depth = heads, shared, width // heads
+        self.table, self.norm1, self.norm2 = nn.Embedding(words, width), RmsNorm(width), RmsNorm(width)
+        self.q, self.o = nn.Linear(width, width, False), nn.Linear(width, width, False)
+        self.k, self.v = (nn.Linear(width, shared * self.depth, False) for _ in range(2))
+        self.gate, self.up, self.down = nn.Linear(width, 24, False), nn.Linear(width, 24, False), nn.Linear(24, width)
+        self.head = nn.Linear(width, words, False)
+        angles = torch.outer(torch.arange(length).float(), 100.0 ** -(torch.arange(0, self.depth, 2) / self.depth))
+        self.register_buffer("cos", torch.cat([angles, angles], -1).cos())
+        self.register_buffer("sin", torch.cat([angles, angles], -1).sin())
+
+    def turn(self, x):
+        a, b = x.chunk(2, -1)
+        return x * self.cos + torch.cat([-b, a], -1) * self.sin
+
+    def forward(self, tokens):
+        samples, length = tokens.shape
+        x = self.table(tokens)
+        h = self.norm1(x)
+        split = lambda y, heads: y.view(samples, length, heads, self.depth).transpose(1, 2)
+        q, k = self.turn(split(self.q(h), self.heads)), self.turn(split(self.k(h), self.shared))
+        k, v = (y.repeat_interleave(self.heads // self.shared, 1) for y in (k, split(self.v(h), self.shared)))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(seen.transpose(1, 2).reshape(samples, length, -1))
+        h = self.norm2(x)
+        return self.head(x + self.down(F.silu(self.gate(h)) * self.up(h)))
+
+
+def decoder():
+    return Example(Decoder(), {"tokens": torch.randint(0, 32, (SAMPLES, 6))},
+                   {"label": torch.randint(0, 32, (SAMPLES, 6))}, ["logits"], "cross_entropy:logits,label",
+                   cross_entropy)
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        block = lambda a, b: nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(2, b), nn.SiLU())
+        self.down, self.inner, self.join = block(3, 4), block(4, 8), block(8, 4)
+        self.up, self.out = nn.ConvTranspose2d(8, 4, 2, 2), nn.Conv2d(4, 3, 1)
+
+    def forward(self, image):
+        a = self.down(image)
+        b = self.inner(F.max_pool2d(a, 2))
+        return self.out(self.join(torch.cat([a, self.up(b)], 1)))
+
+
+def unet():
+    return Example(UNet(), {"image": torch.randn(SAMPLES, 3, 8, 8)}, {"label": torch.randint(0, 3, (SAMPLES, 8, 8))},
+                   ["mask"], "cross_entropy:mask,label", cross_entropy)
+
+
+class Bert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from transformers import BertConfig, BertForSequenceClassification
+
+        self.model = BertForSequenceClassification(BertConfig(
+            vocab_size=32, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+            max_position_embeddings=12, num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            attn_implementation="eager"))
+
+    def forward(self, input_ids, attention_mask):
+        return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+
+
+def bert():
+    mask = torch.ones(SAMPLES, 8, dtype=torch.int64)
+    mask[::2, 6:] = 0
+    return Example(Bert(), {"input_ids": torch.randint(1, 32, (SAMPLES, 8)), "attention_mask": mask},
+                   {"label": torch.randint(0, 3, (SAMPLES,))}, ["logits"], "cross_entropy:logits,label", cross_entropy)
+
+
+TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
+# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter.
+EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
+           "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING)}
+
+
+def load(name: str) -> Example:
+    torch.manual_seed(20250325)
+    return EXPORTS[name][0]()
+
+
+def export_script(example: Example, options: dict, path: pathlib.Path) -> None:
+    module = copy.deepcopy(example.module).train("training" in options)
+    names = list(example.inputs)
+    stored = io.BytesIO()
+    torch.onnx.export(module, tuple(tensor[:7] for tensor in example.inputs.values()), stored, dynamo=False,
+                      input_names=names, output_names=example.output_names,
+                      dynamic_axes={name: {0: "batch"} for name in names}, **options)
+    model = onnx.load_from_string(stored.getvalue())
+    for node in model.graph.node:
+        node.doc_string = ""  # where in the exporting machine's files the node comes from
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def remove_notes(graph) -> None:
+    """Leaves what the dynamo exporter says of the graph, and drops what it says of each node."""
+    for holder in [*graph.node, *graph.value_info, *graph.input, *graph.output]:
+        del holder.metadata_props[:]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                remove_notes(attribute.g)
+
+
+def write(name: str, folder: pathlib.Path) -> None:
+    options = EXPORTS[name][1]
+    if options is None:
+        path = folder / "model.onnx"
+        export.export_onnx(load(name), path)
+        model = onnx.load(path)
+        remove_notes(model.graph)
+        path.write_bytes(model.SerializeToString(deterministic=True))
+    else:
+        export_script(load(name), options, folder / "model.onnx")
+    example = load(name)
+    export.write_data(example, folder / "data")
+    losses, gradients, weights = references.train(example, references.BATCH, references.RUNS["sgd"])
+    record = {"loss": example.loss_flag, "batch": references.BATCH, "steps": references.STEPS,
+              "optimizers": {"sgd": {str(references.BATCH): {"losses": losses}}},
+              "versions": {"torch": torch.__version__.split("+")[0], "onnx": onnx.__version__}}
+    (folder / "reference.json").write_text(json.dumps(record, indent=1) + "\n")
+    prefix = str(references.BATCH)
+    tensors = {f"gradient/{prefix}/{key}": value for key, value in gradients.items() if value is not None}
+    tensors |= {f"weight/{prefix}/{key}": value for key, value in weights.items()}
+    references.write_safetensors(folder / "reference.safetensors", tensors)
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/data/exports")
+    for name in EXPORTS:
+        write(name, root / name)
+        print(f"{root / name}: done")
+
+
+if __name__ == "__main__":
+    main()
