@@ -1,6 +1,7 @@
 #include "cost/lower_bound.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace graphpipe::cost {
@@ -82,19 +83,71 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   return bound;
 }
 
-double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
+namespace {
+
+double cheapest_of(const ir::PassSeconds& seconds, Samples most) {
   const auto rate = [&](int64_t n) {
     const double samples = static_cast<double>(n);
-    return (node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples)) / samples;
+    return (seconds.forward.at(samples) + seconds.input_gradient.at(samples) + seconds.weight_gradient.at(samples)) /
+           samples;
   };
   double least = rate(most.count);
   for (int64_t n = 1; n < most.count; n *= 2) least = std::min(least, rate(n));
   return least;
 }
 
+/// How many devices are of each kind.
+std::vector<double> devices_by_kind(const ir::PlanGraph& graph) {
+  std::vector<double> count(static_cast<size_t>(graph.kind_count()), 0);
+  for (const int kind : graph.kind_of_device) count[static_cast<size_t>(kind)] += 1;
+  return count;
+}
+
+/// Seconds per sample of all work where each device has the share of it that suits its speed.
+///
+/// For any weights y of the devices that sum to 1, a period is at least the weighted mean of what the devices work, and
+/// that at least the sum over the nodes of the smallest y p, p the node's price on a device. Weights inverse to the
+/// price of all nodes are exact where kinds differ by one factor.
+double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count) {
+  std::vector<double> all(count.size(), 0);
+  for (const ir::PlanNode& node : graph.nodes)
+    for (size_t kind = 0; kind < count.size(); ++kind) all[kind] += cheapest_of(node.by_kind[kind], graph.batch);
+  double weights = 0, work = 0;
+  for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], 1e-300);
+  for (const ir::PlanNode& node : graph.nodes) {
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t kind = 0; kind < count.size(); ++kind)
+      if (count[kind] > 0)
+        least = std::min(least, cheapest_of(node.by_kind[kind], graph.batch) / std::max(all[kind], 1e-300));
+    work += least;
+  }
+  return work / weights;
+}
+
+/// Seconds per sample of a node with a replica on every device, or on the fastest where it mixes samples.
+double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::vector<double>& count) {
+  double fastest = std::numeric_limits<double>::infinity(), speed = 0;
+  for (size_t kind = 0; kind < count.size(); ++kind) {
+    const double seconds = cheapest_of(node.by_kind[kind], graph.batch);
+    if (count[kind] > 0) fastest = std::min(fastest, seconds);
+    speed += count[kind] / std::max(seconds, 1e-300);
+  }
+  return node.mixes_samples ? fastest : 1 / speed;
+}
+
+}  // namespace
+
+double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
+  if (node.by_kind.empty()) return cheapest_of({node.forward, node.input_gradient, node.weight_gradient}, most);
+  double least = std::numeric_limits<double>::infinity();
+  for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_of(seconds, most));
+  return least;
+}
+
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
   PlanBound bound;
   const double devices = static_cast<double>(cluster.devices.size());
+  const std::vector<double> count = devices_by_kind(graph);
   IdMap<ir::PlanNodeId, double> below(graph.nodes.size(), 0.0);
   const ir::PlanAdjacency adjacency = adjacency_of(graph);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
@@ -102,12 +155,17 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
     const ir::PlanNode& node = graph.nodes[id];
     const double seconds = cheapest_seconds_per_sample(node, graph.batch);
     bound.work += seconds / devices;
-    bound.largest_node = std::max(bound.largest_node, node.mixes_samples ? seconds : seconds / devices);
+    const double alike = node.mixes_samples ? seconds : seconds / devices;
+    bound.largest_node = std::max(bound.largest_node, count.empty() ? alike : spread(graph, node, count));
     double path = 0;
     for (ir::PlanNodeId reader : adjacency.successors[id]) path = std::max(path, below[reader]);
-    below[id] = path + node.forward.at(1.0) + node.input_gradient.at(1.0);
+    double pass = node.forward.at(1.0) + node.input_gradient.at(1.0);
+    for (const ir::PassSeconds& seconds : node.by_kind)
+      pass = std::min(pass, seconds.forward.at(1.0) + seconds.input_gradient.at(1.0));
+    below[id] = path + pass;
     bound.critical_path = std::max(bound.critical_path, below[id]);
   }
+  if (!count.empty()) bound.work = shared_work(graph, count);
   return bound;
 }
 

@@ -17,7 +17,8 @@ struct StepBound {
 /// A bound on the step of one plan, whatever the order, with unsplit or split backward.
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
-/// Bounds on every plan of a graph on a cluster. Prices are taken at the sample count where a sample is cheapest.
+/// Bounds on every plan of a graph on a cluster. Prices are taken at the sample count where a sample is cheapest,
+/// and where devices differ on the device that suits best.
 struct PlanBound {
   double work = 0;           // seconds per sample: all work over all devices
   double largest_node = 0;   // seconds per sample: the largest node at its best replica count
@@ -30,7 +31,8 @@ struct PlanBound {
 };
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster);
 
-/// Least seconds of F + I + W per sample over item sizes 1 to `most`: powers of two, and `most` itself.
+/// Least seconds of F + I + W per sample over item sizes 1 to `most`: powers of two, and `most` itself; on the fastest
+/// kind of device.
 double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most);
 
 }  // namespace graphpipe::cost

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "cost/op_prices.h"
 #include "cost/transients.h"
@@ -229,8 +230,7 @@ class Pricer {
       (by_weight ? priced.saved_by_weight_gradient : priced.saved_by_input_gradient).push_back(id);
     } else if (!saved.producer.valid() && !param_of_[value].valid() && saved.batch != BatchKind::kNone) {
       // The data of an item stays until its last reader. A parameter, or what follows from weights, is no stash.
-      if (kept_.insert({id, value}).second)
-        keeper.stash_to_input_gradient += byte_function(saved.type, request_.batch);
+      if (kept_.insert({id, value}).second) keeper.stash_to_input_gradient += byte_function(saved.type, request_.batch);
       if (by_weight && kept_for_weight_.insert({id, value}).second)
         keeper.stash_to_weight_gradient += byte_function(saved.type, request_.batch);
     }
@@ -332,11 +332,50 @@ class Pricer {
   ir::PlanGraph result_;
 };
 
+/// Kinds of devices beyond so many are priced as the slowest of all.
+constexpr size_t kMostKinds = 16;
+
+/// Where devices differ in speed, the same graph is priced once for each kind.
+Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request,
+                 ir::PlanGraph& result) {
+  std::vector<ir::Device> kinds;
+  for (const ir::Device& device : cluster.devices) {
+    const auto is_like = [&](const ir::Device& other) {
+      return std::tuple(device.compute, device.memory_bandwidth, device.launch_overhead) ==
+             std::tuple(other.compute, other.memory_bandwidth, other.launch_overhead);
+    };
+    const auto known = std::find_if(kinds.begin(), kinds.end(), is_like);
+    result.kind_of_device.push_back(static_cast<int>(std::min<ptrdiff_t>(known - kinds.begin(), kMostKinds)));
+    if (known == kinds.end() && kinds.size() < kMostKinds) kinds.push_back(device);
+  }
+  if (kinds.size() < 2) {
+    result.kind_of_device.clear();
+    return Ok{};
+  }
+  const bool any_beyond =
+      *std::max_element(result.kind_of_device.begin(), result.kind_of_device.end()) == static_cast<int>(kMostKinds);
+  for (const ir::Device& kind : kinds) {
+    ir::Cluster alone;
+    alone.devices.push_back(kind);
+    alone.levels = cluster.levels;
+    GP_TRY(const ir::PlanGraph priced, Pricer(graph, alone, request).run());
+    for (PlanNodeId id : result.node_ids())
+      result.nodes[id].by_kind.push_back(
+          {priced.nodes[id].forward, priced.nodes[id].input_gradient, priced.nodes[id].weight_gradient});
+  }
+  if (any_beyond)
+    for (ir::PlanNode& node : result.nodes)
+      node.by_kind.push_back({node.forward, node.input_gradient, node.weight_gradient});
+  return Ok{};
+}
+
 }  // namespace
 
 Result<ir::PlanGraph> price(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request) {
   GP_CHECK(request.batch.count >= 1);
-  return Pricer(graph, cluster, request).run();
+  GP_TRY(ir::PlanGraph result, Pricer(graph, cluster, request).run());
+  if (request.profile == nullptr) GP_TRY_VOID(add_kinds(graph, cluster, request, result));
+  return result;
 }
 
 }  // namespace graphpipe::cost

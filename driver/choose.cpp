@@ -64,6 +64,7 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
     GP_TRY(const partitioner::ForcedReplicas forced, parse_replicas(flag));
     request.replicas.push_back(forced);
   }
+  request.shard_optimizer_state = options.shard_optimizer;
   return Ok{};
 }
 

@@ -109,6 +109,8 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch, "samples of a micro-batch, or auto");
   repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
+  app.add_flag("--shard-optimizer", plan.shard_optimizer,
+               "what if replicas shared the optimizer's state: a plan to study, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");
   app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
       ->check(kNotNegative);

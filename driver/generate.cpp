@@ -11,9 +11,9 @@
 #include "driver/process.h"
 #include "driver/report.h"
 #include "driver/runtime_sources.h"
-#include "wire/version.h"
 #include "files/plan.h"
 #include "wire/exit_codes.h"
+#include "wire/version.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -25,9 +25,22 @@ int finish_compile(const Options& options, const Pipeline& pipeline) {
   return pipeline.complete ? wire::kExitOk : wire::kExitPartial;
 }
 
+// The memory of a plan is promised for what its programs do, and they keep the optimizer's state in every replica.
+Status check_runnable(const ir::Plan& plan) {
+  for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
+    if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = plan.model,
+                      .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it"),
+                      .hint = "plan without --shard-optimizer, or set the field to false"};
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
+  GP_TRY_VOID(check_runnable(pipeline.plan));
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
                                          .model_digest = pipeline.model.digest,
                                          .plan_digest = plan_digest(pipeline.plan),

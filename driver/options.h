@@ -40,6 +40,7 @@ struct PlanOptions {
   std::vector<std::string> replicas;  // STAGE=D
   std::string plan;                   // a plan made before, or written by hand: checked and used as given
   std::string profile;
+  bool shard_optimizer = false;
   double time_limit = 0;  // seconds; 0: none
 };
 

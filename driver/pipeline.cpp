@@ -129,18 +129,6 @@ Diagnostic other_model(const ir::Plan& plan) {
                     .hint = "make the plan again with `graphpipe plan`"};
 }
 
-// The memory of a plan is promised for what the runtime does, and it keeps the optimizer's state in every replica.
-Status check_runnable(const ir::Plan& plan) {
-  for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
-    if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
-    return Diagnostic{.code = Code::kBadPlan,
-                      .origin = plan.model,
-                      .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it"),
-                      .hint = "set it to false"};
-  }
-  return Ok{};
-}
-
 // A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
 // hand names no model, so nothing is known of the options that its author had in mind.
 Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
@@ -201,7 +189,6 @@ Status use_given_plan(Pipeline& pipeline, const std::string& path) {
 
 Status derive(Pipeline& pipeline) {
   ir::Plan& plan = pipeline.plan;
-  GP_TRY_VOID(check_runnable(plan));
   // Several stages on one device are allowed in a plan that is given.
   Diagnostics problems =
       partitioner::check_plan(pipeline.priced, plan.cluster, plan.assignment,

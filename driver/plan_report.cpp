@@ -49,6 +49,10 @@ cost::Limit limit_of(const Pipeline& pipeline) {
   return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.step_seconds());
 }
 
+bool shards_state(const Pipeline& pipeline) {
+  return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state);
+}
+
 double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 0; }
 
 }  // namespace
@@ -68,7 +72,10 @@ std::string plan_text(const Pipeline& pipeline) {
   for (size_t i = 0; i < pipeline.built.memory.size(); ++i)
     out += fmt::format(" d{} {}", pipeline.built.schedule.programs[i].device.index(),
                        human_bytes(static_cast<double>(pipeline.built.memory[i].peak.count)));
-  return out + "\n";
+  out += "\n";
+  if (shards_state(pipeline))
+    out += "the plan divides optimizer state over replicas, which the runtime does not: `generate` refuses it\n";
+  return out;
 }
 
 JsonObject plan_json(const Pipeline& pipeline) {
@@ -83,6 +90,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
     JsonObject object;
     object.add("nodes", nodes).add("devices", devices).add("predecessors", predecessors);
     object.add("micro_batch", stage.choice.micro_batch.count).add("k", stage.choice.k);
+    object.add("recompute", stage.choice.recompute).add("shard_optimizer_state", stage.choice.shard_optimizer_state);
     stages.push_back(object.add("mixes_samples", stage.mixes_samples));
   }
   std::vector<int64_t> peaks;

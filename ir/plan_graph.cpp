@@ -30,6 +30,8 @@ class Verifier {
     const double state = graph_.optimizer_state_per_weight_byte;
     if (!std::isfinite(state) || state < 0)
       report({}, "the optimizer state per weight byte is not a number of at least 0", "use 0, 1 or 2");
+    for (const int kind : graph_.kind_of_device)
+      if (kind < 0) report({}, text("a device is of kind ", kind), "number the kinds of devices from 0");
     for (const WeightGroup& group : graph_.weight_groups)
       if (group.bytes.count < 0) report(group.name, "a weight has negative bytes", "correct the profile");
     for (PlanNodeId id : graph_.node_ids()) check_node(id);
@@ -49,11 +51,21 @@ class Verifier {
 
   void check_node(PlanNodeId id) {
     const PlanNode& node = graph_.nodes[id];
-    for (const SampleFunction* f : {&node.forward, &node.input_gradient, &node.weight_gradient,
-                                    &node.stash_to_input_gradient, &node.stash_to_weight_gradient, &node.kept_gradients,
-                                    &node.workspace})
+    for (const SampleFunction* f :
+         {&node.forward, &node.input_gradient, &node.weight_gradient, &node.stash_to_input_gradient,
+          &node.stash_to_weight_gradient, &node.kept_gradients, &node.workspace})
       if (!is_sound(*f))
         report(node.label, text("node ", id, " has a negative or infinite price"), "prices are finite and at least 0");
+    for (const PassSeconds& seconds : node.by_kind)
+      for (const SampleFunction* f : {&seconds.forward, &seconds.input_gradient, &seconds.weight_gradient})
+        if (!is_sound(*f))
+          report(node.label, text("node ", id, " has a negative or infinite price"),
+                 "prices are finite and at least 0");
+    if (static_cast<int>(node.by_kind.size()) != graph_.kind_count())
+      report(node.label,
+             text("node ", id, " has prices of ", node.by_kind.size(), " kinds of devices, there are ",
+                  graph_.kind_count()),
+             "price each node on each kind");
     if (node.buffer_bytes.count < 0)
       report(node.label, text("node ", id, " has negative buffer bytes"), "correct the profile");
     for (WeightGroupId group : node.weights)
@@ -89,6 +101,17 @@ class Verifier {
 };
 
 }  // namespace
+
+int PlanGraph::kind_count() const {
+  return kind_of_device.empty() ? 0 : *std::max_element(kind_of_device.begin(), kind_of_device.end()) + 1;
+}
+
+PassSeconds PlanGraph::seconds_on(const PlanNode& node, size_t device) const {
+  const size_t kind =
+      device < kind_of_device.size() ? static_cast<size_t>(kind_of_device[device]) : node.by_kind.size();
+  if (kind < node.by_kind.size()) return node.by_kind[kind];
+  return {node.forward, node.input_gradient, node.weight_gradient};
+}
 
 std::vector<PlanNodeId> PlanGraph::predecessors(PlanNodeId node) const {
   std::vector<PlanNodeId> found;

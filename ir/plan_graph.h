@@ -24,6 +24,12 @@ struct WeightGroup {
   bool operator==(const WeightGroup&) const = default;
 };
 
+/// Seconds of the three passes of a node.
+struct PassSeconds {
+  SampleFunction forward, input_gradient, weight_gradient;
+  bool operator==(const PassSeconds&) const = default;
+};
+
 /// One forward node that depends on the samples, with its backward. Computations on weights alone are not nodes:
 /// every stage that needs one repeats it, and their price is in the nodes that read them.
 struct PlanNode {
@@ -32,7 +38,10 @@ struct PlanNode {
   /// What people call it: the ONNX name or the profile's description.
   ModelText label;
   /// Seconds of one replica for n samples. Zero where the pass does not exist (frozen parts).
+  /// Where devices differ these are no less than those of any device.
   SampleFunction forward, input_gradient, weight_gradient;
+  /// The same on each kind of device (PlanGraph::kind_of_device); empty where all are alike.
+  std::vector<PassSeconds> by_kind;
   /// Bytes that only this node keeps, beside the values that PlanValue's saved_by lists name (statistics, masks; all of
   /// the stash in an imported profile): from the forward until the input gradient has run, and from the input gradient
   /// until the weight gradient has run (then with the gradients that the weight gradient reads).
@@ -85,9 +94,15 @@ class PlanGraph {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 plain SGD, 1 momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
+  /// By number of the device its kind, from 0, where devices differ in speed; empty where all are alike.
+  std::vector<int> kind_of_device;
 
   IdRange<PlanNodeId> node_ids() const { return ids<PlanNodeId>(nodes.size()); }
   IdRange<PlanValueId> value_ids() const { return ids<PlanValueId>(values.size()); }
+  /// Kinds of devices; 0 where all are alike.
+  int kind_count() const;
+  /// Seconds of a node on the device with this number.
+  PassSeconds seconds_on(const PlanNode& node, size_t device) const;
   /// Distinct producers a node reads from / readers of its values, ascending.
   std::vector<PlanNodeId> predecessors(PlanNodeId node) const;
   std::vector<PlanNodeId> successors(PlanNodeId node) const;

@@ -116,9 +116,6 @@ void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph&
     const PlanNode& node = graph.nodes[id];
     Stage& stage = result.stages[assignment.stage_of[id]];
     stage.nodes.push_back(id);
-    stage.forward += node.forward;
-    stage.input_gradient += node.input_gradient;
-    stage.weight_gradient += node.weight_gradient;
     stage.stash_to_input_gradient += node.stash_to_input_gradient;
     stage.stash_to_weight_gradient += node.stash_to_weight_gradient;
     stage.kept_gradients += node.kept_gradients;
@@ -127,6 +124,48 @@ void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph&
     stage.weights.insert(stage.weights.end(), node.weights.begin(), node.weights.end());
     stage.has_backward = stage.has_backward || node.has_backward;
     stage.mixes_samples = stage.mixes_samples || node.mixes_samples;
+  }
+}
+
+/// Seconds of all nodes of a stage on one device.
+PassSeconds seconds_of(const PlanGraph& graph, const std::vector<PlanNodeId>& nodes, DeviceId device) {
+  PassSeconds sum;
+  const auto add = [&](const auto& seconds) {
+    sum.forward += seconds.forward;
+    sum.input_gradient += seconds.input_gradient;
+    sum.weight_gradient += seconds.weight_gradient;
+  };
+  for (const PlanNodeId node : nodes) {
+    if (graph.kind_of_device.empty()) add(graph.nodes[node]);
+    else add(graph.seconds_on(graph.nodes[node], device.index()));
+  }
+  return sum;
+}
+
+/// Samples of the largest share of a micro-batch that one replica gets.
+double largest_item(const StageChoice& choice) {
+  const auto replicas = static_cast<int64_t>(choice.devices.size());
+  const int64_t parts = choice.mode == ReplicaMode::kSplit ? replicas : 1;
+  return static_cast<double>((choice.micro_batch.count + parts - 1) / parts);
+}
+
+/// A stage takes as long as the slowest of its replicas: all of them get equal shares.
+void add_seconds(const PlanGraph& graph, StageGraph& result) {
+  for (Stage& stage : result.stages) {
+    const double samples = largest_item(stage.choice);
+    double slowest = -1;
+    std::set<int> seen;
+    for (const DeviceId device : stage.choice.devices) {
+      const bool known = device.index() < graph.kind_of_device.size();
+      if (!seen.insert(known ? graph.kind_of_device[device.index()] : -1).second) continue;
+      PassSeconds sum = seconds_of(graph, stage.nodes, device);
+      const double item = sum.forward.at(samples) + sum.input_gradient.at(samples) + sum.weight_gradient.at(samples);
+      if (item <= slowest) continue;
+      slowest = item;
+      stage.forward = std::move(sum.forward);
+      stage.input_gradient = std::move(sum.input_gradient);
+      stage.weight_gradient = std::move(sum.weight_gradient);
+    }
   }
 }
 
@@ -275,6 +314,7 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
     result.stages.push_back(std::move(stage));
   }
   add_nodes(graph, assignment, result);
+  add_seconds(graph, result);
   add_weights(graph, result);
   add_shared_stash(graph, assignment, result);
   add_edges(graph, assignment, result);

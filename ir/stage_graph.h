@@ -17,7 +17,7 @@ struct Stage {
   /// Ascending. Empty in a bare schedule study.
   std::vector<PlanNodeId> nodes;
   StageChoice choice;
-  /// Seconds of one replica for n of its samples, summed over the nodes.
+  /// Seconds of one replica for n of its samples, summed over the nodes: those of the slowest device of the stage.
   SampleFunction forward, input_gradient, weight_gradient;
   /// Stash of one item of n samples: all that is held from F until I, and all that is held from I until W. Values that
   /// several nodes save, and received inputs that are saved, count once.

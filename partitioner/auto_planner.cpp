@@ -4,27 +4,43 @@
 #include <chrono>
 #include <set>
 
+#include "cost/lower_bound.h"
 #include "partitioner/local_search.h"
+#include "partitioner/place_devices.h"
 #include "partitioner/search_planners.h"
 #include "partitioner/space_search.h"
+#include "partitioner/unequal_devices.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
-/// A planner whose plans take part, for graphs up to so many nodes. Those of layer graphs try every micro-batch size
-/// anew, which takes seconds on wide graphs.
+/// A planner whose plans take part, for graphs up to so many nodes and so many devices. Those of layer graphs try every
+/// micro-batch size anew.
 struct Part {
   std::string_view name;
   size_t most_nodes = std::numeric_limits<size_t>::max();
+  size_t most_devices = std::numeric_limits<size_t>::max();
 };
-constexpr Part kParts[] = {{"graphpipe"},           {"sequential"},     {"data-parallel"}, {"equal-split", 400},
-                           {"model-parallel", 400}, {"exhaustive", 5},  {"pipedream", 16}, {"piper", 16},
-                           {"dapple", 16},          {"torchgpipe", 16}, {"2bw", 16},       {"alpa", 16},
-                           {"max-throughput", 16}};
+constexpr size_t kMostNodes = 600, kMostDevices = 32;
+constexpr Part kParts[] = {
+    {"graphpipe"},
+    {"sequential"},
+    {"data-parallel"},
+    {"equal-split"},
+    {"model-parallel"},
+    {"exhaustive", 5},
+    {"pipedream", kMostNodes, kMostDevices},
+    {"piper", kMostNodes, kMostDevices},
+    {"dapple", kMostNodes, kMostDevices},
+    {"torchgpipe", kMostNodes, kMostDevices},
+    {"2bw", kMostNodes, kMostDevices},
+    {"alpa", kMostNodes, kMostDevices},
+    {"max-throughput", kMostNodes, kMostDevices},
+};
 
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
-constexpr size_t kStarts = 4, kManyNodes = 600;
+constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
 constexpr int64_t kMostEvaluations = 1500;
 constexpr double kEvaluationWork = 3e5;
 
@@ -40,10 +56,6 @@ class AutoPlanner {
 
   Result<PlanAnswer> run() {
     GP_TRY_VOID(device_budget(request_));
-    const auto start = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    };
     std::optional<PlanAnswer> best;
     Diagnostics refusals;
     const auto take = [&](Result<PlanAnswer> answer) {
@@ -52,24 +64,38 @@ class AutoPlanner {
     };
     for (const Part& part : kParts) {
       const PlannerRow* row = find_planner(part.name);
-      if (row == nullptr || request_.graph->nodes.size() > part.most_nodes) continue;
+      if (row == nullptr || request_.graph->nodes.size() > part.most_nodes ||
+          request_.cluster->devices.size() > part.most_devices)
+        continue;
       const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
       if (part.name == "data-parallel" && !may_be_parallel) continue;
       PlanRequest rest = request_;
-      rest.time_limit = std::max(0.0, request_.time_limit - seconds());
+      rest.time_limit = time_left();
       take(row->plan(rest));
     }
+    on_fewer_devices(best);
     if (best) start_from(*best);
     search_between();
+    Candidates unequal(request_);
+    search_unequal_devices(request_, deadline_, unequal);
+    for (const PlanCandidate& candidate : unequal.best(2 * kStarts)) starts_.push_back(candidate.assignment);
+    found_.absorb(std::move(unequal));
     climb();
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
     if (!best) return refusals;
     best->complete = best->complete && !deadline_.passed();
+    best->bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
     best->search_seconds = seconds();
     return std::move(*best);
   }
 
  private:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double time_left() const { return std::max(0.0, request_.time_limit - seconds()); }
+  size_t starts_to_climb_from() const {
+    if (is_large()) return kStarts / 2;
+    return request_.graph->nodes.size() <= kFewNodes ? 2 * kStarts : kStarts;
+  }
   bool is_large() const { return request_.graph->nodes.size() > kManyNodes; }
 
   static void merge(std::optional<PlanAnswer>& all, PlanAnswer answer) {
@@ -88,6 +114,24 @@ class AutoPlanner {
                      [](const PlanCandidate& a, const PlanCandidate& b) {
                        return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
                      });
+  }
+
+  /// Where messages and reductions cost more than work, fewer devices are faster, which a search for the smallest
+  /// bottleneck does not see.
+  void on_fewer_devices(std::optional<PlanAnswer>& best) const {
+    if (!request_.replicas.empty() || devices_differ(*request_.graph, *request_.cluster)) return;
+    for (size_t count = request_.cluster->devices.size() / 2; count > 0 && !is_large(); count /= 2) {
+      if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
+      ir::Cluster part = *request_.cluster;
+      part.devices.resize(count);
+      PlanRequest rest = request_;
+      rest.cluster = &part;
+      rest.time_limit = time_left();
+      const double bound = cost::plan_bound(*request_.graph, part).step(request_.graph->batch);
+      if (best && bound >= best->candidates.front().step_seconds) return;
+      for (auto* planner : {plan_graphpipe, plan_sequential})
+        if (Result<PlanAnswer> answer = planner(rest); answer.ok()) merge(best, std::move(*answer));
+    }
   }
 
   /// The first of the others' plans: what the simulator prefers is not always what the closed form does.
@@ -126,7 +170,7 @@ class AutoPlanner {
     if (!request_.replicas.empty()) return;  // their stages are named by number, and moves change numbers
     Candidates ranked(request_);
     for (const ir::Assignment& start : starts_) ranked.add(start);
-    const std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), is_large() ? 2 : kStarts);
+    const std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), starts_to_climb_from());
     std::vector<ir::Assignment> improved(chosen.size());
     run_tasks(chosen.size(), request_.threads, [&](size_t i) {
       Deadline deadline = deadline_;
@@ -166,6 +210,7 @@ class AutoPlanner {
   }
 
   const PlanRequest& request_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   Deadline deadline_;
   Candidates found_;
   std::vector<ir::Assignment> starts_;

@@ -6,6 +6,7 @@
 #include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
+#include "partitioner/place_devices.h"
 
 namespace graphpipe::partitioner {
 
@@ -37,13 +38,6 @@ std::string in_words(double bytes) {
   return text(std::ceil(bytes), " bytes");
 }
 
-/// Devices in the order of the stages, each stage as many as it has.
-void place_in_order(ir::Assignment& assignment) {
-  size_t next = 0;
-  for (ir::StageChoice& choice : assignment.choice)
-    for (ir::DeviceId& device : choice.devices) device = ir::DeviceId(next++);
-}
-
 }  // namespace
 
 std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
@@ -67,7 +61,7 @@ Result<DeviceBudget> device_budget(const PlanRequest& request) {
       .hint = "ask for fewer replicas or more devices"};
 }
 
-bool Candidates::add(const std::vector<FoundStage>& stages) {
+ir::Assignment Candidates::assignment_of(const std::vector<FoundStage>& stages) const {
   ir::Assignment assignment;
   assignment.stage_of.resize(request_.graph->nodes.size());
   size_t device = 0;
@@ -77,8 +71,25 @@ bool Candidates::add(const std::vector<FoundStage>& stages) {
     const StageId id = assignment.choice.push_back(std::move(choice));
     for (ir::PlanNodeId node : stage.nodes) assignment.stage_of[node] = id;
   }
+  return assignment;
+}
+
+bool Candidates::add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order) {
+  ir::Assignment assignment = assignment_of(stages);
+  for (ir::StageChoice& choice : assignment.choice) {
+    for (ir::DeviceId& device : choice.devices) {
+      if (device.index() >= order.size()) return false;
+      device = order[device.index()];
+    }
+    std::sort(choice.devices.begin(), choice.devices.end());
+  }
+  return add(std::move(assignment));
+}
+
+bool Candidates::add(const std::vector<FoundStage>& stages) {
+  ir::Assignment assignment = assignment_of(stages);
   // The first build numbers the stages.
-  const auto built = build_stage_graph(*request_.graph, assignment);
+  auto built = build_stage_graph(*request_.graph, assignment);
   if (!built.ok()) {
     refusal_ = built.problems().front().message;
     return false;
@@ -97,16 +108,36 @@ bool Candidates::add(const std::vector<FoundStage>& stages) {
     return false;
   }
   place_in_order(assignment);
-  return add(std::move(assignment));
+  for (StageId stage : built->stage_ids()) built->stages[stage].choice = assignment.choice[stage];
+  const std::vector<ir::Assignment> others = other_placements(*request_.graph, *request_.cluster, *built, assignment);
+  bool usable = add(std::move(assignment));
+  for (const ir::Assignment& other : others) usable = add(other) || usable;
+  return usable;
+}
+
+bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment) {
+  bool any = false;
+  if (!request.shard_optimizer_state || request.graph->optimizer_state_per_weight_byte <= 0) return any;
+  for (const StageId stage : stages.stage_ids()) {
+    ir::StageChoice& choice = assignment.choice[stage];
+    const bool has_state = stages.stages[stage].trainable_weight_bytes.count > 0;
+    if (choice.devices.size() < 2 || choice.shard_optimizer_state || !has_state) continue;
+    choice.shard_optimizer_state = stages.stages[stage].choice.shard_optimizer_state = any = true;
+  }
+  return any;
 }
 
 bool Candidates::add(ir::Assignment assignment) {
-  const auto stages = build_stage_graph(*request_.graph, assignment);
+  for (ir::StageChoice& choice : assignment.choice)
+    if (choice.devices.size() < 2) choice.shard_optimizer_state = false;  // there is nothing to divide
+  auto stages = build_stage_graph(*request_.graph, assignment);
   if (!stages.ok()) {
     refusal_ = stages.problems().front().message;
     return false;
   }
-  const cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
+  cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
+  if (request_.limit_memory && !step.fits && shard_states(request_, *stages, assignment))
+    step = cost::iteration_time(*stages, *request_.cluster);
   if (request_.limit_memory && !step.fits) {
     const cost::InFlight flight = cost::in_flight(*stages, *request_.cluster);
     note_shortfall(static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, flight.samples).count));

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ir/stage_graph.h"
 #include "partitioner/planners.h"
 #include "partitioner/stage_search.h"
 
@@ -18,16 +19,23 @@ struct DeviceBudget {
 };
 Result<DeviceBudget> device_budget(const PlanRequest& request);
 
+/// Whether a stage divides the optimizer's state over its replicas now that did not. For plans that do not fit.
+bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment);
+
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.
 class Candidates {
  public:
   explicit Candidates(const PlanRequest& request) : request_(request) {}
 
-  /// Stages get topological numbers, forced replicas, and devices in that order. Returns whether the plan is usable:
-  /// it keeps the rules of build_stage_graph and, where memory is limited, fits.
+  /// Stages get topological numbers, forced replicas, and devices in that order; where devices or links differ, also in
+  /// others (place_devices.h). Returns whether a plan is usable: it keeps the rules of build_stage_graph and, where
+  /// memory is limited, fits.
   bool add(const std::vector<FoundStage>& stages);
-  /// The same for an assignment whose devices are kept.
+  /// The same with the devices of an order, one stage after the other as they were found.
+  bool add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order);
+  /// The same for an assignment whose devices are kept. Where the request allows it and the plan does not fit
+  /// otherwise, its stages divide the optimizer's state.
   bool add(ir::Assignment assignment);
   /// A stage lacks at least so much.
   void note_shortfall(double bytes);
@@ -45,6 +53,8 @@ class Candidates {
   Result<PlanAnswer> answer(bool complete, double search_seconds);
 
  private:
+  /// The stages as they are, on devices 0, 1, ...
+  ir::Assignment assignment_of(const std::vector<FoundStage>& stages) const;
   void simulate_best();
 
   const PlanRequest& request_;

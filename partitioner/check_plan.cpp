@@ -211,7 +211,8 @@ class Checker {
     return bytes / link.bandwidth.count;
   }
 
-  /// Seconds that all messages of an item occupy their link, by stage: each distinct value that comes in or goes out, with its gradient.
+  /// Seconds that all messages of an item occupy their link, by stage: each distinct value that comes in or goes out,
+  /// with its gradient.
   std::vector<double> messages() const {
     std::vector<double> seconds(stages(), 0);
     for (const ir::PlanValue& value : graph_.values) {
@@ -233,17 +234,33 @@ class Checker {
     return seconds;
   }
 
-  /// Seconds of all work of an item, by stage.
-  std::vector<double> work() const {
+  /// Seconds of all work of an item on the device, by stage.
+  std::vector<double> work_on(const std::vector<size_t>& device_of_stage) const {
     std::vector<double> seconds(stages(), 0);
     for (PlanNodeId id : graph_.node_ids()) {
-      const ir::PlanNode& node = graph_.nodes[id];
       const size_t stage = stage_of(id);
-      seconds[stage] +=
-          node.forward.at(item(stage)) + node.input_gradient.at(item(stage)) + node.weight_gradient.at(item(stage));
-      if (choice(stage).recompute && has_backward_[stage]) seconds[stage] += node.forward.at(item(stage));
+      const ir::PassSeconds price = graph_.seconds_on(graph_.nodes[id], device_of_stage[stage]);
+      const double forward = price.forward.at(item(stage));
+      seconds[stage] += forward + price.input_gradient.at(item(stage)) + price.weight_gradient.at(item(stage));
+      if (choice(stage).recompute && has_backward_[stage]) seconds[stage] += forward;
     }
     return seconds;
+  }
+
+  /// The same on each stage's slowest device.
+  std::vector<double> work() const {
+    size_t most = 1;
+    for (size_t stage = 0; stage < stages(); ++stage) most = std::max(most, choice(stage).devices.size());
+    if (graph_.kind_of_device.empty()) most = 1;
+    std::vector<double> slowest(stages(), 0);
+    for (size_t replica = 0; replica < most; ++replica) {
+      std::vector<size_t> devices;
+      for (size_t stage = 0; stage < stages(); ++stage)
+        devices.push_back(choice(stage).devices[std::min(replica, choice(stage).devices.size() - 1)].index());
+      const std::vector<double> seconds = work_on(devices);
+      for (size_t stage = 0; stage < stages(); ++stage) slowest[stage] = std::max(slowest[stage], seconds[stage]);
+    }
+    return slowest;
   }
 
   double all_reduce(size_t stage, double trainable) const {

@@ -56,8 +56,15 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
     joined.forward += node.forward;
     joined.input_gradient += node.input_gradient;
     joined.weight_gradient += node.weight_gradient;
+    joined.by_kind.resize(node.by_kind.size());
+    for (size_t kind = 0; kind < node.by_kind.size(); ++kind) {
+      joined.by_kind[kind].forward += node.by_kind[kind].forward;
+      joined.by_kind[kind].input_gradient += node.by_kind[kind].input_gradient;
+      joined.by_kind[kind].weight_gradient += node.by_kind[kind].weight_gradient;
+    }
     joined.stash_to_input_gradient += node.stash_to_input_gradient;
     joined.stash_to_weight_gradient += node.stash_to_weight_gradient;
+    joined.kept_gradients += node.kept_gradients;
     joined.workspace = ir::SampleFunction::larger(joined.workspace, node.workspace);
     joined.buffer_bytes += node.buffer_bytes;
     joined.weights.insert(joined.weights.end(), node.weights.begin(), node.weights.end());
@@ -218,6 +225,7 @@ Contracted contract(const ir::PlanGraph& graph, NodeSets sets) {
   small.weight_groups = graph.weight_groups;
   small.batch = graph.batch;
   small.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
+  small.kind_of_device = graph.kind_of_device;
   for (const auto& members : result.members) small.nodes.push_back(joined_node(graph, members));
   for (const ir::PlanValue& value : graph.values) {
     ir::PlanValue crossing = value;

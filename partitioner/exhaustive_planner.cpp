@@ -5,10 +5,14 @@
 
 #include "cost/stage_cost.h"
 #include "partitioner/candidates.h"
+#include "partitioner/place_devices.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
+
+/// Of more devices that differ only a few placements are tried (place_devices.h).
+constexpr size_t kMostPlacedDevices = 6;
 
 class Enumerator {
  public:
@@ -18,7 +22,8 @@ class Enumerator {
         budget_(budget),
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
-        stage_of_(items.nodes.size(), 0) {}
+        stage_of_(items.nodes.size(), 0),
+        orders_(distinct_orders(request)) {}
 
   Result<PlanAnswer> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -82,8 +87,30 @@ class Enumerator {
         auto& nodes = stages[stage_of_[item]].nodes;
         nodes.insert(nodes.end(), items_.nodes[item].begin(), items_.nodes[item].end());
       }
-      candidates_.add(stages);
+      if (orders_.size() < 2) candidates_.add(stages);
+      for (const std::vector<ir::DeviceId>& order : orders_)
+        if (orders_.size() > 1) candidates_.add(stages, order);
     }
+  }
+
+  /// Orders of the devices that give different plans: those of equal speed and memory keep their order.
+  static std::vector<std::vector<ir::DeviceId>> distinct_orders(const PlanRequest& request) {
+    const std::vector<int> classes = device_classes(*request.graph, *request.cluster);
+    if (classes.size() > kMostPlacedDevices || !request.replicas.empty()) return {};
+    std::vector<int> sequence = classes;
+    std::sort(sequence.begin(), sequence.end());
+    std::vector<std::vector<ir::DeviceId>> orders;
+    do {
+      std::vector<ir::DeviceId> order;
+      std::vector<size_t> next(classes.size(), 0);
+      for (const int wanted : sequence) {
+        size_t& at = next[static_cast<size_t>(wanted)];
+        while (classes[at] != wanted) ++at;
+        order.push_back(ir::DeviceId(at++));
+      }
+      orders.push_back(std::move(order));
+    } while (std::next_permutation(sequence.begin(), sequence.end()));
+    return orders;
   }
 
   const PlanRequest& request_;
@@ -92,6 +119,7 @@ class Enumerator {
   Deadline deadline_;
   Candidates candidates_;
   std::vector<size_t> stage_of_;
+  std::vector<std::vector<ir::DeviceId>> orders_;
 };
 
 }  // namespace

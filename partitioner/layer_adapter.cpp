@@ -4,7 +4,9 @@
 #include <chrono>
 
 #include "cost/layer_conversion.h"
+#include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
+#include "partitioner/contract.h"
 #include "partitioner/layer_planners.h"
 
 namespace graphpipe::partitioner {
@@ -42,15 +44,26 @@ std::vector<int> machine_ends(const ir::Cluster& cluster) {
 }
 
 /// Of one micro-batch size; wide graphs are then searched along a few orders.
-constexpr double kTableBytes = 8e6;
-constexpr int64_t kMostPairs = 20'000'000;
+constexpr double kTableBytes = 2e5;
+constexpr int64_t kMostPairs = 100'000;
+/// Layers that these planners get; a larger graph is contracted to about so many first.
+constexpr size_t kMostLayers = 96;
+constexpr double kParts = 64;
+
+/// Nodes that must share a stage become one layer; without such nodes, and in a small graph, layers are nodes.
+Contracted layers_of(const ir::PlanGraph& graph) {
+  const Items items = make_items(graph);
+  const bool is_small = items.nodes.size() <= kMostLayers;
+  return contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = kParts}));
+}
 
 class LayerAdapter {
  public:
   LayerAdapter(const LayerPlannerRow& row, const PlanRequest& request)
       : row_(row),
         request_(request),
-        graph_(*request.graph),
+        small_(layers_of(*request.graph)),
+        graph_(small_.graph),
         candidates_(request),
         deadline_(request.time_limit, request.cancel),
         start_(std::chrono::steady_clock::now()) {}
@@ -62,7 +75,8 @@ class LayerAdapter {
                         .hint = "leave --replicas out, or use another planner"};
     // Large micro-batches first: they are the cheap ones, and a plan is there when the time runs out.
     std::vector<Samples> sizes = micro_batch_sizes(request_);
-    for (auto size = sizes.rbegin(); size != sizes.rend() && !deadline_.passed(); ++size) plan_at(*size);
+    for (auto size = sizes.rbegin(); size != sizes.rend() && !deadline_.passed(); ++size)
+      if (is_promising(*size)) plan_at(*size);
     return candidates_.answer(!deadline_.passed(), seconds());
   }
 
@@ -73,17 +87,23 @@ class LayerAdapter {
     return request_.replication && std::ranges::none_of(graph_.nodes, &ir::PlanNode::mixes_samples);
   }
 
+  /// Whether the work of so small micro-batches leaves room for a better step than that of the best plan.
+  bool is_promising(Samples micro_batch) const {
+    const std::vector<PlanCandidate> best = candidates_.best(1);
+    if (best.empty()) return true;
+    double seconds = 0;
+    for (const ir::PlanNode& node : graph_.nodes) seconds += cost::cheapest_seconds_per_sample(node, micro_batch);
+    const double items = static_cast<double>(graph_.batch.count);
+    return seconds * items / static_cast<double>(request_.cluster->devices.size()) < best.front().step_seconds;
+  }
+
   void plan_at(Samples micro_batch) {
     LayerPlanRequest layers;
     layers.machine = machine_of(*request_.cluster, request_.limit_memory);
     layers.machines = machine_ends(*request_.cluster);
     const double bandwidth = layers.machine.levels.front().bandwidth;
-    const ir::LayerGraph whole = cost::layer_graph_of(graph_, micro_batch, bandwidth);
-    // Nodes that must share a stage become one layer; without such nodes layers are nodes already.
-    const cost::ConvertedLayers fused = cost::convert_layers(whole, Samples(1));
-    const bool has_groups = fused.graph.nodes.size() < graph_.nodes.size();
-    const ir::LayerGraph coarse = has_groups ? cost::layer_graph_of(fused.graph, Samples(1), bandwidth) : whole;
-    layers.graph = &coarse;
+    const ir::LayerGraph graph = cost::layer_graph_of(graph_, micro_batch, bandwidth);
+    layers.graph = &graph;
     layers.replication = may_replicate();
     layers.batch = graph_.batch.count;
     layers.micro_batch = layers.profile_batch = micro_batch.count;
@@ -100,17 +120,15 @@ class LayerAdapter {
       layers.use_fewer = true;
       answer = plan_layers(row_, layers);
     }
-    if (answer.ok()) offer(*answer, layers.machine, micro_batch, has_groups ? &fused : nullptr);
+    if (answer.ok()) offer(*answer, layers.machine, micro_batch);
   }
 
-  void offer(const LayerPlanAnswer& answer, const cost::LayerMachine& machine, Samples micro_batch,
-             const cost::ConvertedLayers* fused) {
+  void offer(const LayerPlanAnswer& answer, const cost::LayerMachine& machine, Samples micro_batch) {
     const auto stages = static_cast<int>(answer.plan.stages.size());
     if (request_.stages && *request_.stages != stages) return;
     const int64_t items = (graph_.batch.count + micro_batch.count - 1) / micro_batch.count;
     ir::Assignment assignment;
     assignment.stage_of.resize(graph_.nodes.size());
-    IdMap<ir::LayerId, ir::StageId> stage_of_layer(graph_.nodes.size());
     for (size_t s = 0; s < answer.plan.stages.size(); ++s) {
       const ir::LayerStage& stage = answer.plan.stages[s];
       ir::StageChoice choice{.micro_batch = micro_batch, .recompute = stage.recompute};
@@ -120,18 +138,15 @@ class LayerAdapter {
       const auto replicas = static_cast<int64_t>(choice.devices.size());
       if (replicas > 1 && items >= replicas) choice.mode = ir::ReplicaMode::kRoundRobin;
       else if (replicas > micro_batch.count) return;
-      for (const ir::LayerId layer : stage.layers) stage_of_layer[layer] = ir::StageId(s);
+      for (const ir::LayerId layer : stage.layers) assignment.stage_of[PlanNodeId(layer.index())] = ir::StageId(s);
       assignment.choice.push_back(std::move(choice));
     }
-    for (const PlanNodeId node : graph_.node_ids()) {
-      const ir::LayerId layer(fused == nullptr ? node.index() : fused->node_of[ir::LayerId(node.index())].index());
-      assignment.stage_of[node] = stage_of_layer[layer];
-    }
-    candidates_.add(std::move(assignment));
+    candidates_.add(expand(small_, request_.graph->nodes.size(), assignment));
   }
 
   const LayerPlannerRow& row_;
   const PlanRequest& request_;
+  const Contracted small_;
   const ir::PlanGraph& graph_;
   Candidates candidates_;
   Deadline deadline_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cost/iteration_time.h"
+#include "partitioner/place_devices.h"
 
 namespace graphpipe::partitioner {
 
@@ -65,6 +66,8 @@ class LocalSearch {
  public:
   LocalSearch(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline)
       : request_(request), graph_(*request.graph), cluster_(*request.cluster), left_(evaluations), deadline_(deadline) {
+    classes_ = device_classes(graph_, cluster_);
+    differ_ = devices_differ(graph_, cluster_);
     has_levels_ = cluster_.levels.size() > 1;
     if (auto tried = examine(std::move(start), false)) best_ = std::move(*tried);
   }
@@ -111,6 +114,8 @@ class LocalSearch {
     }
     if (!is_on_the_cluster(tried.assignment)) return std::nullopt;
     tried.time = cost::iteration_time(*stages, cluster_);
+    if (request_.limit_memory && !tried.time.fits && shard_states(request_, *stages, tried.assignment))
+      tried.time = cost::iteration_time(*stages, cluster_);
     if (request_.limit_memory && !tried.time.fits) return std::nullopt;
     tried.step = tried.time.total();
     tried.stages = std::move(*stages);
@@ -120,7 +125,7 @@ class LocalSearch {
   /// Whether the plan became the best; where links differ, also with devices in the order of the stages.
   bool keep(const ir::Assignment& assignment) {
     for (bool renumber : {false, true}) {
-      if (is_over() || (renumber && !has_levels_)) return false;
+      if (is_over() || (renumber && (!has_levels_ || differ_))) return false;
       auto tried = examine(assignment, renumber);
       if (!tried || !(tried->step < best_.step * kWorthwhile)) continue;
       best_ = std::move(*tried);
@@ -403,8 +408,9 @@ class LocalSearch {
 
   // --- Places ---
 
-  /// Devices of two stages with equally many, where links differ.
+  /// Devices of two stages with equally many, where links differ; where devices do, single ones.
   bool exchange_devices() {
+    if (differ_ && exchange_unequal()) return true;
     if (!has_levels_) return false;
     const size_t count = best_.assignment.choice.size();
     for (StageId a : by_load())
@@ -419,9 +425,30 @@ class LocalSearch {
     return false;
   }
 
+  /// A device of a busy stage for one of another speed or memory that another stage has, or none.
+  bool exchange_unequal() {
+    for (const StageId stage : by_load())
+      for (size_t replica = 0; replica < best_.assignment.choice[stage].devices.size(); ++replica)
+        for (const DeviceId other : ids<DeviceId>(cluster_.devices.size())) {
+          if (is_over()) return false;
+          const DeviceId own = best_.assignment.choice[stage].devices[replica];
+          if (classes_[own.index()] == classes_[other.index()]) continue;
+          ir::Assignment assignment = best_.assignment;
+          for (ir::StageChoice& choice : assignment.choice)
+            for (DeviceId& device : choice.devices) {
+              if (device == own) device = other;
+              else if (device == other) device = own;
+            }
+          if (keep(assignment)) return true;
+        }
+    return false;
+  }
+
   const PlanRequest& request_;
   const ir::PlanGraph& graph_;
   const ir::Cluster& cluster_;
+  std::vector<int> classes_;  // of devices, by speed and memory
+  bool differ_ = false;
   int64_t left_;
   Deadline& deadline_;
   bool has_levels_ = false;

@@ -112,7 +112,7 @@ class Search {
     states_.front().push_back({});
     for (uint32_t set = 0; set < lattice_.full_set(); ++set) {
       if (states_[set].empty()) continue;
-      if (options_.stop && options_.stop()) {
+      if (result_.pairs > options_.most_pairs || (options_.stop && options_.stop())) {
         stopped_ = true;
         return false;
       }

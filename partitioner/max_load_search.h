@@ -22,6 +22,8 @@ struct MaxLoadOptions {
   /// Only plans below it are looked for.
   double below = std::numeric_limits<double>::infinity();
   std::function<bool()> stop;
+  /// Pairs of sets that one search may look at.
+  int64_t most_pairs = std::numeric_limits<int64_t>::max();
 };
 
 struct MaxLoadStage {

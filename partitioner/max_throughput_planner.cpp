@@ -111,7 +111,8 @@ Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
                                .memory = request.machine.memory,
-                               .stop = [&] { return clock.must_stop(); }};
+                               .stop = [&] { return clock.must_stop(); },
+                               .most_pairs = request.most_pairs};
   const Found found = search(request, graph, options);
   if (found.result.stages.empty()) {
     if (!clock.must_stop()) return no_plan(request, graph);
@@ -128,7 +129,8 @@ Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
   if (answer.complete && found.is_proof) answer.bound = answer.objective;
   else answer.bound = units * (found.is_proof ? found.result.bound : least_max_load(graph, options));
   answer.bound = std::min(answer.bound, answer.objective);
-  if (!answer.complete) answer.stopped = clock.reason();
+  if (!answer.complete)
+    answer.stopped = clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may";
   else if (!found.is_proof)
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";

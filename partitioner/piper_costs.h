@@ -34,6 +34,8 @@ struct PiperOptions {
   /// Choose variants with cover_greedy instead of cover_exact (quirk P1).
   bool greedy = false;
   int max_replicas = std::numeric_limits<int>::max(), max_degree = std::numeric_limits<int>::max();
+  /// Pairs of sets that one search may look at.
+  int64_t most_pairs = std::numeric_limits<int64_t>::max();
 };
 
 /// The stage's time and the variant of each layer.

@@ -33,7 +33,8 @@ PiperOptions options_of(const LayerPlanRequest& request) {
           .variants = request.recompute ? VariantRule::kChoose : VariantRule::kFirst,
           .greedy = request.has("P1"),
           .max_replicas = request.replication ? std::numeric_limits<int>::max() : 1,
-          .max_degree = request.max_degree};
+          .max_degree = request.max_degree,
+          .most_pairs = request.most_pairs};
 }
 
 Status check_request(const LayerPlanRequest& request) {
@@ -133,7 +134,8 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   answer.bound = std::min(answer.objective, units * (is_proof ? found.bound : least_piper_bottleneck(costs)));
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
-  if (!found.complete) answer.stopped = clock.reason();
+  if (!found.complete)
+    answer.stopped = clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may";
   else if (!lattice->complete())
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";

@@ -103,7 +103,7 @@ class Search {
     points_.back().push_back({});
     for (uint32_t set = lattice_.full_set(); set > 0; --set) {
       if (points_[set].empty()) continue;
-      if (stop_ && stop_()) {
+      if (result_.pairs > costs_.options().most_pairs || (stop_ && stop_())) {
         stopped_ = true;
         return false;
       }

@@ -36,6 +36,8 @@ struct PlanRequest {
   std::vector<ForcedReplicas> replicas;
   /// Refuse plans that do not fit the devices.
   bool limit_memory = true;
+  /// Where a plan does not fit otherwise, replicas may divide the optimizer's state among them.
+  bool shard_optimizer_state = false;
   double time_limit = std::numeric_limits<double>::infinity();
   /// Set by another thread to end the search with the best plan so far; may be null.
   const std::atomic<bool>* cancel = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "cost/lower_bound.h"
@@ -74,11 +75,12 @@ class Task {
       : request_(request), space_(space), options_(options), budget_(budget), deadline_(deadline), found_(request) {
     limits_.devices = budget.devices;
     limits_.stages = request.stages.value_or(0);
-    limits_.memory = std::numeric_limits<double>::infinity();
-    // A stage may come to lie on any device.
-    if (request.limit_memory)
-      for (const ir::Device& device : request.cluster->devices)
-        limits_.memory = std::min(limits_.memory, static_cast<double>(device.memory.count));
+    // Stages may come to lie on any device, or all of those that need much on the largest.
+    std::set<double> memories;
+    for (const ir::Device& device : request.cluster->devices) memories.insert(static_cast<double>(device.memory.count));
+    if (!request.limit_memory) memories = {std::numeric_limits<double>::infinity()};
+    memories_ = {*memories.begin()};
+    if (memories.size() > 1) memories_.push_back(*memories.rbegin());
     bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
     most_ = most_time_per_sample(*request.graph, *request.cluster);
   }
@@ -88,11 +90,15 @@ class Task {
     std::vector<StageEvaluator*> evaluators;
     for (const auto& [size, k] : sizes) {
       owned.push_back(std::make_unique<StageEvaluator>(*request_.graph, *request_.cluster, size, k,
-                                                       budget_.largest_replication, options_.recompute));
+                                                       budget_.largest_replication, options_.recompute,
+                                                       request_.shard_optimizer_state));
       evaluators.push_back(owned.back().get());
     }
-    if (sizes.size() == 1 && !request_.stages) search_devices(*evaluators.front(), sizes.front().first);
-    else search_flights(evaluators, true, bound_);
+    for (const double memory : memories_) {
+      limits_.memory = memory;
+      if (sizes.size() == 1 && !request_.stages) search_devices(*evaluators.front(), sizes.front().first);
+      else search_flights(evaluators, true, bound_);
+    }
     return std::move(found_);
   }
 
@@ -131,6 +137,7 @@ class Task {
   Deadline deadline_;  // a copy: each thread asks its own
   Candidates found_;
   SearchLimits limits_;
+  std::vector<double> memories_;
   double bound_ = 0, most_ = 0;
 };
 

@@ -41,12 +41,13 @@ double message_seconds(const ir::LinkLevel& link, double bytes) {
 }  // namespace
 
 StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k,
-                               int max_devices, bool recompute)
+                               int max_devices, bool recompute, bool shard_optimizer_state)
     : graph_(graph),
       cluster_(cluster),
       micro_batch_(micro_batch),
       k_(k),
       recompute_(recompute),
+      shard_(shard_optimizer_state),
       replicas_(useful_counts(micro_batch.count, max_devices)),
       counts_(replicas_.size()),
       touches_(graph.nodes.size()),
@@ -227,7 +228,8 @@ StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
   option.flight = {
       .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
   option.latency = seconds + hops;
-  option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + graph_.optimizer_state_per_weight_byte) +
+  const double state = graph_.optimizer_state_per_weight_byte / (shard_ ? option.devices : 1);
+  option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + state) +
                        workspace_[index] + kept_[index] + std::max(0.0, gradient_bytes_[index]);
   option.item_bytes = std::max(0.0, stash_[index]);
   if (recompute) {

@@ -35,9 +35,9 @@ class StageEvaluator {
  public:
   /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
   /// only the smallest, and where more than 32 are left those in steps of a quarter. With `recompute` each count comes
-  /// in two forms.
+  /// in two forms. With `shard_optimizer_state` replicas divide the state among them.
   StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
-                 bool recompute = false);
+                 bool recompute = false, bool shard_optimizer_state = false);
 
   void clear();
   /// Needs: none of the nodes is in the stage yet.
@@ -70,7 +70,7 @@ class StageEvaluator {
   const ir::Cluster& cluster_;
   Samples micro_batch_;
   int k_;
-  bool recompute_;
+  bool recompute_, shard_;
   /// Numbers by node or value, and by index of the replica count.
   struct Table {
     size_t stride = 1;

@@ -4,6 +4,7 @@
 
 #include "cost/signature.h"
 #include "ir/graph_text.h"
+#include "ir/stage_graph.h"
 #include "passes/pipeline.h"
 
 using namespace graphpipe;
@@ -149,4 +150,32 @@ TEST_CASE("a measured profile gives the seconds, and one that misses an operator
   const auto refused = price(graph, ir::equal_devices(2), {.batch = Samples(8), .profile = &profile});
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.problems().front().code == Code::kBadProfile);
+}
+
+TEST_CASE("devices of unequal speed have prices of their own, and a stage those of its slowest device") {
+  const ir::Graph graph = trained(kModel);
+  ir::Cluster cluster = ir::equal_devices(3);
+  cluster.devices[ir::DeviceId(1u)].compute.count *= 4;
+  cluster.devices[ir::DeviceId(1u)].memory_bandwidth.count *= 4;
+  cluster.devices[ir::DeviceId(1u)].launch_overhead.count /= 4;
+  const auto plan = price(graph, cluster, {.batch = Samples(8)});
+  REQUIRE(plan.ok());
+  CHECK(verify_plan_graph(*plan).ok());
+  CHECK(plan->kind_of_device == std::vector{0, 1, 0});
+  const ir::PlanNode& first = plan->nodes[node_named(*plan, "first")];
+  REQUIRE(first.by_kind.size() == 2);
+  CHECK(first.by_kind[0].forward == first.forward);
+  CHECK(first.by_kind[1].forward.at(8.0) == doctest::Approx(first.forward.at(8.0) / 4));
+  const auto seconds_on = [&](std::vector<ir::DeviceId> devices) {
+    ir::Assignment all;
+    all.stage_of.resize(plan->nodes.size(), ir::StageId(0u));
+    all.choice.push_back({.devices = std::move(devices), .micro_batch = Samples(8)});
+    const auto stages = build_stage_graph(*plan, all);
+    REQUIRE(stages.ok());
+    return stages->stages[ir::StageId(0u)].forward.at(4.0);
+  };
+  CHECK(seconds_on({ir::DeviceId(1u)}) == doctest::Approx(seconds_on({ir::DeviceId(0u)}) / 4));
+  CHECK(seconds_on({ir::DeviceId(0u), ir::DeviceId(1u)}) == seconds_on({ir::DeviceId(2u)}));
+  // Alike devices need no prices of their own.
+  CHECK(price(graph, ir::equal_devices(2), {.batch = Samples(8)})->kind_of_device.empty());
 }
