@@ -49,11 +49,11 @@ class Dapple {
 
   Result<LayerPlanAnswer> run() {
     const auto start = std::chrono::steady_clock::now();
-    const SetTable cuts = find_cuts();
     const cost::CutRule rule = !request_.charge_traffic ? cost::CutRule::kNone
                                : request_.has("PD2")    ? cost::CutRule::kBorderAntichain
                                                         : cost::CutRule::kBorderTensors;
-    sets_.emplace(graph_, cuts, rule);
+    GP_TRY_VOID(check_border_rule(graph_, rule));
+    sets_.emplace(graph_, find_cuts(), rule);
     terms_ = {.score = LayerScore::kDapple, .convention = {.cut = rule, .copies = cost::CopiesRule::kNone}};
     if (sets_->seconds(sets_->size() - 1) <= 0)
       return Diagnostic{.code = Code::kNoFeasiblePlan,

@@ -173,10 +173,10 @@ bool add_all_downsets(const SetGraph& graph, size_t most_bytes, Deadline& deadli
   for (size_t layer = 0; layer < graph.layers; ++layer)
     if (graph.adjacency.predecessors[LayerId(layer)].empty()) sources.push_back(layer);
   for (size_t at = first; at < sets.size(); ++at) {
-    if (at % 1024 == 0 && (sets.bytes() > most_bytes || deadline.passed())) return false;
+    if (at % 64 == 0 && deadline.passed()) return false;
     set.assign(sets[at], sets[at] + graph.width);
     const auto extend = [&](size_t layer) {
-      if (!graph.is_ready(set.data(), layer)) return;
+      if (sets.bytes() > most_bytes || !graph.is_ready(set.data(), layer)) return;
       set_bit(set.data(), layer);
       sets.add(set.data());
       set[layer / 64] &= ~(uint64_t{1} << (layer % 64));
@@ -189,6 +189,7 @@ bool add_all_downsets(const SetGraph& graph, size_t most_bytes, Deadline& deadli
     });
     for (size_t w = 0; w < graph.width; ++w) next[w] &= ~set[w];
     for_each_bit(next.data(), graph.width, extend);
+    if (sets.bytes() > most_bytes) return false;
   }
   return true;
 }

@@ -52,6 +52,7 @@ class PipeDream {
 
   Result<LayerPlanAnswer> run() {
     const auto start = std::chrono::steady_clock::now();
+    GP_TRY_VOID(check_border_rule(graph_, convention_.cut));
     answer_.terms = {.score = LayerScore::kBottleneck, .convention = convention_};
     answer_.unit = "ms";
     bound_ = work_bound();

@@ -11,6 +11,8 @@ namespace {
 
 using ir::LayerId;
 
+constexpr size_t kMostLayersOfAntichains = 10'000;
+
 // The layers before each one, it included.
 class Ancestors {
  public:
@@ -78,6 +80,14 @@ double exact_border(const ir::LayerGraph& graph, const SetGraph& sets, const uin
 
 }  // namespace
 
+Status check_border_rule(const ir::LayerGraph& graph, cost::CutRule rule) {
+  if (rule != cost::CutRule::kBorderAntichain || graph.layers.size() <= kMostLayersOfAntichains) return Ok{};
+  return Diagnostic{.code = Code::kLimitExceeded,
+                    .origin = ModelText("--compat"),
+                    .message = text("the quirk PD2 takes a table of the square of ", graph.layers.size(), " layers"),
+                    .hint = text("leave PD2 out above ", kMostLayersOfAntichains, " layers")};
+}
+
 double quantum_of(const ir::LayerGraph& graph) {
   std::vector<double> seconds;
   for (const ir::Layer& layer : graph.layers) seconds.push_back(layer.seconds());
@@ -132,9 +142,11 @@ std::vector<LayerId> PricedDownsets::stage(size_t from, size_t to) const {
 }
 
 bool add_downsets_of_first_source(const SetGraph& graph, size_t most_bytes, Deadline& deadline, SetTable& sets) {
-  const Ancestors ancestors(graph);
   Words set(graph.width, 0);
   sets.add(set.data());
+  // The layers before each one take a set each.
+  if (graph.layers * graph.width * sizeof(uint64_t) > most_bytes) return false;
+  const Ancestors ancestors(graph);
   for (size_t layer = 0; layer < graph.layers; ++layer) set_bit(set.data(), layer);
   const Words full = set;
   std::ranges::fill(set, 0);
@@ -145,7 +157,7 @@ bool add_downsets_of_first_source(const SetGraph& graph, size_t most_bytes, Dead
     }
   bool all = true;
   for (size_t at = sets.add(set.data()); at < sets.size() && all; ++at) {
-    all = sets.bytes() <= most_bytes && !(at % 256 == 0 && deadline.passed());
+    all = !(at % 64 == 0 && deadline.passed());
     const Words here(sets[at], sets[at] + graph.width);
     for (size_t u = 0; u < graph.layers; ++u) {
       if (!has_bit(here.data(), u)) continue;
@@ -153,6 +165,7 @@ bool add_downsets_of_first_source(const SetGraph& graph, size_t most_bytes, Dead
         if (has_bit(here.data(), v.index())) continue;
         for (size_t w = 0; w < graph.width; ++w) set[w] = here[w] | ancestors[v][w];
         sets.add(set.data());
+        if (sets.bytes() > most_bytes) return sets.add(full.data()), false;
       }
     }
   }

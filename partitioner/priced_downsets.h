@@ -33,6 +33,10 @@ class PricedDownsets {
   std::vector<double> weights_, outputs_, leaving_;
 };
 
+/// Errors (kLimitExceeded): the original's rule for cuts (quirk PD2) takes a table of the square of the layers, and
+/// there are too many.
+Status check_border_rule(const ir::LayerGraph& graph, cost::CutRule rule);
+
 /// A power of two that divides sums of these seconds finely: any sum of all of them stays below 2^61 of it.
 double quantum_of(const ir::LayerGraph& graph);
 

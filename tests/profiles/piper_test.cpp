@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -114,6 +115,67 @@ TEST_CASE("Piper on ResNet reaches the published values") {
                              {64, 2, 7680, 11.3337903, 11.3337903, kNone},
                              {128, 1, 7680, 19.8563286, 19.8563286, kNone},
                              {128, 16, 7680, 3.65985872, 3.65985872, 6.80533323}});
+}
+
+/// BERT-32 with copies of an inner layer inserted behind it, as the original's experiments enlarge it (they do not say
+/// which layer; measurements of equal layers differ a little).
+ir::LayerGraph enlarged(ir::LayerGraph graph, int copies) {
+  constexpr size_t kMask = 4, kBefore = 19, kCopied = 20, kBehind = 21;
+  const auto rename = [&](ir::LayerId layer, bool from, ir::LayerId old, ir::LayerId now) {
+    for (ir::LayerDegree& degree : graph.layers[layer].degrees)
+      for (ir::LayerVariant& variant : degree.variants) {
+        auto& syncs = from ? variant.sync_from : variant.sync_to;
+        for (ir::LayerSync& sync : syncs)
+          if (sync.neighbour == old) sync.neighbour = now;
+        std::ranges::sort(syncs, {}, &ir::LayerSync::neighbour);
+      }
+  };
+  const ir::Layer inner = graph.layers[ir::LayerId(kCopied)];
+  const auto bytes = [&](size_t from, size_t to) {
+    for (const ir::LayerEdge& edge : graph.edges)
+      if (edge.from == ir::LayerId(from) && edge.to == ir::LayerId(to)) return edge.bytes;
+    return 0.0;
+  };
+  const double mask_bytes = bytes(kMask, kCopied), layer_bytes = bytes(kBefore, kCopied);
+  ir::LayerId last(kCopied);
+  for (int i = 0; i < copies; ++i) {
+    const ir::LayerId copy = graph.layers.push_back(inner);
+    graph.layers[copy].id = ModelText(text("copy", i));
+    rename(copy, true, ir::LayerId(kBefore), last);
+    rename(last, false, ir::LayerId(kBehind), copy);
+    graph.edges.push_back({.from = ir::LayerId(kMask), .to = copy, .bytes = mask_bytes});
+    graph.edges.push_back({.from = last, .to = copy, .bytes = layer_bytes});
+    last = copy;
+  }
+  for (ir::LayerEdge& edge : graph.edges)
+    if (edge.from == ir::LayerId(kCopied) && edge.to == ir::LayerId(kBehind)) edge.from = last;
+  rename(ir::LayerId(kBehind), true, ir::LayerId(kCopied), last);
+  return graph;
+}
+
+TEST_CASE("Piper on enlarged BERTs is within the spread of the layers' measurements") {
+  const auto graph = profile("bert32a100.json");
+  if (!graph) return;
+  struct Enlarged {
+    int copies;
+    Row row;
+    int64_t downsets;
+  };
+  for (const Enlarged& bert : {Enlarged{32, {512, 80, 1920, 0.0041748489, 0, 0}, 75},
+                               Enlarged{64, {2048, 80, 2048, 0.00171459121, 0, 0}, 107}}) {
+    CAPTURE(bert.copies);
+    const ir::LayerGraph large = enlarged(*graph, bert.copies);
+    REQUIRE(verify_layer_graph(large).ok());
+    LayerPlanRequest request = request_of(large, bert.row);
+    for (const char* compat : {"P1", ""}) {
+      if (*compat != '\0') request.compat = {compat};
+      else request.compat.clear();
+      const auto answer = plan_layers(*find_layer_planner("piper"), request);
+      REQUIRE(answer.ok());
+      CHECK(answer->objective == doctest::Approx(bert.row.greedy).epsilon(0.015));
+      CHECK(answer->states == bert.downsets);
+    }
+  }
 }
 
 }  // namespace
