@@ -30,8 +30,17 @@ struct Orders {
 
 Result<Orders> parse_orders(const std::string& text) {
   Orders orders;
+  if (files::is_schedule_binary(text)) {
+    GP_TRY(files::ScheduleFile file, files::parse_schedule_binary(text));
+    orders.schedule = std::move(file.schedule);
+    return orders;
+  }
   const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   const std::string_view rest = std::string_view(text).substr(begin);
+  if (rest.starts_with("{") && files::is_schedule_lists(rest)) {
+    GP_TRY(orders.schedule, files::parse_schedule_lists(rest));
+    return orders;
+  }
   if (rest.starts_with("{")) {
     GP_TRY(files::ScheduleFile file, files::parse_schedule_file(text));
     orders.schedule = std::move(file.schedule);
@@ -58,6 +67,14 @@ Result<Orders> read_orders(const std::string& path) {
   return problems;
 }
 
+scheduler::VersionClaims claims_of(const ScheduleOptions& options) {
+  const auto says = [&](const char* claim) { return std::ranges::find(options.claims, claim) != options.claims.end(); };
+  return {.synchronous = says("synchronous"),
+          .vertical_sync = says("vertical-sync"),
+          .delayed_updates = says("2bw"),
+          .most_versions = options.most_versions};
+}
+
 /// A problem in the file's own words: rank, position in its line, token.
 struct Offence {
   int64_t rank = -1, position = -1;
@@ -71,12 +88,17 @@ Offence offence_of(const Orders& orders, const scheduler::ScheduleProblem& probl
   offence.rank = static_cast<int64_t>(orders.schedule.programs[p].device.index());
   if (problem.position < 0) return offence;
   const auto i = static_cast<size_t>(problem.position);
+  const std::vector<ir::Action>& actions = orders.schedule.programs[p].actions;
+  const bool has_cells = !orders.cell_of.empty();
+  const auto cell_at = [&](size_t action) -> const files::CsvCell& {
+    return orders.csv.ranks[p][static_cast<size_t>(orders.cell_of[p][action])];
+  };
   offence.position = problem.position;
-  offence.action = ir::print_action(orders.schedule.programs[p].actions[i]);
-  if (orders.cell_of.empty()) return offence;
-  const files::CsvCell& cell = orders.csv.ranks[p][static_cast<size_t>(orders.cell_of[p][i])];
-  offence.position = cell.column;
-  offence.action = files::print_cell(cell);
+  if (has_cells && !actions.empty())
+    offence.position = i < actions.size() ? cell_at(i).column : cell_at(i - 1).column + 1;
+  if (problem.missing)
+    offence.action = has_cells ? files::token_of(*problem.missing) : ir::print_action(*problem.missing);
+  else offence.action = has_cells ? files::print_cell(cell_at(i)) : ir::print_action(actions[i]);
   return offence;
 }
 
@@ -84,7 +106,8 @@ int report_offence(const Options& options, const Orders& orders, const scheduler
   const Offence offence = offence_of(orders, problem);
   std::string place;
   if (offence.rank >= 0) place = text("rank ", offence.rank);
-  if (offence.position >= 0) place += text(", position ", offence.position, ": ", offence.action, " ");
+  if (problem.missing) place += text(", before position ", offence.position, ": ", offence.action, " is missing: ");
+  else if (offence.position >= 0) place += text(", position ", offence.position, ": ", offence.action, " ");
   else if (!place.empty()) place += ": ";
   const Diagnostic diagnostic{.code = Code::kCheckFailed,
                               .origin = ModelText(options.input),
@@ -94,7 +117,7 @@ int report_offence(const Options& options, const Orders& orders, const scheduler
   if (options.json) {
     JsonObject object;
     object.add("valid", false).add("rank", offence.rank).add("position", offence.position);
-    object.add("action", offence.action).add("problem", problem.what);
+    object.add("action", offence.action).add("missing", problem.missing.has_value()).add("problem", problem.what);
     print_json("check", object, {diagnostic});
   }
   return wire::kExitCheckFailed;
@@ -140,7 +163,8 @@ int run_check(const Options& options) {
   if (!costs) return report_problems(options, "check", costs.problems());
   const Result<Orders> orders = read_orders(options.input);
   if (!orders) return report_problems(options, "check", orders.problems());
-  const scheduler::Verdict verdict = scheduler::judge(orders->schedule, orders->numbers, *costs);
+  const scheduler::Verdict verdict =
+      scheduler::judge(orders->schedule, orders->numbers, *costs, claims_of(options.schedule));
   if (verdict.problem) return report_offence(options, *orders, *verdict.problem);
   const scheduler::WholeSchedule& whole = *verdict.whole;
   const Result<ScheduleStudy> study = simulate_study(whole.graph, whole.cluster, whole.schedule);

@@ -31,7 +31,8 @@ void print_overview() {
                "usage: graphpipe VERB [flags]\n\n";
   for (const CommandRow& row : all_commands())
     std::cout << "  " << row.name << std::string(10 - row.name.size(), ' ') << row.summary << "\n";
-  std::cout << "\n`graphpipe VERB --help` lists a verb's flags with an example; `graphpipe --version` names the build.\n"
+  std::cout << "\n`graphpipe VERB --help` lists a verb's flags with an example; "
+               "`graphpipe --version` names the build.\n"
                "Exit codes: 0 ok, 1 a check failed, 2 usage, 3 input refused, 4 no feasible plan, 5 environment,\n"
                "6 a stage failed, 7 ended early with a partial result, 70 internal defect.\n";
 }
@@ -118,7 +119,8 @@ int run_command_line(int argc, char** argv) {
     if (row.name == words[0]) return run_verb(row, {words.begin() + 1, words.end()});
     verbs.emplace_back(row.name);
   }
-  return usage_error("unknown verb " + shown(words[0]) + suggestion(words[0], verbs) + " (`graphpipe --help` lists them)");
+  return usage_error("unknown verb " + shown(words[0]) + suggestion(words[0], verbs) +
+                     " (`graphpipe --help` lists them)");
 }
 
 }  // namespace graphpipe::driver

@@ -49,7 +49,8 @@ Result<std::string> sha256_of_file(const std::string& path) {
   }
   Sha256 hash;
   std::vector<char> buffer(1 << 20);
-  while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get())) hash.update(buffer.data(), count);
+  while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get()))
+    hash.update(buffer.data(), count);
   if (std::ferror(file.get()) != 0) {
     return Diagnostic{.code = Code::kUnreadableFile,
                       .origin = ModelText(path),

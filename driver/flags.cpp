@@ -240,15 +240,20 @@ void schedule_flags(CLI::App& app, Options& options) {
   app.add_flag("--search", schedule.search, "improve the order by a search");
   app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over the other flags");
   study_flags(app, schedule);
-  app.add_option("--format", options.format, "what to print: ir is our text, proto our file")
-      ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto"}));
+  app.add_option("--format", options.format, "what to print: ir is our text, proto our file, pb the same as binary")
+      ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto", "pb"}));
   app.add_option("-o,--output", options.output, "file to write it to");
   output_flags(app, options);
 }
 
 void check_flags(CLI::App& app, Options& options) {
-  app.add_option("schedule", options.input, "schedule: PyTorch's CSV, our text or our file")->required();
+  app.add_option("schedule", options.input, "schedule: PyTorch's CSV, or any of our forms")->required();
   study_flags(app, options.schedule);
+  app.add_option("--claim", options.schedule.claims, "what the schedule does with weight versions, to be proven")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"synchronous", "vertical-sync", "2bw"}));
+  app.add_option("--most-versions", options.schedule.most_versions, "weight versions that a stage holds at most")
+      ->check(CLI::Range(1, 1 << 20));
   output_flags(app, options);
 }
 

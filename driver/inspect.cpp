@@ -83,7 +83,8 @@ JsonObject to_json(const frontend::Imported& imported) {
   const ir::Graph& graph = imported.graph;
   std::vector<JsonObject> inputs, outputs, parameters;
   for (const ir::Input& input : graph.inputs()) inputs.push_back(tensor_json(input.name, graph.value(input.value)));
-  for (const ir::Output& output : graph.outputs()) outputs.push_back(tensor_json(output.name, graph.value(output.value)));
+  for (const ir::Output& output : graph.outputs())
+    outputs.push_back(tensor_json(output.name, graph.value(output.value)));
   for (const frontend::ParameterDecision& decision : imported.parameters) {
     JsonObject object = tensor_json(decision.name, graph.value(graph.param(decision.param).value));
     object.add("role", frontend::role_name(decision.role)).add("trained", decision.trainable);

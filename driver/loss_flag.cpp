@@ -77,7 +77,8 @@ Result<LossSpec> parse_loss(const std::string& flag) {
   const std::vector<std::string> parts = split(std::string_view(flag).substr(colon + 1));
   const size_t names = row->takes_label ? 2 : 1;
   if (parts.size() < names || parts[0].empty() || parts[names - 1].empty())
-    return bad_flag(flag, row->takes_label ? "it takes the names of an output and a label" : "it takes an output's name");
+    return bad_flag(flag,
+                    row->takes_label ? "it takes the names of an output and a label" : "it takes an output's name");
   spec.output = ModelText(parts[0]);
   if (row->takes_label) spec.label = ModelText(parts[1]);
   for (size_t i = names; i < parts.size(); ++i)

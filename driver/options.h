@@ -73,6 +73,8 @@ struct ScheduleOptions {
   std::string costs = "1,1,1";  // F,I,W of one micro-batch on one stage
   double latency = 0;
   std::string dag;
+  std::vector<std::string> claims;  // check: of weight versions
+  int most_versions = 0;            // check: 0: no claim
 };
 
 /// How a compiled folder is run.

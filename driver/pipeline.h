@@ -27,7 +27,9 @@ struct Pipeline {
   /// False where the time limit or an interrupt ended the search.
   bool complete = true;
 
-  double step_seconds() const { return static_cast<double>(built.timeline.makespan.count) / scheduler::kTicksPerSecond; }
+  double step_seconds() const {
+    return static_cast<double>(built.timeline.makespan.count) / scheduler::kTicksPerSecond;
+  }
 };
 
 /// Imports and prices the model: a pipeline without an assignment.
@@ -41,8 +43,8 @@ Result<Pipeline> make_pipeline(const Options& options);
 /// Errors: also kBadPlan where the model is no longer the one that the plan was made for.
 Result<Pipeline> load_pipeline(const std::string& path);
 
-/// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it checked.
-/// A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
+/// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it
+/// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
 
 /// Whether it runs no backward: the loss is computed and nothing is trained.

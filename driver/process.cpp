@@ -44,8 +44,8 @@ struct Child {
 };
 
 // Between fork and exec only async-signal-safe calls are allowed, so everything is prepared before.
-[[noreturn]] void become(const Command& command, const std::vector<char*>& arguments, const std::vector<char*>& variables,
-                         int output, bool join_errors, int failure, pid_t parent) {
+[[noreturn]] void become(const Command& command, const std::vector<char*>& arguments,
+                         const std::vector<char*>& variables, int output, bool join_errors, int failure, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows

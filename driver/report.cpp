@@ -65,7 +65,9 @@ void print_json(std::string_view verb, JsonObject object, const Diagnostics& dia
 }
 
 std::string human_bytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
-std::string human_count(double count) { return count < 1000 ? fmt::format("{:g}", count) : scaled(count, 1000, {"", "k", "M", "G", "T", "P"}); }
+std::string human_count(double count) {
+  return count < 1000 ? fmt::format("{:g}", count) : scaled(count, 1000, {"", "k", "M", "G", "T", "P"});
+}
 std::string human_seconds(double seconds) {
   if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
   return scaled(seconds * 1e9, 1000, {"ns", "us", "ms"});
@@ -107,7 +109,8 @@ void Progress::update(double fraction, std::string_view what) {
   std::string bar;
   if (fraction >= 0) {
     const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 20);
-    bar = " [" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(20 - filled), '.') + "]";
+    bar =
+        " [" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(20 - filled), '.') + "]";
   }
   std::cerr << "\r\033[K" << title_ << bar << " " << Terminal::encode_text(what.substr(0, 60)).str() << std::flush;
 }

@@ -18,7 +18,8 @@ Result<std::vector<codegen::SourceFile>> runtime_sources() {
     if (!entry.is_regular_file()) continue;
     constexpr int64_t kMostBytes = 1 << 20;
     GP_TRY(std::string text, files::read_file(entry.path().string(), kMostBytes));
-    sources.push_back({.path = "runtime/" + fs::relative(entry.path(), folder).generic_string(), .text = std::move(text)});
+    sources.push_back(
+        {.path = "runtime/" + fs::relative(entry.path(), folder).generic_string(), .text = std::move(text)});
   }
   if (sources.empty()) {
     return Diagnostic{.code = Code::kEnvironment,

@@ -50,6 +50,7 @@ Result<std::string> form_of(const ScheduleStudy& study, const std::string& forma
   if (format == "trace") return scheduler::trace_json(study.graph, study.schedule, study.timeline, {});
   if (format == "ir") return ir::print_schedule(study.schedule);
   if (format == "proto") return files::print_schedule_file({.plan_digest = "", .schedule = study.schedule});
+  if (format == "pb") return files::print_schedule_binary({.plan_digest = "", .schedule = study.schedule});
   if (format == "json") return study_json(study).str() + "\n";
   return picture_text(study);
 }

@@ -85,6 +85,7 @@ JsonObject study_json(const ScheduleStudy& study) {
     object.add("w_lag", study.figures.weight_lag);
   }
   object.add_json("programs", lists_json(device_lists(study.schedule)));
+  object.add("slots", wide({study.schedule.slots.begin(), study.schedule.slots.end()}));
   add_study_timeline(object, study);
   return object;
 }

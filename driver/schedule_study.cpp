@@ -62,6 +62,25 @@ Status check_size(int64_t stages, int64_t micro_batches) {
                     .hint = "study fewer micro-batches: the steady state repeats"};
 }
 
+/// Every replica has a device of its own, stage by stage; replicas take micro-batches in turn.
+Result<Placed> with_replicas(const files::StageDag& dag, ir::StageGraph graph, const ScheduleOptions& options,
+                             const scheduler::Policy& policy) {
+  if (policy.shape != scheduler::StageShape::kAny)
+    return usage("--policy", text(policy.name, " places stages itself, and the file's have replicas"),
+                 "use a policy of any stage graph, such as kfkb or pipedream-rr");
+  if (options.ranks > 0 && options.ranks != dag.devices())
+    return usage("--ranks", text("the stages and their replicas need ", dag.devices(), " devices"), "leave it out");
+  size_t device = 0;
+  for (const ir::StageId stage : graph.stage_ids()) {
+    ir::StageChoice& choice = graph.stages[stage].choice;
+    choice.mode = ir::ReplicaMode::kRoundRobin;
+    choice.devices.clear();
+    for (int replica = 0; replica < dag.replicas[stage.index()]; ++replica)
+      choice.devices.push_back(ir::DeviceId(device++));
+  }
+  return Placed{.graph = scheduler::as_taken_by(policy, std::move(graph)), .ranks = static_cast<int>(device)};
+}
+
 Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy& policy,
                          scheduler::StudyCosts& costs) {
   GP_TRY(const files::StageDag dag, files::read_stage_dag(options.dag));
@@ -76,6 +95,7 @@ Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy
   GP_TRY_VOID(check_size(stages, (batch + smallest - 1) / smallest));
   std::vector<scheduler::StudyStage> rows;
   for (size_t stage = 0; stage < dag.predecessors.size(); ++stage) rows.push_back(stage_of(dag, stage, costs));
+  if (dag.devices() > stages) return with_replicas(dag, scheduler::study_graph(rows, Samples(batch)), options, policy);
   const bool folded = policy.shape == scheduler::StageShape::kV;
   const int64_t chunks = options.chunks > 0 ? options.chunks : folded ? 2 : 1;
   const int64_t ranks = options.ranks > 0 ? options.ranks : std::max<int64_t>(1, stages / chunks);

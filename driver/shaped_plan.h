@@ -11,8 +11,8 @@ namespace graphpipe::driver {
 /// Whether the flags leave the cut to us and the policy asks for a shape that the planners do not make.
 bool wants_shape(const PlanOptions& options, const scheduler::Policy& policy);
 
-/// Stages of a shape on `devices` devices: as many as --stages says (0: two for each device where the shape has chunks).
-/// Errors: kUsage where the shape does not have that many.
+/// Stages of a shape on `devices` devices: as many as --stages says (0: two for each device where the shape has
+/// chunks). Errors: kUsage where the shape does not have that many.
 Result<int> stages_of_shape(scheduler::StageShape shape, int64_t stages, size_t devices);
 
 /// Puts a chain of stages onto the devices of the cluster in the policy's shape.

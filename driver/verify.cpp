@@ -65,9 +65,9 @@ TrainingResult files_named(const std::string& folder, const std::string& name) {
           .gradients = folder + "/verify/" + name + ".gradients.safetensors"};
 }
 
-// The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's stages
-// compute at. Samples that mix do so within a micro-batch, so there
-// the micro-batch is part of what is computed. Errors: kBadPlan where stages that mix use different ones.
+// The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's
+// stages compute at. Samples that mix do so within a micro-batch, so there the micro-batch is part of what is computed.
+// Errors: kBadPlan where stages that mix use different ones.
 Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
   Samples size = pipeline.plan.batch;
   bool found = false;
@@ -157,8 +157,8 @@ Result<Verdict> verify(const Options& options) {
     GP_TRY(verdict.gradient_difference, largest_difference(pipelined.gradients, reference.gradients));
   }
   GP_TRY(verdict.weight_difference, largest_difference(pipelined.weights, reference.weights));
-  verdict.by_tolerance = verdict.loss_difference <= kLossTolerance &&
-                         verdict.gradient_difference <= kTensorTolerance && verdict.weight_difference <= kTensorTolerance;
+  verdict.by_tolerance = verdict.loss_difference <= kLossTolerance && verdict.gradient_difference <= kTensorTolerance &&
+                         verdict.weight_difference <= kTensorTolerance;
   return verdict;
 }
 
@@ -177,7 +177,8 @@ void print(const Options& options, const Verdict& verdict) {
   std::cout << "pipeline against the serial interpreter of the same plan: "
             << (verdict.bitwise ? "the same bits" : "DIFFERENT BITS") << " (losses, gradients, weights)\n";
   if (!verdict.compared) {
-    std::cout << "the schedule is asynchronous: it uses older weights than one process would, so there is no other check\n"
+    std::cout << "the schedule is asynchronous: it uses older weights than one process would, "
+                 "so there is no other check\n"
               << (verdict.passed() ? "verify: passed\n" : "verify: FAILED\n");
     return;
   }

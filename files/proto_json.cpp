@@ -76,6 +76,18 @@ std::string check_against(const Descriptor& root, const JsonEvent& event) {
   return check_scalar(*field, event);
 }
 
+// What is wrong with the value of "schema"; empty where it names this kind of file in a version that we read.
+std::string schema_problem(std::string_view value, std::string_view name, int version) {
+  const std::string_view digits =
+      value.starts_with(text(name, "/")) ? value.substr(name.size() + 1) : std::string_view();
+  int found = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), found);
+  if (error != std::errc() || end != digits.data() + digits.size() || found < 1)
+    return text("must be ", name, "/", version, ", is ", quoted(ModelText(std::string(value.substr(0, 80)))));
+  if (found <= version) return {};
+  return text("was written by a newer version: ", name, "/", found, ", and this one reads up to ", version);
+}
+
 // Checks "schema" as the first field; everything else is of interest only once it is known.
 class SchemaCheck {
  public:
@@ -89,14 +101,7 @@ class SchemaCheck {
       problem_ = text("the first field must be \"schema\": \"", name_, "/", version_, "\"");
       return true;
     }
-    const std::string_view digits =
-        event.string.starts_with(text(name_, "/")) ? event.string.substr(name_.size() + 1) : std::string_view();
-    int found = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), found);
-    if (error != std::errc() || end != digits.data() + digits.size() || found < 1)
-      problem_ = text("must be ", name_, "/", version_, ", is ", quoted(ModelText(std::string(event.string))));
-    else if (found > version_)
-      problem_ = text("was written by a newer version: ", name_, "/", found, ", and this one reads up to ", version_);
+    problem_ = schema_problem(event.string, name_, version_);
     return true;
   }
 
@@ -144,6 +149,31 @@ std::string print_message(const google::protobuf::Message& message) {
   std::string out;
   const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
   GP_CHECK(status.ok());
+  return out;
+}
+
+Status parse_binary_message(std::string_view bytes, std::string_view name, int version, int64_t most_bytes,
+                            google::protobuf::Message& message) {
+  if (static_cast<int64_t>(bytes.size()) > most_bytes)
+    return Diagnostic{.code = Code::kLimitExceeded,
+                      .message = text("the file has ", bytes.size(), " bytes"),
+                      .hint = text("give at most ", most_bytes, " bytes, or the JSON form")};
+  if (!message.ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return malformed(text("the bytes are no ", name, " message"), "make the file again, or give its JSON form");
+  const google::protobuf::FieldDescriptor* schema = message.GetDescriptor()->FindFieldByName("schema");
+  GP_CHECK(schema != nullptr);
+  const std::string problem = schema_problem(message.GetReflection()->GetString(message, schema), name, version);
+  if (!problem.empty()) return malformed("schema: " + problem, "give a file of this kind, or update GraphPipe");
+  const size_t with_unknown = message.ByteSizeLong();
+  message.DiscardUnknownFields();
+  if (message.ByteSizeLong() != with_unknown)
+    return malformed(text("holds fields that ", name, "/", version, " does not have"), "make the file again");
+  return Ok{};
+}
+
+std::string print_binary_message(const google::protobuf::Message& message) {
+  std::string out;
+  GP_CHECK(message.SerializeToString(&out));
   return out;
 }
 

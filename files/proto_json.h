@@ -23,6 +23,13 @@ Status parse_message(std::string_view text, std::string_view name, int version, 
 /// The JSON mapping with the field names of the schema, indented, ending in a newline; fields in the schema's order.
 std::string print_message(const google::protobuf::Message& message);
 
+/// The same in the binary form of Protocol Buffers. `message` needs a string field "schema".
+/// Errors: kMalformedFile for bytes that are no such message, for another kind or a newer version, and for fields that
+/// the schema does not have; kLimitExceeded.
+Status parse_binary_message(std::string_view bytes, std::string_view name, int version, int64_t most_bytes,
+                            google::protobuf::Message& message);
+std::string print_binary_message(const google::protobuf::Message& message);
+
 /// Strings of a message are UTF-8, names of a model are any bytes. Backslashes and bytes that are not UTF-8 become
 /// \xNN; decoding gives the same bytes back.
 std::string encode_name(const ModelText& name);

@@ -18,7 +18,7 @@ constexpr size_t kMostProblems = 20;
 constexpr int32_t kLargest = 1 << 30;
 constexpr std::string_view kOverlap = ")OVERLAP_F_B";
 
-/// By CsvOp..
+/// By CsvOp.
 constexpr std::array<std::string_view, 11> kNames = {"F",      "B",      "I",       "W",       "SEND_F",     "RECV_F",
                                                      "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
 
@@ -118,7 +118,8 @@ Result<CsvSchedule> parse_schedule_csv(std::string_view source) {
   Diagnostics problems;
   while (!source.empty()) {
     std::string_view line = take_until(source, '\n');
-    if (trimmed(line).empty() && trimmed(source).empty()) break;
+    // Empty lines at the end are no ranks: a rank without work there is written as idle cells.
+    if (trimmed(line).empty() && source.find_first_not_of(" \t\r\n") == std::string_view::npos) break;
     std::vector<CsvCell>& cells = csv.ranks.emplace_back();
     for (int32_t column = 0; !line.empty(); ++column) {
       const std::string_view cell = trimmed(take_until(line, ','));
@@ -145,7 +146,11 @@ std::string print_cell(const CsvCell& cell) {
 
 std::string print_schedule_csv(const CsvSchedule& csv) {
   std::string out;
-  for (const std::vector<CsvCell>& cells : csv.ranks) {
+  size_t working = csv.ranks.size();
+  while (working > 0 && csv.ranks[working - 1].empty()) --working;
+  for (size_t rank = 0; rank < csv.ranks.size(); ++rank) {
+    const std::vector<CsvCell>& cells = csv.ranks[rank];
+    if (rank >= working) out.append(",");
     bool first = true;
     for (const CsvCell& cell : cells) {
       if (!first) out.append(",");

@@ -52,10 +52,13 @@ struct CsvSchedule {
 
 /// Errors: kMalformedFile with rank and cell of everything that is no token, at most 20 of them; kLimitExceeded.
 Result<CsvSchedule> parse_schedule_csv(std::string_view text);
-/// One line per rank, without idle cells. parse and print give the same text but for idle cells.
+/// One line per rank, without idle cells but for ranks at the end that have nothing else. parse and print give the same
+/// text but for idle cells.
 std::string print_schedule_csv(const CsvSchedule& csv);
 /// "2F0", "r1:2B4", "(0F7;7B3)OVERLAP_F_B".
 std::string print_cell(const CsvCell& cell);
+/// One action with the number of its first sample, as orders_of reads it: "2F0". Needs: an op that the format has.
+std::string token_of(const ir::Action& action);
 Result<CsvSchedule> read_schedule_csv(const std::string& path);
 
 /// The same orders as a schedule whose micro-batches are single samples; rank r is device r, the edge between stages s

@@ -68,6 +68,9 @@ class Writer {
   Result<CsvAction> token(const Action& action) const {
     const std::optional<CsvOp> op = csv_op(action.op);
     if (!op) return cannot_say(text("the CSV has no word for ", ir::print_action(action)));
+    if (!ir::is_compute(action.op) && action.peer_replica != action.replica)
+      return cannot_say(
+          text(ir::print_action(action), " goes to or comes from another replica, which the CSV cannot say"));
     const std::vector<ir::SampleRange>& items = starts_[stage_of(action)];
     const auto item = std::lower_bound(items.begin(), items.end(), action.range.first,
                                        [](const ir::SampleRange& range, int64_t first) { return range.first < first; });
@@ -99,6 +102,16 @@ class Writer {
 };
 
 }  // namespace
+
+std::string token_of(const Action& action) {
+  const std::optional<CsvOp> op = csv_op(action.op);
+  GP_CHECK(op.has_value());
+  return print_cell({.actions = {{.op = *op,
+                                  .stage = action.stage,
+                                  .replica = action.replica > 0 ? action.replica : -1,
+                                  .micro_batch = static_cast<int32_t>(action.range.first)}},
+                     .column = 0});
+}
 
 CsvOrders orders_of(const CsvSchedule& csv) {
   CsvOrders orders;

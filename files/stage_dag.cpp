@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "files/strict_json.h"
 #include "files/text_file.h"
@@ -14,6 +15,7 @@ using nlohmann::json;
 
 constexpr JsonLimits kLimits = {.most_bytes = int64_t{16} << 20, .deepest = 16};
 constexpr size_t kMostStages = 10000;
+constexpr int64_t kMostDevices = 20000;
 constexpr int64_t kMostSamples = int64_t{1} << 31;
 /// The largest cost: a million actions of it fit the simulator's clock.
 constexpr double kLargestCost = 1e6;
@@ -28,6 +30,7 @@ class Reader {
       dag_.micro_batch_size = integers("micro_batch_size", 1, kMostSamples);
       const std::vector<int64_t> k = integers("k", 1, 1 << 20);
       dag_.k.assign(k.begin(), k.end());
+      read_replicas();
       read_batch();
       read_costs();
       if (const auto latency = object_.find("latency"); latency != object_.end())
@@ -80,6 +83,12 @@ class Reader {
         return add(text(name, ": must hold integers from ", low, " to ", high)), numbers;
     }
     return numbers;
+  }
+
+  void read_replicas() {
+    const std::vector<int64_t> replicas = integers("replicas", 1, kMostDevices);
+    dag_.replicas.assign(replicas.begin(), replicas.end());
+    if (dag_.devices() > kMostDevices) add(text("replicas: need more than ", kMostDevices, " devices"));
   }
 
   void read_batch() {
@@ -135,6 +144,8 @@ class Reader {
 };
 
 }  // namespace
+
+int64_t StageDag::devices() const { return std::accumulate(replicas.begin(), replicas.end(), int64_t{0}); }
 
 Result<StageDag> parse_stage_dag(std::string_view source) {
   GP_TRY_VOID(scan_json(source, kLimits));

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "scheduler/in_flight_rules.h"
+#include "scheduler/insert_transfers.h"
 #include "scheduler/updates.h"
 
 namespace graphpipe::scheduler {
@@ -72,15 +73,43 @@ IdMap<StageId, UpdateRule> equal_age(const StageGraph& graph, const Schedule& co
   return IdMap<StageId, UpdateRule>(graph.stages.size(), UpdateRule{update, round_up(lag, update)});
 }
 
+/// Whether a device has several lists, and some stage reduces: then steps may wait for each other in a circle.
+bool may_wait_in_a_circle(const StageGraph& graph, const Schedule& compute) {
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  if (std::all_of(groups.begin(), groups.end(), [](int group) { return group < 0; })) return false;
+  for (const ir::Program& program : compute.programs)
+    for (const Action& action : program.actions)
+      if (action.stage != program.actions.front().stage) return true;
+  return false;
+}
+
+/// A step waits for what the other replicas contribute, and they may stand behind steps of other stages that wait for
+/// this device. Versions that lag further behind wait for less: adds updates to the lags until the lists can run, which
+/// they do when no step comes before the last forward.
+Result<Schedule> add_updates_that_run(const StageGraph& graph, const Schedule& compute,
+                                      const IdMap<StageId, UpdateRule>& rules) {
+  const bool circles = may_wait_in_a_circle(graph, compute);
+  for (int64_t more = 0;; more = std::max<int64_t>(1, 2 * more)) {
+    IdMap<StageId, UpdateRule> raised = rules;
+    bool furthest = true;
+    for (UpdateRule& rule : raised) {
+      rule.lag = std::min(rule.lag + more * rule.update, round_up(graph.batch.count, rule.update));
+      furthest = furthest && rule.lag >= graph.batch.count;
+    }
+    GP_TRY(Schedule schedule, add_updates(graph, compute, std::move(raised)));
+    if (!circles || furthest || insert_transfers(graph, schedule).ok()) return schedule;
+  }
+}
+
 IdMap<StageId, Samples> numbers_of(const PolicyRequest& request) {
   return request.in_flight.empty() ? replicas_in_flight(request.graph) : request.in_flight;
 }
 
 Result<Schedule> without_flush(const PolicyRequest& request, const char* policy) {
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, numbers_of(request), policy));
-  if (!request.vertical_sync) return add_updates(request.graph, compute, stashing(request.graph, compute));
+  if (!request.vertical_sync) return add_updates_that_run(request.graph, compute, stashing(request.graph, compute));
   GP_TRY(const int64_t common, common_round(request.graph, policy));
-  return add_updates(request.graph, compute, equal_age(request.graph, compute, common));
+  return add_updates_that_run(request.graph, compute, equal_age(request.graph, compute, common));
 }
 
 /// The one stage of a data-parallel plan runs item after item on every replica.
@@ -119,8 +148,17 @@ Result<Schedule> order_2bw(const PolicyRequest& request) {
   if (update % common != 0 || update < most)
     return refused("2bw", text("updates of ", update, " samples with up to ", most, " in flight"),
                    text("use a multiple of ", common, " samples that is at least ", most));
-  return add_updates(request.graph, compute,
-                     IdMap<StageId, UpdateRule>(request.graph.stages.size(), UpdateRule{update, update}));
+  const bool given = request.update.count > 0, circles = may_wait_in_a_circle(request.graph, compute);
+  for (int64_t length = update;; length = std::min(2 * length, round_up(request.graph.batch.count, common))) {
+    const IdMap<StageId, UpdateRule> rules(request.graph.stages.size(), UpdateRule{length, length});
+    GP_TRY(Schedule schedule, add_updates(request.graph, compute, rules));
+    if (!circles || length >= request.graph.batch.count || insert_transfers(request.graph, schedule).ok())
+      return schedule;
+    if (given)
+      return refused("2bw",
+                     text("with updates of ", length, " samples, replicas on shared devices wait for each other"),
+                     "use longer updates, or leave --update out");
+  }
 }
 
 Result<Schedule> order_data_parallel(const PolicyRequest& request) { return item_after_item(request, "data-parallel"); }

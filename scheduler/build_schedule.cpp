@@ -13,6 +13,15 @@ Diagnostic unknown_policy(const std::string& name) {
                     .hint = text("use one of ", known)};
 }
 
+/// What the policy promises of weight versions.
+VersionClaims promises_of(const Policy& policy, const BuildOptions& options) {
+  const bool delayed = policy.order == order_2bw;
+  return {.synchronous = !policy.asynchronous,
+          .vertical_sync = policy.asynchronous && options.vertical_sync,
+          .delayed_updates = delayed,
+          .most_versions = delayed ? 2 : 0};
+}
+
 }  // namespace
 
 Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster& cluster, const BuildOptions& options) {
@@ -29,7 +38,8 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
   GP_TRY(Schedule compute, policy->order(request));
   if (options.search) compute = improve(graph, cluster, std::move(compute));
   GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));
-  GP_TRY_VOID(check_schedule(graph, cluster, schedule, {.memory = options.memory}));
+  GP_TRY_VOID(
+      check_schedule(graph, cluster, schedule, {.memory = options.memory, .claims = promises_of(*policy, options)}));
   GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
   std::vector<DeviceMemory> memory = memory_of(graph, schedule, options.memory);
   return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory)};

@@ -17,7 +17,7 @@ struct BuildOptions {
   Samples update{0};
   /// Empty: by the rule of cost/in_flight.h.
   IdMap<StageId, Samples> in_flight;
-  /// Improves what the policy gives (local_search.h); asynchronous schedules stay as they are.
+  /// Improves what the policy gives (local_search.h).
   bool search = false;
   LoweringOptions lowering;
   MemoryOptions memory;

@@ -7,6 +7,8 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
+/// Stages whose forwards are said to be missing; finding the place of one walks all items.
+constexpr size_t kMostProblems = 20;
 constexpr const char* kOnce = "list every forward and every backward of an item exactly once, in order";
 
 void add_items(Tables& tables) {
@@ -24,12 +26,32 @@ void add_items(Tables& tables) {
   });
 }
 
-/// The program of a stage that has one replica; else -1.
-int only_program_of(const Tables& tables, StageId stage) {
-  const std::vector<ir::DeviceId>& devices = tables.graph.stages[stage].choice.devices;
-  for (size_t p = 0; p < tables.schedule.programs.size() && devices.size() == 1; ++p)
-    if (tables.schedule.programs[p].device == devices[0]) return static_cast<int>(p);
-  return -1;
+/// The replica of a stage with the fewest forwards: the one that a missing forward belongs to, most likely.
+int replica_with_fewest(const Tables& tables, StageId stage) {
+  std::vector<int64_t> counts(tables.graph.stages[stage].choice.devices.size(), 0);
+  for (const CheckedItem& item : tables.items)
+    if (item.stage == stage) counts[static_cast<size_t>(item.replica)] += item.range.size();
+  return static_cast<int>(std::min_element(counts.begin(), counts.end()) - counts.begin());
+}
+
+/// A forward is expected behind the one before it, or at the front.
+Diagnostic missing_forward(const Tables& tables, StageId stage, SampleRange range) {
+  const int replica = replica_with_fewest(tables, stage);
+  const std::string what = text("stage ", stage, " has no forward of sample ", range.first);
+  const ir::DeviceId device = tables.graph.stages[stage].choice.devices[static_cast<size_t>(replica)];
+  const auto& programs = tables.schedule.programs;
+  const auto program =
+      std::find_if(programs.begin(), programs.end(), [&](const auto& p) { return p.device == device; });
+  if (program == programs.end()) return Diagnostic{.code = Code::kBadSchedule, .message = what, .hint = kOnce};
+  Place expected{static_cast<int>(program - programs.begin()), 0};
+  for (const CheckedItem& item : tables.items)
+    if (item.stage == stage && item.replica == replica && item.range.first < range.first)
+      expected.position = std::max(expected.position, item.forward + 1);
+  Action forward;
+  forward.stage = static_cast<int32_t>(stage.index());
+  forward.replica = replica;
+  forward.range = range;
+  return tables.missing(expected, forward, what, kOnce);
 }
 
 /// Items are ascending by (stage, first sample) here: each must begin where the one before it ended.
@@ -37,19 +59,21 @@ Diagnostics check_tiling(const Tables& tables) {
   Diagnostics problems;
   size_t next = 0;
   for (const StageId stage : tables.graph.stage_ids()) {
-    int64_t done = 0;
+    int64_t done = 0, next_there = tables.graph.batch.count;
     for (; next < tables.items.size() && tables.items[next].stage == stage; ++next) {
       const CheckedItem& item = tables.items[next];
       if (item.range.first < done)
         return {tables.problem(item.program, item.forward, "runs samples that another forward has run", kOnce)};
-      if (item.range.first > done) break;
+      if (item.range.first > done) {
+        next_there = item.range.first;
+        break;
+      }
       done = item.range.last;
     }
     while (next < tables.items.size() && tables.items[next].stage == stage) ++next;
-    if (done < tables.graph.batch.count) {
-      const std::string what = text("stage ", stage, " has no forward of sample ", done);
-      if (!tables.first) tables.first = {only_program_of(tables, stage), -1, what, kOnce};
-      problems.push_back(Diagnostic{.code = Code::kBadSchedule, .message = what, .hint = kOnce});
+    if (done < tables.graph.batch.count && problems.size() < kMostProblems) {
+      const int64_t size = std::max<int64_t>(1, tables.graph.stages[stage].choice.micro_batch.count);
+      problems.push_back(missing_forward(tables, stage, {done, std::min(next_there, done + size)}));
     }
   }
   return problems;

@@ -75,6 +75,7 @@ Diagnostics run_checks(check::Tables& tables, const ir::Cluster& cluster, const 
   if (Diagnostics problems = check::check_messages(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_slots(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_versions(tables); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_claims(tables, options.claims); !problems.empty()) return problems;
   if (options.synchronous)
     if (Diagnostics problems = check::check_step(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_progress(tables); !problems.empty()) return problems;
@@ -84,7 +85,7 @@ Diagnostics run_checks(check::Tables& tables, const ir::Cluster& cluster, const 
 std::optional<ScheduleProblem> first_of(const check::Tables& tables, const Diagnostics& problems) {
   if (problems.empty()) return std::nullopt;
   if (tables.first) return tables.first;
-  return ScheduleProblem{-1, -1, problems.front().message, problems.front().hint};
+  return ScheduleProblem{-1, -1, problems.front().message, problems.front().hint, {}};
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 //            before the action they belong to; k-th send meets k-th receive; mixed values travel whole.
 // 4 Slots    One ring slot per item while it lives, and never two items in one.
 // 5 Versions All actions of an item use the version of its forward, which has been published; steps count up; versions
-//            that a step leaves behind are used before their release and released by the end.
+//            that a step leaves behind are used before their release and released by the end. What is claimed of them
+//            (version_claims.h) holds.
 // 6 Updates  The updates of every trained stage tile the step's samples (a synchronous step has one), each with one
 //            reduction where one is needed, after its items' backwards and before its step; the copies of a weight make
 //            the same updates; reductions in one order on all devices.
@@ -20,6 +21,7 @@
 
 #include "ir/cluster.h"
 #include "scheduler/memory.h"
+#include "scheduler/version_claims.h"
 
 namespace graphpipe::scheduler {
 
@@ -28,6 +30,7 @@ struct CheckOptions {
   bool check_memory = true;
   /// Check 6. False for compute and transfers alone.
   bool synchronous = true;
+  VersionClaims claims;
 };
 
 /// Errors: kBadSchedule, and kNoFeasiblePlan for memory. Each names the first offending action of its kind; a later
@@ -35,13 +38,16 @@ struct CheckOptions {
 Status check_schedule(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                       const CheckOptions& options = {});
 
-/// The first offending action: where it stands (position -1: something is missing in the program; program -1: in all of
-/// them) and what is wrong with it, to be read after the action's name.
+/// The first offending action: where it stands (program -1: no place can be named; position -1: no action of the
+/// program) and what is wrong with it, to be read after the action's name.
 struct ScheduleProblem {
   int program = -1;
   int position = -1;
   std::string what;
   std::string hint;
+  /// An action that should be there and is not: it was expected before `position`, or at the end where that is the
+  /// program's length.
+  std::optional<Action> missing;
 };
 /// The same checks, for who wants to name places in words of their own. Nothing where the schedule is right.
 std::optional<ScheduleProblem> first_problem(const StageGraph& graph, const ir::Cluster& cluster,

@@ -52,6 +52,15 @@ struct Tables {
   Diagnostic problem(Place place, std::string_view what, std::string hint) const {
     return problem(place.program, place.position, what, std::move(hint));
   }
+  /// `expected` is where the missing action should stand.
+  Diagnostic missing(Place expected, const Action& action, std::string_view what, std::string hint) const {
+    if (!first) first = {expected.program, expected.position, std::string(what), hint, action};
+    return Diagnostic{
+        .code = Code::kBadSchedule,
+        .message = text("device ", schedule.programs[static_cast<size_t>(expected.program)].device,
+                        ", before position ", expected.position, ": ", ir::print_action(action), " is missing: ", what),
+        .hint = std::move(hint)};
+  }
 };
 
 /// Calls f(place, action) for every row, program by program.
@@ -68,6 +77,7 @@ Diagnostics check_items(Tables& tables);
 Diagnostics check_messages(Tables& tables);
 Diagnostics check_slots(const Tables& tables);
 Diagnostics check_versions(const Tables& tables);
+Diagnostics check_claims(const Tables& tables, const VersionClaims& claims);
 Diagnostics check_step(const Tables& tables);
 Diagnostics check_progress(const Tables& tables);
 /// Of a schedule without messages: everything that an action needs arrives as soon as it is made.

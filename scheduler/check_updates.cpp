@@ -105,6 +105,28 @@ std::string_view note_update(const Tables& tables, int group, UpdateState& state
   }
 }
 
+constexpr const char* kUpdateHint =
+    "end every update with one reduction where there are copies, then one optimizer step";
+
+/// The step that a replica lacks is expected at the end of its program.
+Diagnostic missing_step(const Tables& tables, StageId stage, size_t replica, const UpdateState& state) {
+  const auto& programs = tables.schedule.programs;
+  const ir::DeviceId device = tables.graph.stages[stage].choice.devices[replica];
+  const auto program =
+      std::find_if(programs.begin(), programs.end(), [&](const auto& p) { return p.device == device; });
+  const std::string what =
+      text("stage ", stage, ", replica ", replica, " has no optimizer step for samples from ", state.stepped);
+  if (program == programs.end()) return Diagnostic{.code = Code::kBadSchedule, .message = what, .hint = kUpdateHint};
+  Action step;
+  step.op = ActionOp::kStep;
+  step.stage = static_cast<int32_t>(stage.index());
+  step.replica = static_cast<int32_t>(replica);
+  step.range = {state.stepped, tables.graph.batch.count};
+  step.version = static_cast<int32_t>(state.updates.size()) + 1;
+  const Place end{static_cast<int>(program - programs.begin()), static_cast<int>(program->actions.size())};
+  return tables.missing(end, step, what, kUpdateHint);
+}
+
 /// The updates of every trained replica tile the step, and those of a group are the same.
 Diagnostics check_tiles(const Tables& tables, const IdMap<StageId, int>& groups,
                         std::map<ReplicaKey, UpdateState>& states) {
@@ -114,13 +136,11 @@ Diagnostics check_tiles(const Tables& tables, const IdMap<StageId, int>& groups,
     for (size_t replica = 0; replica < tables.graph.stages[stage].choice.devices.size(); ++replica) {
       const UpdateState& state = states[{static_cast<int32_t>(stage.index()), static_cast<int32_t>(replica)}];
       const auto problem = [&, stage, replica](std::string_view what) {
-        return Diagnostic{
-            .code = Code::kBadSchedule,
-            .message = text("stage ", stage, ", replica ", replica, " ", what),
-            .hint = "end every update with one reduction where there are copies, then one optimizer step"};
+        return Diagnostic{.code = Code::kBadSchedule,
+                          .message = text("stage ", stage, ", replica ", replica, " ", what),
+                          .hint = kUpdateHint};
       };
-      if (state.updates.empty()) return {problem("has no optimizer step")};
-      if (state.stepped < tables.graph.batch.count) return {problem("has no optimizer step for its last samples")};
+      if (state.stepped < tables.graph.batch.count) return {missing_step(tables, stage, replica, state)};
       if (groups[stage] < 0) continue;
       const UpdateState& other = *first_of.emplace(groups[stage], &state).first->second;
       if (other.updates != state.updates) return {problem("makes other updates than the copies of its weights")};

@@ -40,7 +40,7 @@ class Inference {
   };
 
   void fail(size_t program, int position, std::string what) {
-    if (!result_.problem) result_.problem = {static_cast<int>(program), position, std::move(what), kHint};
+    if (!result_.problem) result_.problem = {static_cast<int>(program), position, std::move(what), kHint, {}};
   }
 
   void read_program(size_t p) {

@@ -6,25 +6,13 @@
 
 #include "scheduler/assign_slots.h"
 #include "scheduler/rows.h"
+#include "scheduler/updates.h"
 
 namespace graphpipe::scheduler {
 namespace {
 
 Diagnostic bad_schedule(std::string message, std::string hint) {
   return Diagnostic{.code = Code::kBadSchedule, .message = std::move(message), .hint = std::move(hint)};
-}
-
-/// The rows that add_updates writes.
-bool is_update(ActionOp op) {
-  return op == ActionOp::kReduceGradient || op == ActionOp::kStep || op == ActionOp::kPublish ||
-         op == ActionOp::kFreeVersion;
-}
-
-bool has_updates(const Schedule& schedule) {
-  return std::any_of(schedule.programs.begin(), schedule.programs.end(), [](const ir::Program& program) {
-    return std::any_of(program.actions.begin(), program.actions.end(),
-                       [](const Action& action) { return is_update(action.op); });
-  });
 }
 
 Status check_places(const StageGraph& graph, const Schedule& schedule) {

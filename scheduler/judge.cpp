@@ -109,7 +109,7 @@ size_t device_count(const Schedule& schedule) {
 }
 
 /// Rows that are more than compute: complete them, check all of them.
-std::optional<ScheduleProblem> complete_rows(const Schedule& given, WholeSchedule& whole) {
+std::optional<ScheduleProblem> complete_rows(const Schedule& given, const VersionClaims& claims, WholeSchedule& whole) {
   Extended extended;
   const bool bare = given.slots.empty();
   if (bare) {
@@ -122,15 +122,19 @@ std::optional<ScheduleProblem> complete_rows(const Schedule& given, WholeSchedul
   const bool steps = any_row(given, [](const Action& a) { return a.op == ActionOp::kStep; });
   std::optional<ScheduleProblem> problem =
       first_problem(whole.graph, whole.cluster, whole.schedule,
-                    {.check_memory = false, .synchronous = steps && !ir::is_asynchronous(given)});
-  if (problem && bare && problem->program >= 0 && problem->position >= 0)
-    problem->position = extended.origin[static_cast<size_t>(problem->program)][static_cast<size_t>(problem->position)];
+                    {.memory = {}, .check_memory = false, .synchronous = steps, .claims = claims});
+  if (problem && bare && problem->program >= 0 && problem->position >= 0) {
+    const auto program = static_cast<size_t>(problem->program), position = static_cast<size_t>(problem->position);
+    const std::vector<int>& origin = extended.origin[program];
+    problem->position =
+        position < origin.size() ? origin[position] : static_cast<int>(given.programs[program].actions.size());
+  }
   return problem;
 }
 
 }  // namespace
 
-Verdict judge(const Schedule& given, EdgeNumbers numbers, const StudyCosts& costs) {
+Verdict judge(const Schedule& given, EdgeNumbers numbers, const StudyCosts& costs, const VersionClaims& claims) {
   InferredStudy inferred = infer_study(given, numbers);
   if (inferred.problem) return {.whole = std::nullopt, .problem = std::move(inferred.problem)};
   WholeSchedule whole{.graph = std::move(inferred.graph),
@@ -139,7 +143,8 @@ Verdict judge(const Schedule& given, EdgeNumbers numbers, const StudyCosts& cost
   set_costs(whole.graph, costs);
   const bool only_compute = !any_row(given, [](const Action& action) { return !ir::is_compute(action.op); });
   if (!only_compute) {
-    if (auto problem = complete_rows(given, whole)) return {.whole = std::nullopt, .problem = std::move(problem)};
+    if (auto problem = complete_rows(given, claims, whole))
+      return {.whole = std::nullopt, .problem = std::move(problem)};
     return {.whole = std::move(whole), .problem = std::nullopt};
   }
   if (auto problem = first_compute_problem(whole.graph, whole.cluster, given))
@@ -150,8 +155,9 @@ Verdict judge(const Schedule& given, EdgeNumbers numbers, const StudyCosts& cost
     std::erase_if(program.actions, [](const Action& action) { return action.op == ActionOp::kRecompute; });
   const Result<Schedule> lowered = insert_transfers(whole.graph, std::move(compute), {.finish_step = false});
   if (!lowered)
-    return {.whole = std::nullopt,
-            .problem = ScheduleProblem{-1, -1, lowered.problems().front().message, lowered.problems().front().hint}};
+    return {
+        .whole = std::nullopt,
+        .problem = ScheduleProblem{-1, -1, lowered.problems().front().message, lowered.problems().front().hint, {}}};
   whole.schedule = *lowered;
   return {.whole = std::move(whole), .problem = std::nullopt};
 }

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "scheduler/check_schedule.h"
 #include "scheduler/insert_transfers.h"
-#include "scheduler/memory.h"
 #include "scheduler/simulate.h"
+#include "scheduler/updates.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -35,13 +36,6 @@ std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& c
   return result;
 }
 
-bool is_plain(const Schedule& compute) {
-  for (const ir::Program& program : compute.programs)
-    for (const Action& action : program.actions)
-      if (!ir::is_compute(action.op) || action.overlaps_next) return false;
-  return true;
-}
-
 bool same_item(const Action& a, const Action& b) {
   return a.stage == b.stage && a.replica == b.replica && a.range == b.range;
 }
@@ -52,14 +46,19 @@ struct Gap {
   Ticks length;
 };
 
-/// Longest first; of equal ones the earlier device and action.
-std::vector<Gap> gaps_of(const Evaluation& evaluation) {
+/// Longest first; of equal ones the earlier device and action. `updates`: the lists hold updates, which wait for
+/// nobody.
+std::vector<Gap> gaps_of(const Evaluation& evaluation, bool updates) {
   std::vector<Gap> gaps;
   for (size_t p = 0; p < evaluation.schedule.programs.size(); ++p) {
     Ticks end;
     size_t position = 0;
     const std::vector<Action>& actions = evaluation.schedule.programs[p].actions;
     for (size_t i = 0; i < actions.size(); ++i) {
+      if (updates && is_update(actions[i].op)) {
+        ++position;
+        continue;
+      }
       // Recompute is added by the lowering and has no place in the compute list.
       if (!ir::is_compute(actions[i].op) || actions[i].op == ActionOp::kRecompute) continue;
       const Span span = evaluation.timeline.spans[p][i];
@@ -75,7 +74,11 @@ std::vector<Gap> gaps_of(const Evaluation& evaluation) {
 class Search {
  public:
   Search(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute, const SearchOptions& options)
-      : graph_(graph), cluster_(cluster), options_(options), compute_(std::move(compute)) {}
+      : graph_(graph),
+        cluster_(cluster),
+        options_(options),
+        compute_(std::move(compute)),
+        updates_(has_updates(compute_)) {}
 
   Schedule run() {
     std::optional<Evaluation> start = evaluate(graph_, cluster_, compute_);
@@ -88,8 +91,9 @@ class Search {
 
  private:
   bool fill_one_gap() {
-    for (const Gap& gap : gaps_of(best_)) {
+    for (const Gap& gap : gaps_of(best_, updates_)) {
       const size_t count = compute_.programs[gap.program].actions.size();
+      if (gap.position >= count) continue;
       const size_t last = std::min(count, gap.position + options_.window + 1);
       for (size_t from = gap.position + 1; from < last; ++from)
         if (keep_if_better(gap.program, from, gap.position)) return true;
@@ -107,13 +111,15 @@ class Search {
     std::vector<Action>& actions = compute_.programs[program].actions;
     const auto begin = actions.begin() + static_cast<ptrdiff_t>(to),
                end = actions.begin() + static_cast<ptrdiff_t>(from);
-    // An action stays behind the earlier ones of its item.
+    // An action stays behind the earlier ones of its item; pairs stay together.
+    if (!ir::is_compute(end->op) || end->overlaps_next || (end - 1)->overlaps_next) return false;
+    if (to > 0 && (begin - 1)->overlaps_next) return false;
     if (std::any_of(begin, end, [&](const Action& action) { return same_item(action, *end); })) return false;
     if (rows_ >= options_.most_rows) return false;
     std::rotate(begin, end, end + 1);
     std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_);
     for (const ir::Program& each : compute_.programs) rows_ += static_cast<int64_t>(each.actions.size());
-    if (moved && moved->score < best_.score) {
+    if (moved && moved->score < best_.score && keeps_versions(*moved)) {
       best_ = *std::move(moved);
       return true;
     }
@@ -121,10 +127,17 @@ class Search {
     return false;
   }
 
+  /// An action that has moved over rows of updates must still find its weight version.
+  bool keeps_versions(const Evaluation& moved) const {
+    return !updates_ ||
+           check_schedule(graph_, cluster_, moved.schedule, {.memory = {}, .check_memory = false, .claims = {}}).ok();
+  }
+
   const StageGraph& graph_;
   const ir::Cluster& cluster_;
   const SearchOptions& options_;
   Schedule compute_;
+  const bool updates_;
   Evaluation best_;
   int64_t rows_ = 0;
 };
@@ -137,7 +150,6 @@ std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster
 }
 
 Schedule improve(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute, const SearchOptions& options) {
-  if (!is_plain(compute)) return compute;
   return Search(graph, cluster, std::move(compute), options).run();
 }
 

@@ -26,8 +26,9 @@ struct SearchOptions {
 };
 
 /// A schedule that is never worse than `compute`: no longer, within the devices' memory if `compute` is, and runnable
-/// if it is. Takes compute actions only; schedules with updates, overlapped pairs or that cannot run come back as they
-/// are. Deterministic.
+/// if it is. Takes what a policy gives: compute actions, and the rows of updates inside the step, which keep their
+/// places among themselves; an item keeps its weight version, an overlapped pair stays one. Schedules that cannot run
+/// come back as they are. Deterministic.
 Schedule improve(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
                  const SearchOptions& options = {});
 

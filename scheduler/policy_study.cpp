@@ -63,6 +63,10 @@ void count_in_flight(const StageGraph& graph, const Schedule& schedule, StudyFig
 
 Result<StageGraph> placed_for(const Policy& policy, StageGraph graph, int ranks) {
   GP_TRY_VOID(place_stages(graph, policy.shape, ranks));
+  return as_taken_by(policy, std::move(graph));
+}
+
+StageGraph as_taken_by(const Policy& policy, StageGraph graph) {
   if (policy.forward_only) return without_backward(std::move(graph));
   // Only what is trained has versions.
   for (ir::Stage& stage : graph.stages)

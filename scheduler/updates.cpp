@@ -119,6 +119,18 @@ void join_groups(const StageGraph& graph, IdMap<StageId, UpdateRule>& rules) {
 
 }  // namespace
 
+bool is_update(ActionOp op) {
+  return op == ActionOp::kReduceGradient || op == ActionOp::kStep || op == ActionOp::kPublish ||
+         op == ActionOp::kFreeVersion;
+}
+
+bool has_updates(const Schedule& schedule) {
+  return std::any_of(schedule.programs.begin(), schedule.programs.end(), [](const ir::Program& program) {
+    return std::any_of(program.actions.begin(), program.actions.end(),
+                       [](const Action& action) { return is_update(action.op); });
+  });
+}
+
 bool is_trained(const ir::Stage& stage) { return stage.has_backward && stage.trainable_weight_bytes > Bytes(0); }
 
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules) {
@@ -160,18 +172,26 @@ std::vector<bool> copying_steps(const ir::Program& program) {
   return copies;
 }
 
+std::vector<int> held_versions(const ir::Program& program) {
+  const std::vector<bool> copies = copying_steps(program);
+  std::vector<int> held;
+  std::map<ReplicaKey, int> now;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    int& count = now.emplace(key_of(program.actions[i]), 1).first->second;
+    if (copies[i]) ++count;
+    if (program.actions[i].op == ActionOp::kFreeVersion) --count;
+    held.push_back(count);
+  }
+  return held;
+}
+
 IdMap<StageId, int> live_versions(const StageGraph& graph, const Schedule& schedule) {
   IdMap<StageId, int> most(graph.stages.size(), 1);
   for (const ir::Program& program : schedule.programs) {
-    const std::vector<bool> copies = copying_steps(program);
-    std::map<ReplicaKey, int> live;
-    for (size_t i = 0; i < program.actions.size(); ++i) {
-      const Action& action = program.actions[i];
-      int& count = live.emplace(key_of(action), 1).first->second;
-      if (copies[i]) ++count;
-      if (action.op == ActionOp::kFreeVersion) --count;
-      most[StageId(static_cast<size_t>(action.stage))] =
-          std::max(most[StageId(static_cast<size_t>(action.stage))], count);
+    const std::vector<int> held = held_versions(program);
+    for (size_t i = 0; i < held.size(); ++i) {
+      int& count = most[StageId(static_cast<size_t>(program.actions[i].stage))];
+      count = std::max(count, held[i]);
     }
   }
   return most;

@@ -4,35 +4,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <sstream>
-#include <string>
-#include <vector>
+
+#include "tests/driver/ask.h"
 
 using namespace graphpipe;
+using namespace graphpipe::tests;
 
 namespace {
-
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-Answer ask(std::vector<std::string> words) {
-  words.insert(words.begin(), "graphpipe");
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  std::ostringstream out, err;
-  auto* old_out = std::cout.rdbuf(out.rdbuf());
-  auto* old_err = std::cerr.rdbuf(err.rdbuf());
-  Answer answer;
-  answer.code = driver::run_command_line(static_cast<int>(arguments.size()), arguments.data());
-  std::cout.rdbuf(old_out);
-  std::cerr.rdbuf(old_err);
-  answer.out = out.str();
-  answer.err = err.str();
-  return answer;
-}
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

@@ -5,42 +5,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "driver/commands.h"
 #include "scheduler/policies.h"
+#include "tests/driver/ask.h"
 #include "wire/exit_codes.h"
 
 using namespace graphpipe;
+using namespace graphpipe::tests;
 using nlohmann::json;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Answer {
-  int code = 0;
-  std::string out, err;
-  json object() const { return json::parse(out); }
-};
-
-Answer ask(std::vector<std::string> words) {
-  words.insert(words.begin(), "graphpipe");
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  std::ostringstream out, err;
-  auto* old_out = std::cout.rdbuf(out.rdbuf());
-  auto* old_err = std::cerr.rdbuf(err.rdbuf());
-  Answer answer;
-  answer.code = driver::run_command_line(static_cast<int>(arguments.size()), arguments.data());
-  std::cout.rdbuf(old_out);
-  std::cerr.rdbuf(old_err);
-  answer.out = out.str();
-  answer.err = err.str();
-  return answer;
-}
 
 class Folder {
  public:
@@ -136,7 +112,7 @@ TEST_CASE("every policy's schedule comes in every form, and check finds it right
       return ask({"schedule", "--policy", name, "--ranks", "4", "--micro-batches", "8", "--format", format, "--latency",
                   "0.25", "-o", folder.path("out." + format)});
     };
-    for (const std::string format : {"text", "csv", "json", "svg", "trace", "ir", "proto"}) {
+    for (const std::string format : {"text", "csv", "json", "svg", "trace", "ir", "proto", "pb"}) {
       CAPTURE(format);
       const Answer answer = form(format);
       CAPTURE(answer.err);
@@ -144,7 +120,7 @@ TEST_CASE("every policy's schedule comes in every form, and check finds it right
     }
     json made;
     std::ifstream(folder.path("out.json")) >> made;
-    for (const std::string format : {"csv", "ir", "proto"}) {
+    for (const std::string format : {"csv", "ir", "proto", "pb", "json"}) {
       CAPTURE(format);
       const Answer answer = ask({"check", folder.path("out." + format), "--latency", "0.25", "--json"});
       CAPTURE(answer.err);
@@ -174,9 +150,54 @@ TEST_CASE("a wrong schedule ends with 1 and the first offending action") {
   const Answer missing = check("0F0,0F1,0B0,0B1\n1F0,1B0\n");
   CHECK(missing.code == wire::kExitCheckFailed);
   CHECK(missing.object()["rank"] == 1);
-  CHECK(missing.err.find("rank 1: stage 1 has no forward of sample 1") != std::string::npos);
+  CHECK(missing.object()["position"] == 1);
+  CHECK(missing.object()["action"] == "1F1");
+  CHECK(missing.object()["missing"] == true);
+  CHECK(missing.err.find("rank 1, before position 1: 1F1 is missing: stage 1 has no forward of sample 1") !=
+        std::string::npos);
   CHECK(check("0F0,2Q0\n").code == wire::kExitInputRefused);
   CHECK(ask({"check", folder.path("absent.csv")}).code == wire::kExitInputRefused);
+}
+
+TEST_CASE("check proves what is claimed of weight versions, or names the action that breaks it") {
+  const Folder folder;
+  const auto make = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"schedule", "--ranks", "4", "--micro-batches", "12", "--format", "ir", "-o",
+                                 folder.path("claims.txt"), "--policy"});
+    REQUIRE(ask(words).code == 0);
+  };
+  const auto check = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"check", folder.path("claims.txt")});
+    return ask(words);
+  };
+  make({"pipedream", "--vertical-sync"});
+  CHECK(check({"--claim", "vertical-sync", "--most-versions", "4"}).code == 0);
+  CHECK(check({"--claim", "synchronous"}).code == wire::kExitCheckFailed);
+  make({"pipedream"});
+  CHECK(check({"--most-versions", "4"}).code == 0);
+  CHECK(check({"--most-versions", "3"}).code == wire::kExitCheckFailed);
+  const Answer broken = check({"--claim", "vertical-sync"});
+  CHECK(broken.code == wire::kExitCheckFailed);
+  CHECK(broken.err.find("rank 3, position ") != std::string::npos);
+  CHECK(broken.err.find("3F[1,2)") != std::string::npos);
+  make({"2bw"});
+  CHECK(check({"--claim", "2bw,vertical-sync", "--most-versions", "2"}).code == 0);
+  CHECK(check({"--claim", "newest"}).code == wire::kExitUsage);
+}
+
+TEST_CASE("--dag takes stages with replicas that take turns") {
+  const Folder folder;
+  const std::string dag =
+      folder.write("dag.json", R"({"predecessors": [[], [0]], "replicas": [2, 1], "micro_batches": 8})");
+  const Answer answer = ask({"schedule", "--policy", "pipedream-rr", "--dag", dag, "--format", "json"});
+  CAPTURE(answer.err);
+  REQUIRE(answer.code == 0);
+  CHECK(answer.object()["ranks"] == 3);
+  CHECK(ask({"schedule", "--policy", "kfkb", "--dag", dag, "--format", "csv"}).code == 0);
+  // Micro-batches of both replicas go to the one of the next stage.
+  CHECK(ask({"schedule", "--policy", "kfkb", "--dag", dag, "--format", "csv-comms"}).code == wire::kExitUsage);
+  CHECK(ask({"schedule", "--policy", "zb-v", "--dag", dag}).code == wire::kExitUsage);
+  CHECK(ask({"schedule", "--policy", "kfkb", "--dag", dag, "--ranks", "2"}).code == wire::kExitUsage);
 }
 
 TEST_CASE("flags of a study that make no sense are refused with the flag's name") {

@@ -7,7 +7,10 @@
 #include <random>
 #include <sstream>
 
+#include "tests/support/csv_text.h"
+
 using namespace graphpipe;
+using graphpipe::tests::without_idle_cells;
 using namespace graphpipe::files;
 
 namespace {
@@ -17,19 +20,6 @@ std::string text_of(const std::filesystem::path& path) {
   std::ostringstream out;
   out << in.rdbuf();
   return out.str();
-}
-
-std::string without_idle_cells(const std::string& csv) {
-  std::string out;
-  std::istringstream lines(csv);
-  for (std::string line; std::getline(lines, line);) {
-    std::string cells;
-    std::istringstream in(line);
-    for (std::string cell; std::getline(in, cell, ',');)
-      if (!cell.empty()) cells += (cells.empty() ? "" : ",") + cell;
-    out += cells + "\n";
-  }
-  return out;
 }
 
 }  // namespace

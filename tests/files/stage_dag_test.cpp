@@ -34,6 +34,11 @@ TEST_CASE("a stage graph says what it wants and leaves out the rest") {
   const auto counted = parse_stage_dag(R"({"predecessors": [[]], "micro_batch_size": 3, "micro_batches": 4})");
   REQUIRE(counted.ok());
   CHECK(counted->batch == 12);
+  CHECK(counted->devices() == 1);
+  const auto copied = parse_stage_dag(R"({"predecessors": [[], []], "replicas": [3, 1]})");
+  REQUIRE(copied.ok());
+  CHECK(copied->replicas == std::vector<int>{3, 1});
+  CHECK(copied->devices() == 4);
 }
 
 TEST_CASE("a stage graph that makes no sense is refused with the member's name") {
@@ -51,4 +56,6 @@ TEST_CASE("a stage graph that makes no sense is refused with the member's name")
   CHECK(refusal(R"({"predecessors": [[]], "backward": [1, 2]})").starts_with("backward"));
   CHECK(refusal(R"({"predecessors": [[]], "latency": "late"})").starts_with("latency"));
   CHECK(refusal(R"({"predecessors": [[]], "k": 1.5})").starts_with("k"));
+  CHECK(refusal(R"({"predecessors": [[]], "replicas": 0})").starts_with("replicas"));
+  CHECK(refusal(R"({"predecessors": [[], []], "replicas": [20000, 1]})").starts_with("replicas"));
 }

@@ -72,13 +72,9 @@ std::vector<int> counts(const IdMap<StageId, int>& map) { return std::vector<int
 }  // namespace
 
 TEST_CASE("pipedream and 2bw use the weight versions of the shared tables, with as many alive") {
-  const auto text = read_data("derived/weight_versions.json");
-  if (!text) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
-  const json tables = json::parse(*text);
-  for (const auto& [name, table] : tables.items()) {
+  const auto tables = read_json("derived/weight_versions.json");
+  if (!tables) return;
+  for (const auto& [name, table] : tables->items()) {
     CAPTURE(name);
     const std::vector<int> ones(table.at("stages").get<size_t>(), 1);
     const ir::Cluster cluster = study_cluster(static_cast<int>(ones.size()));
@@ -107,13 +103,9 @@ TEST_CASE("pipedream and 2bw use the weight versions of the shared tables, with 
 }
 
 TEST_CASE("pipedream-rr orders the nine published configurations as their table says") {
-  const auto text = read_data("derived/pipedream_1f1b_rr.json");
-  if (!text) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
-  const json tables = json::parse(*text);
-  for (const auto& [name, table] : tables.items()) {
+  const auto tables = read_json("derived/pipedream_1f1b_rr.json");
+  if (!tables) return;
+  for (const auto& [name, table] : tables->items()) {
     CAPTURE(name);
     const auto replicas = table.at("replicas_per_stage").get<std::vector<int>>();
     StageGraph graph = turns_study(replicas, table.at("minibatches").get<int64_t>());
@@ -146,7 +138,7 @@ TEST_CASE("on any stage graph, no asynchronous schedule reads a version before i
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
     Study study =
-        random_study(seed, {.replicas = seed % 2 == 0, .shared_devices = seed % 2 != 0, .recompute = seed % 3 == 0});
+        random_study(seed, {.replicas = seed % 3 != 0, .shared_devices = seed % 3 != 1, .recompute = seed % 5 == 0});
     study.graph.batch = Samples(24);
     for (ir::Stage& stage : study.graph.stages) {
       stage.choice.k = 1;

@@ -1,6 +1,8 @@
 #pragma once
 // Shared by the scheduler's tests: reading the shared schedule data, and short ways to lists as text.
 
+#include <doctest/doctest.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +14,7 @@
 #include "scheduler/policies.h"
 #include "scheduler/simulate.h"
 #include "scheduler/study.h"
+#include "tests/support/csv_text.h"
 
 namespace graphpipe::tests {
 
@@ -28,6 +31,14 @@ inline std::optional<std::string> read_data(const std::string& name) {
   std::ostringstream out;
   out << in.rdbuf();
   return out.str();
+}
+
+/// The same as JSON; says SKIP and why where it is absent.
+inline std::optional<nlohmann::json> read_json(const std::string& name) {
+  const std::optional<std::string> text = read_data(name);
+  if (text) return nlohmann::json::parse(*text);
+  MESSAGE("SKIP: shared schedule data are absent");
+  return std::nullopt;
 }
 
 /// "F0 B0 F1": the compute actions of one stage with micro-batch numbers.
@@ -55,20 +66,6 @@ inline Schedule parse_csv(const std::string& csv) {
   const Result<files::CsvSchedule> cells = files::parse_schedule_csv(csv);
   GP_CHECK(cells.ok());
   return files::orders_of(*cells).schedule;
-}
-
-/// The text without its idle cells.
-inline std::string without_idle_cells(const std::string& csv) {
-  std::string out;
-  std::istringstream lines(csv);
-  for (std::string line; std::getline(lines, line);) {
-    std::string cells;
-    std::istringstream in(line);
-    for (std::string cell; std::getline(in, cell, ',');)
-      if (!cell.empty()) cells += (cells.empty() ? "" : ",") + cell;
-    out += cells + "\n";
-  }
-  return out;
 }
 
 inline double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTicksPerUnit; }

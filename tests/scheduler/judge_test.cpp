@@ -99,7 +99,7 @@ TEST_CASE("orders of compute: the first offending action") {
   check_offence("0B0,0F0\n1F0,1B0\n", 0, 0, "before its forward");
   check_offence("0F0,0I0,0W0\n1F0,1W0,1I0\n", 1, 1, "before its input gradient");
   check_offence("0F0,0B0,0B0\n1F0,1B0\n", 0, 2, "a second time");
-  check_offence("0F0,0F1,0B0,0B1\n1F0,1B0\n", 1, -1, "stage 1 has no forward of sample 1");
+  check_offence("0F0,0F1,0B0,0B1\n1F0,1B0\n", 1, 1, "stage 1 has no forward of sample 1");
   check_offence("0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", 0, 1, "has no backward");
   check_offence("0F0,0I0,0W0\n1F0,1I0\n", 1, 1, "has no weight gradient");
   // Stage 1 of the other rank belongs there.
@@ -107,6 +107,15 @@ TEST_CASE("orders of compute: the first offending action") {
   // Rank 0 wants the gradient of micro-batch 0 before it has sent micro-batch 1, which rank 1 runs first.
   check_offence("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n", 0, 1, "waits forever");
   check_offence("0F0,0B0\n2F0,2B0\n", -1, -1, "stage 1 has no forward");
+}
+
+TEST_CASE("a forward that is missing is named, with the place where it was expected") {
+  const Verdict verdict = judge_csv("0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F2,1B2,1B1\n");
+  REQUIRE(verdict.problem);
+  REQUIRE(verdict.problem->missing);
+  CHECK(ir::print_action(*verdict.problem->missing) == "1F[1,2)");
+  CHECK(verdict.problem->program == 1);
+  CHECK(verdict.problem->position == 1);
 }
 
 TEST_CASE("orders with communication: the first offending message") {

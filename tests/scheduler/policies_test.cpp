@@ -91,13 +91,10 @@ TEST_CASE("without given numbers kfkb reaches the full rate of the shared stage 
   }
 }
 
-TEST_CASE("without given numbers kfkb makes the in-flight numbers and makespans of the latency cases") {
-  const auto text = read_data("derived/dag/inflight_rule_cases.json");
-  if (!text) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
-  for (const json& j : json::parse(*text)) {
+TEST_CASE("kfkb makes the in-flight numbers and makespans of the latency cases, and with given numbers theirs") {
+  const auto cases = read_json("derived/dag/inflight_rule_cases.json");
+  if (!cases) return;
+  for (const json& j : *cases) {
     CAPTURE(j.dump());
     const StageGraph graph = dag_of(j);
     const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()), j.at("latency").get<double>());
@@ -109,24 +106,11 @@ TEST_CASE("without given numbers kfkb makes the in-flight numbers and makespans 
     const double bound = cost::step_bound(graph, cluster).total();
     CHECK(bound == doctest::Approx(j.at("lower_bound").get<double>()));
     CHECK(bound <= time * (1 + 1e-9));
-  }
-}
-
-TEST_CASE("kfkb with given in-flight numbers reaches the makespans of the latency cases") {
-  const auto text = read_data("derived/dag/inflight_rule_cases.json");
-  if (!text) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
-  for (const json& j : json::parse(*text)) {
-    CAPTURE(j.dump());
-    const StageGraph graph = dag_of(j);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()), j.at("latency").get<double>());
     for (const auto& [numbers, expected] :
          {std::pair("in_flight", "makespan"), std::pair("depth_rule", "makespan_depth_rule")}) {
-      const auto schedule = order_kfkb({.graph = graph, .cluster = cluster, .in_flight = samples_of(j.at(numbers))});
-      REQUIRE(schedule.ok());
-      CHECK(makespan(graph, cluster, *schedule) == doctest::Approx(j.at(expected).get<double>()));
+      const auto given = order_kfkb({.graph = graph, .cluster = cluster, .in_flight = samples_of(j.at(numbers))});
+      REQUIRE(given.ok());
+      CHECK(makespan(graph, cluster, *given) == doctest::Approx(j.at(expected).get<double>()));
     }
   }
 }

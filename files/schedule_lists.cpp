@@ -1,0 +1,77 @@
+// The lists of actions in the answer of `graphpipe schedule --format json`.
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "files/schedule_file.h"
+#include "files/strict_json.h"
+#include "support/text.h"
+
+namespace graphpipe::files {
+namespace {
+
+using nlohmann::json;
+
+constexpr JsonLimits kLimits = {.most_bytes = int64_t{256} << 20, .deepest = 16};
+constexpr size_t kMostProblems = 20;
+
+Diagnostic malformed(std::string message) {
+  return Diagnostic{.code = Code::kMalformedFile,
+                    .message = std::move(message),
+                    .hint = "give what `graphpipe schedule --format json` prints"};
+}
+
+Result<std::vector<ir::Action>> parse_program(const json& list, size_t device) {
+  std::vector<ir::Action> actions;
+  Diagnostics problems;
+  for (size_t i = 0; i < list.size() && problems.size() < kMostProblems; ++i) {
+    Result<ir::Action> action = list[i].is_string() ? ir::parse_action(list[i].get_ref<const std::string&>())
+                                                    : Result<ir::Action>(malformed("is no text"));
+    if (action.ok()) actions.push_back(*action);
+    else problems.push_back(malformed(text("programs[", device, "][", i, "]: ", action.problems().front().message)));
+  }
+  if (!problems.empty()) return problems;
+  return actions;
+}
+
+Result<IdMap<ir::StageId, int>> parse_slots(const json& object) {
+  IdMap<ir::StageId, int> slots;
+  const auto list = object.find("slots");
+  if (list == object.end()) return slots;
+  if (!list->is_array()) return malformed("slots: must be a list");
+  for (const json& count : *list) {
+    const int64_t value = count.is_number_integer() ? count.get<int64_t>() : -1;
+    if (value < 0 || value > std::numeric_limits<int>::max()) return malformed("slots: must hold numbers from 0");
+    slots.push_back(static_cast<int>(value));
+  }
+  return slots;
+}
+
+}  // namespace
+
+bool is_schedule_lists(std::string_view source) {
+  // The answer's own schema is its last member; a schedule file's is the first.
+  const size_t begin = std::min(source.find_first_not_of(" \t\r\n{"), source.size());
+  return !source.substr(begin).starts_with("\"schema\"") && source.find("\"programs\"") != std::string_view::npos;
+}
+
+Result<ir::Schedule> parse_schedule_lists(std::string_view source) {
+  GP_TRY_VOID(scan_json(source, kLimits));
+  const json object = json::parse(source, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return malformed("the lists of a schedule are members of a JSON object");
+  const auto programs = object.find("programs");
+  if (programs == object.end() || !programs->is_array()) return malformed("programs: must be a list, one per device");
+  ir::Schedule schedule;
+  if (const auto policy = object.find("policy"); policy != object.end() && policy->is_string())
+    schedule.policy = policy->get<std::string>();
+  for (size_t device = 0; device < programs->size(); ++device) {
+    const json& list = (*programs)[device];
+    if (!list.is_array()) return malformed(text("programs[", device, "]: must be a list of actions"));
+    GP_TRY(std::vector<ir::Action> actions, parse_program(list, device));
+    schedule.programs.push_back({ir::DeviceId(device), std::move(actions)});
+  }
+  GP_TRY(schedule.slots, parse_slots(object));
+  return schedule;
+}
+
+}  // namespace graphpipe::files

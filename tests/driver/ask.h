@@ -1,0 +1,36 @@
+#pragma once
+// The command line as a user types it, and what it answers.
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "driver/commands.h"
+
+namespace graphpipe::tests {
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+  nlohmann::json object() const { return nlohmann::json::parse(out); }
+};
+
+inline Answer ask(std::vector<std::string> words) {
+  words.insert(words.begin(), "graphpipe");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  std::ostringstream out, err;
+  auto* old_out = std::cout.rdbuf(out.rdbuf());
+  auto* old_err = std::cerr.rdbuf(err.rdbuf());
+  Answer answer;
+  answer.code = driver::run_command_line(static_cast<int>(arguments.size()), arguments.data());
+  std::cout.rdbuf(old_out);
+  std::cerr.rdbuf(old_err);
+  answer.out = out.str();
+  answer.err = err.str();
+  return answer;
+}
+
+}  // namespace graphpipe::tests
