@@ -50,9 +50,11 @@ Result<IdMap<ir::StageId, int>> parse_slots(const json& object) {
 }  // namespace
 
 bool is_schedule_lists(std::string_view source) {
-  // The answer's own schema is its last member; a schedule file's is the first.
+  // The answer's own schema is its last member; a schedule file's is the first, and a file in another order of members
+  // still has its digest.
   const size_t begin = std::min(source.find_first_not_of(" \t\r\n{"), source.size());
-  return !source.substr(begin).starts_with("\"schema\"") && source.find("\"programs\"") != std::string_view::npos;
+  const auto holds = [&](std::string_view member) { return source.find(member) != std::string_view::npos; };
+  return !source.substr(begin).starts_with("\"schema\"") && holds("\"programs\"") && !holds("\"plan_digest\"");
 }
 
 Result<ir::Schedule> parse_schedule_lists(std::string_view source) {
