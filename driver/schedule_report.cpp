@@ -6,6 +6,7 @@
 
 #include "driver/report.h"
 #include "driver/timeline_report.h"
+#include "scheduler/start_slack.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -43,6 +44,12 @@ std::vector<std::vector<std::string>> device_lists(const ir::Schedule& schedule)
   return lists;
 }
 
+/// The longest span where every device starts as late as it may.
+double delayed_span(const ScheduleStudy& study) {
+  const Ticks span = scheduler::longest_delayed_span(study.graph, study.schedule, study.timeline);
+  return static_cast<double>(span.count) / scheduler::kTicksPerUnit;
+}
+
 }  // namespace
 
 std::string study_text(const ScheduleStudy& study) {
@@ -52,6 +59,8 @@ std::string study_text(const ScheduleStudy& study) {
                   figures.lower_bound > 0 ? 100 * (figures.makespan / figures.lower_bound - 1) : 0.0);
   out += fmt::format("idle {:.1f} % of the makespan; {:.1f} % of the longest span of a device, {:g}\n",
                      100 * figures.bubble_fraction, 100 * figures.bubble_fraction_of_span, figures.longest_rank_span);
+  if (const double span = delayed_span(study); span < figures.longest_rank_span)
+    out += fmt::format("with every start as late as it may be, the longest span is {:g}\n", span);
   out += fmt::format("samples in flight per stage: {}\n", joined(figures.in_flight_samples));
   out += fmt::format("most items held per device: {} from F to W, {} from F to I\n",
                      joined(figures.peak_to_weight_gradient), joined(figures.peak_to_input_gradient));
@@ -61,6 +70,7 @@ std::string study_text(const ScheduleStudy& study) {
 void add_figures(JsonObject& object, const ScheduleStudy& study) {
   const scheduler::StudyFigures& figures = study.figures;
   object.add("makespan", figures.makespan).add("longest_rank_span", figures.longest_rank_span);
+  object.add("longest_rank_span_delayed", delayed_span(study));
   object.add("bubble_fraction", figures.bubble_fraction);
   object.add("bubble_fraction_of_span", figures.bubble_fraction_of_span);
   object.add("lower_bound", figures.lower_bound);

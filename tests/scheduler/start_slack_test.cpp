@@ -1,0 +1,75 @@
+#include "scheduler/start_slack.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_studies.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+Schedule lowered(const StageGraph& graph, const ir::Cluster& cluster, const char* policy) {
+  const auto compute = find_policy(policy)->order({.graph = graph, .cluster = cluster});
+  REQUIRE(compute.ok());
+  return *insert_transfers(graph, *compute, {.finish_step = false});
+}
+
+/// A random series-parallel graph: appends one of `count` stages behind `before` and returns its last ones.
+std::vector<StageId> add_stages(std::vector<StudyStage>& stages, int count, std::vector<StageId> before,
+                                std::mt19937_64& random) {
+  if (count == 1) {
+    StudyStage stage;
+    stage.predecessors = std::move(before);
+    stage.forward = stage.input_gradient = stage.weight_gradient = ir::SampleFunction::polynomial(1, 0);
+    stage.choice.devices = {ir::DeviceId(stages.size())};
+    stages.push_back(std::move(stage));
+    return {StageId(stages.size() - 1)};
+  }
+  const int first = 1 + static_cast<int>(random() % static_cast<uint64_t>(count - 1));
+  const bool series = random() % 2 == 0;
+  std::vector<StageId> ends = add_stages(stages, first, before, random);
+  if (series) return add_stages(stages, count - first, std::move(ends), random);
+  const std::vector<StageId> others = add_stages(stages, count - first, std::move(before), random);
+  ends.insert(ends.end(), others.begin(), others.end());
+  return ends;
+}
+
+}  // namespace
+
+TEST_CASE("with short branches started as late as they may, zb-2p has no bubble on series-parallel graphs") {
+  int early = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    std::vector<StudyStage> stages;
+    const int count = 2 + static_cast<int>(random() % 7);
+    add_stages(stages, count, {}, random);
+    const int64_t micro_batches = 3 * count + 2;
+    const StageGraph graph = study_graph(stages, Samples(micro_batches));
+    const ir::Cluster cluster = study_cluster(count);
+    const Schedule schedule = lowered(graph, cluster, "zb-2p");
+    const auto timeline = simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+    REQUIRE(timeline.ok());
+    CHECK(units(longest_delayed_span(graph, schedule, *timeline)) == 3 * static_cast<double>(micro_batches));
+    early += figures_of(schedule, *timeline).longest_span > longest_delayed_span(graph, schedule, *timeline);
+  }
+  CHECK(early > 0);
+}
+
+TEST_CASE("a latest start is no earlier than the start, and leaves room for the work of the device") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const Study study = random_study(seed);
+    const Schedule schedule = lowered(study.graph, study.cluster, seed % 2 == 0 ? "kfkb" : "gpipe");
+    const auto timeline = simulate(study.graph, study.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+    REQUIRE(timeline.ok());
+    const std::vector<Ticks> starts = latest_starts(study.graph, schedule, *timeline);
+    const TimelineFigures figures = figures_of(schedule, *timeline);
+    for (size_t p = 0; p < starts.size(); ++p) {
+      CHECK(starts[p] >= figures.devices[p].first_start);
+      CHECK(figures.devices[p].last_end - starts[p] >= figures.devices[p].busy);
+    }
+  }
+}
