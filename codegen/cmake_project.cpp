@@ -78,11 +78,18 @@ std::string library(std::string_view name, std::string_view folder, const std::v
                        name, " REUSE_FROM pipeline_headers)\n");
 }
 
-std::string executable(std::string_view name, const std::vector<std::string>& sources,
-                       const std::vector<ir::StageId>& stages) {
-  std::string result = text("\nadd_executable(", name);
-  for (const std::string& source : sources) result += " " + source;
-  result += text(")\ntarget_link_libraries(", name, " PRIVATE");
+// The tables of all ranks; an executable takes those that its main function names, and links their stages.
+std::string program_library(size_t ranks) {
+  std::string result = "\nadd_library(programs STATIC programs/plan.cpp";
+  for (size_t rank = 0; rank < ranks; ++rank) result += text(" programs/device", rank, ".cpp");
+  return result +
+         ")\ntarget_include_directories(programs PUBLIC \"${CMAKE_CURRENT_SOURCE_DIR}\")\n"
+         "target_link_libraries(programs PUBLIC graphpipe::runtime)\n";
+}
+
+std::string executable(std::string_view name, std::string_view main, const std::vector<ir::StageId>& stages) {
+  std::string result =
+      text("\nadd_executable(", name, " ", main, ")\ntarget_link_libraries(", name, " PRIVATE programs");
   for (ir::StageId stage : stages) result += text(" stage", stage);
   return result + " graphpipe::runtime)\n";
 }
@@ -94,27 +101,17 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   // The first line is a C++ comment.
   std::string body = "#" + first_line.substr(2) + std::string(kPrologue);
   std::vector<ir::StageId> stages;
-  std::vector<std::string> all_programs = {"programs/plan.cpp"};
-  for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
-    for (ir::StageId stage : ranks.stages[rank]) stages.push_back(stage);
-    all_programs.push_back(text("programs/device", rank, ".cpp"));
-  }
+  for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());
   std::ranges::sort(stages);
   stages.erase(std::ranges::unique(stages).begin(), stages.end());
   body += precompiled_headers(sources);
   for (ir::StageId stage : stages) body += library(text("stage", stage), stage_folder(stage), sources);
+  body += program_library(ranks.programs.size());
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
-    body += executable(
-        text("device", rank),
-        {text("programs/device", rank, "_main.cpp"), text("programs/device", rank, ".cpp"), "programs/plan.cpp"},
-        ranks.stages[rank]);
-  for (const char* name : {"device", "serial"}) {
-    std::vector<std::string> files = all_programs;
-    files.insert(files.begin(), text("programs/", name, "_main.cpp"));
-    body += executable(name, files, stages);
-  }
+    body += executable(text("device", rank), text("programs/device", rank, "_main.cpp"), ranks.stages[rank]);
+  for (const char* name : {"device", "serial"}) body += executable(name, text("programs/", name, "_main.cpp"), stages);
   if (std::ranges::find(sources, kProfileMain, &SourceFile::path) != sources.end())
-    body += executable("profile", {kProfileMain, "programs/device0.cpp", "programs/plan.cpp"}, ranks.stages.front());
+    body += executable("profile", kProfileMain, ranks.stages.front());
   return {"CMakeLists.txt", body};
 }
 

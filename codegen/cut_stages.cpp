@@ -73,6 +73,16 @@ void add_leaves(const Graph& graph, StageCut& cut) {
     if (output.role == ir::OutputRole::kLoss && made.contains(output.value)) cut.loss = output.value;
 }
 
+void add_outputs(const Graph& graph, const NodePlaces& places, IdMap<StageId, StageCut>& cuts) {
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const ir::Output& output = graph.outputs()[i];
+    const ir::Value& value = graph.value(output.value);
+    if (output.role != ir::OutputRole::kModel || value.batch != ir::BatchKind::kAxis || !value.producer.valid())
+      continue;
+    if (const StageId stage = places.stage_of[value.producer]; stage.valid()) cuts[stage].outputs.push_back(i);
+  }
+}
+
 }  // namespace
 
 Result<IdMap<StageId, StageCut>> cut_stages(const Graph& graph, const ir::PlanGraph& plan,
@@ -85,6 +95,7 @@ Result<IdMap<StageId, StageCut>> cut_stages(const Graph& graph, const ir::PlanGr
   }
   add_boundaries(graph, plan, stages, places, cuts);
   for (StageCut& cut : cuts) add_leaves(graph, cut);
+  add_outputs(graph, places, cuts);
   return cuts;
 }
 

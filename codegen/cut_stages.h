@@ -38,6 +38,8 @@ struct StageCut {
   std::vector<size_t> data;
   /// Valid where the stage computes the loss, and where it reads the loss scale.
   ir::ValueId loss, loss_scale;
+  /// The model's outputs that the stage computes and whose samples can be told apart, as indices into Graph::outputs().
+  std::vector<size_t> outputs;
   bool recompute = false;
   /// The gradients come from LibTorch's autograd, over the forward run again (autograd_oracle.h).
   bool by_autograd = false;

@@ -103,6 +103,11 @@ class LayoutBuilder {
       layout_.boundaries[i].value = add_slot(SlotUse::kSentValue, cut_.boundaries[i].value);
       store(cut_.boundaries[i].value, layout_.boundaries[i].value);
     }
+    for (size_t output : cut_.outputs) {
+      const ValueId value = graph_.outputs()[output].value;
+      layout_.outputs.push_back(add_slot(SlotUse::kOutput, value));
+      store(value, layout_.outputs.back());
+    }
     if (!cut_.loss.valid()) return;
     layout_.loss = add_slot(SlotUse::kLoss, cut_.loss);
     store(cut_.loss, layout_.loss);
@@ -167,8 +172,9 @@ class LayoutBuilder {
 }  // namespace
 
 std::string_view slot_use_name(SlotUse use) {
-  constexpr std::array<std::string_view, 8> kNames = {"data", "loss scale",        "received value", "sent value",
-                                                      "loss", "received gradient", "sent gradient",  "saved"};
+  constexpr std::array<std::string_view, 9> kNames = {"data", "loss scale", "received value",    "sent value",
+                                                      "loss", "output",     "received gradient", "sent gradient",
+                                                      "saved"};
   return kNames[static_cast<size_t>(use)];
 }
 

@@ -14,6 +14,7 @@ enum class SlotUse : uint8_t {
   kReceivedValue,  // boundary input
   kSentValue,      // boundary output, one slot per edge
   kLoss,
+  kOutput,  // of the model
   kReceivedGradient,  // of a boundary output
   kSentGradient,      // of a boundary input
   kSaved,             // from one of the stage's functions to a later one
@@ -43,6 +44,8 @@ struct SlotLayout {
   /// Parallel to StageCut::boundaries and StageCut::data.
   std::vector<BoundarySlots> boundaries;
   std::vector<int> data;
+  /// Parallel to StageCut::outputs.
+  std::vector<int> outputs;
   int loss = -1;
   int loss_scale = -1;
   FunctionPlaces forward, input_gradient, weight_gradient;

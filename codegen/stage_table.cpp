@@ -58,6 +58,17 @@ std::vector<std::string> boundary_rows(const Graph& graph, const StageCut& cut, 
   return rows;
 }
 
+std::vector<std::string> output_rows(const Graph& graph, const StageCut& cut, const SlotLayout& layout,
+                                     TensorTable& tensors) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < cut.outputs.size(); ++i) {
+    const ir::Output& output = graph.outputs()[cut.outputs[i]];
+    rows.push_back(text("{", CppLiteral::encode(output.name).str(), ", ", tensors.row(graph.value(output.value)), ", ",
+                        layout.outputs[i], "}"));
+  }
+  return rows;
+}
+
 /// The slots, for people.
 std::string slot_comment(const Graph& graph, const SlotLayout& layout) {
   std::string result;
@@ -97,6 +108,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
   const std::vector<std::string> params = param_rows(graph, cut, groups, tensors);
   const std::vector<std::string> data = data_rows(graph, cut, layout, tensors);
   const std::vector<std::string> boundaries = boundary_rows(graph, cut, layout, tensors);
+  const std::vector<std::string> outputs = output_rows(graph, cut, layout, tensors);
   std::vector<std::string> recompute;
   if (cut.recompute)
     for (int slot : layout.recompute_inputs) recompute.push_back(text(slot));
@@ -111,6 +123,8 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
   body += "// edge, is input, slot, gradient slot, gradient count, tensor\n" +
           array_text("BoundaryRow", "kBoundaries", boundaries);
   body += array_text("int32_t", "kRecomputeInputs", recompute);
+  if (!outputs.empty()) body += "// name, tensor, slot\n";
+  body += array_text("OutputRow", "kOutputs", outputs);
   body += "\n" + slot_comment(graph, layout) + "\n}  // namespace\n\n";
   body +=
       text("const StageEntry entry = {\n    .stage = ", stage, ",\n    .slot_size = ", layout.slots.size(),
@@ -121,6 +135,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
            ",\n    .boundaries = ", span_text("kBoundaries", boundaries.size()), ",\n    .loss_slot = ", layout.loss,
            ",\n    .loss_scale_slot = ", layout.loss_scale,
            ",\n    .recompute_inputs = ", span_text("kRecomputeInputs", recompute.size()),
+           outputs.empty() ? "" : text(",\n    .outputs = ", span_text("kOutputs", outputs.size())),
            ",\n};\n\n}  // namespace pipeline::stage", stage, "\n");
   return {stage_folder(stage) + "/table.cpp", first_line + body};
 }

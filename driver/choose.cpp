@@ -37,10 +37,26 @@ double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, c
   return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
 }
 
+// Replicas divide micro-batches unless the policy lets them take whole ones in turn.
+ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
+  for (ir::StageChoice& choice : assignment.choice)
+    if (take_turns && choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
+  return assignment;
+}
+
 }  // namespace
 
-scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced) {
-  scheduler::BuildOptions options;
+scheduler::BuildOptions ordered_as(const OrderOptions& order) {
+  return {
+      .backward_order = order.backward == "lifo" ? scheduler::BackwardOrder::kLifo : scheduler::BackwardOrder::kFifo,
+      .group = order.group,
+      .vertical_sync = order.vertical_sync,
+      .update = Samples(order.update)};
+}
+
+scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced,
+                                      const OrderOptions& order) {
+  scheduler::BuildOptions options = ordered_as(order);
   options.policy = policy;
   // Clipping is decided when the plan is run; a program that clips nothing skips the norm. Among several updates of one
   // step there is no norm of all gradients.
@@ -76,15 +92,16 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
-  const scheduler::BuildOptions building = build_options(options.policy, priced);
-  request.evaluate = [&](const ir::Assignment& assignment) {
-    return simulated_step(priced, cluster, building, assignment);
-  };
+  const scheduler::BuildOptions building = build_options(options.policy, priced, options.order);
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  const bool take_turns = policy != nullptr && policy->takes_turns;
+  request.evaluate = [&](const ir::Assignment& assignment) {
+    return simulated_step(priced, cluster, building, with_turns(assignment, take_turns));
+  };
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   GP_TRY(partitioner::PlanAnswer answer,
          shaped ? plan_shape(request, options, policy->shape) : partitioner::plan(options.planner, request));
-  return Choice{.assignment = std::move(answer.candidates.front().assignment),
+  return Choice{.assignment = with_turns(std::move(answer.candidates.front().assignment), take_turns),
                 .objective = answer.candidates.front().objective,
                 .bound = answer.bound,
                 .search_seconds = answer.search_seconds,

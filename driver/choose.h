@@ -10,7 +10,11 @@
 namespace graphpipe::driver {
 
 /// How the flags ask the scheduler to build.
-scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced);
+scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced,
+                                      const OrderOptions& order = {});
+
+/// What the flags say of the order, of no policy yet.
+scheduler::BuildOptions ordered_as(const OrderOptions& order);
 
 struct Choice {
   ir::Assignment assignment;

@@ -82,7 +82,8 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option("--parameters", model.parameters,
                  "file of decisions, one a line: PATTERN = train | freeze | tie | split");
-  app.add_option("--batchnorm", model.batchnorm, "mode of BatchNorm: train, eval, or as the file says")
+  app.add_option("--batchnorm", model.batchnorm,
+                 "mode of BatchNorm: train, eval, or as the file says (train; eval for --policy inference)")
       ->check(CLI::IsMember({"train", "eval", "file"}));
   app.add_option("--dropout", model.dropout, "whether Dropout is active")->check(CLI::IsMember({"on", "off"}));
 }
@@ -116,10 +117,18 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
       ->check(kNotNegative);
 }
 
+void order_flags(CLI::App& app, OrderOptions& order) {
+  app.add_option("--group", order.group, "interleaved: micro-batches per group")->check(kOneOrMore);
+  app.add_option("--backward", order.backward, "gpipe: order of the backwards")->check(CLI::IsMember({"fifo", "lifo"}));
+  app.add_flag("--vertical-sync", order.vertical_sync, "pipedream: weights of one age in all stages");
+  app.add_option("--update", order.update, "2bw: samples of one update")->check(kOneOrMore);
+}
+
 void planning_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--planner", plan.planner, "rule that cuts the model into stages")->check(one_of(planner_names()));
   app.add_option("--policy", plan.policy, "rule that orders each device's work")
       ->check(one_of(scheduler::all_policies()));
+  order_flags(app, plan.order);
   app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
   problem_flags(app, plan);
 }
@@ -156,6 +165,7 @@ void study_flags(CLI::App& app, ScheduleOptions& schedule) {
 
 void training_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--data", run.data, "folder with one NAME.npy per input and label; without it, seeded synthetic data");
+  app.add_option("--weights", run.weights, "parameters to start from: a safetensors file of --save");
   app.add_option("--steps", run.steps, "training steps")->check(kOneOrMore);
   app.add_option("--lr", run.learning_rate, "learning rate (sgd 0.01, adamw 0.001)")->check(kNotNegative);
   app.add_option("--momentum", run.momentum, "momentum of sgd")->check(kNotNegative);
@@ -231,12 +241,8 @@ void schedule_flags(CLI::App& app, Options& options) {
       ->check(one_of(scheduler::all_policies()));
   app.add_option("--ranks", schedule.ranks, "devices")->check(CLI::Range(int64_t{1}, int64_t{4096}));
   app.add_option("--chunks", schedule.chunks, "stages on each device")->check(CLI::Range(int64_t{1}, int64_t{1024}));
-  app.add_option("--group", schedule.group, "micro-batches per group of interleaved orders")->check(kOneOrMore);
   app.add_option("--micro-batches", schedule.micro_batches, "micro-batches of a step")->check(kOneOrMore);
-  app.add_option("--backward", schedule.backward, "gpipe: order of the backwards")
-      ->check(CLI::IsMember({"fifo", "lifo"}));
-  app.add_flag("--vertical-sync", schedule.vertical_sync, "pipedream: weights of one age in all stages");
-  app.add_option("--update", schedule.update, "2bw: samples of one update")->check(kOneOrMore);
+  order_flags(app, schedule.order);
   app.add_flag("--search", schedule.search, "improve the order by a search");
   app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over the other flags");
   study_flags(app, schedule);
@@ -283,6 +289,8 @@ void run_flags(CLI::App& app, Options& options) {
   training_run_flags(app, options.run);
   app.add_option("--save", options.run.save, "write the final parameters to this safetensors file");
   app.add_option("--save-gradients", options.run.save_gradients, "write the last step's gradients to this file");
+  app.add_option("--save-outputs", options.run.save_outputs,
+                 "write the model's outputs of all samples to this safetensors file (--policy inference)");
   app.add_option("--trace", options.run.trace, "write when every action ran, for Perfetto or chrome://tracing");
   output_flags(app, options);
 }

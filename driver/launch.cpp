@@ -134,6 +134,8 @@ Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Pla
   out.save = options.save.empty() ? "" : std::filesystem::absolute(options.save).string();
   out.trace = options.trace.empty() ? "" : std::filesystem::absolute(options.trace).string();
   out.save_gradients = options.save_gradients.empty() ? "" : std::filesystem::absolute(options.save_gradients).string();
+  out.save_outputs = options.save_outputs.empty() ? "" : std::filesystem::absolute(options.save_outputs).string();
+  out.weights = options.weights.empty() ? "" : std::filesystem::absolute(options.weights).string();
   out.stall_timeout = options.stall_timeout;
   out.device = options.device;
   out.transport = options.transport;

@@ -18,7 +18,7 @@ int run_lint(const Options& options) {
     if (!imported) return report_problems(options, "lint", imported.problems());
     notes = imported->notes;
   } else {
-    const Result<TrainingGraph> training = make_training_graph(options.model, options.training);
+    const Result<TrainingGraph> training = make_training_graph(options.model, options.training, options.plan.policy);
     if (!training) return report_problems(options, "lint", training.problems());
     notes = training->notes;
     const auto priced = cost::price(training->graph, ir::equal_devices(1), {.batch = Samples(options.training.batch)});

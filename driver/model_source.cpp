@@ -9,6 +9,7 @@
 #include "driver/loss_flag.h"
 #include "driver/usage.h"
 #include "passes/pipeline.h"
+#include "scheduler/policies.h"
 #include "wire/data_file.h"
 
 namespace graphpipe::driver {
@@ -70,12 +71,35 @@ Status check_data_names(const ir::Graph& graph) {
   return Ok{};
 }
 
-Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request, const std::string& loss) {
+bool runs_forwards_only(const std::string& policy) {
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  return known != nullptr && known->forward_only;
+}
+
+// Outputs that no run can put together from micro-batches.
+void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
+  for (const ir::Output& output : graph.outputs()) {
+    const ir::Value& value = graph.value(output.value);
+    if (output.role == ir::OutputRole::kLoss || (value.batch == ir::BatchKind::kAxis && value.producer.valid()))
+      continue;
+    notes.push_back({.code = Code::kBadModel,
+                     .severity = Severity::kWarning,
+                     .origin = output.name,
+                     .message =
+                         "`run --save-outputs` leaves this output out: no axis of it holds the samples alone, or no "
+                         "operator computes it",
+                     .hint = "read what it is computed from"});
+  }
+}
+
+Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request, const std::string& loss,
+                                          const std::string& policy) {
   TrainingGraph out;
   passes::PassContext context;
+  context.forward_only = runs_forwards_only(policy);
   GP_TRY(context.loss, parse_loss(loss));
   GP_TRY(out.imported, frontend::import_onnx(request));
-  if (context.loss.kind == passes::LossKind::kNone) {
+  if (context.loss.kind == passes::LossKind::kNone && !context.forward_only) {
     std::string names;
     for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
     return Diagnostic{.code = Code::kBadLoss,
@@ -87,10 +111,11 @@ Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request
   context.notes = &out.notes;
   GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));
   GP_TRY_VOID(check_data_names(out.graph));
+  if (context.forward_only) note_left_out_outputs(out.graph, out.notes);
   return out;
 }
 
-Result<frontend::ImportRequest> import_request(const ModelOptions& options) {
+Result<frontend::ImportRequest> import_request(const ModelOptions& options, const std::string& policy) {
   frontend::ImportRequest request;
   request.path = options.model;
   request.trusted_root = options.trusted_root;
@@ -100,7 +125,7 @@ Result<frontend::ImportRequest> import_request(const ModelOptions& options) {
     GP_TRY(frontend::SymbolBinding binding, parse_binding(flag));
     request.symbols.push_back(std::move(binding));
   }
-  request.batchnorm = batchnorm_mode(options.batchnorm);
+  request.batchnorm = batchnorm_mode(batch_norm_mode(options, policy));
   request.dropout = dropout_mode(options.dropout == "on");
   return request;
 }
@@ -108,8 +133,13 @@ Result<frontend::ImportRequest> import_request(const ModelOptions& options) {
 }  // namespace
 
 Result<frontend::Imported> import_model(const ModelOptions& options) {
-  GP_TRY(const frontend::ImportRequest request, import_request(options));
+  GP_TRY(const frontend::ImportRequest request, import_request(options, ""));
   return frontend::import_onnx(request);
+}
+
+std::string batch_norm_mode(const ModelOptions& model, const std::string& policy) {
+  if (!model.batchnorm.empty()) return model.batchnorm;
+  return runs_forwards_only(policy) ? "eval" : "train";
 }
 
 Result<std::string> model_digest(const frontend::Imported& imported) {
@@ -121,9 +151,10 @@ Result<std::string> model_digest(const frontend::Imported& imported) {
   return sha256_of_text(digests);
 }
 
-Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training) {
-  GP_TRY(const frontend::ImportRequest request, import_request(model));
-  return make_training_graph(request, training.loss);
+Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training,
+                                          const std::string& policy) {
+  GP_TRY(const frontend::ImportRequest request, import_request(model, policy));
+  return make_training_graph(request, training.loss, policy);
 }
 
 Result<TrainingGraph> make_training_graph(const ir::Plan& plan, const std::string& path) {
@@ -135,7 +166,7 @@ Result<TrainingGraph> make_training_graph(const ir::Plan& plan, const std::strin
     request.symbols.push_back({.name = binding.symbol.raw(), .size = binding.size});
   request.batchnorm = batchnorm_mode(ir::batch_norm_name(plan.batch_norm));
   request.dropout = dropout_mode(plan.dropout);
-  return make_training_graph(request, plan.loss.raw());
+  return make_training_graph(request, plan.loss.raw(), plan.policy);
 }
 
 }  // namespace graphpipe::driver

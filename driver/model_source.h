@@ -22,7 +22,8 @@ Result<std::string> read_parameter_file(const std::string& path);
 /// Digest over the model file and its external data.
 Result<std::string> model_digest(const frontend::Imported& imported);
 
-/// A model that is ready to be planned: its graph holds the loss and all gradients and never changes again.
+/// A model that is ready to be planned: its graph holds the loss and all gradients (for a policy that only runs
+/// forwards the model's outputs, and the loss where one is named) and never changes again.
 struct TrainingGraph {
   ir::Graph graph;
   frontend::Imported imported;  // its graph has been moved out
@@ -30,9 +31,14 @@ struct TrainingGraph {
   Diagnostics notes;
 };
 
-/// Imports, attaches the loss and differentiates. Without a loss flag: kBadLoss, naming the outputs.
-Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training);
-/// The same, by what a plan says about the model that lies at `path`.
+/// The mode of BatchNorm: what the flag says; without it that of training, or of evaluation where nothing is trained.
+std::string batch_norm_mode(const ModelOptions& model, const std::string& policy);
+
+/// Imports, attaches the loss and differentiates, as far as the policy needs it. Without a loss flag: kBadLoss, naming
+/// the outputs, unless the policy only runs forwards.
+Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training,
+                                          const std::string& policy);
+/// The same, by what a plan says about itself and the model that lies at `path`.
 Result<TrainingGraph> make_training_graph(const ir::Plan& plan, const std::string& path);
 
 }  // namespace graphpipe::driver

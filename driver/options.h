@@ -15,7 +15,7 @@ struct ModelOptions {
   std::vector<std::string> bindings;  // NAME=SIZE for symbolic dimensions other than the batch
   std::vector<std::string> freeze;    // patterns of parameter names
   std::string parameters;             // side file with decisions
-  std::string batchnorm = "train";
+  std::string batchnorm;              // empty: as the policy needs it
   std::string dropout = "off";
 };
 
@@ -29,12 +29,21 @@ struct TrainingOptions {
   int64_t threads = 1;
 };
 
+/// How a policy orders, where it leaves a choice.
+struct OrderOptions {
+  int64_t group = 0;  // micro-batches per group of interleaved orders; 0: the policy's own
+  std::string backward = "fifo";
+  bool vertical_sync = false;
+  int64_t update = 0;  // samples of one update of 2bw; 0: the fewest
+};
+
 /// How the plan is made.
 struct PlanOptions {
   std::string cluster;
   int64_t devices = 0;
   std::string planner = "auto";
   std::string policy = "kfkb";
+  OrderOptions order;
   int64_t stages = 0;
   std::string micro_batch = "auto";
   std::vector<std::string> replicas;  // STAGE=D
@@ -64,11 +73,8 @@ struct ScheduleOptions {
   std::string policy = "kfkb";
   int64_t ranks = 0;          // devices; 0: as the stage graph's file says
   int64_t chunks = 0;         // stages per device; 0: the policy's own
-  int64_t group = 0;          // micro-batches per group of interleaved orders; 0: the policy's own
   int64_t micro_batches = 0;  // of a step
-  std::string backward = "fifo";
-  bool vertical_sync = false;
-  int64_t update = 0;  // samples of one update of 2bw; 0: the fewest
+  OrderOptions order;
   bool search = false;
   std::string costs = "1,1,1";  // F,I,W of one micro-batch on one stage
   double latency = 0;
@@ -89,6 +95,8 @@ struct RunOptions {
   double clip_norm = 0;
   std::string save;
   std::string save_gradients;
+  std::string save_outputs;  // of forward-only plans
+  std::string weights;       // a file of --save to start from
   std::string trace;
   std::string device = "cpu";
   std::string transport = "shm";

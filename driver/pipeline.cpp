@@ -91,7 +91,7 @@ Result<ir::Plan> plan_of(const Options& options) {
   plan.loss = ModelText(options.training.loss);
   plan.optimizer = ir::optimizer_of_name(options.training.optimizer).value();
   plan.batch = Samples(options.training.batch);
-  plan.batch_norm = ir::batch_norm_of_name(options.model.batchnorm).value();
+  plan.batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
   plan.dropout = options.model.dropout == "on";
   plan.seed = options.training.seed;
   plan.threads = static_cast<int>(options.training.threads);
@@ -148,6 +148,11 @@ Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
   };
   const auto dropout = [](const ir::Plan& plan) { return std::string(plan.dropout ? "on" : "off"); };
   const auto batch_norm = [](const ir::Plan& plan) { return std::string(ir::batch_norm_name(plan.batch_norm)); };
+  const auto trains = [](const ir::Plan& plan) {
+    const scheduler::Policy* policy = scheduler::find_policy(plan.policy);
+    return std::string(policy != nullptr && policy->forward_only ? "forwards only" : "training");
+  };
+  compare("--policy", trains(given), trains(now));
   compare("--loss", given.loss.raw(), now.loss.raw());
   compare("--batchnorm", batch_norm(given), batch_norm(now));
   compare("--dropout", dropout(given), dropout(now));
@@ -195,7 +200,7 @@ Status derive(Pipeline& pipeline) {
                               {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()});
   if (!problems.empty()) return problems;
   GP_TRY(pipeline.stages, ir::build_stage_graph(pipeline.priced, plan.assignment));
-  const scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced);
+  const scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
   if (plan.schedule) {
     GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
   } else {
@@ -212,7 +217,8 @@ Status derive(Pipeline& pipeline) {
 Result<Pipeline> price_model(const Options& options) {
   Pipeline pipeline;
   GP_TRY(pipeline.plan, plan_of(options));
-  GP_TRY(pipeline.model, make_training_graph(options.model, options.training));
+  pipeline.order = options.plan.order;
+  GP_TRY(pipeline.model, make_training_graph(options.model, options.training, options.plan.policy));
   pipeline.plan.model_digest = pipeline.model.digest;
   // From here on the operator graph never changes: its ids may be kept.
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan, {}));

@@ -16,6 +16,8 @@ namespace graphpipe::driver {
 /// A plan with all that is derived from it. Stages and order are fixed.
 struct Pipeline {
   ir::Plan plan;
+  /// Used where the plan has no schedule yet.
+  OrderOptions order;
   TrainingGraph model;
   ir::PlanGraph priced;
   ir::StageGraph stages;

@@ -49,8 +49,16 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
                       .message = "the folder's plan has no schedule, so it is not known how many programs there are",
                       .hint = "run `graphpipe compile` again"};
   }
+  if (!options.run.save_outputs.empty() && !is_forward_only(*plan.schedule)) {
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText("--save-outputs"),
+                      .message = "the folder's plan trains, and such programs do not keep the model's outputs",
+                      .hint = "compile the model with --policy inference, and run that with --weights"};
+  }
   GP_TRY_VOID(check_writable("--save", options.run.save));
   GP_TRY_VOID(check_writable("--save-gradients", options.run.save_gradients));
+  GP_TRY_VOID(check_save_path(options.input, options.run.save_outputs));
+  GP_TRY_VOID(check_writable("--save-outputs", options.run.save_outputs));
   GP_TRY_VOID(check_save_path(options.input, options.run.trace));
   GP_TRY_VOID(check_writable("--trace", options.run.trace));
   GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, options.json));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "driver/choose.h"
 #include "driver/usage.h"
 #include "files/stage_dag.h"
 #include "scheduler/build_schedule.h"
@@ -133,13 +134,9 @@ Result<ScheduleStudy> make_study(const ScheduleOptions& options) {
   GP_TRY(Placed placed,
          options.dag.empty() ? chain_graph(options, *policy, costs) : dag_graph(options, *policy, costs));
   ir::Cluster cluster = scheduler::study_cluster(placed.ranks, costs.latency);
-  scheduler::BuildOptions building;
+  scheduler::BuildOptions building = ordered_as(options.order);
   building.policy = options.policy;
-  building.group = options.group;
-  building.vertical_sync = options.vertical_sync;
-  building.update = Samples(options.update);
   building.search = options.search;
-  if (options.backward == "lifo") building.backward_order = scheduler::BackwardOrder::kLifo;
   building.simulation.ticks_per_second = scheduler::kTicksPerUnit;
   GP_TRY(scheduler::BuiltSchedule built, scheduler::build_schedule(placed.graph, cluster, building));
   ScheduleStudy study{.graph = std::move(placed.graph),

@@ -28,7 +28,7 @@ constexpr double kTensorTolerance = 1e-4;  // relative, of a tensor's norm
 
 struct TrainingResult {
   std::vector<double> losses;
-  std::string weights, gradients;  // files
+  std::string weights, gradients, outputs;  // files; outputs of forward-only plans
 };
 
 struct Verdict {
@@ -36,7 +36,7 @@ struct Verdict {
   /// Asynchronous schedules apply gradients of older weights: no unpartitioned run computes the same.
   bool compared = true;
   bool by_tolerance = false;
-  double loss_difference = 0, gradient_difference = 0, weight_difference = 0;
+  double loss_difference = 0, gradient_difference = 0, weight_difference = 0, output_difference = 0;
   bool passed() const { return bitwise && (by_tolerance || !compared); }
 };
 
@@ -56,13 +56,16 @@ Result<wire::RunOptions> run_options(const Options& options, const ir::Plan& pla
   GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, true));
   run.save = std::filesystem::absolute(files.weights);
   run.save_gradients = std::filesystem::absolute(files.gradients);
+  if (!files.outputs.empty()) run.save_outputs = std::filesystem::absolute(files.outputs);
   return run;
 }
 
-TrainingResult files_named(const std::string& folder, const std::string& name) {
+TrainingResult files_named(const std::string& folder, const std::string& name, const Pipeline& pipeline) {
+  const std::string stem = folder + "/verify/" + name;
   return {.losses = {},
-          .weights = folder + "/verify/" + name + ".weights.safetensors",
-          .gradients = folder + "/verify/" + name + ".gradients.safetensors"};
+          .weights = stem + ".weights.safetensors",
+          .gradients = stem + ".gradients.safetensors",
+          .outputs = is_forward_only(pipeline.built.schedule) ? stem + ".outputs.safetensors" : ""};
 }
 
 // The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's
@@ -100,6 +103,8 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
   reference.plan.assignment.stage_of.resize(pipeline.priced.nodes.size(), ir::StageId(0));
   reference.plan.assignment.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = micro_batch});
   reference.plan.planner = "manual";
+  // Most policies are not defined on one stage, and the order of its items is all that they could decide.
+  reference.plan.policy = is_forward_only(pipeline.built.schedule) ? "inference" : "kfkb";
   // A model that is cut because it fits no single device is still to be compared with itself uncut.
   reference.plan.cluster = ir::equal_devices(1);
   reference.plan.cluster.devices[ir::DeviceId(0)].memory = Bytes(int64_t{1} << 50);
@@ -114,9 +119,8 @@ Result<TrainingResult> run_reference(const Options& options, const Pipeline& pip
   GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
   GP_TRY_VOID(generate_folder(reference, folder, {.bundle = std::filesystem::exists(options.input + "/runtime")}));
   GP_TRY_VOID(build_folder(folder, options));
-  TrainingResult files = files_named(options.input, "reference");
-  GP_TRY(wire::RunOptions run, run_options(options, reference.plan, files));
-  if (is_forward_only(pipeline.built.schedule)) run.learning_rate = 0;
+  TrainingResult files = files_named(options.input, "reference", pipeline);
+  GP_TRY(const wire::RunOptions run, run_options(options, reference.plan, files));
   return finish(launch_serial(folder, run), files);
 }
 
@@ -137,7 +141,8 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 Result<Verdict> verify(const Options& options) {
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
   std::filesystem::create_directories(options.input + "/verify");
-  TrainingResult pipelined = files_named(options.input, "pipeline"), serial = files_named(options.input, "serial");
+  TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
+                 serial = files_named(options.input, "serial", pipeline);
   GP_TRY(const wire::RunOptions run, run_options(options, pipeline.plan, pipelined));
   GP_TRY(pipelined, finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run,
                                           false),
@@ -147,18 +152,26 @@ Result<Verdict> verify(const Options& options) {
   Verdict verdict;
   GP_TRY(const bool same_weights, same_bytes(pipelined.weights, serial.weights));
   GP_TRY(const bool same_gradients, same_bytes(pipelined.gradients, serial.gradients));
-  verdict.bitwise = same_weights && same_gradients && same_bits(pipelined.losses, serial.losses);
+  const bool forward_only = is_forward_only(pipeline.built.schedule);
+  bool same_outputs = true;
+  if (forward_only) {
+    GP_TRY(same_outputs, same_bytes(pipelined.outputs, serial.outputs));
+  }
+  verdict.bitwise = same_weights && same_gradients && same_outputs && same_bits(pipelined.losses, serial.losses);
   verdict.compared = !ir::is_asynchronous(pipeline.built.schedule);
   if (!verdict.compared) return verdict;
 
   GP_TRY(const TrainingResult reference, run_reference(options, pipeline));
   verdict.loss_difference = relative_difference(pipelined.losses, reference.losses);
-  if (!is_forward_only(pipeline.built.schedule)) {
+  if (forward_only) {
+    GP_TRY(verdict.output_difference, largest_difference(pipelined.outputs, reference.outputs));
+  } else {
     GP_TRY(verdict.gradient_difference, largest_difference(pipelined.gradients, reference.gradients));
   }
   GP_TRY(verdict.weight_difference, largest_difference(pipelined.weights, reference.weights));
-  verdict.by_tolerance = verdict.loss_difference <= kLossTolerance && verdict.gradient_difference <= kTensorTolerance &&
-                         verdict.weight_difference <= kTensorTolerance;
+  verdict.by_tolerance =
+      verdict.loss_difference <= kLossTolerance &&
+      std::max({verdict.gradient_difference, verdict.weight_difference, verdict.output_difference}) <= kTensorTolerance;
   return verdict;
 }
 
@@ -170,6 +183,7 @@ void print(const Options& options, const Verdict& verdict) {
       object.add("by_tolerance", verdict.by_tolerance);
       object.add("loss_difference", verdict.loss_difference).add("gradient_difference", verdict.gradient_difference);
       object.add("weight_difference", verdict.weight_difference);
+      object.add("output_difference", verdict.output_difference);
     }
     print_json("verify", object.add("passed", verdict.passed()), {});
     return;

@@ -31,7 +31,7 @@ class LossBuilder {
     const ValueId scale = graph_.add_input(
         {.value = {}, .name = ModelText("loss_scale"), .role = ir::InputRole::kLossScale}, leaf(dtype, {}));
     GP_TRY(const ValueId loss, append("Mul", {sum, scale}, {}));
-    graph_.outputs().clear();
+    if (!context_.forward_only) graph_.outputs().clear();
     graph_.outputs().push_back({.value = loss, .name = ModelText("loss"), .role = ir::OutputRole::kLoss});
     return std::move(graph_);
   }

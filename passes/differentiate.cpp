@@ -165,6 +165,13 @@ Diagnostic untrainable(std::string message, std::string hint) {
 }  // namespace
 
 Result<Graph> differentiate(Graph graph, const PassContext& context) {
+  if (context.forward_only) {
+    for (ParamId id : graph.param_ids()) {
+      graph.param(id).trainable = false;
+      graph.param(id).gradient_by_rows = false;
+    }
+    return graph;
+  }
   const auto loss = std::ranges::find(graph.outputs(), ir::OutputRole::kLoss, &ir::Output::role);
   if (loss == graph.outputs().end()) return graph;
   const ValueId loss_value = loss->value;

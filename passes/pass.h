@@ -36,6 +36,8 @@ struct LossSpec {
 
 struct PassContext {
   LossSpec loss;
+  /// Nothing is trained: the model's outputs stay beside the loss, and there are no gradients.
+  bool forward_only = false;
   /// Where passes report what they noticed; may be null.
   Diagnostics* notes = nullptr;
 

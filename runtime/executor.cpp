@@ -120,6 +120,8 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   }
   call(entry.forward, action, again);
   if (again) return;
+  if (outputs_ != nullptr)
+    outputs_->keep(entry, slot_of(action), action.row.range, step_ * plan_.batch + action.row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
     outcome_.losses.push_back(

@@ -12,6 +12,7 @@
 #include "runtime/device/device.h"
 #include "runtime/gather.h"
 #include "runtime/loss.h"
+#include "runtime/outputs.h"
 #include "runtime/reduce.h"
 #include "runtime/resolve.h"
 #include "runtime/stage_state.h"
@@ -27,6 +28,8 @@ class Executor {
 
   /// From here on notes when every action runs. The tracer must outlive the executor.
   void trace(Tracer& tracer) { tracer_ = &tracer; }
+  /// From here on keeps the model's outputs. `outputs` must outlive the executor.
+  void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
   StepOutcome run_step(int64_t step);
   /// Waits until nothing that was sent is under way.
   void finish();
@@ -92,6 +95,7 @@ class Executor {
     const ResolvedAction* action = nullptr;
   };
   Tracer* tracer_ = nullptr;
+  KeptOutputs* outputs_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };
 

@@ -22,7 +22,7 @@ bool is_inside(SampleRange inner, SampleRange outer) { return wire::intersect(in
 }  // namespace
 
 Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device,
-                         const Safetensors& weights, const OptimizerNumbers& numbers, uint64_t seed, double clip_norm)
+                         const WeightFiles& weights, const OptimizerNumbers& numbers, uint64_t seed, double clip_norm)
     : programs_(programs), plan_(*programs.front().plan), data_(data), device_(device), seed_(seed),
       clip_norm_(clip_norm) {
   std::map<int32_t, const StageEntry*> entries;
@@ -138,6 +138,8 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range)));
   call(entry.forward, row, item, false);
+  if (outputs_ != nullptr)
+    outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0)
     outcome_.losses.push_back(
         {row.range.first, item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() *

@@ -11,15 +11,18 @@
 #include "runtime/data.h"
 #include "runtime/device/device.h"
 #include "runtime/loss.h"
+#include "runtime/outputs.h"
 #include "runtime/stage_state.h"
 
 namespace graphpipe::runtime {
 
 class Interpreter {
  public:
-  Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const Safetensors& weights,
+  Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const WeightFiles& weights,
               const OptimizerNumbers& numbers, uint64_t seed, double clip_norm);
 
+  /// From here on keeps the model's outputs. `outputs` must outlive the interpreter.
+  void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
   /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
   StepOutcome run_step(int64_t step);
   /// All replicas of all stages, ascending.
@@ -74,6 +77,7 @@ class Interpreter {
   double factor_ = 1;
   bool norm_known_ = false;
   StepOutcome outcome_;
+  KeptOutputs* outputs_ = nullptr;
 };
 
 }  // namespace graphpipe::runtime

@@ -68,7 +68,7 @@ class ModelMeter {
         weights_(find_folder(options.folder) + "/" + std::string(wire::kWeightsFile)) {
     OptimizerNumbers numbers = optimizer_numbers(program.plan->optimizer, options);
     numbers.learning_rate = 0;  // the same work, and the same weights throughout
-    states_.push_back(load_stage(*program.stages.front(), 0, weights_, numbers, *device_));
+    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, numbers, *device_));
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
     mark_seconds_ = seconds_of_a_mark();
   }

@@ -77,6 +77,13 @@ struct DataRow {
   int64_t limit = 2;
 };
 
+/// An output of the model with samples, in programs that only run forwards.
+struct OutputRow {
+  const char* name = nullptr;
+  TensorRow tensor;
+  int32_t slot = -1;
+};
+
 /// The stage's end of a transfer. A value goes down once; its gradient comes back as `gradient_count` tensors of the
 /// value's type (more than one only where partial sums would change the order of additions).
 struct BoundaryRow {
@@ -96,8 +103,8 @@ struct BoundaryRow {
 /// gradients of the boundary outputs there; the function adds the gradients of the boundary inputs, all of them
 /// defined. Generated code resets what it finds after its last reader: saved values, received gradients, and, where the
 /// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it leaves
-/// for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs
-/// or the loss. The executor clears the whole slot when the item's last action is done. A backward (B) calls
+/// for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs, the loss, the
+/// model's outputs. The executor clears the whole slot when the item's last action is done. A backward (B) calls
 /// input_gradient, then weight_gradient.
 struct StageEntry {
   int32_t stage = -1;
@@ -115,6 +122,7 @@ struct StageEntry {
   int32_t loss_scale_slot = -1;
   /// Slots that must survive from forward to backward when the stage recomputes: its boundary and data inputs.
   std::span<const int32_t> recompute_inputs;
+  std::span<const OutputRow> outputs;
 };
 
 /// Where replica `replica` of stage `stage` runs.

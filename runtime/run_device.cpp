@@ -49,10 +49,11 @@ class Rank {
   const PlanTable& plan_;
   const wire::RunOptions& options_;
   std::unique_ptr<C10dStore> store_;
-  std::unique_ptr<Safetensors> weights_;
+  std::unique_ptr<Safetensors> weights_, own_weights_;
   std::unique_ptr<Device> device_;
   std::vector<StageState> states_;
   std::unique_ptr<Channels> channels_;
+  KeptOutputs outputs_;
   wire::RunResult result_;
 };
 
@@ -69,6 +70,7 @@ void Rank::run() {
   const std::unique_ptr<Data> data = open_data(options_);
   Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);
   if (store_) store_->barrier("ready", plan_.device_count);
+  if (!options_.save_outputs.empty()) executor.keep_outputs(outputs_);
   device_->reset_peak();
   std::optional<Tracer> tracer;
   if (!options_.trace.empty())
@@ -113,9 +115,11 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
 
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
   weights_ = std::make_unique<Safetensors>(folder + "/" + std::string(wire::kWeightsFile));
+  if (!options_.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.weights);
   const OptimizerNumbers numbers = optimizer_numbers(plan_.optimizer, options_);
   for (const Instance& instance : resolved.instances)
-    states_.push_back(load_stage(*instance.entry, instance.replica, *weights_, numbers, *device_));
+    states_.push_back(
+        load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, numbers, *device_));
 }
 
 void Rank::train(Executor& executor) {
@@ -127,10 +131,9 @@ void Rank::train(Executor& executor) {
     for (const std::vector<std::byte>& bytes : executor.gather().collect(to_bytes(outcome.losses)))
       for (const LossShare& share : from_bytes<LossShare>(bytes)) shares.push_back(share);
     if (program_.device != 0) continue;
-    result_.losses.push_back(total_loss(std::move(shares)));
     result_.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (outcome.gradient_norm >= 0) result_.gradient_norms.push_back(outcome.gradient_norm);
-    print_progress(options_, step, result_.losses.back());
+    note_step(options_, std::move(shares), result_);
   }
   executor.finish();
   for (const std::vector<std::byte>& bytes :
@@ -169,6 +172,10 @@ void Rank::save(Gather& gather) {
   if (!options_.save_gradients.empty()) {
     const std::vector<NamedTensor> all = gather.collect_tensors(named(true));
     if (program_.device == 0) write_safetensors(options_.save_gradients, all);
+  }
+  if (!options_.save_outputs.empty()) {
+    const std::vector<NamedTensor> all = gather.collect_tensors(outputs_.parts());
+    if (program_.device == 0) write_safetensors(options_.save_outputs, join_outputs(all));
   }
 }
 

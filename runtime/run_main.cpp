@@ -70,10 +70,17 @@ std::unique_ptr<Data> open_data(const wire::RunOptions& options) {
   return options.data.empty() ? synthetic_data(options.seed) : data_folder(options.data);
 }
 
-void print_progress(const wire::RunOptions& options, int64_t step, double loss) {
-  if (!options.progress) return;
-  std::fprintf(stderr, "step %lld of %lld loss %.9g\n", static_cast<long long>(step + 1),
-               static_cast<long long>(options.steps), loss);
+void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result) {
+  std::string loss;
+  if (!shares.empty()) {
+    result.losses.push_back(total_loss(std::move(shares)));
+    char words[40];
+    std::snprintf(words, sizeof words, " loss %.9g", result.losses.back());
+    loss = words;
+  }
+  if (options.progress)
+    std::fprintf(stderr, "step %zu of %lld%s\n", result.step_seconds.size(), static_cast<long long>(options.steps),
+                 loss.c_str());
 }
 
 void print_result(const wire::RunOptions& options, const wire::RunResult& result) {

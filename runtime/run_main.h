@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/data.h"
+#include "runtime/loss.h"
 #include "wire/result_lines.h"
 #include "wire/run_options.h"
 
@@ -18,8 +19,9 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
 
 std::unique_ptr<Data> open_data(const wire::RunOptions& options);
 
-/// One line on stderr after a step, where the options ask for it.
-void print_progress(const wire::RunOptions& options, int64_t step, double loss);
+/// Adds the loss of a step, where the plan has one, to a result that holds its seconds; one line on stderr where the
+/// options ask for it.
+void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result);
 /// The result on stdout.
 void print_result(const wire::RunOptions& options, const wire::RunResult& result);
 

@@ -1,6 +1,8 @@
 // The main function of the serial interpreter.
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "runtime/error.h"
 #include "runtime/folder.h"
@@ -39,20 +41,28 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
   const std::unique_ptr<Data> data = open_data(options);
   const std::unique_ptr<Device> device = open_device(options.device, 0);
-  Interpreter interpreter(programs, *data, *device, weights, optimizer_numbers(plan.optimizer, options), options.seed,
-                          options.clip_norm);
+  std::optional<Safetensors> own;
+  if (!options.weights.empty()) own.emplace(options.weights);
+  Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
+                          optimizer_numbers(plan.optimizer, options), options.seed, options.clip_norm);
+  KeptOutputs outputs;
+  if (!options.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
   for (int64_t step = 0; step < options.steps; ++step) {
     const Clock::time_point start = Clock::now();
     const StepOutcome outcome = interpreter.run_step(step);
-    result.losses.push_back(total_loss(outcome.losses));
     result.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (outcome.gradient_norm >= 0) result.gradient_norms.push_back(outcome.gradient_norm);
-    print_progress(options, step, result.losses.back());
+    note_step(options, outcome.losses, result);
   }
   result.peak_bytes = {device->peak_bytes()};
   save(options, interpreter, *device);
+  if (!options.save_outputs.empty()) {
+    std::vector<NamedTensor> parts = outputs.parts();
+    std::ranges::sort(parts, {}, &NamedTensor::name);
+    write_safetensors(options.save_outputs, join_outputs(parts));
+  }
   print_result(options, result);
 }
 

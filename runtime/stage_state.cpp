@@ -13,14 +13,17 @@
 namespace graphpipe::runtime {
 namespace {
 
-at::Tensor load_parameter(const ParamRow& row, const Safetensors& file) {
+at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
+  // Constants are part of the model: what a run saves does not hold them.
+  const bool is_own = files.own != nullptr && row.role != ParamRole::kConstant;
+  const Safetensors& file = is_own ? *files.own : files.folder;
   const TensorPlace* place = file.find(row.name);
   const std::vector<int64_t> dims = shape_of(row.tensor, 1);
   if (place == nullptr || place->type != scalar_type(row.tensor.type) || place->dims != dims)
     fail(Code::kMalformedFile,
          text("the weights file has no ", element_name(row.tensor.type), shape_text(dims), " named ",
               quoted(ModelText(row.name))),
-         "generate the folder again");
+         is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
   const at::Tensor mapped = file.view(*place);
   const bool aligned = place->bytes == 0 || reinterpret_cast<uintptr_t>(mapped.data_ptr()) % 64 == 0;
   const bool read_only = row.role == ParamRole::kFrozen || row.role == ParamRole::kConstant;
@@ -29,7 +32,7 @@ at::Tensor load_parameter(const ParamRow& row, const Safetensors& file) {
 
 }  // namespace
 
-StageState load_stage(const StageEntry& entry, int32_t replica, const Safetensors& file,
+StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
                       const OptimizerNumbers& numbers, const Device& device) {
   StageState state{.entry = &entry,
                    .replica = replica,
@@ -38,7 +41,7 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const Safetensor
                    .older = {},
                    .gradients = {},
                    .optimizer = Optimizer(numbers, entry.params.size())};
-  for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, file)));
+  for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, files)));
   return state;
 }
 

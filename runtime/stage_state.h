@@ -29,10 +29,18 @@ struct StageState {
   Optimizer optimizer;
 };
 
+/// Where a run's first weights come from.
+struct WeightFiles {
+  /// The generated folder's: all parameters and constants of the model.
+  const Safetensors& folder;
+  /// What an earlier run has saved, to be used in place of the folder's parameters; null: nothing.
+  const Safetensors* own = nullptr;
+};
+
 /// Loads the stage's parameters onto the device: on the CPU private copies of what training changes and the mapping
-/// itself of the rest. Throws
-/// RunError (kMalformedFile) where the file does not fit the table. `file` must outlive the state.
-StageState load_stage(const StageEntry& entry, int32_t replica, const Safetensors& file,
+/// itself of the rest. Throws RunError (kMalformedFile) where a file does not fit the table. The files must outlive the
+/// state.
+StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
                       const OptimizerNumbers& numbers, const Device& device);
 
 /// Forgets gradients; the newest version becomes version 0.

@@ -12,16 +12,15 @@ namespace {
 using wire::ActionOp;
 using wire::ActionRow;
 
-/// Lanes of a rank, and how far its process numbers are from those of simulated devices in a joined file.
-enum Lane : int { kCompute = 0, kSend = 1, kReceive = 2, kCollective = 3 };
-constexpr const char* kLaneNames[] = {"compute", "send", "receive", "collective"};
+/// How far numbers are from those of simulated devices in a joined file.
 constexpr size_t kFirstProcess = 1'000'000;
 constexpr size_t kFirstArrow = size_t{1} << 32;
 
-Lane lane_of(ActionOp op) {
-  if (wire::is_send(op)) return kSend;
-  if (wire::is_receive(op)) return kReceive;
-  return op == ActionOp::kReduceGradient || op == ActionOp::kNorm ? kCollective : kCompute;
+TraceKind kind_of(ActionOp op) {
+  if (wire::is_send(op)) return {1, "send"};
+  if (wire::is_receive(op)) return {2, "receive"};
+  if (op == ActionOp::kReduceGradient || op == ActionOp::kNorm) return {3, "collective"};
+  return {0, "compute"};
 }
 
 /// What clock a rank's times are on: ranks of one boot of one host share it.
@@ -53,14 +52,13 @@ class Writer {
   void add_rank(size_t rank, const std::vector<TraceEvent>& events, int64_t shift) {
     const size_t process = kFirstProcess + rank;
     out_.name_process(process, "device " + std::to_string(rank) + " executed", 2 * rank + 1);
-    for (int lane = kCompute; lane <= kCollective; ++lane) out_.name_lane(process, lane, kLaneNames[lane]);
     for (const TraceEvent& event : events) {
-      const Lane lane = lane_of(event.row.op);
       const int64_t start = event.start + shift, end = event.end + shift;
-      out_.span(process, lane, wire::action_text(event.row), start, end, arguments(event));
-      if (lane == kSend) sends_[key_of(event)].push_back({process, start});
-      if (lane == kReceive) receives_[key_of(event)].push_back({process, end});
-      if (lane != kCompute) continue;
+      const TraceKind kind = kind_of(event.row.op);
+      const TraceSpan span = out_.span(process, kind, wire::action_text(event.row), start, end, arguments(event));
+      if (wire::is_send(event.row.op)) sends_[key_of(event)].push_back(span);
+      if (wire::is_receive(event.row.op)) receives_[key_of(event)].push_back(span);
+      if (kind.number != 0) continue;
       out_.counter(process, start, "memory", event.bytes_before);
       out_.counter(process, end, "memory", event.bytes_after);
     }
@@ -69,21 +67,13 @@ class Writer {
   std::string finish() {
     size_t number = kFirstArrow;
     for (const auto& [key, sends] : sends_) {
-      const std::vector<End>& receives = receives_[key];
-      for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i, ++number) {
-        out_.arrow(true, sends[i].process, kSend, sends[i].at, number);
-        out_.arrow(false, receives[i].process, kReceive, receives[i].at, number);
-      }
+      const std::vector<TraceSpan>& receives = receives_[key];
+      for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) out_.arrow(sends[i], receives[i], number++);
     }
     return out_.file();
   }
 
  private:
-  struct End {
-    size_t process;
-    int64_t at;
-  };
-
   std::string arguments(const TraceEvent& event) const {
     const auto stage = static_cast<size_t>(event.row.stage);
     const int64_t size = stage < plan_.stages.size() ? std::max<int64_t>(1, plan_.stages[stage].micro_batch) : 1;
@@ -95,7 +85,7 @@ class Writer {
 
   const PlanTable& plan_;
   TraceEvents out_{1000};
-  std::map<MessageKey, std::vector<End>> sends_, receives_;
+  std::map<MessageKey, std::vector<TraceSpan>> sends_, receives_;
 };
 
 }  // namespace

@@ -54,6 +54,8 @@ struct Policy {
   bool asynchronous = false;
   /// Forwards only: takes the stage graph as without_backward leaves it.
   bool forward_only = false;
+  /// Replicas take whole micro-batches in turn instead of dividing each.
+  bool takes_turns = false;
 };
 
 /// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.

@@ -1,10 +1,13 @@
 #include "support/trace_events.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace graphpipe {
 namespace {
 
+// Lanes are numbered through over all kinds.
+constexpr int kMostLanesOfKind = 1000;
 constexpr std::string_view kHead = "{\"traceEvents\":[\n";
 constexpr std::string_view kTail = "\n],\"displayTimeUnit\":\"ns\"}\n";
 
@@ -21,18 +24,38 @@ void TraceEvents::name_process(size_t process, const std::string& name, size_t o
   add("M", process, 0, 0, "\"name\":\"process_sort_index\",\"args\":{\"sort_index\":" + std::to_string(order) + "}");
 }
 
-void TraceEvents::name_lane(size_t process, int lane, const std::string& name) {
+int TraceEvents::free_lane(size_t process, TraceKind kind, int64_t start, int64_t end) {
+  std::vector<int64_t>& lanes = busy_until_[{process, kind.number}];
+  const auto free = std::ranges::find_if(lanes, [&](int64_t until) { return until <= start; });
+  const auto index = static_cast<int>(free - lanes.begin());
+  const int lane = kind.number * kMostLanesOfKind + std::min(index, kMostLanesOfKind - 1);
+  if (free != lanes.end()) {
+    *free = end;
+    return lane;
+  }
+  lanes.push_back(end);
+  const std::string name =
+      index == 0 ? std::string(kind.name) : std::string(kind.name) + " " + std::to_string(index + 1);
   add("M", process, lane, 0, "\"name\":\"thread_name\",\"args\":{\"name\":\"" + name + "\"}");
+  return lane;
 }
 
-void TraceEvents::span(size_t process, int lane, const std::string& name, int64_t start, int64_t end,
-                       const std::string& arguments) {
+TraceSpan TraceEvents::span(size_t process, TraceKind kind, const std::string& name, int64_t start, int64_t end,
+                            const std::string& arguments) {
+  const int lane = free_lane(process, kind, start, end);
   add("X", process, lane, start,
       "\"name\":\"" + name + "\",\"dur\":" + time(end - start) + ",\"args\":{" + arguments + "}");
+  return {process, lane, start, end};
 }
 
-void TraceEvents::arrow(bool begin, size_t process, int lane, int64_t at, size_t number) {
-  add(begin ? "s" : "f", process, lane, at,
+// A viewer ties each end to the span that it lies in; the end of a span is no longer in it.
+void TraceEvents::arrow(const TraceSpan& from, const TraceSpan& to, size_t number) {
+  arrow_end("s", from, from.start, number);
+  arrow_end("f", to, std::max({from.start, to.start, to.end - 1}), number);
+}
+
+void TraceEvents::arrow_end(const char* phase, const TraceSpan& span, int64_t at, size_t number) {
+  add(phase, span.process, span.lane, at,
       "\"name\":\"message\",\"cat\":\"message\",\"bp\":\"e\",\"id\":" + std::to_string(number));
 }
 

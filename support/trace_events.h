@@ -5,10 +5,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace graphpipe {
+
+/// A kind of spans in a process; kinds are shown in the order of their numbers.
+struct TraceKind {
+  int number = 0;
+  const char* name = "";
+};
+
+/// Where a span was drawn.
+struct TraceSpan {
+  size_t process = 0;
+  int lane = 0;
+  int64_t start = 0, end = 0;
+};
 
 class TraceEvents {
  public:
@@ -17,23 +33,26 @@ class TraceEvents {
 
   /// `order` says where viewers put the process among the others.
   void name_process(size_t process, const std::string& name, size_t order);
-  void name_lane(size_t process, int lane, const std::string& name);
+  /// Draws a span on the first lane of its kind that is free at its start, since viewers drop what overlaps on a lane.
   /// `arguments`: the members of a JSON object, such as "\"stage\":1".
-  void span(size_t process, int lane, const std::string& name, int64_t start, int64_t end,
-            const std::string& arguments);
-  /// One end of an arrow; begin and end carry the same number, and lie in spans.
-  void arrow(bool begin, size_t process, int lane, int64_t at, size_t number);
+  TraceSpan span(size_t process, TraceKind kind, const std::string& name, int64_t start, int64_t end,
+                 const std::string& arguments);
+  /// From the start of one span to the end of another, both drawn before.
+  void arrow(const TraceSpan& from, const TraceSpan& to, size_t number);
   void counter(size_t process, int64_t at, const std::string& name, int64_t value);
 
   /// A whole file.
   std::string file() const;
 
  private:
+  int free_lane(size_t process, TraceKind kind, int64_t start, int64_t end);
+  void arrow_end(const char* phase, const TraceSpan& span, int64_t at, size_t number);
   std::string time(int64_t units) const;
   void add(const char* phase, size_t process, int lane, int64_t at, const std::string& rest);
 
   double scale_;
   std::string events_;
+  std::map<std::pair<size_t, int>, std::vector<int64_t>> busy_until_;  // by process and kind, of each of its lanes
 };
 
 /// The events of a file that TraceEvents wrote: what stands between its brackets. Empty where the text is not framed

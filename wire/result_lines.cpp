@@ -29,7 +29,8 @@ std::string to_json(const RunResult& result) {
   std::string out = "{\"schema\": \"graphpipe.run/1\", \"tool_version\": \"";
   out += kToolVersion;
   out += "\", \"complete\": true, \"plan\": \"" + result.plan + "\", \"transport\": \"" + result.transport + "\"";
-  out += ", \"devices\": " + std::to_string(result.devices) + ", \"steps\": " + std::to_string(result.losses.size());
+  out +=
+      ", \"devices\": " + std::to_string(result.devices) + ", \"steps\": " + std::to_string(result.step_seconds.size());
   out += ", \"losses\": " + list(result.losses) + ", \"step_seconds\": " + list(result.step_seconds);
   if (!result.gradient_norms.empty()) out += ", \"gradient_norms\": " + list(result.gradient_norms);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + ", \"diagnostics\": []}\n";
@@ -38,9 +39,13 @@ std::string to_json(const RunResult& result) {
 std::string to_lines(const RunResult& result) {
   std::string out;
   char line[120];
-  for (size_t step = 0; step < result.losses.size(); ++step) {
-    std::snprintf(line, sizeof line, "step %zu loss %.9g (%.3f s)\n", step, result.losses[step],
-                  result.step_seconds[step]);
+  for (size_t step = 0; step < result.step_seconds.size(); ++step) {
+    out += "step " + std::to_string(step);
+    if (step < result.losses.size()) {
+      std::snprintf(line, sizeof line, " loss %.9g", result.losses[step]);
+      out += line;
+    }
+    std::snprintf(line, sizeof line, " (%.3f s)\n", result.step_seconds[step]);
     out += line;
   }
   for (size_t device = 0; device < result.peak_bytes.size(); ++device) {

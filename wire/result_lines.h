@@ -11,7 +11,7 @@ struct RunResult {
   std::string plan;       // digest
   std::string transport;  // "serial" for the serial interpreter
   int devices = 1;
-  /// Per step, before its update: the sum over the items' shares in sample order.
+  /// Per step, before its update: the sum over the items' shares in sample order. Empty where the plan has no loss.
   std::vector<double> losses;
   /// Wall-clock seconds of each step on rank 0.
   std::vector<double> step_seconds;

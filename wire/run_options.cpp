@@ -93,6 +93,8 @@ const std::vector<Flag>& flags() {
       flag<&O::threads>("--threads", "N", "CPU threads of this program (the plan's)"),
       flag<&O::save>("--save", "FILE", "writes the final parameters as safetensors"),
       flag<&O::save_gradients>("--save-gradients", "FILE", "writes the last step's gradients as safetensors"),
+      flag<&O::save_outputs>("--save-outputs", "FILE", "writes the outputs of a forward-only plan as safetensors"),
+      flag<&O::weights>("--weights", "FILE", "parameters to start from, written by --save"),
       flag<&O::trace>("--trace", "FILE", "writes when every action ran, for Perfetto or chrome://tracing"),
       flag<&O::device>("--device", "NAME", "cpu or cuda (cpu)"),
       flag<&O::stall_timeout>("--stall-timeout", "SECONDS", "a peer without progress for longer ends the run (10)"),

@@ -27,6 +27,10 @@ struct RunOptions {
   int threads = 0;
   std::string save;
   std::string save_gradients;
+  /// The model's outputs of all samples, where programs only run forwards.
+  std::string save_outputs;
+  /// What an earlier run has saved, to start from; empty: the generated folder's weights.
+  std::string weights;
   /// Chrome trace of what every rank did when; empty: none.
   std::string trace;
   /// "cpu", or "cuda" for the GPU of this rank on its host.

@@ -23,14 +23,6 @@ using nlohmann::json;
 const std::string kSource = GRAPHPIPE_SOURCE_DIR;
 const std::string kBuild = GRAPHPIPE_BINARY_DIR;
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE_MESSAGE(file.good(), path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 // Runs a program and returns its standard output; the test fails where it ends otherwise than expected.
 std::string run(const std::vector<std::string>& arguments, int expected = 0) {
   std::string out;
@@ -57,6 +49,27 @@ std::vector<std::string> with_model(const Reference& reference, const std::strin
   return arguments;
 }
 
+double relative_norm(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double delta = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += delta * delta;
+    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  // A gradient that is zero but for rounding (a bias before a normalisation) has no direction to compare.
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-3);
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE_MESSAGE(file.good(), path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 std::map<std::string, std::vector<float>> read_floats(const std::string& path) {
   const std::string content = read_text(path);
   const auto index = files::parse_safetensors(content, static_cast<int64_t>(content.size()));
@@ -71,18 +84,10 @@ std::map<std::string, std::vector<float>> read_floats(const std::string& path) {
   return tensors;
 }
 
-double relative_norm(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    const double delta = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    difference += delta * delta;
-    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
-  }
-  // A gradient that is zero but for rounding (a bias before a normalisation) has no direction to compare.
-  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-3);
+std::string graphpipe_output(std::vector<std::string> words, int expected) {
+  words.insert(words.begin(), kBuild + "/bin/graphpipe");
+  return run(words, expected);
 }
-
-}  // namespace
 
 Reference read_reference(const std::string& name, const std::string& optimizer) {
   Reference reference{.name = name, .folder = kSource + "/tests/data/models/" + name};

@@ -1,6 +1,7 @@
 #pragma once
 // Drives the graphpipe program over the example models, as a user would.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,12 @@ std::string verify(const Reference& reference, const std::string& folder);
 
 /// What `graphpipe verify --json` reports of a folder that is expected to fail it, with exit code 1.
 std::string failed_verify(const Reference& reference, const std::string& folder);
+
+/// Standard output of graphpipe with these words; the test fails where it ends otherwise than expected.
+std::string graphpipe_output(std::vector<std::string> words, int expected = 0);
+std::string read_text(const std::string& path);
+/// The float tensors of a safetensors file.
+std::map<std::string, std::vector<float>> read_floats(const std::string& path);
 
 bool same_bytes(const std::string& a, const std::string& b);
 double largest_relative(const std::vector<double>& a, const std::vector<double>& b);

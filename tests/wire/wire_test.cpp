@@ -99,4 +99,7 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   CHECK(json.back() == '\n');
   result.losses = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
   CHECK(to_json(result).find("\"losses\": [null, null]") != std::string::npos);
+  result.losses = {};
+  CHECK(to_json(result).find("\"steps\": 2, \"losses\": []") != std::string::npos);
+  CHECK(to_lines(result).starts_with("step 0 (1.000 s)\nstep 1 (2.000 s)\n"));
 }

@@ -1,0 +1,76 @@
+// Programs that only run forwards: what they compute from weights that a training has saved, with and without a loss.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe::tests;
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kSamples = 16, kBatch = 8;
+
+/// The labels: the floats at the end of the .npy file.
+std::vector<float> read_clicks(const std::string& path) {
+  const std::string content = read_text(path);
+  std::vector<float> clicks(kSamples);
+  REQUIRE(content.size() > kSamples * sizeof(float));
+  std::memcpy(clicks.data(), content.data() + content.size() - kSamples * sizeof(float), kSamples * sizeof(float));
+  return clicks;
+}
+
+double cross_entropy(double logit, double click) {
+  return std::max(logit, 0.0) - logit * click + std::log1p(std::exp(-std::abs(logit)));
+}
+
+json run_json(const std::string& folder, const Reference& reference, std::vector<std::string> flags) {
+  std::vector<std::string> words = {"run", folder, "--data", reference.folder + "/data", "--json", "--quiet"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return json::parse(graphpipe_output(words));
+}
+
+}  // namespace
+
+TEST_CASE("inference takes trained weights, and its outputs are those whose loss training reports") {
+  const Reference reference = read_reference("dlrm");
+  const std::string trained = three_stage_folder(), folder = work_folder("inference");
+  const std::string weights = folder + ".weights.safetensors", outputs = folder + ".outputs.safetensors";
+  run_json(trained, reference, {"--steps", "5", "--lr", "0.05", "--save", weights});
+  const json next = run_json(trained, reference, {"--steps", "2", "--lr", "0", "--weights", weights});
+
+  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "3", "--policy", "inference"});
+  const json report = run_json(folder, reference, {"--steps", "2", "--weights", weights, "--save-outputs", outputs});
+  const std::vector<float> logits = read_floats(outputs).at("logit"),
+                           clicks = read_clicks(reference.folder + "/data/click.npy");
+  REQUIRE(logits.size() == kSamples);
+  for (size_t step = 0; step < kSamples / kBatch; ++step) {
+    double sum = 0;
+    for (size_t i = step * kBatch; i < (step + 1) * kBatch; ++i) sum += cross_entropy(logits[i], clicks[i]);
+    CHECK(report["losses"][step].get<double>() == doctest::Approx(sum / kBatch).epsilon(1e-5));
+    CHECK(report["losses"][step].get<double>() == doctest::Approx(next["losses"][step].get<double>()).epsilon(1e-5));
+  }
+
+  // Without a loss there is nothing to report but the outputs, and no label is read.
+  graphpipe_output({"compile", reference.folder + "/model.onnx", "--policy", "inference", "--devices", "2", "--stages",
+                    "2", "--batch", "8", "--micro-batch", "3", "-o", folder, "--quiet"});
+  CHECK(
+      run_json(folder, reference, {"--steps", "2", "--weights", weights, "--save-outputs", outputs})["losses"].empty());
+  CHECK(read_floats(outputs).at("logit") == logits);
+}
+
+TEST_CASE("programs that train do not offer outputs, and weights of another model are refused") {
+  const Reference reference = read_reference("dlrm");
+  graphpipe_output({"run", three_stage_folder(), "--data", reference.folder + "/data", "--save-outputs",
+                    work_folder("none.safetensors"), "--quiet"},
+                   2);
+  graphpipe_output({"run", three_stage_folder(), "--data", reference.folder + "/data", "--weights",
+                    reference.folder + "/../mmt/reference.safetensors", "--quiet"},
+                   3);
+}

@@ -1,0 +1,196 @@
+// Every policy of the list on one model, from the command line: its programs have the bits of the serial interpreter of
+// the same plan, and where it is synchronous the numbers of the unpartitioned model. Then the views of what ran.
+
+#include "scheduler/policies.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/text.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+using nlohmann::json;
+
+namespace {
+
+struct PolicyCase {
+  std::string policy;
+  std::vector<std::string> flags;
+};
+
+// Four stages, on four devices or two; one folder holds them all, because their code does not depend on the order.
+const std::vector<PolicyCase>& cases_of_cut() {
+  const std::vector<std::string> four = {"--devices", "4"}, two = {"--devices", "2"};
+  const auto with = [](std::vector<std::string> flags, const std::vector<std::string>& more) {
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  static const std::vector<PolicyCase> kCases = {
+      {"gpipe", with(four, {"--backward", "fifo"})},
+      {"gpipe", with(four, {"--backward", "lifo"})},
+      {"1f1b", four},
+      {"dapple-a", four},
+      {"dapple-b", four},
+      {"kfkb", four},
+      {"none", four},
+      {"auto", four},
+      {"pipedream", four},
+      {"pipedream", with(four, {"--vertical-sync"})},
+      {"pipedream-rr", with({"--devices", "5", "--stages", "4"}, {"--replicas", "1=2"})},
+      {"2bw", four},
+      {"2bw", with(four, {"--update", "4"})},
+      {"zb-1p", four},
+      {"zb-2p", four},
+      {"interleaved", with(two, {"--group", "2"})},
+      {"interleaved-zb", two},
+      {"looped-bfs", two},
+      {"zb-v", two},
+      {"v-1f1b", two},
+      {"v-half", two},
+      {"v-min", two},
+      {"dualpipev", two},
+      {"dualpipe", four},
+      {"chimera", four},
+      {"inference", four},
+  };
+  return kCases;
+}
+
+// The whole model on every device.
+const std::vector<PolicyCase>& cases_of_whole() {
+  static const std::vector<PolicyCase> kCases = {
+      {"data-parallel", {"--devices", "3"}},
+      {"parameter-server", {"--devices", "3"}},
+  };
+  return kCases;
+}
+
+void check_cases(const std::string& folder, const std::vector<PolicyCase>& cases) {
+  const Reference reference = read_reference("dlrm");
+  for (const PolicyCase& c : cases) {
+    const std::string what = text(c.policy, " ", joined(c.flags));
+    CAPTURE(what);
+    std::vector<std::string> flags = {"--planner", "equal-split", "--micro-batch", "1", "--policy", c.policy};
+    flags.insert(flags.end(), c.flags.begin(), c.flags.end());
+    compile(reference, folder, flags);
+    const json report = json::parse(verify(reference, folder));
+    CHECK(report["bitwise"] == true);
+    CHECK(report["asynchronous"] == scheduler::find_policy(c.policy)->asynchronous);
+    if (!scheduler::find_policy(c.policy)->asynchronous) CHECK(report["by_tolerance"] == true);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the cases below are all policies") {
+  std::set<std::string> tested, all;
+  for (const PolicyCase& c : cases_of_cut()) tested.insert(c.policy);
+  for (const PolicyCase& c : cases_of_whole()) tested.insert(c.policy);
+  for (const scheduler::Policy& policy : scheduler::all_policies()) all.emplace(policy.name);
+  CHECK(tested == all);
+}
+
+TEST_CASE("every policy of a cut model gives the bits of the interpreter, and one model's numbers if synchronous") {
+  check_cases(work_folder("policies_cut"), cases_of_cut());
+}
+
+namespace {
+
+struct Span {
+  double start = 0, end = 0;
+};
+using Lane = std::pair<int64_t, int64_t>;  // process, thread
+
+struct Trace {
+  std::map<int64_t, std::string> processes;
+  std::map<Lane, std::vector<Span>> lanes;
+  std::map<int64_t, int> counters;              // by process
+  std::map<int64_t, std::vector<json>> arrows;  // by id
+};
+
+Trace read_trace(const std::string& path) {
+  Trace trace;
+  for (const json& event : json::parse(read_text(path)).at("traceEvents")) {
+    const std::string phase = event.at("ph");
+    const Lane lane{event.at("pid").get<int64_t>(), event.at("tid").get<int64_t>()};
+    const double at = event.at("ts");
+    if (phase == "X") trace.lanes[lane].push_back({at, at + event.at("dur").get<double>()});
+    else if (phase == "C") trace.counters[lane.first] += event.at("args").at("bytes").get<int64_t>() >= 0;
+    else if (phase == "s" || phase == "f") trace.arrows[event.at("id").get<int64_t>()].push_back(event);
+    else if (event.at("name") == "process_name") trace.processes[lane.first] = event.at("args").at("name");
+    else CHECK(phase == "M");
+  }
+  return trace;
+}
+
+// What Perfetto asks for: it drops a span that overlaps another of its lane, and an arrow whose end lies in none.
+void check_for_viewers(const Trace& trace) {
+  constexpr double kHalfTick = 0.0005;
+  for (const auto& [lane, given] : trace.lanes) {
+    CAPTURE(lane.first);
+    CAPTURE(lane.second);
+    std::vector<Span> spans = given;
+    std::ranges::sort(
+        spans, [](const Span& a, const Span& b) { return std::pair(a.start, a.end) < std::pair(b.start, b.end); });
+    size_t overlaps = 0;
+    for (size_t i = 1; i < spans.size(); ++i) overlaps += spans[i].start < spans[i - 1].end - kHalfTick;
+    CHECK(overlaps == 0);
+  }
+  for (const auto& [id, ends] : trace.arrows) {
+    CAPTURE(id);
+    REQUIRE(ends.size() == 2);
+    CHECK(ends[0]["ph"] == "s");
+    CHECK(ends[1]["ph"] == "f");
+    CHECK(ends[0]["ts"].get<double>() <= ends[1]["ts"].get<double>());
+    for (const json& end : ends) {
+      const double at = end["ts"];
+      const auto& spans = trace.lanes.at({end["pid"].get<int64_t>(), end["tid"].get<int64_t>()});
+      CHECK(std::ranges::any_of(
+          spans, [&](const Span& span) { return at >= span.start - kHalfTick && at <= span.end + kHalfTick; }));
+    }
+  }
+}
+
+size_t spans_of(const Trace& trace, const std::string& kind) {
+  size_t count = 0;
+  for (const auto& [lane, spans] : trace.lanes)
+    if (trace.processes.at(lane.first).ends_with(kind)) count += spans.size();
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a schedule as it was simulated and as it was executed stand side by side in one trace") {
+  const std::string folder = work_folder("policies_cut"), executed = folder + "/executed.json",
+                    both = folder + "/both.json";
+  const Reference reference = read_reference("dlrm");
+  compile(reference, folder, {"--planner", "equal-split", "--devices", "4", "--micro-batch", "1"});
+  constexpr size_t kSteps = 3;
+  graphpipe_output({"run", folder, "--data", reference.folder + "/data", "--steps", std::to_string(kSteps), "--trace",
+                    executed, "--quiet"});
+  graphpipe_output({"simulate", folder, "--format", "trace", "--executed", executed, "-o", both, "--quiet"});
+  const Trace alone = read_trace(executed), trace = read_trace(both);
+  check_for_viewers(alone);
+  check_for_viewers(trace);
+  CHECK(trace.processes.size() == 8);
+  CHECK(trace.counters.size() == 8);
+  CHECK(spans_of(trace, "simulated") > 0);
+  CHECK(spans_of(trace, "executed") == kSteps * spans_of(trace, "simulated"));
+  CHECK(alone.arrows.size() > 0);
+  CHECK(alone.arrows.size() % kSteps == 0);
+  CHECK(trace.arrows.size() == alone.arrows.size() + alone.arrows.size() / kSteps);
+}
+
+TEST_CASE("every policy of replicas does too") { check_cases(work_folder("policies_whole"), cases_of_whole()); }
