@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How asynchronous schedules converge: one model, one stream of samples, one size of update, one learning rate.
 
-    python3 bench/convergence.py [--graphpipe build/release/bin/graphpipe] [--updates 1024] [--svg docs/convergence.svg]
+    python3 bench/convergence.py [--graphpipe build/release/bin/graphpipe] [--updates 640] [--svg docs/convergence.svg]
 
 Trains tests/data/models/dlrm on clicks that a random teacher draws (seeded; no sample comes twice, so the loss of an
 update is that of samples not seen before). Every policy makes one update from 32 samples, in the order of the data;
@@ -118,7 +118,7 @@ def panel(curves: dict, rate: float, left: int, low: float, high: float) -> list
 
 
 def drawing(curves: dict) -> str:
-    low, high = 0.3, 0.8
+    low, high = 0.35, 0.75
     out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 350" font-family="sans-serif" font-size="12">',
            '<rect width="960" height="350" fill="white"/>']
     for i, rate in enumerate(RATES):
@@ -133,7 +133,7 @@ def drawing(curves: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
-    parser.add_argument("--updates", type=int, default=1024)
+    parser.add_argument("--updates", type=int, default=640)
     parser.add_argument("--svg", default=str(ROOT / "docs/convergence.svg"))
     arguments = parser.parse_args()
     samples = -(-arguments.updates * UPDATE // WINDOW) * WINDOW

@@ -92,6 +92,10 @@ Status refuse_flags_of_models(const Options& options) {
       {"--loss", !training.loss.empty()},
       {"--optimizer", training.optimizer != TrainingOptions().optimizer},
       {"--seed", training.seed != TrainingOptions().seed},
+      {"--group", options.plan.order.group != 0},
+      {"--backward", options.plan.order.backward != OrderOptions().backward},
+      {"--vertical-sync", options.plan.order.vertical_sync},
+      {"--update", options.plan.order.update != 0},
   };
   for (const auto& [flag, given] : flags)
     if (given)
