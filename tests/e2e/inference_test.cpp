@@ -46,6 +46,10 @@ TEST_CASE("inference takes trained weights, and its outputs are those whose loss
   const json next = run_json(trained, reference, {"--steps", "2", "--lr", "0", "--weights", weights});
 
   compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "3", "--policy", "inference"});
+  const json verified = json::parse(verify(reference, folder));
+  CHECK(verified["bitwise"] == true);
+  CHECK(verified["by_tolerance"] == true);
+  CHECK(verified["output_difference"].get<double>() <= 1e-4);
   const json report = run_json(folder, reference, {"--steps", "2", "--weights", weights, "--save-outputs", outputs});
   const std::vector<float> logits = read_floats(outputs).at("logit"),
                            clicks = read_clicks(reference.folder + "/data/click.npy");
