@@ -69,7 +69,7 @@ void compare_shapes(const GraphBody& graph, Lowering& lowering) {
   int reported = 0;
   for (const ValueInfo* info : all) {
     const Binding* binding = lowering.find(info->name);
-    if (binding == nullptr || binding->poisoned || !info->is_tensor || !binding->sequence.empty()) continue;
+    if (binding == nullptr || binding->poisoned || !info->is_tensor || !has_shape(*binding)) continue;
     if (agrees(*info, binding->type.shape, lowering.traced_batch()) || ++reported > 5) continue;
     lowering.notes().push_back({.code = Code::kUnresolvedShape,
                                 .severity = Severity::kWarning,

@@ -13,6 +13,11 @@ const char* const kExportRecipe =
     "export with torch.onnx.export(model.train(), args, path, dynamo=True, optimize=False, "
     "dynamic_shapes={name: {0: \"batch\"} for each input})";
 
+bool has_shape(const Binding& binding) {
+  const bool sequence = !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
+  return !sequence && !(binding.offsets && binding.offsets->first == 0);
+}
+
 Binding* Lowering::find(const std::string& name) {
   const auto found = bindings_.find(name);
   return found == bindings_.end() ? nullptr : &found->second;
@@ -163,12 +168,6 @@ std::optional<Known> shape_of(const OnnxNode& node, const ir::TensorType& type) 
   for (int64_t i = clamp(node.find("start"), 0); i < clamp(node.find("end"), rank); ++i)
     numbers.push_back(Number::of_dim(type.shape[static_cast<size_t>(i)]));
   return Known::list(std::move(numbers));
-}
-
-/// Sequences have none, and that of all offsets, bags + 1, has no form.
-bool has_shape(const Binding& binding) {
-  const bool sequence = !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
-  return !sequence && !(binding.offsets && binding.offsets->first == 0);
 }
 
 bool may_be_weight(const Known& filled) {

@@ -52,6 +52,9 @@ struct Binding {
   bool poisoned = false;
 };
 
+/// Sequences have none, and that of all offsets of bags, bags + 1, has no form.
+bool has_shape(const Binding& binding);
+
 class Lowering {
  public:
   Lowering(const ImportRequest& request, const ParameterRules& rules, TensorSource& tensors, int64_t traced_batch,

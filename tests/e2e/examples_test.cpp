@@ -81,6 +81,15 @@ TEST_CASE("resnet") { check_model("resnet", {}); }
 
 TEST_CASE("gpt2_like") { check_model("gpt2_like", {}); }
 
+TEST_CASE("exports: bags that were loops, and an LSTM from TorchScript") {
+  for (const char* name : {"bags", "lstm"}) {
+    const Reference reference = read_export(name);
+    const std::string folder = work_folder(text("export_", name));
+    compile(reference, folder, {"--devices", "1", "--micro-batch", "4"});
+    check_folder(reference, folder, text("export ", name));
+  }
+}
+
 TEST_CASE("unequal micro-batches in neighbouring stages") {
   for (const char* name : {"dlrm", "mmt"}) {
     const Reference reference = read_reference(name);

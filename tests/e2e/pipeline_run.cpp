@@ -89,8 +89,10 @@ std::string graphpipe_output(std::vector<std::string> words, int expected) {
   return run(words, expected);
 }
 
-Reference read_reference(const std::string& name, const std::string& optimizer) {
-  Reference reference{.name = name, .folder = kSource + "/tests/data/models/" + name};
+namespace {
+
+Reference read_folder(const std::string& name, const std::string& folder, const std::string& optimizer) {
+  Reference reference{.name = name, .folder = folder};
   const json record = json::parse(read_text(reference.folder + "/reference.json"));
   reference.loss = record["loss"];
   const json& runs = record["optimizers"][optimizer];
@@ -101,6 +103,16 @@ Reference read_reference(const std::string& name, const std::string& optimizer) 
                                          : std::vector<std::string>{"--lr", "0.01", "--weight-decay", "0.01"};
   if (name == "gpt2_like") reference.tied_weight = "head.weight";
   return reference;
+}
+
+}  // namespace
+
+Reference read_reference(const std::string& name, const std::string& optimizer) {
+  return read_folder(name, kSource + "/tests/data/models/" + name, optimizer);
+}
+
+Reference read_export(const std::string& name) {
+  return read_folder(name, kSource + "/tests/data/exports/" + name, "sgd");
 }
 
 std::string work_folder(const std::string& name) { return kBuild + "/e2e/" + name; }

@@ -10,7 +10,7 @@ namespace graphpipe::tests {
 /// What PyTorch recorded for an example model.
 struct Reference {
   std::string name;
-  std::string folder;  // tests/data/models/NAME
+  std::string folder;  // tests/data/models/NAME or tests/data/exports/NAME
   std::string loss;    // the --loss flag
   /// Of five steps, at the micro-batch where samples mix, else of the full batch.
   std::vector<double> losses;
@@ -21,6 +21,8 @@ struct Reference {
   std::string tied_weight;  // empty where the model has none
 };
 Reference read_reference(const std::string& name, const std::string& optimizer = "sgd");
+/// The same of a model of tests/data/exports.
+Reference read_export(const std::string& name);
 
 /// A folder of the test's own, below the build folder.
 std::string work_folder(const std::string& name);
