@@ -15,29 +15,20 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// A planner whose plans take part, for graphs up to so many nodes and so many devices. Those of layer graphs try every
-/// micro-batch size anew.
+/// A planner whose plans take part, for graphs up to so many nodes.
 struct Part {
   std::string_view name;
   size_t most_nodes = std::numeric_limits<size_t>::max();
-  size_t most_devices = std::numeric_limits<size_t>::max();
 };
-constexpr size_t kMostNodes = 600, kMostDevices = 32;
+constexpr size_t kMostNodes = 600;
 constexpr Part kParts[] = {
-    {"graphpipe"},
-    {"sequential"},
-    {"data-parallel"},
-    {"equal-split"},
-    {"model-parallel"},
+    {"graphpipe"},     {"sequential"}, {"data-parallel"}, {"equal-split", kMostNodes}, {"model-parallel", kMostNodes},
     {"exhaustive", 5},
-    {"pipedream", kMostNodes, kMostDevices},
-    {"piper", kMostNodes, kMostDevices},
-    {"dapple", kMostNodes, kMostDevices},
-    {"torchgpipe", kMostNodes, kMostDevices},
-    {"2bw", kMostNodes, kMostDevices},
-    {"alpa", kMostNodes, kMostDevices},
-    {"max-throughput", kMostNodes, kMostDevices},
 };
+/// Those of layer graphs, which try every micro-batch size anew: up to so many nodes and devices.
+constexpr std::string_view kLayerParts[] = {"pipedream", "piper", "dapple",        "torchgpipe",
+                                            "2bw",       "alpa",  "max-throughput"};
+constexpr size_t kMostDevices = 32;
 
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
@@ -62,19 +53,22 @@ class AutoPlanner {
       if (answer.ok()) merge(best, std::move(*answer));
       else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
-    for (const Part& part : kParts) {
-      const PlannerRow* row = find_planner(part.name);
-      if (row == nullptr || request_.graph->nodes.size() > part.most_nodes ||
-          request_.cluster->devices.size() > part.most_devices)
-        continue;
-      const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
-      if (part.name == "data-parallel" && !may_be_parallel) continue;
+    const auto ask = [&](std::string_view planner) {
       PlanRequest rest = request_;
       rest.time_limit = time_left();
-      take(row->plan(rest));
+      take(find_planner(planner)->plan(rest));
+    };
+    for (const Part& part : kParts) {
+      const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
+      if (part.name == "data-parallel" && !may_be_parallel) continue;
+      if (request_.graph->nodes.size() <= part.most_nodes) ask(part.name);
     }
-    on_fewer_devices(best);
     if (best) start_from(*best);
+    if (request_.graph->nodes.size() <= kMostNodes && request_.cluster->devices.size() <= kMostDevices)
+      for (const std::string_view planner : kLayerParts) ask(planner);
+    on_fewer_devices(best);
+    // The search climbs from the best of these too, beside the starts that it has of its own.
+    if (best) best_of_others_ = best->candidates.front().assignment;
     search_between();
     Candidates unequal(request_);
     search_unequal_devices(request_, deadline_, unequal);
@@ -170,13 +164,28 @@ class AutoPlanner {
     if (!request_.replicas.empty()) return;  // their stages are named by number, and moves change numbers
     Candidates ranked(request_);
     for (const ir::Assignment& start : starts_) ranked.add(start);
-    const std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), starts_to_climb_from());
+    std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), starts_to_climb_from());
+    const auto is_chosen = [&](const PlanCandidate& c) { return c.assignment == best_of_others_; };
+    if (!best_of_others_.choice.empty() && !is_large() && std::ranges::none_of(chosen, is_chosen))
+      chosen.push_back({.assignment = best_of_others_});
     std::vector<ir::Assignment> improved(chosen.size());
     run_tasks(chosen.size(), request_.threads, [&](size_t i) {
       Deadline deadline = deadline_;
       improved[i] = climb_from(chosen[i].assignment, deadline);
     });
-    for (ir::Assignment& assignment : improved) found_.add(std::move(assignment));
+    for (ir::Assignment& assignment : improved) {
+      add_placements(assignment);
+      found_.add(std::move(assignment));
+    }
+  }
+
+  void add_placements(ir::Assignment assignment) {
+    size_t replicas = 0;
+    for (const ir::StageChoice& choice : assignment.choice) replicas += choice.devices.size();
+    if (replicas > request_.cluster->devices.size()) return;  // some share a device
+    if (const auto stages = build_stage_graph(*request_.graph, assignment); stages.ok())
+      for (const ir::Assignment& other : other_placements(*request_.graph, *request_.cluster, *stages, assignment))
+        found_.add(other);
   }
 
   /// The first so many that differ in the number of stages or in the micro-batch, then the first of the rest: from
@@ -214,6 +223,7 @@ class AutoPlanner {
   Deadline deadline_;
   Candidates found_;
   std::vector<ir::Assignment> starts_;
+  ir::Assignment best_of_others_;
   std::set<size_t> lanes_;
 };
 

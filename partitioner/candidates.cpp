@@ -108,8 +108,11 @@ bool Candidates::add(const std::vector<FoundStage>& stages) {
     return false;
   }
   place_in_order(assignment);
-  for (StageId stage : built->stage_ids()) built->stages[stage].choice = assignment.choice[stage];
-  const std::vector<ir::Assignment> others = other_placements(*request_.graph, *request_.cluster, *built, assignment);
+  std::vector<ir::Assignment> others;
+  if (devices_differ(*request_.graph, *request_.cluster)) {
+    for (StageId stage : built->stage_ids()) built->stages[stage].choice = assignment.choice[stage];
+    others = other_placements(*request_.graph, *request_.cluster, *built, assignment);
+  }
   bool usable = add(std::move(assignment));
   for (const ir::Assignment& other : others) usable = add(other) || usable;
   return usable;

@@ -28,7 +28,7 @@ class Candidates {
  public:
   explicit Candidates(const PlanRequest& request) : request_(request) {}
 
-  /// Stages get topological numbers, forced replicas, and devices in that order; where devices or links differ, also in
+  /// Stages get topological numbers, forced replicas, and devices in that order; where devices differ, also in
   /// others (place_devices.h). Returns whether a plan is usable: it keeps the rules of build_stage_graph and, where
   /// memory is limited, fits.
   bool add(const std::vector<FoundStage>& stages);
