@@ -29,6 +29,17 @@ endfunction()
 
 set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 
+# What most files read, compiled once: a third of a clean build. Every file still includes what it uses; the presets
+# for development build without, which proves it.
+set(GRAPHPIPE_HEADERS <algorithm> <array> <charconv> <cmath> <cstdint> <functional> <limits> <map> <numeric> <optional>
+  <ranges> <set> <span> <string> <string_view> <utility> <variant> <vector> "${PROJECT_SOURCE_DIR}/support/result.h"
+  "${PROJECT_SOURCE_DIR}/support/text.h" "${PROJECT_SOURCE_DIR}/support/id.h" "${PROJECT_SOURCE_DIR}/support/units.h")
+add_library(graphpipe_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/headers.cpp")
+_graphpipe_common(graphpipe_headers)
+target_precompile_headers(graphpipe_headers PRIVATE ${GRAPHPIPE_HEADERS})
+# Assertions are most of what tests cost to compile, and need no more.
+set(GRAPHPIPE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+
 # graphpipe_library(NAME DEPS folders... THIRD_PARTY targets...)
 # A folder without .cpp files becomes an interface library.
 function(graphpipe_library name)
@@ -39,6 +50,7 @@ function(graphpipe_library name)
   if(sources)
     add_library(graphpipe_${name} STATIC ${sources})
     _graphpipe_common(graphpipe_${name})
+    target_precompile_headers(graphpipe_${name} REUSE_FROM graphpipe_headers)
     target_link_libraries(graphpipe_${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_THIRD_PARTY})
   else()
     add_library(graphpipe_${name} INTERFACE)
@@ -58,6 +70,7 @@ function(graphpipe_test name)
   list(TRANSFORM arg_DEPS PREPEND graphpipe_)
   add_executable(test_${name} ${sources} "${PROJECT_SOURCE_DIR}/tests/support/main.cpp")
   _graphpipe_common(test_${name})
+  target_compile_options(test_${name} PRIVATE ${GRAPHPIPE_TEST_OPTIONS})
   target_compile_definitions(test_${name} PRIVATE GRAPHPIPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     GRAPHPIPE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_DEPS} ${arg_THIRD_PARTY})

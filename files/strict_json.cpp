@@ -107,7 +107,7 @@ std::string path_text(const std::vector<std::string>& path) {
     if (!part.starts_with('[') && !out.empty()) out += '.';
     out += Terminal::encode_text(part).str();
   }
-  return out.size() > 200 ? out.substr(0, 197) + "..." : out;
+  return out.size() > 200 ? text(out.substr(0, 197), "...") : out;
 }
 
 Status scan_json(std::string_view text_form, const JsonLimits& limits, const JsonCheck& check) {

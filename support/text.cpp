@@ -122,8 +122,8 @@ EncodedText<HtmlText> HtmlText::encode(const ModelText& name) {
 
 std::string quoted(const ModelText& name) {
   std::string shown = Terminal::encode(name).str();
-  if (shown.size() > 200) shown = shown.substr(0, 197) + "...";
-  return "'" + shown + "'";
+  if (shown.size() > 200) shown = text(shown.substr(0, 197), "...");
+  return text("'", shown, "'");
 }
 
 }  // namespace graphpipe

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <set>
 
+#include "support/text.h"
+
 namespace graphpipe::wire {
 namespace {
 
@@ -50,16 +52,16 @@ bool parse_file_line(std::string_view line, ManifestEntry& entry) {
 }  // namespace
 
 std::string print_manifest(const Manifest& manifest) {
-  std::string out = std::string(kHeader) + "\nplan " + manifest.plan + "\n";
+  std::string out = graphpipe::text(kHeader, "\nplan ", manifest.plan, "\n");
   for (const ManifestEntry& file : manifest.files)
-    out += "file " + file.sha256 + " " + std::to_string(file.size) + " " + file.path + "\n";
+    out += graphpipe::text("file ", file.sha256, " ", file.size, " ", file.path, "\n");
   return out;
 }
 
 bool parse_manifest(std::string_view text, Manifest& manifest, std::string& problem) {
   manifest = {};
   if (take(text, '\n') != kHeader) {
-    problem = "the first line is not '" + std::string(kHeader) + "'";
+    problem = graphpipe::text("the first line is not '", kHeader, "'");
     return false;
   }
   std::set<std::string> seen;
@@ -72,7 +74,7 @@ bool parse_manifest(std::string_view text, Manifest& manifest, std::string& prob
     } else if (key == "file" && parse_file_line(line, entry) && seen.insert(entry.path).second) {
       manifest.files.push_back(std::move(entry));
     } else {
-      problem = "line " + std::to_string(number) + " is malformed";
+      problem = graphpipe::text("line ", number, " is malformed");
       return false;
     }
   }
