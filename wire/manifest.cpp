@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
-
-#include "support/text.h"
+#include <sstream>
 
 namespace graphpipe::wire {
 namespace {
@@ -52,16 +51,17 @@ bool parse_file_line(std::string_view line, ManifestEntry& entry) {
 }  // namespace
 
 std::string print_manifest(const Manifest& manifest) {
-  std::string out = graphpipe::text(kHeader, "\nplan ", manifest.plan, "\n");
+  std::ostringstream out;
+  out << kHeader << "\nplan " << manifest.plan << '\n';
   for (const ManifestEntry& file : manifest.files)
-    out += graphpipe::text("file ", file.sha256, " ", file.size, " ", file.path, "\n");
-  return out;
+    out << "file " << file.sha256 << ' ' << file.size << ' ' << file.path << '\n';
+  return out.str();
 }
 
 bool parse_manifest(std::string_view text, Manifest& manifest, std::string& problem) {
   manifest = {};
   if (take(text, '\n') != kHeader) {
-    problem = graphpipe::text("the first line is not '", kHeader, "'");
+    problem = "the first line is not '" + std::string(kHeader) + "'";
     return false;
   }
   std::set<std::string> seen;
@@ -74,7 +74,7 @@ bool parse_manifest(std::string_view text, Manifest& manifest, std::string& prob
     } else if (key == "file" && parse_file_line(line, entry) && seen.insert(entry.path).second) {
       manifest.files.push_back(std::move(entry));
     } else {
-      problem = graphpipe::text("line ", number, " is malformed");
+      problem = "line " + std::to_string(number) + " is malformed";
       return false;
     }
   }
