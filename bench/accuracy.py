@@ -7,7 +7,8 @@ For each model one cut into two stages, run with several micro-batch sizes and p
 anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its own: so both
 sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the median ratio of
 simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device (with momentum,
-which a plan for SGD leaves room for). --realtime (as root) keeps other programs off the two cores while something is measured.
+which a plan for SGD leaves room for). --realtime (as root) keeps other programs off the two cores while something is
+measured.
 """
 
 import argparse

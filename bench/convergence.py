@@ -70,13 +70,14 @@ def measure(graphpipe: str, folder: pathlib.Path, data: pathlib.Path, samples: i
     for policy, flags in POLICIES.items():
         # Stages do not depend on the policy: one folder per cut is compiled once.
         build = folder / ("whole" if policy == "parameter-server" else "cut")
-        subprocess.run([graphpipe, "compile", str(ROOT / "tests/data/models/dlrm/model.onnx"), "--devices", "4", "--planner",
-                        "equal-split", *flags, "--loss", "bce:logit,click", "-o", str(build), "--quiet"],
+        subprocess.run([graphpipe, "compile", str(ROOT / "tests/data/models/dlrm/model.onnx"), "--devices", "4",
+                        "--planner", "equal-split", *flags, "--loss", "bce:logit,click", "-o", str(build), "--quiet"],
                        check=True, stdout=subprocess.DEVNULL)
         batch = int(flags[flags.index("--batch") + 1])
         for rate in RATES:
-            answer = subprocess.run([graphpipe, "run", str(build), "--data", str(data), "--steps", str(samples // batch),
-                                     "--lr", str(rate), "--json", "--quiet"], check=True, capture_output=True, text=True)
+            answer = subprocess.run([graphpipe, "run", str(build), "--data", str(data), "--steps",
+                                     str(samples // batch), "--lr", str(rate), "--json", "--quiet"],
+                                    check=True, capture_output=True, text=True)
             curves[policy, rate] = windows(json.loads(answer.stdout)["losses"], WINDOW // batch)
     return curves
 
@@ -90,7 +91,8 @@ def table(curves: dict, points: list) -> str:
              "|---|---|" + "---|" * len(points)]
     for rate in RATES:
         for policy in POLICIES:
-            lines.append(f"| {rate} | `{policy}` | " + " | ".join(shown(curves[policy, rate][p]) for p in points) + " |")
+            losses = " | ".join(shown(curves[policy, rate][point]) for point in points)
+            lines.append(f"| {rate} | `{policy}` | {losses} |")
     return "\n".join(lines)
 
 

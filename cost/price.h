@@ -2,8 +2,9 @@
 // Operator graph -> plan graph: what each forward node costs, with the backward that serves it.
 //
 // Analytic price of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
-// the constants of the slowest device of the cluster, and of each kind of device where they differ. It is evaluated at 1, 2, 4, ... samples and at the batch, and
-// interpolated between. A measured profile replaces it where one is given, for all devices alike.
+// the constants of the slowest device of the cluster, and of each kind of device where they differ. It is evaluated at
+// 1, 2, 4, ... samples and at the batch, and interpolated between. A measured profile replaces it where one is given,
+// for all devices alike.
 
 #include "ir/cluster.h"
 #include "ir/graph.h"

@@ -136,9 +136,19 @@ Result<std::vector<Contender>> compare(const Options& options) {
     return contend_all(options, request, planners, {"-"});
   }
   if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");
-  GP_TRY(Pipeline pipeline, price_model(options));
-  report_notes(options, pipeline.model.notes);
-  return contend_all(options, pipeline, planners, policies);
+  // The graph of forwards alone is another model: no loss, no backward.
+  const auto forwards_only = std::ranges::count_if(policies, [](const std::string& name) {
+    const scheduler::Policy* policy = scheduler::find_policy(name);
+    return policy != nullptr && policy->forward_only;
+  });
+  if (forwards_only > 0 && forwards_only < std::ssize(policies))
+    return usage("--policies", "some of them train and some run forwards only, which no table can compare",
+                 "compare policies that train, or those that do not");
+  Options priced = options;
+  if (forwards_only > 0) priced.plan.policy = policies.front();
+  GP_TRY(Pipeline pipeline, price_model(priced));
+  report_notes(priced, pipeline.model.notes);
+  return contend_all(priced, pipeline, planners, policies);
 }
 
 JsonObject contender_json(const Contender& contender) {

@@ -209,8 +209,10 @@ Status derive(Pipeline& pipeline) {
   }
   plan.labels.resize(pipeline.priced.nodes.size());
   for (const ir::PlanNodeId node : pipeline.priced.node_ids()) plan.labels[node] = pipeline.priced.nodes[node].label;
-  pipeline.step_bound = cost::step_bound(pipeline.stages, plan.cluster).total();
-  pipeline.model_bound = cost::plan_bound(pipeline.priced, plan.cluster).step(plan.batch);
+  // The simulator counts whole ticks, which may be a little less than the bounds' exact prices.
+  const double step = pipeline.step_seconds();
+  pipeline.step_bound = std::min(step, cost::step_bound(pipeline.stages, plan.cluster).total());
+  pipeline.model_bound = std::min(step, cost::plan_bound(pipeline.priced, plan.cluster).step(plan.batch));
   return Ok{};
 }
 

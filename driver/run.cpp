@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "driver/commands.h"
 #include "driver/launch.h"
@@ -31,17 +33,39 @@ Status check_writable(const std::string& flag, const std::string& path) {
 Status check_save_path(const std::string& folder, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::path own = fs::weakly_canonical(folder + "/" + std::string(wire::kWeightsFile), error);
-  if (path.empty() || error || fs::weakly_canonical(path, error) != own) return Ok{};
+  const fs::path own = fs::weakly_canonical(fs::absolute(folder) / wire::kWeightsFile, error);
+  if (path.empty() || error || fs::weakly_canonical(fs::absolute(path), error) != own) return Ok{};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(path),
                     .message = "this file holds the folder's initial weights",
                     .hint = "save under another name, such as trained.safetensors"};
 }
 
+// Each file that the run writes: writable, and none over another or over what the folder needs.
+Status check_written_files(const Options& options) {
+  namespace fs = std::filesystem;
+  const std::pair<const char*, const std::string*> files[] = {{"--save", &options.run.save},
+                                                              {"--save-gradients", &options.run.save_gradients},
+                                                              {"--save-outputs", &options.run.save_outputs},
+                                                              {"--trace", &options.run.trace}};
+  std::map<fs::path, const char*> seen;
+  for (const auto& [flag, path] : files) {
+    if (path->empty()) continue;
+    GP_TRY_VOID(check_save_path(options.input, *path));
+    GP_TRY_VOID(check_writable(flag, *path));
+    const auto [other, is_new] = seen.emplace(fs::weakly_canonical(fs::absolute(*path)), flag);
+    if (!is_new) {
+      return Diagnostic{.code = Code::kUsage,
+                        .origin = ModelText(*path),
+                        .message = text(flag, " names the same file as ", other->second),
+                        .hint = "name a file for each"};
+    }
+  }
+  return Ok{};
+}
+
 Result<RunOutcome> run_plan_folder(const Options& options) {
-  GP_TRY_VOID(check_save_path(options.input, options.run.save));
-  GP_TRY_VOID(check_save_path(options.input, options.run.save_gradients));
+  GP_TRY_VOID(check_written_files(options));
   GP_TRY(const ir::Plan plan, files::read_plan(plan_file_of(options.input)));
   if (!plan.schedule) {
     return Diagnostic{.code = Code::kBadPlan,
@@ -55,12 +79,6 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
                       .message = "the folder's plan trains, and such programs do not keep the model's outputs",
                       .hint = "compile the model with --policy inference, and run that with --weights"};
   }
-  GP_TRY_VOID(check_writable("--save", options.run.save));
-  GP_TRY_VOID(check_writable("--save-gradients", options.run.save_gradients));
-  GP_TRY_VOID(check_save_path(options.input, options.run.save_outputs));
-  GP_TRY_VOID(check_writable("--save-outputs", options.run.save_outputs));
-  GP_TRY_VOID(check_save_path(options.input, options.run.trace));
-  GP_TRY_VOID(check_writable("--trace", options.run.trace));
   GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, options.json));
   run.progress = !options.quiet;
   return launch_devices(options.input, static_cast<int>(plan.schedule->programs.size()), run, true);

@@ -296,8 +296,8 @@ Status BagLoop::reduce(const OnnxNode& node) {
 /// Ops that leave a number what it is; rows keep their iterations in front.
 Status BagLoop::pass_on(const OnnxNode& node) {
   const auto found = locals_.find(node.inputs[0]);
-  if (found == locals_.end()) {  // CastLike of something fixed
-    if (outer(node.inputs[0]) == nullptr) return refuse();
+  if (found == locals_.end()) {  // something fixed, cast to the type of a local
+    if (node.op != "CastLike" || outer(node.inputs[0]) == nullptr) return refuse();
     lowering_.bind_alias(node.outputs[0], node.inputs[0]);
     return Ok{};
   }

@@ -43,8 +43,8 @@ struct PlanRequest {
   const std::atomic<bool>* cancel = nullptr;
   /// Threads of the search. The plan does not depend on it.
   int threads = 1;
-  /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of the
-  /// best few by cost::iteration_time.
+  /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of
+  /// the best few by cost::iteration_time.
   std::function<double(const ir::Assignment&)> evaluate;
   /// The plan that the planner `manual` checks and uses as given.
   const ir::Assignment* manual = nullptr;

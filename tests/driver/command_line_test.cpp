@@ -156,3 +156,26 @@ TEST_CASE("run does not overwrite the folder's initial weights") {
   CHECK(answer.code == 2);
   CHECK(holds(answer.err, "initial weights"));
 }
+
+TEST_CASE("run does not write one of its files over another") {
+  const Answer answer = ask({"run", "some_folder", "--save", "kept.safetensors", "--trace", "./kept.safetensors"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "the same file as --save"));
+}
+
+TEST_CASE("compare judges forwards alone by forwards alone") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/resnet/model.onnx";
+  const std::vector<std::string> words{"compare", model, "--batch", "8", "--planners", "data-parallel", "--json", "-q"};
+  std::vector<std::string> alone = words, mixed = words;
+  alone.insert(alone.end(), {"--policies", "inference"});
+  const Answer compared = ask(alone);
+  REQUIRE(compared.code == 0);  // without a loss
+  const Answer planned =
+      ask({"plan", model, "--batch", "8", "--planner", "data-parallel", "--policy", "inference", "--json", "-q"});
+  REQUIRE(planned.code == 0);
+  const nlohmann::json plan = planned.object();
+  CHECK(compared.object()["plans"][0]["simulated_step"] == plan["simulated_step"]);
+  CHECK(plan["bound"] <= plan["simulated_step"]);
+  mixed.insert(mixed.end(), {"--policies", "inference,kfkb"});
+  CHECK(ask(mixed).code == 2);
+}
