@@ -45,14 +45,17 @@ double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assig
   return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
 }
 
-double step_of_layers(const LayerPlanRequest& request, const ir::LayerPlan& plan, const std::string& policy) {
-  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches), &plan);
-  const auto assignment = cost::assignment_of(converted, plan, request.machine);
-  if (!assignment) return kInfinity;
+void simulate_layers(const LayerPlanRequest& request, const ir::LayerPlan& layers, const std::string& policy,
+                     ProfilePlan& plan) {
+  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches), &layers);
+  auto assignment = cost::assignment_of(converted, layers, request.machine);
+  plan.simulated_step = kInfinity;
+  if (!assignment) return;
   // What a planner promises about memory is its own business: its plan is timed as it is.
   cost::LayerMachine machine = request.machine;
   machine.memory = kInfinity;
-  return step_of(converted.graph, cost::cluster_of(machine), *assignment, policy);
+  plan.simulated_step = step_of(converted.graph, cost::cluster_of(machine), *assignment, policy);
+  plan.assignment = std::move(*assignment);
 }
 
 // These planners decide what the flags would force, or take the unit of work as it was measured.
@@ -62,6 +65,8 @@ Status refuse_forced(const partitioner::LayerPlannerRow& row, const Options& opt
     return usage("--stages", text("the planner ", row.name, " decides the number of stages itself"), hint);
   if (!options.plan.replicas.empty())
     return usage("--replicas", text("the planner ", row.name, " decides the replicas itself"), hint);
+  if (options.plan.shard_optimizer)
+    return usage("--shard-optimizer", text("the planner ", row.name, " keeps the optimizer state whole"), hint);
   if (options.plan.micro_batch != "auto" && row.name != "dapple" && request.micro_batch != request.profile_batch)
     return usage("--micro-batch " + options.plan.micro_batch,
                  text("the planner ", row.name, " takes micro-batches as they were profiled, here of ",
@@ -92,13 +97,12 @@ Result<ProfilePlan> plan_by_layers(const partitioner::LayerPlannerRow& row, cons
                            .degree = stage.degree,
                            .variants = stage.variants,
                            .on_cpu = stage.on_cpu,
-                           .recompute = stage.recompute,
-                           .micro_batch = answer.plan.micro_batch};
+                           .recompute = stage.recompute};
     if (stage.degree == 1) out.devices = cost::devices_of(answer.plan, s, request.machine);
     out.replicas = static_cast<int>(out.devices.size()) / stage.degree;
     plan.stages.push_back(std::move(out));
   }
-  plan.simulated_step = step_of_layers(request, answer.plan, options.plan.policy);
+  simulate_layers(request, answer.plan, options.plan.policy, plan);
   return plan;
 }
 
@@ -159,6 +163,7 @@ Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& opt
   }
   for (const ir::LayerId layer : layers.graph->layer_ids())
     plan.stages[best.assignment.stage_of[converted.node_of[layer]].index()].layers.push_back(layer);
+  plan.assignment = best.assignment;
   return plan;
 }
 
@@ -168,14 +173,19 @@ Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& re
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   Result<ProfilePlan> best = plan_by_graph("auto", options, request);
   if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
+  LayerPlanRequest rest = request;
+  // Whether the next planner is asked, and for how long: without any plan yet, every planner is.
+  const auto goes_on = [&] {
+    rest.time_limit = std::max(0.0, request.time_limit - seconds());
+    return !best.ok() || (rest.time_limit > 0 && !*request.cancel);
+  };
   for (const char* planner : {"graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel"}) {
-    Result<ProfilePlan> other = plan_by_graph(planner, options, request);
+    if (!goes_on()) break;
+    Result<ProfilePlan> other = plan_by_graph(planner, options, rest);
     if (other.ok() && (!best.ok() || other->simulated_step < best->simulated_step)) best = std::move(other);
   }
   for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners()) {
-    LayerPlanRequest rest = request;
-    rest.time_limit = std::max(0.0, request.time_limit - seconds());
-    if (best.ok() && (rest.time_limit <= 0 || *request.cancel)) break;
+    if (!goes_on()) break;
     Result<ProfilePlan> other = plan_by_layers(row, options, rest);
     if (!other.ok()) continue;
     if (!best.ok() || other->simulated_step < best->simulated_step) best = std::move(other);
@@ -251,7 +261,24 @@ std::string profile_text(const ir::LayerGraph& graph, const ProfilePlan& plan) {
   return out + fmt::format("simulated step {}\n", human_seconds(plan.simulated_step));
 }
 
+// A plan file says stages, their devices and their order, at the plain price of every layer.
+Status refuse_unwritable(const Options& options, const ProfilePlan& plan) {
+  const std::string flag = "-o " + options.output,
+                    hint = "leave it out, or use a planner of our own, such as graphpipe";
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ProfilePlan::Stage& stage = plan.stages[s];
+    const char* beyond = nullptr;
+    if (stage.on_cpu) beyond = "runs on a CPU";
+    else if (stage.degree > 1) beyond = "divides each layer over several devices";
+    else if (std::ranges::any_of(stage.variants, [](int v) { return v != 0; })) beyond = "takes variants of its layers";
+    if (beyond != nullptr) return usage(flag, text("stage s", s, " ", beyond, ", which a plan file cannot say"), hint);
+  }
+  if (!plan.assignment) return usage(flag, "layers that belong together are in two stages of the plan", hint);
+  return Ok{};
+}
+
 Status write_plan_file(const Options& options, const LayerPlanRequest& request, const ProfilePlan& found) {
+  GP_TRY_VOID(refuse_unwritable(options, found));
   const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches));
   ir::Plan plan;
   plan.model = ModelText(std::filesystem::absolute(options.plan.profile).string());
@@ -259,26 +286,20 @@ Status write_plan_file(const Options& options, const LayerPlanRequest& request, 
   plan.planner = found.planner;
   plan.policy = options.plan.policy;
   plan.cluster = cost::cluster_of(request.machine);
-  plan.assignment.stage_of.resize(converted.graph.nodes.size());
+  plan.assignment = *found.assignment;
   for (const ir::PlanNode& node : converted.graph.nodes) plan.labels.push_back(node.label);
-  for (size_t s = 0; s < found.stages.size(); ++s) {
-    ir::StageChoice choice{.micro_batch = Samples(found.stages[s].micro_batch), .recompute = found.stages[s].recompute};
-    if (found.stages[s].replicas > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
-    for (const int device : found.stages[s].devices)
-      choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
-    plan.assignment.choice.push_back(std::move(choice));
-    for (const ir::LayerId layer : found.stages[s].layers)
-      plan.assignment.stage_of[converted.node_of[layer]] = ir::StageId(s);
-  }
   return files::write_plan(options.output, plan);
 }
 
 }  // namespace
 
 Result<ProfilePlan> plan_profile(const std::string& planner, const Options& options, const LayerPlanRequest& request) {
+  const auto* row = partitioner::find_layer_planner(planner);
+  if (!options.plan.plan.empty() && row != nullptr)
+    return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
   if (!options.plan.plan.empty()) return plan_by_graph("manual", options, request);
   if (planner == "auto") return plan_auto(options, request);
-  if (const auto* row = partitioner::find_layer_planner(planner)) return plan_by_layers(*row, options, request);
+  if (row != nullptr) return plan_by_layers(*row, options, request);
   return plan_by_graph(planner, options, request);
 }
 

@@ -2,7 +2,10 @@
 // `graphpipe plan --profile FILE --profile-format pipedream|piper|dnn-partitioning`: plans for profiles of other
 // projects, in the terms of the planner asked for and in the common simulator.
 
+#include <optional>
+
 #include "driver/options.h"
+#include "ir/assignment.h"
 #include "partitioner/layer_planners.h"
 
 namespace graphpipe::driver {
@@ -35,9 +38,13 @@ struct ProfilePlan {
     int replicas = 1, degree = 1;
     std::vector<int> variants;
     bool on_cpu = false, recompute = false;
+    /// In units of the profiled work.
     int64_t micro_batch = 1;
   };
   std::vector<Stage> stages;
+  /// The stages as they were simulated, of the layers as cost::convert_layers joins them; none where layers that belong
+  /// together are in two stages.
+  std::optional<ir::Assignment> assignment;
 };
 
 /// Runs any planner of either list on the request. Errors: those of the planner; kUsage for an unknown name.

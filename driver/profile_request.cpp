@@ -109,6 +109,10 @@ Status read_units(const Options& options, const ir::LayerGraph& graph, partition
   const int64_t given = options.foreign.micro_batches;
   const bool has_batch = options.training.batch_given, has_size = options.plan.micro_batch != "auto";
   if (has_batch) request.batch = options.training.batch;
+  if (has_batch && given > 0 && request.batch % given != 0)
+    return usage("--micro-batches " + std::to_string(given),
+                 text("a batch of ", request.batch, " samples has no ", given, " equal micro-batches"),
+                 "give a number that divides the batch");
   request.micro_batch = std::min<int64_t>(64, request.batch);
   if (has_batch && given > 0 && !has_size) request.micro_batch = std::max<int64_t>(1, request.batch / given);
   if (has_size && (!parse(options.plan.micro_batch, request.micro_batch) || request.micro_batch < 1 ||
