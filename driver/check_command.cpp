@@ -8,6 +8,7 @@
 #include "driver/commands.h"
 #include "driver/report.h"
 #include "driver/schedule_report.h"
+#include "driver/usage.h"
 #include "files/schedule_csv.h"
 #include "files/schedule_file.h"
 #include "files/text_file.h"
@@ -27,6 +28,12 @@ struct Orders {
   files::CsvSchedule csv;
   std::vector<std::vector<int32_t>> cell_of;
 };
+
+template <typename Matches>
+bool any_action(const ir::Schedule& schedule, Matches matches) {
+  return std::ranges::any_of(schedule.programs,
+                             [&](const ir::Program& program) { return std::ranges::any_of(program.actions, matches); });
+}
 
 Result<Orders> parse_orders(const std::string& text) {
   Orders orders;
@@ -61,8 +68,10 @@ Result<Orders> parse_orders(const std::string& text) {
 Result<Orders> read_orders(const std::string& path) {
   GP_TRY(const std::string text, files::read_file(path, kMostBytes));
   Result<Orders> orders = parse_orders(text);
-  if (orders.ok()) return orders;
-  Diagnostics problems = orders.problems();
+  if (orders.ok() && any_action(orders->schedule, [](const ir::Action&) { return true; })) return orders;
+  Diagnostics problems = {
+      {.code = Code::kMalformedFile, .message = "the schedule is empty", .hint = "write the actions of every device"}};
+  if (!orders.ok()) problems = orders.problems();
   for (Diagnostic& problem : problems) problem.origin = ModelText(path);
   return problems;
 }
@@ -73,6 +82,16 @@ scheduler::VersionClaims claims_of(const ScheduleOptions& options) {
           .vertical_sync = says("vertical-sync"),
           .delayed_updates = says("2bw"),
           .most_versions = options.most_versions};
+}
+
+// Orders without updates would keep every claim: their weights never change.
+Status check_has_versions(const ScheduleOptions& options, const ir::Schedule& schedule) {
+  const bool claims = !options.claims.empty();
+  if (!claims && options.most_versions == 0) return Ok{};
+  if (any_action(schedule, [](const ir::Action& action) { return action.op == ir::ActionOp::kStep; })) return Ok{};
+  return usage(claims ? "--claim" : "--most-versions",
+               "the file does not say weight versions: it has no STEP, so nothing can be proven of them",
+               "write the schedule with its updates: --format ir, proto, pb or json of an asynchronous policy");
 }
 
 /// A problem in the file's own words: rank, position in its line, token.
@@ -163,6 +182,8 @@ int run_check(const Options& options) {
   if (!costs) return report_problems(options, "check", costs.problems());
   const Result<Orders> orders = read_orders(options.input);
   if (!orders) return report_problems(options, "check", orders.problems());
+  if (const Status proven = check_has_versions(options.schedule, orders->schedule); !proven)
+    return report_problems(options, "check", proven.problems());
   const scheduler::Verdict verdict =
       scheduler::judge(orders->schedule, orders->numbers, *costs, claims_of(options.schedule));
   if (verdict.problem) return report_offence(options, *orders, *verdict.problem);

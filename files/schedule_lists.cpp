@@ -73,6 +73,10 @@ Result<ir::Schedule> parse_schedule_lists(std::string_view source) {
     schedule.programs.push_back({ir::DeviceId(device), std::move(actions)});
   }
   GP_TRY(schedule.slots, parse_slots(object));
+  if (object.contains("slots")) return schedule;
+  // Nothing says how many slots a stage has, so the numbers in the actions mean nothing.
+  for (ir::Program& program : schedule.programs)
+    for (ir::Action& action : program.actions) action.slot = -1;
   return schedule;
 }
 

@@ -43,7 +43,8 @@ struct Verdict {
 
 /// Infers, checks and completes a schedule: compute orders get their transfers; orders with messages but without slots
 /// get slots and the messages between stages of one device, which such files leave out. A latency lies on every edge
-/// between devices. Claims are proven of schedules that are more than compute.
+/// between devices. Claims are proven of schedules with steps; where nothing is updated there are no
+/// versions, and every claim holds.
 Verdict judge(const Schedule& given, EdgeNumbers numbers, const StudyCosts& costs, const VersionClaims& claims = {});
 
 }  // namespace graphpipe::scheduler

@@ -9,7 +9,8 @@ struct VersionClaims {
   bool synchronous = false;
   /// Vertical sync: all stages run a sample with weights of one age, that is after the updates of the same samples.
   bool vertical_sync = false;
-  /// 2BW: with n samples per update, an item whose first sample is a reads version max(0, floor(a / n) - 1).
+  /// 2BW: with n samples per update, an item whose first sample is a reads version max(0, floor(a / n) - 1). A schedule
+  /// whose one update has all samples reads version 0 only, which is this.
   bool delayed_updates = false;
   /// The most versions that one replica of a stage holds at once; 0: nothing is claimed.
   int most_versions = 0;

@@ -185,6 +185,52 @@ TEST_CASE("check proves what is claimed of weight versions, or names the action 
   CHECK(check({"--claim", "newest"}).code == wire::kExitUsage);
 }
 
+TEST_CASE("claims about a file without updates are refused: nothing in it could break them") {
+  const Folder folder;
+  const std::string csv = folder.write("claims.csv", "0F0,0B0\n1F0,1B0\n");
+  const std::string lists = folder.write("claims.json", R"--({"programs": [["0F[0,1)", "0B[0,1)"]]})--");
+  const std::string flushed = folder.path("flushed.txt");
+  REQUIRE(ask({"schedule", "--policy", "1f1b", "--ranks", "2", "--micro-batches", "4", "--format", "ir", "-o", flushed})
+              .code == 0);
+  for (const std::string& file : {csv, lists, flushed}) {
+    CAPTURE(file);
+    CHECK(ask({"check", file}).code == 0);
+    for (const char* claim : {"synchronous", "vertical-sync", "2bw"}) {
+      const Answer answer = ask({"check", file, "--claim", claim});
+      CHECK(answer.code == wire::kExitUsage);
+      CHECK(answer.err.find("--claim") != std::string::npos);
+      CHECK(answer.err.find("--format ir") != std::string::npos);
+    }
+    const Answer answer = ask({"check", file, "--most-versions", "2"});
+    CHECK(answer.code == wire::kExitUsage);
+    CHECK(answer.err.find("--most-versions") != std::string::npos);
+  }
+}
+
+TEST_CASE("a schedule without any action is refused in every form") {
+  const Folder folder;
+  for (const char* text : {"", "\n", R"({"programs": []})", R"({"programs": [[]]})", "schedule a\n",
+                           "schedule a\ndevice 0:\n"}) {
+    CAPTURE(text);
+    const Answer answer = ask({"check", folder.write("empty", text)});
+    CHECK(answer.code == wire::kExitInputRefused);
+    CHECK(answer.err.find("the schedule is empty") != std::string::npos);
+  }
+}
+
+TEST_CASE("lists without a number of slots are right, whichever slots their actions name") {
+  const Folder folder;
+  for (const char* text :
+       {R"--({"programs": [["0F[0,1)s0", "0B[0,1)s0"]]})--", R"--({"programs": [["0F[0,1)", "0B[0,1)"]]})--",
+        R"--({"programs": [["0F[0,1)s7", "0SEND_F[0,1)e0p0s7", "0RECV_B[0,1)e0p0s7", "0B[0,1)s7"],
+                           ["1RECV_F[0,1)e0p0s0", "1F[0,1)s0", "1B[0,1)s0", "1SEND_B[0,1)e0p0s0"]]})--"}) {
+    CAPTURE(text);
+    const Answer answer = ask({"check", folder.write("lists.json", text)});
+    CAPTURE(answer.err);
+    CHECK(answer.code == 0);
+  }
+}
+
 TEST_CASE("--dag takes stages with replicas that take turns") {
   const Folder folder;
   const std::string dag =

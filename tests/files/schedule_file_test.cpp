@@ -61,6 +61,10 @@ TEST_CASE("the lists of an answer are a schedule; what is no action is named") {
   REQUIRE(read->programs.size() == 2);
   CHECK(ir::print_action(read->programs[0].actions[1]) == "0B[0,1)s0");
   CHECK(read->slots.size() == 1);
+  const auto bare = parse_schedule_lists(R"--({"programs": [["0F[0,1)s0", "0B[0,1)s0"]]})--");
+  REQUIRE(bare.ok());
+  CHECK(bare->slots.empty());
+  for (const ir::Action& action : bare->programs[0].actions) CHECK(action.slot == -1);
   CHECK(is_schedule_lists(R"--({"policy": "a", "programs": []})--"));
   CHECK_FALSE(is_schedule_lists(print_schedule_file(random_file(0))));
   const auto message = [](const char* text) {
