@@ -167,7 +167,24 @@ Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& opt
   return plan;
 }
 
+// A plan file says stages, their devices and their order, at the plain price of every layer.
+Status refuse_unwritable(const Options& options, const ProfilePlan& plan) {
+  const std::string flag = "-o " + options.output,
+                    hint = "leave it out, or use a planner of our own, such as graphpipe";
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ProfilePlan::Stage& stage = plan.stages[s];
+    const char* beyond = nullptr;
+    if (stage.on_cpu) beyond = "runs on a CPU";
+    else if (stage.degree > 1) beyond = "divides each layer over several devices";
+    else if (std::ranges::any_of(stage.variants, [](int v) { return v != 0; })) beyond = "takes variants of its layers";
+    if (beyond != nullptr) return usage(flag, text("stage s", s, " ", beyond, ", which a plan file cannot say"), hint);
+  }
+  if (!plan.assignment) return usage(flag, "layers that belong together are in two stages of the plan", hint);
+  return Ok{};
+}
+
 // The best of every planner by the simulated step. What they find is taken as it is: stages, replicas, degrees.
+// Where a plan file is asked for, only plans count that it can say.
 Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
@@ -187,7 +204,7 @@ Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& re
   for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners()) {
     if (!goes_on()) break;
     Result<ProfilePlan> other = plan_by_layers(row, options, rest);
-    if (!other.ok()) continue;
+    if (!other.ok() || (!options.output.empty() && !refuse_unwritable(options, *other))) continue;
     if (!best.ok() || other->simulated_step < best->simulated_step) best = std::move(other);
   }
   if (!best.ok()) return best;
@@ -259,22 +276,6 @@ std::string profile_text(const ir::LayerGraph& graph, const ProfilePlan& plan) {
                      plan.objective, plan.unit, plan.bound, 100 * plan.gap, human_seconds(plan.search_seconds),
                      plan.stopped.empty() ? "" : "; " + plan.stopped);
   return out + fmt::format("simulated step {}\n", human_seconds(plan.simulated_step));
-}
-
-// A plan file says stages, their devices and their order, at the plain price of every layer.
-Status refuse_unwritable(const Options& options, const ProfilePlan& plan) {
-  const std::string flag = "-o " + options.output,
-                    hint = "leave it out, or use a planner of our own, such as graphpipe";
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const ProfilePlan::Stage& stage = plan.stages[s];
-    const char* beyond = nullptr;
-    if (stage.on_cpu) beyond = "runs on a CPU";
-    else if (stage.degree > 1) beyond = "divides each layer over several devices";
-    else if (std::ranges::any_of(stage.variants, [](int v) { return v != 0; })) beyond = "takes variants of its layers";
-    if (beyond != nullptr) return usage(flag, text("stage s", s, " ", beyond, ", which a plan file cannot say"), hint);
-  }
-  if (!plan.assignment) return usage(flag, "layers that belong together are in two stages of the plan", hint);
-  return Ok{};
 }
 
 Status write_plan_file(const Options& options, const LayerPlanRequest& request, const ProfilePlan& found) {

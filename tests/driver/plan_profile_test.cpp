@@ -159,11 +159,11 @@ TEST_CASE("a plan that a plan file cannot say is not written") {
   }
   const ProfileFile file(shared);
   const fs::path plan = fs::temp_directory_path() / ("graphpipe-unsaid-" + std::to_string(getpid()) + ".json");
-  for (const char* planner : {"piper", "sequential"}) {
+  for (const char* planner : {"piper", "auto"}) {
     CAPTURE(planner);
     const auto answer = file.plan({"--profile-format", "piper", "--planner", planner, "--devices", "8", "-o",
                                    plan.string(), "--memory", "8589934592"});
-    const bool is_sayable = std::string(planner) == "sequential";
+    const bool is_sayable = std::string(planner) == "auto";
     CHECK(answer.code == (is_sayable ? 0 : 2));
     CHECK(fs::exists(plan) == is_sayable);
     if (!is_sayable) CHECK(answer.message().find("stage s") != std::string::npos);
