@@ -54,6 +54,31 @@ scheduler::BuildOptions ordered_as(const OrderOptions& order) {
       .update = Samples(order.update)};
 }
 
+Status check_order(std::string_view policy, const OrderOptions& order) {
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  if (known == nullptr) return Ok{};
+  struct Flag {
+    const char* name;
+    bool given;
+    bool scheduler::PolicyChoices::*choice;
+  };
+  const Flag flags[] = {
+      {"--group", order.group != 0, &scheduler::PolicyChoices::group},
+      {"--backward", order.backward != OrderOptions().backward, &scheduler::PolicyChoices::backward_order},
+      {"--vertical-sync", order.vertical_sync, &scheduler::PolicyChoices::vertical_sync},
+      {"--update", order.update != 0, &scheduler::PolicyChoices::update},
+  };
+  for (const Flag& flag : flags) {
+    if (!flag.given || known->choices.*flag.choice) continue;
+    std::string takers;
+    for (const scheduler::Policy& other : scheduler::all_policies())
+      if (other.choices.*flag.choice) takers += text(takers.empty() ? "" : ", ", other.name);
+    return usage(flag.name, text("the policy ", policy, " does not take it"),
+                 text("leave it out; policies that take it: ", takers));
+  }
+  return Ok{};
+}
+
 scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced,
                                       const OrderOptions& order) {
   scheduler::BuildOptions options = ordered_as(order);

@@ -16,6 +16,9 @@ scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanG
 /// What the flags say of the order, of no policy yet.
 scheduler::BuildOptions ordered_as(const OrderOptions& order);
 
+/// Refuses flags of the order that the policy does not take, and names the policies that do. Errors: kUsage.
+Status check_order(std::string_view policy, const OrderOptions& order);
+
 struct Choice {
   ir::Assignment assignment;
   /// The planner's own measure of this plan, seconds per sample of the busiest device, and a bound on that of any plan.

@@ -231,6 +231,7 @@ Result<Pipeline> price_model(const Options& options) {
 }
 
 Result<Pipeline> make_pipeline(const Options& options) {
+  GP_TRY_VOID(check_order(options.plan.policy, options.plan.order));
   GP_TRY(Pipeline pipeline, price_model(options));
   if (!options.plan.plan.empty()) {
     GP_TRY_VOID(use_given_plan(pipeline, options.plan.plan));

@@ -131,6 +131,7 @@ Result<ScheduleStudy> make_study(const ScheduleOptions& options) {
   GP_TRY(scheduler::StudyCosts costs, study_costs(options));
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   GP_CHECK(policy != nullptr);  // the flag takes known names only
+  GP_TRY_VOID(check_order(options.policy, options.order));
   GP_TRY(Placed placed,
          options.dag.empty() ? chain_graph(options, *policy, costs) : dag_graph(options, *policy, costs));
   ir::Cluster cluster = scheduler::study_cluster(placed.ranks, costs.latency);

@@ -45,6 +45,11 @@ enum class StageShape : uint8_t {
   kReplicas,       // one stage with P round-robin replicas
 };
 
+/// Choices of a PolicyRequest that a policy takes; of the others it knows nothing, and its caller should refuse them.
+struct PolicyChoices {
+  bool backward_order = false, group = false, vertical_sync = false, update = false;
+};
+
 struct Policy {
   std::string_view name;
   std::string_view description;
@@ -56,6 +61,7 @@ struct Policy {
   bool forward_only = false;
   /// Replicas take whole micro-batches in turn instead of dividing each.
   bool takes_turns = false;
+  PolicyChoices choices = {};
 };
 
 /// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.

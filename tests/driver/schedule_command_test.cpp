@@ -246,6 +246,43 @@ TEST_CASE("--dag takes stages with replicas that take turns") {
   CHECK(ask({"schedule", "--policy", "kfkb", "--dag", dag, "--ranks", "2"}).code == wire::kExitUsage);
 }
 
+TEST_CASE("a flag of the order is taken by the policies that know it, and refused by the others with their names") {
+  struct Case {
+    std::vector<std::string> flag, takers;
+  };
+  const Case cases[] = {{{"--group", "4"}, {"interleaved", "interleaved-zb"}},
+                        {{"--backward", "lifo"}, {"gpipe"}},
+                        {{"--vertical-sync"}, {"pipedream", "pipedream-rr"}},
+                        {{"--update", "8"}, {"2bw"}}};
+  for (const Case& each : cases) {
+    CAPTURE(each.flag.front());
+    const auto with = [&](std::vector<std::string> words, const std::string& policy) {
+      words.insert(words.end(), {"--policy", policy});
+      words.insert(words.end(), each.flag.begin(), each.flag.end());
+      return ask(words);
+    };
+    const std::vector<std::string> study = {"schedule", "--ranks", "4", "--micro-batches", "8"},
+                                   plan = {"plan", "no_such_model.onnx"},
+                                   compile = {"compile", "no_such_model.onnx", "-o", "no_such_folder"};
+    for (const std::string& policy : each.takers) {
+      CAPTURE(policy);
+      CHECK(with(study, policy).code == 0);
+      // The flag is taken, so the complaint is about the model.
+      CHECK(with(plan, policy).code == wire::kExitInputRefused);
+      CHECK(with(compile, policy).code == wire::kExitInputRefused);
+    }
+    for (const char* policy : {"kfkb", "1f1b", "zb-1p", "data-parallel", "inference", "none"}) {
+      CAPTURE(policy);
+      for (const Answer& answer : {with(study, policy), with(plan, policy), with(compile, policy)}) {
+        CHECK(answer.code == wire::kExitUsage);
+        CHECK(answer.err.find(each.flag.front()) != std::string::npos);
+        CHECK(answer.err.find(each.takers.front()) != std::string::npos);
+      }
+    }
+  }
+  CHECK(ask({"schedule", "--policy", "1f1b", "--ranks", "2", "--micro-batches", "4", "--backward", "fifo"}).code == 0);
+}
+
 TEST_CASE("flags of a study that make no sense are refused with the flag's name") {
   const Folder folder;
   const auto refused = [](std::vector<std::string> words, int code, const std::string& part) {
