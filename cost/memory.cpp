@@ -134,6 +134,7 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBorder& border, Sta
   const double items = static_cast<double>(items_of(stage.choice, in_flight.count));
   parts.stash = to_bytes(items * static_cast<double>(per_item.count));
   parts.boundary = border_gradients(graph, border, samples);
+  parts.reduction = reduction_bytes(graph, id);
   return parts;
 }
 
@@ -156,6 +157,16 @@ Bytes ahead_of(const ir::StageGraph& graph, const StageBorder& border, StageId i
 }
 
 }  // namespace
+
+Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
+  const ir::Stage& stage = graph.stages[id];
+  Bytes copies;
+  for (const ir::SharedWeights& shared : graph.shared)
+    if (shared.stages.front() == id)
+      copies += Bytes(shared.gradient_bytes.count * (static_cast<int64_t>(shared.stages.size()) - 1));
+  const bool replicated = stage.has_backward && stage.choice.devices.size() > 1;
+  return std::max(copies, replicated ? stage.trainable_weight_bytes : Bytes(0));
+}
 
 MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {
   return parts_of(graph, border_of(graph, id), id, in_flight);

@@ -1,6 +1,8 @@
 #pragma once
 // Peak memory of a plan: bytes that the stages' programs allocate (semantics, section 5), not a process's resident set.
 
+#include <algorithm>
+
 #include "ir/cluster.h"
 #include "ir/stage_graph.h"
 
@@ -15,8 +17,8 @@ IdMap<ir::StageId, StageBorder> borders(const ir::StageGraph& graph);
 /// Bytes of one item, on one replica: the formulas that the memory of a plan (below) and of a schedule
 /// (scheduler/memory.h) are both made of. A boundary value that the stash holds too is counted as input or output.
 struct ItemBytes {
-  Bytes stash;  // from the forward (where the stage recomputes, from R) to the input gradient
-  Bytes kept;   // from the input gradient to the weight gradient
+  Bytes stash;           // from the forward (where the stage recomputes, from R) to the input gradient
+  Bytes kept;            // from the input gradient to the weight gradient
   Bytes kept_gradients;  // the part of `kept` that the input gradient makes while the stash is still there
   Bytes workspace;
   Bytes outputs;              // from the forward to the item's last action
@@ -37,8 +39,14 @@ struct MemoryParts {
   Bytes working;
   /// One item of the gradient of each value that crosses the stage's border.
   Bytes boundary;
-  Bytes total() const { return weights + gradients + optimizer + stash + working + boundary; }
+  /// Beside the gradients while they are reduced, when no item is left: reduction_bytes.
+  Bytes reduction;
+  Bytes total() const { return weights + gradients + optimizer + std::max(stash + working + boundary, reduction); }
 };
+
+/// What the first replica of a stage holds beside its gradients while they are reduced: those of one other replica at
+/// a time, then the copies that other stages have of the weights that it shares with them and is the first to hold.
+Bytes reduction_bytes(const ir::StageGraph& graph, ir::StageId stage);
 
 /// `in_flight`: samples between forward and backward in all replicas of the stage together.
 MemoryParts stage_memory(const ir::StageGraph& graph, ir::StageId stage, Samples in_flight);

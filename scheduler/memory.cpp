@@ -63,6 +63,13 @@ class Walker {
     return change;
   }
 
+  /// The first replica sums the gradients of the others into its own.
+  MemoryChange change_of_reduction(const Action& action) const {
+    if (action.replica != 0) return {};
+    const Bytes others = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
+    return {others, Bytes(0) - others};
+  }
+
  private:
   MemoryChange change_within_item(const Action& action) const {
     if (ir::is_send(action.op) || !(ir::is_compute(action.op) || ir::is_receive(action.op))) return {};
@@ -120,8 +127,9 @@ std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& sch
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
       const bool updates = action.op == ActionOp::kStep || action.op == ActionOp::kFreeVersion;
-      const MemoryChange change =
-          updates ? walker.change_of_versions(action, copies[i]) : walker.change(action, ends[i]);
+      const MemoryChange change = updates ? walker.change_of_versions(action, copies[i])
+                                  : action.op == ActionOp::kReduceGradient ? walker.change_of_reduction(action)
+                                                                           : walker.change(action, ends[i]);
       memory.changes.push_back(change);
       held += change.before;
       if (held > memory.peak) {

@@ -100,6 +100,22 @@ TEST_CASE("memory counts weights, gradients, optimizer state, and the stash of w
   CHECK(memory_shortfall(plan, small, flight) == Bytes(7));
 }
 
+TEST_CASE("the first replica has room for the gradients of another one while it sums them") {
+  const ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));
+  ir::StageGraph plan = one_stage_per_node(graph, Samples(2));
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(0));
+  plan.stages[StageId(0u)].choice.devices = {DeviceId(0u), DeviceId(1u), DeviceId(2u)};
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(100));  // one at a time
+  const MemoryParts parts = stage_memory(plan, StageId(0u), Samples(6));
+  // Items are gone when gradients are reduced.
+  CHECK(parts.total() ==
+        Bytes(100 + 100) + parts.optimizer + std::max(Bytes(100), parts.stash + parts.working + parts.boundary));
+  plan.shared.push_back(
+      {.group = ir::WeightGroupId(0u), .stages = {StageId(0u), StageId(1u), StageId(1u)}, .gradient_bytes = Bytes(70)});
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(2 * 70));
+  CHECK(reduction_bytes(plan, StageId(1u)) == Bytes(0));
+}
+
 TEST_CASE("recomputing keeps only what comes in, and runs the forward again") {
   const ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10}, Samples(8));
   ir::StageGraph plan = one_stage_per_node(graph, Samples(2));

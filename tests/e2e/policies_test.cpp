@@ -122,7 +122,8 @@ struct Trace {
 
 Trace read_trace(const std::string& path) {
   Trace trace;
-  for (const json& event : json::parse(read_text(path)).at("traceEvents")) {
+  const json document = json::parse(read_text(path));
+  for (const json& event : document.at("traceEvents")) {
     const std::string phase = event.at("ph");
     const Lane lane{event.at("pid").get<int64_t>(), event.at("tid").get<int64_t>()};
     const double at = event.at("ts");

@@ -148,10 +148,10 @@ TEST_CASE("the heaviest cut goes over the fastest link") {
 
 TEST_CASE("where memory is short, replicas divide the optimizer's state if they may") {
   ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 1, .weight_bytes = 100}, Samples(8));
-  graph.optimizer_state_per_weight_byte = 2;
+  graph.optimizer_state_per_weight_byte = 4;
   ir::Cluster cluster = cluster_of(2, 1e6);
-  // Both nodes on both devices: 200 of weights, 200 of gradients, 400 of state, and a few of activations.
-  for (ir::Device& device : cluster.devices) device.memory = Bytes(650);
+  // Both nodes on both devices: 200 of weights, 200 of gradients and as many of the other replica's, 800 of state.
+  for (ir::Device& device : cluster.devices) device.memory = Bytes(1100);
   PlanRequest request{.graph = &graph, .cluster = &cluster};
   CHECK_FALSE(plan("data-parallel", request).ok());
   request.shard_optimizer_state = true;
