@@ -1,12 +1,11 @@
 // nn.EmbeddingBag, which torch's exporters write as a loop over bags.
 
-#include "ir/graph_text.h"
-#include "ir/verify_graph.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
 using graphpipe::testing::import_text;
+using graphpipe::testing::nodes_of;
 using graphpipe::testing::reports;
 
 namespace {
@@ -55,19 +54,6 @@ std::string stacking_loop(const std::string& reduction) {
       c2 = Cast<to = 9>(yes)
     }>
   })";
-}
-
-std::string nodes_of(const Result<Imported>& imported) {
-  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
-  REQUIRE(imported.ok());
-  CHECK(ir::verify_graph(imported->graph).ok());
-  std::string lines;
-  for (ir::NodeId id : imported->graph.node_ids()) {
-    const std::string line = ir::print_node(imported->graph, id);
-    const size_t start = line.find(" = ") + 3;
-    lines += line.substr(start, line.find(" from ") - start) + "\n";
-  }
-  return lines;
 }
 
 }  // namespace

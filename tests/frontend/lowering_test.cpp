@@ -2,32 +2,13 @@
 
 #include <algorithm>
 
-#include "ir/graph_text.h"
-#include "ir/verify_graph.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
 using graphpipe::testing::import_text;
+using graphpipe::testing::nodes_of;
 using graphpipe::testing::reports;
-
-namespace {
-
-/// The nodes' lines of the graph text, without ids of their own and origins.
-std::string nodes_of(const Result<Imported>& imported) {
-  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
-  REQUIRE(imported.ok());
-  CHECK(ir::verify_graph(imported->graph).ok());
-  std::string lines;
-  for (ir::NodeId id : imported->graph.node_ids()) {
-    const std::string line = ir::print_node(imported->graph, id);
-    const size_t start = line.find(" = ") + 3;
-    lines += line.substr(start, line.find(" from ") - start) + "\n";
-  }
-  return lines;
-}
-
-}  // namespace
 
 TEST_CASE("a Reshape by computed sizes keeps the batch symbolic") {
   CHECK(nodes_of(import_text(R"(g (float[N,6,4] x) => (float[M,K] y) {

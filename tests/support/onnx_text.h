@@ -15,6 +15,8 @@
 #include <string>
 
 #include "frontend/import_onnx.h"
+#include "ir/graph_text.h"
+#include "ir/verify_graph.h"
 #include "support/result.h"
 
 namespace graphpipe::testing {
@@ -68,6 +70,20 @@ inline bool reports(const Diagnostics& problems, Code code, const std::string& w
     if (problem.code == code && to_line(problem).find(words) != std::string::npos) return true;
   for (const Diagnostic& problem : problems) MESSAGE(to_line(problem));
   return false;
+}
+
+/// The nodes' lines of the graph text, without ids of their own and origins.
+inline std::string nodes_of(const Result<frontend::Imported>& imported) {
+  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
+  REQUIRE(imported.ok());
+  CHECK(ir::verify_graph(imported->graph).ok());
+  std::string lines;
+  for (ir::NodeId id : imported->graph.node_ids()) {
+    const std::string line = ir::print_node(imported->graph, id);
+    const size_t start = line.find(" = ") + 3;
+    lines += line.substr(start, line.find(" from ") - start) + "\n";
+  }
+  return lines;
 }
 
 }  // namespace graphpipe::testing
