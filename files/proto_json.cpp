@@ -2,6 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <charconv>
@@ -158,6 +159,7 @@ Status parse_binary_message(std::string_view bytes, std::string_view name, int v
     return Diagnostic{.code = Code::kLimitExceeded,
                       .message = text("the file has ", bytes.size(), " bytes"),
                       .hint = text("give at most ", most_bytes, " bytes, or the JSON form")};
+  const google::protobuf::LogSilencer silencer;  // the diagnostic below says it once, and says what to do
   if (!message.ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return malformed(text("the bytes are no ", name, " message"), "make the file again, or give its JSON form");
   const google::protobuf::FieldDescriptor* schema = message.GetDescriptor()->FindFieldByName("schema");
