@@ -29,15 +29,15 @@ endfunction()
 
 set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 
-# What most files read, compiled once: a third of a clean build. Every file still includes what it uses; the presets
-# for development build without, which proves it.
+# What most files read, compiled once: a fifth of the compiler's build (14 files drawn at random, 1.35 s each without,
+# 1.05 s with). Every file still includes what it uses; the presets for development build without, which shows it.
 set(GRAPHPIPE_HEADERS <algorithm> <array> <charconv> <cmath> <cstdint> <functional> <limits> <map> <numeric> <optional>
   <ranges> <set> <span> <string> <string_view> <utility> <variant> <vector> "${PROJECT_SOURCE_DIR}/support/result.h"
   "${PROJECT_SOURCE_DIR}/support/text.h" "${PROJECT_SOURCE_DIR}/support/id.h" "${PROJECT_SOURCE_DIR}/support/units.h")
 add_library(graphpipe_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/headers.cpp")
 _graphpipe_common(graphpipe_headers)
 target_precompile_headers(graphpipe_headers PRIVATE ${GRAPHPIPE_HEADERS})
-# Assertions are most of what tests cost to compile, and need no more.
+# Three test files took 13.2 s to compile at -O2 and 10.2 s so; what they test is in the libraries, at -O2.
 set(GRAPHPIPE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 # graphpipe_library(NAME DEPS folders... THIRD_PARTY targets...)

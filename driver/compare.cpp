@@ -7,6 +7,7 @@
 
 #include "driver/choose.h"
 #include "driver/commands.h"
+#include "driver/model_source.h"
 #include "driver/pipeline.h"
 #include "driver/plan_profile.h"
 #include "driver/process.h"
@@ -137,10 +138,7 @@ Result<std::vector<Contender>> compare(const Options& options) {
   }
   if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");
   // The graph of forwards alone is another model: no loss, no backward.
-  const auto forwards_only = std::ranges::count_if(policies, [](const std::string& name) {
-    const scheduler::Policy* policy = scheduler::find_policy(name);
-    return policy != nullptr && policy->forward_only;
-  });
+  const auto forwards_only = std::ranges::count_if(policies, runs_forwards_only);
   if (forwards_only > 0 && forwards_only < std::ssize(policies))
     return usage("--policies", "some of them train and some run forwards only, which no table can compare",
                  "compare policies that train, or those that do not");

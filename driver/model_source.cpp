@@ -71,11 +71,6 @@ Status check_data_names(const ir::Graph& graph) {
   return Ok{};
 }
 
-bool runs_forwards_only(const std::string& policy) {
-  const scheduler::Policy* known = scheduler::find_policy(policy);
-  return known != nullptr && known->forward_only;
-}
-
 // Outputs that no run can put together from micro-batches.
 void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
   for (const ir::Output& output : graph.outputs()) {
@@ -131,6 +126,11 @@ Result<frontend::ImportRequest> import_request(const ModelOptions& options, cons
 }
 
 }  // namespace
+
+bool runs_forwards_only(const std::string& policy) {
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  return known != nullptr && known->forward_only;
+}
 
 Result<frontend::Imported> import_model(const ModelOptions& options) {
   GP_TRY(const frontend::ImportRequest request, import_request(options, ""));

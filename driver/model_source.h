@@ -31,6 +31,9 @@ struct TrainingGraph {
   Diagnostics notes;
 };
 
+/// Whether the policy of this name trains nothing; false for unknown names.
+bool runs_forwards_only(const std::string& policy);
+
 /// The mode of BatchNorm: what the flag says; without it that of training, or of evaluation where nothing is trained.
 std::string batch_norm_mode(const ModelOptions& model, const std::string& policy);
 

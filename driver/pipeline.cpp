@@ -149,8 +149,7 @@ Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
   const auto dropout = [](const ir::Plan& plan) { return std::string(plan.dropout ? "on" : "off"); };
   const auto batch_norm = [](const ir::Plan& plan) { return std::string(ir::batch_norm_name(plan.batch_norm)); };
   const auto trains = [](const ir::Plan& plan) {
-    const scheduler::Policy* policy = scheduler::find_policy(plan.policy);
-    return std::string(policy != nullptr && policy->forward_only ? "forwards only" : "training");
+    return std::string(runs_forwards_only(plan.policy) ? "forwards only" : "training");
   };
   compare("--policy", trains(given), trains(now));
   compare("--loss", given.loss.raw(), now.loss.raw());
