@@ -7,6 +7,7 @@
 
 #include "cost/cycle_period.h"
 #include "cost/memory.h"
+#include "support/units.h"
 
 namespace graphpipe::cost {
 
@@ -74,7 +75,6 @@ IdMap<StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<St
 
 InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
-  const double infinity = std::numeric_limits<double>::infinity();
   const auto at = [&](double period) {
     InFlight result;
     result.samples = in_flight_at(graph, costs, period);
@@ -90,7 +90,7 @@ InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   double slowest = 0;
   for (StageId stage : graph.stage_ids()) slowest += costs[stage].item() + costs[stage].hop_down + costs[stage].hop_up;
   slowest = std::max(slowest * static_cast<double>(graph.batch.count), fastest);
-  InFlight least = at(infinity);
+  InFlight least = at(kInfinity);
   least.period = slowest;
   if (!least.fits) return least;
   constexpr double kPrecision = 1e-3;

@@ -15,10 +15,10 @@ struct Unit {
   int first = 0, count = 1, replicas = 1;
 };
 
-class Pricer {
+class LayerPricer {
  public:
-  Pricer(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
-         const LayerConvention& convention)
+  LayerPricer(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
+              const LayerConvention& convention)
       : graph_(graph), plan_(plan), machine_(machine), convention_(convention), adjacency_(adjacency_of(graph)) {}
 
   LayerPlanPrice run() {
@@ -248,7 +248,7 @@ int LayerMachine::devices() const {
 LayerPlanPrice price_layer_plan(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
                                 const LayerConvention& convention) {
   GP_CHECK(!machine.levels.empty() && !plan.stages.empty());
-  return Pricer(graph, plan, machine, convention).run();
+  return LayerPricer(graph, plan, machine, convention).run();
 }
 
 double border_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency, const IdSet<LayerId>& before,

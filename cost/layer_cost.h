@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/layer_plan.h"
+#include "support/units.h"
 
 namespace graphpipe::cost {
 
@@ -20,7 +21,7 @@ struct LayerMachine {
   std::vector<Level> levels;
   int cpus = 0;
   /// Bytes of one accelerator.
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = kInfinity;
   /// Accelerators: the product of the counts.
   int devices() const;
 };

@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "support/units.h"
+
 namespace graphpipe::cost {
 
 namespace {
@@ -115,7 +117,7 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
   double weights = 0, work = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], 1e-300);
   for (const ir::PlanNode& node : graph.nodes) {
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInfinity;
     for (size_t kind = 0; kind < count.size(); ++kind)
       if (count[kind] > 0)
         least = std::min(least, cheapest_of(node.by_kind[kind], graph.batch) / std::max(all[kind], 1e-300));
@@ -126,7 +128,7 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
 
 /// Seconds per sample of a node with a replica on every device, or on the fastest where it mixes samples.
 double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::vector<double>& count) {
-  double fastest = std::numeric_limits<double>::infinity(), speed = 0;
+  double fastest = kInfinity, speed = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) {
     const double seconds = cheapest_of(node.by_kind[kind], graph.batch);
     if (count[kind] > 0) fastest = std::min(fastest, seconds);
@@ -139,7 +141,7 @@ double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::v
 
 double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
   if (node.by_kind.empty()) return cheapest_of({node.forward, node.input_gradient, node.weight_gradient}, most);
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInfinity;
   for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_of(seconds, most));
   return least;
 }

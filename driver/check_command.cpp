@@ -18,7 +18,7 @@
 namespace graphpipe::driver {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{256} << 20;
+constexpr int64_t kMostScheduleBytes = int64_t{256} << 20;
 
 /// Orders from a file, whichever form it has.
 struct Orders {
@@ -66,7 +66,7 @@ Result<Orders> parse_orders(const std::string& text) {
 }
 
 Result<Orders> read_orders(const std::string& path) {
-  GP_TRY(const std::string text, files::read_file(path, kMostBytes));
+  GP_TRY(const std::string text, files::read_file(path, kMostScheduleBytes));
   Result<Orders> orders = parse_orders(text);
   if (orders.ok() && any_action(orders->schedule, [](const ir::Action&) { return true; })) return orders;
   Diagnostics problems = {

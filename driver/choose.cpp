@@ -8,6 +8,7 @@
 #include "driver/process.h"
 #include "driver/shaped_plan.h"
 #include "driver/usage.h"
+#include "support/units.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -31,9 +32,9 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
 double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
                       ir::Assignment assignment) {
   const auto stages = ir::build_stage_graph(priced, assignment);
-  if (!stages) return std::numeric_limits<double>::infinity();
+  if (!stages) return kInfinity;
   const auto built = scheduler::build_schedule(*stages, cluster, options);
-  if (!built) return std::numeric_limits<double>::infinity();
+  if (!built) return kInfinity;
   return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
 }
 

@@ -13,7 +13,7 @@
 namespace graphpipe::driver {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 40;
+constexpr int64_t kMostTensorBytes = int64_t{1} << 40;
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
@@ -27,9 +27,8 @@ void append(std::string_view bytes, std::vector<double>& out) {
 }
 
 Result<Tensors> read_tensors(const std::string& path) {
-  GP_TRY(const std::string content, files::read_file(path, kMostBytes));
-  GP_TRY(const files::SafetensorsIndex index,
-         files::parse_safetensors(content, static_cast<int64_t>(content.size())));
+  GP_TRY(const std::string content, files::read_file(path, kMostTensorBytes));
+  GP_TRY(const files::SafetensorsIndex index, files::parse_safetensors(content, static_cast<int64_t>(content.size())));
   Tensors tensors;
   for (const files::TensorEntry& entry : index.tensors) {
     std::vector<double>& out = tensors[entry.name.raw()];
@@ -51,8 +50,8 @@ double norm(const std::vector<double>& values) {
 }  // namespace
 
 Result<bool> same_bytes(const std::string& a, const std::string& b) {
-  GP_TRY(const std::string first, files::read_file(a, kMostBytes));
-  GP_TRY(const std::string second, files::read_file(b, kMostBytes));
+  GP_TRY(const std::string first, files::read_file(a, kMostTensorBytes));
+  GP_TRY(const std::string second, files::read_file(b, kMostTensorBytes));
   return first == second;
 }
 

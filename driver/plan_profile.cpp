@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -17,6 +16,8 @@
 #include "driver/report.h"
 #include "driver/usage.h"
 #include "files/plan.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
@@ -24,7 +25,6 @@ namespace {
 
 using partitioner::LayerPlanRequest;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Stages times micro-batches up to which a step is simulated, and up to which it is while plans are searched; above it
 /// the closed form stands for it.
 constexpr int64_t kMostSimulated = 20'000, kMostSimulatedInSearch = 2'000;
@@ -186,14 +186,13 @@ Status refuse_unwritable(const Options& options, const ProfilePlan& plan) {
 // The best of every planner by the simulated step. What they find is taken as it is: stages, replicas, degrees.
 // Where a plan file is asked for, only plans count that it can say.
 Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const Stopwatch watch;
   Result<ProfilePlan> best = plan_by_graph("auto", options, request);
   if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
   LayerPlanRequest rest = request;
   // Whether the next planner is asked, and for how long: without any plan yet, every planner is.
   const auto goes_on = [&] {
-    rest.time_limit = std::max(0.0, request.time_limit - seconds());
+    rest.time_limit = std::max(0.0, request.time_limit - watch.seconds());
     return !best.ok() || (rest.time_limit > 0 && !*request.cancel);
   };
   for (const char* planner : {"graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel"}) {
@@ -218,8 +217,8 @@ Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& re
   best->bound =
       plain ? cost::plan_bound(converted.graph, cost::cluster_of(request.machine)).step(converted.graph.batch) : 0;
   best->gap = best->bound > 0 ? std::max(0.0, best->objective / best->bound - 1) : kInfinity;
-  best->search_seconds = seconds();
-  best->complete = best->complete && seconds() < request.time_limit && !*request.cancel;
+  best->search_seconds = watch.seconds();
+  best->complete = best->complete && watch.seconds() < request.time_limit && !*request.cancel;
   return best;
 }
 

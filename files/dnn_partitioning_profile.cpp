@@ -17,18 +17,18 @@ struct RawNode {
   std::optional<double> accelerator_time, cpu_time, size;
 };
 
-struct RawEdge {
+struct DnnEdge {
   std::optional<int64_t> from, to;
   std::optional<double> cost, size;
 };
 
 /// Takes the events of the scan; each function returns what is wrong.
-class Events {
+class DnnEvents {
  public:
   std::optional<double> memory;
   std::optional<int64_t> accelerators, cpus;
   std::vector<RawNode> nodes;
-  std::vector<RawEdge> edges;
+  std::vector<DnnEdge> edges;
 
   std::string take(const JsonEvent& event) {
     const auto& path = event.path;
@@ -72,7 +72,7 @@ class Events {
   std::string take_edge(const JsonEvent& event) {
     if (event.path.size() <= 2) return start(event, edges, kMostEdgesOfFile);
     if (event.path.size() > 3) return "";
-    RawEdge& edge = edges.back();
+    DnnEdge& edge = edges.back();
     const std::string& field = event.path[2];
     if (field == "sourceId") return read_id(event, edge.from);
     if (field == "destId") return read_id(event, edge.to);
@@ -83,9 +83,9 @@ class Events {
 };
 
 /// Turns what was read into a layer graph.
-class Builder {
+class DnnBuilder {
  public:
-  explicit Builder(Events&& events) : raw_(std::move(events)) {}
+  explicit DnnBuilder(DnnEvents&& events) : raw_(std::move(events)) {}
 
   Result<ir::LayerGraph> build() {
     ir::LayerGraph& graph = layers_.graph;
@@ -121,7 +121,7 @@ class Builder {
   }
 
   void add_edge(size_t i) {
-    const RawEdge& raw = raw_.edges[i];
+    const DnnEdge& raw = raw_.edges[i];
     const std::string path = text("edges[", i, "]");
     const double seconds = kMillisecond * layers_.need(raw.cost, path, "cost");
     const ir::LayerId from = layers_.end_of(raw.from, path + ".sourceId"),
@@ -136,7 +136,7 @@ class Builder {
     layers_.graph.edges.push_back({.from = from, .to = to, .bytes = raw.size.value_or(0)});
   }
 
-  Events raw_;
+  DnnEvents raw_;
   NumberedLayers layers_{ir::LayerSource::kDnnPartitioning};
   std::vector<bool> sent_;
 };
@@ -204,9 +204,9 @@ class SplitReader {
 }  // namespace
 
 Result<ir::LayerGraph> parse_dnn_partitioning_profile(std::string_view text_form) {
-  Events events;
+  DnnEvents events;
   GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return events.take(event); }));
-  return Builder(std::move(events)).build();
+  return DnnBuilder(std::move(events)).build();
 }
 
 Result<ir::LayerGraph> read_dnn_partitioning_profile(const std::string& path) {

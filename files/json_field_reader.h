@@ -16,8 +16,6 @@ namespace graphpipe::files {
 constexpr size_t kMostLayersOfFile = 100'000, kMostEdgesOfFile = 1'000'000;
 constexpr JsonLimits kProfileLimits = {.most_bytes = int64_t{64} << 20, .deepest = 16};
 constexpr double kMostOfField = 1e18;
-/// Problems of contents that are reported at once.
-constexpr size_t kMostProblems = 20;
 
 /// Each sets `field` and returns what is wrong with the value; empty where nothing is.
 inline std::string read_amount(const JsonEvent& event, std::optional<double>& field) {

@@ -7,20 +7,14 @@
 #include <optional>
 
 #include "files/text_file.h"
+#include "support/text.h"
 
 namespace graphpipe::files {
 
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;
-constexpr size_t kMostProblems = 20;
+constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
 constexpr std::string_view kSeparator = " -- ";
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
-  return text;
-}
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
@@ -163,7 +157,7 @@ class ProfileReader {
 }  // namespace
 
 Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text) {
-  if (static_cast<int64_t>(text.size()) > kMostBytes)
+  if (static_cast<int64_t>(text.size()) > kMostProfileBytes)
     return Diagnostic{
         .code = Code::kLimitExceeded, .message = "the profile is larger than 64 MiB", .hint = "use a coarser profile"};
   GP_TRY(ir::LayerGraph graph, ProfileReader().read(text));
@@ -175,7 +169,7 @@ Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text) {
 }
 
 Result<ir::LayerGraph> read_pipedream_profile(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kMostBytes));
+  GP_TRY(const std::string text, read_file(path, kMostProfileBytes));
   return parse_pipedream_profile(text);
 }
 

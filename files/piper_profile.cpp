@@ -27,7 +27,7 @@ struct RawLayer {
   std::map<int, std::vector<RawVariant>> degrees;
 };
 
-struct RawEdge {
+struct PiperEdge {
   std::optional<int64_t> from, to;
   std::optional<double> bytes;
 };
@@ -40,12 +40,12 @@ std::optional<int64_t> number_of(std::string_view word) {
 }
 
 /// Takes the events of the scan; each function returns what is wrong.
-class Events {
+class PiperEvents {
  public:
   std::optional<double> memory, bandwidth;
   std::optional<int64_t> devices, micro_batches;
   std::vector<RawLayer> layers;
-  std::vector<RawEdge> edges;
+  std::vector<PiperEdge> edges;
 
   std::string take(const JsonEvent& event) {
     const auto& path = event.path;
@@ -138,9 +138,9 @@ class Events {
 };
 
 /// Turns what was read into a layer graph.
-class Builder {
+class PiperBuilder {
  public:
-  explicit Builder(Events&& events) : raw_(std::move(events)) {}
+  explicit PiperBuilder(PiperEvents&& events) : raw_(std::move(events)) {}
 
   Result<ir::LayerGraph> build() {
     for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_layer(i);
@@ -179,7 +179,7 @@ class Builder {
   }
 
   void add_edge(size_t i) {
-    const RawEdge& raw = raw_.edges[i];
+    const PiperEdge& raw = raw_.edges[i];
     const std::string path = text("edges[", i, "]");
     const double bytes = layers_.need(raw.bytes, path, "communicationCost");
     const ir::LayerId from = layers_.end_of(raw.from, path + ".sourceId"),
@@ -244,7 +244,7 @@ class Builder {
     std::vector<ir::LayerId> from, to;
   };
 
-  Events raw_;
+  PiperEvents raw_;
   NumberedLayers layers_{ir::LayerSource::kPiper};
   ir::LayerGraph& graph_ = layers_.graph;
   IdMap<ir::LayerId, Neighbours> neighbours_;
@@ -253,9 +253,9 @@ class Builder {
 }  // namespace
 
 Result<ir::LayerGraph> parse_piper_profile(std::string_view text_form) {
-  Events events;
+  PiperEvents events;
   GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return events.take(event); }));
-  return Builder(std::move(events)).build();
+  return PiperBuilder(std::move(events)).build();
 }
 
 Result<ir::LayerGraph> read_piper_profile(const std::string& path) { return read_layers(path, parse_piper_profile); }

@@ -13,16 +13,14 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr JsonLimits kLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
-constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-constexpr int32_t kMostThreads = 4096;
+constexpr JsonLimits kMeasuredLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
 constexpr int32_t kMostLevels = 64;
-constexpr double kMostSeconds = 1e9;
-constexpr double kMostPerSecond = 1e24;
+constexpr double kMostMeasured = 1e9;
+constexpr double kMostMeasuredRate = 1e24;
 
 std::optional<Seconds> seconds_of(bool present, double seconds, const std::string& path, FieldProblems& problems) {
   if (!present) return std::nullopt;
-  problems.need_range(path, seconds, 0.0, kMostSeconds);
+  problems.need_range(path, seconds, 0.0, kMostMeasured);
   return Seconds(seconds);
 }
 
@@ -32,7 +30,7 @@ void read_operators(const schema::ProfileFile& message, ir::Profile& profile, Fi
     const schema::OpMeasurement& op = message.operators(i);
     const std::string path = text("operators[", i, "]");
     if (op.signature().empty()) problems.add(path + ".signature", "is empty");
-    problems.need_range(path + ".samples", op.samples(), 1, kMost);
+    problems.need_range(path + ".samples", op.samples(), 1, kMostOfMessage);
     if (!seen.insert({op.signature(), op.samples()}).second)
       problems.add(path, "this signature was measured at ", op.samples(), " samples already");
     const auto seconds = [&](bool present, double number, std::string_view name) {
@@ -57,8 +55,8 @@ void read_links(const schema::ProfileFile& message, ir::Profile& profile, FieldP
     const std::string path = text("links[", i, "]");
     problems.need_range(path + ".level", link.level(), 0, kMostLevels);
     if (!seen.insert(link.level()).second) problems.add(path + ".level", "was measured already");
-    problems.need_range(path + ".latency_seconds", link.latency_seconds(), 0.0, kMostSeconds);
-    if (!(link.bytes_per_second() > 0 && link.bytes_per_second() <= kMostPerSecond))
+    problems.need_range(path + ".latency_seconds", link.latency_seconds(), 0.0, kMostMeasured);
+    if (!(link.bytes_per_second() > 0 && link.bytes_per_second() <= kMostMeasuredRate))
       problems.add(path + ".bytes_per_second", "must be above 0, is ", link.bytes_per_second());
     profile.links.push_back({.level = link.level(),
                              .latency = Seconds(link.latency_seconds()),
@@ -75,7 +73,7 @@ std::string print_profile(const ir::Profile& profile) {
   message.set_model_digest(profile.model_digest);
   message.set_threads(profile.threads);
   for (const ir::OpMeasurement& op : profile.operators) {
-    GP_CHECK(op.samples.count >= 1 && op.samples.count <= kMost);
+    GP_CHECK(op.samples.count >= 1 && op.samples.count <= kMostOfMessage);
     schema::OpMeasurement& out = *message.add_operators();
     out.set_signature(encode_name(op.signature));
     out.set_samples(static_cast<int32_t>(op.samples.count));
@@ -95,7 +93,7 @@ std::string print_profile(const ir::Profile& profile) {
 
 Result<ir::Profile> parse_profile(std::string_view text_form) {
   schema::ProfileFile message;
-  GP_TRY_VOID(parse_message(text_form, "graphpipe.profile", 1, kLimits, message));
+  GP_TRY_VOID(parse_message(text_form, "graphpipe.profile", 1, kMeasuredLimits, message));
   FieldProblems problems(Code::kBadProfile, "correct the field, or measure again with `graphpipe profile`");
   ir::Profile profile;
   problems.need_digest("model_digest", profile.model_digest = message.model_digest());
@@ -109,7 +107,7 @@ Result<ir::Profile> parse_profile(std::string_view text_form) {
 }
 
 Result<ir::Profile> read_profile(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kMeasuredLimits.most_bytes));
   Result<ir::Profile> profile = parse_profile(text);
   if (!profile.ok()) return with_origin(profile.problems(), path);
   return profile;

@@ -179,6 +179,11 @@ std::string print_binary_message(const google::protobuf::Message& message) {
   return out;
 }
 
+int32_t narrow(int64_t number) {
+  GP_CHECK(number >= 0 && number <= kMostOfMessage);
+  return static_cast<int32_t>(number);
+}
+
 std::string encode_name(const ModelText& name) {
   constexpr std::string_view kHex = "0123456789abcdef";
   const std::string_view raw = name.raw();

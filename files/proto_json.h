@@ -2,6 +2,8 @@
 // Messages and their JSON mapping, strictly: unknown fields, wrong types and numbers that do not fit are refused with
 // the field's path. Only the .cpp files of this folder include it.
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -34,6 +36,11 @@ std::string print_binary_message(const google::protobuf::Message& message);
 /// \xNN; decoding gives the same bytes back.
 std::string encode_name(const ModelText& name);
 ModelText decode_name(std::string_view encoded);
+
+/// The largest whole number that our messages hold, and the most threads that a file may ask for.
+inline constexpr int32_t kMostOfMessage = std::numeric_limits<int32_t>::max(), kMostThreads = 4096;
+/// Needs: 0 <= number <= kMostOfMessage.
+int32_t narrow(int64_t number);
 
 /// Collects what is wrong with the contents of a file, by the path of the field.
 class FieldProblems {

@@ -12,8 +12,7 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{256} << 20;
-constexpr size_t kMostProblems = 20;
+constexpr int64_t kMostCsvBytes = int64_t{256} << 20;
 /// Numbers of stages, replicas and micro-batches.
 constexpr int32_t kLargest = 1 << 30;
 constexpr std::string_view kOverlap = ")OVERLAP_F_B";
@@ -75,12 +74,6 @@ std::vector<CsvAction> parse_cell(std::string_view cell) {
   return {*first, *second};
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(" \t\r"), text.size());
-  const size_t end = text.find_last_not_of(" \t\r");
-  return end == std::string_view::npos ? std::string_view() : text.substr(begin, end + 1 - begin);
-}
-
 std::string_view take_until(std::string_view& rest, char mark) {
   const size_t length = std::min(rest.find(mark), rest.size());
   const std::string_view taken = rest.substr(0, length);
@@ -110,10 +103,10 @@ std::string print_token(const CsvAction& action) {
 }  // namespace
 
 Result<CsvSchedule> parse_schedule_csv(std::string_view source) {
-  if (static_cast<int64_t>(source.size()) > kMostBytes)
+  if (static_cast<int64_t>(source.size()) > kMostCsvBytes)
     return Diagnostic{.code = Code::kLimitExceeded,
                       .message = text("the schedule has ", source.size(), " bytes"),
-                      .hint = text("give at most ", kMostBytes, " bytes")};
+                      .hint = text("give at most ", kMostCsvBytes, " bytes")};
   CsvSchedule csv;
   Diagnostics problems;
   while (!source.empty()) {
@@ -163,7 +156,7 @@ std::string print_schedule_csv(const CsvSchedule& csv) {
 }
 
 Result<CsvSchedule> read_schedule_csv(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kMostBytes));
+  GP_TRY(const std::string text, read_file(path, kMostCsvBytes));
   Result<CsvSchedule> csv = parse_schedule_csv(text);
   if (csv.ok()) return csv;
   Diagnostics problems = csv.problems();

@@ -8,7 +8,7 @@ namespace graphpipe::files {
 namespace {
 
 // A million actions with all their fields.
-constexpr JsonLimits kLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
+constexpr JsonLimits kScheduleLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
 // As many in the binary form.
 constexpr int64_t kMostBinaryBytes = int64_t{32} << 20;
 constexpr std::string_view kName = "graphpipe.schedule";
@@ -37,7 +37,7 @@ std::string print_schedule_file(const ScheduleFile& file) { return print_message
 
 Result<ScheduleFile> parse_schedule_file(std::string_view text) {
   schema::ScheduleFile message;
-  GP_TRY_VOID(parse_message(text, kName, 1, kLimits, message));
+  GP_TRY_VOID(parse_message(text, kName, 1, kScheduleLimits, message));
   return file_of(message);
 }
 
@@ -55,7 +55,7 @@ bool is_schedule_binary(std::string_view bytes) {
 }
 
 Result<ScheduleFile> read_schedule_file(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kScheduleLimits.most_bytes));
   Result<ScheduleFile> file = parse_schedule_file(text);
   if (!file.ok()) return with_origin(file.problems(), path);
   return file;

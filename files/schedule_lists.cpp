@@ -12,8 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kLimits = {.most_bytes = int64_t{256} << 20, .deepest = 16};
-constexpr size_t kMostProblems = 20;
+constexpr JsonLimits kListLimits = {.most_bytes = int64_t{256} << 20, .deepest = 16};
 
 Diagnostic malformed(std::string message) {
   return Diagnostic{.code = Code::kMalformedFile,
@@ -58,7 +57,7 @@ bool is_schedule_lists(std::string_view source) {
 }
 
 Result<ir::Schedule> parse_schedule_lists(std::string_view source) {
-  GP_TRY_VOID(scan_json(source, kLimits));
+  GP_TRY_VOID(scan_json(source, kListLimits));
   const json object = json::parse(source, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return malformed("the lists of a schedule are members of a JSON object");
   const auto programs = object.find("programs");

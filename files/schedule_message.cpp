@@ -10,12 +10,6 @@ namespace graphpipe::files {
 namespace {
 
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "communication", "collective"};
-constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-
-int32_t narrow(int64_t number) {
-  GP_CHECK(number >= 0 && number <= kMost);
-  return static_cast<int32_t>(number);
-}
 
 // What an action is where a file says nothing: only what differs is written.
 void fill_action(const ir::Action& action, schema::Action& message) {
@@ -45,7 +39,7 @@ ir::Action action_of(const schema::Action& message, const std::string& path, Fie
   if (!known) problems.add(path + ".op", "is no action: ", quoted(ModelText(message.op())));
   const auto take = [&](bool present, int32_t number, std::string_view name, auto& field) {
     if (!present) return;
-    problems.need_range(path + "." + std::string(name), number, 0, kMost);
+    problems.need_range(path + "." + std::string(name), number, 0, kMostOfMessage);
     field = number;
   };
   take(message.has_stage(), message.stage(), "stage", action.stage);
@@ -86,7 +80,7 @@ ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path,
   for (int p = 0; p < message.programs_size(); ++p) {
     const schema::Program& program = message.programs(p);
     const std::string place = text(path, ".programs[", p, "]");
-    problems.need_range(place + ".device", program.device(), 0, kMost);
+    problems.need_range(place + ".device", program.device(), 0, kMostOfMessage);
     if (!devices.insert(program.device()).second) problems.add(place + ".device", "has a program already");
     ir::Program out{.device = ir::DeviceId(static_cast<size_t>(program.device())), .actions = {}};
     for (int a = 0; a < program.actions_size(); ++a)
@@ -94,7 +88,7 @@ ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path,
     schedule.programs.push_back(std::move(out));
   }
   for (int s = 0; s < message.slots_size(); ++s) {
-    problems.need_range(text(path, ".slots[", s, "]"), message.slots(s), 0, kMost);
+    problems.need_range(text(path, ".slots[", s, "]"), message.slots(s), 0, kMostOfMessage);
     schedule.slots.push_back(message.slots(s));
   }
   return schedule;

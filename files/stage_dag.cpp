@@ -13,9 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kLimits = {.most_bytes = int64_t{16} << 20, .deepest = 16};
+constexpr JsonLimits kDagLimits = {.most_bytes = int64_t{16} << 20, .deepest = 16};
 constexpr size_t kMostStages = 10000;
-constexpr int64_t kMostDevices = 20000;
+constexpr int64_t kMostDagDevices = 20000;
 constexpr int64_t kMostSamples = int64_t{1} << 31;
 /// The largest cost: a million actions of it fit the simulator's clock.
 constexpr double kLargestCost = 1e6;
@@ -86,9 +86,9 @@ class Reader {
   }
 
   void read_replicas() {
-    const std::vector<int64_t> replicas = integers("replicas", 1, kMostDevices);
+    const std::vector<int64_t> replicas = integers("replicas", 1, kMostDagDevices);
     dag_.replicas.assign(replicas.begin(), replicas.end());
-    if (dag_.devices() > kMostDevices) add(text("replicas: need more than ", kMostDevices, " devices"));
+    if (dag_.devices() > kMostDagDevices) add(text("replicas: need more than ", kMostDagDevices, " devices"));
   }
 
   void read_batch() {
@@ -148,7 +148,7 @@ class Reader {
 int64_t StageDag::devices() const { return std::accumulate(replicas.begin(), replicas.end(), int64_t{0}); }
 
 Result<StageDag> parse_stage_dag(std::string_view source) {
-  GP_TRY_VOID(scan_json(source, kLimits));
+  GP_TRY_VOID(scan_json(source, kDagLimits));
   const json object = json::parse(source, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object())
     return Diagnostic{.code = Code::kMalformedFile,
@@ -158,7 +158,7 @@ Result<StageDag> parse_stage_dag(std::string_view source) {
 }
 
 Result<StageDag> read_stage_dag(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kDagLimits.most_bytes));
   Result<StageDag> dag = parse_stage_dag(text);
   if (dag.ok()) return dag;
   Diagnostics problems = dag.problems();

@@ -8,8 +8,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostProblems = 20;
-
 class Scanner : public nlohmann::json_sax<Json> {
  public:
   Scanner(const JsonLimits& limits, const JsonCheck& check) : limits_(limits), check_(check) {}

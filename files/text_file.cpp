@@ -21,14 +21,14 @@ Diagnostic unreadable(const std::string& path, std::string_view why) {
           .hint = "check the path and its permissions"};
 }
 
-class Descriptor {
+class OpenFile {
  public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
+  explicit OpenFile(int number) : number_(number) {}
+  ~OpenFile() {
     if (number_ >= 0) ::close(number_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
   int number() const { return number_; }
 
  private:
@@ -52,7 +52,7 @@ std::string folder_of(const std::string& path) {
 
 Result<FileStart> read_start(const std::string& path, int64_t most_bytes) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number() < 0) return unreadable(path, std::strerror(errno));
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) return unreadable(path, std::strerror(errno));
@@ -122,7 +122,7 @@ Status AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) return problem("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return problem("rename");
   ::close(std::exchange(descriptor_, -1));
-  const Descriptor folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const OpenFile folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Not every file system can flush a folder; the file itself is safe by now.
   if (folder.number() >= 0) ::fsync(folder.number());
   return Ok{};

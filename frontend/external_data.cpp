@@ -82,10 +82,6 @@ bool is_inside(const std::string& path, const std::string& folder) {
 
 bool has_parent_step(const std::string& location) { return text("/", location, "/").find("/../") != std::string::npos; }
 
-Diagnostic problem(Code code, const ModelText& tensor, std::string message, std::string hint) {
-  return {.code = code, .origin = tensor, .message = std::move(message), .hint = std::move(hint)};
-}
-
 /// Digits only: no sign, space, or leading "0x".
 std::optional<int64_t> strict_decimal(const std::string& digits) {
   if (digits.empty() || digits.size() > 18) return std::nullopt;
@@ -99,6 +95,10 @@ std::optional<int64_t> strict_decimal(const std::string& digits) {
 
 }  // namespace
 
+Diagnostic tensor_problem(Code code, const ModelText& tensor, std::string message, std::string hint) {
+  return {.code = code, .origin = tensor, .message = std::move(message), .hint = std::move(hint)};
+}
+
 ExternalData::ExternalData(const std::string& model_path, std::string trusted_root)
     : trusted_root_(trusted_root.empty() ? "" : real_path(trusted_root)) {
   const size_t slash = model_path.rfind('/');
@@ -109,11 +109,12 @@ Result<int> ExternalData::open(const std::string& location, const ModelText& ten
   const std::string name = quoted(ModelText(location));
   const char* const kHint = "keep the data file beside the model, or name the store that holds it with --trusted-root";
   if (location.empty() || location.size() > PATH_MAX || location.find('\0') != std::string::npos)
-    return problem(Code::kUnsafePath, tensor, text("its external file name ", name, " is no file name"), kHint);
+    return tensor_problem(Code::kUnsafePath, tensor, text("its external file name ", name, " is no file name"), kHint);
   if (location.front() == '/' || has_parent_step(location))
-    return problem(Code::kUnsafePath, tensor, text("its external file ", name, " leaves the model's folder"), kHint);
+    return tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " leaves the model's folder"),
+                          kHint);
   const Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.ok()) return problem(Code::kUnreadableFile, tensor, "the model's folder cannot be opened", kHint);
+  if (!folder.ok()) return tensor_problem(Code::kUnreadableFile, tensor, "the model's folder cannot be opened", kHint);
   Descriptor file = open_beneath(folder.number(), location);
   if (!file.ok() && !trusted_root_.empty()) {
     Descriptor linked(openat(folder.number(), location.c_str(), kFlags));
@@ -122,17 +123,18 @@ Result<int> ExternalData::open(const std::string& location, const ModelText& ten
   if (!file.ok()) {
     struct stat info {};
     if (fstatat(folder.number(), location.c_str(), &info, 0) != 0)
-      return problem(Code::kUnreadableFile, tensor, text("its external file ", name, ": ", std::strerror(errno)),
-                     "fetch the data file and keep it beside the model");
-    return problem(Code::kUnsafePath, tensor,
-                   text("its external file ", name, " leads out of the model's folder by a link"), kHint);
+      return tensor_problem(Code::kUnreadableFile, tensor, text("its external file ", name, ": ", std::strerror(errno)),
+                            "fetch the data file and keep it beside the model");
+    return tensor_problem(Code::kUnsafePath, tensor,
+                          text("its external file ", name, " leads out of the model's folder by a link"), kHint);
   }
   struct stat info {};
   if (fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode))
-    return problem(Code::kUnsafePath, tensor, text("its external file ", name, " is not a regular file"), kHint);
+    return tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " is not a regular file"), kHint);
   if (info.st_nlink > 1 && opened_.count(location) == 0) {
-    Diagnostic note = problem(Code::kUnsafePath, tensor, text("its external file ", name, " has further hard links"),
-                              "copy the file if others can write to it");
+    Diagnostic note =
+        tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " has further hard links"),
+                       "copy the file if others can write to it");
     if (info.st_uid != geteuid()) return note;
     note.severity = Severity::kWarning;
     notes_.push_back(std::move(note));
@@ -145,7 +147,8 @@ Result<std::string> ExternalData::read(const ExternalSlot& slot, const ir::FileR
   const Descriptor file(number);
   std::string bytes(static_cast<size_t>(range.length), '\0');
   if (pread(file.number(), bytes.data(), bytes.size(), range.offset) != static_cast<ssize_t>(bytes.size()))
-    return problem(Code::kUnreadableFile, tensor, "its external data cannot be read", "fetch the data file again");
+    return tensor_problem(Code::kUnreadableFile, tensor, "its external data cannot be read",
+                          "fetch the data file again");
   return bytes;
 }
 
@@ -164,16 +167,16 @@ Result<ir::FileRange> ExternalData::locate(const ExternalSlot& slot, int64_t nee
   const std::optional<int64_t> offset = slot.has_offset ? strict_decimal(slot.offset) : 0;
   const std::optional<int64_t> length = slot.has_length ? strict_decimal(slot.length) : needed;
   if (!offset || !length)
-    return problem(Code::kBadModel, tensor, "the offset or length of its external data is no decimal number",
-                   "export the model again");
+    return tensor_problem(Code::kBadModel, tensor, "the offset or length of its external data is no decimal number",
+                          "export the model again");
   if (*length != needed)
-    return problem(Code::kBadModel, tensor,
-                   text("its external data have ", *length, " bytes, its type and dims need ", needed),
-                   "export the model again");
+    return tensor_problem(Code::kBadModel, tensor,
+                          text("its external data have ", *length, " bytes, its type and dims need ", needed),
+                          "export the model again");
   if (*offset > file.size || *length > file.size - *offset)
-    return problem(Code::kBadModel, tensor,
-                   text("its external data end at byte ", *offset, " + ", *length, " of a file of ", file.size),
-                   "fetch the data file again");
+    return tensor_problem(Code::kBadModel, tensor,
+                          text("its external data end at byte ", *offset, " + ", *length, " of a file of ", file.size),
+                          "fetch the data file again");
   if (*length == 0) return ir::FileRange{file.path, *offset, 0};
   std::map<int64_t, int64_t>& ranges = ranges_[file.path];
   const auto known = ranges.emplace(*offset, *length);
@@ -186,30 +189,31 @@ Result<int> open_weight_file(const std::string& path, const std::string& model_p
     const size_t slash = model_path.rfind('/');
     const std::string folder = slash == std::string::npos ? "" : model_path.substr(0, slash + 1);
     if (path.compare(0, folder.size(), folder) != 0)
-      return problem(Code::kUnsafePath, ModelText(path), "the file is not beneath the model's folder",
-                     "make the plan again");
+      return tensor_problem(Code::kUnsafePath, ModelText(path), "the file is not beneath the model's folder",
+                            "make the plan again");
     return ExternalData(model_path, trusted_root).open(path.substr(folder.size()), ModelText(path));
   }
   Descriptor file(::open(path.c_str(), kFlags));
   struct stat info {};
   if (!file.ok() || fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode))
-    return problem(Code::kUnreadableFile, ModelText(path), "the model file cannot be opened, or is no regular file",
-                   "check that it is where the plan was made");
+    return tensor_problem(Code::kUnreadableFile, ModelText(path),
+                          "the model file cannot be opened, or is no regular file",
+                          "check that it is where the plan was made");
   return file.release();
 }
 
 Status ExternalData::check_overlaps() const {
   Diagnostics problems;
   for (const std::string& name : overlapping_)
-    problems.push_back(problem(Code::kBadModel, ModelText(name), "its external data overlap another tensor's",
-                               "export the model again"));
+    problems.push_back(tensor_problem(Code::kBadModel, ModelText(name), "its external data overlap another tensor's",
+                                      "export the model again"));
   for (const auto& [path, ranges] : ranges_) {
     int64_t end = 0;
     for (const auto& [offset, length] : ranges) {
       if (offset < end)
-        problems.push_back(problem(Code::kBadModel, ModelText(path),
-                                   text("tensors overlap at byte ", offset, " of the external data"),
-                                   "export the model again"));
+        problems.push_back(tensor_problem(Code::kBadModel, ModelText(path),
+                                          text("tensors overlap at byte ", offset, " of the external data"),
+                                          "export the model again"));
       end = std::max(end, offset + length);
     }
   }

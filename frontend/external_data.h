@@ -17,6 +17,9 @@
 
 namespace graphpipe::frontend {
 
+/// An error about one tensor or file of the model.
+Diagnostic tensor_problem(Code code, const ModelText& tensor, std::string message, std::string hint);
+
 class ExternalData {
  public:
   /// `trusted_root` may be empty.

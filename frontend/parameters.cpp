@@ -57,14 +57,14 @@ struct Use {
   std::string_view op;
 };
 
-struct Slot {
+struct RoleSlot {
   std::string_view op;
   size_t input;
   Role role;
 };
 
 /// Slots of layers. Everything else is guessed from shapes.
-constexpr std::array<Slot, 30> kSlots = {{
+constexpr std::array<RoleSlot, 30> kSlots = {{
     {"Conv", 1, Role::kWeight},
     {"Conv", 2, Role::kBias},
     {"ConvTranspose", 1, Role::kWeight},
@@ -103,7 +103,7 @@ size_t wide_dims(const ir::Shape& shape) {
 }
 
 Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
-  for (const Slot& slot : kSlots)
+  for (const RoleSlot& slot : kSlots)
     if (slot.op == node.op && slot.input == input) return {slot.role, true, slot.op};
   const size_t wide = wide_dims(graph.value(node.inputs[input]).type.shape);
   if (node.op == "Add" || node.op == "Sum") return {wide <= 1 ? Role::kBias : Role::kTable, false, "Add"};

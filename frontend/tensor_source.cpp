@@ -1,30 +1,26 @@
 #include "frontend/tensor_source.h"
 
 namespace graphpipe::frontend {
-namespace {
-
-Diagnostic problem(Code code, const ModelText& name, std::string message, std::string hint) {
-  return {.code = code, .origin = name, .message = std::move(message), .hint = std::move(hint)};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText& name) {
   const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
   if (!dtype)
-    return problem(Code::kUnsupportedType, name, text("a tensor of element type ", onnx_type_name(tensor.onnx_type)),
-                   "use floats, int8 to int64, uint8 or bool");
+    return tensor_problem(Code::kUnsupportedType, name,
+                          text("a tensor of element type ", onnx_type_name(tensor.onnx_type)),
+                          "use floats, int8 to int64, uint8 or bool");
   SourcedTensor result;
   result.type.dtype = *dtype;
   for (int64_t dim : tensor.dims) result.type.shape.push_back(ir::Dim::fixed(dim));
   const std::optional<ir::Dim> count = ir::element_count(result.type.shape);
   const int64_t width = ir::bytes_per_element(*dtype);
-  if (!count) return problem(Code::kLimitExceeded, name, "a tensor of more than 2^48 elements", "use smaller tensors");
+  if (!count)
+    return tensor_problem(Code::kLimitExceeded, name, "a tensor of more than 2^48 elements", "use smaller tensors");
   const int64_t needed = count->factor * width;
   weight_bytes_ += needed;
   if (weight_bytes_ > weight_limit_)
-    return problem(Code::kLimitExceeded, name, text("the weights have more than ", weight_limit_, " bytes"),
-                   "raise the limit if you trust the file");
+    return tensor_problem(Code::kLimitExceeded, name, text("the weights have more than ", weight_limit_, " bytes"),
+                          "raise the limit if you trust the file");
   if (tensor.data.slot < 0) {
     result.data = ir::InlineData{tensor.data.bytes};
     result.bytes = tensor.data.bytes;
@@ -33,10 +29,10 @@ Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText
   const Slot& slot = slots_[static_cast<size_t>(tensor.data.slot)];
   if (const auto* in_file = std::get_if<InlineSlot>(&slot)) {
     if (in_file->length != needed)
-      return problem(Code::kBadModel, name,
-                     text("a tensor of ", count->factor, " elements of ", onnx_type_name(tensor.onnx_type), " with ",
-                          in_file->length, " bytes of data"),
-                     "export the model again");
+      return tensor_problem(Code::kBadModel, name,
+                            text("a tensor of ", count->factor, " elements of ", onnx_type_name(tensor.onnx_type),
+                                 " with ", in_file->length, " bytes of data"),
+                            "export the model again");
     result.data = ir::FileRange{model_path_, in_file->offset, in_file->length};
     return result;
   }

@@ -10,7 +10,7 @@ namespace graphpipe::ir {
 namespace {
 
 constexpr uint64_t kLargestId = std::numeric_limits<uint32_t>::max() - 1;
-constexpr uint64_t kLargestPower = 8;
+constexpr uint64_t kLargestPowerRead = 8;
 
 // A mention of something that may stand further down, checked when all lines have been read.
 struct Reference {
@@ -223,7 +223,7 @@ class LineParser {
       if (has_factor) dim.factor = cursor_.integer();
       if (has_factor && !cursor_.accept("*")) return dim;
       if (has_factor && !cursor_.accept("B")) cursor_.fail("'B' should stand here");
-      dim.power = cursor_.accept("^") ? static_cast<int>(cursor_.index(kLargestPower)) : 1;
+      dim.power = cursor_.accept("^") ? static_cast<int>(cursor_.index(kLargestPowerRead)) : 1;
       return dim;
     });
   }

@@ -18,9 +18,9 @@ constexpr double kMostOfAnything = 1e18;
 
 bool is_price(double value) { return std::isfinite(value) && value >= 0 && value <= kMostOfAnything; }
 
-class Verifier {
+class LayerGraphVerifier {
  public:
-  explicit Verifier(const LayerGraph& graph) : graph_(graph) {}
+  explicit LayerGraphVerifier(const LayerGraph& graph) : graph_(graph) {}
 
   Status run() {
     if (graph_.layers.empty()) add({}, "the profile has no layers", "check that the file is a profile of this format");
@@ -155,7 +155,7 @@ LayerAdjacency adjacency_of(const LayerGraph& graph) {
   return out;
 }
 
-Status verify_layer_graph(const LayerGraph& graph) { return Verifier(graph).run(); }
+Status verify_layer_graph(const LayerGraph& graph) { return LayerGraphVerifier(graph).run(); }
 
 LayerGraph without_layers(const LayerGraph& graph, const IdSet<LayerId>& dropped, std::vector<LayerId>* kept) {
   LayerGraph out;

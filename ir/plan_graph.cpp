@@ -21,9 +21,9 @@ bool is_sound(const SampleFunction& f) {
   return true;
 }
 
-class Verifier {
+class PlanGraphVerifier {
  public:
-  explicit Verifier(const PlanGraph& graph) : graph_(graph) {}
+  explicit PlanGraphVerifier(const PlanGraph& graph) : graph_(graph) {}
 
   Status run() {
     if (graph_.batch.count < 1) report({}, text("the batch is ", graph_.batch), "give a batch of at least one sample");
@@ -145,6 +145,6 @@ PlanAdjacency adjacency_of(const PlanGraph& graph) {
   return result;
 }
 
-Status verify_plan_graph(const PlanGraph& graph) { return Verifier(graph).run(); }
+Status verify_plan_graph(const PlanGraph& graph) { return PlanGraphVerifier(graph).run(); }
 
 }  // namespace graphpipe::ir

@@ -8,9 +8,9 @@ namespace {
 
 constexpr int kLargestPower = 8;
 
-class Verifier {
+class GraphVerifier {
  public:
-  explicit Verifier(const Graph& graph) : graph_(graph), uses_(graph.value_count()) {}
+  explicit GraphVerifier(const Graph& graph) : graph_(graph), uses_(graph.value_count()) {}
 
   Diagnostics run(NodeCheck check) {
     check_references();
@@ -231,7 +231,7 @@ class Verifier {
 }  // namespace
 
 Status verify_graph(const Graph& graph, NodeCheck check) {
-  Diagnostics problems = Verifier(graph).run(check);
+  Diagnostics problems = GraphVerifier(graph).run(check);
   if (!problems.empty()) return problems;
   return Ok{};
 }

@@ -23,8 +23,6 @@ constexpr std::string_view kNativeBatchNorm = "ATen/ops/native_batch_norm.h";
 constexpr std::string_view kNativeBackward = "ATen/ops/native_batch_norm_backward.h";
 
 bool is_training(const NodeView& node) { return node.attributes().get_int("training_mode", 0) != 0; }
-std::string epsilon(const NodeView& node) { return number(node.attributes().get_double("epsilon", 1e-5)); }
-
 // The batch kind of y: rows of y belong to rows of x, whatever the statistics were made of.
 ir::Value row_value(const ir::Value& x) {
   ir::Value value{.type = x.type, .batch = x.batch, .batch_axis = x.batch_axis};
@@ -81,7 +79,7 @@ void emit_population_update(Emitter& emitter, const std::string& parts) {
   const std::string take = number(1 - keep);
   emitter.statement(text(emitter.in(3), ".mul_(", number(keep), ").add_(std::get<1>(", parts, "), ", take, ")"), "");
   emitter.statement(text(emitter.in(4), ".mul_(", number(keep), ").add_(std::get<2>(", parts, ").pow(-2).sub_(",
-                         epsilon(emitter.node()), "), ", take, ")"),
+                         epsilon_text(emitter.node()), "), ", take, ")"),
                     "");
 }
 
@@ -92,7 +90,7 @@ void emit_training(Emitter& emitter) {
   const std::string running = unbiased ? text(emitter.in(3), ", ", emitter.in(4)) : "{}, {}";
   const double take = 1 - node.attributes().get_double("momentum", 0.9);
   emitter.statement(text("auto ", parts, " = at::native_batch_norm(", emitter.in(0), ", ", emitter.in(1), ", ",
-                         emitter.in(2), ", ", running, ", true, ", number(take), ", ", epsilon(node), ")"),
+                         emitter.in(2), ", ", running, ", true, ", number(take), ", ", epsilon_text(node), ")"),
                     kNativeBatchNorm);
   if (!unbiased) emit_population_update(emitter, parts);
   for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
@@ -103,8 +101,8 @@ void emit_batch_norm(Emitter& emitter) {
   if (is_training(node)) return emit_training(emitter);
   // x * factor + offset, both per channel, in one pass over x.
   const std::string view = channel_view(node.input(0).type.shape.size()), factor = emitter.local("factor");
-  emitter.statement(text("const at::Tensor ", factor, " = ", emitter.in(4), ".add(", epsilon(node), ").rsqrt().mul(",
-                         emitter.in(1), ")"),
+  emitter.statement(text("const at::Tensor ", factor, " = ", emitter.in(4), ".add(", epsilon_text(node),
+                         ").rsqrt().mul(", emitter.in(1), ")"),
                     "");
   emitter.assign(0,
                  text("at::addcmul(at::sub(", emitter.in(2), ", ", emitter.in(3), ".mul(", factor, "))", view, ", ",
@@ -173,7 +171,7 @@ Inferred infer_training_grad_weight(const NodeView& node) {
 void emit_training_gradient(Emitter& emitter, std::string_view mask) {
   emitter.statement(text("auto ", emitter.local("parts"), " = at::native_batch_norm_backward(", emitter.in(0), ", ",
                          emitter.in(1), ", ", emitter.in(2), ", {}, {}, ", emitter.in(3), ", ", emitter.in(4),
-                         ", true, ", epsilon(emitter.node()), ", {", mask, "})"),
+                         ", true, ", epsilon_text(emitter.node()), ", {", mask, "})"),
                     kNativeBackward);
 }
 void emit_training_grad_input(Emitter& emitter) {
@@ -204,15 +202,13 @@ std::string channel_sum(Emitter& emitter, const std::string& expression) {
   return text("at::sum(", expression, ", ", reduced_axes(emitter.node()), ")");
 }
 std::string inverse_deviation(const Emitter& emitter, size_t variance) {
-  return text(emitter.in(variance), ".add(", epsilon(emitter.node()), ").rsqrt()");
+  return text(emitter.in(variance), ".add(", epsilon_text(emitter.node()), ").rsqrt()");
 }
 // gradient * (x - mean), inputs 0, 1 and 2
 std::string centered_product(const Emitter& emitter) {
   const std::string view = channel_view(emitter.node().input(0).type.shape.size());
   return text(emitter.in(1), ".sub(", emitter.in(2), view, ").mul_(", emitter.in(0), ")");
 }
-
-constexpr std::string_view kSum = "ATen/ops/sum.h";
 
 // (gradient, scale, variance)
 void emit_frozen_grad_input(Emitter& emitter) {
@@ -224,22 +220,22 @@ void emit_frozen_grad_input(Emitter& emitter) {
 // (gradient, x, mean, variance)
 void emit_frozen_grad_scale(Emitter& emitter) {
   emitter.assign(0, text(channel_sum(emitter, centered_product(emitter)), ".mul_(", inverse_deviation(emitter, 3), ")"),
-                 kSum);
+                 kSumHeader);
 }
-void emit_grad_bias(Emitter& emitter) { emitter.assign(0, channel_sum(emitter, emitter.in(0)), kSum); }
+void emit_grad_bias(Emitter& emitter) { emitter.assign(0, channel_sum(emitter, emitter.in(0)), kSumHeader); }
 // (gradient, scale, variance)
 void emit_grad_mean(Emitter& emitter) {
   emitter.assign(0,
                  text(channel_sum(emitter, emitter.in(0)), ".mul_(", emitter.in(1), ").mul_(",
                       inverse_deviation(emitter, 2), ").neg_()"),
-                 kSum);
+                 kSumHeader);
 }
 // (gradient, x, mean, variance, scale)
 void emit_grad_variance(Emitter& emitter) {
   emitter.assign(0,
                  text(channel_sum(emitter, centered_product(emitter)), ".mul_(", emitter.in(4), ").mul_(",
                       inverse_deviation(emitter, 3), ".pow(3)).mul_(-0.5)"),
-                 kSum);
+                 kSumHeader);
 }
 
 // --- rows ---

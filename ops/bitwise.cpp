@@ -13,7 +13,7 @@ bool is_whole(const NodeView& node, size_t i) {
   return !ir::is_floating(dtype) && dtype != ir::DType::kBool;
 }
 
-Inferred infer_not(const NodeView& node) {
+Inferred infer_bitwise_not(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   if (!is_whole(node, 0)) return bad_model(node, "is defined on whole numbers only");
   return one_output(node, node.input(0).type);
@@ -37,7 +37,7 @@ Inferred infer_shift(const NodeView& node) {
 void emit_and(Emitter& emitter) { assign_call(emitter, "at::bitwise_and", "ATen/ops/bitwise_and.h"); }
 void emit_or(Emitter& emitter) { assign_call(emitter, "at::bitwise_or", "ATen/ops/bitwise_or.h"); }
 void emit_xor(Emitter& emitter) { assign_call(emitter, "at::bitwise_xor", "ATen/ops/bitwise_xor.h"); }
-void emit_not(Emitter& emitter) { assign_call(emitter, "at::bitwise_not", "ATen/ops/bitwise_not.h"); }
+void emit_bitwise_not(Emitter& emitter) { assign_call(emitter, "at::bitwise_not", "ATen/ops/bitwise_not.h"); }
 void emit_shift(Emitter& emitter) {
   if (emitter.node().attributes().get_string("direction", "") == "LEFT") {
     return assign_call(emitter, "at::bitwise_left_shift", "ATen/ops/bitwise_left_shift.h");
@@ -60,7 +60,7 @@ std::span<const OpDef> bitwise_ops() {
       row("BitwiseAnd", infer_pair, emit_and, pairs),
       row("BitwiseOr", infer_pair, emit_or, pairs),
       row("BitwiseXor", infer_pair, emit_xor, pairs),
-      row("BitwiseNot", infer_not, emit_not, {{.inputs = {integers({kB, 4}, -9, 10)}}}),
+      row("BitwiseNot", infer_bitwise_not, emit_bitwise_not, {{.inputs = {integers({kB, 4}, -9, 10)}}}),
       row("BitShift", infer_shift, emit_shift,
           {{.inputs = {bytes({kB, 4}, 16), bytes({kB, 4}, 4)}, .attributes = {{"direction", std::string("LEFT")}}},
            {.inputs = {bytes({kB, 4}, 200), bytes({kB, 4}, 4)}, .attributes = {{"direction", std::string("RIGHT")}}}}),

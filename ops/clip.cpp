@@ -83,13 +83,13 @@ void emit_is_inf(Emitter& emitter) {
   assign_pattern(emitter, "at::zeros_like($0, at::kBool)", "ATen/ops/zeros_like.h");
 }
 
-Inferred infer_not(const NodeView& node) {
+Inferred infer_logical_not(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   if (node.input(0).type.dtype != ir::DType::kBool) return bad_model(node, "is defined on booleans only");
   return one_output(node, node.input(0).type);
 }
 
-void emit_not(Emitter& emitter) { assign_pattern(emitter, "at::logical_not($0)", "ATen/ops/logical_not.h"); }
+void emit_logical_not(Emitter& emitter) { assign_pattern(emitter, "at::logical_not($0)", "ATen/ops/logical_not.h"); }
 
 }  // namespace
 
@@ -122,9 +122,9 @@ std::span<const OpDef> clip_ops() {
        .emit = emit_is_inf,
        .examples = {{.inputs = {normal({kB, 3})}}, {.inputs = {normal({kB, 3})}, .attributes = only_negative}}},
       {.name = "Not",
-       .infer = infer_not,
+       .infer = infer_logical_not,
        .work = one_flop_per_element,
-       .emit = emit_not,
+       .emit = emit_logical_not,
        .examples = {{.inputs = {booleans({kB, 3})}}}},
   };
   return rows;

@@ -26,6 +26,8 @@ std::string number(double value) {
   return result;
 }
 
+std::string epsilon_text(const NodeView& node) { return number(node.attributes().get_double("epsilon", 1e-5)); }
+
 std::string list(const std::vector<int64_t>& values) { return braced(values); }
 std::string list(const std::vector<int>& values) { return braced(values); }
 std::string boolean(bool value) { return value ? "true" : "false"; }

@@ -11,8 +11,14 @@
 
 namespace graphpipe::ops {
 
+/// ATen headers that many rows name.
+inline constexpr std::string_view kSumHeader = "ATen/ops/sum.h", kMulHeader = "ATen/ops/mul.h",
+                                  kWhereHeader = "ATen/ops/where.h";
+
 /// A double literal that reads back to the same bits: "0.5", "1e-05", "-std::numeric_limits<double>::infinity()".
 std::string number(double value);
+/// The attribute "epsilon" of a normalisation, 1e-5 by default, as number() gives it.
+std::string epsilon_text(const NodeView& node);
 /// "{0, 2}", of int64_t.
 std::string list(const std::vector<int64_t>& values);
 std::string list(const std::vector<int>& values);

@@ -112,15 +112,6 @@ Inferred infer_gather_nd_gradient(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)}, mixing);
 }
 
-ir::Dim product(const ir::Shape& shape, size_t first, size_t last) {
-  ir::Dim result;
-  for (size_t i = first; i < last; ++i) {
-    result.factor *= shape[i].factor;
-    result.power += shape[i].power;
-  }
-  return result;
-}
-
 /// Tuples become row numbers of data seen as [rows, rest]; rows that were read several times are added up in order.
 void emit_gather_nd_gradient(Emitter& emitter) {
   const ir::Shape &shape = emitter.node().output(0).type.shape, &indices = emitter.node().input(1).type.shape;
@@ -134,8 +125,8 @@ void emit_gather_nd_gradient(Emitter& emitter) {
                            emitter.dim(shape[i]), "));"),
                       "ATen/ops/arange.h");
   }
-  const ir::Dim count = product(indices, 0, indices.size() - 1), rows = product(shape, 0, tuples.end());
-  const ir::Dim width = product(shape, tuples.end(), shape.size());
+  const ir::Dim count = product_of(indices, 0, indices.size() - 1), rows = product_of(shape, 0, tuples.end());
+  const ir::Dim width = product_of(shape, tuples.end(), shape.size());
   const ir::Shape tuple_shape(indices.begin(), indices.end() - 1);
   emitter.assign(0,
                  text("at::embedding_dense_backward(", emitter.in(0), ".reshape(", emitter.dims({count, width}), "), ",
@@ -146,18 +137,11 @@ void emit_gather_nd_gradient(Emitter& emitter) {
 
 // --- ScatterND(data, indices, updates){reduction: none or add} ---
 
-Result<bool> adds(const NodeView& node) {
-  const std::string reduction = node.attributes().get_string("reduction", "none");
-  if (reduction == "none" || reduction == "add") return reduction == "add";
-  return problem_at(node, Code::kUnsupportedOp, text("has the reduction ", quoted(ModelText(reduction))),
-                    "only none and add are supported");
-}
-
 Inferred infer_scatter_nd(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 3, 3));
   GP_TRY_VOID(expect_index(node, {1}));
   GP_TRY_VOID(expect_same_dtype(node, {0, 2}));
-  GP_TRY_VOID(adds(node));
+  GP_TRY_VOID(scatter_adds(node));
   const ir::TensorType& data = node.input(0).type;
   const ir::Shape& indices = node.input(1).type.shape;
   GP_TRY(const Tuples tuples, tuples_of(node, data.shape, indices));
@@ -173,14 +157,15 @@ void emit_scatter_nd(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ir::Shape &data = node.input(0).type.shape, &indices = node.input(1).type.shape;
   const std::string list = index_list(emitter, data, indices, tuples_of(node, data, indices).value());
-  emitter.assign(
-      0, text("at::index_put(", emitter.in(0), ", ", list, ", ", emitter.in(2), ", ", boolean(adds(node).value()), ")"),
-      "ATen/ops/index_put.h");
+  emitter.assign(0,
+                 text("at::index_put(", emitter.in(0), ", ", list, ", ", emitter.in(2), ", ",
+                      boolean(scatter_adds(node).value()), ")"),
+                 "ATen/ops/index_put.h");
 }
 
 Status scatter_nd_gradient(GradientBuilder& builder) {
   const std::vector<ValueId> inputs = {builder.output_gradient(0), builder.input(1)};
-  GP_TRY(const bool add, adds(builder.forward()));
+  GP_TRY(const bool add, scatter_adds(builder.forward()));
   if (builder.wants(0)) {
     builder.set_input_gradient(0, add ? builder.output_gradient(0) : builder.add_one(0, "ScatterNDGradData", inputs));
   }
@@ -209,7 +194,7 @@ void emit_scatter_nd_gradient(Emitter& emitter) {
 
 // --- rows ---
 
-std::vector<OpDef> gather_rows() {
+std::vector<OpDef> gather_nd_rows() {
   const ir::Attributes shared = {{"batch_dims", int64_t{1}}};
   ir::Attributes shared_gradient = shared;
   shared_gradient.set("shape", shape_of({kB, 4, 3}));
@@ -230,7 +215,7 @@ std::vector<OpDef> gather_rows() {
   };
 }
 
-std::vector<OpDef> scatter_rows() {
+std::vector<OpDef> scatter_nd_rows() {
   return {
       {.name = "ScatterND",
        .infer = infer_scatter_nd,
@@ -252,8 +237,8 @@ std::vector<OpDef> scatter_rows() {
 
 std::span<const OpDef> gather_nd_ops() {
   static const std::vector<OpDef> rows = [] {
-    std::vector<OpDef> all = gather_rows();
-    for (const OpDef& row : scatter_rows()) all.push_back(row);
+    std::vector<OpDef> all = gather_nd_rows();
+    for (const OpDef& row : scatter_nd_rows()) all.push_back(row);
     return all;
   }();
   return rows;

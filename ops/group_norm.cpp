@@ -71,7 +71,7 @@ std::string sizes_text(const Emitter& emitter, size_t x) {
 
 void emit_group_norm(Emitter& emitter) {
   const std::string parts = emitter.local("parts");
-  const std::string epsilon = number(emitter.node().attributes().get_double("epsilon", 1e-5));
+  const std::string epsilon = epsilon_text(emitter.node());
   emitter.statement(text("auto ", parts, " = at::native_group_norm(", emitter.in(0), ".contiguous(), ", emitter.in(1),
                          ", ", emitter.in(2), ", ", sizes_text(emitter, 0), ", ", epsilon, ")"),
                     "ATen/ops/native_group_norm.h");

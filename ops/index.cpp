@@ -1,9 +1,9 @@
 // Look-ups and updates by integer tensors: Gather, GatherElements, GatherND, ScatterElements, ScatterND.
 //
 // Gradients of look-ups add up the rows that were read several times. They go through embedding_dense_backward, which
-// adds in the order of the indices on every device and with any number of threads, so that runs repeat to the bit.
-// Indices may be negative in ONNX; ATen's kernels differ in whether they accept that, so they are made positive where
-// needed. An index out of range ends the run with ATen's error.
+// scatter_adds in the order of the indices on every device and with any number of threads, so that runs repeat to the
+// bit. Indices may be negative in ONNX; ATen's kernels differ in whether they accept that, so they are made positive
+// where needed. An index out of range ends the run with ATen's error.
 
 #include <algorithm>
 
@@ -17,15 +17,6 @@ namespace graphpipe::ops {
 namespace {
 
 using ir::ValueId;
-
-ir::Dim product(const ir::Shape& shape, size_t first, size_t last) {
-  ir::Dim result;
-  for (size_t i = first; i < last; ++i) {
-    result.factor *= shape[i].factor;
-    result.power += shape[i].power;
-  }
-  return result;
-}
 
 /// Input i as int64 tensor: what all of ATen's index arguments accept.
 std::string long_indices(const Emitter& emitter, size_t i) {
@@ -101,8 +92,8 @@ void emit_gather_gradient(Emitter& emitter) {
   const ir::Shape& shape = node.output(0).type.shape;
   const auto axis = static_cast<size_t>(axis_attribute(node, "axis", 0, shape.size()).value());
   const ir::Shape& index_shape = node.input(1).type.shape;
-  const ir::Dim count = product(index_shape, 0, index_shape.size()), rows = shape[axis];
-  const ir::Dim before = product(shape, 0, axis), after = product(shape, axis + 1, shape.size());
+  const ir::Dim count = product_of(index_shape, 0, index_shape.size()), rows = shape[axis];
+  const ir::Dim before = product_of(shape, 0, axis), after = product_of(shape, axis + 1, shape.size());
   const ir::Dim width = *multiply(before, after);
   const bool leading = before == ir::Dim::fixed(1);
   const std::string indices =
@@ -190,18 +181,11 @@ void emit_gather_elements_gradient(Emitter& emitter) {
 }
 
 /// Whether updates are added to the data; other reductions than none and add are refused.
-Result<bool> adds(const NodeView& node) {
-  const std::string reduction = node.attributes().get_string("reduction", "none");
-  if (reduction == "none" || reduction == "add") return reduction == "add";
-  return problem_at(node, Code::kUnsupportedOp, text("has the reduction ", quoted(ModelText(reduction))),
-                    "only none and add are supported");
-}
-
 Inferred infer_scatter_elements(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 3, 3));
   GP_TRY_VOID(expect_index(node, {1}));
   GP_TRY_VOID(expect_same_dtype(node, {0, 2}));
-  GP_TRY_VOID(adds(node));
+  GP_TRY_VOID(scatter_adds(node));
   const ir::TensorType &data = node.input(0).type, &indices = node.input(1).type;
   GP_TRY(const int axis, element_axis(node, data.shape, indices.shape));
   if (node.input(2).type.shape != indices.shape) return bad_model(node, "needs as many updates as indices");
@@ -213,7 +197,7 @@ void emit_scatter_elements(Emitter& emitter) {
   const ir::Shape& data = node.input(0).type.shape;
   const int axis = checked_axis(node, data);
   const std::string indices = positive_indices(emitter, 1, data, axis);
-  const bool add = adds(node).value();
+  const bool add = scatter_adds(node).value();
   // The gradient with respect to the data has no updates: their places become zero.
   const std::string updates = node.has_input(2) ? emitter.in(2) : "0";
   emitter.assign(
@@ -225,7 +209,7 @@ Status scatter_elements_gradient(GradientBuilder& builder) {
   const NodeView& node = builder.forward();
   const ir::Attributes axis = {{"axis", int64_t{checked_axis(node, node.input(0).type.shape)}}};
   const std::vector<ValueId> inputs = {builder.output_gradient(0), builder.input(1)};
-  GP_TRY(const bool add, adds(node));
+  GP_TRY(const bool add, scatter_adds(node));
   if (builder.wants(0)) {
     builder.set_input_gradient(
         0, add ? builder.output_gradient(0) : builder.add_one(0, "ScatterElementsGradData", inputs, axis));

@@ -84,6 +84,13 @@ Status expect_same_type(const NodeView& node, size_t i, size_t j) {
                               ir::dtype_name(b.dtype), shape_text(b.shape)));
 }
 
+Result<bool> scatter_adds(const NodeView& node) {
+  const std::string reduction = node.attributes().get_string("reduction", "none");
+  if (reduction == "none" || reduction == "add") return reduction == "add";
+  return problem_at(node, Code::kUnsupportedOp, text("has the reduction ", quoted(ModelText(reduction))),
+                    "only none and add are supported");
+}
+
 Result<int> normalized_axis(const NodeView& node, int64_t axis, size_t rank) {
   const auto signed_rank = static_cast<int64_t>(rank);
   if (axis < -signed_rank || axis >= signed_rank) {
@@ -119,6 +126,15 @@ std::optional<ir::Dim> multiply(ir::Dim a, ir::Dim b) {
 std::optional<ir::Dim> divide(ir::Dim a, ir::Dim b) {
   if (b.factor <= 0 || a.power < b.power || a.factor % b.factor != 0) return std::nullopt;
   return ir::Dim{a.factor / b.factor, a.power - b.power};
+}
+
+ir::Dim product_of(const ir::Shape& shape, size_t first, size_t last) {
+  ir::Dim result;
+  for (size_t i = first; i < last; ++i) {
+    result.factor *= shape[i].factor;
+    result.power += shape[i].power;
+  }
+  return result;
 }
 
 std::string dim_text(ir::Dim dim) {

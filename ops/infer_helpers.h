@@ -39,6 +39,9 @@ Status expect_same_dtype(const NodeView& node, std::initializer_list<size_t> inp
 /// Inputs i and j have the same type and shape.
 Status expect_same_type(const NodeView& node, size_t i, size_t j);
 
+/// The attribute "reduction" of a scatter: false for none, true for add; others are refused.
+Result<bool> scatter_adds(const NodeView& node);
+
 // --- axes ---
 
 /// A possibly negative axis as 0..rank-1.
@@ -54,6 +57,8 @@ Result<std::vector<int>> normalized_axes(const NodeView& node, const std::vector
 std::optional<ir::Dim> multiply(ir::Dim a, ir::Dim b);
 /// a / b where it is a whole multiple at every sample count, else nullopt. Needs nothing: b of 0 gives nullopt.
 std::optional<ir::Dim> divide(ir::Dim a, ir::Dim b);
+/// The product of the dims first .. last - 1. Needs: a part of a shape that was checked, so it cannot overflow.
+ir::Dim product_of(const ir::Shape& shape, size_t first, size_t last);
 /// "4*B", "64": for messages.
 std::string dim_text(ir::Dim dim);
 /// "[B, 64]".

@@ -11,9 +11,6 @@
 namespace graphpipe::ops {
 namespace {
 
-constexpr std::string_view kSum = "ATen/ops/sum.h";
-constexpr std::string_view kMul = "ATen/ops/mul.h";
-
 // The gradient of input i is `op` of the loss's gradient and the forward's inputs.
 void add_loss_gradient(GradientBuilder& builder, size_t i, std::string_view op) {
   if (!builder.wants(i)) return;
@@ -224,7 +221,7 @@ void emit_contrastive_gradient(Emitter& emitter) {
 // --- ScaleBySamples(x): x times the samples of the micro-batch ---
 
 void emit_scale_by_samples(Emitter& emitter) {
-  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", emitter.dim(ir::Dim::batch()), ")"), kMul);
+  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", emitter.dim(ir::Dim::batch()), ")"), kMulHeader);
 }
 
 // Whatever it is given, the result counts samples.
@@ -260,12 +257,12 @@ std::vector<OpDef> elementwise_rows() {
            .infer = infer_elementwise_loss,
            .work = squared_error_work,
            .gradient = squared_error_gradient,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::sum($0.sub($1).square())", kSum); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::sum($0.sub($1).square())", kSumHeader); },
            .examples = {{.inputs = {normal({kB, 3}), normal({kB, 3})}}}},
           {.name = "MeanSquaredErrorSumGrad",
            .infer = infer_elementwise_loss_gradient,
            .work = three_flops,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sub($2), $0.mul(2.0))", kMul); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sub($2), $0.mul(2.0))", kMulHeader); },
            .examples = elementwise_gradient_examples()},
           {.name = "BceWithLogitsSum",
            .infer = infer_elementwise_loss,
@@ -276,12 +273,12 @@ std::vector<OpDef> elementwise_rows() {
           {.name = "BceWithLogitsSumGrad",
            .infer = infer_elementwise_loss_gradient,
            .work = sigmoid_flops,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sigmoid().sub_($2), $0)", kMul); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sigmoid().sub_($2), $0)", kMulHeader); },
            .examples = elementwise_gradient_examples()},
           {.name = "BceWithLogitsSumGradLabel",
            .infer = infer_elementwise_loss_gradient,
            .work = three_flops,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1, $0.neg())", kMul); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1, $0.neg())", kMulHeader); },
            .examples = elementwise_gradient_examples()}};
 }
 

@@ -14,8 +14,6 @@
 namespace graphpipe::ops {
 namespace {
 
-constexpr std::string_view kMul = "ATen/ops/mul.h";
-
 size_t first_normalized_axis(const NodeView& node, size_t x) {
   const auto rank = static_cast<int64_t>(node.input(x).type.shape.size());
   const int64_t axis = node.attributes().get_int("axis", -1);
@@ -27,8 +25,6 @@ ir::Shape normalized_shape(const NodeView& node, size_t x) {
   const ir::Shape& shape = node.input(x).type.shape;
   return {shape.begin() + static_cast<std::ptrdiff_t>(first_normalized_axis(node, x)), shape.end()};
 }
-
-std::string epsilon(const NodeView& node) { return number(node.attributes().get_double("epsilon", 1e-5)); }
 
 // Input x of the shape that scale and bias must have; gives the shape of the row statistics.
 Result<ir::Shape> statistics_shape(const NodeView& node, size_t x) {
@@ -78,7 +74,7 @@ void emit_layer_norm(Emitter& emitter) {
   const std::string parts = emitter.local("parts");
   emitter.statement(text("auto ", parts, " = at::native_layer_norm(", emitter.in(0), ", ",
                          emitter.dims(normalized_shape(emitter.node(), 0)), ", ", emitter.in(1), ", ", emitter.in(2),
-                         ", ", epsilon(emitter.node()), ")"),
+                         ", ", epsilon_text(emitter.node()), ")"),
                     "ATen/ops/native_layer_norm.h");
   for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
 }
@@ -145,10 +141,11 @@ std::string normalized_axes_text(const NodeView& node, size_t x) {
 
 void emit_rms_norm(Emitter& emitter) {
   const std::string rms = emitter.local("inverse_rms");
-  emitter.statement(text("at::Tensor ", rms, " = ", emitter.in(0), ".square().mean(",
-                         normalized_axes_text(emitter.node(), 0), ", true).add(", epsilon(emitter.node()), ").rsqrt()"),
-                    "");
-  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", rms, ").mul(", emitter.in(1), ")"), kMul);
+  emitter.statement(
+      text("at::Tensor ", rms, " = ", emitter.in(0), ".square().mean(", normalized_axes_text(emitter.node(), 0),
+           ", true).add(", epsilon_text(emitter.node()), ").rsqrt()"),
+      "");
+  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", rms, ").mul(", emitter.in(1), ")"), kMulHeader);
   emitter.assign(1, text("std::move(", rms, ")"), "");
 }
 
@@ -174,15 +171,17 @@ Inferred infer_like_x(const NodeView& node) {
 // With r = 1/rms, n = x r, g = gradient * scale: r (g - n mean(g n)).
 void emit_rms_norm_grad_input(Emitter& emitter) {
   const std::string normal = emitter.local("normal"), scaled = emitter.local("scaled");
-  emitter.statement(text("const at::Tensor ", normal, " = at::mul(", emitter.in(1), ", ", emitter.in(2), ")"), kMul);
-  emitter.statement(text("const at::Tensor ", scaled, " = at::mul(", emitter.in(0), ", ", emitter.in(3), ")"), kMul);
+  emitter.statement(text("const at::Tensor ", normal, " = at::mul(", emitter.in(1), ", ", emitter.in(2), ")"),
+                    kMulHeader);
+  emitter.statement(text("const at::Tensor ", scaled, " = at::mul(", emitter.in(0), ", ", emitter.in(3), ")"),
+                    kMulHeader);
   const std::string mean =
       text("at::mul(", scaled, ", ", normal, ").mean(", normalized_axes_text(emitter.node(), 1), ", true)");
   emitter.assign(0, text("at::sub(", scaled, ", ", normal, ".mul(", mean, ")).mul_(", emitter.in(2), ")"),
                  "ATen/ops/sub.h");
 }
 
-void emit_rms_norm_grad_scale(Emitter& emitter) { assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMul); }
+void emit_rms_norm_grad_scale(Emitter& emitter) { assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMulHeader); }
 
 // --- rows ---
 

@@ -48,7 +48,7 @@ Inferred infer_nll(const NodeView& node) {
   return checked(node, {loss_value(node)});
 }
 
-Inferred infer_cross_entropy(const NodeView& node) {
+Inferred infer_onnx_cross_entropy(const NodeView& node) {
   GP_TRY(std::vector<ir::Value> outputs, infer_nll(node));
   outputs.push_back(make_value(node, node.input(0).type));
   return checked(node, std::move(outputs));
@@ -57,7 +57,7 @@ Inferred infer_cross_entropy(const NodeView& node) {
 Work nll_work(const NodeView& node, Samples samples) {
   return {.flops = 3 * elements(node.input(1), samples), .bytes = bytes_touched(node, samples)};
 }
-Work cross_entropy_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 14); }
+Work onnx_cross_entropy_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 14); }
 Work nll_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 2); }
 
 /// Locals of a call: the target with a class dim of one where ignored targets are class 0, and the weight of each
@@ -100,7 +100,7 @@ void assign_loss(Emitter& emitter, const std::string& log_probabilities) {
 
 void emit_nll(Emitter& emitter) { assign_loss(emitter, emitter.in(0)); }
 
-void emit_cross_entropy(Emitter& emitter) {
+void emit_onnx_cross_entropy(Emitter& emitter) {
   const std::string log_probabilities = emitter.local("log_probabilities");
   emitter.statement(text("at::Tensor ", log_probabilities, " = at::_log_softmax(", emitter.in(0), ", 1, false)"),
                     "ATen/ops/_log_softmax.h");
@@ -131,7 +131,7 @@ Status nll_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-Status cross_entropy_gradient(GradientBuilder& builder) {
+Status onnx_cross_entropy_gradient(GradientBuilder& builder) {
   GP_TRY_VOID(refuse_weight_gradient(builder));
   if (!builder.wants(0)) return Ok{};
   ir::ValueId gradient = builder.output_gradient(1);
@@ -204,10 +204,10 @@ std::span<const OpDef> onnx_loss_ops() {
                                            .emit = emit_nll_gradient,
                                            .examples = nll_gradient_examples()},
                                           {.name = "SoftmaxCrossEntropyLoss",
-                                           .infer = infer_cross_entropy,
-                                           .work = cross_entropy_work,
-                                           .gradient = cross_entropy_gradient,
-                                           .emit = emit_cross_entropy,
+                                           .infer = infer_onnx_cross_entropy,
+                                           .work = onnx_cross_entropy_work,
+                                           .gradient = onnx_cross_entropy_gradient,
+                                           .emit = emit_onnx_cross_entropy,
                                            .examples = loss_examples(2)}};
   return rows;
 }

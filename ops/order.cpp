@@ -180,12 +180,12 @@ void emit_one_hot(Emitter& emitter) {
 
 // --- rows ---
 
-ir::Attributes along(int64_t axis) { return {{"axis", axis}}; }
+ir::Attributes axis_alone(int64_t axis) { return {{"axis", axis}}; }
 
 std::vector<Example> arg_examples() {
   return {
       {.inputs = {distinct({kB, 5, 2})}, .attributes = {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}},
-      {.inputs = {integers({kB, 9}, 0, 3)}, .attributes = along(-1)},
+      {.inputs = {integers({kB, 9}, 0, 3)}, .attributes = axis_alone(-1)},
       {.inputs = {integers({kB, 9}, 0, 3)}, .attributes = {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}}}};
 }
 
@@ -219,10 +219,10 @@ std::span<const OpDef> order_ops() {
        .work = one_flop_per_element,
        .gradient = cum_sum_gradient,
        .emit = emit_cum_sum,
-       .examples = {{.inputs = {normal({kB, 4})}, .attributes = along(1)},
+       .examples = {{.inputs = {normal({kB, 4})}, .attributes = axis_alone(1)},
                     {.inputs = {normal({kB, 4, 2})},
                      .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
-                    {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = along(1)}}},
+                    {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = axis_alone(1)}}},
       {.name = "Trilu",
        .infer = infer_trilu,
        .work = copy_work,

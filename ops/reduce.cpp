@@ -33,33 +33,30 @@ struct ReduceRow {
   bool takes_integers = true;
 };
 
-constexpr std::string_view kSum = "ATen/ops/sum.h";
-constexpr std::string_view kMul = "ATen/ops/mul.h";
-
 constexpr ReduceRow kTable[] = {
-    {"ReduceSum", "at::sum($0, <axes>, <keep>)", kSum, "ReduceSumGrad", Reads::kNothing, "<g>.expand(<in>)",
+    {"ReduceSum", "at::sum($0, <axes>, <keep>)", kSumHeader, "ReduceSumGrad", Reads::kNothing, "<g>.expand(<in>)",
      "ATen/core/Tensor.h"},
     {"ReduceMean", "at::mean($0, <axes>, <keep>)", "ATen/ops/mean.h", "ReduceMeanGrad", Reads::kNothing,
      "at::div(<g>, <count>).expand(<in>)", "ATen/ops/div.h", Fill::kNormal, false},
     // Elements that tie for the extremum share its gradient equally.
     {"ReduceMax", "at::amax($0, <axes>, <keep>)", "ATen/ops/amax.h", "ReduceMaxGrad", Reads::kBoth,
-     "at::mul(<g>, $1.eq(<y>)).div($1.eq(<y>).sum(<axes>, true))", kMul, Fill::kPermutation},
+     "at::mul(<g>, $1.eq(<y>)).div($1.eq(<y>).sum(<axes>, true))", kMulHeader, Fill::kPermutation},
     {"ReduceMin", "at::amin($0, <axes>, <keep>)", "ATen/ops/amin.h", "ReduceMinGrad", Reads::kBoth,
-     "at::mul(<g>, $1.eq(<y>)).div($1.eq(<y>).sum(<axes>, true))", kMul, Fill::kPermutation},
-    {"ReduceL1", "at::sum($0.abs(), <axes>, <keep>)", kSum, "ReduceL1Grad", Reads::kInput, "at::mul(<g>, $1.sign())",
-     kMul, Fill::kPermutation},
+     "at::mul(<g>, $1.eq(<y>)).div($1.eq(<y>).sum(<axes>, true))", kMulHeader, Fill::kPermutation},
+    {"ReduceL1", "at::sum($0.abs(), <axes>, <keep>)", kSumHeader, "ReduceL1Grad", Reads::kInput,
+     "at::mul(<g>, $1.sign())", kMulHeader, Fill::kPermutation},
     // The norm of a zero vector has gradient 0, the middle of its subgradients.
-    {"ReduceL2", "at::linalg_vector_norm($0, 2, <axes>, <keep>)", "ATen/ops/linalg_vector_norm.h",
-     "ReduceL2Grad", Reads::kBoth, "at::mul($1, <g>.div(<y>)).masked_fill(<y>.eq(0), 0)", kMul, Fill::kNormal, false},
-    {"ReduceSumSquare", "at::sum($0.square(), <axes>, <keep>)", kSum, "ReduceSumSquareGrad", Reads::kInput,
-     "at::mul(<g>, $1.mul(2))", kMul},
-    {"ReduceLogSum", "at::sum($0, <axes>, <keep>).log()", kSum, "ReduceLogSumGrad", Reads::kOutput,
+    {"ReduceL2", "at::linalg_vector_norm($0, 2, <axes>, <keep>)", "ATen/ops/linalg_vector_norm.h", "ReduceL2Grad",
+     Reads::kBoth, "at::mul($1, <g>.div(<y>)).masked_fill(<y>.eq(0), 0)", kMulHeader, Fill::kNormal, false},
+    {"ReduceSumSquare", "at::sum($0.square(), <axes>, <keep>)", kSumHeader, "ReduceSumSquareGrad", Reads::kInput,
+     "at::mul(<g>, $1.mul(2))", kMulHeader},
+    {"ReduceLogSum", "at::sum($0, <axes>, <keep>).log()", kSumHeader, "ReduceLogSumGrad", Reads::kOutput,
      "at::div(<g>, <y>.exp()).expand(<in>)", "ATen/ops/div.h", Fill::kPositive, false},
     {"ReduceLogSumExp", "at::logsumexp($0, <axes>, <keep>)", "ATen/ops/logsumexp.h", "ReduceLogSumExpGrad",
-     Reads::kBoth, "at::mul(<g>, $1.sub(<y>).exp())", kMul, Fill::kNormal, false},
+     Reads::kBoth, "at::mul(<g>, $1.sub(<y>).exp())", kMulHeader, Fill::kNormal, false},
 };
 
-const ReduceRow& row_of(const ir::Node& node) {
+const ReduceRow& reduce_row_of(const ir::Node& node) {
   const auto* row = std::ranges::find_if(
       kTable, [&](const ReduceRow& each) { return each.name == node.op || each.gradient_name == node.op; });
   GP_CHECK(row != std::end(kTable));
@@ -100,13 +97,13 @@ Inferred infer_reduction(const NodeView& node) {
 
 Inferred infer_reduce(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
-  if (!row_of(node.node()).takes_integers) GP_TRY_VOID(expect_floating(node, {0}));
+  if (!reduce_row_of(node.node()).takes_integers) GP_TRY_VOID(expect_floating(node, {0}));
   return infer_reduction(node);
 }
 
 size_t gradient_inputs(const ir::Node& node) {
   if (node.op == "ReduceProdGrad") return 2;
-  const Reads reads = row_of(node).reads;
+  const Reads reads = reduce_row_of(node).reads;
   return reads == Reads::kNothing ? 1 : reads == Reads::kBoth ? 3 : 2;
 }
 
@@ -126,7 +123,7 @@ Inferred infer_reduce_gradient(const NodeView& node) {
 Status reduce_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
   const NodeView& forward = builder.forward();
-  const ReduceRow& row = row_of(forward.node());
+  const ReduceRow& row = reduce_row_of(forward.node());
   ir::Attributes attributes = forward.attributes();
   attributes.set("shape", forward.input(0).type.shape);
   std::vector<ir::ValueId> inputs = {builder.output_gradient(0)};
@@ -146,7 +143,7 @@ void replace_all(std::string& where, std::string_view from, const std::string& t
 
 void emit_reduce(Emitter& emitter) {
   const NodeView& node = emitter.node();
-  const ReduceRow& row = row_of(node.node());
+  const ReduceRow& row = reduce_row_of(node.node());
   const std::vector<int> axes = reduced_axes(node, node.input(0).type.shape.size()).value();
   // ATen takes an empty list of axes for all of them.
   if (axes.empty() && !node.input(0).type.shape.empty()) {
@@ -172,7 +169,7 @@ std::string count_text(const Emitter& emitter, const ir::Shape& shape, const std
 
 void emit_reduce_gradient(Emitter& emitter) {
   const NodeView& node = emitter.node();
-  const ReduceRow& row = row_of(node.node());
+  const ReduceRow& row = reduce_row_of(node.node());
   const ir::Shape& shape = node.output(0).type.shape;
   const std::vector<int> axes = reduced_axes(node, shape.size()).value();
   const std::string reshape = keeps_dims(node) ? "" : text(".reshape(", emitter.dims(reduced(shape, axes, true)), ")");
@@ -240,7 +237,7 @@ void emit_prod_gradient(Emitter& emitter) {
   emitter.assign(0,
                  text("at::mul(", before, ", ", after, ").mul(", emitter.in(0), ".reshape(", emitter.dims(column),
                       ")).reshape(", emitter.dims(moved), ").permute(", list(inverse), ")"),
-                 kMul);
+                 kMulHeader);
 }
 
 Status prod_gradient(GradientBuilder& builder) {

@@ -11,8 +11,6 @@
 namespace graphpipe::ops {
 namespace {
 
-constexpr std::string_view kWhere = "ATen/ops/where.h";
-
 // --- Softmax, LogSoftmax ---
 
 int softmax_axis(const NodeView& node) {
@@ -168,13 +166,13 @@ std::vector<OpDef> activation_rows() {
            .infer = infer_prelu,
            .work = prelu_work,
            .gradient = prelu_gradient,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::where($0.gt(0.0), $0, $0.mul($1))", kWhere); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::where($0.gt(0.0), $0, $0.mul($1))", kWhereHeader); },
            .examples = {{.inputs = {distinct({kB, 3, 4}), weight(uniform01({3, 1}))}},
                         {.inputs = {distinct({kB, 4}), weight(uniform01({1}))}}}},
           {.name = "PReluGradInput",
            .infer = same_as_first_input,
            .work = prelu_work,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::where($1.gt(0.0), $0, $0.mul($2))", kWhere); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::where($1.gt(0.0), $0, $0.mul($2))", kWhereHeader); },
            .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4}), weight(uniform01({1}))}}}},
           {.name = "PReluGradSlope",
            .infer = same_as_first_input,

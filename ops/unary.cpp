@@ -37,9 +37,7 @@ struct UnaryRow {
   std::vector<Default> attributes = {};
 };
 
-constexpr std::string_view kMul = "ATen/ops/mul.h";
 constexpr std::string_view kDiv = "ATen/ops/div.h";
-constexpr std::string_view kWhere = "ATen/ops/where.h";
 constexpr std::string_view kElu = "ATen/ops/elu.h";
 constexpr std::string_view kEluBackward = "ATen/ops/elu_backward.h";
 
@@ -47,33 +45,33 @@ constexpr std::string_view kEluBackward = "ATen/ops/elu_backward.h";
 const std::vector<UnaryRow>& table() {
   using enum Saved;
   static const std::vector<UnaryRow> rows = {
-      {"Exp", "at::exp($0)", "ATen/ops/exp.h", 10, "ExpGrad", kOutput, "at::mul($0, $1)", kMul},
+      {"Exp", "at::exp($0)", "ATen/ops/exp.h", 10, "ExpGrad", kOutput, "at::mul($0, $1)", kMulHeader},
       {"Log", "at::log($0)", "ATen/ops/log.h", 10, "LogGrad", kInput, "at::div($0, $1)", kDiv, Fill::kPositive},
       {"Sqrt", "at::sqrt($0)", "ATen/ops/sqrt.h", 4, "SqrtGrad", kOutput, "at::div($0, $1.mul(2.0))", kDiv,
        Fill::kPositive},
       {"Reciprocal", "at::reciprocal($0)", "ATen/ops/reciprocal.h", 4, "ReciprocalGrad", kOutput,
-       "at::mul($0, $1.square().neg())", kMul, Fill::kPositive},
-      {"Sin", "at::sin($0)", "ATen/ops/sin.h", 10, "SinGrad", kInput, "at::mul($0, $1.cos())", kMul},
-      {"Cos", "at::cos($0)", "ATen/ops/cos.h", 10, "CosGrad", kInput, "at::mul($0, $1.sin()).neg()", kMul},
-      {"Tan", "at::tan($0)", "ATen/ops/tan.h", 10, "TanGrad", kOutput, "at::mul($0, $1.square().add(1.0))", kMul,
+       "at::mul($0, $1.square().neg())", kMulHeader, Fill::kPositive},
+      {"Sin", "at::sin($0)", "ATen/ops/sin.h", 10, "SinGrad", kInput, "at::mul($0, $1.cos())", kMulHeader},
+      {"Cos", "at::cos($0)", "ATen/ops/cos.h", 10, "CosGrad", kInput, "at::mul($0, $1.sin()).neg()", kMulHeader},
+      {"Tan", "at::tan($0)", "ATen/ops/tan.h", 10, "TanGrad", kOutput, "at::mul($0, $1.square().add(1.0))", kMulHeader,
        Fill::kUniform01},
-      {"Sinh", "at::sinh($0)", "ATen/ops/sinh.h", 10, "SinhGrad", kInput, "at::mul($0, $1.cosh())", kMul},
-      {"Cosh", "at::cosh($0)", "ATen/ops/cosh.h", 10, "CoshGrad", kInput, "at::mul($0, $1.sinh())", kMul},
+      {"Sinh", "at::sinh($0)", "ATen/ops/sinh.h", 10, "SinhGrad", kInput, "at::mul($0, $1.cosh())", kMulHeader},
+      {"Cosh", "at::cosh($0)", "ATen/ops/cosh.h", 10, "CoshGrad", kInput, "at::mul($0, $1.sinh())", kMulHeader},
       {"Asin", "at::asin($0)", "ATen/ops/asin.h", 10, "AsinGrad", kInput,
-       "at::mul($0, $1.square().neg().add(1.0).rsqrt())", kMul, Fill::kUniform01},
+       "at::mul($0, $1.square().neg().add(1.0).rsqrt())", kMulHeader, Fill::kUniform01},
       {"Acos", "at::acos($0)", "ATen/ops/acos.h", 10, "AcosGrad", kInput,
-       "at::mul($0, $1.square().neg().add(1.0).rsqrt()).neg()", kMul, Fill::kUniform01},
+       "at::mul($0, $1.square().neg().add(1.0).rsqrt()).neg()", kMulHeader, Fill::kUniform01},
       {"Atan", "at::atan($0)", "ATen/ops/atan.h", 10, "AtanGrad", kInput, "at::div($0, $1.square().add(1.0))", kDiv},
       {"Asinh", "at::asinh($0)", "ATen/ops/asinh.h", 10, "AsinhGrad", kInput,
-       "at::mul($0, $1.square().add(1.0).rsqrt())", kMul},
+       "at::mul($0, $1.square().add(1.0).rsqrt())", kMulHeader},
       // Its example draws from [1.5, 3): see examples_of.
       {"Acosh", "at::acosh($0)", "ATen/ops/acosh.h", 10, "AcoshGrad", kInput,
-       "at::mul($0, $1.square().sub(1.0).rsqrt())", kMul, Fill::kPositive},
+       "at::mul($0, $1.square().sub(1.0).rsqrt())", kMulHeader, Fill::kPositive},
       {"Atanh", "at::atanh($0)", "ATen/ops/atanh.h", 10, "AtanhGrad", kInput, "at::div($0, $1.square().neg().add(1.0))",
        kDiv, Fill::kUniform01},
       // 2 / sqrt(pi)
       {"Erf", "at::erf($0)", "ATen/ops/erf.h", 10, "ErfGrad", kInput,
-       "at::mul($0, $1.square().neg().exp().mul(1.1283791670955126))", kMul},
+       "at::mul($0, $1.square().neg().exp().mul(1.1283791670955126))", kMulHeader},
       {"Tanh", "at::tanh($0)", "ATen/ops/tanh.h", 10, "TanhGrad", kOutput, "at::tanh_backward($0, $1)",
        "ATen/ops/tanh_backward.h"},
       {"Sigmoid", "at::sigmoid($0)", "ATen/ops/sigmoid.h", 10, "SigmoidGrad", kOutput, "at::sigmoid_backward($0, $1)",
@@ -133,12 +131,12 @@ const std::vector<UnaryRow>& table() {
        "HardSigmoidGrad",
        kOutput,
        "at::where($1.gt(0.0).logical_and($1.lt(1.0)), $0.mul(<alpha>), 0.0)",
-       kWhere,
+       kWhereHeader,
        Fill::kPermutation,
        {{"alpha", 0.2}, {"beta", 0.5}}},
       {"HardSwish", "at::hardswish($0)", "ATen/ops/hardswish.h", 5, "HardSwishGrad", kInput,
        "at::hardswish_backward($0, $1)", "ATen/ops/hardswish_backward.h", Fill::kPermutation},
-      {"Abs", "at::abs($0)", "ATen/ops/abs.h", 1, "AbsGrad", kInput, "at::mul($0, $1.sign())", kMul,
+      {"Abs", "at::abs($0)", "ATen/ops/abs.h", 1, "AbsGrad", kInput, "at::mul($0, $1.sign())", kMulHeader,
        Fill::kPermutation},
       {"Neg", "at::neg($0)", "ATen/ops/neg.h"},
       {"Floor", "at::floor($0)", "ATen/ops/floor.h", 1, {}, {}, {}, {}, Fill::kPermutation},
@@ -149,7 +147,7 @@ const std::vector<UnaryRow>& table() {
   return rows;
 }
 
-const UnaryRow& row_of(const ir::Node& node) {
+const UnaryRow& unary_row_of(const ir::Node& node) {
   const auto row = std::ranges::find_if(
       table(), [&](const UnaryRow& each) { return each.name == node.op || each.gradient_name == node.op; });
   GP_CHECK(row != table().end());
@@ -168,17 +166,17 @@ std::string with_attributes(std::string pattern, const UnaryRow& row, const ir::
 }
 
 Work unary_work(const NodeView& node, Samples samples) {
-  return per_output_element(node, samples, row_of(node.node()).flops);
+  return per_output_element(node, samples, unary_row_of(node.node()).flops);
 }
 
 void emit_unary(Emitter& emitter) {
-  const UnaryRow& row = row_of(emitter.node().node());
+  const UnaryRow& row = unary_row_of(emitter.node().node());
   assign_pattern(emitter, with_attributes(std::string(row.pattern), row, emitter.node().attributes()), row.header);
 }
 
 Status unary_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
-  const UnaryRow& row = row_of(builder.forward().node());
+  const UnaryRow& row = unary_row_of(builder.forward().node());
   const ir::ValueId saved = row.saved == Saved::kInput ? builder.input(0) : builder.output(0);
   builder.set_input_gradient(
       0, builder.add_one(0, row.gradient_name, {builder.output_gradient(0), saved}, builder.forward().attributes()));
@@ -186,7 +184,7 @@ Status unary_gradient(GradientBuilder& builder) {
 }
 
 void emit_unary_gradient(Emitter& emitter) {
-  const UnaryRow& row = row_of(emitter.node().node());
+  const UnaryRow& row = unary_row_of(emitter.node().node());
   assign_pattern(emitter, with_attributes(std::string(row.gradient_pattern), row, emitter.node().attributes()),
                  row.gradient_header);
 }

@@ -5,11 +5,11 @@
 #include "partitioner/cluster_layers.h"
 #include "partitioner/piper_costs.h"
 #include "partitioner/search_clock.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr size_t kMostUnclustered = 24, kClusters = 16;
 
 /// How a run of clusters can be executed on so many devices.
@@ -23,7 +23,7 @@ struct Config {
 
 /// The best suffix: sum of times, and how it begins.
 struct Best {
-  double sum = kInfinite;
+  double sum = kInfinity;
   size_t end = 0;
   const Config* config = nullptr;
 };
@@ -67,13 +67,13 @@ class Alpa {
     for (const auto& configs : configs_)
       for (const Config& config : configs) candidates.push_back(config.seconds);
     std::ranges::sort(candidates);
-    if (candidates.empty() || smallest_sum(candidates.back()) == kInfinite) return true;
+    if (candidates.empty() || smallest_sum(candidates.back()) == kInfinity) return true;
     keep();
     // Nothing below the first candidate that gives a plan need be tried.
     size_t low = 0, high = candidates.size();
     while (low < high && !clock_.must_stop()) {
       const size_t middle = low + (high - low) / 2;
-      if (smallest_sum(candidates[middle]) < kInfinite) high = middle;
+      if (smallest_sum(candidates[middle]) < kInfinity) high = middle;
       else low = middle + 1;
     }
     double tried = candidates.back();
@@ -83,7 +83,7 @@ class Alpa {
       if (most * static_cast<double>(micro_batches()) >= objective_) break;
       if (clock_.must_stop()) return false;
       tried = most;
-      if (smallest_sum(most) < kInfinite) keep();
+      if (smallest_sum(most) < kInfinity) keep();
     }
     return !clock_.must_stop();
   }
@@ -172,7 +172,7 @@ class Alpa {
               if (sum < best(stages, from, devices).sum) best(stages, from, devices) = {sum, end, &config};
             }
           }
-    double sum = kInfinite;
+    double sum = kInfinity;
     for (size_t stages = 1; stages <= count_; ++stages) sum = std::min(sum, best(stages, 0, devices_).sum);
     return sum;
   }
@@ -180,7 +180,7 @@ class Alpa {
   /// Of the table's plans of all numbers of stages the best, if it is better than what is known.
   void keep() {
     for (size_t stages = 1; stages <= count_; ++stages) {
-      if (best(stages, 0, devices_).sum == kInfinite) continue;
+      if (best(stages, 0, devices_).sum == kInfinity) continue;
       double largest = 0;
       size_t from = 0;
       int devices = devices_;
@@ -230,7 +230,7 @@ class Alpa {
   std::vector<std::vector<Config>> configs_;
   /// [stages][first cluster][devices]
   std::vector<Best> table_;
-  double objective_ = kInfinite;
+  double objective_ = kInfinity;
   ir::LayerPlan plan_;
   int64_t tried_ = 0;
 };
@@ -245,7 +245,7 @@ Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
   const SearchClock clock(request);
   Alpa alpa(request, clock);
   const bool complete = alpa.run();
-  if (alpa.objective() == kInfinite)
+  if (alpa.objective() == kInfinity)
     return complete
                ? Diagnostic{.code = Code::kNoFeasiblePlan,
                             .message = text("no row of submeshes fits ", request.machine.memory, " bytes a device"),

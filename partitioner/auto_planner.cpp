@@ -1,7 +1,6 @@
 #include "partitioner/auto_planner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 #include "cost/lower_bound.h"
@@ -10,24 +9,25 @@
 #include "partitioner/search_planners.h"
 #include "partitioner/space_search.h"
 #include "partitioner/unequal_devices.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
 /// A planner whose plans take part, for graphs up to so many nodes.
-struct Part {
+struct Participant {
   std::string_view name;
   size_t most_nodes = std::numeric_limits<size_t>::max();
 };
 constexpr size_t kMostNodes = 600;
-constexpr Part kParts[] = {
+constexpr Participant kParticipants[] = {
     {"graphpipe"},     {"sequential"}, {"data-parallel"}, {"equal-split", kMostNodes}, {"model-parallel", kMostNodes},
     {"exhaustive", 5},
 };
 /// Those of layer graphs, which try every micro-batch size anew: up to so many nodes and devices.
-constexpr std::string_view kLayerParts[] = {"pipedream", "piper", "dapple",        "torchgpipe",
-                                            "2bw",       "alpa",  "max-throughput"};
+constexpr std::string_view kLayerParticipants[] = {"pipedream", "piper", "dapple",        "torchgpipe",
+                                                   "2bw",       "alpa",  "max-throughput"};
 constexpr size_t kMostDevices = 32;
 
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
@@ -58,14 +58,14 @@ class AutoPlanner {
       rest.time_limit = time_left();
       take(find_planner(planner)->plan(rest));
     };
-    for (const Part& part : kParts) {
+    for (const Participant& part : kParticipants) {
       const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
       if (part.name == "data-parallel" && !may_be_parallel) continue;
       if (request_.graph->nodes.size() <= part.most_nodes) ask(part.name);
     }
     if (best) start_from(*best);
     if (request_.graph->nodes.size() <= kMostNodes && request_.cluster->devices.size() <= kMostDevices)
-      for (const std::string_view planner : kLayerParts) ask(planner);
+      for (const std::string_view planner : kLayerParticipants) ask(planner);
     on_fewer_devices(best);
     // The search climbs from the best of these too, beside the starts that it has of its own.
     if (best) best_of_others_ = best->candidates.front().assignment;
@@ -79,13 +79,12 @@ class AutoPlanner {
     if (!best) return refusals;
     best->complete = best->complete && !deadline_.passed();
     best->bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
-    best->search_seconds = seconds();
+    best->search_seconds = watch_.seconds();
     return std::move(*best);
   }
 
  private:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-  double time_left() const { return std::max(0.0, request_.time_limit - seconds()); }
+  double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
   size_t starts_to_climb_from() const {
     if (is_large()) return kStarts / 2;
     return request_.graph->nodes.size() <= kFewNodes ? 2 * kStarts : kStarts;
@@ -219,7 +218,7 @@ class AutoPlanner {
   }
 
   const PlanRequest& request_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Stopwatch watch_;
   Deadline deadline_;
   Candidates found_;
   std::vector<ir::Assignment> starts_;

@@ -7,6 +7,7 @@
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "partitioner/place_devices.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -177,7 +178,7 @@ std::vector<PlanCandidate> Candidates::best(size_t most) const {
 }
 
 double Candidates::least_objective() const {
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInfinity;
   for (const PlanCandidate& candidate : found_) least = std::min(least, candidate.objective);
   return least;
 }

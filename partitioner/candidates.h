@@ -6,6 +6,7 @@
 #include "ir/stage_graph.h"
 #include "partitioner/planners.h"
 #include "partitioner/stage_search.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -59,7 +60,7 @@ class Candidates {
 
   const PlanRequest& request_;
   std::vector<PlanCandidate> found_;
-  double shortfall_ = std::numeric_limits<double>::infinity();
+  double shortfall_ = kInfinity;
   std::string refusal_;
 };
 

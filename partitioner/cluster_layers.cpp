@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 namespace {
 
@@ -39,7 +41,7 @@ Line line_of(const ir::LayerGraph& graph) {
 
 /// Traffic and squared work of some runs, smaller first.
 struct Cost {
-  double traffic = std::numeric_limits<double>::infinity(), squares = 0;
+  double traffic = kInfinity, squares = 0;
   auto operator<=>(const Cost&) const = default;
 };
 
@@ -76,7 +78,7 @@ class Clusters {
         }
       }
     std::vector<size_t> found;
-    if (table[count_][layers].traffic == std::numeric_limits<double>::infinity()) return found;
+    if (table[count_][layers].traffic == kInfinity) return found;
     for (size_t runs = count_, end = layers; runs > 0; end = start[runs--][end]) found.push_back(end);
     std::ranges::reverse(found);
     return found;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 namespace {
 
@@ -28,16 +30,16 @@ struct Ranking {
     if (need <= 0) return 0;
     const double goal = savings[from] + need;
     const auto end = std::lower_bound(savings.begin() + static_cast<ptrdiff_t>(from), savings.end(), goal);
-    if (end == savings.end()) return std::numeric_limits<double>::infinity();
+    if (end == savings.end()) return kInfinity;
     const auto k = static_cast<size_t>(end - savings.begin());
     const double part = (goal - savings[k - 1]) / (savings[k] - savings[k - 1]);
     return costs[k - 1] - costs[from] + part * (costs[k] - costs[k - 1]);
   }
 };
 
-class Search {
+class CoverSearch {
  public:
-  Search(std::span<const CoverItem> items, const Ranking& ranking, double best, size_t most_steps)
+  CoverSearch(std::span<const CoverItem> items, const Ranking& ranking, double best, size_t most_steps)
       : items_(items), ranking_(ranking), best_(best), steps_left_(most_steps) {}
 
   bool finished() const { return steps_left_ > 0; }
@@ -115,7 +117,7 @@ Cover cover_exact(std::span<const CoverItem> items, double need, size_t most_ste
   const Ranking ranking(items);
   Cover cover = greedy(items, ranking, need);
   if (!cover.possible || cover.cost <= cover.bound) return cover;
-  Search search(items, ranking, cover.cost, most_steps);
+  CoverSearch search(items, ranking, cover.cost, most_steps);
   search.run(0, 0, need);
   if (search.improved()) {
     cover.chosen = search.chosen();

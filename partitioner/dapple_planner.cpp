@@ -8,6 +8,7 @@
 
 #include "partitioner/dapple_machines.h"
 #include "partitioner/row_search.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
@@ -15,7 +16,7 @@ namespace {
 
 using ir::LayerId;
 
-constexpr std::array kQuirks = {
+constexpr std::array kDappleQuirks = {
     Quirk{"D1", "only data parallelism, two stages, or one device per stage are found"},
     Quirk{"D3", "filling the pipeline ignores replicas inside a stage"},
     Quirk{"D4", "a stage that is not the last also reduces the first weights of the next"},
@@ -48,7 +49,7 @@ class Dapple {
         order_(adjacency_of(graph_).order) {}
 
   Result<LayerPlanAnswer> run() {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const cost::CutRule rule = !request_.charge_traffic ? cost::CutRule::kNone
                                : request_.has("PD2")    ? cost::CutRule::kBorderAntichain
                                                         : cost::CutRule::kBorderTensors;
@@ -70,7 +71,7 @@ class Dapple {
                                         " for every copy of a pipeline"),
                         .hint = "use a larger batch, or a smaller micro-batch"};
     LayerPlanAnswer answer = to_answer();
-    answer.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    answer.search_seconds = watch.seconds();
     return answer;
   }
 
@@ -303,7 +304,7 @@ class Dapple {
 
 }  // namespace
 
-std::span<const Quirk> dapple_quirks() { return kQuirks; }
+std::span<const Quirk> dapple_quirks() { return kDappleQuirks; }
 
 Result<LayerPlanAnswer> plan_dapple(const LayerPlanRequest& request) { return Dapple(request).run(); }
 

@@ -5,13 +5,15 @@
 #include <cmath>
 #include <limits>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 
 namespace {
 
 constexpr int kManyBranches = 16, kFewBranches = 2;
 constexpr size_t kMostGrouped = 32;
-constexpr int kMostCuts = 24;
+constexpr int kMostDeviceCuts = 24;
 /// Bisection goes on over the times that stages have once the interval is this narrow.
 constexpr double kNarrow = 1.002;
 
@@ -24,7 +26,7 @@ DeviceSearch::DeviceSearch(const SearchSpace& space, StageEvaluator& evaluator, 
       micro_batch_(micro_batch),
       limits_(limits),
       deadline_(deadline),
-      shortfall_(std::numeric_limits<double>::infinity()) {}
+      shortfall_(kInfinity) {}
 
 const SearchElement& DeviceSearch::element(int chain, int index) const {
   return chain_at(chain).elements[static_cast<size_t>(index)];
@@ -168,7 +170,7 @@ std::vector<DeviceSearch::Part> DeviceSearch::parts_of(int chain, int index) con
     for (int last = first + 1; last <= std::min(count, first + longest); ++last) parts.push_back({first, last, 0});
   for (int branch = 0; branch < count; ++branch) {
     const int size = static_cast<int>(chain_at(branches[static_cast<size_t>(branch)]).elements.size());
-    const int cuts = std::min(size - 1, kMostCuts);
+    const int cuts = std::min(size - 1, kMostDeviceCuts);
     for (int i = 1; i <= cuts; ++i) parts.push_back({branch, branch + 1, cuts == size - 1 ? i : i * size / (cuts + 1)});
   }
   return parts;

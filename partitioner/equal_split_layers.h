@@ -3,13 +3,14 @@
 // hand, and the stand-in for PipeDream-2BW's planner in Piper's experiments.
 
 #include "partitioner/piper_search.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 struct EqualSplit {
   /// Empty where nothing fits.
   std::vector<PiperStageChoice> stages;
-  double objective = std::numeric_limits<double>::infinity();
+  double objective = kInfinity;
 };
 
 /// Tries every number of stages p, with what stands before and behind the repeated layers in the first and last run or

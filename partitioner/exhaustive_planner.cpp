@@ -1,11 +1,11 @@
 #include "partitioner/exhaustive_planner.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "cost/stage_cost.h"
 #include "partitioner/candidates.h"
 #include "partitioner/place_devices.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
@@ -26,10 +26,9 @@ class Enumerator {
         orders_(distinct_orders(request)) {}
 
   Result<PlanAnswer> run() {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     group(0, 0);
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    return candidates_.answer(!deadline_.passed(), spent.count());
+    return candidates_.answer(!deadline_.passed(), watch.seconds());
   }
 
  private:

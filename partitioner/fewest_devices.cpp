@@ -8,7 +8,7 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// What rounding may add to a time that is divided by the bottleneck.
-constexpr double kRounding = 1e-11;
+constexpr double kFewestRounding = 1e-11;
 
 bool is_subset(const uint64_t* small, const uint64_t* large, size_t width) {
   for (size_t w = 0; w < width; ++w)
@@ -34,7 +34,7 @@ void FewestDevices::append(size_t set, int used) {
 
 void FewestDevices::start(double most) {
   most_ = most;
-  inverse_ = 1 / (most * (1 + kRounding));
+  inverse_ = 1 / (most * (1 + kFewestRounding));
   ended_ = false;
   steps_.assign(sets_.size(), {});
   traffic_replicas_.assign(sets_.size(), 1);
@@ -52,7 +52,7 @@ void FewestDevices::try_bucket(size_t to, int used) {
   // What the stage may take to be better than what is known: devices, and with them work.
   const int allowed = limits_.replication ? limits_.devices : 1;
   int largest = std::min(best.used - 1 - used, allowed);
-  double earliest = seconds - largest * most_ * (1 + kRounding);
+  double earliest = seconds - largest * most_ * (1 + kFewestRounding);
   size_t i = bucket.seconds.size();
   for (; i > 0 && bucket.seconds[i - 1] >= earliest && largest > 0; --i) {
     const size_t from = bucket.set[i - 1];
@@ -63,7 +63,7 @@ void FewestDevices::try_bucket(size_t to, int used) {
       if (stage_seconds(sets_, limits_, from, to, d) > most_) continue;
       best = {.from = static_cast<uint32_t>(from), .replicas = d, .used = used + d};
       largest = std::min(d - 1, allowed);
-      earliest = seconds - largest * most_ * (1 + kRounding);
+      earliest = seconds - largest * most_ * (1 + kFewestRounding);
       break;
     }
   }

@@ -1,13 +1,14 @@
 #include "partitioner/layer_adapter.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "cost/layer_conversion.h"
 #include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
 #include "partitioner/contract.h"
 #include "partitioner/layer_planners.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -45,16 +46,16 @@ std::vector<int> machine_ends(const ir::Cluster& cluster) {
 
 /// Of one micro-batch size; wide graphs are then searched along a few orders.
 constexpr double kTableBytes = 2e5;
-constexpr int64_t kMostPairs = 100'000;
+constexpr int64_t kMostAdaptedPairs = 100'000;
 /// Layers that these planners get; a larger graph is contracted to about so many first.
 constexpr size_t kMostLayers = 96;
-constexpr double kParts = 64;
+constexpr double kCoarseParts = 64;
 
 /// Nodes that must share a stage become one layer; without such nodes, and in a small graph, layers are nodes.
 Contracted layers_of(const ir::PlanGraph& graph) {
   const Items items = make_items(graph);
   const bool is_small = items.nodes.size() <= kMostLayers;
-  return contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = kParts}));
+  return contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = kCoarseParts}));
 }
 
 class LayerAdapter {
@@ -65,8 +66,7 @@ class LayerAdapter {
         small_(layers_of(*request.graph)),
         graph_(small_.graph),
         candidates_(request),
-        deadline_(request.time_limit, request.cancel),
-        start_(std::chrono::steady_clock::now()) {}
+        deadline_(request.time_limit, request.cancel) {}
 
   Result<PlanAnswer> run() {
     if (!request_.replicas.empty())
@@ -77,12 +77,10 @@ class LayerAdapter {
     std::vector<Samples> sizes = micro_batch_sizes(request_);
     for (auto size = sizes.rbegin(); size != sizes.rend() && !deadline_.passed(); ++size)
       if (is_promising(*size)) plan_at(*size);
-    return candidates_.answer(!deadline_.passed(), seconds());
+    return candidates_.answer(!deadline_.passed(), watch_.seconds());
   }
 
  private:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
   bool may_replicate() const {
     return request_.replication && std::ranges::none_of(graph_.nodes, &ir::PlanNode::mixes_samples);
   }
@@ -108,15 +106,15 @@ class LayerAdapter {
     layers.batch = graph_.batch.count;
     layers.micro_batch = layers.profile_batch = micro_batch.count;
     layers.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
-    layers.time_limit = std::max(0.0, request_.time_limit - seconds());
+    layers.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
     layers.cancel = request_.cancel;
     // Many sizes are tried, and none may take long.
     layers.memory_budget = kTableBytes;
-    layers.most_pairs = kMostPairs;
+    layers.most_pairs = kMostAdaptedPairs;
     Result<LayerPlanAnswer> answer = plan_layers(row_, layers);
     if (!answer.ok()) {
       // Its own terms of memory may be stricter than ours, which have the last word.
-      layers.machine.memory = std::numeric_limits<double>::infinity();
+      layers.machine.memory = kInfinity;
       layers.use_fewer = true;
       answer = plan_layers(row_, layers);
     }
@@ -150,7 +148,7 @@ class LayerAdapter {
   const ir::PlanGraph& graph_;
   Candidates candidates_;
   Deadline deadline_;
-  const std::chrono::steady_clock::time_point start_;
+  const Stopwatch watch_;
 };
 
 }  // namespace

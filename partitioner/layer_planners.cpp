@@ -10,6 +10,7 @@
 #include "partitioner/pipedream_planner.h"
 #include "partitioner/piper_planner.h"
 #include "partitioner/torchgpipe_planner.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -41,7 +42,7 @@ const std::vector<LayerPlannerRow> kLayerPlanners = {
 double LayerPlanAnswer::gap() const {
   const double better = larger_is_better ? objective : bound, worse = larger_is_better ? bound : objective;
   if (worse <= better) return 0;
-  return better > 0 ? worse / better - 1 : std::numeric_limits<double>::infinity();
+  return better > 0 ? worse / better - 1 : kInfinity;
 }
 
 std::span<const LayerPlannerRow> layer_planners() { return kLayerPlanners; }

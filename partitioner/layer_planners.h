@@ -13,6 +13,7 @@
 #include "cost/layer_cost.h"
 #include "ir/layer_plan.h"
 #include "support/result.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -46,7 +47,7 @@ struct LayerPlanRequest {
   std::vector<int> machines;
   int max_degree = std::numeric_limits<int>::max();
   /// Seconds, and bytes for tables; the search stops at either with its best plan and a bound.
-  double time_limit = std::numeric_limits<double>::infinity();
+  double time_limit = kInfinity;
   double memory_budget = 800e6;
   /// Pairs of sets that one search may look at.
   int64_t most_pairs = 2'500'000'000;

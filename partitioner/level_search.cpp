@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 
 namespace {
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// What rounding may add to a bottleneck times the units of all levels.
-constexpr double kRounding = 1e-9;
+constexpr double kLevelRounding = 1e-9;
 
 // target[i] = min(target[i], max(source[i], seconds)): the inner loop of the search, in steps that become vectors.
 void relax(double* __restrict target, const double* __restrict source, double seconds, size_t count) {
@@ -32,7 +33,7 @@ LevelSearch::LevelSearch(const PricedDownsets& sets, const LevelLimits& limits, 
   double links = 1, units_around = 1;
   useful_.resize(limits_.levels.size());
   for (size_t level = limits_.levels.size(); level > 0; --level) {
-    useful_[level - 1] = limits_.most * units_around * (1 + kRounding);
+    useful_[level - 1] = limits_.most * units_around * (1 + kLevelRounding);
     units_around *= limits_.levels[level - 1].count;
   }
   for (const auto& level : limits_.levels) {

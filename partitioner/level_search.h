@@ -3,16 +3,17 @@
 // the innermost level outwards. The inner levels keep one row per downset to start from, the last level one row only.
 
 #include "partitioner/row_search.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 struct LevelLimits {
   std::vector<cost::LayerMachine::Level> levels;
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = kInfinity;
   bool replication = true, use_fewer = false;
   cost::LayerConvention convention;
   /// Only rows with a smaller bottleneck are looked for.
-  double most = std::numeric_limits<double>::infinity();
+  double most = kInfinity;
 };
 
 struct FoundLevels {

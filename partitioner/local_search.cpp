@@ -8,6 +8,7 @@
 
 #include "cost/iteration_time.h"
 #include "partitioner/place_devices.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -27,7 +28,7 @@ struct Tried {
   ir::Assignment assignment;
   ir::StageGraph stages;
   cost::IterationTime time;
-  double step = std::numeric_limits<double>::infinity();
+  double step = kInfinity;
 };
 
 /// Devices in the order of the stages that use them first; stages that shared a device still do.

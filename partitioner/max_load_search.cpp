@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Sums that differ less than this, relatively, are rounded differently.
-constexpr double kRounding = 1e-12;
+constexpr double kMaxLoadRounding = 1e-12;
 
 /// How much accelerator work CPUs can take over in a given time: the nodes that they are least slow at first.
 class CpuShare {
@@ -18,7 +19,7 @@ class CpuShare {
     std::iota(order.begin(), order.end(), 0u);
     std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t i) {
       const MaxLoadGraph::Node& node = graph.nodes[i];
-      return node.cpu > 0 ? node.accelerator / node.cpu : node.accelerator > 0 ? kInfinite : 0;
+      return node.cpu > 0 ? node.accelerator / node.cpu : node.accelerator > 0 ? kInfinity : 0;
     });
     cpu_ = {0};
     accelerator_ = {0};
@@ -58,9 +59,9 @@ struct Sums {
   uint32_t unsupported = 0;
 };
 
-class Search {
+class MaxLoadSearch {
  public:
-  Search(const MaxLoadGraph& graph, const Lattice& lattice, const MaxLoadOptions& options)
+  MaxLoadSearch(const MaxLoadGraph& graph, const Lattice& lattice, const MaxLoadOptions& options)
       : graph_(graph),
         lattice_(lattice),
         options_(options),
@@ -83,8 +84,8 @@ class Search {
   MaxLoadResult run() {
     result_.bound = least_max_load(graph_, options_);
     const double least = result_.bound;
-    const double top = options_.below * (1 - kRounding);
-    double slack = top < kInfinite ? std::max((top - least) / 16, least * 1e-3) : least * 0.01;
+    const double top = options_.below * (1 - kMaxLoadRounding);
+    double slack = top < kInfinity ? std::max((top - least) / 16, least * 1e-3) : least * 0.01;
     for (bool is_last = false; !is_last && result_.bound < top; slack *= 2) {
       double limit = std::max(least + slack, result_.bound);
       is_last = least == 0 || slack > 1e3 * least || limit >= top;
@@ -104,7 +105,7 @@ class Search {
  private:
   bool probe(double limit) {
     limit_ = limit;
-    beyond_ = kInfinite;
+    beyond_ = kInfinity;
     cpu_takes_.clear();
     for (int cpus = 0; cpus <= options_.cpus; ++cpus)
       cpu_takes_.push_back(cpus == 0 ? 0 : share_.within(cpus * std::min(limit, 1e300)));
@@ -173,7 +174,7 @@ class Search {
   void insert(uint32_t set, const State& state) {
     const int left = options_.accelerators - state.accelerators;
     const double rest = share_.total() - work_[set] - cpu_takes_[static_cast<size_t>(options_.cpus - state.cpus)];
-    if (rest > left * limit_ * (1 + kRounding) + share_.total() * kRounding) {
+    if (rest > left * limit_ * (1 + kMaxLoadRounding) + share_.total() * kMaxLoadRounding) {
       // The limit at which it would fit is hard to say with CPUs: the bound stays at this limit.
       beyond_ = std::min(beyond_, options_.cpus > 0 || left == 0 ? limit_ : rest / left);
       return;
@@ -222,14 +223,14 @@ class Search {
 }  // namespace
 
 MaxLoadResult search_max_load(const MaxLoadGraph& graph, const Lattice& lattice, const MaxLoadOptions& options) {
-  return Search(graph, lattice, options).run();
+  return MaxLoadSearch(graph, lattice, options).run();
 }
 
 double least_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options) {
   const CpuShare share(graph);
   double least = 0;
   for (const MaxLoadGraph::Node& node : graph.nodes) {
-    double alone = options.cpus > 0 ? node.cpu : kInfinite;
+    double alone = options.cpus > 0 ? node.cpu : kInfinity;
     if (node.on_accelerator && options.accelerators > 0) alone = std::min(alone, node.accelerator);
     least = std::max(least, alone);
   }

@@ -13,14 +13,15 @@
 #include <limits>
 
 #include "partitioner/max_load_graph.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 struct MaxLoadOptions {
   int accelerators = 1, cpus = 0;
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = kInfinity;
   /// Only plans below it are looked for.
-  double below = std::numeric_limits<double>::infinity();
+  double below = kInfinity;
   std::function<bool()> stop;
   /// Pairs of sets that one search may look at.
   int64_t most_pairs = std::numeric_limits<int64_t>::max();
@@ -36,7 +37,7 @@ struct MaxLoadResult {
   /// Empty where none was found.
   std::vector<MaxLoadStage> stages;
   /// Seconds; the bound holds for all rows over the lattice.
-  double objective = std::numeric_limits<double>::infinity(), bound = 0;
+  double objective = kInfinity, bound = 0;
   /// False where `stop` ended it.
   bool complete = true;
   int64_t pairs = 0;

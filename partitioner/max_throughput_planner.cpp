@@ -10,7 +10,7 @@
 namespace graphpipe::partitioner {
 namespace {
 
-constexpr std::array kQuirks = {
+constexpr std::array kMaxThroughputQuirks = {
     Quirk{"W4", "biconnected parts stay together, on one linear order (the emulation of PipeDream)", false},
     Quirk{"linear", "placements along one last-in-first-out order only", false},
 };
@@ -95,7 +95,7 @@ Diagnostic no_plan(const LayerPlanRequest& request, const MaxLoadGraph& graph) {
 
 }  // namespace
 
-std::span<const Quirk> max_throughput_quirks() { return kQuirks; }
+std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
 
 LayerTerms max_throughput_terms() {
   return {.score = LayerScore::kBottleneck,

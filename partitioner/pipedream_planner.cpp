@@ -7,6 +7,8 @@
 
 #include "partitioner/level_search.h"
 #include "partitioner/recompute_score.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,7 +16,7 @@ namespace {
 
 using ir::LayerId;
 
-constexpr std::array kQuirks = {
+constexpr std::array kPipeDreamQuirks = {
     Quirk{"PD1", "traffic between stages costs nothing, as without the program's compression ratio", false},
     Quirk{"PD2", "forks whose readers are all before a cut are charged at it"},
     Quirk{"PD3", "what leaves a group is charged inside of it too, at the inner bandwidth"},
@@ -28,10 +30,6 @@ constexpr std::array kQuirks = {
 constexpr double kMostSteps = 5e10;
 constexpr size_t kFewCuts = 350;
 constexpr int kMostRounds = 6;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 class PipeDream {
  public:
@@ -51,7 +49,7 @@ class PipeDream {
   }
 
   Result<LayerPlanAnswer> run() {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     GP_TRY_VOID(check_border_rule(graph_, convention_.cut));
     answer_.terms = {.score = LayerScore::kBottleneck, .convention = convention_};
     answer_.unit = "ms";
@@ -64,7 +62,7 @@ class PipeDream {
     answer_.bound = std::min(bound_, found_->seconds) * units_per_second(answer_.unit);
     answer_.complete = !deadline_.passed();
     if (!answer_.complete) answer_.stopped = "the time limit or an interrupt ended the search";
-    answer_.search_seconds = seconds_since(start);
+    answer_.search_seconds = watch.seconds();
     return std::move(answer_);
   }
 
@@ -203,7 +201,7 @@ class PipeDream {
             .replication = request_.replication,
             .use_fewer = request_.use_fewer,
             .convention = convention_,
-            .most = found_ ? found_->seconds : std::numeric_limits<double>::infinity()};
+            .most = found_ ? found_->seconds : kInfinity};
   }
 
   bool is_small(const SetTable& sets) const {
@@ -283,7 +281,7 @@ class PipeDream {
 
 }  // namespace
 
-std::span<const Quirk> pipedream_quirks() { return kQuirks; }
+std::span<const Quirk> pipedream_quirks() { return kPipeDreamQuirks; }
 
 cost::LayerConvention pipedream_convention(const LayerPlanRequest& request) {
   const bool has_traffic = request.charge_traffic && !request.has("PD1");

@@ -5,6 +5,7 @@
 
 #include "partitioner/cover_knapsack.h"
 #include "support/check.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -48,7 +49,7 @@ void PiperCosts::collect_degrees(const ir::LayerGraph& graph) {
 void PiperCosts::collect_variants(const ir::LayerGraph& graph) {
   variant_start_ = {0};
   for (const ir::Layer& layer : graph.layers) {
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInfinity;
     for (const int degree : degrees_) {
       const auto found = std::ranges::find(layer.degrees, degree, &ir::LayerDegree::degree);
       const size_t first = variants_.size();
@@ -118,7 +119,7 @@ void PiperCosts::collect_syncs(const ir::LayerGraph& graph) {
   for (uint32_t layer = 0; layer < graph.layers.size(); ++layer)
     for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
       for (size_t degree = 0; degree < degrees_.size(); ++degree) {
-        double least = std::numeric_limits<double>::infinity(), most = 0;
+        double least = kInfinity, most = 0;
         for (const Option& option : options_of(layer, degree)) {
           least = std::min(least, sync(link, degree, option.variant));
           most = std::max(most, sync(link, degree, option.variant));
@@ -211,7 +212,7 @@ void PiperStage::add(uint32_t layer) {
       sums.weights += options.front().weights;
       sums.per_item += options.front().per_item;
       sums.fixed += options.front().fixed;
-      double least = std::numeric_limits<double>::infinity();
+      double least = kInfinity;
       for (const auto& option : options) least = std::min(least, option.per_item + option.fixed);
       sums.least_memory += least;
     }

@@ -15,6 +15,7 @@
 
 #include "ir/layer_graph.h"
 #include "partitioner/lattice.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -27,7 +28,7 @@ enum class VariantRule : uint8_t {
 struct PiperOptions {
   int devices = 1;
   int64_t micro_batches = 1;
-  double bandwidth = 1e9, memory = std::numeric_limits<double>::infinity();
+  double bandwidth = 1e9, memory = kInfinity;
   /// Seconds that are charged per second of traffic (quirk P5).
   double communication_scale = 1;
   VariantRule variants = VariantRule::kChoose;
@@ -41,9 +42,9 @@ struct PiperOptions {
 /// The stage's time and the variant of each layer.
 struct VariantChoice {
   /// Infinite where nothing fits the memory.
-  double seconds = std::numeric_limits<double>::infinity();
+  double seconds = kInfinity;
   /// No choice of variants is faster.
-  double bound = std::numeric_limits<double>::infinity();
+  double bound = kInfinity;
   /// Bytes that are missing where nothing fits.
   double shortfall = 0;
   std::vector<int> variants;

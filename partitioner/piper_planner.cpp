@@ -7,17 +7,17 @@
 #include "partitioner/layer_lattice.h"
 #include "partitioner/piper_search.h"
 #include "partitioner/search_clock.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-constexpr std::array kQuirks = {
+constexpr std::array kPiperQuirks = {
     Quirk{"P1", "variants of layers by a greedy knapsack instead of the best choice"},
     Quirk{"E1", "the equal split has replicas even where --no-replication forbids them"},
     Quirk{"P5", "times in milliseconds against bytes per second, where the file's times are milliseconds"},
 };
-constexpr int kMostDevices = 10'000;
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr int kMostPiperDevices = 10'000;
 
 double communication_scale(const LayerPlanRequest& request) {
   if (!request.charge_traffic) return 0;
@@ -38,10 +38,10 @@ PiperOptions options_of(const LayerPlanRequest& request) {
 }
 
 Status check_request(const LayerPlanRequest& request) {
-  if (request.machine.devices() > kMostDevices)
+  if (request.machine.devices() > kMostPiperDevices)
     return Diagnostic{.code = Code::kUsage,
                       .message = text(request.machine.devices(), " devices are more than this planner takes"),
-                      .hint = text("plan for at most ", kMostDevices)};
+                      .hint = text("plan for at most ", kMostPiperDevices)};
   return Ok{};
 }
 
@@ -105,7 +105,7 @@ Diagnostic no_plan(const LayerPlanRequest& request, double least) {
 
 }  // namespace
 
-std::span<const Quirk> piper_quirks() { return kQuirks; }
+std::span<const Quirk> piper_quirks() { return kPiperQuirks; }
 
 Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   GP_TRY_VOID(check_request(request));
@@ -151,7 +151,7 @@ Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request)
   PiperOptions options = options_of(request);
   if (request.has("E1")) options.max_replicas = std::numeric_limits<int>::max();
   std::vector<PiperStageChoice> best;
-  double objective = kInfinite;
+  double objective = kInfinity;
   for (const VariantRule rule : {VariantRule::kFirst, VariantRule::kLast}) {
     if (rule == VariantRule::kLast && !request.recompute) break;
     options.variants = rule;

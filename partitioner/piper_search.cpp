@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Thresholds closer than this, relatively, count as one.
 constexpr double kSame = 1e-12;
 constexpr size_t kMostCached = 2'000'000;
@@ -36,9 +37,9 @@ struct StageKeyHash {
   }
 };
 
-class Search {
+class PiperSearch {
  public:
-  Search(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop)
+  PiperSearch(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop)
       : costs_(costs), lattice_(lattice), stop_(stop), stage_(costs), walk_(lattice), points_(lattice.size()) {
     const int devices = costs.options().devices;
     most_replicas_ = static_cast<int>(std::min<int64_t>(costs.options().micro_batches, devices));
@@ -57,9 +58,9 @@ class Search {
     result_.pairs = known.pairs;
     result_.bound = least_piper_bottleneck(costs_);
     const double least = result_.bound;
-    for (double slack = 0.01; !stopped_ && result_.stages.empty() && result_.bound < kInfinite; slack *= 4) {
+    for (double slack = 0.01; !stopped_ && result_.stages.empty() && result_.bound < kInfinity; slack *= 4) {
       const bool is_last = slack > 1e4 || least == 0;
-      if (!try_limit(is_last ? kInfinite : std::max(least * (1 + slack), result_.bound)) && is_last) break;
+      if (!try_limit(is_last ? kInfinity : std::max(least * (1 + slack), result_.bound)) && is_last) break;
     }
     // Limits near the bound are quick to refute, those near what is known are not: the bound is doubled up from below.
     double step = (result_.objective - result_.bound) / 16;
@@ -73,7 +74,7 @@ class Search {
     return std::move(result_);
   }
 
-  bool has_row() { return probe(kInfinite); }
+  bool has_row() { return probe(kInfinity); }
 
  private:
   /// Whether a row within the limit exists; keeps it if it is the best, or raises the bound.
@@ -81,7 +82,7 @@ class Search {
     const bool found = probe(limit);
     if (stopped_) return false;
     if (!found) {
-      result_.bound = std::max({result_.bound, limit == kInfinite ? result_.bound : limit, beyond_});
+      result_.bound = std::max({result_.bound, limit == kInfinity ? result_.bound : limit, beyond_});
       return false;
     }
     std::vector<PiperStageChoice> stages = row();
@@ -98,7 +99,7 @@ class Search {
 
   bool probe(double limit) {
     limit_ = limit;
-    beyond_ = kInfinite;
+    beyond_ = kInfinity;
     for (auto& points : points_) points.clear();
     points_.back().push_back({});
     for (uint32_t set = lattice_.full_set(); set > 0; --set) {
@@ -237,7 +238,7 @@ class Search {
   std::vector<int> most_of_degree_;
   int most_replicas_ = 1;
   struct Known {
-    double seconds = kInfinite, bound = kInfinite;
+    double seconds = kInfinity, bound = kInfinity;
     bool final = false;
   };
   std::unordered_map<StageKey, Known, StageKeyHash> cache_;
@@ -251,11 +252,11 @@ class Search {
 
 PiperSearchResult search_piper(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop,
                                PiperSearchResult known) {
-  return Search(costs, lattice, stop).run(std::move(known));
+  return PiperSearch(costs, lattice, stop).run(std::move(known));
 }
 
 bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop) {
-  return Search(costs, lattice, stop).has_row();
+  return PiperSearch(costs, lattice, stop).has_row();
 }
 
 double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages) {
@@ -264,7 +265,7 @@ double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& s
   for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
     replicas += stage->replicas;
     const int degree = costs.degree_index(stage->degree);
-    if (degree < 0) return kInfinite;
+    if (degree < 0) return kInfinity;
     VariantChoice choice = costs.choose(stage->layers, static_cast<size_t>(degree), stage->replicas,
                                         (replicas + stage->replicas - 1) / stage->replicas);
     slowest = std::max(slowest, choice.seconds);
@@ -277,7 +278,7 @@ double least_piper_bottleneck(const PiperCosts& costs) {
   double work = 0, largest = 0;
   for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) {
     work += costs.least_work(layer);
-    double alone = kInfinite;
+    double alone = kInfinity;
     for (size_t degree = 0; degree < costs.degrees().size(); ++degree) {
       const int most = costs.most_replicas(degree, costs.options().devices);
       if (most > 0 && costs.offers(layer, degree))

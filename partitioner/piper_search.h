@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "partitioner/piper_costs.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -27,7 +28,7 @@ struct PiperSearchResult {
   /// In pipeline order; empty where no row fits the memory, or none was found in time.
   std::vector<PiperStageChoice> stages;
   /// Seconds of a micro-batch; the bound holds for all rows over the lattice.
-  double objective = std::numeric_limits<double>::infinity(), bound = 0;
+  double objective = kInfinity, bound = 0;
   /// False where `stop` ended it.
   bool complete = true;
   /// Whether each choice of variants was proven best.

@@ -12,6 +12,7 @@
 
 #include "ir/assignment.h"
 #include "support/result.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -38,7 +39,7 @@ struct PlanRequest {
   bool limit_memory = true;
   /// Where a plan does not fit otherwise, replicas may divide the optimizer's state among them.
   bool shard_optimizer_state = false;
-  double time_limit = std::numeric_limits<double>::infinity();
+  double time_limit = kInfinity;
   /// Set by another thread to end the search with the best plan so far; may be null.
   const std::atomic<bool>* cancel = nullptr;
   /// Threads of the search. The plan does not depend on it.

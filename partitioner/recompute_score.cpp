@@ -13,7 +13,7 @@ using ir::LayerId;
 using Layers = std::set<LayerId>;
 
 // Stages, or groups of stages, that stand beside each other in a row.
-struct Part {
+struct RowPart {
   Layers layers;
   double seconds = 0;
   int replicas = 1;
@@ -45,11 +45,11 @@ class RowScore {
  private:
   // Time of stages [first, last) as one row of parts of a level, 0 the innermost.
   double seconds_of(int level, int first, int last) {
-    std::vector<Part> row;
+    std::vector<RowPart> row;
     if (level == 0) {
       for (int s = first; s < last; ++s) {
         const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(s)];
-        Part part{.layers = {stage.layers.begin(), stage.layers.end()}, .replicas = stage.replicas};
+        RowPart part{.layers = {stage.layers.begin(), stage.layers.end()}, .replicas = stage.replicas};
         for (const LayerId id : stage.layers)
           part.seconds += graph_.layers[id].forward_seconds + graph_.layers[id].backward_seconds;
         row.push_back(part);
@@ -59,7 +59,8 @@ class RowScore {
       for (const ir::LayerGroup& group : plan_.groups) {
         if (group.level != level || group.first < first || group.first >= last) continue;
         grouped = true;
-        Part part{.seconds = seconds_of(level - 1, group.first, group.first + group.count), .replicas = group.replicas};
+        RowPart part{.seconds = seconds_of(level - 1, group.first, group.first + group.count),
+                     .replicas = group.replicas};
         for (int s = group.first; s < group.first + group.count; ++s)
           part.layers.insert(plan_.stages[static_cast<size_t>(s)].layers.begin(),
                              plan_.stages[static_cast<size_t>(s)].layers.end());
@@ -83,7 +84,7 @@ class RowScore {
     return count;
   }
 
-  double row_seconds(int level, const std::vector<Part>& row, Layers before) {
+  double row_seconds(int level, const std::vector<RowPart>& row, Layers before) {
     const double rate = request_.machine.levels[static_cast<size_t>(level)].bandwidth;
     double worst = 0;
     for (size_t p = 0; p < row.size(); ++p) {
@@ -103,7 +104,7 @@ class RowScore {
     return worst;
   }
 
-  void note_memory(const std::vector<Part>& row, size_t p) {
+  void note_memory(const std::vector<RowPart>& row, size_t p) {
     const bool from = convention_.copies == cost::CopiesRule::kFrom;
     if (!from && convention_.copies != cost::CopiesRule::kAfter) return;
     int devices = 0;

@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "partitioner/fewest_devices.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Windows are opened a little wider than exact numbers would have them: rounding must not close them.
-constexpr double kRounding = 1e-11;
+constexpr double kRowRounding = 1e-11;
 /// The distance of threshold and bound from which on the search is exact.
 constexpr double kClose = 1.01;
 constexpr size_t kMostValues = 40'000'000;
@@ -20,7 +20,7 @@ constexpr size_t kMostValues = 40'000'000;
 
 int RowSearch::needed(double seconds, double most) const {
   if (seconds <= 0) return 1;
-  const double devices = std::ceil(seconds / (most * (1 + kRounding)));
+  const double devices = std::ceil(seconds / (most * (1 + kRowRounding)));
   return devices >= limits_.devices ? std::max(limits_.devices, 1) + (devices > limits_.devices ? 1 : 0)
                                     : std::max(1, static_cast<int>(devices));
 }
@@ -76,10 +76,10 @@ void RowSearch::extend(size_t from, size_t to, int least, int largest, double mo
 }
 
 void RowSearch::reach(size_t to, double most) {
-  const double earliest = sets_.seconds(to) - most * (1 + kRounding) * high_[to];
+  const double earliest = sets_.seconds(to) - most * (1 + kRowRounding) * high_[to];
   auto start = std::ranges::lower_bound(alive_, earliest, {}, [&](size_t set) { return sets_.seconds(set); });
   const int own = to + 1 == sets_.size() ? 1 : traffic_replicas_[to];
-  const double inverse = 1 / (most * (1 + kRounding));
+  const double inverse = 1 / (most * (1 + kRowRounding));
   open_ = high_[to] - low_[to] + 1;
   for (auto from = start; from != alive_.end() && open_ > 0; ++from) {
     const int largest = limits_.replication ? high_[to] - low_[*from] : std::min(1, high_[to] - low_[*from]);

@@ -6,13 +6,14 @@
 #include <optional>
 
 #include "partitioner/priced_downsets.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 struct RowLimits {
   int devices = 1;
   double bandwidth = 1e9;
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = kInfinity;
   bool replication = true, use_fewer = false;
   cost::LayerConvention convention;
   int64_t most_pairs = 2'500'000'000;

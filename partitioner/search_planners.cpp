@@ -1,9 +1,9 @@
 #include "partitioner/search_planners.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "partitioner/space_search.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
@@ -23,7 +23,7 @@ std::vector<SearchSpace> spaces_of(const SearchGraph& graph, bool line) {
 }
 
 Result<PlanAnswer> search(const PlanRequest& request, bool line) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   GP_TRY_VOID(device_budget(request));
   Deadline deadline(request.time_limit, request.cancel);
   Candidates found(request);
@@ -40,8 +40,7 @@ Result<PlanAnswer> search(const PlanRequest& request, bool line) {
     found.absorb_refusals(small_found);
     if (is_exact || !found.best(1).empty() || deadline.passed()) break;
   }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  return found.answer(!deadline.passed(), spent.count());
+  return found.answer(!deadline.passed(), watch.seconds());
 }
 
 }  // namespace

@@ -1,26 +1,22 @@
 #include "partitioner/simple_planners.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "partitioner/candidates.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// The least largest sum of `runs` consecutive runs: the end of each run.
 std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
   const size_t count = weight.size();
   std::vector<double> before(count + 1, 0);
   for (size_t i = 0; i < count; ++i) before[i + 1] = before[i] + weight[i];
-  const double infinity = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(runs + 1, std::vector<double>(count + 1, infinity));
+  std::vector<std::vector<double>> best(runs + 1, std::vector<double>(count + 1, kInfinity));
   std::vector<std::vector<size_t>> from(runs + 1, std::vector<size_t>(count + 1, 0));
   best[0][0] = 0;
   for (size_t run = 1; run <= runs; ++run)
@@ -58,7 +54,7 @@ Result<PlanAnswer> plan_manual(const PlanRequest& request) {
 }
 
 Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   if (request.stages && *request.stages != 1)
     return Diagnostic{.code = Code::kUsage,
                       .message = text("data parallelism has one stage, --stages asks for ", *request.stages),
@@ -72,11 +68,11 @@ Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
     all.devices = static_cast<int>(std::min(size.count, devices));
     candidates.add({all});
   }
-  return candidates.answer(true, seconds_since(start));
+  return candidates.answer(true, watch.seconds());
 }
 
 Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   GP_TRY(const DeviceBudget budget, device_budget(request));
   Candidates candidates(request);
   const Items items = make_items(*request.graph);
@@ -106,7 +102,7 @@ Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
       candidates.add(stages);
     }
   }
-  return candidates.answer(true, seconds_since(start));
+  return candidates.answer(true, watch.seconds());
 }
 
 Result<PlanAnswer> plan_model_parallel(const PlanRequest& request) {

@@ -7,6 +7,7 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/device_search.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -45,7 +46,7 @@ double most_time_per_sample(const ir::PlanGraph& graph, const ir::Cluster& clust
       seconds += 2 * node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples);
   for (const ir::PlanValue& value : graph.values) bytes += 2 * (value.bytes.at(batch) + value.gradient_bytes.at(batch));
   for (const ir::WeightGroup& group : graph.weight_groups) bytes += 2 * static_cast<double>(group.bytes.count);
-  double latency = 0, bandwidth = std::numeric_limits<double>::infinity();
+  double latency = 0, bandwidth = kInfinity;
   for (const ir::LinkLevel& level : cluster.levels) {
     latency = std::max(latency, level.latency.count);
     bandwidth = std::min(bandwidth, level.bandwidth.count);
@@ -78,7 +79,7 @@ class Task {
     // Stages may come to lie on any device, or all of those that need much on the largest.
     std::set<double> memories;
     for (const ir::Device& device : request.cluster->devices) memories.insert(static_cast<double>(device.memory.count));
-    if (!request.limit_memory) memories = {std::numeric_limits<double>::infinity()};
+    if (!request.limit_memory) memories = {kInfinity};
     memories_ = {*memories.begin()};
     if (memories.size() > 1) memories_.push_back(*memories.rbegin());
     bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
@@ -179,7 +180,7 @@ class Rounds {
  private:
   double least_step_found() const {
     const std::vector<PlanCandidate> best = found_.best(1);
-    return best.empty() ? std::numeric_limits<double>::infinity() : best.front().step_seconds;
+    return best.empty() ? kInfinity : best.front().step_seconds;
   }
 
   /// Whether the bound of such small micro-batches leaves room for a better step or objective.
@@ -196,7 +197,7 @@ class Rounds {
       const RoundSizes& round = *wave[i / spaces_.size()];
       results[i].emplace(Task(request_, spaces_[i % spaces_.size()], options_, budget_, deadline_).run(round));
     });
-    std::vector<double> steps(wave.size(), std::numeric_limits<double>::infinity());
+    std::vector<double> steps(wave.size(), kInfinity);
     for (size_t i = 0; i < results.size(); ++i) {
       const std::vector<PlanCandidate> best = results[i]->best(1);
       if (!best.empty()) steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], best.front().step_seconds);

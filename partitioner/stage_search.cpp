@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 
 namespace {
@@ -13,14 +15,12 @@ std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.s
 
 }  // namespace
 
-Deadline::Deadline(double seconds, const std::atomic<bool>* cancel)
-    : start_(std::chrono::steady_clock::now()), seconds_(seconds), cancel_(cancel) {}
+Deadline::Deadline(double seconds, const std::atomic<bool>* cancel) : seconds_(seconds), cancel_(cancel) {}
 
 bool Deadline::passed() {
   if (passed_) return true;
   if (cancel_ != nullptr && cancel_->load(std::memory_order_relaxed)) passed_ = true;
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-  if (spent.count() > seconds_) passed_ = true;
+  if (watch_.seconds() > seconds_) passed_ = true;
   return passed_;
 }
 
@@ -305,7 +305,7 @@ std::vector<FoundStage> StageSearch::collect(int piece) const {
 std::optional<std::vector<FoundStage>> StageSearch::probe(double t, const SearchLimits& limits) {
   t_ = t;
   limits_ = limits;
-  shortfall_ = std::numeric_limits<double>::infinity();
+  shortfall_ = kInfinity;
   pieces_.clear();
   chain_memo_.clear();
   branch_memo_.clear();

@@ -9,7 +9,6 @@
 // With `blind` memory is checked only for the fewest samples a stage can hold; a state is then a device count alone.
 
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <optional>
 
@@ -17,6 +16,7 @@
 #include "partitioner/search_space.h"
 #include "partitioner/stage_options.h"
 #include "partitioner/stage_rows.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
@@ -45,7 +45,7 @@ class Deadline {
   bool passed();
 
  private:
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch watch_;
   double seconds_;
   const std::atomic<bool>* cancel_;
   bool passed_ = false;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "partitioner/downsets.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
@@ -103,7 +104,7 @@ int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts)
 std::span<const Quirk> torchgpipe_quirks() { return {}; }
 
 Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const ir::LayerGraph& graph = *request.graph;
   const auto parts = static_cast<size_t>(request.machine.devices());
   if (graph.layers.size() < parts)
@@ -138,7 +139,7 @@ Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   answer.states = static_cast<int64_t>(order.size());
   answer.complete = !deadline.passed();
   if (!answer.complete) answer.stopped = "the time limit or an interrupt ended the search";
-  answer.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  answer.search_seconds = watch.seconds();
   return answer;
 }
 

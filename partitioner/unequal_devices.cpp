@@ -7,6 +7,7 @@
 
 #include "partitioner/contract.h"
 #include "partitioner/place_devices.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,7 +15,6 @@ namespace {
 
 using ir::DeviceId;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Ways to use up some devices of each class, and pairs of a run of elements and of such ways that one pass looks at.
 constexpr double kMostStates = 400, kMostPairs = 5e5;
 constexpr double kMostElements = 64, kFewestElements = 8;

@@ -29,6 +29,8 @@ using Rule = std::function<Result<Replacement>(const Rebuilding&)>;
 /// may be left without readers. Where no rule fires the graph is returned as it was.
 Result<ir::Graph> rebuild(ir::Graph graph, const Rule& rule);
 
+inline const ir::Shape& shape_of(const ir::Graph& graph, ir::ValueId value) { return graph.value(value).type.shape; }
+
 /// Appends a node with the origins of `like` and returns its only output.
 Result<ir::ValueId> append_like(ir::Graph& graph, const ir::Node& like, std::string_view op,
                                 std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "passes/rebuild.h"
+
 namespace graphpipe::passes {
 namespace {
 
@@ -10,8 +12,6 @@ using ir::Graph;
 using ir::Node;
 using ir::Shape;
 using ir::ValueId;
-
-const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).type.shape; }
 
 const Node* producer_of(const Graph& graph, ValueId value) {
   const ir::NodeId id = graph.value(value).producer;

@@ -29,8 +29,6 @@ bool contains(const List& list, std::string_view op) {
 }
 
 bool is_mixed(const Graph& graph, ValueId value) { return graph.value(value).batch == ir::BatchKind::kMixed; }
-const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).type.shape; }
-
 /// The unmixed value that `value` is a mixed reshape of; invalid where it is none.
 ValueId unmixed_root(const Graph& graph, ValueId value) {
   if (!value.valid() || !is_mixed(graph, value) || !graph.value(value).producer.valid()) return {};

@@ -8,14 +8,11 @@
 
 #include "scheduler/in_flight_rules.h"
 #include "scheduler/insert_transfers.h"
+#include "scheduler/policies.h"
 #include "scheduler/updates.h"
 
 namespace graphpipe::scheduler {
 namespace {
-
-Diagnostic refused(std::string_view policy, std::string_view what, std::string hint) {
-  return Diagnostic{.code = Code::kBadPlan, .message = text(policy, ": ", what), .hint = std::move(hint)};
-}
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 

@@ -7,8 +7,6 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
-/// Stages whose forwards are said to be missing; finding the place of one walks all items.
-constexpr size_t kMostProblems = 20;
 constexpr const char* kOnce = "list every forward and every backward of an item exactly once, in order";
 
 void add_items(Tables& tables) {

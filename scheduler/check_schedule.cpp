@@ -8,8 +8,6 @@ namespace graphpipe::scheduler {
 namespace check {
 namespace {
 
-constexpr size_t kMostProblems = 20;
-
 Diagnostic bad_schedule(std::string message, std::string hint) {
   return Diagnostic{.code = Code::kBadSchedule, .message = std::move(message), .hint = std::move(hint)};
 }

@@ -5,10 +5,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-Diagnostic refused(std::string_view policy, std::string_view what, std::string hint) {
-  return Diagnostic{.code = Code::kBadPlan, .message = text(policy, ": ", what), .hint = std::move(hint)};
-}
-
 /// The rank that holds a stage of the shape.
 size_t rank_of(ChunkShape shape, size_t stage, size_t ranks) {
   const size_t place = stage % ranks;

@@ -10,10 +10,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-Diagnostic refused(std::string_view policy, std::string message, std::string hint) {
-  return Diagnostic{.code = Code::kBadPlan, .message = text(policy, ": ", std::move(message)), .hint = std::move(hint)};
-}
-
 /// The eight phases of one rank. `reach` ranks lie between an end and the middle; this one is number `depth` of them.
 /// Stream 0 enters on the rank's own side; each stream has `count` micro-batches.
 std::vector<Action> eight_phases(TwoStreamWriter out, int64_t reach, int64_t depth, int64_t count) {

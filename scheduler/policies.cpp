@@ -53,6 +53,10 @@ constexpr Policy kPolicies[] = {
 
 }  // namespace
 
+Diagnostic refused(std::string_view policy, std::string_view what, std::string hint) {
+  return Diagnostic{.code = Code::kBadPlan, .message = text(policy, ": ", what), .hint = std::move(hint)};
+}
+
 std::span<const Policy> all_policies() { return kPolicies; }
 
 const Policy* find_policy(std::string_view name) {

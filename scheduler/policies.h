@@ -31,6 +31,9 @@ struct PolicyRequest {
   Samples update{0};
 };
 
+/// A kBadPlan error of a policy: what it found, and what to do.
+Diagnostic refused(std::string_view policy, std::string_view what, std::string hint);
+
 /// Returns a schedule that holds compute actions only (F, B, I, W), one program per used device, ascending.
 /// Asynchronous policies add the rows of their updates (updates.h). Errors: kBadPlan where the policy cannot order this
 /// stage graph.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cost/lower_bound.h"
+#include "support/units.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -35,7 +36,7 @@ ItemTime item_time(const StageGraph& graph, StageId id) {
 
 /// The least latency between a replica of one stage and one of the other.
 double least_latency(const StageGraph& graph, const ir::Cluster& cluster, const ir::StageEdge& edge) {
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInfinity;
   for (const ir::DeviceId from : graph.stages[edge.from].choice.devices)
     for (const ir::DeviceId to : graph.stages[edge.to].choice.devices)
       least = std::min(least, from == to ? 0.0 : cluster.link(from, to).latency.count);
@@ -73,7 +74,7 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
 /// The work of one stage, or of all stages, on one device.
 struct Work {
   double weights = 0, without_weights = 0;
-  double head = std::numeric_limits<double>::infinity(), tail = std::numeric_limits<double>::infinity();
+  double head = kInfinity, tail = kInfinity;
 
   void add(const ir::Stage& stage, const Action& action, const Ways& ways) {
     const double samples = static_cast<double>(action.range.size());

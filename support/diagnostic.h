@@ -10,6 +10,9 @@
 
 namespace graphpipe {
 
+/// Problems of one file or schedule that are reported at once; more of them help nobody.
+inline constexpr size_t kMostProblems = 20;
+
 enum class Severity { kError, kWarning, kNote };
 
 enum class Code {

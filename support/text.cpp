@@ -1,5 +1,6 @@
 #include "support/text.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -21,9 +22,11 @@ void append_hex_escape(std::string& out, const char* prefix, char c) {
 
 size_t utf8_length(std::string_view rest) {
   const auto first = static_cast<unsigned char>(rest[0]);
-  const size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5                  ? 4
-                                                                         : 0;
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xc2 && first < 0xe0 ? 2
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
   if (length == 0 || length > rest.size()) return 0;
   for (size_t i = 1; i < length; ++i)
     if ((static_cast<unsigned char>(rest[i]) & 0xc0) != 0x80) return 0;
@@ -107,17 +110,34 @@ EncodedText<HtmlText> HtmlText::encode(const ModelText& name) {
   std::string out;
   for (char c : name.raw()) {
     switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
       default:
         if (is_printable(c)) out += c;
         else append_hex_escape(out, "\\x", c);
     }
   }
   return EncodedText<HtmlText>(std::move(out));
+}
+
+std::string_view trimmed(std::string_view raw) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = std::min(raw.find_first_not_of(kBlanks), raw.size());
+  const size_t end = raw.find_last_not_of(kBlanks);
+  return end == std::string_view::npos ? std::string_view() : raw.substr(begin, end + 1 - begin);
 }
 
 std::string quoted(const ModelText& name) {

@@ -72,6 +72,9 @@ struct HtmlText {
 /// Length of the valid UTF-8 sequence at the start of `rest`, or 0. Needs: `rest` is not empty.
 size_t utf8_length(std::string_view rest);
 
+/// Without the blanks at its ends: spaces, tabs and carriage returns.
+std::string_view trimmed(std::string_view raw);
+
 /// The name as diagnostics show it: quoted, terminal-safe, cut at 200 characters.
 std::string quoted(const ModelText& name);
 

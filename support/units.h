@@ -4,9 +4,13 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <ostream>
 
 namespace graphpipe {
+
+/// No limit, or no plan: a time or a size that nothing reaches.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A number with a unit. Same units add and compare; scaling takes plain numbers.
 template <typename Tag, typename Rep>
