@@ -29,28 +29,27 @@ endfunction()
 
 set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 
-# What most files read, compiled once: a fifth of the compiler's build (14 files drawn at random, 1.35 s each without,
-# 1.05 s with). Every file still includes what it uses; the presets for development build without, which shows it.
-set(GRAPHPIPE_HEADERS <algorithm> <array> <charconv> <cmath> <cstdint> <functional> <limits> <map> <numeric> <optional>
-  <ranges> <set> <span> <string> <string_view> <utility> <variant> <vector> "${PROJECT_SOURCE_DIR}/support/result.h"
-  "${PROJECT_SOURCE_DIR}/support/text.h" "${PROJECT_SOURCE_DIR}/support/id.h" "${PROJECT_SOURCE_DIR}/support/units.h")
-add_library(graphpipe_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/headers.cpp")
-_graphpipe_common(graphpipe_headers)
-target_precompile_headers(graphpipe_headers PRIVATE ${GRAPHPIPE_HEADERS})
-# Three test files took 13.2 s to compile at -O2 and 10.2 s so; what they test is in the libraries, at -O2.
-set(GRAPHPIPE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+# A release build reads the files of a folder in batches (unity builds of CMake): common headers are parsed once per
+# batch, so names in anonymous namespaces are unique within a folder. The presets for development compile every file
+# alone, which shows a missing include.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+# What is not optimised for speed in a release build: tests, and folders marked ONCE, whose code runs once per command
+# while planners, prices and schedules search.
+set(GRAPHPIPE_FAST_COMPILE $<$<CONFIG:Release>:-O1>)
 
-# graphpipe_library(NAME DEPS folders... THIRD_PARTY targets...)
+# graphpipe_library(NAME [ONCE] DEPS folders... THIRD_PARTY targets...)
 # A folder without .cpp files becomes an interface library.
 function(graphpipe_library name)
-  cmake_parse_arguments(arg "" "" "DEPS;THIRD_PARTY" ${ARGN})
+  cmake_parse_arguments(arg "ONCE" "" "DEPS;THIRD_PARTY" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   list(TRANSFORM arg_DEPS PREPEND graphpipe_)
   if(sources)
     add_library(graphpipe_${name} STATIC ${sources})
     _graphpipe_common(graphpipe_${name})
-    target_precompile_headers(graphpipe_${name} REUSE_FROM graphpipe_headers)
+    if(arg_ONCE)
+      target_compile_options(graphpipe_${name} PRIVATE ${GRAPHPIPE_FAST_COMPILE})
+    endif()
     target_link_libraries(graphpipe_${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_THIRD_PARTY})
   else()
     add_library(graphpipe_${name} INTERFACE)
@@ -70,7 +69,7 @@ function(graphpipe_test name)
   list(TRANSFORM arg_DEPS PREPEND graphpipe_)
   add_executable(test_${name} ${sources} "${PROJECT_SOURCE_DIR}/tests/support/main.cpp")
   _graphpipe_common(test_${name})
-  target_compile_options(test_${name} PRIVATE ${GRAPHPIPE_TEST_OPTIONS})
+  target_compile_options(test_${name} PRIVATE ${GRAPHPIPE_FAST_COMPILE})
   target_compile_definitions(test_${name} PRIVATE GRAPHPIPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     GRAPHPIPE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_DEPS} ${arg_THIRD_PARTY})

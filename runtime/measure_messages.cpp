@@ -16,8 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using wire::ActionOp;
 
-constexpr int64_t kItems = 32;
-constexpr int kWarmUpSteps = 5;
+constexpr int64_t kMessageItems = 32;
+constexpr int kMessageWarmUps = 5;
 constexpr int kSteps = 31;
 constexpr int64_t kSmall = 1 << 10, kLarge = 1 << 20;  // bytes
 constexpr double kStallSeconds = 60;
@@ -37,7 +37,7 @@ struct TwoStages {
     dims[1] = {.factor = bytes / 4, .power = 0};
     placement[1].device = devices - 1;
     plan = {.plan_digest = "",
-            .batch = kItems,
+            .batch = kMessageItems,
             .device_count = devices,
             .stages = rows,
             .edges = {&edge, edges},
@@ -56,7 +56,7 @@ struct TwoStages {
     entries[0].input_gradient = take_gradient;
     entries[1].forward = take_value;
     entries[1].input_gradient = make_gradient;
-    for (int64_t item = 0; item < kItems; ++item)
+    for (int64_t item = 0; item < kMessageItems; ++item)
       add_item(item, devices == 1 || device == 0, devices == 1 || device == 1);
     resolved = resolve({.device = device, .plan = &plan, .actions = actions, .stages = held});
     payload = at::zeros({1, bytes / 4});
@@ -107,10 +107,11 @@ double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Tr
   Channels channels(stages.plan, rank, stages.resolved.channels, std::move(transport), kStallSeconds);
   Executor executor(stages.plan, stages.resolved, channels, *data, *device, states, 0, 0);
   std::vector<double> seconds;
-  for (int step = 0; step < kWarmUpSteps + kSteps; ++step) {
+  for (int step = 0; step < kMessageWarmUps + kSteps; ++step) {
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
-    if (step >= kWarmUpSteps) seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / kItems);
+    if (step >= kMessageWarmUps)
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / kMessageItems);
   }
   executor.finish();
   channels.leave("");

@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kItems = 4;  // of a step, so that most weight gradients are added to a sum
-constexpr int kWarmUpSteps = 5;
+constexpr int64_t kModelItems = 4;  // of a step, so that most weight gradients are added to a sum
+constexpr int kModelWarmUps = 5;
 constexpr int kFewestSteps = 15;
 constexpr double kSecondsPerSize = 2;
 
@@ -98,15 +98,15 @@ class ModelMeter {
 };
 
 void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
-  const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kItems);
+  const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
   Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, options_.stall_timeout);
   Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, options_.seed, 0);
   std::vector<std::vector<double>> of_mark(marks_.size());
   std::vector<double> rests;
   const Clock::time_point begin = Clock::now();
-  for (int64_t step = 0; step < kWarmUpSteps + std::max<int64_t>(options_.steps, kFewestSteps); ++step) {
-    if (step >= kWarmUpSteps + kFewestSteps && since(begin) > kSecondsPerSize) break;
+  for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.steps, kFewestSteps); ++step) {
+    if (step >= kModelWarmUps + kFewestSteps && since(begin) > kSecondsPerSize) break;
     std::ranges::fill(stopwatch.nanoseconds, 0);
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
@@ -114,13 +114,13 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
     complete_gradients(states_.front(), gradients_of(states_.front(), 0));
     const Clock::time_point update = Clock::now();
     step_weights(states_.front(), 0, 1, false);
-    if (step >= kWarmUpSteps) updates_.push_back(since(update));
+    if (step >= kModelWarmUps) updates_.push_back(since(update));
     for (size_t i = 0; i < marks_.size(); ++i) {
       const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
       rest -= seconds;
-      if (step >= kWarmUpSteps) of_mark[i].push_back(seconds / static_cast<double>(items));
+      if (step >= kModelWarmUps) of_mark[i].push_back(seconds / static_cast<double>(items));
     }
-    if (step >= kWarmUpSteps) rests.push_back(rest);
+    if (step >= kModelWarmUps) rests.push_back(rest);
   }
   MarkSeconds& out = result.marks.emplace_back(MarkSeconds{.samples = samples, .seconds = {}});
   for (size_t i = 0; i < marks_.size(); ++i)

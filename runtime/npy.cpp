@@ -11,8 +11,8 @@
 namespace graphpipe::runtime {
 namespace {
 
-constexpr size_t kMaxHeader = 1 << 16;
-constexpr size_t kMaxRank = 16;
+constexpr size_t kMaxNpyHeader = 1 << 16;
+constexpr size_t kMaxNpyRank = 16;
 
 // Walks the header's Python dictionary; every method returns whether it found what it was asked for.
 struct Scanner {
@@ -50,7 +50,7 @@ struct Scanner {
     if (!token("(")) return false;
     while (!token(")")) {
       int64_t dim = 0;
-      if (dims.size() == kMaxRank || !number(dim)) return false;
+      if (dims.size() == kMaxNpyRank || !number(dim)) return false;
       dims.push_back(dim);
       if (token(",")) continue;
       return token(")");
@@ -112,7 +112,8 @@ NpyHeader read_npy_header(std::span<const std::byte> file, const std::string& na
   const size_t start = version == 1 ? 10 : 12;
   if (file.size() < start) refuse("it ends within its header");
   const size_t length = byte(8) | byte(9) << 8 | (version == 1 ? 0 : byte(10) << 16 | byte(11) << 24);
-  if (length > kMaxHeader || file.size() - start < length) refuse("its header is longer than the file or than 64 KiB");
+  if (length > kMaxNpyHeader || file.size() - start < length)
+    refuse("its header is longer than the file or than 64 KiB");
 
   Fields fields;
   const std::string_view words(reinterpret_cast<const char*>(file.data()) + start, length);

@@ -16,7 +16,7 @@ namespace graphpipe::runtime {
 namespace {
 
 // The other rank measures operators meanwhile.
-constexpr double kRendezvousSeconds = 24 * 3600;
+constexpr double kProfileRendezvousSeconds = 24 * 3600;
 
 /// Gives rank r the cores [r * threads, (r + 1) * threads) of those that this process may use.
 void pin(int32_t rank, int threads) {
@@ -52,7 +52,7 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   pin(rank, threads);
   const bool may_spin = static_cast<unsigned>(threads * ranks) <= std::thread::hardware_concurrency();
   std::unique_ptr<C10dStore> store;
-  if (ranks == 2) store = join_store(find_rendezvous(options, rank, ranks), kRendezvousSeconds);
+  if (ranks == 2) store = join_store(find_rendezvous(options, rank, ranks), kProfileRendezvousSeconds);
   ModelMeasurement model;
   if (rank == 0) {
     model = measure_model(program, marks, options);

@@ -24,9 +24,9 @@ void append_utf8(std::string& out, uint32_t code) {
   }
 }
 
-class Scanner {
+class HeaderScanner {
  public:
-  explicit Scanner(std::string_view text) : rest_(text) {}
+  explicit HeaderScanner(std::string_view text) : rest_(text) {}
 
   void skip_spaces() {
     while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\n' || rest_[0] == '\t' || rest_[0] == '\r'))
@@ -88,9 +88,10 @@ class Scanner {
     code = 0;
     for (int i = 0; i < 4; ++i) {
       const char c = rest_[static_cast<size_t>(i)];
-      const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F'                              ? c - 'A' + 10
-                                                                            : -1;
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
       if (digit < 0) return false;
       code = code << 4 | static_cast<uint32_t>(digit);
     }
@@ -124,7 +125,7 @@ class Scanner {
   std::string_view rest_;
 };
 
-bool scan_metadata(Scanner& scanner) {
+bool scan_metadata(HeaderScanner& scanner) {
   if (!scanner.token('{')) return false;
   if (scanner.token('}')) return true;
   do {
@@ -134,7 +135,7 @@ bool scan_metadata(Scanner& scanner) {
   return scanner.token('}');
 }
 
-bool scan_entry(Scanner& scanner, HeaderEntry& entry) {
+bool scan_entry(HeaderScanner& scanner, HeaderEntry& entry) {
   bool has_shape = false;
   std::vector<int64_t> offsets;
   if (!scanner.token('{')) return false;
@@ -160,7 +161,7 @@ bool scan_entry(Scanner& scanner, HeaderEntry& entry) {
 }  // namespace
 
 std::string scan_safetensors_header(std::string_view json, std::vector<HeaderEntry>& entries) {
-  Scanner scanner(json);
+  HeaderScanner scanner(json);
   if (!scanner.token('{')) return "its header is not a JSON object";
   if (!scanner.token('}')) {
     do {

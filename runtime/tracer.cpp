@@ -24,7 +24,7 @@ TraceKind kind_of(ActionOp op) {
 }
 
 /// What clock a rank's times are on: ranks of one boot of one host share it.
-struct Clock {
+struct HostClock {
   int64_t zero = 0;
   uint64_t host = 0;
 };
@@ -115,13 +115,14 @@ void Tracer::finish(size_t event) {
 }
 
 std::optional<std::string> Tracer::collect(Gather& gather, const PlanTable& plan) const {
-  const Clock own{std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count(), host_id()};
-  const std::vector<std::vector<std::byte>> clocks = gather.collect(to_bytes(std::vector<Clock>{own}));
+  const HostClock own{std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count(),
+                      host_id()};
+  const std::vector<std::vector<std::byte>> clocks = gather.collect(to_bytes(std::vector<HostClock>{own}));
   const std::vector<std::vector<std::byte>> events = gather.collect(to_bytes(events_));
   if (events.empty()) return std::nullopt;
   Writer writer(plan);
   for (size_t rank = 0; rank < events.size(); ++rank) {
-    const Clock clock = from_bytes<Clock>(clocks[rank]).at(0);
+    const HostClock clock = from_bytes<HostClock>(clocks[rank]).at(0);
     // On another host all began at the barrier before the first step: as near as messages tell.
     const int64_t shift = clock.host == own.host ? clock.zero - own.zero : 0;
     writer.add_rank(rank, from_bytes<TraceEvent>(events[rank]), shift);

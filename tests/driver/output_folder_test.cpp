@@ -11,13 +11,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Folder {
+class OutputFolder {
  public:
-  Folder() : path_(fs::temp_directory_path() / ("graphpipe-output-" + std::to_string(getpid()))) {
+  OutputFolder() : path_(fs::temp_directory_path() / ("graphpipe-output-" + std::to_string(getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_);
   }
-  ~Folder() { fs::remove_all(path_); }
+  ~OutputFolder() { fs::remove_all(path_); }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
 
@@ -42,7 +42,7 @@ bool refuses(const Status& status, Code code) { return !status.ok() && status.pr
 }  // namespace
 
 TEST_CASE("a folder is written, written again, and loses what is no longer part of it") {
-  const Folder folder;
+  const OutputFolder folder;
   REQUIRE(write(folder / "out", sources()).ok());
   REQUIRE(write(folder / "out", sources("stages/b.cpp")).ok());
   CHECK(fs::exists(folder / "out/stages/b.cpp"));
@@ -50,7 +50,7 @@ TEST_CASE("a folder is written, written again, and loses what is no longer part 
 }
 
 TEST_CASE("a folder of somebody else's is left alone, also where it holds a file that is called plan.json") {
-  const Folder folder;
+  const OutputFolder folder;
   folder.write("notes.txt", "mine");
   CHECK(refuses(write(folder / "", sources()), Code::kUsage));
   folder.write("plan.json", "{\"a\": 1}");
@@ -58,7 +58,7 @@ TEST_CASE("a folder of somebody else's is left alone, also where it holds a file
 }
 
 TEST_CASE("beside a plan, weights that a compilation wrote are replaced and others are not") {
-  const Folder folder;
+  const OutputFolder folder;
   folder.write("plan.json", kPlan);
   folder.write("weights.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   CHECK(refuses(write(folder / "", sources()), Code::kUsage));
@@ -70,7 +70,7 @@ TEST_CASE("beside a plan, weights that a compilation wrote are replaced and othe
 }
 
 TEST_CASE("beside a plan, files that begin as ours do are replaced and others are not") {
-  const Folder folder;
+  const OutputFolder folder;
   folder.write("plan.json", kPlan);
   folder.write("CMakeLists.txt", "project(mine)\n");
   CHECK(refuses(write(folder / "", sources()), Code::kUsage));
@@ -79,7 +79,7 @@ TEST_CASE("beside a plan, files that begin as ours do are replaced and others ar
 }
 
 TEST_CASE("nothing is written or removed through a symbolic link") {
-  const Folder folder;
+  const OutputFolder folder;
   REQUIRE(write(folder / "out", sources()).ok());
   fs::create_directories(folder / "elsewhere");
   folder.write("elsewhere/a.cpp", "mine");

@@ -16,8 +16,6 @@ using namespace graphpipe::tests;
 
 namespace {
 
-constexpr double kLossTolerance = 1e-5;  // semantics, section 2
-
 std::string content_of(const std::string& path) {
   std::ostringstream content;
   content << std::ifstream(path, std::ios::binary).rdbuf();

@@ -12,14 +12,10 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/e2e/pipeline_run.h"
+
 namespace graphpipe::tests {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 bool within(double seconds, const std::function<bool()>& holds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);

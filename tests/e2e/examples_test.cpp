@@ -18,7 +18,6 @@ using namespace graphpipe::tests;
 namespace {
 
 // Semantics, section 2: 1e-5 relative on losses, 1e-4 on gradients' norms.
-constexpr double kLossTolerance = 1e-5;
 constexpr double kTensorTolerance = 1e-4;
 // Peak memory may be predicted too high, but hardly too low.
 constexpr double kPeakTolerance = 1.05;

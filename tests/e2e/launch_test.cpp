@@ -63,10 +63,6 @@ Outcome start(const Names& names, int ranks, const std::vector<std::string>& fla
   return outcome;
 }
 
-std::vector<double> losses_of(const std::string& report) {
-  return nlohmann::json::parse(report)["losses"].get<std::vector<double>>();
-}
-
 }  // namespace
 
 TEST_CASE("the environments of torchrun, mpirun and srun start the ranks, with the losses of one process") {

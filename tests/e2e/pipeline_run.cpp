@@ -70,6 +70,10 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
+std::vector<double> losses_of(const std::string& report) {
+  return nlohmann::json::parse(report)["losses"].get<std::vector<double>>();
+}
+
 std::map<std::string, std::vector<float>> read_floats(const std::string& path) {
   const std::string content = read_text(path);
   const auto index = files::parse_safetensors(content, static_cast<int64_t>(content.size()));

@@ -41,6 +41,9 @@ struct Trained {
   std::vector<int64_t> peak_bytes, predicted_peaks;
   std::string weights, gradients;  // files
 };
+/// Losses agree to this, relatively: semantics, section 2.
+inline constexpr double kLossTolerance = 1e-5;
+
 /// Five steps with the optimizer's numbers of the reference: by `graphpipe run`, or by the serial interpreter.
 Trained train(const Reference& reference, const std::string& folder, bool serial);
 
@@ -53,6 +56,8 @@ std::string failed_verify(const Reference& reference, const std::string& folder)
 /// Standard output of graphpipe with these words; the test fails where it ends otherwise than expected.
 std::string graphpipe_output(std::vector<std::string> words, int expected = 0);
 std::string read_text(const std::string& path);
+/// The field "losses" of a report of `run --json`.
+std::vector<double> losses_of(const std::string& report);
 /// The float tensors of a safetensors file.
 std::map<std::string, std::vector<float>> read_floats(const std::string& path);
 

@@ -52,10 +52,6 @@ class TwoHosts {
   bool exists_ = false;
 };
 
-std::vector<double> losses_of(const std::string& report) {
-  return nlohmann::json::parse(report)["losses"].get<std::vector<double>>();
-}
-
 }  // namespace
 
 TEST_CASE("ranks on two hosts have the losses of one process") {

@@ -22,8 +22,8 @@ std::string cluster_text(std::string_view from = "", std::string_view to = "") {
   return text;
 }
 
-void check_refused(std::string_view from, std::string_view to, std::string_view expected,
-                   Code code = Code::kBadCluster) {
+void check_cluster_refused(std::string_view from, std::string_view to, std::string_view expected,
+                           Code code = Code::kBadCluster) {
   const Result<ir::Cluster> cluster = parse_cluster(cluster_text(from, to));
   CAPTURE(to);
   REQUIRE_FALSE(cluster.ok());
@@ -58,20 +58,20 @@ TEST_CASE("a cluster that is written reads back the same, to the last bit") {
 TEST_CASE("impossible numbers, wrong units and bad groups are refused with the path") {
   REQUIRE(parse_cluster(cluster_text()).ok());
   CHECK(parse_cluster(cluster_text())->devices[ir::DeviceId(1)].memory == Bytes(16000000000));
-  check_refused("1.6e10", "-1", "devices[1].memory_bytes: must be above 0");
-  check_refused("1.6e10", "1e30", "devices[1].memory_bytes: must be above 0 and at most");
-  check_refused("1.6e10", "10.5", "devices[1].memory_bytes: must be whole");
-  check_refused("5e10", "0", "devices[0].flops_per_second: must be above 0");
-  check_refused("1e-6", "-1e-6", "devices[1].launch_overhead_seconds");
-  check_refused("\"group\": 2", "\"group\": 0", "levels[0].group: must be a multiple");
-  check_refused("\"levels\": [", "\"levels\": [{\"group\": 3, \"bytes_per_second\": 1}, ", "levels[1].group");
-  check_refused("5e-6", "-1", "levels[0].latency_seconds");
-  check_refused("5e9", "0", "levels[0].bytes_per_second");
-  check_refused("memory_bytes\": 17179869184", "memory_gb\": 16", "devices[0].memory_gb: unknown field",
-                Code::kMalformedFile);
-  check_refused("17179869184", "\"16 GiB\"", "devices[0].memory_bytes: must be a number", Code::kMalformedFile);
-  check_refused("5e9", "\"Infinity\"", "levels[0].bytes_per_second: must be a number", Code::kMalformedFile);
-  check_refused("5e9", "NaN", "not JSON", Code::kMalformedFile);
+  check_cluster_refused("1.6e10", "-1", "devices[1].memory_bytes: must be above 0");
+  check_cluster_refused("1.6e10", "1e30", "devices[1].memory_bytes: must be above 0 and at most");
+  check_cluster_refused("1.6e10", "10.5", "devices[1].memory_bytes: must be whole");
+  check_cluster_refused("5e10", "0", "devices[0].flops_per_second: must be above 0");
+  check_cluster_refused("1e-6", "-1e-6", "devices[1].launch_overhead_seconds");
+  check_cluster_refused("\"group\": 2", "\"group\": 0", "levels[0].group: must be a multiple");
+  check_cluster_refused("\"levels\": [", "\"levels\": [{\"group\": 3, \"bytes_per_second\": 1}, ", "levels[1].group");
+  check_cluster_refused("5e-6", "-1", "levels[0].latency_seconds");
+  check_cluster_refused("5e9", "0", "levels[0].bytes_per_second");
+  check_cluster_refused("memory_bytes\": 17179869184", "memory_gb\": 16", "devices[0].memory_gb: unknown field",
+                        Code::kMalformedFile);
+  check_cluster_refused("17179869184", "\"16 GiB\"", "devices[0].memory_bytes: must be a number", Code::kMalformedFile);
+  check_cluster_refused("5e9", "\"Infinity\"", "levels[0].bytes_per_second: must be a number", Code::kMalformedFile);
+  check_cluster_refused("5e9", "NaN", "not JSON", Code::kMalformedFile);
   const Result<ir::Cluster> empty = parse_cluster(R"({"schema": "graphpipe.cluster/1"})");
   REQUIRE_FALSE(empty.ok());
   CHECK(empty.problems()[0].message.find("devices: is empty") == 0);

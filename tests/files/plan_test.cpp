@@ -34,7 +34,8 @@ std::string messages_of(const Diagnostics& problems) {
   return all;
 }
 
-void check_refused(std::string_view from, std::string_view to, std::string_view expected, Code code = Code::kBadPlan) {
+void check_plan_refused(std::string_view from, std::string_view to, std::string_view expected,
+                        Code code = Code::kBadPlan) {
   const Result<ir::Plan> plan = parse_plan(small_plan(from, to));
   CAPTURE(to);
   REQUIRE_FALSE(plan.ok());
@@ -73,37 +74,39 @@ TEST_CASE("a plan written by hand may leave out what has a default") {
 }
 
 TEST_CASE("what is wrong is refused with the path of its field") {
-  check_refused("\"nodes\": [1]", "\"nodes\": [2]", "stages[1].nodes[0]: node 2 is in stage 0 already");
-  check_refused("\"nodes\": [1]", "\"nodes\": [5]", "stages[1].nodes[0]: is 5, but");
-  check_refused("\"nodes\": [1]", "\"nodes\": []", "stages[1].nodes: is empty");
-  check_refused("\"nodes\": [1]", "\"nodes\": [1], \"labels\": [\"a\"]", "stages[0].labels: has 0 labels for 2 nodes");
-  check_refused("\"devices\": [0]", "\"devices\": [0, 0]", "stages[0].devices[1]: is a device that stands here twice");
-  check_refused("\"devices\": [0]", "\"devices\": [-1]", "stages[0].devices[0]: must be from 0");
-  check_refused("\"micro_batch\": 2", "\"micro_batch\": 9", "stages[0].micro_batch: must be from 1 to 8, is 9");
-  check_refused("\"k\": 2", "\"k\": 0", "stages[1].k: must be from 1");
-  check_refused("round_robin", "circular", "stages[1].replica_mode");
-  check_refused("\"sgd\"", "\"adam\"", "optimizer: must be sgd or adamw, is 'adam'");
-  check_refused("\"kfkb\"", "\"\\u001b[2J\"", "policy: must be lower-case letters, digits and '-', is '\\x1b[2J'");
-  check_refused("\"batch\": 8", "\"batch\": 0", "batch: must be from 1");
-  check_refused("\"threads\": 1", "\"threads\": 1, \"model_digest\": \"ABC\"", "model_digest: must be 64");
+  check_plan_refused("\"nodes\": [1]", "\"nodes\": [2]", "stages[1].nodes[0]: node 2 is in stage 0 already");
+  check_plan_refused("\"nodes\": [1]", "\"nodes\": [5]", "stages[1].nodes[0]: is 5, but");
+  check_plan_refused("\"nodes\": [1]", "\"nodes\": []", "stages[1].nodes: is empty");
+  check_plan_refused("\"nodes\": [1]", "\"nodes\": [1], \"labels\": [\"a\"]",
+                     "stages[0].labels: has 0 labels for 2 nodes");
+  check_plan_refused("\"devices\": [0]", "\"devices\": [0, 0]",
+                     "stages[0].devices[1]: is a device that stands here twice");
+  check_plan_refused("\"devices\": [0]", "\"devices\": [-1]", "stages[0].devices[0]: must be from 0");
+  check_plan_refused("\"micro_batch\": 2", "\"micro_batch\": 9", "stages[0].micro_batch: must be from 1 to 8, is 9");
+  check_plan_refused("\"k\": 2", "\"k\": 0", "stages[1].k: must be from 1");
+  check_plan_refused("round_robin", "circular", "stages[1].replica_mode");
+  check_plan_refused("\"sgd\"", "\"adam\"", "optimizer: must be sgd or adamw, is 'adam'");
+  check_plan_refused("\"kfkb\"", "\"\\u001b[2J\"", "policy: must be lower-case letters, digits and '-', is '\\x1b[2J'");
+  check_plan_refused("\"batch\": 8", "\"batch\": 0", "batch: must be from 1");
+  check_plan_refused("\"threads\": 1", "\"threads\": 1, \"model_digest\": \"ABC\"", "model_digest: must be 64");
 }
 
 TEST_CASE("the form is refused before the contents") {
   const Code form = Code::kMalformedFile;
-  check_refused("\"k\": 2", "\"k\": 2, \"cows\": 1", "stages[1].cows: unknown field", form);
-  check_refused("\"micro_batch\": 2", "\"microBatch\": 2", "did you mean 'micro_batch'", form);
-  check_refused("\"k\": 2", "\"k\": 2.5", "stages[1].k: must be an integer", form);
-  check_refused("\"k\": 2", "\"k\": \"2\"", "stages[1].k: must be an integer", form);
-  check_refused("\"k\": 2", "\"k\": null", "stages[1].k: must be an integer", form);
-  check_refused("\"k\": 2", "\"k\": 1e400", "stages[1].k: the number does not fit", form);
-  check_refused("\"k\": 2", "\"k\": 3000000000", "stages[1].k: must be an integer from", form);
-  check_refused("\"k\": 2", "\"k\": 2, \"k\": 3", "stages[1].k: this field stands here twice", form);
-  check_refused("\"nodes\": [1]", "\"nodes\": 1", "stages[1].nodes: must be a list", form);
-  check_refused("\"stages\": [", "\"bindings\": [[]], \"stages\": [", "bindings[0]: must be an object", form);
-  check_refused("\"7\"", "\"-7x\"", "seed: must be an integer", form);
-  check_refused("plan/1", "plan/2", "newer version", form);
-  check_refused("plan/1", "cluster/1", "schema: must be graphpipe.plan/1", form);
-  check_refused("\"schema\": \"graphpipe.plan/1\",", "", "the first field must be", form);
+  check_plan_refused("\"k\": 2", "\"k\": 2, \"cows\": 1", "stages[1].cows: unknown field", form);
+  check_plan_refused("\"micro_batch\": 2", "\"microBatch\": 2", "did you mean 'micro_batch'", form);
+  check_plan_refused("\"k\": 2", "\"k\": 2.5", "stages[1].k: must be an integer", form);
+  check_plan_refused("\"k\": 2", "\"k\": \"2\"", "stages[1].k: must be an integer", form);
+  check_plan_refused("\"k\": 2", "\"k\": null", "stages[1].k: must be an integer", form);
+  check_plan_refused("\"k\": 2", "\"k\": 1e400", "stages[1].k: the number does not fit", form);
+  check_plan_refused("\"k\": 2", "\"k\": 3000000000", "stages[1].k: must be an integer from", form);
+  check_plan_refused("\"k\": 2", "\"k\": 2, \"k\": 3", "stages[1].k: this field stands here twice", form);
+  check_plan_refused("\"nodes\": [1]", "\"nodes\": 1", "stages[1].nodes: must be a list", form);
+  check_plan_refused("\"stages\": [", "\"bindings\": [[]], \"stages\": [", "bindings[0]: must be an object", form);
+  check_plan_refused("\"7\"", "\"-7x\"", "seed: must be an integer", form);
+  check_plan_refused("plan/1", "plan/2", "newer version", form);
+  check_plan_refused("plan/1", "cluster/1", "schema: must be graphpipe.plan/1", form);
+  check_plan_refused("\"schema\": \"graphpipe.plan/1\",", "", "the first field must be", form);
   CHECK_FALSE(parse_plan("").ok());
   CHECK_FALSE(parse_plan("{}").ok());
   CHECK_FALSE(parse_plan("[]").ok());

@@ -6,9 +6,11 @@
 
 #include "frontend/import_onnx.h"
 #include "ir/verify_graph.h"
+#include "tests/support/count_ops.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
+using graphpipe::testing::count_ops;
 
 namespace {
 
@@ -21,12 +23,6 @@ Imported import_example(const std::string& name, ImportRequest request = {}) {
   for (const Diagnostic& problem : verified.problems()) MESSAGE(to_line(problem));
   CHECK(verified.ok());
   return std::move(*imported);
-}
-
-size_t count_ops(const ir::Graph& graph, std::string_view op) {
-  size_t count = 0;
-  for (ir::NodeId id : graph.node_ids()) count += graph.node(id).op == op;
-  return count;
 }
 
 size_t count_trained(const Imported& imported) {

@@ -4,9 +4,11 @@
 
 #include "frontend/import_onnx.h"
 #include "ir/verify_graph.h"
+#include "tests/support/count_ops.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
+using graphpipe::testing::count_ops;
 
 namespace {
 
@@ -15,12 +17,6 @@ struct Export {
   size_t parameters;  // of the PyTorch module
   const char* op;     // what must be in the graph
 };
-
-size_t count_ops(const ir::Graph& graph, std::string_view op) {
-  size_t count = 0;
-  for (ir::NodeId id : graph.node_ids()) count += graph.node(id).op == op;
-  return count;
-}
 
 Imported import_export(const char* name) {
   ImportRequest request;

@@ -16,9 +16,9 @@ namespace {
 const LayerPlannerRow& alpa() { return *find_layer_planner("alpa"); }
 
 /// All rows of stages of a small graph, from the formulas alone.
-class Exhaustive {
+class AlpaExhaustive {
  public:
-  explicit Exhaustive(const LayerPlanRequest& request)
+  explicit AlpaExhaustive(const LayerPlanRequest& request)
       : request_(request), graph_(*request.graph), order_(adjacency_of(graph_).order) {}
 
   double best() {
@@ -109,7 +109,7 @@ TEST_CASE("alpa equals the search over all rows of submeshes") {
         {.count = static_cast<int>(1 + dice.below(4)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
     request.machine.memory = static_cast<double>(10 + dice.below(60));
     request.micro_batches = static_cast<int64_t>(1 + dice.below(9));
-    const double best = Exhaustive(request).best();
+    const double best = AlpaExhaustive(request).best();
     const auto answer = plan_layers(alpa(), request);
     CHECK(answer.ok() == std::isfinite(best));
     if (!answer.ok()) continue;

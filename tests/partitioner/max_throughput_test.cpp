@@ -19,9 +19,9 @@ namespace {
 const LayerPlannerRow& max_throughput() { return *find_layer_planner("max-throughput"); }
 
 /// All ways to give classes devices, from the formulas alone.
-class Exhaustive {
+class MaxLoadExhaustive {
  public:
-  explicit Exhaustive(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
+  explicit MaxLoadExhaustive(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
     for (const ir::Layer& layer : graph_.layers)
       class_of_.push_back(index_of_.emplace(*layer.color_class, index_of_.size()).first->second);
     has_forward_.assign(index_of_.size(), false);
@@ -94,7 +94,7 @@ class Exhaustive {
   size_t devices_ = 0;
 };
 
-LayerPlanRequest request_for(const ir::LayerGraph& graph, uint64_t seed) {
+LayerPlanRequest max_load_request(const ir::LayerGraph& graph, uint64_t seed) {
   tests::Dice dice(seed + 77);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = static_cast<int>(1 + dice.below(3)), .bandwidth = 1}};
@@ -109,8 +109,8 @@ TEST_CASE("max-throughput equals the search over all contiguous placements") {
     CAPTURE(seed);
     const ir::LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 5);
     REQUIRE(verify_layer_graph(graph).ok());
-    LayerPlanRequest request = request_for(graph, seed);
-    const double best = Exhaustive(request).best();
+    LayerPlanRequest request = max_load_request(graph, seed);
+    const double best = MaxLoadExhaustive(request).best();
     const auto answer = plan_layers(max_throughput(), request);
     CHECK(answer.ok() == std::isfinite(best));
     if (!answer.ok()) {
@@ -134,7 +134,7 @@ TEST_CASE("more memory, accelerators or CPUs never make the load larger") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     const ir::LayerGraph graph = tests::random_placement_graph(seed, 9);
-    LayerPlanRequest request = request_for(graph, seed);
+    LayerPlanRequest request = max_load_request(graph, seed);
     double before = INFINITY;
     for (int step = 0; step < 6; ++step) {
       const auto answer = plan_layers(max_throughput(), request);

@@ -27,7 +27,7 @@ ir::LayerGraph random_layers(uint64_t seed, size_t layers) {
   return graph;
 }
 
-LayerPlanRequest request_for(const ir::LayerGraph& graph, int devices) {
+LayerPlanRequest pipedream_request(const ir::LayerGraph& graph, int devices) {
   LayerPlanRequest request;
   request.graph = &graph;
   request.machine.levels = {{.count = devices, .bandwidth = 1e9}};
@@ -35,9 +35,10 @@ LayerPlanRequest request_for(const ir::LayerGraph& graph, int devices) {
 }
 
 // Every row of stages over exactly so many devices, priced by the evaluator.
-class BruteForce {
+class PipeDreamBruteForce {
  public:
-  explicit BruteForce(const LayerPlanRequest& request) : request_(request), convention_(pipedream_convention(request)) {
+  explicit PipeDreamBruteForce(const LayerPlanRequest& request)
+      : request_(request), convention_(pipedream_convention(request)) {
     extend(0, 0, 0);
   }
   double best = std::numeric_limits<double>::infinity();
@@ -83,11 +84,11 @@ TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule f
     const ir::LayerGraph graph = random_layers(seed, 6);
     for (const bool quirks : {false, true}) {
       CAPTURE(quirks);
-      LayerPlanRequest request = request_for(graph, 3);
+      LayerPlanRequest request = pipedream_request(graph, 3);
       request.replication = seed % 4 != 0;
       if (quirks) request.compat = {"PD2"};
       const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
-      const double best = BruteForce(request).best;
+      const double best = PipeDreamBruteForce(request).best;
       if (!answer.ok()) {
         CHECK(best == std::numeric_limits<double>::infinity());
         continue;
@@ -100,7 +101,7 @@ TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule f
 
 TEST_CASE("the order of the layers does not change PipeDream's objective by a bit") {
   const ir::LayerGraph graph = random_layers(7, 9);
-  const double expected = plan_layers(*find_layer_planner("pipedream"), request_for(graph, 4))->objective;
+  const double expected = plan_layers(*find_layer_planner("pipedream"), pipedream_request(graph, 4))->objective;
   std::mt19937_64 random(1);
   for (int round = 0; round < 10; ++round) {
     std::vector<size_t> place(graph.layers.size());
@@ -110,7 +111,7 @@ TEST_CASE("the order of the layers does not change PipeDream's objective by a bi
     for (size_t i = 0; i < place.size(); ++i) other.layers[LayerId(place[i])] = graph.layers[LayerId(i)];
     for (ir::LayerEdge& edge : other.edges)
       edge = {LayerId(place[edge.from.index()]), LayerId(place[edge.to.index()]), edge.bytes};
-    CHECK(plan_layers(*find_layer_planner("pipedream"), request_for(other, 4))->objective == expected);
+    CHECK(plan_layers(*find_layer_planner("pipedream"), pipedream_request(other, 4))->objective == expected);
   }
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a co
   const ir::LayerGraph graph = random_layers(3, 8);
   double before = std::numeric_limits<double>::infinity();
   for (const double memory : {1.5e8, 2.5e8, 4e8, 1e9}) {
-    LayerPlanRequest request = request_for(graph, 3);
+    LayerPlanRequest request = pipedream_request(graph, 3);
     request.machine.memory = memory;
     const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
     const double objective = answer.ok() ? answer->objective : std::numeric_limits<double>::infinity();
@@ -126,7 +127,7 @@ TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a co
     before = objective;
   }
   CHECK(before < std::numeric_limits<double>::infinity());
-  LayerPlanRequest request = request_for(graph, 3);
+  LayerPlanRequest request = pipedream_request(graph, 3);
   request.machine.memory = 1e9;
   auto answer = plan_layers(*find_layer_planner("pipedream"), request);
   REQUIRE(answer.ok());
@@ -136,7 +137,7 @@ TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a co
 
 TEST_CASE("a second source loses no cut, and nested levels are checked from node lists") {
   const ir::LayerGraph graph = random_layers(11, 8);
-  LayerPlanRequest request = request_for(graph, 4);
+  LayerPlanRequest request = pipedream_request(graph, 4);
   request.machine.levels = {{.count = 2, .bandwidth = 4e9}, {.count = 2, .bandwidth = 1e9}};
   const auto plain = plan_layers(*find_layer_planner("pipedream"), request);
   request.compat = *parse_compat(*find_layer_planner("pipedream"), "all");

@@ -18,9 +18,9 @@ const LayerPlannerRow& piper() { return *find_layer_planner("piper"); }
 /// Piper's recurrence over all (set, devices, replicas) with all choices of variants, from the formulas alone;
 /// `greedy`: with the choice of the original's knapsack, where the variants of a degree have equal weights and
 /// collectives.
-class Exhaustive {
+class PiperExhaustive {
  public:
-  explicit Exhaustive(const LayerPlanRequest& request, bool greedy = false)
+  explicit PiperExhaustive(const LayerPlanRequest& request, bool greedy = false)
       : request_(request), graph_(*request.graph), devices_(request.machine.devices()), greedy_(greedy) {}
 
   double best() { return best_before((1u << graph_.layers.size()) - 1, devices_, 0); }
@@ -115,7 +115,7 @@ class Exhaustive {
   std::map<std::tuple<uint32_t, int, int>, double> known_;
 };
 
-LayerPlanRequest request_for(const ir::LayerGraph& graph, uint64_t seed) {
+LayerPlanRequest piper_request(const ir::LayerGraph& graph, uint64_t seed) {
   tests::Dice dice(seed + 1000);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {
@@ -131,8 +131,8 @@ TEST_CASE("piper equals the search over its whole space") {
     CAPTURE(seed);
     const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, seed % 3 > 0);
     REQUIRE(verify_layer_graph(graph).ok());
-    const LayerPlanRequest request = request_for(graph, seed);
-    const double best = Exhaustive(request).best();
+    const LayerPlanRequest request = piper_request(graph, seed);
+    const double best = PiperExhaustive(request).best();
     const auto answer = plan_layers(piper(), request);
     CHECK(answer.ok() == std::isfinite(best));
     if (!answer.ok()) {
@@ -162,15 +162,15 @@ TEST_CASE("with the greedy knapsack piper equals its own recurrence with that kn
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
     const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, true);
-    LayerPlanRequest request = request_for(graph, seed);
+    LayerPlanRequest request = piper_request(graph, seed);
     request.compat = {"P1"};
-    const double expected = Exhaustive(request, true).best();
+    const double expected = PiperExhaustive(request, true).best();
     const auto answer = plan_layers(piper(), request);
     CHECK(answer.ok() == std::isfinite(expected));
     if (!answer.ok()) continue;
     ++planned;
     CHECK(answer->objective == doctest::Approx(expected).epsilon(1e-9));
-    const double ratio = answer->objective / Exhaustive(request).best();
+    const double ratio = answer->objective / PiperExhaustive(request).best();
     worse += ratio > 1 + 1e-9;
     largest = std::max(largest, ratio);
   }
@@ -182,7 +182,7 @@ TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     const ir::LayerGraph graph = tests::random_piper_graph(seed, 9, true);
-    LayerPlanRequest request = request_for(graph, seed);
+    LayerPlanRequest request = piper_request(graph, seed);
     double before = INFINITY;
     for (int step = 0; step < 5; ++step) {
       const auto answer = plan_layers(piper(), request);
@@ -196,7 +196,7 @@ TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
 
 TEST_CASE("what does not fit says how much is missing; a search that is ended says so") {
   const ir::LayerGraph graph = tests::random_piper_graph(3, 6, true);
-  LayerPlanRequest request = request_for(graph, 3);
+  LayerPlanRequest request = piper_request(graph, 3);
   request.machine.memory = 1;
   const auto nothing = plan_layers(piper(), request);
   REQUIRE_FALSE(nothing.ok());

@@ -35,7 +35,7 @@ LayerPlanRequest request_of(const ir::LayerGraph& graph) {
   return request;
 }
 
-struct Row {
+struct MaxLoadRow {
   const char* name;
   double exact, linear, single_device;
   size_t downsets;
@@ -43,7 +43,7 @@ struct Row {
   size_t prefixes;
 };
 
-constexpr Row kRows[] = {
+constexpr MaxLoadRow kRows[] = {
     {"layer-bert24_inference", 17.78990625, 17.78990625, 92.406, 30, 464, 29},
     {"layer-bert24_training", 41.7458125, 41.7458125, 217.813, 30, 464, 29},
     {"layer-resnet50_inference", 33.77466602, 33.77466602, 201.45, 242, 28'971, 178},
@@ -59,7 +59,7 @@ constexpr Row kRows[] = {
 };
 
 TEST_CASE("contiguous optima are reached and proven; the lattices have the published sizes") {
-  for (const Row& row : kRows) {
+  for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const auto graph = profile(row.name);
     if (!graph) return;
@@ -78,7 +78,7 @@ TEST_CASE("contiguous optima are reached and proven; the lattices have the publi
 }
 
 TEST_CASE("one linear order: as many prefixes as published, and the published loads") {
-  for (const Row& row : kRows) {
+  for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const auto graph = profile(row.name);
     if (!graph) return;
@@ -120,7 +120,7 @@ double price(const ir::LayerGraph& graph, const ir::LayerPlan& plan) {
 }
 
 TEST_CASE("placements of experts and of one device cost what was published") {
-  for (const Row& row : kRows) {
+  for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const auto graph = profile(row.name);
     if (!graph) return;

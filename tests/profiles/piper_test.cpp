@@ -16,7 +16,7 @@ constexpr double kGiB = 1 << 30;
 /// What has no plan.
 constexpr double kNone = -1;
 
-struct Row {
+struct PiperRow {
   int devices;
   double gib;
   int64_t micro_batches;
@@ -34,7 +34,7 @@ std::optional<ir::LayerGraph> profile(const char* name) {
   return *std::move(graph);
 }
 
-LayerPlanRequest request_of(const ir::LayerGraph& graph, const Row& row) {
+LayerPlanRequest request_of(const ir::LayerGraph& graph, const PiperRow& row) {
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = row.devices, .bandwidth = 25 * kGiB}};
   request.machine.memory = row.gib * kGiB;
@@ -51,10 +51,10 @@ void check_value(const char* planner, const LayerPlanRequest& request, double ex
   CHECK(answer->bound <= answer->objective);
 }
 
-void check_rows(const char* file, std::initializer_list<Row> rows) {
+void check_rows(const char* file, std::initializer_list<PiperRow> rows) {
   const auto graph = profile(file);
   if (!graph) return;
-  for (const Row& row : rows) {
+  for (const PiperRow& row : rows) {
     CAPTURE(row.devices);
     CAPTURE(row.gib);
     CAPTURE(row.micro_batches);
@@ -88,7 +88,7 @@ TEST_CASE("Piper on BERT-32 with hundreds of devices") {
 TEST_CASE("Piper on BERT-32 without replicas, and without tensor parallelism") {
   const auto graph = profile("bert32a100.json");
   if (!graph) return;
-  const Row row{64, 8, 1920, 0, 0, 0};
+  const PiperRow row{64, 8, 1920, 0, 0, 0};
   LayerPlanRequest request = request_of(*graph, row);
   request.compat = {"P1"};
   request.replication = false;
@@ -158,7 +158,7 @@ TEST_CASE("Piper on enlarged BERTs is within the spread of the layers' measureme
   if (!graph) return;
   struct Enlarged {
     int copies;
-    Row row;
+    PiperRow row;
     int64_t downsets;
   };
   for (const Enlarged& bert : {Enlarged{32, {512, 80, 1920, 0.0041748489, 0, 0}, 75},

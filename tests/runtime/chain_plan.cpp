@@ -20,14 +20,14 @@ using wire::ActionOp;
 using wire::ActionRow;
 using wire::SampleRange;
 
-constexpr int64_t kWidth = 6;
-constexpr DimRow kRows[] = {{1, 1}, {kWidth, 0}};
-constexpr DimRow kMatrix[] = {{kWidth, 0}, {kWidth, 0}};
-constexpr DimRow kVector[] = {{kWidth, 0}};
-constexpr TensorRow kRowsTensor{ElementType::kFloat32, kRows, 0, 1};
-constexpr DataRow kFirst[] = {{"x", kRowsTensor, 0}};
-constexpr DataRow kLast[] = {{"t", kRowsTensor, 1}};
-constexpr DataRow kOnly[] = {{"x", kRowsTensor, 0}, {"t", kRowsTensor, 1}};
+constexpr int64_t kChainWidth = 6;
+constexpr DimRow kChainRows[] = {{1, 1}, {kChainWidth, 0}};
+constexpr DimRow kChainMatrix[] = {{kChainWidth, 0}, {kChainWidth, 0}};
+constexpr DimRow kChainVector[] = {{kChainWidth, 0}};
+constexpr TensorRow kChainTensor{ElementType::kFloat32, kChainRows, 0, 1};
+constexpr DataRow kFirst[] = {{"x", kChainTensor, 0}};
+constexpr DataRow kLast[] = {{"t", kChainTensor, 1}};
+constexpr DataRow kOnly[] = {{"x", kChainTensor, 0}, {"t", kChainTensor, 1}};
 constexpr int32_t kKeepInput[] = {0};
 constexpr int32_t kKeepInputs[] = {0, 1};
 
@@ -64,8 +64,8 @@ std::string bias_name(int stage) { return "b" + std::to_string(stage); }
 std::vector<NamedTensor> chain_weights(int stages) {
   std::vector<NamedTensor> weights;
   for (int stage = 0; stage < stages; ++stage) {
-    weights.push_back({weight_name(stage), waves({kWidth, kWidth}, 2 * stage)});
-    if (stage + 1 < stages) weights.push_back({bias_name(stage), waves({kWidth}, 2 * stage + 1)});
+    weights.push_back({weight_name(stage), waves({kChainWidth, kChainWidth}, 2 * stage)});
+    if (stage + 1 < stages) weights.push_back({bias_name(stage), waves({kChainWidth}, 2 * stage + 1)});
   }
   return weights;
 }
@@ -84,18 +84,23 @@ ChainPlan::ChainPlan(const ChainShape& shape) : shape_(shape) {
     const auto index = static_cast<size_t>(s);
     const bool last = s + 1 == shape.stages;
     names_.push_back(weight_name(s));
-    params_[index] = {{names_.back().c_str(), {ElementType::kFloat32, kMatrix, -1, 1}, ParamRole::kTrainable, 2 * s}};
+    params_[index] = {
+        {names_.back().c_str(), {ElementType::kFloat32, kChainMatrix, -1, 1}, ParamRole::kTrainable, 2 * s}};
     names_.push_back(bias_name(s));
     if (!last)
       params_[index].push_back(
-          {names_.back().c_str(), {ElementType::kFloat32, kVector, -1, 1}, ParamRole::kTrainable, 2 * s + 1});
-    if (s > 0) boundaries_[index].push_back({s - 1, true, 0, last ? 5 : 4, 1, kRowsTensor});
-    if (!last) boundaries_[index].push_back({s, false, 1, 2, 1, kRowsTensor});
+          {names_.back().c_str(), {ElementType::kFloat32, kChainVector, -1, 1}, ParamRole::kTrainable, 2 * s + 1});
+    if (s > 0) boundaries_[index].push_back({s - 1, true, 0, last ? 5 : 4, 1, kChainTensor});
+    if (!last) boundaries_[index].push_back({s, false, 1, 2, 1, kChainTensor});
     if (!last) edges_.push_back({s, s + 1});
     StageEntry& entry = entries_[index];
-    entry = {.stage = s, .slot_size = last ? 7 : 5, .forward = last ? forward_last : forward_layer,
-             .input_gradient = last ? input_last : input_layer, .weight_gradient = last ? weight_last : weight_layer,
-             .params = params_[index], .boundaries = boundaries_[index]};
+    entry = {.stage = s,
+             .slot_size = last ? 7 : 5,
+             .forward = last ? forward_last : forward_layer,
+             .input_gradient = last ? input_last : input_layer,
+             .weight_gradient = last ? weight_last : weight_layer,
+             .params = params_[index],
+             .boundaries = boundaries_[index]};
     if (last) entry.loss_slot = 4, entry.loss_scale_slot = 2;
     entry.data = last && s == 0 ? std::span<const DataRow>(kOnly) : last ? kLast : std::span<const DataRow>();
     if (s == 0 && !last) entry.data = kFirst;
@@ -104,15 +109,20 @@ ChainPlan::ChainPlan(const ChainShape& shape) : shape_(shape) {
       placement_.push_back({s, replica, devices++});
       held_.push_back({&entry});
     }
-    stages_.push_back({shape.micro_batch, replicas(s), ReplicaMode::kRoundRobin, static_cast<int32_t>(ring(s)),
-                       shape.recompute});
+    stages_.push_back(
+        {shape.micro_batch, replicas(s), ReplicaMode::kRoundRobin, static_cast<int32_t>(ring(s)), shape.recompute});
   }
   name_versions();
   for (const PlacementRow& row : placement_) actions_.push_back(list_of(row.stage, row.replica));
   loss_updates_ = updates(shape.stages - 1);
-  table_ = {.plan_digest = kFolderDigest, .batch = batch, .device_count = devices,
-            .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kWidth},
-            .loss_updates = loss_updates_, .stages = stages_, .edges = edges_, .placement = placement_};
+  table_ = {.plan_digest = kFolderDigest,
+            .batch = batch,
+            .device_count = devices,
+            .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kChainWidth},
+            .loss_updates = loss_updates_,
+            .stages = stages_,
+            .edges = edges_,
+            .placement = placement_};
   for (int32_t d = 0; d < devices; ++d)
     programs_.push_back({d, &table_, actions_[static_cast<size_t>(d)], held_[static_cast<size_t>(d)]});
 }
@@ -159,7 +169,10 @@ void ChainPlan::name_versions() {
 
 ActionRow ChainPlan::row(ActionOp op, int stage, int replica, int64_t micro_batch) const {
   const int64_t first = micro_batch * shape_.micro_batch;
-  return {.op = op, .stage = stage, .replica = replica, .range = {first, first + shape_.micro_batch},
+  return {.op = op,
+          .stage = stage,
+          .replica = replica,
+          .range = {first, first + shape_.micro_batch},
           .slot = static_cast<int32_t>(micro_batch / replicas(stage) % ring(stage)),
           .version = versions_[static_cast<size_t>(stage)][static_cast<size_t>(micro_batch)]};
 }
@@ -188,12 +201,14 @@ void ChainPlan::add_item(int stage, int replica, int64_t micro_batch, bool backw
 
 void ChainPlan::add_step(int stage, int replica, int64_t update, std::vector<ActionRow>& list) const {
   const SampleRange range = updates(stage)[static_cast<size_t>(update)];
-  const bool reduced = std::ranges::any_of(list, [&](const ActionRow& other) {
-    return other.op == ActionOp::kReduceGradient && other.range == range;
-  });
+  const bool reduced = std::ranges::any_of(
+      list, [&](const ActionRow& other) { return other.op == ActionOp::kReduceGradient && other.range == range; });
   if (replicas(stage) > 1 && !reduced)
     list.push_back({.op = ActionOp::kReduceGradient, .stage = stage, .replica = replica, .range = range});
-  list.push_back({.op = ActionOp::kStep, .stage = stage, .replica = replica, .range = range,
+  list.push_back({.op = ActionOp::kStep,
+                  .stage = stage,
+                  .replica = replica,
+                  .range = range,
                   .version = static_cast<int32_t>(update + 1)});
 }
 
@@ -211,8 +226,11 @@ std::vector<ActionRow> with_releases(const std::vector<ActionRow>& list) {
     const int32_t version = list[i].version;
     const auto next = made.find(version + 1);
     if (last_reader.at(version) != i || next == made.end() || next->second > i) continue;
-    out.push_back({.op = ActionOp::kFreeVersion, .stage = list[i].stage, .replica = list[i].replica,
-                   .range = list[i].range, .version = version});
+    out.push_back({.op = ActionOp::kFreeVersion,
+                   .stage = list[i].stage,
+                   .replica = list[i].replica,
+                   .range = list[i].range,
+                   .version = version});
   }
   return out;
 }
@@ -229,7 +247,9 @@ std::vector<ActionRow> ChainPlan::list_of(int stage, int replica) const {
   int64_t steps = 0, reduced = 0;
   const auto reduce_to = [&](int64_t update) {
     for (; reduced < std::min(update, count); ++reduced)
-      list.push_back({.op = ActionOp::kReduceGradient, .stage = stage, .replica = replica,
+      list.push_back({.op = ActionOp::kReduceGradient,
+                      .stage = stage,
+                      .replica = replica,
                       .range = updates(stage)[static_cast<size_t>(reduced)]});
   };
   if (shape_.every_item) {
@@ -262,9 +282,9 @@ namespace {
 
 /// Inputs and targets as write_npy makes them.
 at::Tensor rows(int64_t samples, int64_t first, int64_t count, double phase) {
-  at::Tensor out = at::empty({count, kWidth}, at::TensorOptions().dtype(at::kDouble));
-  for (int64_t i = 0; i < count * kWidth; ++i) {
-    const int64_t index = (first * kWidth + i) % (samples * kWidth);
+  at::Tensor out = at::empty({count, kChainWidth}, at::TensorOptions().dtype(at::kDouble));
+  for (int64_t i = 0; i < count * kChainWidth; ++i) {
+    const int64_t index = (first * kChainWidth + i) % (samples * kChainWidth);
     out.mutable_data_ptr<double>()[i] = static_cast<float>(std::sin(static_cast<double>(index) * 0.7 + phase));
   }
   return out;
@@ -315,7 +335,7 @@ std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape,
       for (const std::vector<int32_t>& of_stage : plan.versions()) versions.push_back(of_stage[static_cast<size_t>(m)]);
       // Every gradient is that of its own micro-batch's mean; an update takes the mean of these.
       add_gradients(stages, versions, rows(samples, step * batch + m * size, size, 0),
-                    rows(samples, step * batch + m * size, size, 0.4), static_cast<double>(kWidth * size));
+                    rows(samples, step * batch + m * size, size, 0.4), static_cast<double>(kChainWidth * size));
       for (int s = 0; s < shape.stages; ++s) {
         PlainStage& stage = stages[static_cast<size_t>(s)];
         for (const SampleRange& update : plan.updates(s)) {

@@ -34,13 +34,13 @@ constexpr TensorRow kColumnsTensor{ElementType::kFloat32, kColumns, 1, 1};
 // Stage 0 slots: 0 x, 1 h, 2 gradient of h (received), 3 gradient before tanh.
 void forward0(const StageArguments& a) { a.slot[1] = at::tanh(at::linear(a.slot[0], a.weights[0], a.weights[1])); }
 void input0(const StageArguments& a) { a.slot[3] = at::tanh_backward(a.slot[2], a.slot[1]); }
-void add(at::Tensor& sum, const at::Tensor& share) {
+void add_share(at::Tensor& sum, const at::Tensor& share) {
   if (sum.defined()) sum.add_(share);
   else sum = share.clone();
 }
 void weight0(const StageArguments& a) {
-  add(a.gradients[0], at::mm(a.slot[3].t(), a.slot[0]));
-  add(a.gradients[1], a.slot[3].sum(0));
+  add_share(a.gradients[0], at::mm(a.slot[3].t(), a.slot[0]));
+  add_share(a.gradients[1], a.slot[3].sum(0));
 }
 void forward0_columns(const StageArguments& a) {
   a.slot[1] = at::tanh(at::linear(a.slot[0], a.weights[0], a.weights[1])).t();
@@ -55,7 +55,7 @@ void input1(const StageArguments& a) {
   a.slot[6] = a.slot[3].mul(a.slot[2].mul(2));
   a.slot[5] = at::mm(a.slot[6], a.weights[0]);
 }
-void weight1(const StageArguments& a) { add(a.gradients[0], at::mm(a.slot[6].t(), a.slot[0])); }
+void weight1(const StageArguments& a) { add_share(a.gradients[0], at::mm(a.slot[6].t(), a.slot[0])); }
 void forward1_columns(const StageArguments& a) {
   a.slot[3] = at::linear(a.slot[0].t(), a.weights[0]).sub(a.slot[1]);
   a.slot[4] = a.slot[3].square().sum().mul(a.slot[2]);
@@ -64,7 +64,7 @@ void input1_columns(const StageArguments& a) {
   a.slot[6] = a.slot[3].mul(a.slot[2].mul(2));
   a.slot[5] = at::mm(a.slot[6], a.weights[0]).t();
 }
-void weight1_columns(const StageArguments& a) { add(a.gradients[0], at::mm(a.slot[6].t(), a.slot[0].t())); }
+void weight1_columns(const StageArguments& a) { add_share(a.gradients[0], at::mm(a.slot[6].t(), a.slot[0].t())); }
 
 constexpr ParamRow kParams0[] = {{"w0", {ElementType::kFloat32, kMatrix, -1, 1}, ParamRole::kTrainable, 0},
                                  {"b0", {ElementType::kFloat32, kVector, -1, 1}, ParamRole::kTrainable, 1}};
@@ -93,8 +93,7 @@ std::vector<SampleRange> items(const PlanShape& shape, int32_t stage, int32_t re
     SampleRange part = whole;
     if (shape.mode == ReplicaMode::kSplit)
       part = {first + replica * whole.size() / count, first + (replica + 1) * whole.size() / count};
-    else if (index % count != replica)
-      continue;
+    else if (index % count != replica) continue;
     if (!part.empty()) out.push_back(part);
   }
   return out;
@@ -125,14 +124,25 @@ at::Tensor waves(std::vector<int64_t> dims, double phase) {
 
 TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
   const bool columns = shape.batch_last;
-  entries_[0] = {.stage = 0, .slot_size = 4, .forward = columns ? forward0_columns : forward0,
-                 .input_gradient = columns ? input0_columns : input0, .weight_gradient = weight0, .params = kParams0,
-                 .data = kData0, .boundaries = columns ? kBoundary0Columns : kBoundary0, .recompute_inputs = kKeep0};
-  entries_[1] = {.stage = 1, .slot_size = 7, .forward = columns ? forward1_columns : forward1,
+  entries_[0] = {.stage = 0,
+                 .slot_size = 4,
+                 .forward = columns ? forward0_columns : forward0,
+                 .input_gradient = columns ? input0_columns : input0,
+                 .weight_gradient = weight0,
+                 .params = kParams0,
+                 .data = kData0,
+                 .boundaries = columns ? kBoundary0Columns : kBoundary0,
+                 .recompute_inputs = kKeep0};
+  entries_[1] = {.stage = 1,
+                 .slot_size = 7,
+                 .forward = columns ? forward1_columns : forward1,
                  .input_gradient = columns ? input1_columns : input1,
                  .weight_gradient = columns ? weight1_columns : weight1,
-                 .params = shape.shared ? std::span<const ParamRow>(kParams1Shared) : kParams1, .data = kData1,
-                 .boundaries = columns ? kBoundary1Columns : kBoundary1, .loss_slot = 4, .loss_scale_slot = 2,
+                 .params = shape.shared ? std::span<const ParamRow>(kParams1Shared) : kParams1,
+                 .data = kData1,
+                 .boundaries = columns ? kBoundary1Columns : kBoundary1,
+                 .loss_slot = 4,
+                 .loss_scale_slot = 2,
                  .recompute_inputs = kKeep1};
   if (shape.last_frozen) {
     entries_[1].params = kParams1Frozen;
@@ -162,15 +172,26 @@ TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
   for (const ActionOp op : {ActionOp::kReduceGradient, ActionOp::kNorm, ActionOp::kStep})
     for (const PlacementRow& row : placement_)
       if (row.stage == 0 || !shape.last_frozen)
-        actions(row.device).push_back({.op = op, .stage = row.stage, .replica = row.replica, .range = {0, shape.batch},
-                                       .version = op == ActionOp::kStep ? 1 : 0});
-  table_ = {.plan_digest = kFolderDigest, .batch = shape.batch, .device_count = devices, .optimizer = shape.optimizer,
-            .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kWidth}, .stages = stages_,
-            .edges = edges_, .placement = placement_, .groups = groups_};
+        actions(row.device)
+            .push_back({.op = op,
+                        .stage = row.stage,
+                        .replica = row.replica,
+                        .range = {0, shape.batch},
+                        .version = op == ActionOp::kStep ? 1 : 0});
+  table_ = {.plan_digest = kFolderDigest,
+            .batch = shape.batch,
+            .device_count = devices,
+            .optimizer = shape.optimizer,
+            .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kWidth},
+            .stages = stages_,
+            .edges = edges_,
+            .placement = placement_,
+            .groups = groups_};
   for (int32_t d = 0; d < devices; ++d) {
     const bool first = d < shape.replicas[0];
-    const std::span<const StageEntry* const> held =
-        shape.one_device ? std::span(held_, 2) : first ? std::span(held_, 1) : std::span(held_ + 1, 1);
+    const std::span<const StageEntry* const> held = shape.one_device ? std::span(held_, 2)
+                                                    : first          ? std::span(held_, 1)
+                                                                     : std::span(held_ + 1, 1);
     programs_.push_back({d, &table_, actions(d), held});
   }
 }
@@ -188,8 +209,13 @@ void TwoStagePlan::add_item(int32_t stage, int32_t replica, SampleRange range, i
     for (int32_t peer = 0; peer < shape_.replicas[1 - stage]; ++peer)
       for (const SampleRange& other : items(shape_, 1 - stage, peer))
         if (const SampleRange part = wire::intersect(range, other); !part.empty())
-          list.push_back({.op = op, .stage = stage, .replica = replica, .range = part, .edge = 0,
-                          .peer_replica = peer, .slot = slot});
+          list.push_back({.op = op,
+                          .stage = stage,
+                          .replica = replica,
+                          .range = part,
+                          .edge = 0,
+                          .peer_replica = peer,
+                          .slot = slot});
   };
   if (receives) transfers(backward ? ActionOp::kReceiveBackward : ActionOp::kReceiveForward);
   if (backward && shape_.recompute)

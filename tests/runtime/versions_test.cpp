@@ -15,37 +15,48 @@ using namespace graphpipe::runtime::test;
 
 namespace {
 
-constexpr int64_t kSteps = 2;
+constexpr int64_t kVersionSteps = 2;
 
-struct Case {
+struct VersionCase {
   const char* name;
   ChainShape shape;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> kCases = {
+const std::vector<VersionCase>& version_cases() {
+  static const std::vector<VersionCase> kVersionCases = {
       {"weight stashing", {.stages = 4, .micro_batches = 7}},
       {"weight stashing, two micro-batches an update", {.micro_batches = 8, .per_update = 2}},
       {"vertical sync", {.versions = Versions::kVerticalSync}},
       {"two buffers", {.micro_batches = 12, .versions = Versions::kTwoBuffers, .per_update = 3}},
-      {"two buffers, split backward", {.micro_batches = 9, .versions = Versions::kTwoBuffers, .per_update = 3,
-                                       .split_backward = true}},
+      {"two buffers, split backward",
+       {.micro_batches = 9, .versions = Versions::kTwoBuffers, .per_update = 3, .split_backward = true}},
       {"stashing with recompute", {.recompute = true}},
       {"replicas that take turns", {.stages = 3, .micro_batches = 8, .replicas = {2, 1, 1}}},
       {"replicas below", {.stages = 2, .micro_batches = 7, .replicas = {1, 2}}},
       {"parameter server", {.stages = 1, .micro_batches = 7, .replicas = {3}, .every_item = true}},
       {"flush", {.versions = Versions::kFlush}},
   };
-  return kCases;
+  return kVersionCases;
 }
 
-std::vector<std::string> arguments(const std::string& folder, const std::string& tag) {
-  return {"--data", folder, "--steps", std::to_string(kSteps), "--lr", "0.2", "--momentum", "0.5", "--json",
-          "--save", folder + "/" + tag + ".w", "--save-gradients", folder + "/" + tag + ".g"};
+std::vector<std::string> version_arguments(const std::string& folder, const std::string& tag) {
+  return {"--data",
+          folder,
+          "--steps",
+          std::to_string(kVersionSteps),
+          "--lr",
+          "0.2",
+          "--momentum",
+          "0.5",
+          "--json",
+          "--save",
+          folder + "/" + tag + ".w",
+          "--save-gradients",
+          folder + "/" + tag + ".g"};
 }
 
 RunEnd run_distributed(const ChainPlan& plan, const std::string& folder) {
-  std::vector<std::string> words = arguments(folder, "pipeline");
+  std::vector<std::string> words = version_arguments(folder, "pipeline");
   words.insert(words.end(), {"--transport", "shm"});
   ProcessGroup group(plan.programs(), folder, words);
   const std::vector<RunEnd> ends = group.wait(60);
@@ -72,31 +83,32 @@ void check_close_to(const std::map<std::string, std::vector<float>>& plain, cons
 }  // namespace
 
 TEST_CASE("asynchronous schedules give the interpreter's bits, and the numbers of plain loops with the same versions") {
-  for (const Case& c : cases()) {
+  for (const VersionCase& c : version_cases()) {
     CAPTURE(c.name);
-    const std::string folder = make_chain_folder(c.shape.stages, kSteps * c.shape.micro_batch * c.shape.micro_batches);
+    const std::string folder =
+        make_chain_folder(c.shape.stages, kVersionSteps * c.shape.micro_batch * c.shape.micro_batches);
     const ChainPlan plan(c.shape);
-    const RunEnd serial = run_serial_process(plan.programs(), folder, arguments(folder, "serial"));
+    const RunEnd serial = run_serial_process(plan.programs(), folder, version_arguments(folder, "serial"));
     CAPTURE(serial.errors);
     REQUIRE(serial.exit_code == 0);
     const RunEnd pipeline = run_distributed(plan, folder);
     CHECK(numbers_of(pipeline.output, "losses") == numbers_of(serial.output, "losses"));
-    CHECK(numbers_of(serial.output, "losses").size() == kSteps);
+    CHECK(numbers_of(serial.output, "losses").size() == kVersionSteps);
     for (const char* file : {".w", ".g"})
       CHECK(read_file(folder + "/pipeline" + file) == read_file(folder + "/serial" + file));
-    check_close_to(train_plainly(c.shape, plan, kSteps, 0.2, 0.5), folder + "/serial.w");
+    check_close_to(train_plainly(c.shape, plan, kVersionSteps, 0.2, 0.5), folder + "/serial.w");
     std::filesystem::remove_all(folder);
   }
 }
 
 TEST_CASE("a forward-only program computes the loss and trains nothing") {
   const ChainShape shape{.versions = Versions::kFlush, .forward_only = true};
-  const std::string folder = make_chain_folder(shape.stages, kSteps * 12);
+  const std::string folder = make_chain_folder(shape.stages, kVersionSteps * 12);
   const ChainPlan plan(shape), trained({.versions = Versions::kFlush});
   const RunEnd end = run_distributed(plan, folder);
-  const RunEnd serial = run_serial_process(plan.programs(), folder, arguments(folder, "serial"));
-  const RunEnd training = run_serial_process(trained.programs(), folder, arguments(folder, "trained"));
-  REQUIRE(numbers_of(end.output, "losses").size() == kSteps);
+  const RunEnd serial = run_serial_process(plan.programs(), folder, version_arguments(folder, "serial"));
+  const RunEnd training = run_serial_process(trained.programs(), folder, version_arguments(folder, "trained"));
+  REQUIRE(numbers_of(end.output, "losses").size() == kVersionSteps);
   CHECK(numbers_of(end.output, "losses") == numbers_of(serial.output, "losses"));
   CHECK(numbers_of(end.output, "losses")[0] == numbers_of(training.output, "losses")[0]);
   const Safetensors before(folder + "/weights.safetensors"), after(folder + "/pipeline.w");
@@ -142,7 +154,7 @@ TEST_CASE("programs with versions that are not there are refused by name") {
     damage.apply(rows);
     std::vector<DeviceProgram> programs = plan.programs();
     programs[0].actions = rows;
-    ProcessGroup group(programs, folder, arguments(folder, "damaged"));
+    ProcessGroup group(programs, folder, version_arguments(folder, "damaged"));
     const RunEnd end = group.wait(60).front();
     CHECK(end.exit_code == 3);
     CHECK(end.errors.find(damage.message) != std::string::npos);

@@ -36,7 +36,7 @@ std::string cells_of(const ir::Program& program, bool replicas) {
   return out;
 }
 
-struct Golden {
+struct TwoStreamGolden {
   const char* file;
   const char* policy;
   int ranks;
@@ -75,28 +75,29 @@ std::string joined(const std::vector<int>& numbers) {
 }  // namespace
 
 TEST_CASE("V and bidirectional policies order actions exactly as the reference generators do") {
-  for (const Golden& golden : {Golden{"generated/sailsg_v1f1b_p2_m4.csv", "v-1f1b", 2, 4},
-                               Golden{"generated/sailsg_v1f1b_p4_m8.csv", "v-1f1b", 4, 8},
-                               Golden{"generated/sailsg_v1f1b_p4_m12.csv", "v-1f1b", 4, 12},
-                               Golden{"generated/sailsg_v1f1b_p8_m24.csv", "v-1f1b", 8, 24},
-                               Golden{"generated/sailsg_vhalf_p2_m4.csv", "v-half", 2, 4},
-                               Golden{"generated/sailsg_vhalf_p4_m8.csv", "v-half", 4, 8},
-                               Golden{"generated/sailsg_vhalf_p4_m12.csv", "v-half", 4, 12},
-                               Golden{"generated/sailsg_vhalf_p8_m24.csv", "v-half", 8, 24},
-                               Golden{"generated/sailsg_vmin_p2_m4.csv", "v-min", 2, 4},
-                               Golden{"generated/sailsg_vmin_p4_m8.csv", "v-min", 4, 8},
-                               Golden{"generated/sailsg_vmin_p4_m12.csv", "v-min", 4, 12},
-                               Golden{"generated/sailsg_vmin_p8_m24.csv", "v-min", 8, 24},
-                               Golden{"generated/deepseek_dualpipe_p4_m8.csv", "dualpipe", 4, 8},
-                               Golden{"generated/deepseek_dualpipe_p4_m12.csv", "dualpipe", 4, 12},
-                               Golden{"generated/deepseek_dualpipe_p8_m20.csv", "dualpipe", 8, 20},
-                               Golden{"generated/deepseek_dualpipev_p2_m4.csv", "dualpipev", 2, 4},
-                               Golden{"generated/deepseek_dualpipev_p4_m8.csv", "dualpipev", 4, 8},
-                               Golden{"generated/deepseek_dualpipev_p8_m20.csv", "dualpipev", 8, 20},
-                               Golden{"upstream/pytorch/dualpipev_4rank_10mb.csv", "dualpipev", 4, 10},
-                               Golden{"derived/derived_chimera_p4_m4.csv", "chimera", 4, 4},
-                               Golden{"derived/derived_chimera_p4_m8.csv", "chimera", 4, 8},
-                               Golden{"derived/derived_chimera_p8_m16.csv", "chimera", 8, 16}}) {
+  for (const TwoStreamGolden& golden :
+       {TwoStreamGolden{"generated/sailsg_v1f1b_p2_m4.csv", "v-1f1b", 2, 4},
+        TwoStreamGolden{"generated/sailsg_v1f1b_p4_m8.csv", "v-1f1b", 4, 8},
+        TwoStreamGolden{"generated/sailsg_v1f1b_p4_m12.csv", "v-1f1b", 4, 12},
+        TwoStreamGolden{"generated/sailsg_v1f1b_p8_m24.csv", "v-1f1b", 8, 24},
+        TwoStreamGolden{"generated/sailsg_vhalf_p2_m4.csv", "v-half", 2, 4},
+        TwoStreamGolden{"generated/sailsg_vhalf_p4_m8.csv", "v-half", 4, 8},
+        TwoStreamGolden{"generated/sailsg_vhalf_p4_m12.csv", "v-half", 4, 12},
+        TwoStreamGolden{"generated/sailsg_vhalf_p8_m24.csv", "v-half", 8, 24},
+        TwoStreamGolden{"generated/sailsg_vmin_p2_m4.csv", "v-min", 2, 4},
+        TwoStreamGolden{"generated/sailsg_vmin_p4_m8.csv", "v-min", 4, 8},
+        TwoStreamGolden{"generated/sailsg_vmin_p4_m12.csv", "v-min", 4, 12},
+        TwoStreamGolden{"generated/sailsg_vmin_p8_m24.csv", "v-min", 8, 24},
+        TwoStreamGolden{"generated/deepseek_dualpipe_p4_m8.csv", "dualpipe", 4, 8},
+        TwoStreamGolden{"generated/deepseek_dualpipe_p4_m12.csv", "dualpipe", 4, 12},
+        TwoStreamGolden{"generated/deepseek_dualpipe_p8_m20.csv", "dualpipe", 8, 20},
+        TwoStreamGolden{"generated/deepseek_dualpipev_p2_m4.csv", "dualpipev", 2, 4},
+        TwoStreamGolden{"generated/deepseek_dualpipev_p4_m8.csv", "dualpipev", 4, 8},
+        TwoStreamGolden{"generated/deepseek_dualpipev_p8_m20.csv", "dualpipev", 8, 20},
+        TwoStreamGolden{"upstream/pytorch/dualpipev_4rank_10mb.csv", "dualpipev", 4, 10},
+        TwoStreamGolden{"derived/derived_chimera_p4_m4.csv", "chimera", 4, 4},
+        TwoStreamGolden{"derived/derived_chimera_p4_m8.csv", "chimera", 4, 8},
+        TwoStreamGolden{"derived/derived_chimera_p8_m16.csv", "chimera", 8, 16}}) {
     CAPTURE(golden.file);
     const auto csv = read_data(golden.file);
     if (!csv) {
@@ -123,14 +124,14 @@ TEST_CASE("V and bidirectional policies order actions exactly as the reference g
 }
 
 TEST_CASE("zb-v and zb-2p have the makespan and the span of the search where costs are equal, and no larger peak") {
-  for (const Golden& golden :
-       {Golden{"generated/sailsg_zbv_p2_m4.csv", "zb-v", 2, 4}, Golden{"generated/sailsg_zbv_p4_m8.csv", "zb-v", 4, 8},
-        Golden{"generated/sailsg_zbv_p4_m12.csv", "zb-v", 4, 12},
-        Golden{"generated/sailsg_zbv_p8_m24.csv", "zb-v", 8, 24},
-        Golden{"generated/sailsg_zb2p_p2_m4.csv", "zb-2p", 2, 4},
-        Golden{"generated/sailsg_zb2p_p4_m8.csv", "zb-2p", 4, 8},
-        Golden{"generated/sailsg_zb2p_p4_m12.csv", "zb-2p", 4, 12},
-        Golden{"generated/sailsg_zb2p_p8_m24.csv", "zb-2p", 8, 24}}) {
+  for (const TwoStreamGolden& golden : {TwoStreamGolden{"generated/sailsg_zbv_p2_m4.csv", "zb-v", 2, 4},
+                                        TwoStreamGolden{"generated/sailsg_zbv_p4_m8.csv", "zb-v", 4, 8},
+                                        TwoStreamGolden{"generated/sailsg_zbv_p4_m12.csv", "zb-v", 4, 12},
+                                        TwoStreamGolden{"generated/sailsg_zbv_p8_m24.csv", "zb-v", 8, 24},
+                                        TwoStreamGolden{"generated/sailsg_zb2p_p2_m4.csv", "zb-2p", 2, 4},
+                                        TwoStreamGolden{"generated/sailsg_zb2p_p4_m8.csv", "zb-2p", 4, 8},
+                                        TwoStreamGolden{"generated/sailsg_zb2p_p4_m12.csv", "zb-2p", 4, 12},
+                                        TwoStreamGolden{"generated/sailsg_zb2p_p8_m24.csv", "zb-2p", 8, 24}}) {
     CAPTURE(golden.file);
     if (!read_data("expected.csv")) {
       MESSAGE("SKIP: shared schedule data are absent");

@@ -1,1 +1,0 @@
-// Nothing: the precompiled headers need a file to belong to.
