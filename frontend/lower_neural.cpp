@@ -72,10 +72,8 @@ bool is_zero_constant(NodeContext& context, size_t i) {
   return operand != nullptr && !context.input(i).leaf && operand->uniform && operand->elements[0].factor() == 0;
 }
 
-Status lower_conv(NodeContext& context) {
-  GP_TRY(const Window window, window_of(context, spatial_dims(context.type(1).shape)));
-  ir::Attributes attributes = attributes_of(window);
-  attributes.set("group", context.int_attribute("group", 1));
+/// Data, weight, and the bias where it is not all zero.
+Result<std::vector<ir::ValueId>> convolved_values(NodeContext& context) {
   GP_TRY(const ir::ValueId data, context.value(0));
   GP_TRY(const ir::ValueId weight, context.value(1));
   std::vector<ir::ValueId> inputs = {data, weight};
@@ -83,6 +81,14 @@ Status lower_conv(NodeContext& context) {
     GP_TRY(const ir::ValueId bias, context.value(2));
     inputs.push_back(bias);
   }
+  return inputs;
+}
+
+Status lower_conv(NodeContext& context) {
+  GP_TRY(const Window window, window_of(context, spatial_dims(context.type(1).shape)));
+  ir::Attributes attributes = attributes_of(window);
+  attributes.set("group", context.int_attribute("group", 1));
+  GP_TRY(std::vector<ir::ValueId> inputs, convolved_values(context));
   return context.emit_outputs("Conv", std::move(inputs), std::move(attributes));
 }
 
@@ -95,13 +101,7 @@ Status lower_conv_transpose(NodeContext& context) {
   attributes.set("group", context.int_attribute("group", 1));
   attributes.set("output_padding",
                  context.ints_attribute("output_padding", std::vector<int64_t>(window.kernel.size(), 0)));
-  GP_TRY(const ir::ValueId data, context.value(0));
-  GP_TRY(const ir::ValueId weight, context.value(1));
-  std::vector<ir::ValueId> inputs = {data, weight};
-  if (context.has_input(2) && !is_zero_constant(context, 2)) {
-    GP_TRY(const ir::ValueId bias, context.value(2));
-    inputs.push_back(bias);
-  }
+  GP_TRY(std::vector<ir::ValueId> inputs, convolved_values(context));
   return context.emit_outputs("ConvTranspose", std::move(inputs), std::move(attributes));
 }
 

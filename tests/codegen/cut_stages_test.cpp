@@ -18,14 +18,6 @@ using codegen::Step;
 
 namespace {
 
-ir::Graph trained(ir::Graph graph, passes::LossKind kind, const char* output) {
-  passes::PassContext context;
-  context.loss = {.kind = kind, .output = ModelText(output), .label = ModelText("label")};
-  auto result = passes::run_pipeline(std::move(graph), context);
-  REQUIRE(result.ok());
-  return std::move(result).value();
-}
-
 struct Cut {
   ir::Graph graph;
   ir::PlanGraph plan;
@@ -218,7 +210,8 @@ TEST_CASE("a value with readers in two other stages is sent to both, and its gra
   CHECK_MESSAGE(sums == 2, "all three contributions are added where the value was made");
 }
 
-TEST_CASE("a weight that is split and read piecewise in two stages gets a share from each, with zeros for the other piece") {
+TEST_CASE(
+    "a weight that is split and read piecewise in two stages gets a share from each, with zeros for the other piece") {
   Cut cut;
   GraphMaker make(ir::DType::kFloat32);
   const auto x = make.input("x", {batch(), size(4)});
@@ -238,7 +231,8 @@ TEST_CASE("a weight that is split and read piecewise in two stages gets a share 
   for (const ir::StageId stage : cut.stages.stage_ids()) {
     CAPTURE(stage);
     CHECK(cut.cuts[stage].steps.shares.size() == 1);
-    CHECK(std::ranges::count_if(cut.cuts[stage].steps.weight_gradient, [](const Step& s) { return s.zero.valid(); }) == 1);
+    CHECK(std::ranges::count_if(cut.cuts[stage].steps.weight_gradient, [](const Step& s) { return s.zero.valid(); }) ==
+          1);
   }
   check_each_node_once(cut);
   check_everything_is_there(cut);

@@ -21,14 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-ir::Graph trained(ir::Graph graph, passes::LossKind kind, const char* output) {
-  passes::PassContext context;
-  context.loss = {.kind = kind, .output = ModelText(output), .label = ModelText("label")};
-  auto result = passes::run_pipeline(std::move(graph), context);
-  REQUIRE(result.ok());
-  return std::move(result).value();
-}
-
 struct Outcome {
   std::string talk;
   std::map<std::string, std::string> lines;  // first one or two words -> rest

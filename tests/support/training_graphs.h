@@ -9,6 +9,7 @@
 #include "ir/plan_graph.h"
 #include "ir/stage_graph.h"
 #include "ops/op_def.h"
+#include "passes/pipeline.h"
 
 namespace graphpipe::tests {
 
@@ -123,6 +124,15 @@ inline ir::PlanGraph plan_of(const ir::Graph& graph, int64_t batch_size) {
     if (!planned.readers.empty()) plan.values.push_back(planned);
   }
   return plan;
+}
+
+/// The graph with a loss of this kind, differentiated and cleaned up as for training.
+inline ir::Graph trained(ir::Graph graph, passes::LossKind kind, const char* output) {
+  passes::PassContext context;
+  context.loss = {.kind = kind, .output = ModelText(output), .label = ModelText("label")};
+  auto result = passes::run_pipeline(std::move(graph), context);
+  GP_CHECK(result.ok());
+  return std::move(result).value();
 }
 
 /// The stage graph where plan node i is in stage stage_of[i], one device each.
