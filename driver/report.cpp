@@ -25,8 +25,12 @@ JsonObject to_json(const Diagnostic& diagnostic) {
   return object;
 }
 
-bool is_number(const std::string& cell) {
-  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell[0])) != 0 || cell[0] == '-');
+/// Whether the cells below the heading are numbers, with or without a unit; "-" stands for none.
+bool is_number_column(const std::vector<std::vector<std::string>>& rows, size_t column) {
+  return rows.size() > 1 && std::all_of(rows.begin() + 1, rows.end(), [&](const std::vector<std::string>& row) {
+           return row.size() <= column || row[column].empty() || row[column][0] == '-' ||
+                  std::isdigit(static_cast<unsigned char>(row[column][0])) != 0;
+         });
 }
 
 std::string scaled(double value, double base, std::initializer_list<const char*> units) {
@@ -80,14 +84,13 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
       widths.resize(std::max(widths.size(), i + 1));
       widths[i] = std::max(widths[i], row[i].size());
     }
+  std::vector<bool> right;
+  for (size_t i = 0; i < widths.size(); ++i) right.push_back(is_number_column(rows, i));
   std::string out;
-  for (size_t r = 0; r < rows.size(); ++r) {
+  for (const auto& row : rows) {
     std::string line;
-    for (size_t i = 0; i < rows[r].size(); ++i) {
-      const bool right = rows.size() > 1 && is_number(rows[r == 0 ? 1 : r].size() > i ? rows[r == 0 ? 1 : r][i] : "");
-      line += "  ";
-      line += right ? fmt::format("{:>{}}", rows[r][i], widths[i]) : fmt::format("{:<{}}", rows[r][i], widths[i]);
-    }
+    for (size_t i = 0; i < row.size(); ++i)
+      line += right[i] ? fmt::format("  {:>{}}", row[i], widths[i]) : fmt::format("  {:<{}}", row[i], widths[i]);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
