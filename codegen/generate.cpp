@@ -26,6 +26,22 @@ std::string first_line_of(const GenerateOptions& options, bool names_plan) {
               names_plan ? " and plan sha256:" + digest(options.plan_digest) : "", "; changes will be lost.\n");
 }
 
+/// Every device of a stage has something to do; a replica that takes turns may get no micro-batch.
+Status check_busy(const ir::StageGraph& stages, const ir::Schedule& schedule) {
+  IdSet<ir::DeviceId> busy;
+  for (const ir::Program& program : schedule.programs)
+    if (!program.actions.empty()) busy.insert(program.device);
+  for (const ir::StageId stage : stages.stage_ids())
+    for (const ir::DeviceId device : stages.stages[stage].choice.devices)
+      if (!busy.contains(device))
+        return Diagnostic{.code = Code::kBadPlan,
+                          .message = text("device ", device, " of stage ", stage, " has nothing to do: the stage has ",
+                                          stages.stages[stage].choice.devices.size(),
+                                          " replicas that take micro-batches in turn, and fewer micro-batches"),
+                          .hint = "use fewer replicas, smaller micro-batches or a larger batch"};
+  return Ok{};
+}
+
 }  // namespace
 
 Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanGraph& plan,
@@ -42,6 +58,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
     make_oracle(cuts[ir::StageId(0)]);
   }
   const WeightGroups groups = weight_groups(graph, cuts);
+  GP_TRY_VOID(check_busy(stages, schedule));
   const Ranks ranks = rank_devices(stages, schedule);
   std::vector<SourceFile> files;
   ir::StageId loss_stage;
@@ -49,8 +66,8 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   for (ir::StageId stage : stages.stage_ids()) {
     const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
     if (layout.loss >= 0) loss_stage = stage;
-    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line,
-                                        options.profile ? &marks : nullptr));
+    append(files,
+           write_stage_functions(graph, stage, cuts[stage], layout, stage_line, options.profile ? &marks : nullptr));
     files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, stage_line));
   }
   append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, program_line));

@@ -7,9 +7,8 @@
 // sample), r = k b the round of a stage and c the seconds of all its work on one sample's share of an item:
 //
 //   reach(s) = r(s) c(s) / T + max over readers j of ( wait(s, j) + hops(s) / T + turn(j) )
-//   n(s)     = the smallest multiple of b(s) that is at least reach(s), r(s), and n(j) + r(s) - gcd(r(s), r(j)) for
-//   each
-//              reader j (less would deadlock)
+//   n(s)     = the smallest multiple of b(s) not below reach(s), r(s) and, for each reader j,
+//              n(j) + r(s) - gcd(r(s), r(j))      (less would deadlock)
 //   turn(j)  = max( n(j) - r(j) + r(j) c(j) / T,  reach(j) )
 //   wait(s, j) = max(0, r(j) - r(s))        a reader with larger rounds waits for several of ours
 //

@@ -79,8 +79,7 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
   const std::string ratio = text(std::round(100 * over) / 100);
   if (over < kUneven)
     return {LimitKind::kWork, stage, share,
-            text("the work of ", of_step, "; all devices are evenly busy (it has ", ratio,
-                 " times their mean): more or faster devices would lift it")};
+            text("the work of ", of_step, "; the devices are about equally busy: more or faster ones would lift it")};
   const bool single = graph.stages[stage].nodes.size() == 1;
   return {LimitKind::kWork, stage, share,
           text("the work of ", of_step, "; it has ", ratio, " times the mean of the devices: ",

@@ -94,11 +94,12 @@ scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanG
 
 Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request) {
   if (options.stages > 0) request.stages = static_cast<int>(options.stages);
-  if (options.micro_batch != "auto") {
+  request.micro_batch_per_stage = options.micro_batch == "per-stage";
+  if (options.micro_batch != "auto" && !request.micro_batch_per_stage) {
     int64_t samples = 0;
     if (!parse_whole(options.micro_batch, samples) || samples < 1 || samples > request.graph->batch.count)
       return usage("--micro-batch " + options.micro_batch,
-                   text("expected auto, or a number from 1 to the batch of ", request.graph->batch),
+                   text("expected auto, per-stage, or a number from 1 to the batch of ", request.graph->batch),
                    "for example --micro-batch 2");
     request.micro_batch = Samples(samples);
   }

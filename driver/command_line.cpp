@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "driver/commands.h"
+#include "driver/help_text.h"
 #include "driver/report.h"
 #include "driver/suggestion.h"
-#include "wire/version.h"
 #include "support/text.h"
 #include "wire/exit_codes.h"
+#include "wire/version.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -53,9 +54,8 @@ size_t normalise_flag(std::string& word) {
 
 // A word of the command line that a verb refuses; with --json also as an object.
 int usage_error(const CommandRow& row, bool json, const std::string& message) {
-  const Diagnostic problem{.code = Code::kUsage,
-                           .message = message,
-                           .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
+  const Diagnostic problem{
+      .code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
   Options options;
   options.json = json;
   return report_problems(options, row.name, {problem});
@@ -82,6 +82,7 @@ int run_verb(const CommandRow& row, std::vector<std::string> words) {
   CLI::App app{std::string(row.summary), "graphpipe " + std::string(row.name)};
   app.footer("Example:\n  " + std::string(row.example));
   row.add_flags(app, options);
+  show_helpfully(app);
   const std::vector<std::string> known = long_flags(app);
   for (std::string& word : words) {
     if (!word.starts_with("--") || word.size() == 2) continue;

@@ -182,14 +182,13 @@ std::string contender_table(const std::vector<Contender>& contenders) {
 
 // That of the comparison; where no contender has a plan, that of the first one's problem.
 int exit_code(const Options& options, const std::vector<Contender>& contenders, bool complete) {
-  if (interrupted()) return 128 + interrupting_signal();
   const bool any = std::ranges::any_of(contenders, [](const Contender& c) { return c.problems.empty(); });
-  if (!any && !contenders.empty()) {
+  if (!any && !contenders.empty() && !interrupted()) {
     Options as_text = options;
     as_text.json = false;
     return report_problems(as_text, "compare", contenders.front().problems);
   }
-  return complete ? wire::kExitOk : wire::kExitPartial;
+  return end_code(complete);
 }
 
 }  // namespace

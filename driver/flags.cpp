@@ -80,10 +80,9 @@ void model_flags(CLI::App& app, ModelOptions& model) {
                  "a second folder that external data may lie in; links that end inside it are followed");
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
-  app.add_option("--parameters", model.parameters,
-                 "file of decisions, one a line: PATTERN = train | freeze | tie | split");
+  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split");
   app.add_option("--batchnorm", model.batchnorm,
-                 "mode of BatchNorm: train, eval, or as the file says (train; eval for --policy inference)")
+                 "mode of BatchNorm; file: as the model says. Without it train, and eval for --policy inference")
       ->check(CLI::IsMember({"train", "eval", "file"}));
   app.add_option("--dropout", model.dropout, "whether Dropout is active")->check(CLI::IsMember({"on", "off"}));
 }
@@ -104,11 +103,12 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
 // What is asked of a planner, whichever it is.
 void problem_flags(CLI::App& app, PlanOptions& plan) {
   auto* cluster = app.add_option("--cluster", plan.cluster, "cluster file");
-  app.add_option("--devices", plan.devices, "this many equal devices (default 1)")
+  app.add_option("--devices", plan.devices, "this many equal devices; without it and without --cluster, one")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->excludes(cluster);
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
-  app.add_option("--micro-batch", plan.micro_batch, "samples of a micro-batch, or auto");
+  app.add_option("--micro-batch", plan.micro_batch,
+                 "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");
   repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to study, which `generate` refuses");
@@ -246,7 +246,7 @@ void schedule_flags(CLI::App& app, Options& options) {
   app.add_flag("--search", schedule.search, "improve the order by a search");
   app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over the other flags");
   study_flags(app, schedule);
-  app.add_option("--format", options.format, "what to print: ir is our text, proto our file, pb the same as binary")
+  app.add_option("--format", options.format, "what to print; ir: our text, proto: our file, pb: the same as binary")
       ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto", "pb"}));
   app.add_option("-o,--output", options.output, "file to write it to");
   output_flags(app, options);

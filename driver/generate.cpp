@@ -21,8 +21,7 @@ namespace {
 int finish_compile(const Options& options, const Pipeline& pipeline) {
   if (options.json) print_json("compile", plan_json(pipeline), pipeline.model.notes, pipeline.complete);
   else std::cout << plan_text(pipeline);
-  if (interrupted()) return 128 + interrupting_signal();
-  return pipeline.complete ? wire::kExitOk : wire::kExitPartial;
+  return end_code(pipeline.complete);
 }
 
 // The memory of a plan is promised for what its programs do, and they keep the optimizer's state in every replica.

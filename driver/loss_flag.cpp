@@ -16,8 +16,10 @@ struct KindRow {
   bool takes_label;
 };
 constexpr KindRow kKinds[] = {
-    {"cross_entropy", LossKind::kCrossEntropy, true}, {"mse", LossKind::kMeanSquaredError, true},
-    {"bce", LossKind::kBceWithLogits, true},          {"contrastive", LossKind::kContrastive, false},
+    {"cross_entropy", LossKind::kCrossEntropy, true},
+    {"mse", LossKind::kMeanSquaredError, true},
+    {"bce", LossKind::kBceWithLogits, true},
+    {"contrastive", LossKind::kContrastive, false},
     {"output", LossKind::kOutput, false},
 };
 
@@ -25,8 +27,9 @@ Diagnostic bad_flag(const std::string& flag, std::string message) {
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText("--loss " + flag),
                     .message = std::move(message),
-                    .hint = "write cross_entropy:OUTPUT,LABEL, mse:OUTPUT,LABEL, bce:OUTPUT,LABEL, contrastive:OUTPUT "
-                            "or output:NAME; cross_entropy also takes ,ignore=N and ,axis=N, output takes ,sum"};
+                    .hint =
+                        "write cross_entropy:OUTPUT,LABEL, mse:OUTPUT,LABEL, bce:OUTPUT,LABEL, contrastive:OUTPUT "
+                        "or output:NAME; cross_entropy also takes ,ignore=N and ,axis=N, output takes ,sum"};
 }
 
 std::vector<std::string> split(std::string_view text) {

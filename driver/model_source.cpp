@@ -8,6 +8,7 @@
 #include "driver/digest.h"
 #include "driver/loss_flag.h"
 #include "driver/usage.h"
+#include "files/text_file.h"
 #include "passes/pipeline.h"
 #include "scheduler/policies.h"
 #include "wire/data_file.h"
@@ -29,19 +30,9 @@ Result<frontend::SymbolBinding> parse_binding(const std::string& flag) {
 }
 
 Result<std::string> read_parameter_file(const std::string& path) {
+  constexpr int64_t kMostBytes = 1 << 20;
   if (path.empty()) return std::string();
-  std::ifstream file(path, std::ios::binary);
-  constexpr std::streamsize kLargest = 1 << 20;
-  std::string content(kLargest + 1, '\0');
-  file.read(content.data(), kLargest + 1);
-  if (file.bad() || (!file.eof() && !file) || file.gcount() > kLargest || !std::ifstream(path)) {
-    return Diagnostic{.code = Code::kUnreadableFile,
-                      .origin = ModelText(path),
-                      .message = "the parameter file cannot be read, or is larger than 1 MiB",
-                      .hint = "pass a text file with lines such as `text.* = freeze`"};
-  }
-  content.resize(static_cast<size_t>(file.gcount()));
-  return content;
+  return files::read_file(path, kMostBytes);
 }
 
 namespace {

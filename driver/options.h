@@ -60,12 +60,12 @@ struct ForeignOptions {
   std::string topology;              // COUNT@BANDWIDTH,... innermost first
   std::string compat;                // quirks of the originals: all, or names
   bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
-  double memory = 0;                 // bytes of a device; 0: what the file says, or no limit
-  int64_t micro_batches = 0;         // of a step; 0: what the file says, or 16
-  std::string machines;              // devices up to the end of each machine
-  int64_t cpus = -1;                 // -1: what the file says
+  double memory = 0;          // bytes of a device; 0: what the file says, or no limit
+  int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
+  std::string machines;       // devices up to the end of each machine
+  int64_t cpus = -1;          // -1: what the file says
   int64_t max_degree = 0;
-  int64_t profile_batch = 64;        // samples of the profiled unit of work
+  int64_t profile_batch = 64;  // samples of the profiled unit of work
 };
 
 /// A schedule without a model.
@@ -110,9 +110,9 @@ struct Options {
   ForeignOptions foreign;
   RunOptions run;
   ScheduleOptions schedule;
-  std::string input;   // the folder or file that the verb reads
-  std::string output;  // -o
-  std::string keep;    // folder of a program that is made on the way, to be kept
+  std::string input;               // the folder or file that the verb reads
+  std::string output;              // -o
+  std::string keep;                // folder of a program that is made on the way, to be kept
   std::string planners, policies;  // comma-separated names to compare
   std::string format = "text";
   std::string executed;  // a trace of `run`, to stand beside the simulated one

@@ -29,10 +29,9 @@ Result<ir::Cluster> cluster_of(const PlanOptions& options) {
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  return cost::price(model.graph, plan.cluster,
-                     {.batch = plan.batch,
-                      .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer),
-                      .profile = profile});
+  return cost::price(
+      model.graph, plan.cluster,
+      {.batch = plan.batch, .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer), .profile = profile});
 }
 
 // The profile of a plan, which must still be the file that it was priced with.
@@ -56,11 +55,11 @@ Status add_profile(ir::Plan& plan, const std::string& path) {
   GP_TRY(plan.profile_digest, sha256_of_file(path));
   GP_TRY(const ir::Profile profile, files::read_profile(path));
   if (profile.threads != plan.threads) {
-    return Diagnostic{.code = Code::kUsage,
-                      .origin = ModelText(path),
-                      .message = text("the profile was measured with ", profile.threads, " threads, the plan has ",
-                                      plan.threads),
-                      .hint = "pass the same --threads, or measure again"};
+    return Diagnostic{
+        .code = Code::kUsage,
+        .origin = ModelText(path),
+        .message = text("the profile was measured with ", profile.threads, " threads, the plan has ", plan.threads),
+        .hint = "pass the same --threads, or measure again"};
   }
   plan.cluster = ir::with_measurements(std::move(plan.cluster), profile);
   return Ok{};

@@ -21,11 +21,6 @@
 namespace graphpipe::driver {
 namespace {
 
-int end_code(const Pipeline& pipeline) {
-  if (interrupted()) return 128 + interrupting_signal();
-  return pipeline.complete ? wire::kExitOk : wire::kExitPartial;
-}
-
 std::string drawing(const Pipeline& pipeline, const std::string& format) {
   const auto& built = pipeline.built;
   if (format == "svg") return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline);
@@ -80,7 +75,7 @@ int run_plan(const Options& options) {
   }
   if (options.json) print_json("plan", plan_json(*pipeline), pipeline->model.notes, pipeline->complete);
   else std::cout << plan_text(*pipeline);
-  return end_code(*pipeline);
+  return end_code(pipeline->complete);
 }
 
 int run_simulate(const Options& options) {

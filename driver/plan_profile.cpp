@@ -317,8 +317,7 @@ int run_plan_profile(const Options& options) {
   }
   if (options.json) print_json("plan", profile_json(options, *graph, *request, *plan), {}, plan->complete);
   else std::cout << profile_text(*graph, *plan);
-  if (interrupted()) return 128 + interrupting_signal();
-  return plan->complete ? wire::kExitOk : wire::kExitPartial;
+  return end_code(plan->complete);
 }
 
 }  // namespace graphpipe::driver

@@ -8,8 +8,8 @@
 #include <iostream>
 
 #include "driver/process.h"
-#include "wire/version.h"
 #include "wire/exit_codes.h"
+#include "wire/version.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -55,6 +55,11 @@ int report_problems(const Options& options, std::string_view verb, const Diagnos
   return code == wire::kExitOk ? static_cast<int>(wire::kExitInternal) : code;
 }
 
+int end_code(bool complete) {
+  if (interrupted()) return 128 + interrupting_signal();
+  return complete ? wire::kExitOk : wire::kExitPartial;
+}
+
 void report_notes(const Options& options, const Diagnostics& notes) {
   if (options.quiet) return;
   for (const Diagnostic& note : notes) std::cerr << to_line(note) << "\n";
@@ -69,9 +74,6 @@ void print_json(std::string_view verb, JsonObject object, const Diagnostics& dia
 }
 
 std::string human_bytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
-std::string human_count(double count) {
-  return count < 1000 ? fmt::format("{:g}", count) : scaled(count, 1000, {"", "k", "M", "G", "T", "P"});
-}
 std::string human_seconds(double seconds) {
   if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
   return scaled(seconds * 1e9, 1000, {"ns", "us", "ms"});

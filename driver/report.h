@@ -13,6 +13,9 @@ namespace graphpipe::driver {
 /// Prints problems to stderr (with --json also a flat object to stdout) and returns the exit code they lead to.
 int report_problems(const Options& options, std::string_view verb, const Diagnostics& problems);
 
+/// The exit code of a verb that has its answer: interrupted, partial, or ok.
+int end_code(bool complete);
+
 /// Prints warnings and notes to stderr, unless --quiet.
 void report_notes(const Options& options, const Diagnostics& notes);
 
@@ -22,7 +25,6 @@ void print_json(std::string_view verb, JsonObject object, const Diagnostics& dia
 /// "12.3 MiB", "4.56 ms": for people, three digits.
 std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);
-std::string human_count(double count);
 
 /// A table with aligned columns; the first row is the heading. Columns of numbers are aligned to the right.
 std::string table(const std::vector<std::vector<std::string>>& rows);

@@ -56,7 +56,7 @@ struct Placed {
 };
 
 Status check_size(int64_t stages, int64_t micro_batches) {
-  if (stages * micro_batches <= kMostActions / 3) return Ok{};
+  if (stages == 0 || micro_batches <= kMostActions / 3 / stages) return Ok{};
   return Diagnostic{.code = Code::kLimitExceeded,
                     .message = text(stages, " stages with ", micro_batches, " micro-batches are more than ",
                                     kMostActions, " actions"),

@@ -26,8 +26,9 @@ const ir::Action& action_at(const ir::Schedule& schedule, scheduler::ActionPlace
 
 std::string label(const ir::StageGraph& graph, const ir::Schedule& schedule, scheduler::ActionPlace place) {
   const ir::Action& action = action_at(schedule, place);
+  const std::string edge = action.edge >= 0 ? text("/e", action.edge) : "";
   return text(device_name(schedule, static_cast<size_t>(place.program)), ":", action.stage, ir::action_name(action.op),
-              scheduler::micro_batch_of(graph, action));
+              scheduler::micro_batch_of(graph, action), edge);
 }
 
 std::string idle_table(const std::vector<scheduler::IdleTime>& idle, const ir::Schedule& schedule,

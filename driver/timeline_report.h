@@ -10,7 +10,7 @@ namespace graphpipe::driver {
 /// Turns ticks into what a report shows.
 struct TimeScale {
   double ticks_per_unit = 1;
-  /// Of one number in a table.
+  /// Writes one number of a table.
   std::string (*shown)(double units) = nullptr;
 };
 

@@ -36,6 +36,8 @@ struct Verdict {
   /// Asynchronous schedules apply gradients of older weights: no unpartitioned run computes the same.
   bool compared = true;
   bool by_tolerance = false;
+  /// Nothing is trained: outputs are compared instead of gradients.
+  bool forward_only = false;
   double loss_difference = 0, gradient_difference = 0, weight_difference = 0, output_difference = 0;
   bool passed() const { return bitwise && (by_tolerance || !compared); }
 };
@@ -78,8 +80,9 @@ Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
     if (!stage.mixes_samples) continue;
     if (found && stage.choice.micro_batch != size) {
       return Diagnostic{.code = Code::kBadPlan,
-                        .message = "stages that mix samples use different micro-batches, so no unpartitioned run "
-                                   "computes the same",
+                        .message =
+                            "stages that mix samples use different micro-batches, so no unpartitioned run "
+                            "computes the same",
                         .hint = "give these stages one micro-batch size"};
     }
     size = stage.choice.micro_batch;
@@ -87,9 +90,8 @@ Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
   }
   // A pipeline that takes the whole batch at once is compared with halves: a model that bakes a batch size in, or that
   // mixes samples where nothing says so, computes something else then.
-  const bool at_once = std::ranges::all_of(pipeline.stages.stages, [&](const ir::Stage& stage) {
-    return stage.choice.micro_batch == pipeline.plan.batch;
-  });
+  const bool at_once = std::ranges::all_of(
+      pipeline.stages.stages, [&](const ir::Stage& stage) { return stage.choice.micro_batch == pipeline.plan.batch; });
   if (!found && at_once) size = Samples((pipeline.plan.batch.count + 1) / 2);
   return size;
 }
@@ -144,17 +146,17 @@ Result<Verdict> verify(const Options& options) {
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
                  serial = files_named(options.input, "serial", pipeline);
   GP_TRY(const wire::RunOptions run, run_options(options, pipeline.plan, pipelined));
-  GP_TRY(pipelined, finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run,
-                                          false),
-                           pipelined));
+  GP_TRY(pipelined,
+         finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run, false),
+                pipelined));
   GP_TRY(const wire::RunOptions serial_run, run_options(options, pipeline.plan, serial));
   GP_TRY(serial, finish(launch_serial(options.input, serial_run), serial));
   Verdict verdict;
   GP_TRY(const bool same_weights, same_bytes(pipelined.weights, serial.weights));
   GP_TRY(const bool same_gradients, same_bytes(pipelined.gradients, serial.gradients));
-  const bool forward_only = is_forward_only(pipeline.built.schedule);
+  verdict.forward_only = is_forward_only(pipeline.built.schedule);
   bool same_outputs = true;
-  if (forward_only) {
+  if (verdict.forward_only) {
     GP_TRY(same_outputs, same_bytes(pipelined.outputs, serial.outputs));
   }
   verdict.bitwise = same_weights && same_gradients && same_outputs && same_bits(pipelined.losses, serial.losses);
@@ -163,7 +165,7 @@ Result<Verdict> verify(const Options& options) {
 
   GP_TRY(const TrainingResult reference, run_reference(options, pipeline));
   verdict.loss_difference = relative_difference(pipelined.losses, reference.losses);
-  if (forward_only) {
+  if (verdict.forward_only) {
     GP_TRY(verdict.output_difference, largest_difference(pipelined.outputs, reference.outputs));
   } else {
     GP_TRY(verdict.gradient_difference, largest_difference(pipelined.gradients, reference.gradients));
@@ -189,7 +191,8 @@ void print(const Options& options, const Verdict& verdict) {
     return;
   }
   std::cout << "pipeline against the serial interpreter of the same plan: "
-            << (verdict.bitwise ? "the same bits" : "DIFFERENT BITS") << " (losses, gradients, weights)\n";
+            << (verdict.bitwise ? "the same bits" : "DIFFERENT BITS")
+            << (verdict.forward_only ? " (outputs, losses)\n" : " (losses, gradients, weights)\n");
   if (!verdict.compared) {
     std::cout << "the schedule is asynchronous: it uses older weights than one process would, "
                  "so there is no other check\n"
@@ -198,8 +201,10 @@ void print(const Options& options, const Verdict& verdict) {
   }
   std::cout << "pipeline against the unpartitioned model: " << (verdict.by_tolerance ? "equal" : "NOT EQUAL")
             << " within tolerance; largest relative difference: losses " << json_number(verdict.loss_difference)
-            << ", gradients " << json_number(verdict.gradient_difference) << ", weights "
-            << json_number(verdict.weight_difference) << "\n"
+            << (verdict.forward_only ? ", outputs " + json_number(verdict.output_difference)
+                                     : ", gradients " + json_number(verdict.gradient_difference) + ", weights " +
+                                           json_number(verdict.weight_difference))
+            << "\n"
             << (verdict.passed() ? "verify: passed\n" : "verify: FAILED\n");
 }
 

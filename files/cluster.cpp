@@ -139,8 +139,4 @@ Result<ir::Cluster> read_cluster(const std::string& path) {
   return cluster;
 }
 
-Status write_cluster(const std::string& path, const ir::Cluster& cluster) {
-  return write_file(path, print_cluster(cluster));
-}
-
 }  // namespace graphpipe::files

@@ -16,7 +16,5 @@ std::string print_cluster(const ir::Cluster& cluster);
 Result<ir::Cluster> parse_cluster(std::string_view text);
 
 Result<ir::Cluster> read_cluster(const std::string& path);
-/// Atomic.
-Status write_cluster(const std::string& path, const ir::Cluster& cluster);
 
 }  // namespace graphpipe::files

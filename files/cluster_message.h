@@ -11,7 +11,7 @@ namespace graphpipe::files {
 namespace schema {
 class ClusterFile;
 class RuntimeCosts;
-}
+}  // namespace schema
 
 void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message);
 /// Adds what is wrong to `problems`, with `prefix` before each field's path.

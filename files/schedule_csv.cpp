@@ -155,13 +155,4 @@ std::string print_schedule_csv(const CsvSchedule& csv) {
   return out;
 }
 
-Result<CsvSchedule> read_schedule_csv(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kMostCsvBytes));
-  Result<CsvSchedule> csv = parse_schedule_csv(text);
-  if (csv.ok()) return csv;
-  Diagnostics problems = csv.problems();
-  for (Diagnostic& problem : problems) problem.origin = ModelText(path);
-  return problems;
-}
-
 }  // namespace graphpipe::files

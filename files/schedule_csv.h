@@ -59,7 +59,6 @@ std::string print_schedule_csv(const CsvSchedule& csv);
 std::string print_cell(const CsvCell& cell);
 /// One action with the number of its first sample, as orders_of reads it: "2F0". Needs: an op that the format has.
 std::string token_of(const ir::Action& action);
-Result<CsvSchedule> read_schedule_csv(const std::string& path);
 
 /// The same orders as a schedule whose micro-batches are single samples; rank r is device r, the edge between stages s
 /// and s + 1 has number s. Nothing is checked.

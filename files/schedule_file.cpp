@@ -54,15 +54,4 @@ bool is_schedule_binary(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x0a' && bytes.substr(2).starts_with(kName);
 }
 
-Result<ScheduleFile> read_schedule_file(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kScheduleLimits.most_bytes));
-  Result<ScheduleFile> file = parse_schedule_file(text);
-  if (!file.ok()) return with_origin(file.problems(), path);
-  return file;
-}
-
-Status write_schedule_file(const std::string& path, const ScheduleFile& file) {
-  return write_file(path, print_schedule_file(file));
-}
-
 }  // namespace graphpipe::files

@@ -37,8 +37,4 @@ Result<ir::Schedule> parse_schedule_lists(std::string_view text);
 /// Whether text is a JSON object whose "schema" does not name a schedule file but that has such lists.
 bool is_schedule_lists(std::string_view text);
 
-Result<ScheduleFile> read_schedule_file(const std::string& path);
-/// Atomic.
-Status write_schedule_file(const std::string& path, const ScheduleFile& file);
-
 }  // namespace graphpipe::files

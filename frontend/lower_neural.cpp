@@ -165,6 +165,10 @@ Status lower_dropout(NodeContext& context) {
     context.note(Severity::kNote, Code::kLostByExport,
                  text("the file switches it off, the exporter may have lost its mode; it drops with ratio ", ratio),
                  "import with dropout off or file to leave it off");
+  if (mode == DropoutMode::kOff && file_drops && ratio > 0)
+    context.note(Severity::kNote, Code::kLostByExport,
+                 text("the file drops with ratio ", ratio, ", which is switched off"),
+                 "import with dropout on to train with it");
   const bool drops = ratio > 0 && (mode == DropoutMode::kOn || (mode == DropoutMode::kFile && file_drops));
   if (!drops) {
     context.bind_alias();

@@ -20,7 +20,8 @@ struct DeviceBudget {
 };
 Result<DeviceBudget> device_budget(const PlanRequest& request);
 
-/// Whether a stage divides the optimizer's state over its replicas now that did not. For plans that do not fit.
+/// Divides the optimizer's state over the replicas of every stage that has some and does not divide it yet; returns
+/// whether there was one. Tried where a plan does not fit.
 bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment);
 
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's

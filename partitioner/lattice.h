@@ -27,7 +27,6 @@ class Dag {
   /// Ascending, each once.
   std::span<const uint32_t> successors(uint32_t node) const { return row(successor_start_, successors_, node); }
   std::span<const uint32_t> predecessors(uint32_t node) const { return row(predecessor_start_, predecessors_, node); }
-  size_t edge_count() const { return successors_.size(); }
 
  private:
   static std::span<const uint32_t> row(const std::vector<uint32_t>& start, const std::vector<uint32_t>& items,
@@ -102,8 +101,8 @@ class LatticeWalk {
  public:
   explicit LatticeWalk(const Lattice& lattice) : lattice_(&lattice), seen_(lattice.size(), 0) {}
 
-  /// enter(set, node) after `node` joined the difference: returns whether to go on from there. leave(node) undoes it.
-  /// A set that enter refuses is not left by leave() less often: each enter has its leave.
+  /// enter(set, node) is called after `node` joined the difference, and returns whether to go on from there.
+  /// leave(node) is called once for every enter, also where enter returned false.
   template <typename Enter, typename Leave>
   void down(uint32_t from, Enter&& enter, Leave&& leave) {
     walk<false>(from, enter, leave);

@@ -68,7 +68,8 @@ enum class LayerScore : uint8_t {
 struct LayerTerms {
   LayerScore score = LayerScore::kBottleneck;
   cost::LayerConvention convention;
-  /// kDapple: copies of the pipeline whose devices a stage's are, and how often a cut counts in the slowest stage.
+  /// kDapple: the copies of the pipeline that a stage's devices belong to, and how many times the bytes of a cut count
+  /// in the slowest stage.
   int copies = 1;
   double traffic_factor = 2;
 };

@@ -81,7 +81,7 @@ class RowSearch {
   std::vector<int> low_, high_, traffic_replicas_;
   std::vector<size_t> offsets_, alive_;
   std::vector<double> values_;
-  // Values up to this one need not be smaller; how many of the downset in work are not that good yet.
+  // A value up to good_ is good enough; open_ counts the entries of the current downset that are still above it.
   double good_ = 0;
   int open_ = 0;
 };

@@ -1,7 +1,7 @@
 #pragma once
 // The planners that search a space of stages (search_space.h): GraphPipe's over the series-parallel graph, and the same
-// over one line of nodes, which is what planners that know only chains see. Graphs above 256 items are contracted
-// first.
+// over one line of nodes, which is what planners that know only chains see. Graphs of more than 400 items, or of more
+// than four times the parts that pay off, are contracted first.
 
 #include "partitioner/candidates.h"
 #include "partitioner/contract.h"
@@ -22,9 +22,9 @@ struct SearchGraph {
   Items items;  // of small.graph
   SpTree tree;  // of the items
 };
-/// `parts`: how many sets a graph above 256 items is contracted to, about.
+/// Contracts a graph of more than 400 items, or of more than 4 * parts, to about `parts` sets.
 SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts);
-/// About what pays off on so many devices.
+/// The parts that pay off on so many devices: one each, from 128 to 512.
 size_t parts_for(const ir::Cluster& cluster);
 
 /// The request for a search of `graph` in its stead: without the simulator.

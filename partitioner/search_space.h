@@ -36,8 +36,8 @@ struct SearchChain {
   std::vector<SearchElement> elements;
   /// All nodes, element by element.
   std::vector<ir::PlanNodeId> nodes;
-  /// The first chain that is the same to every search: equal prices, and equal edges inside and across its border, node
-  /// by node. Equal branches are solved once.
+  /// The lowest number among the chains of the same shape: equal prices and equal edges, inside and across the border,
+  /// node by node. Chains of one shape are solved once.
   int shape = 0;
 };
 struct SearchSpace {

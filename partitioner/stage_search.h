@@ -69,8 +69,8 @@ class StageSearch {
   };
   std::optional<Answer> smallest(double guess, double most, const SearchLimits& limits);
 
-  /// The smallest memory that every stage of some plan needs at least is not known; this is the least shortfall over
-  /// the stages that were refused for memory alone since the last probe, bytes; infinity where none was.
+  /// A lower estimate of the memory that is missing: the least that any stage refused for memory alone has lacked since
+  /// the last probe, bytes; infinity where none was refused.
   double smallest_shortfall() const { return shortfall_; }
 
  private:

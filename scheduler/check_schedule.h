@@ -4,9 +4,9 @@
 // 1 Rows     Every index exists and belongs to the row's device.
 // 2 Items    Forwards tile each stage's samples; each item has its backward once, whole or split, in order; stages
 //            without a backward have none; R where the stage recomputes.
-// 3 Messages The messages of each item and edge tile its range, each inside one item at either end; sends after,
-// receives
-//            before the action they belong to; k-th send meets k-th receive; mixed values travel whole.
+// 3 Messages The messages of an item and edge tile its range; each lies inside one item at both ends. Sends follow, and
+//            receives precede, the action they belong to; the k-th send meets the k-th receive; mixed values travel
+//            whole.
 // 4 Slots    One ring slot per item while it lives, and never two items in one.
 // 5 Versions All actions of an item use the version of its forward, which has been published; steps count up; versions
 //            that a step leaves behind are used before their release and released by the end. What is claimed of them

@@ -26,7 +26,7 @@ Status place_stages(StageGraph& graph, StageShape shape, int ranks);
 /// The graph with its stages placed and as the policy takes it: forwards alone where it wants no more, with something
 /// to train where it speaks of weight versions. Errors: those of place_stages.
 Result<StageGraph> placed_for(const Policy& policy, StageGraph graph, int ranks);
-/// The second half of it, for stages that have their devices.
+/// The same for a graph whose stages have their devices already.
 StageGraph as_taken_by(const Policy& policy, StageGraph graph);
 
 struct StudyFigures {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "tests/driver/ask.h"
 
@@ -77,6 +78,19 @@ TEST_CASE("a flag that may be repeated takes one word each time and leaves the m
     words.push_back("no_such_model.onnx");
     CHECK(ask(words).code == 3);  // the model was seen, and is not there
   }
+}
+
+TEST_CASE("help shows what a flag takes, its limits and its default") {
+  const Answer plan = ask({"plan", "--help"});
+  CHECK(holds(plan.out, "--dropout on|off        whether Dropout is active (default off)"));
+  CHECK(holds(plan.out, "--batch N               samples of one training step (default 8)"));
+  CHECK(holds(plan.out, "(1 to 1024; default 1)"));
+  CHECK(holds(plan.out, "--no-replication        one device per stage"));
+  CHECK(holds(plan.out, "(default auto): auto|graphpipe|"));
+  CHECK(!holds(plan.out, "default 0"));
+  std::istringstream lines(plan.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
+  CHECK(holds(ask({"run", "--help"}).out, "seconds without progress that end the run (0.1 to 86400; default 10)"));
 }
 
 TEST_CASE("planners and policies are named in the help, and a mistyped one is a usage error that names the nearest") {

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "cost/memory.h"
+#include "driver/generate.h"
 #include "driver/pipeline.h"
 
 using namespace graphpipe;
@@ -40,4 +42,36 @@ TEST_CASE("example models: the planner's memory is at least the schedule's peak,
         CHECK(static_cast<double>(said.count) <= 1.25 * static_cast<double>(peak.count));
       }
     }
+}
+
+TEST_CASE("micro-batches that differ between stages are searched beside those that do not: never slower") {
+  driver::Options options;
+  options.model.model = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/dlrm/model.onnx";
+  options.training.loss = "bce:logit,click";
+  options.plan.planner = "graphpipe";
+  options.plan.devices = options.plan.stages = 3;
+  const auto equal = driver::make_pipeline(options);
+  options.plan.micro_batch = "per-stage";
+  const auto mixed = driver::make_pipeline(options);
+  REQUIRE(equal.ok());
+  REQUIRE(mixed.ok());
+  CHECK(mixed->built.timeline.makespan <= equal->built.timeline.makespan);
+}
+
+TEST_CASE("a device without work is refused before anything is written") {
+  driver::Options options;
+  options.model.model = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/dlrm/model.onnx";
+  options.plan.planner = "data-parallel";
+  options.plan.policy = "inference";
+  options.plan.devices = 2;
+  auto made = driver::make_pipeline(options);
+  REQUIRE(made.ok());
+  // As where replicas take micro-batches in turn and there is only one.
+  made->built.schedule.programs.back().actions.clear();
+  const std::string folder = GRAPHPIPE_BINARY_DIR "/driver_idle_device";
+  const Status written = driver::generate_folder(*made, folder, {});
+  REQUIRE(!written.ok());
+  CHECK(written.problems().front().code == Code::kBadPlan);
+  CHECK(written.problems().front().message.find("has nothing to do") != std::string::npos);
+  CHECK(!std::filesystem::exists(folder));
 }

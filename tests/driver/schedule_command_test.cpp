@@ -185,6 +185,14 @@ TEST_CASE("check proves what is claimed of weight versions, or names the action 
   CHECK(check({"--claim", "newest"}).code == wire::kExitUsage);
 }
 
+TEST_CASE("a study of too many actions is refused, however its sizes multiply") {
+  const Folder folder;
+  const std::string dag = folder.write(
+      "huge.json", R"({"predecessors": [[], [0], [1], [2]], "micro_batch_size": [2147483648, 1, 1, 1]})");
+  for (const char* count : {"1073741824", "1000"})
+    CHECK(ask({"schedule", "--policy", "kfkb", "--dag", dag, "--micro-batches", count}).code == 3);
+}
+
 TEST_CASE("claims about a file without updates are refused: nothing in it could break them") {
   const Folder folder;
   const std::string csv = folder.write("claims.csv", "0F0,0B0\n1F0,1B0\n");
