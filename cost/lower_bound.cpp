@@ -47,8 +47,8 @@ double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
     const ir::LinkLevel& link = cluster.link(from.devices.front(), to.devices.front());
     const double items = static_cast<double>(micro_batch_count(graph, edge.to));
     const double samples = static_cast<double>(graph.batch.count) / items;
-    const double bytes = items * edge.bytes.at(samples) / link.bandwidth.count;
-    seconds[{from.devices.front(), to.devices.front()}] += edge.batch == ir::BatchKind::kAxis ? bytes : 0;
+    if (edge.batch != ir::BatchKind::kAxis) continue;
+    seconds[{from.devices.front(), to.devices.front()}] += items * edge.bytes.at(samples) / link.bandwidth.count;
   }
   double largest = 0;
   for (const auto& [pair, sum] : seconds) largest = std::max(largest, sum);
@@ -115,12 +115,12 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
   for (const ir::PlanNode& node : graph.nodes)
     for (size_t kind = 0; kind < count.size(); ++kind) all[kind] += cheapest_of(node.by_kind[kind], graph.batch);
   double weights = 0, work = 0;
-  for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], 1e-300);
+  for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], kLeastSeconds);
   for (const ir::PlanNode& node : graph.nodes) {
     double least = kInfinity;
     for (size_t kind = 0; kind < count.size(); ++kind)
       if (count[kind] > 0)
-        least = std::min(least, cheapest_of(node.by_kind[kind], graph.batch) / std::max(all[kind], 1e-300));
+        least = std::min(least, cheapest_of(node.by_kind[kind], graph.batch) / std::max(all[kind], kLeastSeconds));
     work += least;
   }
   return work / weights;
@@ -132,7 +132,7 @@ double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::v
   for (size_t kind = 0; kind < count.size(); ++kind) {
     const double seconds = cheapest_of(node.by_kind[kind], graph.batch);
     if (count[kind] > 0) fastest = std::min(fastest, seconds);
-    speed += count[kind] / std::max(seconds, 1e-300);
+    speed += count[kind] / std::max(seconds, kLeastSeconds);
   }
   return node.mixes_samples ? fastest : 1 / speed;
 }

@@ -169,12 +169,6 @@ size_t most_replicas(const ir::StageGraph& graph) {
   return most;
 }
 
-int64_t micro_batches(const ir::StageGraph& graph) {
-  int64_t most = 0;
-  for (const ir::StageId stage : graph.stage_ids()) most = std::max(most, ir::micro_batch_count(graph, stage));
-  return most;
-}
-
 }  // namespace
 
 int run_check(const Options& options) {
@@ -192,14 +186,14 @@ int run_check(const Options& options) {
   if (!study) return report_problems(options, "check", study.problems());
   if (!options.json) {
     std::cout << fmt::format("right: {} ranks, {} stages, {} micro-batches, {} replicas\n",
-                             whole.schedule.programs.size(), whole.graph.stages.size(), micro_batches(whole.graph),
-                             most_replicas(whole.graph))
+                             whole.schedule.programs.size(), whole.graph.stages.size(),
+                             ir::most_micro_batches(whole.graph), most_replicas(whole.graph))
               << study_text(*study);
     return 0;
   }
   JsonObject object;
   object.add("valid", true).add("ranks", whole.schedule.programs.size()).add("stages", whole.graph.stages.size());
-  object.add("microbatches", micro_batches(whole.graph)).add("replicas", most_replicas(whole.graph));
+  object.add("microbatches", ir::most_micro_batches(whole.graph)).add("replicas", most_replicas(whole.graph));
   add_figures(object, *study);
   if (const Status added = add_columns(object, whole); !added)
     return report_problems(options, "check", added.problems());

@@ -1,7 +1,6 @@
 #include "driver/choose.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <thread>
 
@@ -13,16 +12,11 @@
 namespace graphpipe::driver {
 namespace {
 
-bool parse_whole(std::string_view text, int64_t& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
   const size_t equals = flag.find('=');
   int64_t stage = -1, replicas = 0;
-  if (equals == std::string::npos || !parse_whole(std::string_view(flag).substr(0, equals), stage) ||
-      !parse_whole(std::string_view(flag).substr(equals + 1), replicas) || stage < 0 || stage > 1'000'000 ||
+  if (equals == std::string::npos || !read_number(std::string_view(flag).substr(0, equals), stage) ||
+      !read_number(std::string_view(flag).substr(equals + 1), replicas) || stage < 0 || stage > 1'000'000 ||
       replicas < 1 || replicas > 4096)
     return usage("--replicas " + flag, "expected STAGE=D with a stage number and at least one replica",
                  "for example --replicas 0=2");
@@ -35,7 +29,7 @@ double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, c
   if (!stages) return kInfinity;
   const auto built = scheduler::build_schedule(*stages, cluster, options);
   if (!built) return kInfinity;
-  return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
+  return built->step_seconds();
 }
 
 // Replicas divide micro-batches unless the policy lets them take whole ones in turn.
@@ -97,7 +91,7 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
   request.micro_batch_per_stage = options.micro_batch == "per-stage";
   if (options.micro_batch != "auto" && !request.micro_batch_per_stage) {
     int64_t samples = 0;
-    if (!parse_whole(options.micro_batch, samples) || samples < 1 || samples > request.graph->batch.count)
+    if (!read_number(options.micro_batch, samples) || samples < 1 || samples > request.graph->batch.count)
       return usage("--micro-batch " + options.micro_batch,
                    text("expected auto, per-stage, or a number from 1 to the batch of ", request.graph->batch),
                    "for example --micro-batch 2");

@@ -88,7 +88,7 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   contender.complete = choice.complete;
   pipeline.plan.assignment = std::move(choice.assignment);
   GP_TRY_VOID(derive(pipeline));
-  contender.step = pipeline.step_seconds();
+  contender.step = pipeline.built.step_seconds();
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
     contender.peak_bytes = std::max(contender.peak_bytes, memory.peak.count);
   contender.stages = pipeline.stages.stages.size();

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 
 #include "driver/suggestion.h"
 #include "partitioner/layer_planners.h"
@@ -18,8 +17,7 @@ const auto kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
 const CLI::Validator kNotNegative(
     [](std::string& word) {
       double number = -1;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-      const bool good = error == std::errc() && end == word.data() + word.size() && number >= 0 && number <= 1e18;
+      const bool good = read_number(word, number) && number >= 0 && number <= 1e18;
       return good ? std::string() : "'" + word + "' is not a number from 0 to 1e18";
     },
     "NUMBER >= 0");
@@ -28,9 +26,7 @@ const CLI::Validator kNotNegative(
 const CLI::Validator kWhole64(
     [](std::string& word) {
       uint64_t number = 0;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-      const bool good = error == std::errc() && end == word.data() + word.size();
-      return good ? std::string() : "'" + word + "' is not a whole number from 0 to 2^64 - 1";
+      return read_number(word, number) ? std::string() : "'" + word + "' is not a whole number from 0 to 2^64 - 1";
     },
     "0 to 2^64-1");
 

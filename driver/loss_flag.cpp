@@ -1,6 +1,5 @@
 #include "driver/loss_flag.h"
 
-#include <charconv>
 #include <string_view>
 #include <vector>
 
@@ -32,34 +31,19 @@ Diagnostic bad_flag(const std::string& flag, std::string message) {
                         "or output:NAME; cross_entropy also takes ,ignore=N and ,axis=N, output takes ,sum"};
 }
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  while (true) {
-    const size_t comma = text.find(',');
-    parts.emplace_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return parts;
-    text.remove_prefix(comma + 1);
-  }
-}
-
-bool parse_number(std::string_view text, int64_t& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 // Reads one of ignore=N, axis=N, sum; false where it is none of them.
-bool parse_option(const std::string& part, LossSpec& spec) {
+bool parse_option(std::string_view part, LossSpec& spec) {
   int64_t number = 0;
   if (part == "sum" && spec.kind == LossKind::kOutput) {
     spec.reduction = passes::LossReduction::kSum;
     return true;
   }
   if (spec.kind != LossKind::kCrossEntropy) return false;
-  if (part.starts_with("ignore=") && parse_number(part.substr(7), number)) {
+  if (part.starts_with("ignore=") && read_number(part.substr(7), number)) {
     spec.ignore_index = number;
     return true;
   }
-  if (part.starts_with("axis=") && parse_number(part.substr(5), number) && number >= 0 && number < 64) {
+  if (part.starts_with("axis=") && read_number(part.substr(5), number) && number >= 0 && number < 64) {
     spec.class_axis = static_cast<int>(number);
     return true;
   }
@@ -77,15 +61,16 @@ Result<LossSpec> parse_loss(const std::string& flag) {
     if (candidate.name == flag.substr(0, colon)) row = &candidate;
   if (row == nullptr || colon == std::string::npos) return bad_flag(flag, "the loss is not one that GraphPipe knows");
   spec.kind = row->kind;
-  const std::vector<std::string> parts = split(std::string_view(flag).substr(colon + 1));
+  const std::vector<std::string_view> parts = split(std::string_view(flag).substr(colon + 1), ",");
   const size_t names = row->takes_label ? 2 : 1;
   if (parts.size() < names || parts[0].empty() || parts[names - 1].empty())
     return bad_flag(flag,
                     row->takes_label ? "it takes the names of an output and a label" : "it takes an output's name");
-  spec.output = ModelText(parts[0]);
-  if (row->takes_label) spec.label = ModelText(parts[1]);
+  spec.output = ModelText(std::string(parts[0]));
+  if (row->takes_label) spec.label = ModelText(std::string(parts[1]));
   for (size_t i = names; i < parts.size(); ++i)
-    if (!parse_option(parts[i], spec)) return bad_flag(flag, text("it does not take ", quoted(ModelText(parts[i]))));
+    if (!parse_option(parts[i], spec))
+      return bad_flag(flag, text("it does not take ", quoted(ModelText(std::string(parts[i])))));
   return spec;
 }
 

@@ -208,7 +208,7 @@ Status derive(Pipeline& pipeline) {
   plan.labels.resize(pipeline.priced.nodes.size());
   for (const ir::PlanNodeId node : pipeline.priced.node_ids()) plan.labels[node] = pipeline.priced.nodes[node].label;
   // The simulator counts whole ticks, which may be a little less than the bounds' exact prices.
-  const double step = pipeline.step_seconds();
+  const double step = pipeline.built.step_seconds();
   pipeline.step_bound = std::min(step, cost::step_bound(pipeline.stages, plan.cluster).total());
   pipeline.model_bound = std::min(step, cost::plan_bound(pipeline.priced, plan.cluster).step(plan.batch));
   return Ok{};

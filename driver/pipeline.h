@@ -28,10 +28,6 @@ struct Pipeline {
   double search_seconds = 0;
   /// False where the time limit or an interrupt ended the search.
   bool complete = true;
-
-  double step_seconds() const {
-    return static_cast<double>(built.timeline.makespan.count) / scheduler::kTicksPerSecond;
-  }
 };
 
 /// Imports and prices the model: a pipeline without an assignment.

@@ -42,7 +42,7 @@ double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assig
   if (items > most_simulated) return cost::iteration_time(*stages, cluster).total();
   const auto built = scheduler::build_schedule(*stages, cluster, build_options(policy, graph));
   if (!built) return cost::iteration_time(*stages, cluster).total();
-  return static_cast<double>(built->timeline.makespan.count) / scheduler::kTicksPerSecond;
+  return built->step_seconds();
 }
 
 void simulate_layers(const LayerPlanRequest& request, const ir::LayerPlan& layers, const std::string& policy,

@@ -46,7 +46,7 @@ std::string stage_table(const Pipeline& pipeline) {
 }
 
 cost::Limit limit_of(const Pipeline& pipeline) {
-  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.step_seconds());
+  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.step_seconds());
 }
 
 bool shards_state(const Pipeline& pipeline) {
@@ -59,7 +59,7 @@ double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 
 
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);
-  const double step = pipeline.step_seconds();
+  const double step = pipeline.built.step_seconds();
   const auto figures = scheduler::figures_of(pipeline.built.schedule, pipeline.built.timeline);
   out += fmt::format("planner {}, policy {}, searched {}{}\n", pipeline.plan.planner, pipeline.plan.policy,
                      human_seconds(pipeline.search_seconds), pipeline.complete ? "" : " (ended early)");
@@ -98,9 +98,10 @@ JsonObject plan_json(const Pipeline& pipeline) {
   const auto figures = scheduler::figures_of(pipeline.built.schedule, pipeline.built.timeline);
   JsonObject object;
   object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy).add("stages", stages);
-  object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.step_seconds());
+  object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
   object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");
-  object.add("objective", pipeline.step_seconds()).add("gap", gap(pipeline.step_seconds(), pipeline.model_bound));
+  object.add("objective", pipeline.built.step_seconds())
+      .add("gap", gap(pipeline.built.step_seconds(), pipeline.model_bound));
   object.add("idle_fraction", figures.bubble_of_makespan).add("peak_bytes", peaks);
   const cost::Limit limit = limit_of(pipeline);
   object.add("limit", limit.sentence).add("limit_kind", std::string(cost::name_of(limit.kind)));

@@ -1,6 +1,5 @@
 // From flags to the request of a planner of layer graphs.
 
-#include <charconv>
 #include <cmath>
 
 #include "driver/plan_profile.h"
@@ -19,27 +18,11 @@ constexpr int64_t kMostSamples = int64_t{1} << 40;
 /// A search without --time-limit ends here: nobody waits longer for a graph of a thousand layers.
 constexpr double kUsualSeconds = 40;
 
-template <typename Number>
-bool parse(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const size_t comma = text.find(',');
-    words.push_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return words;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 Result<std::vector<int>> parse_machines(const std::string& text) {
   std::vector<int> ends;
-  for (const std::string_view word : words_of(text)) {
+  for (const std::string_view word : split(text, ",")) {
     int end = 0;
-    if (!parse(word, end) || end <= (ends.empty() ? 0 : ends.back()) || end > kMostDevices)
+    if (!read_number(word, end) || end <= (ends.empty() ? 0 : ends.back()) || end > kMostDevices)
       return usage("--machines " + text, "expected the number of devices up to the end of each machine, ascending",
                    "for example --machines 8,16 for two machines of eight");
     ends.push_back(end);
@@ -115,7 +98,7 @@ Status read_units(const Options& options, const ir::LayerGraph& graph, partition
                  "give a number that divides the batch");
   request.micro_batch = std::min<int64_t>(64, request.batch);
   if (has_batch && given > 0 && !has_size) request.micro_batch = std::max<int64_t>(1, request.batch / given);
-  if (has_size && (!parse(options.plan.micro_batch, request.micro_batch) || request.micro_batch < 1 ||
+  if (has_size && (!read_number(options.plan.micro_batch, request.micro_batch) || request.micro_batch < 1 ||
                    request.micro_batch > kMostSamples))
     return usage("--micro-batch " + options.plan.micro_batch, text("expected a number from 1 to ", kMostSamples),
                  "for example --micro-batch 64");
@@ -141,11 +124,11 @@ Status read_units(const Options& options, const ir::LayerGraph& graph, partition
 Result<std::vector<cost::LayerMachine::Level>> parse_topology(const std::string& text) {
   std::vector<cost::LayerMachine::Level> levels;
   int64_t devices = 1;
-  for (const std::string_view word : words_of(text)) {
+  for (const std::string_view word : split(text, ",")) {
     const size_t at = std::min(word.find('@'), word.size());
     cost::LayerMachine::Level level;
-    if (!parse(word.substr(0, at), level.count) ||
-        !parse(word.substr(std::min(at + 1, word.size())), level.bandwidth) || level.count < 1 ||
+    if (!read_number(word.substr(0, at), level.count) ||
+        !read_number(word.substr(std::min(at + 1, word.size())), level.bandwidth) || level.count < 1 ||
         level.count > kMostDevices || !(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
       return usage("--topology " + text, "expected COUNT@BYTES_PER_SECOND for each level, innermost first",
                    "for example --topology 4@10e9,4@1.25e9");

@@ -21,12 +21,6 @@ std::string joined(const std::vector<T>& numbers) {
   return fmt::format("{}", fmt::join(numbers, " "));
 }
 
-int64_t most_micro_batches(const ir::StageGraph& graph) {
-  int64_t most = 0;
-  for (const ir::StageId stage : graph.stage_ids()) most = std::max(most, ir::micro_batch_count(graph, stage));
-  return most;
-}
-
 std::string lists_json(const std::vector<std::vector<std::string>>& lists) {
   std::string out = "[";
   for (const std::vector<std::string>& list : lists)
@@ -85,7 +79,7 @@ void add_study_timeline(JsonObject& object, const ScheduleStudy& study) {
 JsonObject study_json(const ScheduleStudy& study) {
   JsonObject object;
   object.add("policy", study.schedule.policy).add("ranks", study.schedule.programs.size());
-  object.add("stages", study.graph.stages.size()).add("micro_batches", most_micro_batches(study.graph));
+  object.add("stages", study.graph.stages.size()).add("micro_batches", ir::most_micro_batches(study.graph));
   object.add("batch", study.graph.batch.count);
   object.add("in_flight_samples", study.figures.in_flight_samples);
   object.add_json("lists", lists_json(scheduler::stage_lists(study.graph, study.schedule)));

@@ -1,7 +1,6 @@
 #include "files/pipedream_profile.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -16,21 +15,9 @@ namespace {
 constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
 constexpr std::string_view kSeparator = " -- ";
 
-std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + separator.size());
-  }
-}
-
 std::optional<double> number(std::string_view text) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    return std::nullopt;
+  if (!read_number(text, value) || !std::isfinite(value) || value < 0) return std::nullopt;
   return value;
 }
 

@@ -34,9 +34,7 @@ struct PiperEdge {
 
 std::optional<int64_t> number_of(std::string_view word) {
   int64_t number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return number;
+  return read_number(word, number) ? std::optional(number) : std::nullopt;
 }
 
 /// Takes the events of the scan; each function returns what is wrong.

@@ -82,8 +82,7 @@ std::string schema_problem(std::string_view value, std::string_view name, int ve
   const std::string_view digits =
       value.starts_with(text(name, "/")) ? value.substr(name.size() + 1) : std::string_view();
   int found = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), found);
-  if (error != std::errc() || end != digits.data() + digits.size() || found < 1)
+  if (!read_number(digits, found) || found < 1)
     return text("must be ", name, "/", version, ", is ", quoted(ModelText(std::string(value.substr(0, 80)))));
   if (found <= version) return {};
   return text("was written by a newer version: ", name, "/", found, ", and this one reads up to ", version);

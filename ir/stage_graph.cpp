@@ -327,6 +327,12 @@ int64_t micro_batch_count(const StageGraph& graph, StageId stage) {
   return (graph.batch.count + size - 1) / size;
 }
 
+int64_t most_micro_batches(const StageGraph& graph) {
+  int64_t most = 0;
+  for (const StageId stage : graph.stage_ids()) most = std::max(most, micro_batch_count(graph, stage));
+  return most;
+}
+
 SampleRange item_range(const StageGraph& graph, StageId stage, int64_t index, int replica) {
   const StageChoice& choice = graph.stages[stage].choice;
   const int64_t first = index * choice.micro_batch.count;

@@ -85,6 +85,8 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
 
 /// Number of micro-batches of a stage: ceil(batch / micro_batch).
 int64_t micro_batch_count(const StageGraph& graph, StageId stage);
+/// The largest number of micro-batches of a stage.
+int64_t most_micro_batches(const StageGraph& graph);
 /// The samples that replica `replica` of the stage processes in micro-batch `index`; may be empty.
 SampleRange item_range(const StageGraph& graph, StageId stage, int64_t index, int replica);
 

@@ -119,8 +119,7 @@ int64_t TextCursor::integer() {
   if (!ok()) return 0;
   const std::string_view token = number_token();
   int64_t number = 0;
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
-  if (error != std::errc() || end != token.data() + token.size()) {
+  if (!read_number(token, number)) {
     fail("an integer of 64 bits should stand here");
     return 0;
   }
@@ -146,8 +145,7 @@ double TextCursor::real() {
   if (!ok()) return 0;
   const std::string_view token = number_token();
   double number = 0;
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
-  if (error != std::errc() || end != token.data() + token.size()) {
+  if (!read_number(token, number)) {
     fail("a number should stand here");
     return 0;
   }

@@ -6,6 +6,8 @@
 #include <queue>
 #include <set>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 
 namespace {
@@ -93,7 +95,7 @@ class Merger {
           own += static_cast<double>(graph.weight_groups[group].bytes.count);
       }
       // Half of what decides is work, half is memory.
-      weight_[item] = items.weight[item] / std::max(2 * seconds, 1e-300) + own / std::max(2 * bytes, 1.0);
+      weight_[item] = items.weight[item] / std::max(2 * seconds, kLeastSeconds) + own / std::max(2 * bytes, 1.0);
     }
     most_ = 1 / limits.parts;
     set_borders(limits);

@@ -2,6 +2,7 @@
 // From a stage graph to the schedule that is run: a policy's compute order, lowered, checked and simulated.
 
 #include "scheduler/check_schedule.h"
+#include "scheduler/durations.h"
 #include "scheduler/insert_transfers.h"
 #include "scheduler/policies.h"
 #include "scheduler/simulate.h"
@@ -28,6 +29,8 @@ struct BuiltSchedule {
   Schedule schedule;
   Timeline timeline;
   std::vector<DeviceMemory> memory;  // per program
+
+  double step_seconds() const { return static_cast<double>(timeline.makespan.count) / kTicksPerSecond; }
 };
 
 /// Errors: kUsage for an unknown policy (names the known ones); kBadPlan and kBadSchedule from the steps;

@@ -133,6 +133,16 @@ EncodedText<HtmlText> HtmlText::encode(const ModelText& name) {
   return EncodedText<HtmlText>(std::move(out));
 }
 
+std::vector<std::string_view> split(std::string_view words, std::string_view mark) {
+  std::vector<std::string_view> parts;
+  for (size_t end = words.find(mark); end != std::string_view::npos; end = words.find(mark)) {
+    parts.push_back(words.substr(0, end));
+    words.remove_prefix(end + mark.size());
+  }
+  parts.push_back(words);
+  return parts;
+}
+
 std::string_view trimmed(std::string_view raw) {
   constexpr std::string_view kBlanks = " \t\r";
   const size_t begin = std::min(raw.find_first_not_of(kBlanks), raw.size());

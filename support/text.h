@@ -5,10 +5,13 @@
 // Each output context has a type of its own that only its encoder makes, so writing an unencoded name
 // into a C++ comment, a terminal, HTML, JSON or dot does not compile.
 
+#include <charconv>
 #include <compare>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace graphpipe {
 
@@ -19,6 +22,16 @@ std::string text(const Parts&... parts) {
   (out << ... << parts);
   return std::move(out).str();
 }
+
+/// Reads all of `word` as a number. False where it is none, does not fit, or has characters left over.
+template <typename Number>
+bool read_number(std::string_view word, Number& number) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
+/// The parts between the marks, empty ones included: one more than there are marks.
+std::vector<std::string_view> split(std::string_view words, std::string_view mark);
 
 /// A name or message that came from a user's file. Compare and store it; to print it, encode it.
 class ModelText {

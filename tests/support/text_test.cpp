@@ -50,6 +50,22 @@ TEST_CASE("encoders by example") {
   CHECK(text("a", 1, std::string("b")) == "a1b");
 }
 
+TEST_CASE("a number is all of a word or none, and splitting keeps empty parts") {
+  int64_t whole = 7;
+  CHECK(read_number("-12", whole));
+  CHECK(whole == -12);
+  for (const char* word : {"", "1x", " 1", "+1", "9223372036854775808", "1.5"}) CHECK_FALSE(read_number(word, whole));
+  double real = 0;
+  CHECK(read_number("1e-3", real));
+  CHECK(real == 1e-3);
+  using Parts = std::vector<std::string_view>;
+  CHECK(split("a,,b,", ",") == Parts{"a", "", "b", ""});
+  CHECK(split("", ",") == Parts{""});
+  CHECK(split("a -- b", " -- ") == Parts{"a", "b"});
+  CHECK(trimmed(" \ta b\r") == "a b");
+  CHECK(trimmed(" ").empty());
+}
+
 TEST_CASE("only well-formed UTF-8 counts") {
   CHECK(utf8_length("a") == 1);
   CHECK(utf8_length("\xc3\xa9") == 2);
