@@ -1,5 +1,6 @@
 #include "driver/help_text.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>

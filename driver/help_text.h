@@ -2,7 +2,9 @@
 // How `graphpipe VERB --help` shows a flag: what it takes, what it is, the words or numbers that it accepts, its
 // default.
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace graphpipe::driver {
 

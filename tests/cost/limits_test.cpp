@@ -36,7 +36,7 @@ TEST_CASE("an even chain with many micro-batches is limited by work, and only mo
   const Limit limit = limit_at_its_own_speed(plan, ir::equal_devices(3));
   CHECK(limit.kind == LimitKind::kWork);
   CHECK(limit.share > 0.9);
-  CHECK(limit.sentence.find("more or faster devices") != std::string::npos);
+  CHECK(limit.sentence.find("more or faster ones") != std::string::npos);
 }
 
 TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why it cannot be spread") {
