@@ -50,7 +50,7 @@ FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost) {
   FlightStage stage;
   stage.micro_batch = choice.micro_batch.count;
   stage.k = choice.k;
-  if (choice.mode == ir::ReplicaMode::kRoundRobin) stage.parallel_items = static_cast<int>(choice.devices.size());
+  stage.parallel_items = static_cast<int>(choice.turns());
   stage.seconds_per_sample = cost.compute_per_sample();
   stage.hop_seconds = cost.hop_down + cost.hop_up;
   return stage;

@@ -49,11 +49,7 @@ IdMap<StageId, Slopes> slopes_with_reduction(const ir::StageGraph& graph, const 
   for (const ir::StageEdge& edge : graph.edges) {
     const StageCost& from = costs[edge.from];
     const ir::StageChoice& choice = graph.stages[edge.from].choice;
-    // Under round robin the replicas make the first items side by side.
-    const int64_t side_by_side =
-        choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
-    const double items =
-        ceil_ratio(graph.stages[edge.to].choice.micro_batch.count, choice.micro_batch.count * side_by_side);
+    const double items = ceil_ratio(graph.stages[edge.to].choice.micro_batch.count, choice.samples_of_turns());
     const Slopes& above = result[edge.from];
     Slopes& below = result[edge.to];
     below.head = std::max(below.head, above.head + items * from.forward + from.hop_down);

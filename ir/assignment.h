@@ -28,6 +28,12 @@ struct StageChoice {
   bool recompute = false;
   /// Optimizer state divided over the replicas.
   bool shard_optimizer_state = false;
+
+  /// Micro-batches that the replicas work on side by side: one, or as many as take turns.
+  int64_t turns() const { return mode == ReplicaMode::kRoundRobin ? static_cast<int64_t>(devices.size()) : 1; }
+  /// Samples in which every replica has had its part of one micro-batch.
+  int64_t samples_of_turns() const { return micro_batch.count * turns(); }
+
   bool operator==(const StageChoice&) const = default;
 };
 

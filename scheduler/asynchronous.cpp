@@ -16,18 +16,11 @@ namespace {
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-int64_t turns_of(const ir::StageChoice& choice) {
-  return choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
-}
-
-/// Samples in which every replica of the stage has had one item.
-int64_t round_of(const ir::StageChoice& choice) { return choice.micro_batch.count * turns_of(choice); }
-
 /// The samples after which all stages are at the start of a round.
-Result<int64_t> common_round(const StageGraph& graph, std::string_view policy) {
+Result<int64_t> common_update_round(const StageGraph& graph, std::string_view policy) {
   int64_t common = 1;
   for (const ir::Stage& stage : graph.stages) {
-    common = std::lcm(common, round_of(stage.choice));
+    common = std::lcm(common, stage.choice.samples_of_turns());
     if (common > graph.batch.count)
       return refused(policy, text("the micro-batches of the stages meet only after ", common, " samples"),
                      "use micro-batch sizes that divide each other, or a larger batch");
@@ -48,7 +41,7 @@ IdMap<StageId, int64_t> samples_ahead(const StageGraph& graph, const Schedule& c
         ++count;
         continue;
       }
-      ahead[stage] = std::max(ahead[stage], (count - 1) * round_of(graph.stages[stage].choice));
+      ahead[stage] = std::max(ahead[stage], (count - 1) * graph.stages[stage].choice.samples_of_turns());
       count = -1;
     }
   return ahead;
@@ -59,7 +52,7 @@ IdMap<StageId, UpdateRule> stashing(const StageGraph& graph, const Schedule& com
   const IdMap<StageId, int64_t> ahead = samples_ahead(graph, compute);
   IdMap<StageId, UpdateRule> rules(graph.stages.size());
   for (const StageId stage : graph.stage_ids())
-    rules[stage] = {.update = round_of(graph.stages[stage].choice), .lag = ahead[stage]};
+    rules[stage] = {.update = graph.stages[stage].choice.samples_of_turns(), .lag = ahead[stage]};
   return rules;
 }
 
@@ -105,7 +98,7 @@ IdMap<StageId, Samples> numbers_of(const PolicyRequest& request) {
 Result<Schedule> without_flush(const PolicyRequest& request, const char* policy) {
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, numbers_of(request), policy));
   if (!request.vertical_sync) return add_updates_that_run(request.graph, compute, stashing(request.graph, compute));
-  GP_TRY(const int64_t common, common_round(request.graph, policy));
+  GP_TRY(const int64_t common, common_update_round(request.graph, policy));
   return add_updates_that_run(request.graph, compute, equal_age(request.graph, compute, common));
 }
 
@@ -114,14 +107,15 @@ Result<Schedule> item_after_item(const PolicyRequest& request, const char* polic
   if (request.graph.stages.size() != 1)
     return refused(policy, text(request.graph.stages.size(), " stages"), "put the whole model into one stage");
   const ir::StageChoice& choice = request.graph.stages[StageId(size_t{0})].choice;
-  return one_forward_one_backward(request.graph, IdMap<StageId, Samples>(1, Samples(round_of(choice))), policy);
+  return one_forward_one_backward(request.graph, IdMap<StageId, Samples>(1, Samples(choice.samples_of_turns())),
+                                  policy);
 }
 
 }  // namespace
 
 Result<Schedule> order_pipedream(const PolicyRequest& request) {
   for (const ir::Stage& stage : request.graph.stages)
-    if (turns_of(stage.choice) > 1)
+    if (stage.choice.turns() > 1)
       return refused("pipedream", "a stage has replicas that take turns", "use pipedream-rr");
   return without_flush(request, "pipedream");
 }
@@ -138,7 +132,7 @@ Result<Schedule> order_pipedream_rr(const PolicyRequest& request) {
 Result<Schedule> order_2bw(const PolicyRequest& request) {
   const IdMap<StageId, Samples> in_flight = numbers_of(request);
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, in_flight, "2bw"));
-  GP_TRY(const int64_t common, common_round(request.graph, "2bw"));
+  GP_TRY(const int64_t common, common_update_round(request.graph, "2bw"));
   int64_t most = 0;
   for (const Samples number : in_flight) most = std::max(most, number.count);
   const int64_t update = request.update.count > 0 ? request.update.count : round_up(most, common);
@@ -167,7 +161,7 @@ Result<Schedule> order_parameter_server(const PolicyRequest& request) {
   const ir::StageChoice& choice = request.graph.stages[StageId(size_t{0})].choice;
   const int64_t b = choice.micro_batch.count;
   return add_updates(request.graph, compute,
-                     IdMap<StageId, UpdateRule>(1, UpdateRule{.update = b, .lag = (turns_of(choice) - 1) * b}));
+                     IdMap<StageId, UpdateRule>(1, UpdateRule{.update = b, .lag = (choice.turns() - 1) * b}));
 }
 
 }  // namespace graphpipe::scheduler

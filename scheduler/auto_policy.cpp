@@ -8,12 +8,17 @@ namespace graphpipe::scheduler {
 Result<Schedule> order_auto(const PolicyRequest& request) {
   std::optional<Schedule> best;
   std::optional<OrderScore> best_score;
-  Diagnostics problems;
+  Diagnostics problems = {{.code = Code::kBadPlan,
+                           .message = "no synchronous policy can order these stages",
+                           .hint = "change the plan as one of the policies asks"}};
   for (const Policy& policy : all_policies()) {
     if (policy.order == order_auto || policy.asynchronous || policy.forward_only) continue;
     Result<Schedule> candidate = policy.order(request);
     if (!candidate.ok()) {
-      problems = candidate.problems();
+      for (Diagnostic problem : candidate.problems()) {
+        if (!problem.message.starts_with(policy.name)) problem.message = text(policy.name, ": ", problem.message);
+        problems.push_back(std::move(problem));
+      }
       continue;
     }
     const std::optional<OrderScore> score = score_order(request.graph, request.cluster, *candidate);

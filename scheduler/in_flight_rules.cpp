@@ -26,9 +26,7 @@ IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k) {
   IdMap<StageId, int64_t> rounds(graph.stages.size());
   for (const StageId stage : graph.stage_ids()) {
     const ir::StageChoice& choice = graph.stages[stage].choice;
-    const int64_t replicas =
-        choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
-    rounds[stage] = choice.micro_batch.count * replicas * (use_k == UseK::kYes ? choice.k : 1);
+    rounds[stage] = choice.samples_of_turns() * (use_k == UseK::kYes ? choice.k : 1);
   }
   IdMap<StageId, Samples> numbers(graph.stages.size());
   // Stages are in topological order: successors are known first.
@@ -48,11 +46,10 @@ IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph) {
   for (size_t index = graph.stages.size(); index-- > 0;) {
     const StageId stage(index);
     const ir::StageChoice& choice = graph.stages[stage].choice;
-    const int64_t turns = choice.mode == ir::ReplicaMode::kRoundRobin ? static_cast<int64_t>(choice.devices.size()) : 1;
     int64_t below = 0;
     for (const StageId reader : graph.successors(stage)) below = std::max(below, numbers[reader].count);
     const int64_t b = choice.micro_batch.count;
-    numbers[stage] = Samples(turns * b + divide_up(below, b) * b);
+    numbers[stage] = Samples(choice.samples_of_turns() + divide_up(below, b) * b);
   }
   return numbers;
 }

@@ -17,11 +17,7 @@ constexpr int kMostSimulations = 60;
 /// Ticks are rounded and periods come from differences.
 constexpr double kTolerance = 1e-4;
 
-int64_t round_of(const ir::Stage& stage) {
-  const bool round_robin = stage.choice.mode == ir::ReplicaMode::kRoundRobin;
-  return stage.choice.micro_batch.count * stage.choice.k *
-         (round_robin ? static_cast<int64_t>(stage.choice.devices.size()) : 1);
-}
+int64_t round_of(const ir::Stage& stage) { return stage.choice.samples_of_turns() * stage.choice.k; }
 
 /// Raises numbers to the least with which the stages below cannot wait in a circle (GraphPipe's deadlock inequality):
 /// the orders would be given that many anyway.

@@ -57,8 +57,7 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
   // Edges are sorted by their source and go upward: a stage's ways are final before they are read.
   for (const ir::StageEdge& edge : graph.edges) {
     const ir::StageChoice& above = graph.stages[edge.from].choice;
-    const bool in_turn = above.mode == ir::ReplicaMode::kRoundRobin;
-    const int64_t at_once = above.micro_batch.count * (in_turn ? static_cast<int64_t>(above.devices.size()) : 1);
+    const int64_t at_once = above.samples_of_turns();
     const int64_t wanted = std::max<int64_t>(1, least_item(graph, graph.stages[edge.to].choice));
     const double items = static_cast<double>((wanted + at_once - 1) / at_once);
     const ItemTime& time = times[edge.from];
