@@ -51,8 +51,41 @@ else()
 endif()
 )cmake";
 
-// LibTorch's headers are most of what a stage file costs to compile: they are read once for all stages.
-std::string precompiled_headers(const std::vector<SourceFile>& sources) {
+/// Most of what a stage's file costs to compile are LibTorch's headers and the templates in them, whatever it holds.
+constexpr std::string_view kAddStage = R"cmake(
+# LibTorch's headers are most of what a file costs to compile. So a few files of a stage are compiled as one, and the
+# headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see
+# runtime.cmake.
+function(add_stage name)
+  add_library(${name} STATIC ${ARGN})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  target_include_directories(${name} PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_link_libraries(${name} PUBLIC graphpipe::runtime)
+  if(GRAPHPIPE_COMPILED_HEADERS)
+    target_compile_options(${name} PRIVATE -Winvalid-pch -include "${GRAPHPIPE_COMPILED_HEADERS}")
+  elseif(TARGET pipeline_headers)
+    target_precompile_headers(${name} REUSE_FROM pipeline_headers)
+  endif()
+endfunction()
+)cmake";
+constexpr size_t kFilesPerUnit = 4;  // as above
+
+/// Compiling the headers costs as much as reading them in this many units.
+constexpr size_t kFewUnits = 5;
+
+std::vector<std::string> files_in(std::string_view folder, const std::vector<SourceFile>& sources) {
+  std::vector<std::string> files;
+  for (const SourceFile& file : sources)
+    if (file.path.starts_with(text(folder, "/")) && file.path.ends_with(".cpp")) files.push_back(file.path);
+  return files;
+}
+
+/// The project's own compiled headers, where it has no others and enough files to gain by them.
+std::string precompiled_headers(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
+  size_t units = 0;
+  for (ir::StageId stage : stages)
+    units += (files_in(stage_folder(stage), sources).size() + kFilesPerUnit - 1) / kFilesPerUnit;
+  if (units <= kFewUnits) return "";
   std::set<std::string> headers;
   for (const SourceFile& file : sources) {
     if (!file.path.starts_with("stages/")) continue;
@@ -61,21 +94,20 @@ std::string precompiled_headers(const std::vector<SourceFile>& sources) {
       headers.insert(file.text.substr(at + 9, file.text.find('>', at) + 1 - (at + 9)));
   }
   std::string result =
-      "\nfile(CONFIGURE OUTPUT headers.cpp CONTENT \"\")\n"
-      "add_library(pipeline_headers OBJECT \"${CMAKE_CURRENT_BINARY_DIR}/headers.cpp\")\n"
-      "target_link_libraries(pipeline_headers PUBLIC graphpipe::runtime)\n"
-      "target_precompile_headers(pipeline_headers PRIVATE";
-  for (const std::string& header : headers) result += "\n  " + header;
-  return result + ")\n";
+      "\n# Elsewhere this project compiles those that it includes, once for all stages.\n"
+      "if(NOT GRAPHPIPE_COMPILED_HEADERS)\n"
+      "  file(CONFIGURE OUTPUT headers.cpp CONTENT \"\")\n"
+      "  add_library(pipeline_headers OBJECT \"${CMAKE_CURRENT_BINARY_DIR}/headers.cpp\")\n"
+      "  target_link_libraries(pipeline_headers PUBLIC graphpipe::runtime)\n"
+      "  target_precompile_headers(pipeline_headers PRIVATE";
+  for (const std::string& header : headers) result += "\n    " + header;
+  return result + ")\nendif()\n";
 }
 
-std::string library(std::string_view name, std::string_view folder, const std::vector<SourceFile>& sources) {
-  std::string result = text("\nadd_library(", name, " STATIC");
-  for (const SourceFile& file : sources)
-    if (file.path.starts_with(text(folder, "/")) && file.path.ends_with(".cpp")) result += text("\n  ", file.path);
-  return result + text(")\ntarget_include_directories(", name, " PUBLIC \"${CMAKE_CURRENT_SOURCE_DIR}\")\n",
-                       "target_link_libraries(", name, " PUBLIC graphpipe::runtime)\n", "target_precompile_headers(",
-                       name, " REUSE_FROM pipeline_headers)\n");
+std::string stage_library(ir::StageId stage, const std::vector<SourceFile>& sources) {
+  std::string result = text("\nadd_stage(stage", stage);
+  for (const std::string& file : files_in(stage_folder(stage), sources)) result += text("\n  ", file);
+  return result + ")\n";
 }
 
 // The tables of all ranks; an executable takes those that its main function names, and links their stages.
@@ -104,8 +136,8 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());
   std::ranges::sort(stages);
   stages.erase(std::ranges::unique(stages).begin(), stages.end());
-  body += precompiled_headers(sources);
-  for (ir::StageId stage : stages) body += library(text("stage", stage), stage_folder(stage), sources);
+  body += std::string(kAddStage) + precompiled_headers(stages, sources);
+  for (ir::StageId stage : stages) body += stage_library(stage, sources);
   body += program_library(ranks.programs.size());
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
     body += executable(text("device", rank), text("programs/device", rank, "_main.cpp"), ranks.stages[rank]);
