@@ -76,18 +76,23 @@ const std::vector<PolicyCase>& cases_of_whole() {
   return kCases;
 }
 
-void check_cases(const std::string& folder, const std::vector<PolicyCase>& cases) {
+void check_case(const std::string& folder, const PolicyCase& c) {
   const Reference reference = read_reference("dlrm");
-  for (const PolicyCase& c : cases) {
-    const std::string what = text(c.policy, " ", joined(c.flags));
-    CAPTURE(what);
-    std::vector<std::string> flags = {"--planner", "equal-split", "--micro-batch", "1", "--policy", c.policy};
-    flags.insert(flags.end(), c.flags.begin(), c.flags.end());
-    compile(reference, folder, flags);
-    const json report = json::parse(verify(reference, folder));
-    CHECK(report["bitwise"] == true);
-    CHECK(report["asynchronous"] == scheduler::find_policy(c.policy)->asynchronous);
-    if (!scheduler::find_policy(c.policy)->asynchronous) CHECK(report["by_tolerance"] == true);
+  const std::string what = text(c.policy, " ", joined(c.flags));
+  CAPTURE(what);
+  std::vector<std::string> flags = {"--policy", c.policy};
+  flags.insert(flags.end(), c.flags.begin(), c.flags.end());
+  compile(reference, folder, flags);
+  const json report = json::parse(verify(reference, folder));
+  CHECK(report["bitwise"] == true);
+  CHECK(report["asynchronous"] == scheduler::find_policy(c.policy)->asynchronous);
+  if (!scheduler::find_policy(c.policy)->asynchronous) CHECK(report["by_tolerance"] == true);
+}
+
+void check_cases(const std::string& folder, const std::vector<PolicyCase>& cases) {
+  for (PolicyCase c : cases) {
+    c.flags.insert(c.flags.end(), {"--planner", "equal-split", "--micro-batch", "1"});
+    check_case(folder, c);
   }
 }
 
@@ -104,6 +109,39 @@ TEST_CASE("the cases below are all policies that train") {
 
 TEST_CASE("every policy of a cut model gives the bits of the interpreter, and one model's numbers if synchronous") {
   check_cases(work_folder("policies_cut"), cases_of_cut());
+}
+
+namespace {
+
+// Two branches of unequal depth that meet: tables 0 and 1 (s0) beside two layers (s1, s2), then all together (s3, s4).
+std::string branching_plan(bool replicated_join) {
+  const std::string join = replicated_join ? R"([3, 5], "replica_mode": "round_robin")" : "[3]";
+  return R"({"schema": "graphpipe.plan/1", "batch": 8, "loss": "bce:logit,click", "optimizer": "sgd",
+    "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb", "stages": [
+    {"nodes": [0, 1, 2, 3], "micro_batch": 1, "devices": [0]},
+    {"nodes": [6, 7], "micro_batch": 1, "devices": [1]},
+    {"nodes": [8, 9], "micro_batch": 1, "devices": [2]},
+    {"nodes": [4, 5, 10, 11, 12], "micro_batch": 1, "devices": )" +
+         join + R"(},
+    {"nodes": [13, 14, 15, 16, 17, 18], "micro_batch": 1, "devices": [4]}]})";
+}
+
+}  // namespace
+
+TEST_CASE("every policy that takes any stages runs them where they branch") {
+  const std::string folder = work_folder("policies_branching"), plan = folder + ".plan.json";
+  const Reference reference = read_reference("dlrm");
+  std::ofstream(plan) << branching_plan(false);
+  const json shown = json::parse(graphpipe_output({"plan", reference.folder + "/model.onnx", "--batch", "8", "--loss",
+                                                   reference.loss, "--devices", "6", "--plan", plan, "--json"}));
+  std::vector<std::vector<int>> predecessors;
+  for (const json& stage : shown["stages"]) predecessors.push_back(stage["predecessors"]);
+  CHECK(predecessors == std::vector<std::vector<int>>{{}, {}, {1}, {0, 2}, {3}});
+  for (const scheduler::Policy& policy : scheduler::all_policies()) {
+    if (policy.shape != scheduler::StageShape::kAny || policy.forward_only) continue;
+    std::ofstream(plan) << branching_plan(policy.takes_turns);
+    check_case(folder, {std::string(policy.name), {"--devices", "6", "--plan", plan}});
+  }
 }
 
 namespace {
