@@ -9,6 +9,7 @@
 
 #include "files/safetensors.h"
 #include "files/text_file.h"
+#include "support/half_float.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -17,12 +18,33 @@ constexpr int64_t kMostTensorBytes = int64_t{1} << 40;
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-template <typename T>
-void append(std::string_view bytes, std::vector<double>& out) {
+template <typename T, typename Convert>
+std::vector<double> numbers_in(std::string_view bytes, const Convert& convert) {
+  std::vector<double> numbers;
+  numbers.reserve(bytes.size() / sizeof(T));
   for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
     T element;
     std::memcpy(&element, bytes.data() + i, sizeof(T));
-    out.push_back(static_cast<double>(element));
+    numbers.push_back(convert(element));
+  }
+  return numbers;
+}
+
+std::vector<double> decode_numbers(ir::DType dtype, std::string_view bytes) {
+  const auto as_double = [](auto number) { return static_cast<double>(number); };
+  switch (dtype) {
+    case ir::DType::kFloat32:
+      return numbers_in<float>(bytes, as_double);
+    case ir::DType::kFloat64:
+      return numbers_in<double>(bytes, as_double);
+    case ir::DType::kFloat16:
+      return numbers_in<uint16_t>(bytes, float_of_half);
+    case ir::DType::kBFloat16:
+      return numbers_in<uint16_t>(bytes, float_of_bfloat);
+    case ir::DType::kInt64:
+      return numbers_in<int64_t>(bytes, as_double);
+    default:
+      return numbers_in<uint8_t>(bytes, as_double);  // of integers no rounding: any byte may tell
   }
 }
 
@@ -31,12 +53,8 @@ Result<Tensors> read_tensors(const std::string& path) {
   GP_TRY(const files::SafetensorsIndex index, files::parse_safetensors(content, static_cast<int64_t>(content.size())));
   Tensors tensors;
   for (const files::TensorEntry& entry : index.tensors) {
-    std::vector<double>& out = tensors[entry.name.raw()];
     const std::string_view bytes(content.data() + entry.offset, static_cast<size_t>(entry.length));
-    if (entry.dtype == ir::DType::kFloat32) append<float>(bytes, out);
-    else if (entry.dtype == ir::DType::kFloat64) append<double>(bytes, out);
-    else if (entry.dtype == ir::DType::kInt64) append<int64_t>(bytes, out);
-    else append<uint8_t>(bytes, out);
+    tensors[entry.name.raw()] = decode_numbers(entry.dtype, bytes);
   }
   return tensors;
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "support/half_float.h"
+
 namespace graphpipe::frontend {
 
 using ir::Dim;
@@ -105,15 +107,6 @@ void store(std::string& out, T value) {
   out.append(raw, sizeof(T));
 }
 
-double float_of_half(uint16_t half) {
-  const int exponent = (half >> 10) & 31;
-  const double fraction = half & 1023;
-  const double sign = (half & 0x8000) != 0 ? -1 : 1;
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
-  return sign * std::ldexp(1024 + fraction, exponent - 25);
-}
-
 Number load_number(DType dtype, const char* at) {
   switch (dtype) {
     case DType::kFloat32:
@@ -123,7 +116,7 @@ Number load_number(DType dtype, const char* at) {
     case DType::kFloat16:
       return Number::of_real(float_of_half(load<uint16_t>(at)));
     case DType::kBFloat16:
-      return Number::of_real(static_cast<double>(std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16)));
+      return Number::of_real(float_of_bfloat(load<uint16_t>(at)));
     case DType::kInt64:
       return Number::of_whole(load<int64_t>(at));
     case DType::kInt32:

@@ -73,3 +73,18 @@ TEST_CASE("verify fails where the weights are not the model's, although both run
   CHECK(report["by_tolerance"] == false);
   CHECK(report["loss_difference"].get<double>() > 1e-5);
 }
+
+TEST_CASE("a model in bfloat16 trains, and passes verify within what its rounding explains") {
+  const std::string folder = work_folder("bf16");
+  graphpipe_output({"compile", GRAPHPIPE_SOURCE_DIR "/tests/data/bf16/model.onnx", "--batch", "8", "--micro-batch", "2",
+                    "--loss", "mse:y,target", "--devices", "2", "--stages", "2", "-o", folder, "--quiet"});
+  const auto report =
+      nlohmann::json::parse(graphpipe_output({"verify", folder, "--steps", "5", "--lr", "0.05", "--json", "--quiet"}));
+  CHECK(report["bitwise"] == true);
+  CHECK(report["by_tolerance"] == true);
+  // Float32's tolerance would not do: this is 16-bit arithmetic.
+  CHECK(report["gradient_difference"].get<double>() > 1e-4);
+  const auto trained =
+      nlohmann::json::parse(graphpipe_output({"run", folder, "--steps", "40", "--lr", "0.1", "--json", "--quiet"}));
+  CHECK(trained["losses"].back().get<double>() < 0.5 * trained["losses"].front().get<double>());
+}

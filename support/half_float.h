@@ -1,0 +1,13 @@
+#pragma once
+// Numbers of the two 16-bit floating types, from their bits.
+
+#include <cstdint>
+
+namespace graphpipe {
+
+/// IEEE binary16: 5 bits of exponent, 10 of fraction. Exact.
+double float_of_half(uint16_t bits);
+/// bfloat16: the upper half of a float. Exact.
+double float_of_bfloat(uint16_t bits);
+
+}  // namespace graphpipe
