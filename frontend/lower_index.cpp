@@ -105,6 +105,46 @@ Status lower_gather(NodeContext& context) {
   return context.emit_outputs("Gather", std::move(inputs), {{"axis", axis}});
 }
 
+/// The number of each row that a tuple of indices names, one for each tuple, [tuples, width] of them: looked up in the
+/// numbered rows, so that indices count from the end and are checked as everywhere.
+Result<ir::ValueId> row_numbers(NodeContext& context, ir::Shape indexed, Dim rows, Dim tuples, Dim width) {
+  GP_TRY(
+      const auto numbers,
+      context.emit("Iota", {}, {{"shape", ir::Shape{rows}}, {"to", std::string(ir::dtype_name(ir::DType::kInt64))}}));
+  GP_TRY(const auto table, context.emit("Reshape", {numbers[0]}, {{"shape", std::move(indexed)}}));
+  GP_TRY(const ir::ValueId indices, context.value(1));
+  GP_TRY(const auto found, context.emit("GatherND", {table[0], indices}, {}));
+  GP_TRY(const auto column, context.emit("Reshape", {found[0]}, {{"shape", ir::Shape{tuples, Dim::fixed(1)}}}));
+  GP_TRY(const auto spread, context.emit("Expand", {column[0]}, {{"shape", ir::Shape{tuples, width}}}));
+  return spread[0];
+}
+
+/// ScatterND that multiplies or takes extremes becomes ScatterElements on rows.
+Status lower_scatter_nd(NodeContext& context) {
+  const std::string reduction = context.string_attribute("reduction", "none");
+  if (reduction != "mul" && reduction != "max" && reduction != "min") return lower_plain(context);
+  const ir::Shape data_shape = context.type(0).shape, index_shape = context.type(1).shape;
+  const int64_t indexed_axes = index_shape.empty() || !index_shape.back().is_fixed() ? 0 : index_shape.back().factor;
+  if (indexed_axes < 1 || indexed_axes > static_cast<int64_t>(data_shape.size()))
+    return context.problem(Code::kBadModel, "its tuples do not index its data", "export the model again");
+  const auto border = data_shape.begin() + indexed_axes;
+  const ir::Shape indexed(data_shape.begin(), border);
+  const std::optional<Dim> rows = ir::element_count(indexed);
+  const std::optional<Dim> width = ir::element_count(ir::Shape(border, data_shape.end()));
+  const std::optional<Dim> tuples = ir::element_count(ir::Shape(index_shape.begin(), index_shape.end() - 1));
+  if (!rows || !rows->is_fixed() || !width || !tuples)
+    return context.problem(Code::kMixesSamples, "updates the samples of a batch together",
+                           "index axes other than the batch");
+  GP_TRY(const ir::ValueId data, context.value(0));
+  GP_TRY(const ir::ValueId updates, context.value(2));
+  GP_TRY(const ir::ValueId numbers, row_numbers(context, indexed, *rows, *tuples, *width));
+  GP_TRY(const auto table, context.emit("Reshape", {data}, {{"shape", ir::Shape{*rows, *width}}}));
+  GP_TRY(const auto changes, context.emit("Reshape", {updates}, {{"shape", ir::Shape{*tuples, *width}}}));
+  GP_TRY(auto changed, context.emit("ScatterElements", {table[0], numbers, changes[0]},
+                                    {{"axis", int64_t{0}}, {"reduction", reduction}}));
+  return context.emit_outputs("Reshape", std::move(changed), {{"shape", data_shape}});
+}
+
 Status lower_top_k(NodeContext& context) {
   GP_TRY(const std::vector<int64_t> k, context.integers(1, "number of elements"));
   if (k.size() != 1) return context.problem(Code::kBadModel, "its number of elements is no scalar", "export again");
@@ -163,8 +203,8 @@ Status lower_trilu(NodeContext& context) {
 }  // namespace
 
 std::vector<HandlerRow> index_handlers() {
-  return {{"Slice", lower_slice},    {"Gather", lower_gather},  {"TopK", lower_top_k},
-          {"OneHot", lower_one_hot}, {"CumSum", lower_cum_sum}, {"Trilu", lower_trilu}};
+  return {{"Slice", lower_slice},    {"ScatterND", lower_scatter_nd}, {"Gather", lower_gather}, {"TopK", lower_top_k},
+          {"OneHot", lower_one_hot}, {"CumSum", lower_cum_sum},       {"Trilu", lower_trilu}};
 }
 
 }  // namespace graphpipe::frontend

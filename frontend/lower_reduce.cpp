@@ -1,4 +1,4 @@
-// Reductions: axes become an attribute, and the forms without axes are spelled out.
+// Reductions and what is made of them: axes become an attribute, and the forms without axes are spelled out.
 
 #include <numeric>
 
@@ -25,6 +25,26 @@ Status lower_reduce(NodeContext& context) {
   GP_TRY(const ir::ValueId input, context.value(0));
   return context.emit_outputs(context.node().op, {input},
                               {{"axes", std::move(axes)}, {"keepdims", context.int_attribute("keepdims", 1)}});
+}
+
+/// x / norm along an axis; a row of zeros stays one.
+Status lower_lp_normalization(NodeContext& context) {
+  const int64_t power = context.int_attribute("p", 2);
+  if (power != 1 && power != 2) return context.problem(Code::kBadModel, "its p is neither 1 nor 2", "export again");
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0)));
+  GP_TRY(const ir::ValueId input, context.value(0));
+  GP_TRY(const auto norm, context.emit(power == 1 ? "ReduceL1" : "ReduceL2", {input},
+                                       {{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{1}}}));
+  const auto filled_with = [&context](double value) {
+    return context.emit(
+        "Full", {},
+        {{"shape", ir::Shape{}}, {"value", value}, {"to", std::string(ir::dtype_name(context.type(0).dtype))}});
+  };
+  GP_TRY(const auto zero, filled_with(0));
+  GP_TRY(const auto one, filled_with(1));
+  GP_TRY(const auto is_zero, context.emit("Equal", {norm[0], zero[0]}, {}));
+  GP_TRY(const auto divisor, context.emit("Where", {is_zero[0], one[0], norm[0]}, {}));
+  return context.emit_outputs("Div", {input, divisor[0]}, {});
 }
 
 /// ArgMax and ArgMin.
@@ -67,6 +87,7 @@ std::vector<HandlerRow> reduce_handlers() {
           {"ReduceLogSum", lower_reduce},
           {"ReduceLogSumExp", lower_reduce},
           {"ReduceSumSquare", lower_reduce},
+          {"LpNormalization", lower_lp_normalization},
           {"ArgMax", lower_arg},
           {"ArgMin", lower_arg},
           {"Clip", lower_clip}};

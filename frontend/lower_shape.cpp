@@ -205,6 +205,48 @@ Status lower_tile(NodeContext& context) {
   return context.emit_outputs("Expand", {input}, {{"shape", std::move(target)}});
 }
 
+/// Rows of one axis from -before to size + after, as if the axis went round: cuts of the input, joined.
+Result<ir::ValueId> wrap_axis(NodeContext& context, ir::ValueId input, int64_t axis, int64_t before, int64_t after) {
+  constexpr int64_t kMostRounds = 64;
+  const Dim dim = context.lowering().graph().value(input).type.shape[static_cast<size_t>(axis)];
+  if (!dim.is_fixed())
+    return context.problem(Code::kMixesSamples, "adds rows to the batch axis", "check which axis is the batch");
+  const int64_t size = dim.factor;
+  const auto too_far = [size](int64_t rows) { return rows < -size || rows / kMostRounds > size; };
+  if (size < 1 || too_far(before) || too_far(after) || before + size + after < 1)
+    return context.problem(Code::kBadModel, "its pads do not fit its input", "export the model again");
+  std::vector<ir::ValueId> parts;
+  for (int64_t at = -before; at < size + after;) {
+    const int64_t start = ((at % size) + size) % size, count = std::min(size - start, size + after - at);
+    at += count;
+    if (count == size) {
+      parts.push_back(input);
+      continue;
+    }
+    GP_TRY(const auto part, context.emit("Slice", {input},
+                                         {{"starts", std::vector<int64_t>{start}},
+                                          {"ends", std::vector<int64_t>{start + count}},
+                                          {"axes", std::vector<int64_t>{axis}},
+                                          {"steps", std::vector<int64_t>{1}}}));
+    parts.push_back(part[0]);
+  }
+  if (parts.size() == 1) return parts[0];
+  GP_TRY(const auto joined, context.emit("Concat", std::move(parts), {{"axis", axis}}));
+  return joined[0];
+}
+
+/// Pad in mode wrap, axis after axis: corners are wrapped twice.
+Status wrap(NodeContext& context, const std::vector<int64_t>& pads) {
+  GP_TRY(ir::ValueId value, context.value(0));
+  const size_t rank = pads.size() / 2;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
+    GP_TRY(value, wrap_axis(context, value, static_cast<int64_t>(axis), pads[axis], pads[axis + rank]));
+  }
+  context.bind(0, value);
+  return Ok{};
+}
+
 Status lower_pad(NodeContext& context) {
   GP_TRY(const std::vector<int64_t> given, context.integers(1, "pads"));
   const size_t rank = context.rank(0);
@@ -221,15 +263,15 @@ Status lower_pad(NodeContext& context) {
     pads[static_cast<size_t>(axis)] = given[i];
     pads[static_cast<size_t>(axis) + rank] = given[axes.size() + i];
   }
+  const std::string mode = context.string_attribute("mode", "constant");
+  if (mode == "wrap") return wrap(context, pads);
   double fill = 0;
   if (context.has_input(2)) {
     GP_TRY(const std::vector<double> value, context.reals(2, "fill value"));
     if (!value.empty()) fill = value[0];
   }
   GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs(
-      "Pad", {input},
-      {{"pads", std::move(pads)}, {"value", fill}, {"mode", context.string_attribute("mode", "constant")}});
+  return context.emit_outputs("Pad", {input}, {{"pads", std::move(pads)}, {"value", fill}, {"mode", mode}});
 }
 
 /// DepthToSpace (PixelShuffle) and SpaceToDepth: blocks of channels and blocks of pixels change places.

@@ -21,7 +21,7 @@ const std::map<std::string_view, Handler>& handlers() {
 const std::map<std::string_view, int64_t>& axis_defaults() {
   static const std::map<std::string_view, int64_t> kDefaults = {
       {"Softmax", -1},       {"LogSoftmax", -1}, {"Hardmax", -1}, {"LayerNormalization", -1}, {"RMSNormalization", -1},
-      {"GatherElements", 0}, {"Concat", 0},      {"Gather", 0},   {"LpNormalization", -1},    {"ScatterElements", 0},
+      {"GatherElements", 0}, {"Concat", 0},      {"Gather", 0},   {"ScatterElements", 0},
   };
   return kDefaults;
 }

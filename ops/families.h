@@ -14,6 +14,7 @@ std::span<const OpDef> reduce_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> movement_ops();
 std::span<const OpDef> index_ops();
+std::span<const OpDef> scatter_ops();
 std::span<const OpDef> gather_nd_ops();
 std::span<const OpDef> order_ops();
 std::span<const OpDef> clip_ops();
@@ -31,6 +32,7 @@ std::span<const OpDef> random_ops();
 std::span<const OpDef> onnx_loss_ops();
 std::span<const OpDef> einsum_ops();
 std::span<const OpDef> resize_ops();
+std::span<const OpDef> grid_sample_ops();
 std::span<const OpDef> recurrent_ops();
 
 }  // namespace graphpipe::ops

@@ -137,6 +137,14 @@ void emit_gather_nd_gradient(Emitter& emitter) {
 
 // --- ScatterND(data, indices, updates){reduction: none or add} ---
 
+/// Whether updates are added. The frontend writes the other reductions as ScatterElements.
+Result<bool> scatter_adds(const NodeView& node) {
+  const std::string reduction = node.attributes().get_string("reduction", "none");
+  if (reduction == "none" || reduction == "add") return reduction == "add";
+  return problem_at(node, Code::kUnsupportedOp, text("has the reduction ", quoted(ModelText(reduction))),
+                    "only none and add are supported");
+}
+
 Inferred infer_scatter_nd(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 3, 3));
   GP_TRY_VOID(expect_index(node, {1}));

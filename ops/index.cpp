@@ -1,16 +1,14 @@
-// Look-ups and updates by integer tensors: Gather, GatherElements, GatherND, ScatterElements, ScatterND.
+// Look-ups by integer tensors: Gather and GatherElements.
 //
 // Gradients of look-ups add up the rows that were read several times. They go through embedding_dense_backward, which
-// scatter_adds in the order of the indices on every device and with any number of threads, so that runs repeat to the
-// bit. Indices may be negative in ONNX; ATen's kernels differ in whether they accept that, so they are made positive
-// where needed. An index out of range ends the run with ATen's error.
-
-#include <algorithm>
+// adds in the order of the indices on every device and with any number of threads, so that runs repeat to the bit.
+// Indices may be negative in ONNX; ATen's kernels differ in whether they accept that, so they are made positive where
+// needed. An index out of range ends the run with ATen's error.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
 #include "ops/families.h"
-#include "ops/gradient_helpers.h"
+#include "ops/index_helpers.h"
 #include "ops/infer_helpers.h"
 
 namespace graphpipe::ops {
@@ -18,24 +16,9 @@ namespace {
 
 using ir::ValueId;
 
-/// Input i as int64 tensor: what all of ATen's index arguments accept.
-std::string long_indices(const Emitter& emitter, size_t i) {
-  return emitter.node().input(i).type.dtype == ir::DType::kInt64 ? emitter.in(i) : emitter.in(i) + ".to(at::kLong)";
-}
-
 /// An expression of indices into a dim, with the negative ones made positive. They are in range: the forward has run.
 std::string wrapped(const Emitter& emitter, std::string_view indices, ir::Dim dim) {
   return text(indices, ".remainder(", emitter.dim(dim), ")");
-}
-
-/// The same, leaving what is out of range for ATen to refuse. `indices` is a name.
-std::string counted_from_end(const Emitter& emitter, std::string_view indices, ir::Dim dim) {
-  return text(indices, ".where(", indices, ".ge(0), ", indices, ".add(", emitter.dim(dim), "))");
-}
-
-/// Samples stay apart unless the indexed axis holds the batch.
-Mixing mixing_along(const ir::Shape& shape, size_t axis) {
-  return shape[axis].is_fixed() ? Mixing::kNone : Mixing::kMixes;
 }
 
 // --- Gather ---
@@ -110,38 +93,12 @@ void emit_gather_gradient(Emitter& emitter) {
 
 // --- GatherElements, ScatterElements ---
 
-/// Refuses what ATen would read beyond; returns the axis.
-Result<int> element_axis(const NodeView& node, const ir::Shape& data, const ir::Shape& indices) {
-  GP_TRY(const int axis, axis_attribute(node, "axis", 0, data.size()));
-  if (indices.size() != data.size()) return bad_model(node, "needs data and indices of one rank");
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (static_cast<int>(i) == axis || data[i] == indices[i]) continue;
-    if (data[i].is_fixed() && indices[i].is_fixed() && indices[i].factor <= data[i].factor) continue;
-    return bad_model(node, text("cannot index ", shape_text(data), " by ", shape_text(indices)));
-  }
-  return axis;
-}
-
 Inferred infer_gather_elements(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 2, 2));
   GP_TRY_VOID(expect_index(node, {1}));
   const ir::TensorType &data = node.input(0).type, &indices = node.input(1).type;
   GP_TRY(const int axis, element_axis(node, data.shape, indices.shape));
   return one_output(node, {data.dtype, indices.shape}, mixing_along(data.shape, static_cast<size_t>(axis)));
-}
-
-/// Declares the positive indices of input i into `data` along the axis and returns their name.
-std::string positive_indices(Emitter& emitter, size_t i, const ir::Shape& data, int axis) {
-  const std::string raw = emitter.local("raw"), indices = emitter.local("indices");
-  emitter.statement(text("at::Tensor ", raw, " = ", long_indices(emitter, i), ";"), "ATen/core/Tensor.h");
-  emitter.statement(
-      text("at::Tensor ", indices, " = ", counted_from_end(emitter, raw, data[static_cast<size_t>(axis)]), ";"),
-      "ATen/core/Tensor.h");
-  return indices;
-}
-
-int checked_axis(const NodeView& node, const ir::Shape& shape) {
-  return axis_attribute(node, "axis", 0, shape.size()).value();
 }
 
 void emit_gather_elements(Emitter& emitter) {
@@ -178,52 +135,6 @@ void emit_gather_elements_gradient(Emitter& emitter) {
                  text("at::scatter_add(", emitter.in(0), ".new_zeros(", emitter.dims(shape), "), ", axis, ", ", indices,
                       ", ", emitter.in(0), ")"),
                  "ATen/ops/scatter_add.h");
-}
-
-/// Whether updates are added to the data; other reductions than none and add are refused.
-Inferred infer_scatter_elements(const NodeView& node) {
-  GP_TRY_VOID(expect_inputs(node, 3, 3));
-  GP_TRY_VOID(expect_index(node, {1}));
-  GP_TRY_VOID(expect_same_dtype(node, {0, 2}));
-  GP_TRY_VOID(scatter_adds(node));
-  const ir::TensorType &data = node.input(0).type, &indices = node.input(1).type;
-  GP_TRY(const int axis, element_axis(node, data.shape, indices.shape));
-  if (node.input(2).type.shape != indices.shape) return bad_model(node, "needs as many updates as indices");
-  return one_output(node, data, mixing_along(data.shape, static_cast<size_t>(axis)));
-}
-
-void emit_scatter_elements(Emitter& emitter) {
-  const NodeView& node = emitter.node();
-  const ir::Shape& data = node.input(0).type.shape;
-  const int axis = checked_axis(node, data);
-  const std::string indices = positive_indices(emitter, 1, data, axis);
-  const bool add = scatter_adds(node).value();
-  // The gradient with respect to the data has no updates: their places become zero.
-  const std::string updates = node.has_input(2) ? emitter.in(2) : "0";
-  emitter.assign(
-      0, text(add ? "at::scatter_add(" : "at::scatter(", emitter.in(0), ", ", axis, ", ", indices, ", ", updates, ")"),
-      add ? "ATen/ops/scatter_add.h" : "ATen/ops/scatter.h");
-}
-
-Status scatter_elements_gradient(GradientBuilder& builder) {
-  const NodeView& node = builder.forward();
-  const ir::Attributes axis = {{"axis", int64_t{checked_axis(node, node.input(0).type.shape)}}};
-  const std::vector<ValueId> inputs = {builder.output_gradient(0), builder.input(1)};
-  GP_TRY(const bool add, scatter_adds(node));
-  if (builder.wants(0)) {
-    builder.set_input_gradient(
-        0, add ? builder.output_gradient(0) : builder.add_one(0, "ScatterElementsGradData", inputs, axis));
-  }
-  if (builder.wants(2)) builder.set_input_gradient(2, builder.add_one(2, "GatherElements", inputs, axis));
-  return Ok{};
-}
-
-Inferred infer_scatter_elements_gradient(const NodeView& node) {
-  GP_TRY_VOID(expect_inputs(node, 2, 2));
-  GP_TRY_VOID(expect_index(node, {1}));
-  const ir::TensorType& data = node.input(0).type;
-  GP_TRY(const int axis, element_axis(node, data.shape, node.input(1).type.shape));
-  return one_output(node, data, mixing_along(data.shape, static_cast<size_t>(axis)));
 }
 
 // --- rows ---
@@ -270,35 +181,10 @@ std::vector<OpDef> gather_rows() {
   };
 }
 
-std::vector<OpDef> scatter_rows() {
-  Axis add = along(1);
-  add.set("reduction", std::string("add"));
-  // Without a reduction, places must not be named twice: the order of writing would decide.
-  const ExampleInput once = integers({kB, 1}, -4, 4);
-  return {
-      {.name = "ScatterElements",
-       .infer = infer_scatter_elements,
-       .work = copy_work,
-       .gradient = scatter_elements_gradient,
-       .emit = emit_scatter_elements,
-       .examples = {{.inputs = {normal({kB, 4}), once, normal({kB, 1})}, .attributes = along(1)},
-                    {.inputs = {normal({kB, 4}), integers({kB, 6}, 0, 4), normal({kB, 6})}, .attributes = add}}},
-      {.name = "ScatterElementsGradData",
-       .infer = infer_scatter_elements_gradient,
-       .work = copy_work,
-       .emit = emit_scatter_elements,
-       .examples = {{.inputs = {normal({kB, 4}), once}, .attributes = along(1)}}},
-  };
-}
-
 }  // namespace
 
 std::span<const OpDef> index_ops() {
-  static const std::vector<OpDef> rows = [] {
-    std::vector<OpDef> all = gather_rows();
-    for (const OpDef& row : scatter_rows()) all.push_back(row);
-    return all;
-  }();
+  static const std::vector<OpDef> rows = gather_rows();
   return rows;
 }
 

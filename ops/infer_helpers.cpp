@@ -84,13 +84,6 @@ Status expect_same_type(const NodeView& node, size_t i, size_t j) {
                               ir::dtype_name(b.dtype), shape_text(b.shape)));
 }
 
-Result<bool> scatter_adds(const NodeView& node) {
-  const std::string reduction = node.attributes().get_string("reduction", "none");
-  if (reduction == "none" || reduction == "add") return reduction == "add";
-  return problem_at(node, Code::kUnsupportedOp, text("has the reduction ", quoted(ModelText(reduction))),
-                    "only none and add are supported");
-}
-
 Result<int> normalized_axis(const NodeView& node, int64_t axis, size_t rank) {
   const auto signed_rank = static_cast<int64_t>(rank);
   if (axis < -signed_rank || axis >= signed_rank) {

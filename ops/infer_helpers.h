@@ -39,9 +39,6 @@ Status expect_same_dtype(const NodeView& node, std::initializer_list<size_t> inp
 /// Inputs i and j have the same type and shape.
 Status expect_same_type(const NodeView& node, size_t i, size_t j);
 
-/// The attribute "reduction" of a scatter: false for none, true for add; others are refused.
-Result<bool> scatter_adds(const NodeView& node);
-
 // --- axes ---
 
 /// A possibly negative axis as 0..rank-1.

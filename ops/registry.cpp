@@ -18,6 +18,7 @@ constexpr std::span<const OpDef> (*kFamilies[])() = {
     movement_ops,
     reduce_ops,
     index_ops,
+    scatter_ops,
     gather_nd_ops,
     order_ops,
     clip_ops,
@@ -35,6 +36,7 @@ constexpr std::span<const OpDef> (*kFamilies[])() = {
     onnx_loss_ops,
     einsum_ops,
     resize_ops,
+    grid_sample_ops,
     recurrent_ops,
 };
 

@@ -323,3 +323,41 @@ TEST_CASE("EyeLike is a matrix of ones cut to one diagonal") {
         "Trilu(%2) {k=1, upper=0} : f32[B,3] @mixed\n"
         "Add(%0, %3) : f32[B,3] @mixed\n");
 }
+
+TEST_CASE("a Pad that wraps is cuts joined, round as often as it reaches, in one axis after the other") {
+  CHECK(nodes_of(import_text(R"(g (float[N,2,3] x) => (float[N,3,8] y) {
+    pads = Constant<value_ints = [0,0,1,0,1,4]>()
+    y = Pad<mode = "wrap">(x, pads)
+  })")) ==
+        "Slice(%0) {axes=[1], ends=[1], starts=[0], steps=[1]} : f32[B,1,3]\n"
+        "Concat(%0, %1) {axis=1} : f32[B,3,3]\n"
+        "Slice(%2) {axes=[2], ends=[3], starts=[2], steps=[1]} : f32[B,3,1]\n"
+        "Slice(%2) {axes=[2], ends=[1], starts=[0], steps=[1]} : f32[B,3,1]\n"
+        "Concat(%3, %2, %2, %4) {axis=2} : f32[B,3,8]\n");
+  const auto batch = import_text(R"(g (float[N,2] x) => (float[M,2] y) {
+    pads = Constant<value_ints = [1,0,0,0]>()
+    y = Pad<mode = "wrap">(x, pads)
+  })");
+  REQUIRE(!batch.ok());
+  CHECK(reports(batch.problems(), Code::kMixesSamples, "batch"));
+}
+
+TEST_CASE("LpNormalization divides by the norm, and by 1 where that is 0") {
+  CHECK(nodes_of(import_text(R"(g (float[N,4] x) => (float[N,4] y) { y = LpNormalization<axis = 1, p = 1>(x) })")) ==
+        "ReduceL1(%0) {axes=[1], keepdims=1} : f32[B,1]\n"
+        "Full() {shape=dims[], to=\"f32\", value=0.0} : f32[]\n"
+        "Full() {shape=dims[], to=\"f32\", value=1.0} : f32[]\n"
+        "Equal(%1, %2) : bool[B,1]\n"
+        "Where(%4, %3, %1) : f32[B,1]\n"
+        "Div(%0, %5) : f32[B,4]\n");
+}
+
+TEST_CASE("a ScatterND that keeps the larger value is a ScatterElements on numbered rows") {
+  const auto imported = import_text(R"(g (float[4,3] table, int64[N,5,1] places, float[N,5,3] x) => (float[4,3] y) {
+    y = ScatterND<reduction = "max">(table, places, x)
+  })");
+  const std::string nodes = nodes_of(imported);
+  CHECK(nodes.find("GatherND(") != std::string::npos);
+  CHECK(nodes.find("ScatterElements(") != std::string::npos);
+  CHECK(nodes.find("ScatterND(") == std::string::npos);
+}
