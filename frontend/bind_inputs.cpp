@@ -55,9 +55,14 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   const SymbolBinding* binding = binding_of(request_, dim.symbol);
   if (binding != nullptr && binding->size > 0) return ir::Dim::fixed(binding->size);
   if (binding != nullptr) return ir::Dim::batch();
-  const std::string symbol = dim.symbol.empty() ? "unnamed" : quoted(ModelText(dim.symbol));
-  problem(Code::kUnresolvedShape, input, text("its dimension ", axis, ", ", symbol, ", has no size"),
-          "bind the symbol to a size, or to 0 if it is the batch too");
+  if (dim.symbol.empty()) {
+    problem(Code::kUnresolvedShape, input, text("its dimension ", axis, " has neither a size nor a name"),
+            "export with a size for it: only the first dimension of each input may be dynamic");
+  } else {
+    const std::string symbol = quoted(ModelText(dim.symbol));
+    problem(Code::kUnresolvedShape, input, text("its dimension ", axis, ", ", symbol, ", has no size"),
+            text("give it one by --bind ", symbol, "=SIZE, or =0 if it is the batch too"));
+  }
   return ir::Dim::fixed(1);
 }
 

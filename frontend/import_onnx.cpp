@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "frontend/bind_inputs.h"
@@ -13,24 +14,42 @@
 #include "frontend/node_context.h"
 #include "frontend/parameters.h"
 #include "frontend/wire_scan.h"
+#include "ops/infer_helpers.h"
 
 namespace graphpipe::frontend {
 namespace {
 
 void append(Diagnostics& to, const Diagnostics& from) { to.insert(to.end(), from.begin(), from.end()); }
 
+/// Adds problems of tensors. What many have in common, such as a data file that is missing, is said once.
+void append_merged(Diagnostics& to, const Diagnostics& from) {
+  struct Merged {
+    size_t place = 0, further = 0;
+  };
+  std::map<std::string, Merged> by_message;
+  for (const Diagnostic& problem : from) {
+    const auto [merged, is_new] = by_message.emplace(problem.message, Merged{to.size()});
+    if (is_new) to.push_back(problem);
+    else ++merged->second.further;
+  }
+  for (const auto& [message, merged] : by_message)
+    if (merged.further > 0) to[merged.place].message += text(", as for ", merged.further, " more of its tensors");
+}
+
 void bind_initializers(const GraphBody& graph, Lowering& lowering) {
+  Diagnostics problems;
   for (const Tensor& tensor : graph.initializers) {
     Result<Binding> binding = lowering.tensor_binding(tensor, ModelText(tensor.name));
     if (binding.ok()) {
       lowering.bind(tensor.name, std::move(*binding));
     } else {
-      append(lowering.problems(), binding.problems());
+      append(problems, binding.problems());
       Binding poisoned;
       poisoned.poisoned = true;
       lowering.bind(tensor.name, std::move(poisoned));
     }
   }
+  append_merged(lowering.problems(), problems);
 }
 
 void collect_outputs(const GraphBody& graph, Lowering& lowering) {
@@ -62,6 +81,17 @@ bool agrees(const ValueInfo& theirs, const ir::Shape& ours, int64_t traced) {
   return true;
 }
 
+/// "[1, 'batch', 3]": as the file writes it.
+std::string declared_text(const ValueInfo& info) {
+  std::string result;
+  for (const DeclaredDim& dim : info.dims) {
+    if (!result.empty()) result += ", ";
+    if (dim.size) result += std::to_string(*dim.size);
+    else result += dim.symbol.empty() ? "?" : quoted(ModelText(dim.symbol));
+  }
+  return text("[", result, "]");
+}
+
 void compare_shapes(const GraphBody& graph, Lowering& lowering) {
   std::vector<const ValueInfo*> all;
   for (const ValueInfo& info : graph.value_info) all.push_back(&info);
@@ -74,7 +104,8 @@ void compare_shapes(const GraphBody& graph, Lowering& lowering) {
     lowering.notes().push_back({.code = Code::kUnresolvedShape,
                                 .severity = Severity::kWarning,
                                 .origin = ModelText(info->name),
-                                .message = "the shape that the file or ONNX's inference gives differs from ours",
+                                .message = text("has the shape ", declared_text(*info), " by the file or ONNX, ",
+                                                ops::shape_text(binding->type.shape), " by our inference"),
                                 .hint = "run `graphpipe verify`: its check at two batch sizes settles it"});
   }
 }

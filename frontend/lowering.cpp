@@ -226,12 +226,14 @@ std::string_view hint_for(const OnnxNode& node) {
   if (!node.domain.empty()) return "express it with operators of the standard domain, or register a function for it";
   if (op == "Loop" || op == "Scan" || op.starts_with("Sequence") || op == "ConcatFromSequence")
     return "loops are not supported: write nn.EmbeddingBag as nn.Embedding(...)(ids).sum(1), and unroll other loops";
-  if (op == "NonZero" || op == "Compress" || op == "Unique" || op == "NonMaxSuppression")
+  if (op == "NonMaxSuppression")
+    return "training ends before it: export the scores and boxes as they leave the network";
+  if (op == "NonZero" || op == "Compress" || op == "Unique")
     return "the size of its output depends on data: write x[mask] as torch.where or as a product with the mask";
   if (op.starts_with("QLinear") || op.ends_with("Integer") || op.starts_with("Quantize") ||
       op.starts_with("Dequantize"))
     return "quantised models are not trained: export the model before it was quantised";
-  return "express it with standard operators that have a row in the op dictionary";
+  return "write this part of the model with other operators; the folder ops/ of GraphPipe's source lists those it has";
 }
 
 }  // namespace

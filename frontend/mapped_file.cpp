@@ -30,7 +30,7 @@ Result<MappedFile> MappedFile::open(const std::string& path, int64_t limit) {
   const bool known = fstat(file, &info) == 0;
   if (!known || !S_ISREG(info.st_mode)) {
     close(file);
-    return unreadable(path, "it is not a regular file");
+    return unreadable(path, known && S_ISDIR(info.st_mode) ? "it is a folder" : "it is not a regular file");
   }
   if (info.st_size > limit) {
     close(file);

@@ -150,3 +150,27 @@ TEST_CASE("importing a large model touches none of its weights") {
   REQUIRE(imported.ok());
   CHECK((resident_pages() - before) * sysconf(_SC_PAGESIZE) < 32 << 20);
 }
+
+TEST_CASE("a missing file is one problem, however many tensors lie in it") {
+  pb::ModelProto model =
+      parse_onnx_text("g (float[N,1] x) => (float[N,1] y) { a = Add(x, w0) b = Add(a, w1) y = Add(b, w2) }");
+  for (const char* name : {"w0", "w1", "w2"}) {
+    pb::TensorProto& weight = *model.mutable_graph()->add_initializer();
+    weight.set_name(name);
+    weight.set_data_type(pb::TensorProto::FLOAT);
+    weight.add_dims(1);
+    weight.set_data_location(pb::TensorProto::EXTERNAL);
+    auto& entry = *weight.add_external_data();
+    entry.set_key("location");
+    entry.set_value("model.data");
+  }
+  const TemporaryFolder folder;
+  folder.write("model.onnx", model.SerializeAsString());
+  ImportRequest request;
+  request.path = folder / "model.onnx";
+  const auto imported = import_onnx(request);
+  REQUIRE_FALSE(imported.ok());
+  REQUIRE(imported.problems().size() == 1);
+  CHECK(imported.problems()[0].origin.raw() == "w0");
+  CHECK(reports(imported.problems(), Code::kUnreadableFile, "2 more"));
+}

@@ -54,6 +54,8 @@ TEST_CASE("files that are no models") {
   request.path = "/dev/zero";
   CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "not a regular file"));
   const TemporaryFolder folder;
+  request.path = folder / "";
+  CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "a folder"));
   request.path = folder / "pipe";
   REQUIRE(mkfifo(request.path.c_str(), 0600) == 0);
   CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "not a regular file"));
