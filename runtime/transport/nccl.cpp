@@ -70,9 +70,9 @@ struct Flight {
   bool launched = false;
 };
 
-class Wire {
+class NcclWire {
  public:
-  Wire(const ChannelSpec& spec, const TransportSetup& setup)
+  NcclWire(const ChannelSpec& spec, const TransportSetup& setup)
       : is_send_(spec.from_rank == setup.rank), compute_stream_(static_cast<cudaStream_t>(setup.compute_stream)) {
     Store& store = *setup.store;
     peer_ = is_send_ ? spec.to_rank : spec.from_rank;
@@ -94,7 +94,7 @@ class Wire {
     check(cudaEventCreateWithFlags(&compute_, cudaEventDisableTiming), "event");
   }
   // The process ends with its communicators: aborting would wait for kernels of peers that are gone.
-  ~Wire() = default;
+  ~NcclWire() = default;
 
   int32_t peer() const { return peer_; }
   bool idle() const { return flights_.empty(); }
@@ -182,7 +182,7 @@ class Nccl final : public Transport {
     for (const ChannelSpec& spec : setup.channels) {
       const bool on_device = is_device_channel(spec.key.kind);
       places_.push_back({on_device, on_device ? wires_.size() : host.channels.size()});
-      if (on_device) wires_.push_back(std::make_unique<Wire>(spec, setup));
+      if (on_device) wires_.push_back(std::make_unique<NcclWire>(spec, setup));
       else host.channels.push_back(spec);
     }
     host_ = ranks_share_memory(setup) ? open_shm(host) : open_gloo(host);
@@ -202,21 +202,21 @@ class Nccl final : public Transport {
   }
   bool progress() override {
     bool moved = host_->progress();
-    for (const std::unique_ptr<Wire>& wire : wires_) moved |= wire->progress();
+    for (const std::unique_ptr<NcclWire>& wire : wires_) moved |= wire->progress();
     return moved;
   }
   void wait(std::chrono::microseconds longest) override {
     // NCCL wakes nobody: look again soon while a message is under way.
     constexpr std::chrono::microseconds kLookAgain{20};
     bool idle = true;
-    for (const std::unique_ptr<Wire>& wire : wires_) idle &= wire->idle();
+    for (const std::unique_ptr<NcclWire>& wire : wires_) idle &= wire->idle();
     host_->wait(idle ? longest : std::min(longest, kLookAgain));
   }
   void publish(const Activity& activity) override { host_->publish(activity); }
   std::optional<Activity> activity_of(int32_t rank) const override { return host_->activity_of(rank); }
   std::optional<PeerFailure> find_failure() override {
     if (std::optional<PeerFailure> failure = host_->find_failure()) return failure;
-    for (const std::unique_ptr<Wire>& wire : wires_)
+    for (const std::unique_ptr<NcclWire>& wire : wires_)
       if (std::optional<std::string> what = wire->failure())
         return PeerFailure{.rank = wire->peer(), .what = *what, .last = std::nullopt};
     return std::nullopt;
@@ -229,7 +229,7 @@ class Nccl final : public Transport {
     size_t index = 0;
   };
   std::vector<Place> places_;
-  std::vector<std::unique_ptr<Wire>> wires_;
+  std::vector<std::unique_ptr<NcclWire>> wires_;
   std::unique_ptr<Transport> host_;
 };
 
