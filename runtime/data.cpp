@@ -5,24 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
+#include "runtime/random.h"
 #include "runtime/stored_samples.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
 namespace {
 
-uint64_t mix(uint64_t x) {  // the finalizer of SplitMix64 (Steele, Lea, Flood 2014)
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 double uniform(uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
 
 double normal(uint64_t key) {  // Box and Muller 1958
-  return std::sqrt(-2 * std::log(uniform(mix(key)))) * std::cos(6.283185307179586 * uniform(mix(~key)));
+  return std::sqrt(-2 * std::log(uniform(splitmix64(key)))) * std::cos(2 * std::numbers::pi * uniform(splitmix64(~key)));
 }
 
 class Synthetic : public Data {
@@ -33,14 +28,14 @@ class Synthetic : public Data {
     const bool is_float = c10::isFloatingType(scalar_type(row.tensor.type));
     at::Tensor values = at::empty(stored_dims(row, range.size()),
                                   at::TensorOptions().dtype(is_float ? at::kDouble : at::kLong));
-    uint64_t key = mix(seed_);
-    for (const char* c = row.name; *c != '\0'; ++c) key = mix(key ^ static_cast<unsigned char>(*c));
+    uint64_t key = splitmix64(seed_);
+    for (const char* c = row.name; *c != '\0'; ++c) key = splitmix64(key ^ static_cast<unsigned char>(*c));
     const bool whole = row.tensor.batch_axis < 0;
     const int64_t samples = whole ? 1 : range.size();
     const int64_t per_sample = samples == 0 ? 0 : values.numel() / samples;
     for (int64_t i = 0; i < samples * per_sample; ++i) {
       const auto sample = static_cast<uint64_t>(whole ? 0 : range.first + i / per_sample);
-      const uint64_t bits = mix(mix(key ^ sample) + static_cast<uint64_t>(i % per_sample));
+      const uint64_t bits = splitmix64(splitmix64(key ^ sample) + static_cast<uint64_t>(i % per_sample));
       if (is_float) values.mutable_data_ptr<double>()[i] = normal(bits);
       else values.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(bits % static_cast<uint64_t>(row.limit));
     }

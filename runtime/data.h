@@ -45,8 +45,8 @@ class LossScales {
   double total_ = 0;
 };
 
-/// What the gradients of a stage's update are multiplied with, so that they are those of the mean over its samples: the
-/// number of the loss's updates in its range, inverted. 1 where both have the same.
+/// Factor that turns the summed gradients of a stage's update into their mean: 1 / (number of loss updates that its
+/// range covers; one that it covers in part counts with that part).
 double update_factor(const PlanTable& plan, wire::SampleRange update);
 
 }  // namespace graphpipe::runtime

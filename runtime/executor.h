@@ -64,7 +64,6 @@ class Executor {
   void note_done();
   Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
-  void check_norm_order() const;
   bool is_last_send(const ResolvedAction& action) const;
   Slot& slot_of(const ResolvedAction& action) {
     return slots_[action.instance][static_cast<size_t>(action.row.slot)];

@@ -30,7 +30,7 @@ ModelMeasurement measure_model(const DeviceProgram& program, std::span<const Mar
 struct MessageSeconds {
   double constant = 0, per_byte = 0;
 };
-/// The four actions of an item in two stages that exchange nothing, without operators.
+/// Seconds of one item's four actions (F and B of two empty stages that exchange nothing): the executor's own cost.
 double measure_bare_item();
 /// What a send or a receive takes of the compute of its device, each. `bare`: measure_bare_item().
 MessageSeconds measure_messages_of_one(double bare);

@@ -22,15 +22,9 @@ constexpr double kTwoToMinus32 = 1.0 / 4294967296.0;
 
 using Words = std::array<uint32_t, kWords>;
 
-// A bijection that spreads every input bit over the output (the finaliser of splitmix64).
-uint64_t spread(uint64_t value) {
-  value += 0x9E3779B97F4A7C15U;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9U;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBU;
-  return value ^ (value >> 31);
+uint64_t philox_key(const RandomKey& key) {
+  return splitmix64(splitmix64(splitmix64(key.seed) ^ key.step) ^ key.node);
 }
-
-uint64_t philox_key(const RandomKey& key) { return spread(spread(spread(key.seed) ^ key.step) ^ key.node); }
 
 // The words of blocks first .. first + kLanes - 1 of a sample, in the order of the elements.
 void fill_words(Words& words, uint64_t key, uint64_t sample, uint64_t first) {
@@ -130,6 +124,13 @@ at::Tensor draw(const at::Tensor& like, const SampleLayout& layout, const Random
 }
 
 }  // namespace
+
+uint64_t splitmix64(uint64_t value) {
+  value += 0x9E3779B97F4A7C15U;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9U;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBU;
+  return value ^ (value >> 31);
+}
 
 at::Tensor dropout_mask(const at::Tensor& like, const SampleLayout& layout, double ratio, const RandomKey& key) {
   GP_CHECK(ratio >= 0 && ratio <= 1);

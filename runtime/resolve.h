@@ -63,7 +63,7 @@ struct ResolvedProgram {
   std::vector<ChannelSpec> channels;
 };
 
-/// The device that holds a stage's replica; GP_CHECKs that there is one.
+/// The device that holds a stage's replica. Throws RunError (kBadSchedule) where none does.
 int32_t device_of(const PlanTable& plan, int32_t stage, int32_t replica);
 
 /// The row of a stage's shared group, or null where only that stage holds it.

@@ -58,8 +58,8 @@ struct ActionRow {
   int32_t slot = -1;
   /// Weight version that compute actions read, that a step makes, that PUBLISH shows or that FREE drops.
   int32_t version = 0;
-  /// A compute action that makes one slot with the next compute action of its list: a forward and a backward of
-  /// different micro-batches whose kernels and transfers interleave (DualPipe). A list may run them one by one.
+  /// Forms an overlapped pair with the next compute action of its list: a forward and a backward of different
+  /// micro-batches whose kernels and transfers interleave (DualPipe). A list may run them one by one.
   bool overlaps_next = false;
   constexpr bool operator==(const ActionRow&) const = default;
 };
