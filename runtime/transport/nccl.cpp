@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <thread>
+#include <vector>
 
 #include "runtime/error.h"
 #include "runtime/transport/transports.h"
@@ -61,13 +62,13 @@ ncclUniqueId id_of(const std::string& hex) {
   return id;
 }
 
-// One posted message: its header's places and the event that says that it is through.
+// One posted message: its header's places and the event that says that it is through. Made once and used again, since
+// freeing memory of the device waits for all that it computes.
 struct Flight {
   Message* message = nullptr;
   MessageHeader* host_header = nullptr;  // pinned
   void* device_header = nullptr;
   cudaEvent_t finished = nullptr;
-  bool launched = false;
 };
 
 class NcclWire {
@@ -100,10 +101,8 @@ class NcclWire {
   bool idle() const { return flights_.empty(); }
 
   void post(Message& message) {
-    Flight flight{.message = &message};
-    check(cudaMallocHost(reinterpret_cast<void**>(&flight.host_header), sizeof(MessageHeader)), "pinned memory");
-    check(cudaMalloc(&flight.device_header, sizeof(MessageHeader)), "device memory");
-    check(cudaEventCreateWithFlags(&flight.finished, cudaEventDisableTiming), "event");
+    Flight flight = take_flight();
+    flight.message = &message;
     if (is_send_) std::memcpy(flight.host_header, &message.header, sizeof(MessageHeader));
     launch(flight);
     flights_.push_back(flight);
@@ -119,7 +118,7 @@ class NcclWire {
       flights_.pop_front();
       if (!is_send_) check_received(*flight.message, *flight.host_header);
       flight.message->done = true;
-      release(flight);
+      idle_flights_.push_back(flight);
       moved = true;
     }
     return moved;
@@ -158,10 +157,17 @@ class NcclWire {
     check(cudaEventRecord(flight.finished, stream_), "event");
   }
 
-  static void release(Flight& flight) {
-    cudaFreeHost(flight.host_header);
-    cudaFree(flight.device_header);
-    cudaEventDestroy(flight.finished);
+  Flight take_flight() {
+    Flight flight;
+    if (!idle_flights_.empty()) {
+      flight = idle_flights_.back();
+      idle_flights_.pop_back();
+      return flight;
+    }
+    check(cudaMallocHost(reinterpret_cast<void**>(&flight.host_header), sizeof(MessageHeader)), "pinned memory");
+    check(cudaMalloc(&flight.device_header, sizeof(MessageHeader)), "device memory");
+    check(cudaEventCreateWithFlags(&flight.finished, cudaEventDisableTiming), "event");
+    return flight;
   }
 
   bool is_send_;
@@ -170,7 +176,8 @@ class NcclWire {
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t compute_ = nullptr;
-  std::deque<Flight> flights_;
+  std::deque<Flight> flights_;        // under way, in the order in which they were posted
+  std::vector<Flight> idle_flights_;  // as many as were ever under way at once
 };
 
 class Nccl final : public Transport {

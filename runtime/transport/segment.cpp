@@ -62,8 +62,9 @@ SegmentCard parse_card(const std::string& text) {
     int kind = 0;
     in >> kind >> ring.key.index >> ring.key.from >> ring.key.to >> ring.offset >> ring.capacity;
     ring.key.kind = static_cast<ChannelKind>(kind);
-    const bool inside = ring.capacity > 0 && ring.offset < card.size &&
-                        ring.capacity <= card.size - ring.offset - sizeof(RingWords);
+    const bool has_words = ring.offset < card.size && card.size - ring.offset > sizeof(RingWords);
+    const bool inside =
+        has_words && ring.capacity > 0 && ring.capacity <= card.size - ring.offset - sizeof(RingWords);
     if (!inside) in.setstate(std::ios::failbit);
     card.rings.push_back(ring);
   }

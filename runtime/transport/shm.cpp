@@ -30,6 +30,15 @@ constexpr size_t kPiece = 64 << 10;
 constexpr microseconds kSpin{1000};
 constexpr microseconds kDeathCheck{20'000};
 
+// Tells the core that it spins.
+#if defined(__x86_64__)
+void relax() { __builtin_ia32_pause(); }
+#elif defined(__aarch64__)
+void relax() { asm volatile("yield"); }
+#else
+void relax() {}
+#endif
+
 struct Peer {
   Segment segment;
   int pidfd = -1;
@@ -211,7 +220,7 @@ void Shm::wait(microseconds longest) {
     const Clock::time_point end = Clock::now() + kSpin;
     while (Clock::now() < end) {
       for (int i = 0; i < 16; ++i) {
-        __builtin_ia32_pause();
+        relax();
         if (bell.rings.load(std::memory_order_acquire) != seen) return;
       }
     }

@@ -246,6 +246,23 @@ TEST_CASE("a sink takes messages of any size") {
   }
 }
 
+TEST_CASE("NCCL asks for memory for as many messages as are under way, not for each one") {
+  const auto* allocations = static_cast<const int*>(dlsym(RTLD_DEFAULT, "graphpipe_fake_allocations"));
+  for (const TransportEntry& entry : testable()) {
+    if (!is_nccl(entry)) continue;
+    REQUIRE(allocations != nullptr);
+    const auto after_one = [=](const std::function<void()>& pass) {
+      pass();
+      const int before = *allocations;
+      for (int i = 0; i < 20; ++i) pass();
+      return *allocations == before ? 0 : 1;
+    };
+    const auto sender = [=](Transport& t) { return after_one([&] { send_and_wait(t, 0, 5000, 1); }); };
+    const auto receiver = [=](Transport& t) { return after_one([&] { receive_and_compare(t, 0, 5000, 1); }); };
+    CHECK(run_pair(entry, sender, receiver) == kBothGood);
+  }
+}
+
 TEST_CASE("loopback matches sends and receives in either order") {
   const auto loopback = open_loopback({.channels = {{{}, 0, 0, 64}}});
   Bytes bytes = pattern(64, 3), first(64), second(64);
@@ -272,5 +289,6 @@ TEST_CASE("a shared-memory card survives its text form; hostile ones are refused
   CHECK(print_card(parse_card(print_card(card))) == print_card(card));
   CHECK_THROWS_AS(parse_card("42 7"), RunError);
   CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 8192 99999999"), RunError);
+  CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 1048570 1024"), RunError);
   CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 18446744073709551000 1024"), RunError);
 }

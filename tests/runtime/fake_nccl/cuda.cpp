@@ -54,6 +54,8 @@ extern "C" {
 
 // How a program finds out that it runs over the fake.
 int graphpipe_fake_nccl = 1;
+// Pieces of memory that were asked for.
+int graphpipe_fake_allocations = 0;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st;
@@ -85,6 +87,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  ++graphpipe_fake_allocations;
   *memory = std::malloc(bytes);
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
