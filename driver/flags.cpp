@@ -172,7 +172,8 @@ void training_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--device", run.device, "where stages compute; cuda needs programs that were built with CUDA")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "gloo", "nccl"}));
-  app.add_option("--stall-timeout", run.stall_timeout, "seconds without progress that end the run")
+  app.add_option("--stall-timeout", run.stall_timeout,
+                 "seconds without progress that end the run (10, or what long actions need)")
       ->check(CLI::Range(0.1, 86400.0));
 }
 

@@ -1,5 +1,7 @@
 #include "driver/generate.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -36,6 +38,18 @@ Status check_runnable(const ir::Plan& plan) {
   return Ok{};
 }
 
+// Of the actions that a device computes: the bytes of a message that move are progress.
+int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
+  int64_t longest = 0;
+  for (size_t program = 0; program < built.timeline.spans.size(); ++program) {
+    const std::vector<scheduler::Span>& spans = built.timeline.spans[program];
+    const std::vector<ir::Action>& actions = built.schedule.programs[program].actions;
+    for (size_t i = 0; i < spans.size(); ++i)
+      if (wire::is_compute(actions[i].op)) longest = std::max(longest, spans[i].end.count - spans[i].start.count);
+  }
+  return static_cast<int64_t>(std::ceil(static_cast<double>(longest) / scheduler::kTicksPerSecond * 1000));
+}
+
 }  // namespace
 
 Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
@@ -45,6 +59,7 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, cons
                                          .plan_digest = plan_digest(pipeline.plan),
                                          .optimizer = pipeline.plan.optimizer,
                                          .threads = pipeline.plan.threads,
+                                         .longest_action_ms = longest_action_ms(pipeline.built),
                                          .profile = extras.profile};
   GP_TRY(std::vector<codegen::SourceFile> sources,
          codegen::generate(pipeline.model.graph, pipeline.priced, pipeline.stages, pipeline.built.schedule, options));

@@ -102,7 +102,8 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     outcome.report += '\n';
     if (echo) std::cout << line << std::endl;
   };
-  GP_TRY(const std::vector<Ending> endings, run_processes(commands, options.stall_timeout + 5, on_line));
+  const double grace_seconds = options.stall_timeout.value_or(wire::kStallTimeout) + 5;
+  GP_TRY(const std::vector<Ending> endings, run_processes(commands, grace_seconds, on_line));
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);
   return outcome;

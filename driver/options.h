@@ -100,7 +100,8 @@ struct RunOptions {
   std::string trace;
   std::string device = "cpu";
   std::string transport = "shm";
-  double stall_timeout = 10;
+  /// Absent: the programs' own.
+  std::optional<double> stall_timeout;
 };
 
 struct Options {

@@ -11,8 +11,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 ElementType element_type_of(at::ScalarType type) {
   for (int i = 0; i <= static_cast<int>(ElementType::kBool); ++i)
     if (scalar_type(static_cast<ElementType>(i)) == type) return static_cast<ElementType>(i);
@@ -116,23 +114,20 @@ void Channels::wait_until(const std::function<bool()>& ready, const std::functio
                           const std::function<void()>& after_progress) {
   if (ready()) return;
   beat(peer());
-  Clock::time_point last_progress = Clock::now();
-  std::vector<int64_t> beats;  // at half of the stall time-out
+  StallWatch watch(stall_seconds_, rank_, plan_.device_count, [this](int32_t rank) { return activity_of(rank); });
   const auto longest = std::chrono::microseconds(static_cast<int64_t>(std::min(stall_seconds_ / 8, 0.1) * 1e6));
   while (true) {
     const bool moved = progress();
     if (after_progress) after_progress();
     if (ready()) break;
-    const Clock::time_point now = Clock::now();
-    if (moved) {
-      last_progress = now;
-      beats.clear();
+    if (moved || loopback_->progress()) {
+      watch.restart();
       continue;
     }
+    // What a rank sends to itself is there as soon as both ends are posted.
+    if (!remote_) report_stall({.culprit = rank_, .last = std::nullopt});
     check_failure();
-    const double still = std::chrono::duration<double>(now - last_progress).count();
-    if (beats.empty() && still > stall_seconds_ / 2) beats = beats_of_all();
-    if (!remote_ || still > stall_seconds_) report_stall(remote_ ? peer() : rank_, beats);
+    if (const std::optional<Stall> stall = watch.look(peer())) report_stall(*stall);
     beat(peer());
     remote_->wait(longest);
   }
@@ -173,7 +168,8 @@ void Channels::check_failure() {
   const std::optional<PeerFailure> failure = remote_->find_failure();
   if (!failure) return;
   std::string message = text(rank_text(failure->rank), " ", failure->what);
-  if (failure->last) message += text(" (it was ", activity_text(*failure->last), ")");
+  const std::optional<Activity> last = failure->last ? failure->last : activity_of(failure->rank);
+  if (last) message += text(" (it was ", activity_text(*last), ")");
   fail(Code::kPeerFailed, message + text("; ", rank_text(rank_), " was ", activity_text(activity_)),
        "look at that rank's own message and at the memory of its host");
 }
@@ -184,28 +180,16 @@ void Channels::beat(int32_t peer) {
   if (remote_) remote_->publish(activity_);
 }
 
-std::vector<int64_t> Channels::beats_of_all() const {
-  std::vector<int64_t> beats(static_cast<size_t>(plan_.device_count), -1);
-  for (int32_t rank = 0; remote_ && rank < plan_.device_count; ++rank)
-    if (const std::optional<Activity> activity = remote_->activity_of(rank)) beats[rank] = activity->beats;
-  return beats;
+std::optional<Activity> Channels::activity_of(int32_t rank) const {
+  return remote_ ? remote_->activity_of(rank) : std::nullopt;
 }
 
-void Channels::report_stall(int32_t peer, const std::vector<int64_t>& beats) {
-  // Who waits for somebody else is not to blame: follow the chain to the rank that waits for nobody, or that was
-  // stopped in its wait (what it waits for may have come since).
-  int32_t culprit = peer;
-  std::optional<Activity> last;
-  for (int32_t hop = 0; remote_ && hop <= plan_.device_count && culprit >= 0 && culprit != rank_; ++hop) {
-    last = remote_->activity_of(culprit);
-    const bool stopped = last && static_cast<size_t>(culprit) < beats.size() && beats[culprit] == last->beats;
-    if (!last || last->waits_for < 0 || stopped) break;
-    culprit = last->waits_for;
-  }
+void Channels::report_stall(const Stall& stall) const {
   std::string message;
-  if (culprit == rank_) message = text("the ranks wait for each other; ", rank_text(rank_));
-  else message = text(rank_text(culprit), " made no progress for ", stall_seconds_, " s",
-                      last ? text(" (it is ", activity_text(*last), ")") : std::string(), "; ", rank_text(rank_));
+  if (stall.culprit == rank_) message = text("the ranks wait for each other; ", rank_text(rank_));
+  else message = text(rank_text(stall.culprit), " made no progress for ", stall_seconds_, " s",
+                      stall.last ? text(" (it is ", activity_text(*stall.last), ")") : std::string(), "; ",
+                      rank_text(rank_));
   fail(Code::kPeerFailed, message + " waits " + activity_text(activity_),
        "raise --stall-timeout where an action takes longer, else look at that rank");
 }

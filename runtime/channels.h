@@ -1,14 +1,18 @@
 #pragma once
 // All channels of a rank, whatever carries them, and the wait for them that cannot last for ever: a dead peer, or one
-// without progress for longer than the stall time-out, ends the run with its stage, action and micro-batch named.
+// without progress for longer than the stall time-out (stall_watch.h), ends the run with its stage, action and
+// micro-batch named.
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "runtime/stall_watch.h"
 #include "runtime/transport/channel.h"
 
 namespace graphpipe::runtime {
@@ -47,6 +51,8 @@ class Channels {
   void wait_until(const std::function<bool()>& ready, const std::function<int32_t()>& peer,
                   const std::function<void()>& after_progress = {});
   void wait_for(const Parcel& parcel);
+  /// From here on only a peer that fails ends a wait: after the last step rank 0 writes files, however long that takes.
+  void wait_without_limit() { stall_seconds_ = std::numeric_limits<double>::infinity(); }
 
   /// What the rank works on from now on, for others and for messages.
   void publish(const wire::ActionRow& row, int64_t step);
@@ -68,10 +74,8 @@ class Channels {
   void check_failure();
   /// Publishes that this rank still waits, for `peer`.
   void beat(int32_t peer);
-  /// The beats of all ranks that are known, by rank.
-  std::vector<int64_t> beats_of_all() const;
-  /// `beats`: those of all ranks some time ago.
-  [[noreturn]] void report_stall(int32_t peer, const std::vector<int64_t>& beats);
+  std::optional<Activity> activity_of(int32_t rank) const;
+  [[noreturn]] void report_stall(const Stall& stall) const;
   std::string activity_text(const Activity& activity) const;
   std::string rank_text(int32_t rank) const;
 

@@ -9,8 +9,11 @@ namespace graphpipe::runtime {
 /// taken instead where it is not empty. Throws RunError (kUnreadableFile).
 std::string find_folder(const std::string& given);
 
-/// Refuses a folder whose manifest is of another plan, or whose files differ from it: all of them with `all_files`,
-/// else the weights only.
-void check_manifest(const std::string& folder, const std::string& plan_digest, bool all_files);
+/// How much of a folder a rank compares with the manifest: rank 0 all files, the first rank of another host its copy of
+/// the weights, the others no more than the size of the weights that they will map.
+enum class FolderCheck { kAllFiles, kWeights, kSizeOfWeights };
+
+/// Refuses a folder whose manifest is of another plan, or whose files differ from it.
+void check_manifest(const std::string& folder, const std::string& plan_digest, FolderCheck check);
 
 }  // namespace graphpipe::runtime

@@ -100,7 +100,7 @@ class ModelMeter {
 void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
-  Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, options_.stall_timeout);
+  Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_));
   Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, options_.seed, 0);
   std::vector<std::vector<double>> of_mark(marks_.size());
   std::vector<double> rests;

@@ -179,6 +179,8 @@ struct PlanTable {
   int32_t device_count = 1;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   int32_t threads = 1;
+  /// What the plan expects its longest action to take, milliseconds; 0: unknown.
+  int64_t longest_action_ms = 0;
   LossRow loss;
   /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where there is
   /// one, the step.

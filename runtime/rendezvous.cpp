@@ -67,12 +67,8 @@ class TcpStore final : public C10dStore {
     options.waitWorkers = false;
     options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
     if (options.isServer && rendezvous.listen_fd >= 0) options.masterListenFd = rendezvous.listen_fd;
-    try {
-      store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
-    } catch (const std::exception&) {  // some builds have no libuv
-      options.useLibUV = false;
-      store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
-    }
+    options.useLibUV = false;  // the server of its own that every build has: a second try would find the socket closed
+    store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
     store_ = c10::make_intrusive<c10d::PrefixStore>(key_prefix(), store_);
   }
 
@@ -123,8 +119,12 @@ Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int3
   r.world_size = device_count;
   if (options.world_size >= 0) r.world_size = options.world_size;
   else if (launcher != nullptr) r.world_size = environment_number(launcher->world_size).value_or(device_count);
-  r.local_rank = r.rank;
-  if (options.rank < 0 && launcher != nullptr) r.local_rank = environment_number(launcher->local_rank).value_or(r.rank);
+  std::optional<int32_t> local_rank;
+  if (options.rank < 0 && launcher != nullptr) local_rank = environment_number(launcher->local_rank);
+  r.local_rank = local_rank.value_or(r.rank);
+  // A parent that is watched starts all ranks, on its own host.
+  const bool host_known = local_rank.has_value() || options.parent != 0;
+  r.first_on_host = !host_known || r.local_rank == 0;
   if (r.rank != device || r.world_size != device_count)
     fail(Code::kUsage,
          text("this is the program of device ", device, " of ", device_count, ", started as rank ", r.rank, " of ",
@@ -134,6 +134,9 @@ Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int3
   if (!options.master_address.empty()) r.address = options.master_address;
   else if (address != nullptr && *address != '\0') r.address = address;
   r.port = options.master_port >= 0 ? options.master_port : environment_number("MASTER_PORT").value_or(0);
+  if (r.port > wire::kLargestPort)
+    fail(Code::kUsage, text("MASTER_PORT is ", r.port, ", and ports end at ", wire::kLargestPort),
+         "set it to a port from 1 to 65535");
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   r.agent_store = options.rank < 0 && agent != nullptr && std::strcmp(agent, "True") == 0;
   if (r.world_size > 1 && r.port == 0)

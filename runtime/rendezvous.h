@@ -15,6 +15,9 @@ struct Rendezvous {
   int32_t world_size = 1;
   /// Rank within this host: which of its GPUs to take.
   int32_t local_rank = 0;
+  /// Whether this rank checks the files of its host for all ranks there. More than one may where a launcher does not say
+  /// who shares a host.
+  bool first_on_host = true;
   std::string address = "127.0.0.1";
   int32_t port = 0;
   /// Rank 0: an inherited listening socket, or -1.

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -12,6 +12,7 @@
 #include "runtime/error.h"
 #include "runtime/executor.h"
 #include "runtime/folder.h"
+#include "runtime/output_file.h"
 #include "runtime/rendezvous.h"
 #include "runtime/run_main.h"
 #include "runtime/transport/transports.h"
@@ -23,8 +24,13 @@ namespace {
 
 // Others may still be loading, or hashing, their weights.
 constexpr double kRendezvousSeconds = 120;
-// Of one rank's trace; what comes later is left out.
+// Of one rank's trace; what comes later is counted.
 constexpr size_t kMostEvents = size_t{1} << 20;
+
+size_t most_events(int64_t steps, size_t actions) {
+  const bool all_fit = static_cast<size_t>(steps) < kMostEvents / std::max<size_t>(1, actions);
+  return all_fit ? static_cast<size_t>(steps) * actions : kMostEvents;
+}
 
 class Rank {
  public:
@@ -60,12 +66,17 @@ class Rank {
 void Rank::run() {
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
   const std::string folder = find_folder(options_.folder);
-  check_manifest(folder, plan_.plan_digest, program_.device == 0);
+  check_manifest(folder, plan_.plan_digest,
+                 program_.device == 0       ? FolderCheck::kAllFiles
+                 : rendezvous.first_on_host ? FolderCheck::kWeights
+                                            : FolderCheck::kSizeOfWeights);
   const ResolvedProgram resolved = resolve(program_);
   // First the device: a transport between GPUs works on the one that is chosen.
   device_ = open_device(options_.device, rendezvous.local_rank);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
-                                         open_transport(rendezvous, resolved.channels), options_.stall_timeout);
+                                         open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
+  // Not before the others have joined: they find a rank 0 that ends at once.
+  if (program_.device == 0) check_outputs(options_);
   load_stages(resolved, folder);
   const std::unique_ptr<Data> data = open_data(options_);
   Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);
@@ -74,8 +85,9 @@ void Rank::run() {
   device_->reset_peak();
   std::optional<Tracer> tracer;
   if (!options_.trace.empty())
-    executor.trace(tracer.emplace(std::min(kMostEvents, static_cast<size_t>(options_.steps) * program_.actions.size())));
+    executor.trace(tracer.emplace(most_events(options_.steps, program_.actions.size())));
   train(executor);
+  channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
   save(executor.gather());
   executor.gather().spread({});  // no rank ends well before rank 0 has all
@@ -145,12 +157,14 @@ void Rank::train(Executor& executor) {
 }
 
 void Rank::write_trace(Gather& gather, const Tracer& tracer) {
-  const std::optional<std::string> trace = tracer.collect(gather, plan_);
+  const std::optional<CollectedTrace> trace = tracer.collect(gather, plan_);
   if (!trace) return;
-  std::ofstream out(options_.trace, std::ios::binary);
-  out << *trace;
-  out.close();
-  if (!out) fail(Code::kEnvironment, "cannot write " + quoted(ModelText(options_.trace)), "pass a file that may be written");
+  if (trace->dropped > 0)
+    std::fprintf(stderr, "the trace lacks %lld events: a rank keeps its first %zu\n",
+                 static_cast<long long>(trace->dropped), kMostEvents);
+  OutputFile out(options_.trace);
+  out.write(trace->text);
+  out.keep();
 }
 
 std::vector<NamedTensor> Rank::named(bool gradients) const {

@@ -6,10 +6,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "runtime/allocator.h"
 #include "runtime/error.h"
+#include "runtime/output_file.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::runtime {
@@ -64,6 +66,17 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
   const int code = run_caught(work, where);
   std::fflush(nullptr);
   return code;
+}
+
+void check_outputs(const wire::RunOptions& options) {
+  for (const std::string* path : {&options.save, &options.save_gradients, &options.save_outputs, &options.trace})
+    check_output(*path);
+}
+
+double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {
+  constexpr double kOfLongestAction = 5;  // predictions are for a machine without other work
+  const double longest = static_cast<double>(plan.longest_action_ms) / 1000;
+  return options.stall_timeout.value_or(std::max(wire::kStallTimeout, kOfLongestAction * longest));
 }
 
 std::unique_ptr<Data> open_data(const wire::RunOptions& options) {

@@ -17,6 +17,13 @@ namespace graphpipe::runtime {
 int run_main(const PlanTable& plan, int argc, char** argv, const std::function<void(const wire::RunOptions&)>& body,
              const std::function<std::string()>& where);
 
+/// Refuses, before any work, files that could not be written after it. Throws RunError (kEnvironment).
+void check_outputs(const wire::RunOptions& options);
+
+/// The stall time-out in seconds: what the options say, else wire::kStallTimeout or five times as long as the plan's
+/// longest action is expected to take, whatever is more.
+double stall_seconds(const PlanTable& plan, const wire::RunOptions& options);
+
 std::unique_ptr<Data> open_data(const wire::RunOptions& options);
 
 /// Adds the loss of a step, where the plan has one, to a result that holds its seconds; one line on stderr where the

@@ -1,14 +1,13 @@
 #include "runtime/safetensors.h"
 
 #include <ATen/ops/from_blob.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "runtime/error.h"
+#include "runtime/output_file.h"
 #include "runtime/safetensors_header.h"
 #include "runtime/tensors.h"
 
@@ -113,23 +112,16 @@ at::Tensor Safetensors::view(const TensorPlace& place) const {
 }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  const std::string temporary = path + ".part" + std::to_string(getpid());
-  FILE* file = std::fopen(temporary.c_str(), "wb");
   const std::string header = header_of(tensors);
   const uint64_t length = header.size();
-  bool written = file != nullptr && std::fwrite(&length, 8, 1, file) == 1 &&
-                 std::fwrite(header.data(), 1, header.size(), file) == header.size();
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(&length, 1)));
+  file.write(header);
   for (const auto& [name, tensor] : tensors) {
-    if (!written) break;
     const at::Tensor dense = tensor.contiguous();
-    const std::span<std::byte> bytes = bytes_in(dense);
-    written = bytes.empty() || std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+    file.write(bytes_in(dense));
   }
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    fail(Code::kEnvironment, "cannot write " + quoted(ModelText(path)), "check the folder and the space on its disk");
-  }
+  file.keep();
 }
 
 }  // namespace graphpipe::runtime

@@ -41,7 +41,7 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// Writes the file under a temporary name, then renames it. Throws RunError (kEnvironment).
+/// Writes an OutputFile. Throws RunError (kEnvironment).
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace graphpipe::runtime

@@ -29,6 +29,12 @@ struct HostClock {
   uint64_t host = 0;
 };
 
+/// What a rank says before its events.
+struct TraceCard {
+  HostClock clock;
+  int64_t dropped = 0;
+};
+
 uint64_t host_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -49,9 +55,10 @@ class Writer {
  public:
   explicit Writer(const PlanTable& plan) : plan_(plan) {}
 
-  void add_rank(size_t rank, const std::vector<TraceEvent>& events, int64_t shift) {
+  void add_rank(size_t rank, const std::vector<TraceEvent>& events, int64_t shift, int64_t dropped) {
     const size_t process = kFirstProcess + rank;
     out_.name_process(process, "device " + std::to_string(rank) + " executed", 2 * rank + 1);
+    if (dropped > 0) out_.label_process(process, "later events dropped: " + std::to_string(dropped));
     for (const TraceEvent& event : events) {
       const int64_t start = event.start + shift, end = event.end + shift;
       const TraceKind kind = kind_of(event.row.op);
@@ -105,8 +112,11 @@ void Tracer::restart() { current_.start = now(); }
 size_t Tracer::end(int64_t bytes) {
   current_.end = now();
   current_.bytes_after = bytes;
-  if (events_.size() < most_) events_.push_back(current_);
-  else return most_;
+  if (events_.size() == most_) {
+    ++dropped_;
+    return most_;
+  }
+  events_.push_back(current_);
   return events_.size() - 1;
 }
 
@@ -114,20 +124,22 @@ void Tracer::finish(size_t event) {
   if (event < events_.size()) events_[event].end = now();
 }
 
-std::optional<std::string> Tracer::collect(Gather& gather, const PlanTable& plan) const {
-  const HostClock own{std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count(),
-                      host_id()};
-  const std::vector<std::vector<std::byte>> clocks = gather.collect(to_bytes(std::vector<HostClock>{own}));
+std::optional<CollectedTrace> Tracer::collect(Gather& gather, const PlanTable& plan) const {
+  const int64_t zero = std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count();
+  const TraceCard own{.clock = {zero, host_id()}, .dropped = dropped_};
+  const std::vector<std::vector<std::byte>> cards = gather.collect(to_bytes(std::vector<TraceCard>{own}));
   const std::vector<std::vector<std::byte>> events = gather.collect(to_bytes(events_));
   if (events.empty()) return std::nullopt;
   Writer writer(plan);
+  int64_t dropped = 0;
   for (size_t rank = 0; rank < events.size(); ++rank) {
-    const HostClock clock = from_bytes<HostClock>(clocks[rank]).at(0);
+    const TraceCard card = from_bytes<TraceCard>(cards[rank]).at(0);
+    dropped += card.dropped;
     // On another host all began at the barrier before the first step: as near as messages tell.
-    const int64_t shift = clock.host == own.host ? clock.zero - own.zero : 0;
-    writer.add_rank(rank, from_bytes<TraceEvent>(events[rank]), shift);
+    const int64_t shift = card.clock.host == own.clock.host ? card.clock.zero - own.clock.zero : 0;
+    writer.add_rank(rank, from_bytes<TraceEvent>(events[rank]), shift, card.dropped);
   }
-  return writer.finish();
+  return CollectedTrace{.text = writer.finish(), .dropped = dropped};
 }
 
 }  // namespace graphpipe::runtime

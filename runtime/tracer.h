@@ -22,9 +22,17 @@ struct TraceEvent {
   int64_t bytes_before = 0, bytes_after = 0;
 };
 
+/// A trace of all ranks.
+struct CollectedTrace {
+  /// A whole file. A rank's process is labelled "later events dropped: N" where its memory for them was full.
+  std::string text;
+  /// All ranks' N.
+  int64_t dropped = 0;
+};
+
 class Tracer {
  public:
-  /// Later events than `most` are dropped.
+  /// Later events than `most` are dropped and counted.
   explicit Tracer(size_t most);
 
   void begin(const wire::ActionRow& row, int64_t step, int64_t bytes);
@@ -36,13 +44,14 @@ class Tracer {
   void finish(size_t event);
 
   /// On rank 0 the trace of all ranks, elsewhere nothing. Blocking, on all ranks.
-  std::optional<std::string> collect(Gather& gather, const PlanTable& plan) const;
+  std::optional<CollectedTrace> collect(Gather& gather, const PlanTable& plan) const;
 
  private:
   int64_t now() const;
 
   std::chrono::steady_clock::time_point zero_;
   size_t most_;
+  int64_t dropped_ = 0;
   std::vector<TraceEvent> events_;
   TraceEvent current_;
 };

@@ -24,6 +24,10 @@ void TraceEvents::name_process(size_t process, const std::string& name, size_t o
   add("M", process, 0, 0, "\"name\":\"process_sort_index\",\"args\":{\"sort_index\":" + std::to_string(order) + "}");
 }
 
+void TraceEvents::label_process(size_t process, const std::string& label) {
+  add("M", process, 0, 0, "\"name\":\"process_labels\",\"args\":{\"labels\":\"" + label + "\"}");
+}
+
 int TraceEvents::free_lane(size_t process, TraceKind kind, int64_t start, int64_t end) {
   std::vector<int64_t>& lanes = busy_until_[{process, kind.number}];
   const auto free = std::ranges::find_if(lanes, [&](int64_t until) { return until <= start; });

@@ -33,6 +33,8 @@ class TraceEvents {
 
   /// `order` says where viewers put the process among the others.
   void name_process(size_t process, const std::string& name, size_t order);
+  /// What viewers put beside the process's name.
+  void label_process(size_t process, const std::string& label);
   /// Draws a span on the first lane of its kind that is free at its start, since viewers drop what overlaps on a lane.
   /// `arguments`: the members of a JSON object, such as "\"stage\":1".
   TraceSpan span(size_t process, TraceKind kind, const std::string& name, int64_t start, int64_t end,

@@ -77,6 +77,10 @@ bool read_betas(const std::string& word, RunOptions& options) {
          read(word.substr(comma + 1), options.beta2) && options.beta1 < 1 && options.beta2 < 1;
 }
 
+bool read_port(const std::string& word, RunOptions& options) {
+  return read(word, options.master_port) && options.master_port >= 1 && options.master_port <= kLargestPort;
+}
+
 const std::vector<Flag>& flags() {
   using O = RunOptions;
   static const std::vector<Flag> kFlags = {
@@ -97,7 +101,8 @@ const std::vector<Flag>& flags() {
       flag<&O::weights>("--weights", "FILE", "parameters to start from, written by --save"),
       flag<&O::trace>("--trace", "FILE", "writes when every action ran, for Perfetto or chrome://tracing"),
       flag<&O::device>("--device", "NAME", "cpu or cuda (cpu)"),
-      flag<&O::stall_timeout>("--stall-timeout", "SECONDS", "a peer without progress for longer ends the run (10)"),
+      flag<&O::stall_timeout>("--stall-timeout", "SECONDS",
+                              "a peer without progress for longer ends the run (10, or what long actions need)"),
       switch_flag<&O::json>("--json", "one JSON object on stdout"),
       switch_flag<&O::progress>("--progress", "one line per step on stderr"),
       flag<&O::transport>("--transport", "NAME", "auto, shm, gloo or nccl (auto)"),
@@ -105,7 +110,8 @@ const std::vector<Flag>& flags() {
       flag<&O::rank>("--rank", "N", "this program's rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID)"),
       flag<&O::world_size>("--world-size", "N", "number of ranks (WORLD_SIZE, OMPI_COMM_WORLD_SIZE, ...)"),
       flag<&O::master_address>("--master-address", "HOST", "where rank 0 serves the rendezvous (MASTER_ADDR)"),
-      flag<&O::master_port>("--master-port", "PORT", "its port (MASTER_PORT)"),
+      {"--master-port", "PORT", "its port, 1 to 65535 (MASTER_PORT)", read_port,
+       [](const O& o) { return write(o.master_port); }},
       flag<&O::listen_fd>("--listen-fd", "FD", "rank 0: inherited listening socket of the rendezvous"),
       flag<&O::parent>("--parent", "PID", "dies with this process"),
       switch_flag<&O::help>("--help", "prints this text"),

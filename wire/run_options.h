@@ -9,6 +9,9 @@
 
 namespace graphpipe::wire {
 
+inline constexpr int kLargestPort = 65535;
+inline constexpr double kStallTimeout = 10;
+
 struct RunOptions {
   /// Folder with one NAME.npy per input and label; empty: synthetic data.
   std::string data;
@@ -35,8 +38,9 @@ struct RunOptions {
   std::string trace;
   /// "cpu", or "cuda" for the GPU of this rank on its host.
   std::string device = "cpu";
-  /// Seconds without progress after which a peer counts as stalled.
-  double stall_timeout = 10;
+  /// Seconds without progress after which a peer counts as stalled. Absent: kStallTimeout, or more where the plan's
+  /// longest action needs more.
+  std::optional<double> stall_timeout;
   bool json = false;
   /// Writes one line per step to stderr (rank 0).
   bool progress = false;
@@ -49,6 +53,7 @@ struct RunOptions {
   int rank = -1;
   int world_size = -1;
   std::string master_address;
+  /// 1 to kLargestPort.
   int master_port = -1;
   /// Rank 0 only: a listening socket that it inherits and serves the rendezvous on; -1: it opens one.
   int listen_fd = -1;

@@ -5,12 +5,16 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "runtime/error.h"
 #include "runtime/rendezvous.h"
@@ -126,6 +130,81 @@ class ChannelThread {
   std::thread thread_;
 };
 
+// What every rank works on, over the store. A thread tells and asks, so that the compute thread never waits for the
+// network; what it knows of others is up to two rounds old.
+class ActivityBoard {
+ public:
+  ActivityBoard(Store& store, int32_t rank, int32_t ranks)
+      : store_(store), rank_(rank), known_(static_cast<size_t>(ranks)),
+        round_(std::max<int64_t>(kShortestRound, kRoundPerRank * ranks)) {
+    tell();
+    thread_ = std::thread([this] { run(); });
+  }
+  ~ActivityBoard() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void publish(const Activity& activity) {
+    const std::lock_guard lock(mutex_);
+    own_ = activity;
+  }
+  std::optional<Activity> activity_of(int32_t rank) const {
+    const std::lock_guard lock(mutex_);
+    return rank == rank_ ? own_ : known_[static_cast<size_t>(rank)];
+  }
+
+ private:
+  // Milliseconds. All ranks ask for all, so rounds grow with their number.
+  static constexpr int64_t kShortestRound = 50, kRoundPerRank = 20;
+
+  static std::string key(int32_t rank) { return text("activity/", rank); }
+
+  void tell() {
+    std::unique_lock lock(mutex_);
+    const Activity own = own_;
+    lock.unlock();
+    store_.set(key(rank_), std::string(reinterpret_cast<const char*>(&own), sizeof own));
+  }
+  void ask(int32_t rank) {
+    const std::string bytes = store_.get(key(rank));
+    Activity activity;
+    if (bytes.size() != sizeof activity) return;
+    std::memcpy(&activity, bytes.data(), sizeof activity);
+    const std::lock_guard lock(mutex_);
+    known_[static_cast<size_t>(rank)] = activity;
+  }
+
+  void run() {
+    try {
+      for (bool ends = false; !ends;) {
+        tell();
+        for (int32_t rank = 0; rank < static_cast<int32_t>(known_.size()); ++rank)
+          if (rank != rank_) ask(rank);
+        std::unique_lock lock(mutex_);
+        ends = wake_.wait_for(lock, round_, [&] { return ends_; });
+      }
+    } catch (const std::exception&) {
+      // Rank 0 has ended, and the store with it: the connections tell what became of it.
+    }
+  }
+
+  Store& store_;
+  int32_t rank_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  Activity own_;
+  std::vector<std::optional<Activity>> known_;  // by rank
+  std::chrono::milliseconds round_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+static_assert(std::is_trivially_copyable_v<Activity>);
+
 // A number that both ends of a channel compute alike. Gloo matches by peer and tag: per pair of ranks and direction,
 // tags must differ, so they are agreed over the store in the order of the receiver's channels.
 class Gloo final : public Transport {
@@ -150,6 +229,9 @@ class Gloo final : public Transport {
                            [&] { return !mailbox_.finished.empty() || mailbox_.refused || mailbox_.failure; });
   }
 
+  void publish(const Activity& activity) override { board_->publish(activity); }
+  std::optional<Activity> activity_of(int32_t rank) const override { return board_->activity_of(rank); }
+
   std::optional<PeerFailure> find_failure() override {
     const std::lock_guard lock(mailbox_.mutex);
     return mailbox_.failure;
@@ -160,6 +242,7 @@ class Gloo final : public Transport {
   std::mutex group_mutex_;
   Mailbox mailbox_;
   std::vector<std::unique_ptr<ChannelThread>> threads_;  // by channel; end before the group
+  std::optional<ActivityBoard> board_;
 };
 
 std::string key_text(const ChannelKey& key) {
@@ -207,6 +290,7 @@ Gloo::Gloo(const TransportSetup& setup) {
     threads_.push_back(std::make_unique<ChannelThread>(*group_, group_mutex_, mailbox_,
                                                        is_send ? spec.to_rank : spec.from_rank, tag, is_send));
   }
+  board_.emplace(*setup.store, setup.rank, setup.world_size);
 }
 
 }  // namespace

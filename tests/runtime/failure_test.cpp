@@ -12,6 +12,9 @@
 
 #include "runtime/channels.h"
 #include "runtime/error.h"
+#include "runtime/folder.h"
+#include "runtime/rendezvous.h"
+#include "runtime/run_main.h"
 #include "tests/runtime/run_programs.h"
 #include "tests/runtime/two_stage_plan.h"
 
@@ -30,6 +33,11 @@ void sleeping_forward(const StageArguments& arguments) {
   if (arguments.step == 1 && arguments.first_sample == 4) std::this_thread::sleep_for(std::chrono::seconds(30));
   real_forward(arguments);
 }
+// Less than the time-out each, more than it together.
+void slow_forward(const StageArguments& arguments) {
+  if (arguments.step == 1) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  real_forward(arguments);
+}
 void throwing_forward(const StageArguments& arguments) {
   if (arguments.step == 1 && arguments.first_sample == 4) throw std::runtime_error("index out of range");
   real_forward(arguments);
@@ -37,7 +45,7 @@ void throwing_forward(const StageArguments& arguments) {
 
 // A plan whose stage 1 has another forward.
 struct Misbehaving {
-  explicit Misbehaving(StageFunction forward) : plan({}), entry(*plan.programs()[1].stages[0]) {
+  explicit Misbehaving(StageFunction forward, const PlanShape& shape = {}) : plan(shape), entry(*plan.programs()[1].stages[0]) {
     real_forward = entry.forward;
     entry.forward = forward;
     held[0] = &entry;
@@ -95,6 +103,21 @@ TEST_CASE("a rank that is killed ends the run over gloo too") {
   CHECK(has(ended.ends[0].errors, "step 1"));
 }
 
+TEST_CASE("a rank that waits for longer than the time-out, while its peer goes from action to action, is not stalled") {
+  for (const std::string transport : {"shm", "gloo"}) {
+    CAPTURE(transport);
+    const Misbehaving slow(slow_forward, {.micro_batch = {1, 1}});
+    const std::string folder = make_folder(false, 16);
+    ProcessGroup group(slow.programs, folder,
+                       {"--data", folder, "--steps", "2", "--stall-timeout", "1", "--transport", transport});
+    for (const RunEnd& end : group.wait(30)) {
+      CAPTURE(end.errors);
+      CHECK(end.exit_code == 0);
+    }
+    std::filesystem::remove_all(folder);
+  }
+}
+
 TEST_CASE("a rank without progress ends the run") {
   for (const std::string transport : {"shm", "gloo"}) {
     CAPTURE(transport);
@@ -111,6 +134,7 @@ TEST_CASE("a rank without progress ends the run") {
     CAPTURE(ends[0].errors);
     CHECK(ends[0].exit_code == 6);
     CHECK(has(ends[0].errors, "rank 1 (stage 1) made no progress for 1 s"));
+    CHECK(has(ends[0].errors, "F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 1"));
     std::filesystem::remove_all(folder);
   }
 }
@@ -153,6 +177,24 @@ TEST_CASE("a rank that was stopped while it waited is told from ranks that wait 
   CHECK(has(stall_message(true), "the ranks wait for each other"));
 }
 
+TEST_CASE("after the last step a wait has no limit") {
+  TwoStagePlan plan({});
+  Channels channels(plan.table(), 0, {}, std::make_unique<MutualWait>(false), 0.05);
+  channels.wait_without_limit();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  CHECK_NOTHROW(channels.wait_until([&] { return std::chrono::steady_clock::now() > end; }, [] { return 1; }));
+}
+
+TEST_CASE("the time-out is the user's, else 10 s or what the plan's longest action needs") {
+  PlanTable plan;
+  CHECK(stall_seconds(plan, {}) == 10);
+  plan.longest_action_ms = 1500;
+  CHECK(stall_seconds(plan, {}) == 10);
+  plan.longest_action_ms = 4000;
+  CHECK(stall_seconds(plan, {}) == 20);
+  CHECK(stall_seconds(plan, {.stall_timeout = 3}) == 3);
+}
+
 TEST_CASE("an exception of LibTorch names the action, and the other ranks quote it") {
   const Ended ended = run_misbehaving(throwing_forward, "shm");
   CAPTURE(ended.ends[0].errors);
@@ -188,6 +230,57 @@ TEST_CASE("a folder that is not the one the program was made from is refused") {
   const RunEnd changed = run();
   CHECK(changed.exit_code == 3);
   CHECK(has(changed.errors, "weights.safetensors"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("the ranks beside the first one of a host compare the size of the weights only") {
+  const std::string folder = make_folder(false, 16);
+  std::string bytes = read_file(folder + "/weights.safetensors");
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(folder + "/weights.safetensors", std::ios::binary) << bytes;
+  CHECK_NOTHROW(check_manifest(folder, kFolderDigest, FolderCheck::kSizeOfWeights));
+  CHECK_THROWS_AS(check_manifest(folder, kFolderDigest, FolderCheck::kWeights), RunError);
+  std::ofstream(folder + "/weights.safetensors", std::ios::binary | std::ios::app) << "x";
+  CHECK_THROWS_AS(check_manifest(folder, kFolderDigest, FolderCheck::kSizeOfWeights), RunError);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("of the ranks of a host the first one checks the folder, and each one where nobody knows the hosts") {
+  const auto is_first = [](graphpipe::wire::RunOptions options) {
+    options.master_port = 29500;
+    return find_rendezvous(options, options.rank, 4).first_on_host;
+  };
+  CHECK(is_first({.rank = 0, .parent = 1}));
+  CHECK_FALSE(is_first({.rank = 3, .parent = 1}));
+  CHECK(is_first({.rank = 3}));
+}
+
+TEST_CASE("a port that no socket can have is refused") {
+  setenv("MASTER_PORT", "70000", 1);
+  CHECK_THROWS_AS(find_rendezvous({.rank = 0}, 0, 2), RunError);
+  setenv("MASTER_PORT", "65535", 1);
+  CHECK(find_rendezvous({.rank = 0}, 0, 2).port == 65535);
+  unsetenv("MASTER_PORT");
+}
+
+TEST_CASE("a file that cannot be written ends the run before its first step") {
+  const TwoStagePlan plan({}), serial({.one_device = true});
+  const std::string folder = make_folder(false, 16);
+  for (const std::string flag : {"--save", "--save-gradients", "--trace"}) {
+    for (const std::string& path : {folder + "/missing/file", folder}) {
+      const RunEnd end = run_serial_process(serial.programs(), folder, {"--data", folder, "--progress", flag, path});
+      CAPTURE(end.errors);
+      CHECK(end.exit_code != 0);
+      CHECK(has(end.errors, flag == "--trace" ? "" : "cannot write"));
+      CHECK_FALSE(has(end.errors, "step 1 of"));
+    }
+    ProcessGroup group(plan.programs(), folder,
+                       {"--data", folder, "--progress", "--stall-timeout", "1", flag, folder + "/missing/file"});
+    const std::vector<RunEnd> ends = group.wait(20);
+    CHECK(ends[1].exit_code == 6);
+    CHECK(has(ends[0].errors, "cannot write"));
+    CHECK_FALSE(has(ends[0].errors, "step 1 of"));
+  }
   std::filesystem::remove_all(folder);
 }
 

@@ -4,8 +4,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -14,8 +19,10 @@
 #include "runtime/data.h"
 #include "runtime/error.h"
 #include "runtime/npy.h"
+#include "runtime/output_file.h"
 #include "runtime/safetensors.h"
 #include "runtime/sha256.h"
+#include "runtime/sha256_blocks.h"
 #include "runtime/tensor_proto.h"
 #include "runtime/tensors.h"
 
@@ -253,4 +260,67 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 30);
   plan.loss.normalizer = LossRow::Normalizer::kOne;
   CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
+}
+
+TEST_CASE("the SHA-256 instructions of this CPU give what the portable code gives") {
+  const Sha256Blocks of_cpu = sha256_blocks_of_cpu();
+  if (of_cpu == nullptr) {
+    MESSAGE("SKIP: this CPU has no instructions for SHA-256 that the runtime knows");
+    return;
+  }
+  std::vector<unsigned char> bytes(64 * 9);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * i * 31 + i);
+  for (size_t count = 0; count <= 9; ++count) {
+    Sha256State portable = {1, 2, 3, 4, 5, 6, 7, 0xffffffff}, fast = portable;
+    sha256_blocks(portable, bytes.data(), count);
+    of_cpu(fast, bytes.data(), count);
+    CHECK(portable == fast);
+  }
+}
+
+TEST_CASE("a full disk ends the writing of a file and leaves the old one") {
+  const Folder folder;
+  const std::string path = folder.path + "/out";
+  {
+    OutputFile first(path);
+    first.write("old");
+    first.keep();
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = limit.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const at::Tensor large = at::arange(100'000);
+  CHECK_THROWS_AS(write_safetensors(path, {{"large", large}}), RunError);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, handler);
+  std::string left;
+  std::ifstream(path) >> left;
+  CHECK(left == "old");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
+}
+
+TEST_CASE("a pipe stays a pipe") {
+  const Folder folder;
+  const std::string path = folder.path + "/pipe";
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK_NOTHROW(check_output(path));
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  OutputFile out(path);
+  out.write("through");
+  out.keep();
+  std::array<char, 16> read_bytes{};
+  CHECK(read(reader, read_bytes.data(), read_bytes.size()) == 7);
+  close(reader);
+  CHECK(std::filesystem::is_fifo(path));
+}
+
+TEST_CASE("a path is tried before it is needed, and nothing stays there") {
+  const Folder folder;
+  CHECK_NOTHROW(check_output(folder.path + "/out"));
+  CHECK_NOTHROW(check_output(""));
+  CHECK(std::filesystem::is_empty(folder.path));
+  CHECK_THROWS_AS(check_output(folder.path), RunError);
+  CHECK_THROWS_AS(check_output(folder.path + "/missing/out"), RunError);
 }

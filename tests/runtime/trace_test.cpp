@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "runtime/tracer.h"
 #include "tests/runtime/chain_plan.h"
 #include "tests/runtime/run_programs.h"
 #include "wire/action_text.h"
@@ -133,4 +134,23 @@ TEST_CASE("of ranks that wait in a row, the one that made no progress is named b
     CHECK(ends[rank].errors.find("F of samples [4,6) (micro-batch 2) of stage 1") != std::string::npos);
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("events that a trace has no room for are counted") {
+  const ChainPlan plan({.stages = 1});
+  const PlanTable& table = *plan.programs()[0].plan;
+  Channels channels(table, 0, {}, nullptr, 1);
+  Gather gather(channels, 1, [] {});
+  for (const size_t most : {size_t{2}, size_t{5}}) {
+    Tracer tracer(most);
+    for (int i = 0; i < 5; ++i) {
+      tracer.begin({.stage = 0}, 0, 0);
+      tracer.finish(tracer.end(0));
+    }
+    const std::optional<CollectedTrace> trace = tracer.collect(gather, table);
+    REQUIRE(trace);
+    CHECK(trace->dropped == static_cast<int64_t>(5 - most));
+    CHECK(static_cast<size_t>(std::ranges::count(events_of(trace->text), "X", &Event::phase)) == most);
+    CHECK((trace->text.find("later events dropped: 3") != std::string::npos) == (most == 2));
+  }
 }

@@ -67,6 +67,8 @@ TEST_CASE("options parse back from the arguments made from them") {
   options.json = true;
   options.rank = 3;
   options.parent = 4711;
+  options.master_port = 65535;
+  options.stall_timeout = 2.5;
   RunOptions again;
   CHECK(parse_run_options(to_arguments(options), again) == "");
   CHECK(again == options);
@@ -80,7 +82,8 @@ TEST_CASE("arguments take a value after a space or an equals sign, and wrong one
   CHECK(options.beta2 == 0.75);
   for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
            {"--unknown"}, {"--steps"}, {"--steps", "x"}, {"--steps=-1"}, {"--lr=nan"}, {"--lr", "1e999"},
-           {"--json=1"}, {"--betas", "0.9"}, {"--betas", "1,1"}, {"file"}}) {
+           {"--json=1"}, {"--betas", "0.9"}, {"--betas", "1,1"},
+           {"--master-port", "70000"}, {"--master-port", "0"}, {"--master-port", "29500x"}, {"file"}}) {
     CAPTURE(bad[0]);
     CHECK(parse_run_options(bad, options).find(bad[0].substr(0, bad[0].find('='))) != std::string::npos);
   }
