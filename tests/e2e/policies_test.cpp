@@ -131,6 +131,7 @@ std::string branching_plan(bool replicated_join) {
 TEST_CASE("every policy that takes any stages runs them where they branch") {
   const std::string folder = work_folder("policies_branching"), plan = folder + ".plan.json";
   const Reference reference = read_reference("dlrm");
+  std::filesystem::create_directories(std::filesystem::path(plan).parent_path());
   std::ofstream(plan) << branching_plan(false);
   const json shown = json::parse(graphpipe_output({"plan", reference.folder + "/model.onnx", "--batch", "8", "--loss",
                                                    reference.loss, "--devices", "6", "--plan", plan, "--json"}));
