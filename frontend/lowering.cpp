@@ -226,6 +226,8 @@ std::string_view hint_for(const OnnxNode& node) {
   if (!node.domain.empty()) return "express it with operators of the standard domain, or register a function for it";
   if (op == "Loop" || op == "Scan" || op.starts_with("Sequence") || op == "ConcatFromSequence")
     return "loops are not supported: write nn.EmbeddingBag as nn.Embedding(...)(ids).sum(1), and unroll other loops";
+  if (op == "Attention")
+    return "forms with a padded cache, or with a past under a causal mask, are for inference: export without the cache";
   if (op == "NonMaxSuppression")
     return "training ends before it: export the scores and boxes as they leave the network";
   if (op == "NonZero" || op == "Compress" || op == "Unique")
