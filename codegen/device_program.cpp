@@ -19,7 +19,9 @@ std::string_view action_op(wire::ActionOp op) {
   constexpr std::array<std::string_view, wire::kActionOpCount> kNames = {
       "kForward",     "kBackward",       "kInputGradient", "kWeightGradient",  "kRecompute",
       "kSendForward", "kReceiveForward", "kSendBackward",  "kReceiveBackward", "kReduceGradient",
-      "kNorm",        "kStep",           "kPublish",       "kFreeVersion"};
+      "kNorm",        "kStep",           "kPublish",       "kFreeVersion",     "kSlice",
+      "kConcatenate", "kAllocate",       "kRelease",       "kOffload",         "kReload",
+      "kFlush",       "kTraceMark"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -59,7 +59,7 @@ Status check_order(std::string_view policy, const OrderOptions& order) {
   };
   const Flag flags[] = {
       {"--group", order.group != 0, &scheduler::PolicyChoices::group},
-      {"--backward", order.backward != OrderOptions().backward, &scheduler::PolicyChoices::backward_order},
+      {"--backward", !order.backward.empty(), &scheduler::PolicyChoices::backward_order},
       {"--vertical-sync", order.vertical_sync, &scheduler::PolicyChoices::vertical_sync},
       {"--update", order.update != 0, &scheduler::PolicyChoices::update},
   };

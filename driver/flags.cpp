@@ -80,7 +80,7 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm; file: as the model says. Without it train, and eval for --policy inference")
       ->check(CLI::IsMember({"train", "eval", "file"}));
-  app.add_option("--dropout", model.dropout, "whether Dropout is active")->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--dropout", model.dropout, "whether Dropout is active (off)")->check(CLI::IsMember({"on", "off"}));
 }
 
 void training_flags(CLI::App& app, TrainingOptions& training) {
@@ -90,8 +90,11 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
   app.add_option("--loss", training.loss,
                  "cross_entropy|mse|bce:OUTPUT,LABEL, contrastive:OUTPUT, or output:NAME for a scalar output");
   app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
-      ->check(CLI::IsMember({"sgd", "adamw"}));
-  app.add_option("--seed", training.seed, "seed of everything random")->check(kWhole64);
+      ->check(CLI::IsMember({"sgd", "adamw"}))
+      ->each([&training](const std::string&) { training.optimizer_given = true; });
+  app.add_option("--seed", training.seed, "seed of everything random")
+      ->check(kWhole64)
+      ->each([&training](const std::string&) { training.seed_given = true; });
   app.add_option("--threads", training.threads, "threads of each stage; part of the plan, since kernels depend on it")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
 }
@@ -115,7 +118,8 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
 
 void order_flags(CLI::App& app, OrderOptions& order) {
   app.add_option("--group", order.group, "interleaved: micro-batches per group")->check(kOneOrMore);
-  app.add_option("--backward", order.backward, "gpipe: order of the backwards")->check(CLI::IsMember({"fifo", "lifo"}));
+  app.add_option("--backward", order.backward, "gpipe: order of the backwards (fifo)")
+      ->check(CLI::IsMember({"fifo", "lifo"}));
   app.add_flag("--vertical-sync", order.vertical_sync, "pipedream: weights of one age in all stages");
   app.add_option("--update", order.update, "2bw: samples of one update")->check(kOneOrMore);
 }

@@ -16,13 +16,13 @@ struct ModelOptions {
   std::vector<std::string> freeze;    // patterns of parameter names
   std::string parameters;             // side file with decisions
   std::string batchnorm;              // empty: as the policy needs it
-  std::string dropout = "off";
+  std::string dropout;  // on or off; empty: off, and nobody asked
 };
 
 /// What is trained.
 struct TrainingOptions {
   int64_t batch = 8;
-  bool batch_given = false;
+  bool batch_given = false, optimizer_given = false, seed_given = false;
   std::string loss;
   std::string optimizer = "sgd";
   uint64_t seed = 0;
@@ -32,7 +32,7 @@ struct TrainingOptions {
 /// How a policy orders, where it leaves a choice.
 struct OrderOptions {
   int64_t group = 0;  // micro-batches per group of interleaved orders; 0: the policy's own
-  std::string backward = "fifo";
+  std::string backward;  // fifo or lifo; empty: fifo, and nobody asked
   bool vertical_sync = false;
   int64_t update = 0;  // samples of one update of 2bw; 0: the fewest
 };

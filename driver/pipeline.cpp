@@ -266,9 +266,7 @@ Result<Pipeline> load_pipeline(const std::string& path) {
 bool is_forward_only(const ir::Schedule& schedule) {
   for (const ir::Program& program : schedule.programs)
     for (const ir::Action& action : program.actions)
-      if (action.op != ir::ActionOp::kForward && action.op != ir::ActionOp::kSendForward &&
-          action.op != ir::ActionOp::kReceiveForward)
-        return false;
+      if (ir::is_compute(action.op) && action.op != ir::ActionOp::kForward) return false;
   return true;
 }
 

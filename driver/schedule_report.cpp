@@ -90,6 +90,9 @@ JsonObject study_json(const ScheduleStudy& study) {
   }
   object.add_json("programs", lists_json(device_lists(study.schedule)));
   object.add("slots", wide({study.schedule.slots.begin(), study.schedule.slots.end()}));
+  std::vector<int64_t> starts;
+  for (const Ticks start : study.schedule.starts) starts.push_back(start.count);
+  if (!starts.empty()) object.add("starts", starts);
   add_study_timeline(object, study);
   return object;
 }

@@ -85,7 +85,7 @@ class Writer {
   /// Whether the CSV writes the row at all.
   bool is_written(const Action& action, CsvLevel level) const {
     if (ir::is_compute(action.op)) return true;
-    if (level == CsvLevel::kCompute || !(ir::is_send(action.op) || ir::is_receive(action.op))) return false;
+    if (level == CsvLevel::kCompute || !ir::is_message(action.op)) return false;
     const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
     const StageId other = edge.from == stage_of(action) ? edge.to : edge.from;
     return graph_.stages[other].choice.devices[static_cast<size_t>(action.peer_replica)] !=

@@ -30,7 +30,8 @@ Result<ScheduleFile> parse_schedule_binary(std::string_view bytes);
 bool is_schedule_binary(std::string_view bytes);
 
 /// A JSON object with "programs": per device, from 0, the list of its actions as ir::print_action writes them;
-/// "policy" and "slots" (per stage) where they are known; without "slots" those that the actions name are dropped.
+/// "policy", "slots" (per stage) and "starts" (per program, in ticks) where they are known; without "slots" those that
+/// the actions name are dropped.
 /// Other members are not read. Errors: kMalformedFile with the device and the number of each entry that is no action,
 /// kLimitExceeded.
 Result<ir::Schedule> parse_schedule_lists(std::string_view text);

@@ -33,17 +33,18 @@ Result<std::vector<ir::Action>> parse_program(const json& list, size_t device) {
   return actions;
 }
 
-Result<IdMap<ir::StageId, int>> parse_slots(const json& object) {
-  IdMap<ir::StageId, int> slots;
-  const auto list = object.find("slots");
-  if (list == object.end()) return slots;
-  if (!list->is_array()) return malformed("slots: must be a list");
-  for (const json& count : *list) {
-    const int64_t value = count.is_number_integer() ? count.get<int64_t>() : -1;
-    if (value < 0 || value > std::numeric_limits<int>::max()) return malformed("slots: must hold numbers from 0");
-    slots.push_back(static_cast<int>(value));
+/// A list of numbers from 0 to `most`; none where there is no such member.
+Result<std::vector<int64_t>> numbers_member(const json& object, const char* name, int64_t most) {
+  std::vector<int64_t> numbers;
+  const auto list = object.find(name);
+  if (list == object.end()) return numbers;
+  if (!list->is_array()) return malformed(text(name, ": must be a list"));
+  for (const json& number : *list) {
+    const int64_t value = number.is_number_integer() ? number.get<int64_t>() : -1;
+    if (value < 0 || value > most) return malformed(text(name, ": must hold numbers from 0 to ", most));
+    numbers.push_back(value);
   }
-  return slots;
+  return numbers;
 }
 
 }  // namespace
@@ -71,7 +72,10 @@ Result<ir::Schedule> parse_schedule_lists(std::string_view source) {
     GP_TRY(std::vector<ir::Action> actions, parse_program(list, device));
     schedule.programs.push_back({ir::DeviceId(device), std::move(actions)});
   }
-  GP_TRY(schedule.slots, parse_slots(object));
+  GP_TRY(const std::vector<int64_t> slots, numbers_member(object, "slots", std::numeric_limits<int>::max()));
+  for (const int64_t count : slots) schedule.slots.push_back(static_cast<int>(count));
+  GP_TRY(const std::vector<int64_t> starts, numbers_member(object, "starts", int64_t{1} << 53));
+  for (const int64_t start : starts) schedule.starts.push_back(Ticks(start));
   if (object.contains("slots")) return schedule;
   // Nothing says how many slots a stage has, so the numbers in the actions mean nothing.
   for (ir::Program& program : schedule.programs)

@@ -10,6 +10,7 @@ namespace graphpipe::files {
 namespace {
 
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "communication", "collective"};
+constexpr int64_t kLatestStart = int64_t{1} << 53;
 
 // What an action is where a file says nothing: only what differs is written.
 void fill_action(const ir::Action& action, schema::Action& message) {
@@ -71,6 +72,7 @@ void fill_message(const ir::Schedule& schedule, schema::Schedule& message) {
     for (const ir::Action& action : program.actions) fill_action(action, *out.add_actions());
   }
   for (int slots : schedule.slots) message.add_slots(slots);
+  for (const Ticks start : schedule.starts) message.add_starts(start.count);
 }
 
 ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path, FieldProblems& problems) {
@@ -90,6 +92,10 @@ ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path,
   for (int s = 0; s < message.slots_size(); ++s) {
     problems.need_range(text(path, ".slots[", s, "]"), message.slots(s), 0, kMostOfMessage);
     schedule.slots.push_back(message.slots(s));
+  }
+  for (int p = 0; p < message.starts_size(); ++p) {
+    problems.need_range(text(path, ".starts[", p, "]"), message.starts(p), int64_t{0}, kLatestStart);
+    schedule.starts.push_back(Ticks(message.starts(p)));
   }
   return schedule;
 }

@@ -94,14 +94,29 @@ std::string_view take_word(std::string_view& line) {
   return word;
 }
 
-Status parse_slots(std::string_view line, Schedule& schedule) {
+/// Numbers from 0 on.
+template <typename Int>
+Result<std::vector<Int>> schedule_numbers(std::string_view line, std::string_view name) {
+  std::vector<Int> numbers;
   for (std::string_view word = take_word(line); !word.empty(); word = take_word(line)) {
     Cursor cursor(word);
-    int count = 0;
-    if (!cursor.take_number(count) || !cursor.at_end() || count < 0)
-      return malformed(text("a slot count is a number, found ", shown(word)));
-    schedule.slots.push_back(count);
+    Int number = 0;
+    if (!cursor.take_number(number) || !cursor.at_end() || number < 0)
+      return malformed(text(name, " is a number, found ", shown(word)));
+    numbers.push_back(number);
   }
+  return numbers;
+}
+
+Status parse_slots(std::string_view line, Schedule& schedule) {
+  GP_TRY(const std::vector<int> counts, schedule_numbers<int>(line, "a slot count"));
+  for (const int count : counts) schedule.slots.push_back(count);
+  return Ok{};
+}
+
+Status parse_starts(std::string_view line, Schedule& schedule) {
+  GP_TRY(const std::vector<int64_t> ticks, schedule_numbers<int64_t>(line, "a start"));
+  for (const int64_t start : ticks) schedule.starts.push_back(Ticks(start));
   return Ok{};
 }
 
@@ -123,13 +138,14 @@ Status parse_program(std::string_view line, Schedule& schedule) {
 Status parse_line(std::string_view line, Schedule& schedule) {
   const std::string_view keyword = take_word(line);
   if (keyword == "slots") return parse_slots(line, schedule);
+  if (keyword == "starts") return parse_starts(line, schedule);
   if (keyword == "device") return parse_program(line, schedule);
   if (keyword == "schedule") {
     const std::string_view policy = take_word(line);
     schedule.policy = policy == "-" ? std::string() : std::string(policy);
     return Ok{};
   }
-  return malformed(text("expected 'schedule', 'slots' or 'device', found ", shown(keyword)));
+  return malformed(text("expected 'schedule', 'slots', 'starts' or 'device', found ", shown(keyword)));
 }
 
 }  // namespace
@@ -153,6 +169,9 @@ std::string print_schedule(const Schedule& schedule) {
   std::string out = "schedule " + (schedule.policy.empty() ? std::string("-") : schedule.policy) + "\nslots";
   for (const int count : schedule.slots) out += " " + std::to_string(count);
   out += "\n";
+  if (!schedule.starts.empty()) out += "starts";
+  for (const Ticks start : schedule.starts) out += " " + std::to_string(start.count);
+  if (!schedule.starts.empty()) out += "\n";
   for (const Program& program : schedule.programs) {
     out += "device " + std::to_string(program.device.index()) + ":";
     for (const Action& action : program.actions) out += " " + print_action(action);

@@ -8,6 +8,15 @@
 //   slot that it names, which must be free of its previous item; a compute action waits for the messages of its item.
 // - The k-th send of a channel meets its k-th receive. A channel is (edge, direction, producer replica, consumer
 //   replica) and carries nothing else.
+// - A message of a part of its item has a SLICE right before its send, which cuts these rows; an item that gets a value
+//   or a gradient in several pieces has a CONCAT of that edge right before the action that reads it. The stage says
+//   which end of the edge it is, and so whether values or gradients are meant. Whole messages have neither.
+// - ALLOC and RELEASE may say where the life of an item in its slot begins and ends; without them it lasts from the
+//   item's first action to its last. Between an OFFLOAD and its RELOAD, both after the item's forward, what the slot
+//   holds is in the host's memory, and only receives of the item may be posted. Each takes the time of a copy through
+//   the device's memory. A device that is its own host moves nothing.
+// - FLUSH ends the samples of its range on its stage's replica: all their items have ended before it, all other items
+//   begin after it. A synchronous step has one before its reductions and steps. TRACE is a mark for the eye.
 // - Two stages on one device talk by the same rows: the send is followed by its receive in the same list and both
 //   use a loopback channel, which buffers. Nothing else is special about them.
 // - A reduction contributes its gradients when it is reached and does not wait there; the step of the same stage
@@ -39,6 +48,7 @@
 #include <vector>
 
 #include "ir/stage_graph.h"
+#include "support/units.h"
 #include "wire/action.h"
 
 namespace graphpipe::ir {
@@ -47,9 +57,12 @@ using Action = wire::ActionRow;
 using wire::action_name;
 using wire::ActionOp;
 using wire::is_compute;
+using wire::is_message;
+using wire::is_of_item;
 using wire::is_receive;
 using wire::is_send;
 using wire::Stream;
+using wire::stream_of;
 
 /// One device's actions in order.
 struct Program {
@@ -63,18 +76,16 @@ struct Schedule {
   std::vector<Program> programs;
   /// Per stage: slots of its activation ring, that is the most items in flight of one replica.
   IdMap<StageId, int> slots;
+  /// Per program: when its first action may start, in ticks of the simulated step; empty: at once. A step that follows
+  /// another without a flush leaves the time before it to that step. For the simulator; a program that is run starts as
+  /// soon as it can.
+  std::vector<Ticks> starts = {};
   bool operator==(const Schedule&) const = default;
 };
 
 /// Whether weights change inside the step: some STEP makes a version above 1. See the text above.
 bool is_asynchronous(const Schedule& schedule);
 
-/// The lane that an action of this kind occupies: transfers kCommunication, REDUCE and NORM kCollective, else kCompute.
-constexpr Stream stream_of(ActionOp op) {
-  if (is_send(op) || is_receive(op)) return Stream::kCommunication;
-  if (op == ActionOp::kReduceGradient || op == ActionOp::kNorm) return Stream::kCollective;
-  return Stream::kCompute;
-}
 constexpr bool is_backward_message(ActionOp op) {
   return op == ActionOp::kSendBackward || op == ActionOp::kReceiveBackward;
 }
@@ -86,7 +97,8 @@ std::string print_action(const Action& action);
 /// Errors: kMalformedFile.
 Result<Action> parse_action(std::string_view text);
 
-/// Three kinds of lines: "schedule <policy>", "slots <count of stage 0> ...", "device <id>: <actions>".
+/// Lines: "schedule <policy>", "slots <count of stage 0> ...", where there are any "starts <ticks of the first program>
+/// ...", "device <id>: <actions>".
 std::string print_schedule(const Schedule& schedule);
 /// Errors: kMalformedFile with the line and the text found. Says nothing about whether the schedule is right.
 Result<Schedule> parse_schedule(std::string_view text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/tensors.h"
@@ -22,7 +23,8 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
                    const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm)
     : plan_(plan), program_(program), channels_(channels), data_(data), device_(device), states_(states), seed_(seed),
       clip_norm_(clip_norm), gather_(channels, plan.device_count, [this] { meanwhile(); }),
-      parcels_(program.transfers.size()), bays_(program.transfers.size()), assemblies_(program.arrivals.size()) {
+      parcels_(program.transfers.size()), bays_(program.transfers.size()), cuts_(program.transfers.size()),
+      assemblies_(program.arrivals.size()) {
   check_order();
   for (size_t i = 0; i < program.instances.size(); ++i) {
     const StageEntry& entry = *program.instances[i].entry;
@@ -37,6 +39,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
   for (size_t i = 0; i < program.transfers.size(); ++i) {
     parcels_[i].resize(static_cast<size_t>(program.transfers[i].parts));
     bays_[i].resize(static_cast<size_t>(program.transfers[i].parts));
+    cuts_[i].resize(static_cast<size_t>(program.transfers[i].parts));
   }
   for (const ResolvedAction& action : program.actions)
     if (wire::is_receive(action.row.op))
@@ -82,6 +85,14 @@ void Executor::run(const ResolvedAction& action) {
     case ActionOp::kReceiveForward:
     case ActionOp::kReceiveBackward:
       return receive(action);
+    case ActionOp::kSlice:
+      return slice(action);
+    case ActionOp::kConcatenate:
+      return concatenate(action);
+    case ActionOp::kOffload:
+      return offload(action);
+    case ActionOp::kReload:
+      return reload(action);
     case ActionOp::kReduceGradient:
       reduction_of(action).begin(step_);
       return;
@@ -92,6 +103,12 @@ void Executor::run(const ResolvedAction& action) {
       return step(action);
     case ActionOp::kPublish:
       return;  // forwards name the version that they read
+    case ActionOp::kAllocate:
+    case ActionOp::kRelease:
+      return;  // slots are there from the start, and cleared after the item's last action
+    case ActionOp::kFlush:
+    case ActionOp::kTraceMark:
+      return;  // the list itself ends all items before it; a mark shows in the trace
     case ActionOp::kFreeVersion:
       return free_version(states_[action.instance], action.row.version);
   }
@@ -163,14 +180,26 @@ void Executor::backward(const ResolvedAction& action) {
   if (action.row.op != ActionOp::kInputGradient) call(entry.weight_gradient, action, false);
 }
 
+at::Tensor Executor::rows_to_send(const ResolvedAction& action, int32_t part) {
+  const Transfer& transfer = program_.transfers[action.transfer];
+  const at::Tensor& value = slot_of(action)[static_cast<size_t>(transfer.first_slot + part)];
+  return message_rows(value, transfer.boundary->tensor, transfer.item, action.row.range);
+}
+
+// Rows that lie together stay where they are; others are copied out.
+void Executor::slice(const ResolvedAction& action) {
+  for (int32_t part = 0; part < program_.transfers[action.transfer].parts; ++part)
+    cuts_[action.transfer][static_cast<size_t>(part)] = rows_to_send(action, part);
+}
+
 void Executor::send(const ResolvedAction& action) {
   const Transfer& transfer = program_.transfers[action.transfer];
   wait_for_transfers({action.transfer});  // of the step before
   note_done();
   Slot& slot = slot_of(action);
   for (int32_t part = 0; part < transfer.parts; ++part) {
-    at::Tensor& value = slot[static_cast<size_t>(transfer.first_slot + part)];
-    at::Tensor rows = message_rows(value, transfer.boundary->tensor, transfer.item, action.row.range);
+    at::Tensor rows = std::exchange(cuts_[action.transfer][static_cast<size_t>(part)], at::Tensor());
+    if (!rows.defined()) rows = rows_to_send(action, part);
     if (!channels_.takes_device_memory(transfer.key)) rows = device_.download(rows);
     channels_.send(parcels_[action.transfer][static_cast<size_t>(part)], transfer.key, std::move(rows), step_,
                    action.row.range, part);
@@ -215,6 +244,29 @@ void Executor::receive(const ResolvedAction& action) {
     channels_.receive(parcels_[action.transfer][index], transfer.key, bay.defined() ? bay : rows, step_,
                       action.row.range, part);
   }
+}
+
+void Executor::concatenate(const ResolvedAction& action) {
+  if (program_.arrivals[action.arrivals.front()].boundary->is_input) wait_for_sends(action.instance, action.row.slot);
+  place_arrivals(action);
+  note_ready();
+}
+
+// Devices that are their own host keep everything where it is.
+void Executor::offload(const ResolvedAction& action) {
+  if (device_.is_host()) return;
+  Slot& slot = slot_of(action);
+  for (size_t i = 0; i < slot.size(); ++i) {
+    if (!slot[i].defined() || slot[i].is_cpu()) continue;
+    slot[i] = device_.download(slot[i]);
+    away_[{action.instance, action.row.slot}].push_back(i);
+  }
+}
+
+void Executor::reload(const ResolvedAction& action) {
+  Slot& slot = slot_of(action);
+  for (size_t index : away_[{action.instance, action.row.slot}]) slot[index] = device_.upload(slot[index]);
+  away_.erase({action.instance, action.row.slot});
 }
 
 void Executor::place_arrivals(const ResolvedAction& action) {
@@ -281,7 +333,7 @@ void Executor::note_end(const ResolvedAction& action) {
   if (tracer_ == nullptr) return;
   const size_t event = tracer_->end(device_.held_bytes());
   const ActionOp op = action.row.op;
-  if (wire::is_send(op) || wire::is_receive(op) || op == ActionOp::kReduceGradient)
+  if (wire::is_message(op) || op == ActionOp::kReduceGradient)
     under_way_.push_back({event, &action});
 }
 

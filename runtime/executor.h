@@ -48,9 +48,14 @@ class Executor {
   void forward(const ResolvedAction& action, bool again);
   void backward(const ResolvedAction& action);
   void call(StageFunction function, const ResolvedAction& action, bool again);
+  void slice(const ResolvedAction& action);
+  at::Tensor rows_to_send(const ResolvedAction& action, int32_t part);
   void send(const ResolvedAction& action);
   void receive(const ResolvedAction& action);
+  void concatenate(const ResolvedAction& action);
   void place_arrivals(const ResolvedAction& action);
+  void offload(const ResolvedAction& action);
+  void reload(const ResolvedAction& action);
   void fill_inputs(const ResolvedAction& action);
   void check_order() const;
   void drop_for_recompute(const ResolvedAction& action);
@@ -81,6 +86,8 @@ class Executor {
   std::vector<std::vector<Slot>> slots_;      // by instance, slot
   std::vector<std::deque<Parcel>> parcels_;   // by transfer, part
   std::vector<std::vector<at::Tensor>> bays_; // by transfer, part: where rows land that are not contiguous in the item
+  std::vector<std::vector<at::Tensor>> cuts_; // by transfer, part: what a slice has cut for the send behind it
+  std::map<std::pair<size_t, int32_t>, std::vector<size_t>> away_;  // by instance, slot: tensors in the host's memory
   std::vector<Assembly> assemblies_;          // by arrival
   std::vector<std::vector<std::vector<size_t>>> sends_of_slot_;  // by instance, slot: transfers under way
   std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update

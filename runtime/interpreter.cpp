@@ -90,7 +90,7 @@ bool Interpreter::try_run(const ActionRow& row) {
   if (wire::is_send(row.op)) send(row);
   if (row.op == ActionOp::kStep) return try_step(row);
   if (row.op == ActionOp::kFreeVersion) free_version(states_.at({row.stage, row.replica}), row.version);
-  return true;  // receives are read from the mail by whoever needs them; the rest is bookkeeping of channels
+  return true;  // whoever needs what arrives takes it from the mail; the rest is about channels, memory and the eye
 }
 
 bool Interpreter::try_compute(const ActionRow& row) {

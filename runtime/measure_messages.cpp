@@ -65,7 +65,7 @@ struct TwoStages {
   TwoStages& operator=(const TwoStages&) = delete;
 
   void add(ActionOp op, int32_t stage, int64_t item) {
-    const bool message = wire::is_send(op) || wire::is_receive(op);
+    const bool message = wire::is_message(op);
     if (message && plan.edges.empty()) return;
     actions.push_back({.op = op,
                        .stage = stage,

@@ -22,8 +22,10 @@ using wire::SampleRange;
 }
 
 bool is_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-// Actions that work on an item's slot once its forward has begun.
-bool touches_item(ActionOp op) { return wire::is_compute(op) || wire::is_send(op); }
+// Actions that work on what an item's slot holds from its forward on.
+bool uses_slot(ActionOp op) {
+  return wire::is_compute(op) || op == ActionOp::kOffload || op == ActionOp::kReload || op == ActionOp::kRelease;
+}
 
 class Resolver {
  public:
@@ -35,6 +37,7 @@ class Resolver {
     for (size_t i = out_.actions.size(); i-- > 0;) find_item_backwards(i);
     for (ResolvedAction& action : out_.actions) find_item_forwards(action);
     for (size_t i = 0; i < out_.actions.size(); ++i) check_arrivals(i);
+    for (size_t i = 0; i < out_.actions.size(); ++i) check_slice(i);
     mark_item_ends();
     find_updates();
     check_versions();
@@ -65,8 +68,11 @@ class Resolver {
     const bool of_device = row.op == ActionOp::kNorm;
     if (found == out_.instances.end() && !of_device) refuse(plan_, row, "this device does not hold it");
     action.instance = of_device ? 0 : static_cast<size_t>(found - out_.instances.begin());
-    if (row.op <= ActionOp::kReceiveBackward) check_slot(row);
-    if (wire::is_send(row.op) || wire::is_receive(row.op)) add_transfer(row, action);
+    if (wire::is_of_item(row.op)) check_slot(row);
+    if (wire::is_message(row.op)) add_transfer(row, action);
+    // A slice is of the send right behind it.
+    if (wire::is_send(row.op) && !out_.actions.empty() && out_.actions.back().row.op == ActionOp::kSlice)
+      out_.actions.back().transfer = action.transfer;
     out_.actions.push_back(std::move(action));
   }
 
@@ -100,22 +106,44 @@ class Resolver {
                               .parts = forward ? 1 : boundary->gradient_count});
   }
 
-  // Receives belong to the item of the next F, or B or I, in their slot.
+  // Receives belong to the item of the next F, or B or I, in their slot; where a CONCAT of their edge comes before that
+  // it puts them together.
   void find_item_backwards(size_t index) {
     ResolvedAction& action = out_.actions[index];
     const ActionRow& row = action.row;
     const Place place{action.instance, row.slot};
-    if (row.op == ActionOp::kForward) next_forward_[place] = index;
-    if (is_backward(row.op)) next_backward_[place] = index;
+    if (row.op == ActionOp::kForward || is_backward(row.op)) {
+      const bool backward = is_backward(row.op);
+      (backward ? next_backward_ : next_forward_)[place] = index;
+      std::erase_if(next_join_, [&](const auto& join) {
+        return std::get<0>(join.first) == place && std::get<1>(join.first) == backward;
+      });
+    }
+    if (row.op == ActionOp::kConcatenate) find_reader(index, place);
     if (!wire::is_receive(row.op)) return;
-    const auto& next = row.op == ActionOp::kReceiveForward ? next_forward_ : next_backward_;
+    const bool backward = row.op == ActionOp::kReceiveBackward;
+    const auto& next = backward ? next_backward_ : next_forward_;
     const auto found = next.find(place);
     if (found == next.end()) refuse(plan_, row, "nothing uses what it receives");
+    const auto join = next_join_.find({place, backward, row.edge});
+    const size_t user = join == next_join_.end() ? found->second : join->second;
     Transfer& transfer = out_.transfers[action.transfer];
     transfer.item = out_.actions[found->second].row.range;
-    transfer.arrival = arrival_of(found->second, transfer);
+    transfer.arrival = arrival_of(user, transfer);
     check_message(row, transfer);
     covered_[transfer.arrival].push_back(row.range);
+  }
+
+  void find_reader(size_t index, const Place& place) {
+    const ActionRow& row = out_.actions[index].row;
+    if (row.edge < 0 || static_cast<size_t>(row.edge) >= plan_.edges.size()) refuse(plan_, row, "it names no edge");
+    const bool backward = plan_.edges[static_cast<size_t>(row.edge)].from == row.stage;
+    const auto& next = backward ? next_backward_ : next_forward_;
+    const auto found = next.find(place);
+    if (found == next.end() || out_.actions[found->second].row.range != row.range)
+      refuse(plan_, row, "nothing uses what it joins");
+    next_join_[{place, backward, row.edge}] = index;
+    joins_of_[found->second].push_back(index);
   }
 
   size_t arrival_of(size_t consumer, const Transfer& transfer) {
@@ -135,7 +163,7 @@ class Resolver {
     const Place place{action.instance, row.slot};
     if (row.op == ActionOp::kForward) last_forward_[place] = row.range;
     if (is_backward(row.op)) last_backward_[place] = row.range;
-    if (wire::is_compute(row.op) && (!last_forward_.contains(place) || last_forward_[place] != row.range))
+    if (uses_slot(row.op) && (!last_forward_.contains(place) || last_forward_[place] != row.range))
       refuse(plan_, row, "its slot does not hold these samples");
     if (!wire::is_send(row.op)) return;
     const auto& last = row.op == ActionOp::kSendForward ? last_forward_ : last_backward_;
@@ -155,10 +183,15 @@ class Resolver {
   // Every boundary tensor that an F, B or I needs is received, each sample once.
   void check_arrivals(size_t index) {
     const ResolvedAction& action = out_.actions[index];
+    if (action.row.op == ActionOp::kConcatenate && action.arrivals.empty())
+      refuse(plan_, action.row, "nothing that it joins is received");
     if (action.row.op != ActionOp::kForward && !is_backward(action.row.op)) return;
     const bool forward = action.row.op == ActionOp::kForward;
     std::set<const BoundaryRow*> arrived;
-    for (size_t arrival : action.arrivals) {
+    std::vector<size_t> arrivals = action.arrivals;
+    for (size_t join : joins_of_[index])
+      arrivals.insert(arrivals.end(), out_.actions[join].arrivals.begin(), out_.actions[join].arrivals.end());
+    for (size_t arrival : arrivals) {
       arrived.insert(out_.arrivals[arrival].boundary);
       std::vector<SampleRange>& ranges = covered_[arrival];
       std::ranges::sort(ranges, {}, &SampleRange::first);
@@ -176,10 +209,24 @@ class Resolver {
     }
   }
 
+  // A message of a part has been cut by the slice before it.
+  void check_slice(size_t index) const {
+    const ResolvedAction& action = out_.actions[index];
+    const bool slice = action.row.op == ActionOp::kSlice;
+    if (!slice && !(wire::is_send(action.row.op) && action.row.range != out_.transfers[action.transfer].item)) return;
+    const size_t send = slice ? index + 1 : index;
+    const bool paired = send > 0 && send < out_.actions.size() && wire::is_send(out_.actions[send].row.op) &&
+                        out_.actions[send - 1].row.op == ActionOp::kSlice &&
+                        out_.actions[send - 1].row.range == out_.actions[send].row.range &&
+                        out_.actions[send - 1].row.edge == out_.actions[send].row.edge &&
+                        out_.actions[send - 1].instance == out_.actions[send].instance;
+    if (!paired) refuse(plan_, action.row, slice ? "no send of what it cuts follows it" : "no slice has cut its rows");
+  }
+
   void mark_item_ends() {
     std::map<Place, ResolvedAction*> last;
     for (ResolvedAction& action : out_.actions) {
-      if (!touches_item(action.row.op)) continue;
+      if (!uses_slot(action.row.op) && !wire::is_send(action.row.op)) continue;
       ResolvedAction*& current = last[{action.instance, action.row.slot}];
       if (action.row.op == ActionOp::kForward && current != nullptr) current->ends_item = true;
       current = &action;
@@ -266,7 +313,9 @@ class Resolver {
   ResolvedProgram out_;
   std::map<Place, size_t> next_forward_, next_backward_;
   std::map<Place, SampleRange> last_forward_, last_backward_;
-  std::map<size_t, std::vector<SampleRange>> covered_;  // by arrival
+  std::map<std::tuple<Place, bool, int32_t>, size_t> next_join_;  // by place, whether backward, edge
+  std::map<size_t, std::vector<size_t>> joins_of_;                // by the action that reads what they join
+  std::map<size_t, std::vector<SampleRange>> covered_;            // by arrival
 };
 
 }  // namespace
@@ -289,7 +338,7 @@ std::string describe(const PlanTable& plan, const wire::ActionRow& row) {
   if (!row.range.empty()) out += text(" of samples [", row.range.first, ",", row.range.last, ")");
   const bool known = row.stage >= 0 && static_cast<size_t>(row.stage) < plan.stages.size();
   const int64_t micro_batch = known ? std::max<int64_t>(1, plan.stages[static_cast<size_t>(row.stage)].micro_batch) : 1;
-  if (known && row.op <= wire::ActionOp::kReceiveBackward)
+  if (known && wire::is_of_item(row.op))
     out += text(" (micro-batch ", row.range.first / micro_batch, ")");
   if (row.edge >= 0) out += text(" over edge ", row.edge);
   return out + text(" of stage ", row.stage, ", replica ", row.replica);

@@ -42,9 +42,9 @@ struct Transfer {
 struct ResolvedAction {
   wire::ActionRow row;
   size_t instance = 0;
-  /// Sends and receives: index into ResolvedProgram::transfers.
+  /// Sends, receives and slices: index into ResolvedProgram::transfers.
   size_t transfer = 0;
-  /// F, B and I: arrivals that are put into the slot first.
+  /// F, B and I: arrivals that are put into the slot first. CONCAT: the one that it puts there.
   std::vector<size_t> arrivals;
   /// The item's last action: its slot is cleared afterwards.
   bool ends_item = false;

@@ -17,8 +17,8 @@ constexpr size_t kFirstProcess = 1'000'000;
 constexpr size_t kFirstArrow = size_t{1} << 32;
 
 TraceKind kind_of(ActionOp op) {
-  if (wire::is_send(op)) return {1, "send"};
-  if (wire::is_receive(op)) return {2, "receive"};
+  if (wire::is_send(op) || op == ActionOp::kSlice) return {1, "send"};
+  if (wire::is_receive(op) || op == ActionOp::kConcatenate) return {2, "receive"};
   if (op == ActionOp::kReduceGradient || op == ActionOp::kNorm) return {3, "collective"};
   return {0, "compute"};
 }

@@ -1,6 +1,7 @@
 #include "scheduler/build_schedule.h"
 
 #include "scheduler/local_search.h"
+#include "scheduler/start_slack.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -41,6 +42,9 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
   GP_TRY_VOID(
       check_schedule(graph, cluster, schedule, {.memory = options.memory, .claims = promises_of(*policy, options)}));
   GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
+  if (policy->order == order_zb_2p) {
+    GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, schedule, timeline));
+  }
   std::vector<DeviceMemory> memory = memory_of(graph, schedule, options.memory);
   return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory)};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "scheduler/check_tables.h"
 #include "scheduler/updates.h"
@@ -13,15 +14,27 @@ bool is_trained_stage(const Tables& tables, int32_t stage) {
   return is_trained(tables.graph.stages[StageId(static_cast<size_t>(stage))]);
 }
 
+Action flush_before(Action step) {
+  step.op = ActionOp::kFlush;
+  step.version = 0;
+  return step;
+}
+
 Diagnostics check_synchronous(const Tables& tables) {
   Diagnostics problems;
   constexpr const char* kHint = "let one step at the end apply all samples, or do not call the schedule synchronous";
+  std::set<std::pair<int32_t, int32_t>> flushed;
   each_row(tables, [&](Place place, const Action& action) {
     if (!problems.empty()) return;
     if (ir::is_compute(action.op) && action.version != 0)
       problems.push_back(tables.problem(place, "reads weights that a synchronous step makes only at its end", kHint));
     if (action.op == ActionOp::kStep && (action.range.first != 0 || action.range.last != tables.graph.batch.count))
       problems.push_back(tables.problem(place, "applies only a part of a synchronous step's samples", kHint));
+    if (action.op == ActionOp::kFlush && action.range.last == tables.graph.batch.count)
+      flushed.emplace(action.stage, action.replica);
+    if (problems.empty() && action.op == ActionOp::kStep && !flushed.contains({action.stage, action.replica}))
+      problems.push_back(tables.missing(place, flush_before(action), "a synchronous step ends all of its items first",
+                                        "flush the stage before its reduction and its step"));
   });
   return problems;
 }

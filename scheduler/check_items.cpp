@@ -94,6 +94,7 @@ std::string_view note_action(const Tables& tables, CheckedItem& item, const Acti
   const ir::Stage& stage = tables.graph.stages[item.stage];
   if (action.op == ActionOp::kForward) return {};
   if (action.range != item.range) return "has other samples than its forward";
+  if (!ir::is_compute(action.op)) return {};
   if (!stage.has_backward) return "is a backward of a stage that has none";
   if (item.forward > position) return "comes before its forward";
   switch (action.op) {
@@ -117,6 +118,44 @@ std::string_view note_action(const Tables& tables, CheckedItem& item, const Acti
   }
 }
 
+/// A part of the backward is expected where those of the replica's other items suggest it: next to its neighbour's, in
+/// the order of samples or in reverse; without others behind `earliest`.
+Diagnostic missing_like_others(const Tables& tables, const CheckedItem& item, int CheckedItem::*part, ActionOp op,
+                               int earliest, std::string_view name) {
+  const CheckedItem *below = nullptr, *above = nullptr, *last = nullptr;
+  bool reversed = false;
+  for (const CheckedItem& other : tables.items) {
+    if (other.stage != item.stage || other.replica != item.replica || other.*part < 0) continue;
+    if (other.range.first < item.range.first) below = &other;
+    else if (above == nullptr) above = &other;
+    if (last != nullptr) reversed = other.*part < last->*part;
+    last = &other;
+  }
+  const CheckedItem* const before = reversed ? above : below;
+  const CheckedItem* const after = reversed ? below : above;
+  int place = before != nullptr ? before->*part + 1 : after != nullptr ? after->*part : 0;
+  Action action = tables.action({item.program, item.forward});
+  action.overlaps_next = false;
+  action.op = op;
+  const auto& rows = tables.schedule.programs[static_cast<size_t>(item.program)].actions;
+  // What it makes is sent only after it.
+  const auto& items = tables.item_of[static_cast<size_t>(item.program)];
+  for (size_t i = rows.size(); i-- > 0;)
+    if (rows[i].op == ActionOp::kSendBackward && items[i] == &item - tables.items.data()) place = static_cast<int>(i);
+  if (op == ActionOp::kBackward && last != nullptr) action.op = rows[static_cast<size_t>(last->backward)].op;
+  return tables.missing({item.program, std::max(place, earliest + 1)}, action,
+                        text("stage ", item.stage, " has no ", name, " of sample ", item.range.first), kOnce);
+}
+
+Diagnostic missing_backward(const Tables& tables, const CheckedItem& item) {
+  return missing_like_others(tables, item, &CheckedItem::backward, ActionOp::kBackward, item.forward, "backward");
+}
+
+Diagnostic missing_weight_gradient(const Tables& tables, const CheckedItem& item) {
+  return missing_like_others(tables, item, &CheckedItem::weight_gradient, ActionOp::kWeightGradient, item.backward,
+                             "weight gradient");
+}
+
 }  // namespace
 
 Diagnostics check_items(Tables& tables) {
@@ -128,24 +167,22 @@ Diagnostics check_items(Tables& tables) {
   for (const ir::Program& program : tables.schedule.programs) tables.item_of.emplace_back(program.actions.size(), -1);
   Diagnostics problems;
   each_row(tables, [&](Place place, const Action& action) {
-    if (!problems.empty() || !(ir::is_compute(action.op) || ir::is_send(action.op) || ir::is_receive(action.op)))
-      return;
+    if (!problems.empty() || !ir::is_of_item(action.op)) return;
     const int index = find_item(tables, action);
     if (index < 0) {
       problems.push_back(tables.problem(place, "belongs to no forward of its stage and replica", kOnce));
       return;
     }
     tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)] = index;
-    if (!ir::is_compute(action.op)) return;
+    if (ir::is_message(action.op) || action.op == ActionOp::kSlice) return;
     const std::string_view what = note_action(tables, tables.items[static_cast<size_t>(index)], action, place.position);
     if (!what.empty()) problems.push_back(tables.problem(place, what, kOnce));
   });
   if (!problems.empty()) return problems;
   for (const CheckedItem& item : tables.items) {
     if (!tables.graph.stages[item.stage].has_backward) continue;
-    if (item.backward < 0) return {tables.problem(item.program, item.forward, "has no backward", kOnce)};
-    if (item.weight_gradient < 0)
-      return {tables.problem(item.program, item.backward, "has no weight gradient after it", kOnce)};
+    if (item.backward < 0) return {missing_backward(tables, item)};
+    if (item.weight_gradient < 0) return {missing_weight_gradient(tables, item)};
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "scheduler/check_tables.h"
+#include "scheduler/list_order.h"
 
 namespace graphpipe::scheduler::check {
 namespace {
@@ -107,13 +108,24 @@ Diagnostics check_arrivals(const Tables& tables) {
   return {};
 }
 
+/// Slices, concatenations, memory and flushes.
+Diagnostics check_pieces(const Tables& tables) {
+  std::vector<SampleRange> range_of;
+  for (const CheckedItem& item : tables.items) range_of.push_back(item.range);
+  const std::optional<ListProblem> found = list_problem(tables.graph, tables.schedule, tables.item_of, range_of);
+  if (!found) return {};
+  const Place place{static_cast<int>(found->program), static_cast<int>(found->position)};
+  if (found->missing) return {tables.missing(place, *found->missing, found->what, kLower)};
+  return {tables.problem(place, found->what, kLower)};
+}
+
 }  // namespace
 
 Diagnostics check_messages(Tables& tables) {
   for (const ir::Program& program : tables.schedule.programs) tables.partner.emplace_back(program.actions.size());
   Diagnostics problems;
   each_row(tables, [&](Place place, const Action& action) {
-    if (!problems.empty() || !(ir::is_send(action.op) || ir::is_receive(action.op))) return;
+    if (!problems.empty() || !ir::is_message(action.op)) return;
     const int index = tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
     const CheckedItem& item = tables.items[static_cast<size_t>(index)];
     std::string_view what = position_problem(item, action, place.position);
@@ -124,7 +136,8 @@ Diagnostics check_messages(Tables& tables) {
   });
   if (!problems.empty()) return problems;
   if (problems = pair_channels(tables); !problems.empty()) return problems;
-  return check_arrivals(tables);
+  if (problems = check_arrivals(tables); !problems.empty()) return problems;
+  return check_pieces(tables);
 }
 
 }  // namespace graphpipe::scheduler::check

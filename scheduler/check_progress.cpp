@@ -74,7 +74,7 @@ class Walk {
     if (next_[p] == size(p)) return false;
     const Place place{static_cast<int>(p), static_cast<int>(next_[p])};
     const Action& action = tables_.action(place);
-    if (ir::is_send(action.op) || ir::is_receive(action.op)) return advance_message(p, place);
+    if (ir::is_message(action.op)) return advance_message(p, place);
     if (action.op == ActionOp::kForward && !has_arrived(item_at(place), false)) return false;
     if (action.overlaps_next && !has_arrived(item_at({place.program, place.position + 1}), true)) return false;
     const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;

@@ -29,6 +29,8 @@ Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
   if (schedule.slots.size() > tables.graph.stages.size())
     return {bad_schedule(text("slots of ", schedule.slots.size(), " stages, the plan has ", tables.graph.stages.size()),
                          "give one count per stage")};
+  if (!has_right_starts(schedule))
+    return {bad_schedule("starts that are not one per program, from 0 to 2^53 ticks", "leave them out, or give all")};
   for (const int slots : schedule.slots)
     if (slots < 0 || static_cast<size_t>(slots) > std::max<size_t>(rows, 1))
       return {

@@ -8,7 +8,9 @@ namespace {
 constexpr std::array<std::string_view, kIdleCauseCount> kNames = {
     "warm-up", "forward input", "gradient", "in-flight limit", "link", "collective", "drain"};
 
-bool is_busy(ActionOp op) { return ir::is_compute(op) || op == ActionOp::kStep; }
+bool is_busy(ActionOp op) {
+  return ir::is_compute(op) || op == ActionOp::kStep || op == ActionOp::kOffload || op == ActionOp::kReload;
+}
 bool is_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
 
 class Ledger {

@@ -78,7 +78,7 @@ class Inference {
     rows.recomputes |= action.op == ActionOp::kRecompute;
     rows.steps |= action.op == ActionOp::kStep;
     rows.reduces |= action.op == ActionOp::kReduceGradient;
-    if ((ir::is_send(action.op) || ir::is_receive(action.op)) && action.edge >= 0) read_edge(action);
+    if (ir::is_message(action.op) && action.edge >= 0) read_edge(action);
   }
 
   void read_edge(const Action& action) {

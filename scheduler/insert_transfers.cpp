@@ -114,6 +114,7 @@ class Placer {
                             "give every backward the range of a forward");
       if (!flow_.is_ready(items[i], action.op)) return false;
     }
+    for (size_t i = 0; i < count; ++i) place_concatenations(program, actions[first + i], items[i]);
     for (size_t i = 0; i < count; ++i) append(program, actions[first + i], items[i]);
     for (size_t i = 0; i < count; ++i)
       for (const Message& message : flow_.finish(items[i], actions[first + i].op)) place_message(program, message);
@@ -143,6 +144,7 @@ class Placer {
     Action action = compute_action_of(from, message.range);
     action.op = message.backward ? ActionOp::kSendBackward : ActionOp::kSendForward;
     action.edge = static_cast<int32_t>(message.edge.index());
+    if (message.range != from.range) append(sender, with_op(action, ActionOp::kSlice), message.from);
     action.peer_replica = to.replica;
     append(sender, action, message.from);
     action.op = message.backward ? ActionOp::kReceiveBackward : ActionOp::kReceiveForward;
@@ -150,6 +152,26 @@ class Placer {
     action.replica = to.replica;
     action.peer_replica = from.replica;
     append(program_of_.at(device_of(to)), action, message.to);
+    if (message.range != to.range) ++pieces_[{message.to, message.backward, action.edge}];
+  }
+
+  /// What an action reads and what has come in pieces is joined right before it, edge by edge.
+  void place_concatenations(size_t program, const Action& reader, ItemIndex item) {
+    const bool backward = reader.op != ActionOp::kForward;
+    if (backward && reader.op != ActionOp::kBackward && reader.op != ActionOp::kInputGradient) return;
+    for (auto next = pieces_.lower_bound({item, backward, -1}); next != pieces_.end(); next = pieces_.erase(next)) {
+      const auto [reading, of_gradient, edge] = next->first;
+      if (reading != item || of_gradient != backward) break;
+      Action join = compute_action_of(items_[item], items_[item].range);
+      join.op = ActionOp::kConcatenate;
+      join.edge = edge;
+      append(program, join, item);
+    }
+  }
+
+  static Action with_op(Action action, ActionOp op) {
+    action.op = op;
+    return action;
   }
 
   static Action compute_action_of(const Item& item, SampleRange range) {
@@ -181,6 +203,8 @@ class Placer {
   IdMap<StageId, int> groups_;
   /// Per reduction group and first sample of the update: replicas that have not contributed yet.
   std::map<std::pair<int, int64_t>, int> open_reductions_;
+  /// Messages of parts that an item has got, by item, whether of its gradient, edge.
+  std::map<std::tuple<ItemIndex, bool, int32_t>, int> pieces_;
   std::map<ir::DeviceId, size_t> program_of_;
   Schedule result_;
   ItemLists lists_;
@@ -206,6 +230,8 @@ void append_step(const StageGraph& graph, const LoweringOptions& options, ir::Pr
     for (size_t replica = 0; replica < devices.size(); ++replica)
       if (devices[replica] == program.device) held.push_back({stage, static_cast<int>(replica)});
   }
+  for (const auto& [stage, replica] : held)
+    program.actions.push_back(step_action(graph, ActionOp::kFlush, stage, replica));
   // One global order of collectives: every device meets the groups in ascending order.
   std::vector<std::pair<StageId, int>> reduced = held;
   std::stable_sort(reduced.begin(), reduced.end(),
@@ -259,6 +285,7 @@ Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, con
   const ItemLists lists = placer.take_lists();
   Schedule schedule = placer.take_schedule();
   schedule.policy = compute.policy;
+  schedule.starts = compute.starts;
   assign_slots(placer.items(), lists, schedule);
   if (options.finish_step && !updated)
     for (ir::Program& program : schedule.programs) append_step(graph, options, program);

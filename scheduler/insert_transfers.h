@@ -1,6 +1,7 @@
 #pragma once
-// The one lowering from compute orders to full programs: sends and receives with sample ranges, ring slots, recompute,
-// reductions and optimizer steps. Policies know nothing of these.
+// The one lowering from compute orders to full programs: sends and receives with sample ranges, slices and
+// concatenations where the sizes of the items at both ends differ, ring slots, recompute, flushes, reductions and
+// optimizer steps. Policies know nothing of these.
 //
 // Transfers are placed as in PyTorch's pipelining: devices take turns; when a compute action is placed, its sends are
 // appended to its own list and the matching receives to the peers' lists at the same instant. All lists are therefore
@@ -13,7 +14,8 @@
 namespace graphpipe::scheduler {
 
 struct LoweringOptions {
-  /// Adds the reductions and optimizer steps that end a synchronous step; not to a schedule that holds updates already.
+  /// Adds the flushes, reductions and optimizer steps that end a synchronous step; not to a schedule that holds updates
+  /// already.
   bool finish_step = true;
   /// Adds a global gradient norm between the reductions and the steps.
   bool norm = false;
@@ -23,9 +25,9 @@ struct LoweringOptions {
 /// ir::item_range or any other tiling of the step's samples. Ensures: messages cover each consumer item's range
 /// exactly, the k-th send of a channel meets its k-th receive; slot = number of the item on its replica mod
 /// slots(stage), where slots is the least ring that no two live items share (an item lives from its first receive to
-/// its last backward or send). Stages with `recompute` get an R right before each first backward action. Reductions
-/// come after all compute actions of a device, ascending by reduction_group. Errors: kBadSchedule, naming the first
-/// action that waits in a circle or that has no place.
+/// its last backward or send); the starts are those given. Stages with `recompute` get an R right before each first
+/// backward action. Reductions come after all compute actions of a device, ascending by reduction_group. Errors:
+/// kBadSchedule, naming the first action that waits in a circle or that has no place.
 Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options = {});
 
 /// Stages whose reductions are one collective: those that share a weight group, directly or through others, carry the

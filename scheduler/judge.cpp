@@ -16,8 +16,6 @@ bool any_row(const Schedule& schedule, Matches matches) {
   });
 }
 
-bool is_message(const Action& action) { return ir::is_send(action.op) || ir::is_receive(action.op); }
-
 /// A schedule with added rows, and per row the row of the given schedule that it stands for or follows from.
 struct Extended {
   Schedule schedule;
@@ -31,7 +29,7 @@ class LocalMessages {
   LocalMessages(const StageGraph& graph, const Schedule& given) : graph_(graph), given_(given) {
     named_.resize(graph.edges.size(), false);
     any_row(given, [&](const Action& action) {
-      if (is_message(action) && action.edge >= 0 && static_cast<size_t>(action.edge) < named_.size())
+      if (ir::is_message(action.op) && action.edge >= 0 && static_cast<size_t>(action.edge) < named_.size())
         named_[ir::EdgeId(static_cast<size_t>(action.edge))] = true;
       return false;
     });
@@ -95,7 +93,7 @@ void give_slots(const StageGraph& graph, Schedule& schedule) {
   for (const ir::Program& program : schedule.programs) {
     std::vector<ItemIndex>& list = lists.emplace_back();
     for (const Action& action : program.actions)
-      list.push_back(ir::is_compute(action.op) || is_message(action)
+      list.push_back(ir::is_of_item(action.op)
                          ? items.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range)
                          : -1);
   }

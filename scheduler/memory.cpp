@@ -14,18 +14,20 @@ namespace {
 using SlotKey = std::tuple<int32_t, int32_t, int32_t>;
 SlotKey slot_key(const Action& action) { return {action.stage, action.replica, action.slot}; }
 
-/// Per action, whether it is the last of its item: nothing follows in its slot, or a new item's first receive or
-/// forward.
+/// Per action, whether it is the last of its item: nothing follows in its slot, or a new item's allocation, first
+/// receive or forward.
 std::vector<bool> item_ends(const std::vector<Action>& actions) {
   std::vector<bool> ends(actions.size(), false);
   std::map<SlotKey, ActionOp> following;
   for (size_t i = actions.size(); i-- > 0;) {
     const Action& action = actions[i];
-    if (!(ir::is_compute(action.op) || ir::is_send(action.op) || ir::is_receive(action.op))) continue;
+    if (!ir::is_of_item(action.op)) continue;
     const auto next = following.find(slot_key(action));
-    ends[i] =
-        next == following.end() || (action.op != ActionOp::kReceiveForward &&
-                                    (next->second == ActionOp::kReceiveForward || next->second == ActionOp::kForward));
+    const bool prepares = action.op == ActionOp::kAllocate || action.op == ActionOp::kReceiveForward ||
+                          action.op == ActionOp::kConcatenate;
+    ends[i] = next == following.end() ||
+              (!prepares && (next->second == ActionOp::kAllocate || next->second == ActionOp::kReceiveForward ||
+                             next->second == ActionOp::kForward));
     following[slot_key(action)] = action.op;
   }
   return ends;
@@ -54,10 +56,12 @@ class Walker {
     return {};
   }
 
-  /// `last`: the item ends with this action, and with it all that its slot holds.
+  /// Of a row of an item. `last`: the item ends with this action, and with it all that its slot holds.
   MemoryChange change(const Action& action, bool last) {
     Bytes& held = held_[slot_key(action)];
     MemoryChange change = change_within_item(action);
+    if (action.op == ActionOp::kOffload) change.after = Bytes(0) - (away_[slot_key(action)] = held);
+    if (action.op == ActionOp::kReload) change.before = std::exchange(away_[slot_key(action)], Bytes(0));
     held += change.before + change.after;
     if (last) change.after -= std::exchange(held, Bytes(0));
     return change;
@@ -72,7 +76,7 @@ class Walker {
 
  private:
   MemoryChange change_within_item(const Action& action) const {
-    if (ir::is_send(action.op) || !(ir::is_compute(action.op) || ir::is_receive(action.op))) return {};
+    if (!ir::is_compute(action.op) && !ir::is_receive(action.op)) return {};
     const Samples samples(action.range.size());
     if (ir::is_receive(action.op)) {
       const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
@@ -104,6 +108,8 @@ class Walker {
   const MemoryOptions& options_;
   const IdMap<StageId, cost::StageBorder> borders_;
   std::map<SlotKey, Bytes> held_;
+  /// What an offload has taken.
+  std::map<SlotKey, Bytes> away_;
 };
 
 Bytes fixed_bytes(const StageGraph& graph, const Walker& walker, ir::DeviceId device) {
@@ -129,7 +135,8 @@ std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& sch
       const bool updates = action.op == ActionOp::kStep || action.op == ActionOp::kFreeVersion;
       const MemoryChange change = updates ? walker.change_of_versions(action, copies[i])
                                   : action.op == ActionOp::kReduceGradient ? walker.change_of_reduction(action)
-                                                                           : walker.change(action, ends[i]);
+                                  : ir::is_of_item(action.op)              ? walker.change(action, ends[i])
+                                                                           : MemoryChange();
       memory.changes.push_back(change);
       held += change.before;
       if (held > memory.peak) {

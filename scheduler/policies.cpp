@@ -24,7 +24,7 @@ constexpr Policy kPolicies[] = {
     {"interleaved-zb", "interleaved with a split backward", order_interleaved_zb, StageShape::kLoop, false, false,
      false, kGroup},
     {"looped-bfs", "all micro-batches through a device's first chunk, then through its next", order_looped_bfs,
-     StageShape::kLoop, false, false, false, kGroup},
+     StageShape::kLoop},
     {"zb-v", "zero bubble with two chunks per device in a V, within the memory of 1f1b", order_zb_v, StageShape::kV},
     {"v-1f1b", "two chunks per device in a V, whole backwards, two thirds of the memory of 1f1b", order_v_1f1b,
      StageShape::kV},

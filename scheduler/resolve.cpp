@@ -4,6 +4,9 @@
 #include <map>
 #include <optional>
 
+#include "cost/memory.h"
+#include "scheduler/list_order.h"
+
 namespace graphpipe::scheduler {
 namespace {
 
@@ -37,7 +40,12 @@ class Links {
 class Resolver {
  public:
   Resolver(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule, double ticks_per_second)
-      : graph_(graph), cluster_(cluster), schedule_(schedule), ticks_per_second_(ticks_per_second), links_(cluster) {}
+      : graph_(graph),
+        cluster_(cluster),
+        schedule_(schedule),
+        ticks_per_second_(ticks_per_second),
+        links_(cluster),
+        borders_(cost::borders(graph)) {}
 
   Result<ResolvedSchedule> run() {
     GP_TRY_VOID(check_rows());
@@ -46,6 +54,7 @@ class Resolver {
     number_slots();
     GP_TRY_VOID(fill_rows());
     GP_TRY_VOID(pair_rows());
+    GP_TRY_VOID(check_lists());
     result_->link_count = links_.count();
     return std::move(*result_);
   }
@@ -72,6 +81,10 @@ class Resolver {
         if (!what.empty()) problems.push_back(schedule_problem(schedule_, p, i, what, kRegenerate));
       }
     }
+    if (!has_right_starts(schedule_))
+      problems.push_back(Diagnostic{.code = Code::kBadSchedule,
+                                    .message = "starts that are not one per program, from 0 to 2^53 ticks",
+                                    .hint = "leave them out, or give all"});
     for (const int slots : schedule_.slots)
       if (slots < 0 || static_cast<size_t>(slots) > rows || rows > kMostRows ||
           schedule_.slots.size() > graph_.stages.size())
@@ -114,14 +127,17 @@ class Resolver {
         const StageId stage(static_cast<size_t>(action.stage));
         ResolvedRow row;
         if (action.slot >= 0) row.slot = slot_offset_[stage] + action.replica * schedule_.slots[stage] + action.slot;
-        const bool message = ir::is_send(action.op) || ir::is_receive(action.op);
-        if (message || ir::is_compute(action.op)) {
+        const bool message = ir::is_message(action.op);
+        if (ir::is_of_item(action.op)) {
+          const bool part = message || action.op == ActionOp::kSlice;
           row.item = result_->items.containing(stage, action.replica, action.range);
-          if (row.item < 0 || (!message && result_->items[row.item].range != action.range))
+          if (row.item < 0 || (!part && result_->items[row.item].range != action.range))
             return schedule_problem(schedule_, p, i, "belongs to no forward of this stage and replica",
                                     "give every row samples of one forward");
         }
         if (ir::is_compute(action.op)) row.duration = durations.of(action);
+        if (action.op == ActionOp::kOffload || action.op == ActionOp::kReload)
+          row.duration = copy_time(program.device, action);
         if (message) row.busy = busy_of(action);
         if (ir::is_send(action.op)) fill_send(program.device, action, row);
         result_->rows.push_back(row);
@@ -130,6 +146,31 @@ class Resolver {
     }
     result_->first_row.push_back(static_cast<RowIndex>(result_->rows.size()));
     return Ok{};
+  }
+
+  /// Of an item's stash, through the memory of its device.
+  Ticks copy_time(ir::DeviceId device, const Action& action) const {
+    const StageId stage(static_cast<size_t>(action.stage));
+    const cost::ItemBytes item = cost::item_bytes(graph_, borders_[stage], stage, Samples(action.range.size()));
+    const double bytes = static_cast<double>((item.stash + item.outputs).count);
+    return to_ticks(Seconds(bytes / cluster_.devices[device].memory_bandwidth.count), ticks_per_second_);
+  }
+
+  Status check_lists() const {
+    std::vector<std::vector<int32_t>> item_of;
+    std::vector<SampleRange> range_of;
+    for (size_t p = 0; p < schedule_.programs.size(); ++p) {
+      std::vector<int32_t>& items = item_of.emplace_back();
+      for (RowIndex row = result_->first_row[p]; row < result_->first_row[p + 1]; ++row)
+        items.push_back(result_->rows[static_cast<size_t>(row)].item);
+    }
+    for (size_t i = 0; i < result_->items.size(); ++i)
+      range_of.push_back(result_->items[static_cast<ItemIndex>(i)].range);
+    const std::optional<ListProblem> found = list_problem(graph_, schedule_, item_of, range_of);
+    if (!found) return Ok{};
+    if (!found->missing) return schedule_problem(schedule_, found->program, found->position, found->what, kRegenerate);
+    return schedule_problem(schedule_, found->program, found->position,
+                            text("needs ", ir::print_action(*found->missing), " before it"), kRegenerate);
   }
 
   double message_bytes(const Action& action) const {
@@ -220,6 +261,7 @@ class Resolver {
   const Schedule& schedule_;
   double ticks_per_second_;
   Links links_;
+  const IdMap<StageId, cost::StageBorder> borders_;
   IdMap<StageId, int32_t> slot_offset_;
   std::vector<size_t> channel_offset_;
   std::optional<ResolvedSchedule> result_;

@@ -13,7 +13,7 @@ namespace graphpipe::scheduler {
 using RowIndex = int32_t;
 
 struct ResolvedRow {
-  /// The item of the row; -1 for reductions, norms and steps.
+  /// The item of the row; -1 for the rows of updates and control.
   ItemIndex item = -1;
   /// The other end of a transfer; -1 for all else.
   RowIndex partner = -1;
@@ -21,7 +21,7 @@ struct ResolvedRow {
   int32_t slot = -1;
   /// Link of a send; -1 for a transfer on one device.
   int32_t link = -1;
-  /// Compute: its length. Send: the time that it occupies its link.
+  /// Compute, offload, reload: its length. Send: the time that it occupies its link.
   Ticks duration;
   /// Sends: from the end of the occupation to the arrival.
   Ticks latency;
@@ -43,7 +43,7 @@ struct ResolvedSchedule {
 
 /// Errors (kBadSchedule): a row that names a stage, replica, edge, slot or device that does not exist or that is not
 /// its own; a message that no item of its replica contains; a send without its receive or the reverse; a channel whose
-/// k-th send and k-th receive differ in their range.
+/// k-th send and k-th receive differ in their range; what list_order.h says.
 Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                                  double ticks_per_second);
 

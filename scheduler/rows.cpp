@@ -1,6 +1,20 @@
 #include "scheduler/rows.h"
 
+#include <algorithm>
+
 namespace graphpipe::scheduler {
+namespace {
+
+/// Slices and concatenations work at either end of an edge.
+std::string_view boundary_problem(const ir::StageEdge& edge, const Action& a, StageId stage) {
+  if (edge.from != stage && edge.to != stage) return "names an edge of other stages";
+  const bool of_gradient = stage == (a.op == ActionOp::kSlice ? edge.to : edge.from);
+  return of_gradient && !carries_gradient(edge) ? "names an edge that carries no gradient" : "";
+}
+
+constexpr Ticks kLatestStart(int64_t{1} << 53);
+
+}  // namespace
 
 std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a) {
   if (static_cast<int>(a.op) >= wire::kActionOpCount) return "is of an unknown kind";
@@ -14,9 +28,11 @@ std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, 
   const StageId stage(static_cast<size_t>(a.stage));
   if (a.slot < -1 || (a.slot >= 0 && (stage.index() >= schedule.slots.size() || a.slot >= schedule.slots[stage])))
     return "names a slot that its stage does not have";
-  if (!ir::is_send(a.op) && !ir::is_receive(a.op)) return {};
+  const bool message = ir::is_message(a.op);
+  if (!message && a.op != ActionOp::kSlice && a.op != ActionOp::kConcatenate) return {};
   if (a.edge < 0 || static_cast<size_t>(a.edge) >= graph.edges.size()) return "names an edge that does not exist";
   const ir::StageEdge& edge = graph.edges[ir::EdgeId(static_cast<size_t>(a.edge))];
+  if (!message) return boundary_problem(edge, a, stage);
   const bool at_producer = a.op == ActionOp::kSendForward || a.op == ActionOp::kReceiveBackward;
   if ((at_producer ? edge.from : edge.to) != stage) return "names an edge of other stages";
   const ir::Stage& other = graph.stages[at_producer ? edge.to : edge.from];
@@ -35,6 +51,12 @@ std::string_view overlap_problem(const ir::Program& program, size_t position) {
   return next == ActionOp::kBackward || next == ActionOp::kInputGradient
              ? ""
              : "overlaps the next action, which is no backward";
+}
+
+bool has_right_starts(const Schedule& schedule) {
+  return (schedule.starts.empty() || schedule.starts.size() == schedule.programs.size()) &&
+         std::all_of(schedule.starts.begin(), schedule.starts.end(),
+                     [](Ticks start) { return start >= Ticks(0) && start <= kLatestStart; });
 }
 
 std::string place_text(const Schedule& schedule, size_t program, size_t position) {

@@ -9,6 +9,9 @@ namespace graphpipe::scheduler {
 /// slot may be used as indices.
 std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a);
 
+/// Starts there are none of, or one per program, none of them negative or beyond the simulator's clock.
+bool has_right_starts(const Schedule& schedule);
+
 /// What is wrong with a claimed overlap of the action at this position with the next one; empty where nothing is.
 std::string_view overlap_problem(const ir::Program& program, size_t position);
 

@@ -30,7 +30,8 @@ void Simulator::prepare() {
   for (size_t p = 0; p < programs_.size(); ++p) {
     programs_[p].next = resolved_.first_row[p];
     programs_[p].end = resolved_.first_row[p + 1];
-    queue_.push({to_ticks(cluster_.runtime.step, options_.ticks_per_second), p});
+    const Ticks begin = to_ticks(cluster_.runtime.step, options_.ticks_per_second);
+    queue_.push({p < schedule_.starts.size() ? std::max(begin, schedule_.starts[p]) : begin, p});
   }
 }
 
@@ -51,6 +52,7 @@ Simulator::Outcome Simulator::step(size_t program, RowIndex row, const Action& a
   if (ir::is_send(action.op)) return run_send(program, row, action);
   if (ir::is_receive(action.op)) return run_receive(program, row, action);
   if (ir::is_compute(action.op)) return run_compute(program, row, action);
+  if (ir::is_of_item(action.op)) return run_item_row(program, row);
   if (ends_too_early(row)) return Outcome::kWait;
   if (action.op == ActionOp::kNorm) return run_norm(program, row);
   if (action.op == ActionOp::kStep) return run_step(program, row, action);
@@ -98,6 +100,19 @@ Simulator::Outcome Simulator::run_compute(size_t program, RowIndex row, const Ac
   run.pair_cause = item(other).backward_cause;
   start_compute(program, row, work, forward);
   run.pair_ready = Ticks(0);
+  return Outcome::kLater;
+}
+
+/// Slices, concatenations and memory: their order is known to be right. The action that reads what arrives waits for
+/// it.
+Simulator::Outcome Simulator::run_item_row(size_t program, RowIndex row) {
+  if (!enter_slot(row, item(resolved(row).item))) return fail(row, "uses a slot that another item still uses");
+  ProgramRun& run = programs_[program];
+  span(row) = {run.now, run.now + resolved(row).duration};
+  causes_[static_cast<size_t>(row)] = run.last_compute;
+  if (resolved(row).duration == Ticks(0)) return Outcome::kNext;
+  run.last_compute = row;
+  queue_.push({span(row).end, program});
   return Outcome::kLater;
 }
 

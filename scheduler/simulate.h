@@ -6,8 +6,9 @@
 // cluster has between two groups of the level below, one per direction, so transfers contend for the uplinks of a host
 // but not for different pairs inside it. Transfers on one device take no time. Reductions of one group start when all
 // members have contributed, and take an all-reduce over their devices; a step waits for its reduction.
-// Where the cluster knows what running costs (Cluster::runtime), each action takes that much longer, each end of a
-// message keeps its device busy, and every program starts after the constant part of the step.
+// A program begins no earlier than the schedule's start for it. Where the cluster knows what running costs
+// (Cluster::runtime), each action takes that much longer, each end of a message keeps its device busy, and every
+// program starts after the constant part of the step.
 
 #include "ir/cluster.h"
 #include "scheduler/durations.h"

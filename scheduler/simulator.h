@@ -87,6 +87,7 @@ class Simulator {
   Outcome step(size_t program, RowIndex row, const Action& action);
   Outcome run_send(size_t program, RowIndex row, const Action& action);
   Outcome run_receive(size_t program, RowIndex row, const Action& action);
+  Outcome run_item_row(size_t program, RowIndex row);
   Outcome run_compute(size_t program, RowIndex row, const Action& action);
   std::vector<Ticks> reduction_lengths() const;
   void find_early_ends();

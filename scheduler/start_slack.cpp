@@ -110,6 +110,18 @@ std::vector<Ticks> latest_starts(const StageGraph& graph, const Schedule& schedu
   return Slack(graph, schedule, timeline).run();
 }
 
+Status delay_starts(const StageGraph& graph, const ir::Cluster& cluster, const SimulateOptions& options,
+                    Schedule& schedule, Timeline& timeline) {
+  if (longest_delayed_span(graph, schedule, timeline) >= figures_of(schedule, timeline).longest_span) return Ok{};
+  Schedule delayed = schedule;
+  delayed.starts = latest_starts(graph, schedule, timeline);
+  GP_TRY(Timeline later, simulate(graph, cluster, delayed, options));
+  if (later.makespan > timeline.makespan) return Ok{};
+  schedule = std::move(delayed);
+  timeline = std::move(later);
+  return Ok{};
+}
+
 Ticks longest_delayed_span(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline) {
   const std::vector<Ticks> starts = latest_starts(graph, schedule, timeline);
   const TimelineFigures figures = figures_of(schedule, timeline);

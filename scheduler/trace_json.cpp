@@ -5,8 +5,8 @@ namespace graphpipe::scheduler {
 namespace {
 
 TraceKind kind_of(ActionOp op) {
-  if (ir::is_send(op)) return {1, "send"};
-  if (ir::is_receive(op)) return {2, "receive"};
+  if (ir::is_send(op) || op == ActionOp::kSlice) return {1, "send"};
+  if (ir::is_receive(op) || op == ActionOp::kConcatenate) return {2, "receive"};
   if (op == ActionOp::kReduceGradient || op == ActionOp::kNorm) return {3, "collective"};
   return {0, "compute"};
 }

@@ -21,8 +21,16 @@ enum class ActionOp : uint8_t {
   kStep,            // optimizer step: version -> version + 1
   kPublish,         // makes a weight version the one that forwards read
   kFreeVersion,
+  kSlice,        // cuts the rows [first, last) out of an item's value, or gradient, for the send right behind it
+  kConcatenate,  // joins the received pieces of an edge to the value, or gradient, of the item that reads it next
+  kAllocate,     // takes the item's slot before anything else does
+  kRelease,      // gives the item's slot back; nothing of the item comes later
+  kOffload,      // moves what the item's slot holds to the host's memory
+  kReload,       // and back
+  kFlush,        // no item of the stage's replica may cross it
+  kTraceMark,    // does nothing: a mark in traces
 };
-inline constexpr int kActionOpCount = 14;
+inline constexpr int kActionOpCount = 22;
 
 /// Half-open range of the step's samples.
 struct SampleRange {
@@ -47,14 +55,14 @@ struct ActionRow {
   Stream stream = Stream::kCompute;
   int32_t stage = -1;
   int32_t replica = 0;
-  /// The samples of the item (compute), of the message (transfers), of the update (reduce, step, publish), of the
-  /// step (norm).
+  /// The samples of the item (compute, concatenation, memory), of the message (transfers, slices), of the update
+  /// (reduce, step, publish), of the step (norm), of what a flush ends.
   SampleRange range;
-  /// Index into the plan's transfers, for sends and receives; else -1.
+  /// Index into the plan's transfers, for sends, receives, slices and concatenations; else -1.
   int32_t edge = -1;
   /// The other end's replica, for sends and receives; else -1.
   int32_t peer_replica = -1;
-  /// Ring slot that holds the item's activations, for compute and transfers.
+  /// Ring slot that holds the item's activations, for all actions on items.
   int32_t slot = -1;
   /// Weight version that compute actions read, that a step makes, that PUBLISH shows or that FREE drops.
   int32_t version = 0;
@@ -66,12 +74,26 @@ struct ActionRow {
 
 constexpr bool is_send(ActionOp op) { return op == ActionOp::kSendForward || op == ActionOp::kSendBackward; }
 constexpr bool is_receive(ActionOp op) { return op == ActionOp::kReceiveForward || op == ActionOp::kReceiveBackward; }
+constexpr bool is_message(ActionOp op) { return is_send(op) || is_receive(op); }
 constexpr bool is_compute(ActionOp op) { return op <= ActionOp::kRecompute; }
+/// Whether the action works in the slot of one item: compute, transfers, slices, concatenations and memory.
+constexpr bool is_of_item(ActionOp op) {
+  return op <= ActionOp::kReceiveBackward || (op >= ActionOp::kSlice && op <= ActionOp::kReload);
+}
 
-/// "F", "B", "I", "W", "R", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE", "NORM", "STEP", "PUBLISH", "FREE".
+/// The lane that an action of this kind occupies where its row does not say another.
+constexpr Stream stream_of(ActionOp op) {
+  if (is_message(op) || op == ActionOp::kSlice || op == ActionOp::kConcatenate) return Stream::kCommunication;
+  if (op == ActionOp::kReduceGradient || op == ActionOp::kNorm) return Stream::kCollective;
+  return Stream::kCompute;
+}
+
+/// "F", "B", "I", "W", "R", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE", "NORM", "STEP", "PUBLISH", "FREE" (of a
+/// weight version), "SLICE", "CONCAT", "ALLOC", "RELEASE", "OFFLOAD", "RELOAD", "FLUSH", "TRACE".
 constexpr const char* action_name(ActionOp op) {
-  constexpr const char* kNames[kActionOpCount] = {"F",      "B",      "I",      "W",    "R",    "SEND_F",  "RECV_F",
-                                                  "SEND_B", "RECV_B", "REDUCE", "NORM", "STEP", "PUBLISH", "FREE"};
+  constexpr const char* kNames[kActionOpCount] = {
+      "F",       "B",    "I",     "W",      "R",     "SEND_F",  "RECV_F",  "SEND_B", "RECV_B", "REDUCE", "NORM", "STEP",
+      "PUBLISH", "FREE", "SLICE", "CONCAT", "ALLOC", "RELEASE", "OFFLOAD", "RELOAD", "FLUSH",  "TRACE"};
   return kNames[static_cast<int>(op)];
 }
 

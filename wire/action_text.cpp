@@ -1,14 +1,6 @@
 #include "wire/action_text.h"
 
 namespace graphpipe::wire {
-namespace {
-
-Stream usual_stream(ActionOp op) {
-  if (is_send(op) || is_receive(op)) return Stream::kCommunication;
-  return op == ActionOp::kReduceGradient || op == ActionOp::kNorm ? Stream::kCollective : Stream::kCompute;
-}
-
-}  // namespace
 
 std::string action_text(const ActionRow& row) {
   std::string out = std::to_string(row.stage);
@@ -22,7 +14,7 @@ std::string action_text(const ActionRow& row) {
   if (row.peer_replica != -1) field('p', row.peer_replica);
   if (row.slot != -1) field('s', row.slot);
   if (row.version != 0) field('v', row.version);
-  if (row.stream != usual_stream(row.op)) field('c', static_cast<int>(row.stream));
+  if (row.stream != stream_of(row.op)) field('c', static_cast<int>(row.stream));
   if (row.overlaps_next) out.append(1, 'o');
   return out;
 }

@@ -31,6 +31,8 @@ inline ir::Schedule random_schedule(std::mt19937_64& random) {
     schedule.programs.push_back(std::move(program));
   }
   for (int i = below(4); i > 0; --i) schedule.slots.push_back(below(9));
+  if (below(2) == 0)
+    for (size_t i = 0; i < schedule.programs.size(); ++i) schedule.starts.push_back(Ticks(below(1000)));
   return schedule;
 }
 

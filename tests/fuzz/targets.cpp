@@ -259,10 +259,11 @@ const std::vector<std::string_view> kPipedreamWords = {
     "Input", "stage_id="};
 
 const std::vector<std::string_view> kScheduleWords = {
-    "0",  "1",      "F",      "B",      "I",      "W",           "r1:",     ",",       "\n",         "(",
-    ")",  ";",      "[0,1)",  "e0",     "s0",     "v1",          "p1",      "c1",      "o",          " ",
-    "R",  "SEND_F", "RECV_F", "SEND_B", "RECV_B", "OVERLAP_F_B", "UNSHARD", "device ", "2147483648", "1073741824",
-    ": ", "STEP",   "REDUCE", "NORM",   "FREE",   "PUBLISH",     "slots ",  "-1",      "\r"};
+    "0",       "1",          "F",          "B",      "I",      "W",      "r1:",    ",",           "\n",
+    "(",       ")",          ";",          "[0,1)",  "e0",     "s0",     "v1",     "p1",          "c1",
+    "o",       " ",          "R",          "SEND_F", "RECV_F", "SEND_B", "RECV_B", "OVERLAP_F_B", "UNSHARD",
+    "device ", "2147483648", "1073741824", ": ",     "STEP",   "REDUCE", "NORM",   "FREE",        "PUBLISH",
+    "SLICE",   "CONCAT",     "OFFLOAD",    "RELOAD", "FLUSH",  "slots ", "-1",     "\r"};
 
 const std::vector<std::string_view> kJsonWords = {"{",     "}",  "[",  "]",          ":",    ",",          "null",
                                                   "1e400", "-1", "\"", "\"schema\"", "true", "4294967296", "\\u0000"};

@@ -39,6 +39,9 @@ TEST_CASE("a schedule's text parses back into the same schedule") {
       schedule.programs.push_back({DeviceId(d * 3), {}});
       for (uint64_t a = random() % 20; a > 0; --a) schedule.programs.back().actions.push_back(random_action(random));
     }
+    if (seed % 2 == 0)
+      for (size_t p = 0; p < schedule.programs.size(); ++p)
+        schedule.starts.push_back(Ticks(static_cast<int64_t>(random() % 5'000'000)));
     const auto parsed = parse_schedule(print_schedule(schedule));
     REQUIRE(parsed.ok());
     CHECK(*parsed == schedule);

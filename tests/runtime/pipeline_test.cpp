@@ -32,6 +32,8 @@ const std::vector<Case>& cases() {
       {"shared weights", {.micro_batch = {2, 4}, .shared = true}},
       {"shared weights with replicas", {.micro_batch = {4, 4}, .replicas = {2, 2}, .shared = true}},
       {"recompute", {.micro_batch = {4, 2}, .recompute = true}},
+      {"stated memory", {.micro_batch = {4, 2}, .states_memory = true}},
+      {"stated memory with recompute", {.micro_batch = {2, 4}, .recompute = true, .states_memory = true}},
       {"batch axis last", {.micro_batch = {4, 2}, .batch_last = true}},
       {"a device with nothing to train joins the norm", {.micro_batch = {4, 2}, .last_frozen = true}},
       {"AdamW", {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = OptimizerKind::kAdamW}},

@@ -169,6 +169,11 @@ TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
         for (const SampleRange& range : items(shape, stage, replica)) add_item(stage, replica, range, slot++, backward);
       }
   }
+  if (shape.states_memory)
+    for (const PlacementRow& row : placement_)
+      for (const ActionOp op : {ActionOp::kFlush, ActionOp::kTraceMark})
+        actions(row.device)
+            .push_back({.op = op, .stage = row.stage, .replica = row.replica, .range = {0, shape.batch}});
   for (const ActionOp op : {ActionOp::kReduceGradient, ActionOp::kNorm, ActionOp::kStep})
     for (const PlacementRow& row : placement_)
       if (row.stage == 0 || !shape.last_frozen)
@@ -205,10 +210,15 @@ int32_t TwoStagePlan::device(int32_t stage, int32_t replica) const {
 void TwoStagePlan::add_item(int32_t stage, int32_t replica, SampleRange range, int32_t slot, bool backward) {
   std::vector<wire::ActionRow>& list = actions(device(stage, replica));
   const bool receives = backward ? stage == 0 : stage == 1;
+  int pieces = 0;
   const auto transfers = [&](ActionOp op) {
     for (int32_t peer = 0; peer < shape_.replicas[1 - stage]; ++peer)
       for (const SampleRange& other : items(shape_, 1 - stage, peer))
-        if (const SampleRange part = wire::intersect(range, other); !part.empty())
+        if (const SampleRange part = wire::intersect(range, other); !part.empty()) {
+          if (wire::is_send(op) && part != range)
+            list.push_back(
+                {.op = ActionOp::kSlice, .stage = stage, .replica = replica, .range = part, .edge = 0, .slot = slot});
+          ++pieces;
           list.push_back({.op = op,
                           .stage = stage,
                           .replica = replica,
@@ -216,16 +226,26 @@ void TwoStagePlan::add_item(int32_t stage, int32_t replica, SampleRange range, i
                           .edge = 0,
                           .peer_replica = peer,
                           .slot = slot});
+        }
   };
+  const auto state = [&](ActionOp memory) {
+    if (shape_.states_memory)
+      list.push_back({.op = memory, .stage = stage, .replica = replica, .range = range, .slot = slot});
+  };
+  state(backward ? ActionOp::kReload : ActionOp::kAllocate);
   if (receives) transfers(backward ? ActionOp::kReceiveBackward : ActionOp::kReceiveForward);
   if (backward && shape_.recompute)
     list.push_back({.op = ActionOp::kRecompute, .stage = stage, .replica = replica, .range = range, .slot = slot});
+  if (receives && pieces > 1)
+    list.push_back(
+        {.op = ActionOp::kConcatenate, .stage = stage, .replica = replica, .range = range, .edge = 0, .slot = slot});
   // Stage 1 splits its backward, stage 0 does not.
   const ActionOp op = !backward ? ActionOp::kForward : stage == 1 ? ActionOp::kInputGradient : ActionOp::kBackward;
   list.push_back({.op = op, .stage = stage, .replica = replica, .range = range, .slot = slot});
   if (!receives) transfers(backward ? ActionOp::kSendBackward : ActionOp::kSendForward);
   if (op == ActionOp::kInputGradient)
     list.push_back({.op = ActionOp::kWeightGradient, .stage = stage, .replica = replica, .range = range, .slot = slot});
+  state(backward ? ActionOp::kRelease : ActionOp::kOffload);
 }
 
 std::string make_folder(bool shared, int64_t samples) {

@@ -28,6 +28,9 @@ struct PlanShape {
   /// Transposed boundary: h crosses as [6,B], so that its rows are not contiguous.
   bool batch_last = false;
   OptimizerKind optimizer = OptimizerKind::kSgd;
+  /// Says where items take and leave their slots, moves them to the host between their forward and their backward,
+  /// flushes the step and marks it in the trace.
+  bool states_memory = false;
   /// Puts all stages on one device.
   bool one_device = false;
 };

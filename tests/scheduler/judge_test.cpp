@@ -100,8 +100,11 @@ TEST_CASE("orders of compute: the first offending action") {
   check_offence("0F0,0I0,0W0\n1F0,1W0,1I0\n", 1, 1, "before its input gradient");
   check_offence("0F0,0B0,0B0\n1F0,1B0\n", 0, 2, "a second time");
   check_offence("0F0,0F1,0B0,0B1\n1F0,1B0\n", 1, 1, "stage 1 has no forward of sample 1");
-  check_offence("0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", 0, 1, "has no backward");
-  check_offence("0F0,0I0,0W0\n1F0,1I0\n", 1, 1, "has no weight gradient");
+  check_offence("0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", 0, 3, "stage 0 has no backward of sample 1");
+  check_offence("0F0,0F1,0F2,0B2,0B0\n1F0,1F1,1F2,1B2,1B1,1B0\n", 0, 4, "stage 0 has no backward of sample 1");
+  check_offence("0F0,0F1,0F2,0B1,0B0\n1F0,1F1,1F2,1B2,1B1,1B0\n", 0, 3, "stage 0 has no backward of sample 2");
+  check_offence("0F0,0F1,0B1\n1F0,1F1,1B0,1B1\n", 0, 2, "stage 0 has no backward of sample 0");
+  check_offence("0F0,0I0,0W0\n1F0,1I0\n", 1, 2, "stage 1 has no weight gradient of sample 0");
   // Stage 1 of the other rank belongs there.
   check_offence("0F0,0B0,1F1\n1F0,1B0\n", 1, 0, "is not on the device of its stage");
   // Rank 0 wants the gradient of micro-batch 0 before it has sent micro-batch 1, which rank 1 runs first.
