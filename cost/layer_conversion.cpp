@@ -137,8 +137,8 @@ struct LayerPrice {
 
 class Converter {
  public:
-  Converter(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan)
-      : graph_(graph), groups_(graph), plan_(plan) {
+  Converter(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan, double bandwidth)
+      : graph_(graph), groups_(graph), plan_(plan), bandwidth_(bandwidth) {
     out_.graph.batch = batch;
     out_.node_of.resize(graph.layers.size());
     place_.resize(graph.layers.size(), {-1, 0});
@@ -167,13 +167,24 @@ class Converter {
     return &found->variants[stage.variants.empty() ? 0 : static_cast<size_t>(stage.variants[i])];
   }
 
+  /// Bytes of the collectives of a layer's edges into other stages.
+  double border_bytes(LayerId id, const ir::LayerVariant& run) const {
+    double bytes = 0;
+    for (const auto* side : {&run.sync_from, &run.sync_to})
+      for (const ir::LayerSync& sync : *side)
+        if (place_[sync.neighbour].first != place_[id].first) bytes += sync.bytes;
+    return bytes;
+  }
+
   LayerPrice price(LayerId id) const {
     const ir::Layer& layer = graph_.layers[id];
     const auto [s, i] = place_[id];
     const bool on_cpu = s >= 0 && plan_->stages[static_cast<size_t>(s)].on_cpu;
-    if (const ir::LayerVariant* run = variant(id))
-      return {run->seconds / 3, run->seconds * 2 / 3, run->weight_bytes, run->memory_per_item,
+    if (const ir::LayerVariant* run = variant(id)) {
+      const double collective = border_bytes(id, *run) / bandwidth_;
+      return {run->seconds / 3 + collective, run->seconds * 2 / 3 + collective, run->weight_bytes, run->memory_per_item,
               std::max(0.0, run->memory_fixed - 2 * run->weight_bytes)};
+    }
     if (graph_.source == ir::LayerSource::kDnnPartitioning) {
       const double seconds = on_cpu ? layer.cpu_seconds : layer.seconds();
       return {layer.is_backward ? 0 : seconds, layer.is_backward ? seconds : 0, 0, 0, on_cpu ? 0 : layer.memory_bytes};
@@ -239,6 +250,7 @@ class Converter {
   const ir::LayerGraph& graph_;
   const Groups groups_;
   const ir::LayerPlan* plan_;
+  const double bandwidth_;
   IdMap<LayerId, std::pair<int, size_t>> place_;
   bool trains_ = true;
   ConvertedLayers out_;
@@ -258,8 +270,9 @@ ir::LayerVariant variant_of(const ir::PlanGraph& graph, const ir::PlanNode& node
 
 }  // namespace
 
-ConvertedLayers convert_layers(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan) {
-  return Converter(graph, batch, plan).run();
+ConvertedLayers convert_layers(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan,
+                               double bandwidth) {
+  return Converter(graph, batch, plan, bandwidth).run();
 }
 
 ir::Cluster cluster_of(const LayerMachine& machine) {

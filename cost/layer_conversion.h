@@ -17,17 +17,20 @@ struct ConvertedLayers {
   IdMap<ir::LayerId, ir::PlanNodeId> node_of;
 };
 
-/// `batch`: units of work in one step. With a plan, each layer has the price of its stage: degree, variant, CPU.
+/// `batch`: units of work in one step. With a plan, each layer has the price of its stage: degree, variant, CPU, and
+/// the collectives of its degree at the stage's borders (Piper's sync bytes) at `bandwidth`, once in each direction.
 /// Where a file does not tell forward from backward, a third is forward; half of a backward with weights is their
 /// gradient. Layers keep what they put out until their backward. Needs: a verified graph.
-ConvertedLayers convert_layers(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan = nullptr);
+ConvertedLayers convert_layers(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan = nullptr,
+                               double bandwidth = std::numeric_limits<double>::infinity());
 
 /// The machine as a cluster: accelerators, then CPUs that all links reach at the outermost level's bandwidth. A limit
 /// of memory that is infinite becomes 2^60 bytes.
 ir::Cluster cluster_of(const LayerMachine& machine);
 
 /// A plan of layers as an assignment: replicas of all levels and copies together take whole units of work in turn; of
-/// `degree` devices the first stands for all. Errors (kBadPlan): layers of one node are in different stages.
+/// `degree` devices, which do the same at the same time, the first stands for all. Errors (kBadPlan): layers of one
+/// node are in different stages.
 Result<ir::Assignment> assignment_of(const ConvertedLayers& converted, const ir::LayerPlan& plan,
                                      const LayerMachine& machine);
 

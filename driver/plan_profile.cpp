@@ -10,9 +10,11 @@
 
 #include "cost/iteration_time.h"
 #include "cost/layer_conversion.h"
+#include "cost/limits.h"
 #include "cost/lower_bound.h"
 #include "driver/choose.h"
 #include "driver/process.h"
+#include "driver/profile_auto.h"
 #include "driver/report.h"
 #include "driver/usage.h"
 #include "files/plan.h"
@@ -45,16 +47,45 @@ double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assig
   return built->step_seconds();
 }
 
+// Whether the plan fits as the project counts memory that the profile comes from.
+bool fits_in_own_terms(const LayerPlanRequest& request, const ir::LayerPlan& plan) {
+  cost::LayerConvention convention{.cut = cost::CutRule::kNone, .copies = cost::CopiesRule::kFrom};
+  if (request.graph->source == ir::LayerSource::kPiper)
+    convention = {.cut = cost::CutRule::kStageEdges, .copies = cost::CopiesRule::kVariants};
+  if (request.graph->source == ir::LayerSource::kDnnPartitioning)
+    convention = {.cut = cost::CutRule::kStageTransfers, .copies = cost::CopiesRule::kOnce};
+  return cost::price_layer_plan(*request.graph, plan, request.machine, convention).shortfall <= 0;
+}
+
+// Whether some numbers of micro-batches in flight keep the plan within the memory of every device.
+bool fits_in_flight(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assignment assignment) {
+  const auto stages = ir::build_stage_graph(graph, assignment);
+  return stages.ok() && cost::in_flight(*stages, cluster).fits;
+}
+
+// Nothing where stages were listed in another order than their numbers, which the sentence names.
+std::string limit_sentence(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assignment assignment,
+                           double step) {
+  const ir::Assignment listed = assignment;
+  const auto stages = ir::build_stage_graph(graph, assignment);
+  if (!stages || !(listed == assignment)) return "";
+  return cost::limit_of(*stages, cluster, step).sentence;
+}
+
 void simulate_layers(const LayerPlanRequest& request, const ir::LayerPlan& layers, const std::string& policy,
                      ProfilePlan& plan) {
-  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches), &layers);
+  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches), &layers,
+                                              request.machine.levels.front().bandwidth);
   auto assignment = cost::assignment_of(converted, layers, request.machine);
   plan.simulated_step = kInfinity;
   if (!assignment) return;
-  // What a planner promises about memory is its own business: its plan is timed as it is.
   cost::LayerMachine machine = request.machine;
-  machine.memory = kInfinity;
-  plan.simulated_step = step_of(converted.graph, cost::cluster_of(machine), *assignment, policy);
+  const bool may_run = fits_in_flight(converted.graph, cost::cluster_of(machine), *assignment);
+  plan.fits = may_run || fits_in_own_terms(request, layers);
+  if (!may_run) machine.memory = kInfinity;
+  const ir::Cluster cluster = cost::cluster_of(machine);
+  plan.simulated_step = step_of(converted.graph, cluster, *assignment, policy);
+  plan.limit = limit_sentence(converted.graph, cluster, *assignment, plan.simulated_step);
   plan.assignment = std::move(*assignment);
 }
 
@@ -75,10 +106,37 @@ Status refuse_forced(const partitioner::LayerPlannerRow& row, const Options& opt
   return Ok{};
 }
 
+// Layers of one class share a device, which of these planners only max-throughput knows: for the others they are one
+// layer. The stages of the answer are those of the request's graph.
+Result<partitioner::LayerPlanAnswer> plan_whole_classes(const partitioner::LayerPlannerRow& row,
+                                                        const LayerPlanRequest& request) {
+  if (row.name == "max-throughput" || request.graph->source != ir::LayerSource::kDnnPartitioning)
+    return partitioner::plan_layers(row, request);
+  const auto converted = cost::convert_layers(*request.graph, Samples(1));
+  ir::LayerGraph joined = cost::layer_graph_of(converted.graph, Samples(1), request.machine.levels.front().bandwidth);
+  joined.time_unit_seconds = request.graph->time_unit_seconds;
+  LayerPlanRequest whole = request;
+  whole.graph = &joined;
+  GP_TRY(partitioner::LayerPlanAnswer answer, partitioner::plan_layers(row, whole));
+  IdMap<ir::LayerId, std::vector<ir::LayerId>> members(joined.layers.size());
+  for (const ir::LayerId layer : request.graph->layer_ids())
+    members[ir::LayerId(converted.node_of[layer].index())].push_back(layer);
+  for (ir::LayerStage& stage : answer.plan.stages) {
+    std::vector<ir::LayerId> layers;
+    for (const ir::LayerId layer : stage.layers)
+      layers.insert(layers.end(), members[layer].begin(), members[layer].end());
+    std::ranges::sort(layers);
+    stage.layers = std::move(layers);
+    stage.recompute = stage.recompute || std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
+    stage.variants.clear();
+  }
+  return answer;
+}
+
 Result<ProfilePlan> plan_by_layers(const partitioner::LayerPlannerRow& row, const Options& options,
                                    const LayerPlanRequest& request) {
   GP_TRY_VOID(refuse_forced(row, options, request));
-  GP_TRY(const partitioner::LayerPlanAnswer answer, partitioner::plan_layers(row, request));
+  GP_TRY(const partitioner::LayerPlanAnswer answer, plan_whole_classes(row, request));
   ProfilePlan plan{.planner = std::string(row.name),
                    .objective = answer.objective,
                    .bound = answer.bound,
@@ -119,9 +177,23 @@ Status take_flags_in_units(const Options& options, const LayerPlanRequest& layer
   return take_flags(flags, request);
 }
 
-Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& options, const LayerPlanRequest& layers) {
+}  // namespace
+
+ir::Cluster accelerators_of(const LayerPlanRequest& request) {
+  cost::LayerMachine machine = request.machine;
+  machine.cpus = 0;
+  return cost::cluster_of(machine);
+}
+
+double gap_over(double value, double bound) {
+  if (value <= bound) return 0;
+  return bound > 0 ? value / bound - 1 : kInfinity;
+}
+
+Result<ProfilePlan> plan_profile_by_graph(const std::string& planner, const Options& options,
+                                          const LayerPlanRequest& layers) {
   const auto converted = cost::convert_layers(*layers.graph, Samples(layers.micro_batches));
-  const ir::Cluster cluster = cost::cluster_of(layers.machine);
+  const ir::Cluster cluster = accelerators_of(layers);
   partitioner::PlanRequest request;
   request.graph = &converted.graph;
   request.cluster = &cluster;
@@ -152,7 +224,7 @@ Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& opt
                    .simulated_step = best.step_seconds,
                    .search_seconds = answer.search_seconds,
                    .complete = answer.complete};
-  plan.gap = plan.bound > 0 ? std::max(0.0, plan.objective / plan.bound - 1) : 0;
+  plan.gap = gap_over(plan.objective, plan.bound);
   plan.stages.resize(best.assignment.choice.size());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const ir::StageChoice& choice = best.assignment.choice[ir::StageId(s)];
@@ -164,10 +236,10 @@ Result<ProfilePlan> plan_by_graph(const std::string& planner, const Options& opt
   for (const ir::LayerId layer : layers.graph->layer_ids())
     plan.stages[best.assignment.stage_of[converted.node_of[layer]].index()].layers.push_back(layer);
   plan.assignment = best.assignment;
+  plan.limit = limit_sentence(converted.graph, cluster, best.assignment, best.step_seconds);
   return plan;
 }
 
-// A plan file says stages, their devices and their order, at the plain price of every layer.
 Status refuse_unwritable(const Options& options, const ProfilePlan& plan) {
   const std::string flag = "-o " + options.output,
                     hint = "leave it out, or use a planner of our own, such as graphpipe";
@@ -183,44 +255,7 @@ Status refuse_unwritable(const Options& options, const ProfilePlan& plan) {
   return Ok{};
 }
 
-// The best of every planner by the simulated step. What they find is taken as it is: stages, replicas, degrees.
-// Where a plan file is asked for, only plans count that it can say.
-Result<ProfilePlan> plan_auto(const Options& options, const LayerPlanRequest& request) {
-  const Stopwatch watch;
-  Result<ProfilePlan> best = plan_by_graph("auto", options, request);
-  if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
-  LayerPlanRequest rest = request;
-  // Whether the next planner is asked, and for how long: without any plan yet, every planner is.
-  const auto goes_on = [&] {
-    rest.time_limit = std::max(0.0, request.time_limit - watch.seconds());
-    return !best.ok() || (rest.time_limit > 0 && !*request.cancel);
-  };
-  for (const char* planner : {"graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel"}) {
-    if (!goes_on()) break;
-    Result<ProfilePlan> other = plan_by_graph(planner, options, rest);
-    if (other.ok() && (!best.ok() || other->simulated_step < best->simulated_step)) best = std::move(other);
-  }
-  for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners()) {
-    if (!goes_on()) break;
-    Result<ProfilePlan> other = plan_by_layers(row, options, rest);
-    if (!other.ok() || (!options.output.empty() && !refuse_unwritable(options, *other))) continue;
-    if (!best.ok() || other->simulated_step < best->simulated_step) best = std::move(other);
-  }
-  if (!best.ok()) return best;
-  const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches));
-  const bool plain = std::ranges::all_of(best->stages, [](const auto& s) { return s.degree == 1 && !s.on_cpu; });
-  best->stopped = best->planner == "auto" ? best->stopped : text("found by ", best->planner);
-  best->planner = "auto";
-  best->objective = best->simulated_step;
-  best->unit = "s";
-  // Other degrees and CPUs are beyond the bound for plain devices.
-  best->bound =
-      plain ? cost::plan_bound(converted.graph, cost::cluster_of(request.machine)).step(converted.graph.batch) : 0;
-  best->gap = best->bound > 0 ? std::max(0.0, best->objective / best->bound - 1) : kInfinity;
-  best->search_seconds = watch.seconds();
-  best->complete = best->complete && watch.seconds() < request.time_limit && !*request.cancel;
-  return best;
-}
+namespace {
 
 void add_nodes(JsonObject& object, const ir::LayerGraph& graph, const std::vector<ir::LayerId>& layers) {
   std::vector<std::string> names;
@@ -253,7 +288,8 @@ JsonObject profile_json(const Options& options, const ir::LayerGraph& graph, con
   object.add("bound", plan.bound).add("gap", plan.gap).add("stages", stages);
   object.add("search_seconds", plan.search_seconds).add("simulated_step", plan.simulated_step);
   object.add("micro_batches", request.micro_batches).add("devices", request.machine.devices());
-  object.add("states", plan.states).add("pairs", plan.pairs).add("stopped", plan.stopped);
+  object.add("fits_memory", plan.fits);
+  object.add("states", plan.states).add("pairs", plan.pairs).add("stopped", plan.stopped).add("limit", plan.limit);
   return object.add("profile_format", options.foreign.format);
 }
 
@@ -274,7 +310,10 @@ std::string profile_text(const ir::LayerGraph& graph, const ProfilePlan& plan) {
   out += fmt::format("planner {}: objective {:.9g} {}, bound {:.9g} (gap {:.2f} %), searched {}{}\n", plan.planner,
                      plan.objective, plan.unit, plan.bound, 100 * plan.gap, human_seconds(plan.search_seconds),
                      plan.stopped.empty() ? "" : "; " + plan.stopped);
-  return out + fmt::format("simulated step {}\n", human_seconds(plan.simulated_step));
+  out += fmt::format("simulated step {}\n", human_seconds(plan.simulated_step));
+  if (!plan.fits) out += "the plan does not fit the memory of the devices; it is timed as if it did\n";
+  if (!plan.limit.empty()) out += "limited by " + plan.limit + "\n";
+  return out;
 }
 
 Status write_plan_file(const Options& options, const LayerPlanRequest& request, const ProfilePlan& found) {
@@ -285,7 +324,7 @@ Status write_plan_file(const Options& options, const LayerPlanRequest& request, 
   plan.batch = converted.graph.batch;
   plan.planner = found.planner;
   plan.policy = options.plan.policy;
-  plan.cluster = cost::cluster_of(request.machine);
+  plan.cluster = accelerators_of(request);
   plan.assignment = *found.assignment;
   for (const ir::PlanNode& node : converted.graph.nodes) plan.labels.push_back(node.label);
   return files::write_plan(options.output, plan);
@@ -297,10 +336,10 @@ Result<ProfilePlan> plan_profile(const std::string& planner, const Options& opti
   const auto* row = partitioner::find_layer_planner(planner);
   if (!options.plan.plan.empty() && row != nullptr)
     return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
-  if (!options.plan.plan.empty()) return plan_by_graph("manual", options, request);
-  if (planner == "auto") return plan_auto(options, request);
+  if (!options.plan.plan.empty()) return plan_profile_by_graph("manual", options, request);
+  if (planner == "auto") return plan_profile_by_all(options, request);
   if (row != nullptr) return plan_by_layers(*row, options, request);
-  return plan_by_graph(planner, options, request);
+  return plan_profile_by_graph(planner, options, request);
 }
 
 int run_plan_profile(const Options& options) {

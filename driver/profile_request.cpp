@@ -53,8 +53,10 @@ Result<cost::LayerMachine> machine_of(const Options& options, const ir::LayerGra
   for (const auto& level : machine.levels)
     if (!(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
       return usage("--bandwidth", "it is not above zero", "give bytes per second, for example --bandwidth 1e9");
-  machine.cpus =
-      foreign.cpus >= 0 ? static_cast<int>(foreign.cpus) : std::clamp(graph.defaults.cpus.value_or(0), 0, kMostDevices);
+  // Only files of dnn-partitioning say how long a layer takes on a CPU.
+  if (graph.source == ir::LayerSource::kDnnPartitioning)
+    machine.cpus = foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
+                                     : std::clamp(graph.defaults.cpus.value_or(0), 0, kMostDevices);
   if (foreign.memory > 0) machine.memory = foreign.memory;
   else if (graph.defaults.memory.value_or(0) > 0) machine.memory = *graph.defaults.memory;
   return machine;

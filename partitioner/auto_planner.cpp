@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cost/lower_bound.h"
+#include "partitioner/exhaustive_planner.h"
 #include "partitioner/local_search.h"
 #include "partitioner/place_devices.h"
 #include "partitioner/search_planners.h"
@@ -22,9 +23,10 @@ struct Participant {
 };
 constexpr size_t kMostNodes = 600;
 constexpr Participant kParticipants[] = {
-    {"graphpipe"},     {"sequential"}, {"data-parallel"}, {"equal-split", kMostNodes}, {"model-parallel", kMostNodes},
-    {"exhaustive", 5},
+    {"graphpipe"}, {"sequential"}, {"data-parallel"}, {"equal-split", kMostNodes}, {"model-parallel", kMostNodes},
 };
+/// All plans are tried where they are few.
+constexpr int64_t kMostExhaustivePlans = 20'000;
 /// Those of layer graphs, which try every micro-batch size anew: up to so many nodes and devices.
 constexpr std::string_view kLayerParticipants[] = {"pipedream", "piper", "dapple",        "torchgpipe",
                                                    "2bw",       "alpa",  "max-throughput"};
@@ -53,16 +55,15 @@ class AutoPlanner {
       if (answer.ok()) merge(best, std::move(*answer));
       else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
-    const auto ask = [&](std::string_view planner) {
-      PlanRequest rest = request_;
-      rest.time_limit = time_left();
-      take(find_planner(planner)->plan(rest));
-    };
+    const auto ask = [&](std::string_view planner) { take(find_planner(planner)->plan(rest_of(best))); };
     for (const Participant& part : kParticipants) {
       const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
       if (part.name == "data-parallel" && !may_be_parallel) continue;
       if (request_.graph->nodes.size() <= part.most_nodes) ask(part.name);
     }
+    if (request_.graph->nodes.size() <= kMostExhaustiveItems)
+      if (auto answer = plan_exhaustive_within(rest_of(best), kMostExhaustivePlans); answer.ok())
+        take(std::move(answer));
     if (best) start_from(*best);
     if (request_.graph->nodes.size() <= kMostNodes && request_.cluster->devices.size() <= kMostDevices)
       for (const std::string_view planner : kLayerParticipants) ask(planner);
@@ -85,6 +86,13 @@ class AutoPlanner {
 
  private:
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
+  /// The request with the time that is left and what is known.
+  PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {
+    PlanRequest rest = request_;
+    rest.time_limit = time_left();
+    if (best) rest.known_step = best->candidates.front().step_seconds;
+    return rest;
+  }
   size_t starts_to_climb_from() const {
     if (is_large()) return kStarts / 2;
     return request_.graph->nodes.size() <= kFewNodes ? 2 * kStarts : kStarts;
@@ -117,9 +125,8 @@ class AutoPlanner {
       if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
       ir::Cluster part = *request_.cluster;
       part.devices.resize(count);
-      PlanRequest rest = request_;
+      PlanRequest rest = rest_of(best);
       rest.cluster = &part;
-      rest.time_limit = time_left();
       const double bound = cost::plan_bound(*request_.graph, part).step(request_.graph->batch);
       if (best && bound >= best->candidates.front().step_seconds) return;
       for (auto* planner : {plan_graphpipe, plan_sequential})
@@ -160,7 +167,6 @@ class AutoPlanner {
 
   /// The local search, from the best starts by the closed form.
   void climb() {
-    if (!request_.replicas.empty()) return;  // their stages are named by number, and moves change numbers
     Candidates ranked(request_);
     for (const ir::Assignment& start : starts_) ranked.add(start);
     std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), starts_to_climb_from());
@@ -173,9 +179,16 @@ class AutoPlanner {
       improved[i] = climb_from(chosen[i].assignment, deadline);
     });
     for (ir::Assignment& assignment : improved) {
+      if (!force_in_place(assignment)) continue;
       add_placements(assignment);
       found_.add(std::move(assignment));
     }
+  }
+
+  /// The stages of the large graph may be numbered in another order than those of the contracted one.
+  bool force_in_place(ir::Assignment& assignment) const {
+    return request_.replicas.empty() ||
+           (build_stage_graph(*request_.graph, assignment).ok() && force_replicas(request_, assignment).ok());
   }
 
   void add_placements(ir::Assignment assignment) {

@@ -1,10 +1,12 @@
 #pragma once
 // The default planner: the best of everything.
 //
-// 1. The plans of the other planners.
+// 1. The plans of the other planners; of exhaustive search where there are few plans. Those of layer graphs leave out
+//    micro-batch sizes whose work alone takes as long as the best step so far.
 // 2. GraphPipe's search again, with recomputation as a decision, and over the graph with fewer and fewer branches side
 //    by side: between GraphPipe's stages, which take parts of one branch, and those of a line, which take parts of all.
-// 3. A local search on the true graph from the best of these.
+// 3. A local search on the true graph from the best of these; forced replicas stay where they are forced.
+// Not exact: more memory or bandwidth may lead it to another, worse hill.
 // All by cost::iteration_time, the best few by the request's `evaluate`.
 
 #include "partitioner/planners.h"

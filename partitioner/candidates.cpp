@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
@@ -62,6 +63,28 @@ Result<DeviceBudget> device_budget(const PlanRequest& request) {
       .hint = "ask for fewer replicas or more devices"};
 }
 
+Status force_replicas(const PlanRequest& request, ir::Assignment& assignment) {
+  const auto refused = [](std::string why) {
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = std::move(why),
+                      .hint = "ask for other stages, replicas or micro-batches, or for more devices"};
+  };
+  if (!request.replicas.empty())
+    for (ir::StageChoice& choice : assignment.choice) choice.devices.resize(1);
+  for (const ForcedReplicas& forced : request.replicas) {
+    if (forced.stage >= static_cast<int>(assignment.choice.size()))
+      return refused(
+          text("there is no stage ", forced.stage, " to replicate: the plan has ", assignment.choice.size()));
+    assignment.choice[StageId(static_cast<size_t>(forced.stage))].devices.resize(static_cast<size_t>(forced.replicas));
+  }
+  size_t devices = 0;
+  for (const ir::StageChoice& choice : assignment.choice) devices += choice.devices.size();
+  if (devices > request.cluster->devices.size())
+    return refused(text("the stages and replicas need ", devices, " devices of ", request.cluster->devices.size()));
+  place_in_order(assignment);
+  return Ok{};
+}
+
 ir::Assignment Candidates::assignment_of(const std::vector<FoundStage>& stages) const {
   ir::Assignment assignment;
   assignment.stage_of.resize(request_.graph->nodes.size());
@@ -95,20 +118,10 @@ bool Candidates::add(const std::vector<FoundStage>& stages) {
     refusal_ = built.problems().front().message;
     return false;
   }
-  for (const ForcedReplicas& forced : request_.replicas) {
-    if (forced.stage < 0 || forced.stage >= static_cast<int>(assignment.choice.size())) {
-      refusal_ = text("there is no stage ", forced.stage, " to replicate: the plan has ", assignment.choice.size());
-      return false;
-    }
-    assignment.choice[StageId(static_cast<size_t>(forced.stage))].devices.resize(static_cast<size_t>(forced.replicas));
-  }
-  size_t devices = 0;
-  for (const ir::StageChoice& choice : assignment.choice) devices += choice.devices.size();
-  if (devices > request_.cluster->devices.size()) {
-    refusal_ = text("the stages and replicas need ", devices, " devices of ", request_.cluster->devices.size());
+  if (const Status forced = force_replicas(request_, assignment); !forced.ok()) {
+    refusal_ = forced.problems().front().message;
     return false;
   }
-  place_in_order(assignment);
   std::vector<ir::Assignment> others;
   if (devices_differ(*request_.graph, *request_.cluster)) {
     for (StageId stage : built->stage_ids()) built->stages[stage].choice = assignment.choice[stage];
@@ -147,12 +160,18 @@ bool Candidates::add(ir::Assignment assignment) {
     note_shortfall(static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, flight.samples).count));
     return false;
   }
-  for (const PlanCandidate& other : found_)
-    if (other.assignment == assignment) return true;
-  found_.push_back({.assignment = std::move(assignment),
-                    .objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster),
-                    .step_seconds = step.total()});
+  keep({.assignment = std::move(assignment),
+        .objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster),
+        .step_seconds = step.total()});
   return true;
+}
+
+void Candidates::keep(PlanCandidate candidate) {
+  const auto [first, last] = at_step_.equal_range(candidate.step_seconds);
+  for (auto same = first; same != last; ++same)
+    if (found_[same->second].assignment == candidate.assignment) return;
+  at_step_.emplace(candidate.step_seconds, found_.size());
+  found_.push_back(std::move(candidate));
 }
 
 void Candidates::note_shortfall(double bytes) { shortfall_ = std::min(shortfall_, bytes); }
@@ -164,17 +183,33 @@ void Candidates::absorb_refusals(const Candidates& other) {
 
 void Candidates::absorb(Candidates other) {
   absorb_refusals(other);
-  for (PlanCandidate& candidate : other.found_) {
-    const auto same = [&](const PlanCandidate& mine) { return mine.assignment == candidate.assignment; };
-    if (std::none_of(found_.begin(), found_.end(), same)) found_.push_back(std::move(candidate));
-  }
+  for (PlanCandidate& candidate : other.found_) keep(std::move(candidate));
 }
 
 std::vector<PlanCandidate> Candidates::best(size_t most) const {
-  std::vector<PlanCandidate> sorted = found_;
-  std::stable_sort(sorted.begin(), sorted.end(), is_better);
-  if (sorted.size() > most) sorted.resize(most);
+  std::vector<size_t> order(found_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size()));
+  std::partial_sort(order.begin(), middle, order.end(), [&](size_t a, size_t b) {
+    return is_better(found_[a], found_[b]) || (!is_better(found_[b], found_[a]) && a < b);
+  });
+  std::vector<PlanCandidate> sorted;
+  for (auto at = order.begin(); at != middle; ++at) sorted.push_back(found_[*at]);
   return sorted;
+}
+
+double Candidates::least_step() const {
+  return at_step_.empty() ? std::numeric_limits<double>::infinity() : at_step_.begin()->first;
+}
+
+void Candidates::drop_all_but(size_t most) {
+  if (found_.size() <= most) return;
+  std::vector<PlanCandidate> kept = best(most);
+  const auto least = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
+  if (least->objective < std::ranges::min(kept, {}, &PlanCandidate::objective).objective) kept.push_back(*least);
+  found_.clear();
+  at_step_.clear();
+  for (PlanCandidate& candidate : kept) keep(std::move(candidate));
 }
 
 double Candidates::least_objective() const {
@@ -202,6 +237,7 @@ void Candidates::simulate_best() {
 }
 
 Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
+  at_step_.clear();  // from here on steps are those of the simulator
   std::stable_sort(found_.begin(), found_.end(), is_better);
   if (request_.evaluate) simulate_best();
   if (found_.empty()) {

@@ -1,6 +1,7 @@
 #pragma once
 // From the stages that a search found to ranked candidates; what all planners share.
 
+#include <map>
 #include <string>
 
 #include "ir/stage_graph.h"
@@ -19,6 +20,10 @@ struct DeviceBudget {
   int largest_replication = 1;
 };
 Result<DeviceBudget> device_budget(const PlanRequest& request);
+
+/// Gives each stage the replicas that the request forces, or one, on devices in the order of the stages. Needs: stages
+/// with their topological numbers. Errors (kNoFeasiblePlan): no such stage, or too few devices.
+Status force_replicas(const PlanRequest& request, ir::Assignment& assignment);
 
 /// Divides the optimizer's state over the replicas of every stage that has some and does not divide it yet; returns
 /// whether there was one. Tried where a plan does not fit.
@@ -47,8 +52,11 @@ class Candidates {
   void absorb_refusals(const Candidates& other);
   /// The best by cost::iteration_time, at most so many.
   std::vector<PlanCandidate> best(size_t most) const;
-  /// Infinity where there is none.
+  /// Of any of them; infinity where there is none.
+  double least_step() const;
   double least_objective() const;
+  /// Forgets all but the best by cost::iteration_time and one with the least objective. Needs: `most` above 0.
+  void drop_all_but(size_t most);
 
   /// The best few, and the one with the smallest objective.
   /// Errors: kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.
@@ -57,10 +65,14 @@ class Candidates {
  private:
   /// The stages as they are, on devices 0, 1, ...
   ir::Assignment assignment_of(const std::vector<FoundStage>& stages) const;
+  /// Adds it unless it is there already.
+  void keep(PlanCandidate candidate);
   void simulate_best();
 
   const PlanRequest& request_;
   std::vector<PlanCandidate> found_;
+  /// Where in found_ the plans with a step of so many seconds are: equal plans have equal steps.
+  std::multimap<double, size_t> at_step_;
   double shortfall_ = kInfinity;
   std::string refusal_;
 };

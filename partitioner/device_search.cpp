@@ -37,7 +37,8 @@ const SearchElement& DeviceSearch::element(int chain, int index) const {
 /// The options of the evaluator's stage that fit: more devices, less time.
 std::vector<DeviceSearch::Choice> DeviceSearch::staircase() {
   std::vector<Choice> stairs;
-  for (size_t i = 0; i < evaluator_.counts(); ++i)
+  for (size_t i = 0; i < evaluator_.counts(); ++i) {
+    if (evaluator_.compute_per_sample(i) > fill_limit_) continue;
     for (bool recompute : {false, true}) {
       if (recompute && !evaluator_.may_recompute()) break;
       const StageOption option = evaluator_.option_at(i, recompute);
@@ -51,6 +52,7 @@ std::vector<DeviceSearch::Choice> DeviceSearch::staircase() {
         stairs.push_back({option.time_per_sample, option.latency, option.devices, recompute});
       break;
     }
+  }
   return stairs;
 }
 

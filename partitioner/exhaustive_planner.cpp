@@ -13,13 +13,17 @@ namespace {
 
 /// Of more devices that differ only a few placements are tried (place_devices.h).
 constexpr size_t kMostPlacedDevices = 6;
+/// Plans that are kept while others are tried: when there are this many, all but a few go.
+constexpr int64_t kMostKept = 1 << 16;
+constexpr size_t kFewKept = 1 << 8;
 
 class Enumerator {
  public:
-  Enumerator(const PlanRequest& request, const Items& items, const DeviceBudget& budget)
+  Enumerator(const PlanRequest& request, const Items& items, const DeviceBudget& budget, int64_t most_plans)
       : request_(request),
         items_(items),
         budget_(budget),
+        most_plans_(most_plans),
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
         stage_of_(items.nodes.size(), 0),
@@ -28,13 +32,17 @@ class Enumerator {
   Result<PlanAnswer> run() {
     const Stopwatch watch;
     group(0, 0);
+    if (plans_ > most_plans_)
+      return Diagnostic{.code = Code::kLimitExceeded,
+                        .message = text("there are more than ", most_plans_, " plans to try"),
+                        .hint = "use another planner"};
     return candidates_.answer(!deadline_.passed(), watch.seconds());
   }
 
  private:
   /// Item `item` joins one of the `stages` so far, or opens the next.
   void group(size_t item, size_t stages) {
-    if (deadline_.passed()) return;
+    if (plans_ > most_plans_ || deadline_.passed()) return;
     if (item == items_.nodes.size()) {
       if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
       if (!has_circle(stages)) replicate(std::vector<int>(stages, 1), 0);
@@ -65,6 +73,7 @@ class Enumerator {
     int used = 0;
     for (int count : devices) used += count;
     if (used > budget_.devices) return;
+    if (plans_ > most_plans_ || deadline_.passed()) return;
     if (stage == devices.size()) return try_sizes(devices);
     for (int count = 1; count <= budget_.largest_replication; ++count) {
       devices[stage] = count;
@@ -86,10 +95,14 @@ class Enumerator {
         auto& nodes = stages[stage_of_[item]].nodes;
         nodes.insert(nodes.end(), items_.nodes[item].begin(), items_.nodes[item].end());
       }
+      plans_ += static_cast<int64_t>(std::max<size_t>(1, orders_.size()));
       if (orders_.size() < 2) candidates_.add(stages);
       for (const std::vector<ir::DeviceId>& order : orders_)
         if (orders_.size() > 1) candidates_.add(stages, order);
     }
+    if (plans_ < next_drop_) return;
+    candidates_.drop_all_but(kFewKept);
+    next_drop_ = plans_ + kMostKept;
   }
 
   /// Orders of the devices that give different plans: those of equal speed and memory keep their order.
@@ -115,6 +128,8 @@ class Enumerator {
   const PlanRequest& request_;
   const Items& items_;
   const DeviceBudget budget_;
+  const int64_t most_plans_;
+  int64_t plans_ = 0, next_drop_ = kMostKept;
   Deadline deadline_;
   Candidates candidates_;
   std::vector<size_t> stage_of_;
@@ -124,6 +139,10 @@ class Enumerator {
 }  // namespace
 
 Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
+  return plan_exhaustive_within(request, std::numeric_limits<int64_t>::max());
+}
+
+Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t most_plans) {
   const Items items = make_items(*request.graph);
   if (items.nodes.size() > kMostExhaustiveItems)
     return Diagnostic{.code = Code::kLimitExceeded,
@@ -131,7 +150,7 @@ Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
                                       " nodes, this graph has ", items.nodes.size()),
                       .hint = "use the planner graphpipe or sequential"};
   GP_TRY(const DeviceBudget budget, device_budget(request));
-  return Enumerator(request, items, budget).run();
+  return Enumerator(request, items, budget, most_plans).run();
 }
 
 }  // namespace graphpipe::partitioner

@@ -87,12 +87,11 @@ class LayerAdapter {
 
   /// Whether the work of so small micro-batches leaves room for a better step than that of the best plan.
   bool is_promising(Samples micro_batch) const {
-    const std::vector<PlanCandidate> best = candidates_.best(1);
-    if (best.empty()) return true;
     double seconds = 0;
     for (const ir::PlanNode& node : graph_.nodes) seconds += cost::cheapest_seconds_per_sample(node, micro_batch);
     const double items = static_cast<double>(graph_.batch.count);
-    return seconds * items / static_cast<double>(request_.cluster->devices.size()) < best.front().step_seconds;
+    return seconds * items / static_cast<double>(request_.cluster->devices.size()) <
+           std::min(candidates_.least_step(), request_.known_step);
   }
 
   void plan_at(Samples micro_batch) {
@@ -108,6 +107,7 @@ class LayerAdapter {
     layers.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
     layers.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
     layers.cancel = request_.cancel;
+    layers.measure_shortfall = false;
     // Many sizes are tried, and none may take long.
     layers.memory_budget = kTableBytes;
     layers.most_pairs = kMostAdaptedPairs;

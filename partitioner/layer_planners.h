@@ -49,6 +49,8 @@ struct LayerPlanRequest {
   /// Seconds, and bytes for tables; the search stops at either with its best plan and a bound.
   double time_limit = kInfinity;
   double memory_budget = 800e6;
+  /// Where nothing fits, the error says how much memory is missing; to find out takes some searches more.
+  bool measure_shortfall = true;
   /// Pairs of sets that one search may look at.
   int64_t most_pairs = 2'500'000'000;
   /// Set by another thread to end the search; may be null.
@@ -61,7 +63,6 @@ enum class LayerScore : uint8_t {
   kDapple,      // speed-up of one synchronous iteration (dapple_planner.h)
   kBlocks,      // the heaviest block of rounded microseconds (torchgpipe_planner.h)
   kIteration,   // sum of stage times and (micro-batches - 1) times the largest
-  kThroughput,  // samples a second of equal stages (2BW)
 };
 
 /// What the objective is made of: enough to compute it again from a plan.

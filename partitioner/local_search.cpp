@@ -93,7 +93,7 @@ class LocalSearch {
   bool is_over() { return left_ <= 0 || deadline_.passed(); }
 
   bool may_replicate() const { return request_.replication && request_.replicas.empty(); }
-  bool may_restage() const { return !request_.stages && request_.replicas.empty(); }
+  bool may_restage() const { return !request_.stages.has_value(); }
 
   bool is_on_the_cluster(const ir::Assignment& assignment) const {
     for (const ir::StageChoice& choice : assignment.choice)
@@ -109,6 +109,11 @@ class LocalSearch {
     tried.assignment = std::move(assignment);
     auto stages = build_stage_graph(graph_, tried.assignment);
     if (!stages.ok()) return std::nullopt;
+    if (!request_.replicas.empty()) {  // of the stages as they are numbered now
+      if (!force_replicas(request_, tried.assignment).ok()) return std::nullopt;
+      stages = build_stage_graph(graph_, tried.assignment);
+      if (!stages.ok()) return std::nullopt;
+    }
     if (renumber) {
       renumber_devices(tried.assignment);
       for (StageId stage : stages->stage_ids()) stages->stages[stage].choice = tried.assignment.choice[stage];
@@ -334,7 +339,7 @@ class LocalSearch {
 
   /// A small stage moves onto the device of another, into its idle time; its own device helps the busiest.
   bool share_devices() {
-    if (!may_restage() || request_.replicas.size() > 0) return false;
+    if (!may_restage() || !request_.replicas.empty()) return false;
     const std::vector<StageId> idle = idlest(5);
     const StageId busy = by_load().front();
     for (StageId guest : idle)

@@ -140,29 +140,39 @@ int PiperCosts::most_replicas(size_t degree, int devices) const {
   return end == replicas_.begin() ? 0 : *(end - 1);
 }
 
+void PiperCosts::price_options(uint32_t layer, size_t degree, int replicas, const std::vector<char>& inside,
+                               std::vector<double>& seconds) const {
+  const auto options = options_of(layer, degree);
+  std::fill(seconds.begin(), seconds.end(), 0.0);
+  for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
+    if (inside[links_[link].other] == 0)
+      for (size_t i = 0; i < options.size(); ++i)
+        seconds[i] += 2 * (links_[link].bytes + sync(link, degree, options[i].variant));
+  for (size_t i = 0; i < options.size(); ++i)
+    seconds[i] = options[i].seconds + seconds_of_cut(seconds[i]) + seconds_of_reduction(options[i].weights, replicas);
+}
+
 VariantChoice PiperCosts::choose(std::span<const uint32_t> layers, size_t degree, int replicas, int64_t items,
                                  bool quick) const {
   struct Change {
     size_t position;
     int variant;
   };
-  const std::set<uint32_t> stage(layers.begin(), layers.end());
+  std::vector<char> inside(dag_.size(), 0);
+  for (const uint32_t layer : layers) inside[layer] = 1;
   const auto y = static_cast<double>(items);
   VariantChoice choice;
   double seconds = 0, memory = 0, least_memory = 0;
+  std::vector<double> times(most_variants_);
   std::vector<CoverItem> savings;
   std::vector<Change> changes;
   for (size_t position = 0; position < layers.size(); ++position) {
     const uint32_t layer = layers[position];
-    const auto time_of = [&](const Option& option) {
-      double bytes = 0;
-      for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
-        if (!stage.contains(links_[link].other)) bytes += 2 * (links_[link].bytes + sync(link, degree, option.variant));
-      return option.seconds + seconds_of_cut(bytes) + seconds_of_reduction(option.weights, replicas);
-    };
-    const auto memory_of = [&](const Option& option) { return option.per_item * y + option.fixed; };
     const auto options = options_of(layer, degree);
     if (options.empty()) return choice;
+    price_options(layer, degree, replicas, inside, times);
+    const auto time_of = [&](const Option& option) { return times[static_cast<size_t>(&option - options.data())]; };
+    const auto memory_of = [&](const Option& option) { return option.per_item * y + option.fixed; };
     const Option* fast = &options.front();
     for (const Option& option : options)
       if (std::pair(time_of(option), memory_of(option)) < std::pair(time_of(*fast), memory_of(*fast))) fast = &option;

@@ -35,8 +35,8 @@ struct PiperOptions {
   /// Choose variants with cover_greedy instead of cover_exact (quirk P1).
   bool greedy = false;
   int max_replicas = std::numeric_limits<int>::max(), max_degree = std::numeric_limits<int>::max();
-  /// Pairs of sets that one search may look at.
-  int64_t most_pairs = std::numeric_limits<int64_t>::max();
+  /// Pairs of sets, and stages between them, that one search may look at.
+  int64_t most_tries = std::numeric_limits<int64_t>::max();
 };
 
 /// The stage's time and the variant of each layer.
@@ -109,6 +109,9 @@ class PiperCosts {
   /// Twice the bytes of the edge with the least collective of the allowed variants.
   double charge(size_t link, size_t degree) const { return charges_[link * degrees_.size() + degree]; }
 
+  /// By option of a layer its part of the numerator of the formula above, in a stage of the layers that are `inside`.
+  void price_options(uint32_t layer, size_t degree, int replicas, const std::vector<char>& inside,
+                     std::vector<double>& seconds) const;
   void collect_degrees(const ir::LayerGraph& graph);
   void collect_variants(const ir::LayerGraph& graph);
   void collect_links(const ir::LayerGraph& graph);

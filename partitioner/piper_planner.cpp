@@ -34,7 +34,7 @@ PiperOptions options_of(const LayerPlanRequest& request) {
           .greedy = request.has("P1"),
           .max_replicas = request.replication ? std::numeric_limits<int>::max() : 1,
           .max_degree = request.max_degree,
-          .most_pairs = request.most_pairs};
+          .most_tries = request.most_pairs};
 }
 
 Status check_request(const LayerPlanRequest& request) {
@@ -95,12 +95,14 @@ double least_memory(const ir::LayerGraph& graph, PiperOptions options, const Lat
   return high;
 }
 
-Diagnostic no_plan(const LayerPlanRequest& request, double least) {
-  const double missing = least - request.machine.memory;
-  return {.code = Code::kNoFeasiblePlan,
-          .message = text("no row of stages fits ", request.machine.memory, " bytes a device: about ", missing,
-                          " bytes more are needed"),
-          .hint = "give the devices more memory, or plan for more devices"};
+Diagnostic no_plan(const LayerPlanRequest& request, const Lattice& lattice, const SearchClock& clock) {
+  Diagnostic none{.code = Code::kNoFeasiblePlan,
+                  .message = text("no row of stages fits ", request.machine.memory, " bytes a device"),
+                  .hint = "give the devices more memory, or plan for more devices"};
+  if (!request.measure_shortfall) return none;
+  const double missing = least_memory(*request.graph, options_of(request), lattice, clock) - request.machine.memory;
+  none.message += text(": about ", missing, " bytes more are needed");
+  return none;
 }
 
 }  // namespace
@@ -125,7 +127,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
       return Diagnostic{.code = Code::kInterrupted,
                         .message = clock.reason() + " before any plan was found",
                         .hint = "give the search more time"};
-    return no_plan(request, least_memory(*request.graph, options_of(request), *lattice, clock));
+    return no_plan(request, *lattice, clock);
   }
   LayerPlanAnswer answer = answer_of(request, found.stages);
   const double units = answer.unit == "s" ? 1 : 1000;

@@ -104,7 +104,7 @@ class PiperSearch {
     points_.back().push_back({});
     for (uint32_t set = lattice_.full_set(); set > 0; --set) {
       if (points_[set].empty()) continue;
-      if (result_.pairs > costs_.options().most_pairs || (stop_ && stop_())) {
+      if (tries_ > costs_.options().most_tries || (stop_ && stop_())) {
         stopped_ = true;
         return false;
       }
@@ -114,6 +114,7 @@ class PiperSearch {
           [&](uint32_t below, uint32_t node) {
             stage_.add(node);
             ++result_.pairs;
+            ++tries_;
             return extend(below, set);
           },
           [&](uint32_t node) { stage_.remove(node); });
@@ -140,6 +141,7 @@ class PiperSearch {
 
   /// The fewest replicas of the stage that meet the limit, before point `index` of `to`.
   void place(uint32_t from, uint32_t to, uint32_t index, size_t degree, const PiperStage::Sums& sums) {
+    ++tries_;
     const Point after = points_[to][index];
     const int width = costs_.degrees()[degree];
     const int most = std::min((costs_.options().devices - after.devices) / width, most_replicas_ - after.replicas);
@@ -245,6 +247,8 @@ class PiperSearch {
   /// The limit of this probe, and the smallest limit above it that might change its answer.
   double limit_ = 0, beyond_ = 0;
   bool stopped_ = false;
+  /// Pairs of sets, and stages between them that were priced.
+  int64_t tries_ = 0;
   PiperSearchResult result_;
 };
 

@@ -47,6 +47,8 @@ struct PlanRequest {
   /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of
   /// the best few by cost::iteration_time.
   std::function<double(const ir::Assignment&)> evaluate;
+  /// A step that is known already: of plans that cannot be shorter, a planner may find none.
+  double known_step = std::numeric_limits<double>::infinity();
   /// The plan that the planner `manual` checks and uses as given.
   const ir::Assignment* manual = nullptr;
 };

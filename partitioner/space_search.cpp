@@ -17,7 +17,6 @@ namespace {
 constexpr size_t kMostElementsForFlights = 160;
 /// On searches as large as this the sizes on one side of the middle end with the first that is this far from the best.
 constexpr size_t kManyElements = 100;
-constexpr int kManyDevices = 32;
 constexpr double kFarFromBest = 1.15;
 
 /// Micro-batch sizes and k of one search; k times the size is the same for all.
@@ -150,7 +149,7 @@ class Rounds {
       : request_(request), spaces_(spaces), options_(options), budget_(budget), deadline_(deadline), found_(found) {
     size_t elements = 0;
     for (const SearchSpace& space : spaces) elements = std::max(elements, elements_of(space));
-    may_stop_ = elements > kManyElements && budget.devices > kManyDevices;
+    may_stop_ = elements > kManyElements;
   }
 
   void run(std::vector<RoundSizes> rounds) {
@@ -172,21 +171,16 @@ class Rounds {
         if (i < side->size() && is_promising((*side)[i])) wave.push_back(&(*side)[i]);
       const std::vector<double> steps = search(wave);
       for (size_t w = 0; w < wave.size(); ++w)
-        if (may_stop_ && steps[w] > kFarFromBest * least_step_found())
+        if (may_stop_ && steps[w] > kFarFromBest * found_.least_step())
           (wave[w] >= below.data() && wave[w] < below.data() + below.size() ? below : above).resize(i + 1);
     }
   }
 
  private:
-  double least_step_found() const {
-    const std::vector<PlanCandidate> best = found_.best(1);
-    return best.empty() ? kInfinity : best.front().step_seconds;
-  }
-
   /// Whether the bound of such small micro-batches leaves room for a better step or objective.
   bool is_promising(const RoundSizes& round) const {
     const double least = least_step(*request_.graph, *request_.cluster, round.back().first);
-    return least < least_step_found() ||
+    return least < found_.least_step() ||
            least / static_cast<double>(request_.graph->batch.count) < found_.least_objective();
   }
 
@@ -199,8 +193,7 @@ class Rounds {
     });
     std::vector<double> steps(wave.size(), kInfinity);
     for (size_t i = 0; i < results.size(); ++i) {
-      const std::vector<PlanCandidate> best = results[i]->best(1);
-      if (!best.empty()) steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], best.front().step_seconds);
+      steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], results[i]->least_step());
       found_.absorb(std::move(*results[i]));
     }
     return steps;

@@ -229,8 +229,8 @@ StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
       .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
   option.latency = seconds + hops;
   const double state = graph_.optimizer_state_per_weight_byte / (shard_ ? option.devices : 1);
-  option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + state) +
-                       workspace_[index] + kept_[index] + std::max(0.0, gradient_bytes_[index]);
+  option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + state) + workspace_[index] + kept_[index] +
+                       std::max(0.0, gradient_bytes_[index]);
   option.item_bytes = std::max(0.0, stash_[index]);
   if (recompute) {
     const double kept = std::max(0.0, std::min(border_[index], option.item_bytes));

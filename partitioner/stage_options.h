@@ -48,6 +48,8 @@ class StageEvaluator {
   size_t counts() const { return mixes_ ? 1 : counts_; }
   bool may_recompute() const { return recompute_ && has_backward_; }
   StageOption option_at(size_t index, bool recompute) const;
+  /// No option with this replica count has a smaller time per sample.
+  double compute_per_sample(size_t index) const { return seconds_[index] / static_cast<double>(micro_batch_.count); }
   /// Appends the options with a time per sample of at most `limit`; one with more devices that is not faster than one
   /// with fewer is kept only where it needs less memory.
   void options(double limit, std::vector<StageOption>& out) const;

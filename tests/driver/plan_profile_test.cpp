@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -25,6 +26,13 @@ class ProfileFile {
       out << "node" << i << " -- Layer -- forward_compute_time=" << 1 + i << ".0, backward_compute_time=" << 2 * i
           << ", activation_size=1000.0, parameter_size=4000.0\n";
     for (int i = 1; i < 6; ++i) out << "\tnode" << i - 1 << " -- node" << i << "\n";
+  }
+  struct Text {
+    std::string text;
+  };
+  explicit ProfileFile(const Text& content)
+      : path_(fs::temp_directory_path() / ("graphpipe-given-profile-" + std::to_string(getpid()) + ".txt")) {
+    std::ofstream(path_) << content.text;
   }
   /// A file that is there, and stays.
   explicit ProfileFile(fs::path path) : path_(std::move(path)), is_own_(false) {}
@@ -58,7 +66,125 @@ class ProfileFile {
   bool is_own_ = true;
 };
 
+constexpr const char* kPlanners[] = {"graphpipe", "sequential",     "pipedream",    "2bw",  "equal-split",
+                                     "piper",     "dapple",         "torchgpipe",   "alpa", "max-throughput",
+                                     "auto",      "model-parallel", "data-parallel"};
+
+/// A layer, three branches of unequal weight, and a layer behind them.
+ProfileFile::Text branches() {
+  std::ostringstream out;
+  for (int i = 0; i < 8; ++i)
+    out << "node" << i << " -- Layer -- forward_compute_time=" << 1 + i % 5 << ".0, backward_compute_time=" << 2 + i % 3
+        << ".5, activation_size=" << 500 * (1 + i % 4) << ".0, parameter_size=" << 1000 * (i % 6) << ".0\n";
+  for (const auto& [from, to] : {std::pair(0, 1), {1, 2}, {0, 3}, {3, 4}, {4, 5}, {0, 6}, {2, 7}, {5, 7}, {6, 7}})
+    out << "\tnode" << from << " -- node" << to << "\n";
+  return {out.str()};
+}
+
+/// Four layers in a row, forward and backward: layer i and 10 + i are one class.
+ProfileFile::Text classes() {
+  std::ostringstream out;
+  out << R"({"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 1e6, "nodes": [)";
+  for (const int id : {1, 2, 3, 4, 11, 12, 13, 14})
+    out << (id > 1 ? ", " : "") << R"({"id": )" << id << R"(, "supportedOnFpga": 1, "cpuLatency": )" << 30 + id
+        << R"(, "fpgaLatency": )" << 1 + id % 4 << R"(, "isBackwardNode": )" << (id > 10 ? 1 : 0)
+        << R"(, "colorClass": )" << id % 10 << R"(, "size": 100})";
+  out << R"(], "edges": [)";
+  for (const auto& [from, to] : {std::pair(1, 2), {2, 3}, {3, 4}, {4, 14}, {14, 13}, {13, 12}, {12, 11}})
+    out << (from == 1 ? "" : ", ") << R"({"sourceId": )" << from << R"(, "destId": )" << to
+        << R"(, "cost": 0.5, "size": 1000})";
+  out << "]}";
+  return {out.str()};
+}
+
+/// What does not say how long the search took.
+json decided(json object) {
+  object.erase("search_seconds");
+  return object;
+}
+
 }  // namespace
+
+TEST_CASE("auto is never worse than any planner, whatever the flags say") {
+  const std::vector<std::vector<std::string>> machines = {
+      {"--devices", "4"},
+      {"--devices", "3", "--no-replication"},
+      {"--devices", "8", "--use-fewer"},
+      {"--devices", "4", "--memory", "30000"},
+      {"--topology", "2@1e7,2@1e6"},
+      {"--devices", "3", "--micro-batches", "5"},
+      {"--devices", "3", "--cpus", "1"},
+      {"--machines", "2,4"},
+      {"--devices", "4", "--bandwidth", "1e5"},
+      {"--devices", "4", "--no-traffic"},
+  };
+  for (const ProfileFile::Text& profile : {branches(), classes()}) {
+    const ProfileFile file(profile);
+    const std::string format = profile.text.front() == '{' ? "dnn-partitioning" : "pipedream";
+    for (const std::vector<std::string>& machine : machines) {
+      const auto answer_of = [&](const std::string& planner) {
+        std::vector<std::string> flags{"--profile-format", format, "--planner", planner};
+        flags.insert(flags.end(), machine.begin(), machine.end());
+        return file.plan(flags);
+      };
+      const auto best = answer_of("auto");
+      CAPTURE(format);
+      CAPTURE(machine.back());
+      REQUIRE(best.code == 0);
+      CHECK(best.object["bound"] <= best.object["simulated_step"]);
+      for (const char* planner : kPlanners) {
+        CAPTURE(planner);
+        const auto other = answer_of(planner);
+        if (other.code != 0 || !other.object["fits_memory"]) continue;
+        CHECK(best.object["simulated_step"] <= other.object["simulated_step"]);
+      }
+    }
+  }
+}
+
+TEST_CASE("the plan of a profile has the same bytes on every run, and with two threads as with one") {
+  const ProfileFile file(branches());
+  for (const char* planner : kPlanners) {
+    CAPTURE(planner);
+    const auto answer_of = [&](const char* threads) {
+      return file.plan({"--profile-format", "pipedream", "--planner", planner, "--devices", "4", "--threads", threads});
+    };
+    const json first = decided(answer_of("1").object);
+    CHECK(decided(answer_of("1").object) == first);
+    CHECK(decided(answer_of("2").object) == first);
+  }
+}
+
+TEST_CASE("layers of one class stay together with every planner, and every plan has a step") {
+  const ProfileFile file(classes());
+  for (const char* planner : kPlanners) {
+    CAPTURE(planner);
+    const auto answer = file.plan({"--profile-format", "dnn-partitioning", "--planner", planner});
+    REQUIRE(answer.code == 0);
+    CHECK(answer.object["simulated_step"].is_number());
+    for (const json& stage : answer.object["stages"]) {
+      const std::vector<int> nodes = stage["nodes"];
+      for (const int id : {1, 2, 3, 4}) CHECK(std::ranges::count(nodes, id) == std::ranges::count(nodes, 10 + id));
+    }
+  }
+}
+
+TEST_CASE("a plan that no number of micro-batches in flight makes fit is said not to fit, and auto takes another") {
+  const ProfileFile file;
+  const std::vector<std::string> flags{"--profile-format", "pipedream", "--devices", "4", "--memory", "25000"};
+  const auto answer_of = [&](const char* planner) {
+    std::vector<std::string> words = flags;
+    words.insert(words.end(), {"--planner", planner});
+    return file.plan(words);
+  };
+  const auto unaware = answer_of("dapple"), best = answer_of("auto");
+  REQUIRE(unaware.code == 0);
+  REQUIRE(best.code == 0);
+  CHECK(unaware.object["fits_memory"] == false);
+  CHECK(unaware.object["simulated_step"].is_number());
+  CHECK(best.object["fits_memory"] == true);
+  CHECK(best.object["limit"].get<std::string>().find("would lift it") != std::string::npos);
+}
 
 TEST_CASE("every planner prints the promised fields for a profile") {
   const ProfileFile file;

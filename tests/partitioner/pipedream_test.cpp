@@ -127,6 +127,13 @@ TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a co
     before = objective;
   }
   CHECK(before < std::numeric_limits<double>::infinity());
+  for (double bandwidth = 1e7; bandwidth < 1e10; bandwidth *= 3) {
+    LayerPlanRequest faster = pipedream_request(graph, 3);
+    faster.machine.levels[0].bandwidth = bandwidth;
+    const double slow = plan_layers(*find_layer_planner("pipedream"), faster)->objective;
+    faster.machine.levels[0].bandwidth *= 3;
+    CHECK(plan_layers(*find_layer_planner("pipedream"), faster)->objective <= slow);
+  }
   LayerPlanRequest request = pipedream_request(graph, 3);
   request.machine.memory = 1e9;
   auto answer = plan_layers(*find_layer_planner("pipedream"), request);

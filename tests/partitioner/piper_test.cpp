@@ -125,6 +125,41 @@ LayerPlanRequest piper_request(const ir::LayerGraph& graph, uint64_t seed) {
   return request;
 }
 
+/// The fastest of all equal runs of a chain of layers with one degree, plain everywhere or with the second variant
+/// everywhere: the last n mod p of p runs hold a layer more, each has d replicas and as many micro-batches in flight as
+/// there are runs from it on.
+double best_equal_runs(const LayerPlanRequest& request) {
+  const ir::LayerGraph& graph = *request.graph;
+  const size_t layers = graph.layers.size(), devices = static_cast<size_t>(request.machine.devices());
+  const double bandwidth = request.machine.levels.front().bandwidth;
+  const auto micro_batches = static_cast<size_t>(request.micro_batches);
+  double best = INFINITY;
+  for (size_t variant = 0; variant < 2; ++variant)
+    for (size_t p = 1; p <= std::min(layers, devices); ++p)
+      for (size_t d = 1; p * d <= std::min(devices, micro_batches); ++d) {
+        if (micro_batches % d != 0) continue;
+        double slowest = 0;
+        size_t first = 0;
+        for (size_t run = 0; run < p; ++run) {
+          const size_t end = first + layers / p + (run + layers % p >= p ? 1 : 0);
+          double seconds = 0, bytes = 0, memory = 0;
+          for (size_t i = first; i < end; ++i) {
+            const ir::LayerVariant& chosen = graph.layers[ir::LayerId(i)].degrees[0].variants[variant];
+            seconds += chosen.seconds;
+            bytes += 4 * static_cast<double>(d - 1) * chosen.weight_bytes / static_cast<double>(micro_batches);
+            memory += chosen.memory_per_item * static_cast<double>(p - run) + chosen.memory_fixed;
+          }
+          if (first > 0) bytes += 2 * graph.edges[first - 1].bytes;
+          if (end < layers) bytes += 2 * graph.edges[end - 1].bytes;
+          if (memory > request.machine.memory) slowest = INFINITY;
+          slowest = std::max(slowest, (seconds + bytes / bandwidth) / static_cast<double>(d));
+          first = end;
+        }
+        best = std::min(best, slowest);
+      }
+  return best;
+}
+
 TEST_CASE("piper equals the search over its whole space") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {
@@ -192,6 +227,46 @@ TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
       (step % 2 == 0 ? request.machine.memory : request.machine.levels[0].bandwidth) *= 1.5;
     }
   }
+}
+
+TEST_CASE("2bw equals the search over all equal runs of a chain, and more memory or bandwidth never makes it worse") {
+  int planned = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    tests::Dice dice(seed);
+    const size_t layers = 3 + seed % 7;
+    std::vector<std::pair<size_t, size_t>> edges;
+    for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
+    ir::LayerGraph graph = tests::layer_graph(layers, edges);
+    graph.source = ir::LayerSource::kPiper;
+    for (ir::LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
+    for (ir::Layer& layer : graph.layers) {
+      ir::LayerVariant plain{.seconds = static_cast<double>(3 + dice.below(9)),
+                             .weight_bytes = static_cast<double>(dice.below(9)),
+                             .memory_per_item = static_cast<double>(1 + dice.below(9)),
+                             .memory_fixed = static_cast<double>(dice.below(5))};
+      ir::LayerVariant again = plain;
+      again.seconds += 2;
+      again.memory_per_item = 0;
+      layer.degrees = {{.degree = 1, .variants = {plain, again}}};
+      layer.forward_seconds = plain.seconds;
+    }
+    LayerPlanRequest request{.graph = &graph};
+    request.machine.levels = {{.count = static_cast<int>(1 + dice.below(8)), .bandwidth = 5}};
+    request.machine.memory = static_cast<double>(10 + dice.below(90));
+    request.micro_batches = 12;
+    const auto answer = plan_layers(*find_layer_planner("2bw"), request);
+    const double best = best_equal_runs(request);
+    CHECK(answer.ok() == std::isfinite(best));
+    if (!answer.ok()) continue;
+    ++planned;
+    CHECK(answer->objective == doctest::Approx(best).epsilon(1e-12));
+    request.machine.memory *= 2;
+    CHECK(plan_layers(*find_layer_planner("2bw"), request)->objective <= answer->objective);
+    request.machine.levels[0].bandwidth *= 2;
+    CHECK(plan_layers(*find_layer_planner("2bw"), request)->objective <= answer->objective);
+  }
+  CHECK(planned > 30);
 }
 
 TEST_CASE("what does not fit says how much is missing; a search that is ended says so") {

@@ -1,0 +1,99 @@
+#include "driver/profile_auto.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cost/layer_conversion.h"
+#include "cost/lower_bound.h"
+#include "partitioner/space_search.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::driver {
+namespace {
+
+/// The search of auto contains those of plan graphs, and asks them for their best few: their own choice among these is
+/// made by the simulator of long steps. Quick ones first, should the time run out.
+constexpr std::array kAskedForProfiles = {"graphpipe", "sequential",  "model-parallel", "data-parallel",
+                                          "2bw",       "equal-split", "torchgpipe",     "alpa",
+                                          "dapple",    "pipedream",   "max-throughput", "piper"};
+
+class BestOfAll {
+ public:
+  BestOfAll(const Options& options, const partitioner::LayerPlanRequest& request)
+      : options_(options),
+        request_(request),
+        seconds_for_all_(options.plan.time_limit > 0 ? options.plan.time_limit : kSecondsForAll) {
+    const auto converted = cost::convert_layers(*request.graph, Samples(request.micro_batches));
+    bound_ = cost::plan_bound(converted.graph, accelerators_of(request)).step(converted.graph.batch);
+  }
+
+  Result<ProfilePlan> run() const {
+    Result<ProfilePlan> best = plan_profile_by_graph("auto", options_, rest_of_time());
+    if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
+    bool complete = best.ok() && best->complete;
+    if (!best.ok() || !is_proven(*best)) {
+      std::vector<Result<ProfilePlan>> others(kAskedForProfiles.size(), best);
+      std::vector<char> ended(kAskedForProfiles.size(), 0);
+      partitioner::run_tasks(kAskedForProfiles.size(), static_cast<int>(options_.training.threads), [&](size_t i) {
+        if (best.ok() && is_over()) ended[i] = 1;
+        else others[i] = plan_profile(kAskedForProfiles[i], options_, rest_of_time());
+      });
+      for (Result<ProfilePlan>& other : others) {
+        if (!other.ok() || (!options_.output.empty() && !refuse_unwritable(options_, *other))) continue;
+        if (!best.ok() || is_better(*other, *best)) best = std::move(other);
+      }
+      complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
+    }
+    if (best.ok()) present(*best, complete && !is_over());
+    return best;
+  }
+
+ private:
+  bool is_over() const { return watch_.seconds() >= seconds_for_all_ || request_.cancel->load(); }
+
+  partitioner::LayerPlanRequest rest_of_time() const {
+    partitioner::LayerPlanRequest rest = request_;
+    rest.time_limit = std::min(request_.time_limit, std::max(0.0, seconds_for_all_ - watch_.seconds()));
+    return rest;
+  }
+
+  static bool is_better(const ProfilePlan& a, const ProfilePlan& b) {
+    return std::pair(!a.fits, a.simulated_step) < std::pair(!b.fits, b.simulated_step);
+  }
+
+  /// Whether no plan is faster. CPUs, and other degrees and variants of layers, have prices that the bound does not
+  /// know.
+  bool is_proven(const ProfilePlan& best) const {
+    const auto has_one_price = [](const ir::Layer& layer) {
+      return layer.degrees.empty() || (layer.degrees.size() == 1 && layer.degrees.front().variants.size() == 1);
+    };
+    return best.simulated_step <= bound_ && request_.machine.cpus == 0 &&
+           std::ranges::all_of(request_.graph->layers, has_one_price);
+  }
+
+  void present(ProfilePlan& best, bool complete) const {
+    const bool plain = std::ranges::all_of(best.stages, [](const auto& s) { return s.degree == 1 && !s.on_cpu; });
+    if (best.planner != "auto") best.stopped = text("found by ", best.planner);
+    best.planner = "auto";
+    best.objective = best.simulated_step;
+    best.unit = "s";
+    best.bound = plain ? bound_ : 0;
+    best.gap = gap_over(best.objective, best.bound);
+    best.search_seconds = watch_.seconds();
+    best.complete = complete;
+  }
+
+  const Options& options_;
+  const partitioner::LayerPlanRequest& request_;
+  const Stopwatch watch_;
+  const double seconds_for_all_;
+  double bound_ = 0;
+};
+
+}  // namespace
+
+Result<ProfilePlan> plan_profile_by_all(const Options& options, const partitioner::LayerPlanRequest& request) {
+  return BestOfAll(options, request).run();
+}
+
+}  // namespace graphpipe::driver
