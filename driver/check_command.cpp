@@ -147,10 +147,13 @@ Status add_columns(JsonObject& object, const scheduler::WholeSchedule& whole) {
   const auto figures = [&](const scheduler::StudyCosts& costs) -> Result<scheduler::StudyFigures> {
     ir::StageGraph graph = whole.graph;
     scheduler::set_costs(graph, costs);
+    // Late starts belong to the costs that they were found with.
+    ir::Schedule schedule = whole.schedule;
+    schedule.starts.clear();
     GP_TRY(ScheduleStudy study,
            simulate_study(std::move(graph),
                           scheduler::study_cluster(static_cast<int>(whole.cluster.devices.size()), costs.latency),
-                          whole.schedule));
+                          std::move(schedule)));
     return std::move(study.figures);
   };
   GP_TRY(const scheduler::StudyFigures equal, figures({}));
