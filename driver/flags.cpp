@@ -80,7 +80,9 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm; file: as the model says. Without it train, and eval for --policy inference")
       ->check(CLI::IsMember({"train", "eval", "file"}));
-  app.add_option("--dropout", model.dropout, "whether Dropout is active (off)")->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--dropout", model.dropout, "whether Dropout is active")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->default_str("off");
 }
 
 void training_flags(CLI::App& app, TrainingOptions& training) {
@@ -118,8 +120,9 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
 
 void order_flags(CLI::App& app, OrderOptions& order) {
   app.add_option("--group", order.group, "interleaved: micro-batches per group")->check(kOneOrMore);
-  app.add_option("--backward", order.backward, "gpipe: order of the backwards (fifo)")
-      ->check(CLI::IsMember({"fifo", "lifo"}));
+  app.add_option("--backward", order.backward, "gpipe: order of the backwards")
+      ->check(CLI::IsMember({"fifo", "lifo"}))
+      ->default_str("fifo");
   app.add_flag("--vertical-sync", order.vertical_sync, "pipedream: weights of one age in all stages");
   app.add_option("--update", order.update, "2bw: samples of one update")->check(kOneOrMore);
 }
@@ -177,7 +180,7 @@ void training_run_flags(CLI::App& app, RunOptions& run) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "gloo", "nccl"}));
   app.add_option("--stall-timeout", run.stall_timeout,
-                 "seconds without progress that end the run (10, or what long actions need)")
+                 "seconds without progress that end the run; without it 10, or what long actions need")
       ->check(CLI::Range(0.1, 86400.0));
 }
 

@@ -94,7 +94,7 @@ class HelpFormatter : public CLI::Formatter {
 void show_helpfully(CLI::App& app) {
   app.formatter(std::make_shared<HelpFormatter>());
   for (CLI::Option* option : app.get_options()) {
-    if (is_switch(*option)) continue;
+    if (is_switch(*option) || !option->get_default_str().empty()) continue;
     option->capture_default_str();
     const std::string shown = option->get_default_str();
     if (shown == "0" || shown == "-1" || shown == "[]" || shown == "\"\"") option->default_str("");

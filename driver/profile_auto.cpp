@@ -6,6 +6,7 @@
 #include "cost/layer_conversion.h"
 #include "cost/lower_bound.h"
 #include "partitioner/space_search.h"
+#include "support/run_tasks.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::driver {
@@ -34,15 +35,16 @@ class BestOfAll {
     if (!best.ok() || !is_proven(*best)) {
       std::vector<Result<ProfilePlan>> others(kAskedForProfiles.size(), best);
       std::vector<char> ended(kAskedForProfiles.size(), 0);
-      partitioner::run_tasks(kAskedForProfiles.size(), static_cast<int>(options_.training.threads), [&](size_t i) {
+      run_tasks(kAskedForProfiles.size(), static_cast<int>(options_.training.threads), [&](size_t i) {
         if (best.ok() && is_over()) ended[i] = 1;
         else others[i] = plan_profile(kAskedForProfiles[i], options_, rest_of_time());
       });
+      complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
       for (Result<ProfilePlan>& other : others) {
+        complete = complete && (!other.ok() || other->complete);
         if (!other.ok() || (!options_.output.empty() && !refuse_unwritable(options_, *other))) continue;
         if (!best.ok() || is_better(*other, *best)) best = std::move(other);
       }
-      complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
     }
     if (best.ok()) present(*best, complete && !is_over());
     return best;

@@ -54,6 +54,9 @@ Result<cost::LayerMachine> machine_of(const Options& options, const ir::LayerGra
     if (!(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
       return usage("--bandwidth", "it is not above zero", "give bytes per second, for example --bandwidth 1e9");
   // Only files of dnn-partitioning say how long a layer takes on a CPU.
+  if (graph.source != ir::LayerSource::kDnnPartitioning && foreign.cpus > 0)
+    return usage("--cpus", "the profile does not say how long a layer takes on a CPU",
+                 "leave it out; dnn-partitioning files say it");
   if (graph.source == ir::LayerSource::kDnnPartitioning)
     machine.cpus = foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
                                      : std::clamp(graph.defaults.cpus.value_or(0), 0, kMostDevices);

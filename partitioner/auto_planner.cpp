@@ -10,6 +10,7 @@
 #include "partitioner/search_planners.h"
 #include "partitioner/space_search.h"
 #include "partitioner/unequal_devices.h"
+#include "support/run_tasks.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {

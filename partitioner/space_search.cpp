@@ -7,6 +7,7 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/device_search.h"
+#include "support/run_tasks.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -209,17 +210,6 @@ class Rounds {
 };
 
 }  // namespace
-
-void run_tasks(size_t count, int threads, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next = 0;
-  const auto loop = [&] {
-    for (size_t task = next++; task < count; task = next++) work(task);
-  };
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < std::min(count, static_cast<size_t>(std::max(threads, 1))); ++i) helpers.emplace_back(loop);
-  loop();
-  for (std::thread& helper : helpers) helper.join();
-}
 
 void search_spaces(const PlanRequest& request, const std::vector<SearchSpace>& spaces,
                    const SpaceSearchOptions& options, const Deadline& deadline, Candidates& found) {

@@ -18,7 +18,4 @@ struct SpaceSearchOptions {
 void search_spaces(const PlanRequest& request, const std::vector<SearchSpace>& spaces,
                    const SpaceSearchOptions& options, const Deadline& deadline, Candidates& found);
 
-/// Runs `work(0)` to `work(count - 1)`, each once, on so many threads.
-void run_tasks(size_t count, int threads, const std::function<void(size_t)>& work);
-
 }  // namespace graphpipe::partitioner

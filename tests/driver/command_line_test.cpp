@@ -1,11 +1,12 @@
-#include "driver/commands.h"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "driver/commands.h"
+#include "partitioner/layer_planners.h"
+#include "partitioner/planners.h"
 #include "tests/driver/ask.h"
 
 using namespace graphpipe;
@@ -90,7 +91,20 @@ TEST_CASE("help shows what a flag takes, its limits and its default") {
   CHECK(!holds(plan.out, "default 0"));
   std::istringstream lines(plan.out);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
-  CHECK(holds(ask({"run", "--help"}).out, "seconds without progress that end the run (0.1 to 86400; default 10)"));
+  CHECK(holds(ask({"run", "--help"}).out, "(default 0.9,0.999)"));
+}
+
+TEST_CASE("docs/planners.md names every planner and every quirk") {
+  std::ifstream file(GRAPHPIPE_SOURCE_DIR "/docs/planners.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const std::string text = page.str();
+  const auto names = [&](std::string_view name) { return holds(text, "`" + std::string(name) + "`"); };
+  for (const partitioner::PlannerRow& row : partitioner::planners()) CHECK_MESSAGE(names(row.name), row.name);
+  for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners()) {
+    CHECK_MESSAGE(names(row.name), row.name);
+    for (const partitioner::Quirk& quirk : row.quirks) CHECK_MESSAGE(names(quirk.name), quirk.name);
+  }
 }
 
 TEST_CASE("planners and policies are named in the help, and a mistyped one is a usage error that names the nearest") {

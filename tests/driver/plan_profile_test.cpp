@@ -130,6 +130,10 @@ TEST_CASE("auto is never worse than any planner, whatever the flags say") {
       const auto best = answer_of("auto");
       CAPTURE(format);
       CAPTURE(machine.back());
+      if (format == "pipedream" && machine == std::vector<std::string>{"--devices", "3", "--cpus", "1"}) {
+        CHECK(best.code == 2);  // such a profile has no times of CPUs
+        continue;
+      }
       REQUIRE(best.code == 0);
       CHECK(best.object["bound"] <= best.object["simulated_step"]);
       for (const char* planner : kPlanners) {

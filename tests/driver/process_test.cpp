@@ -19,7 +19,8 @@ TEST_CASE("exit codes, signals, folders and variables arrive") {
   CHECK(run_and_collect({.arguments = {"sh", "-c", "exit 7"}})->ending.exit_code == 7);
   CHECK(run_and_collect({.arguments = {"sh", "-c", "kill -9 $$"}})->ending.signal == 9);
   CHECK(run_and_collect({.arguments = {"pwd"}, .working_folder = "/"})->output == "/\n");
-  CHECK(run_and_collect({.arguments = {"sh", "-c", "echo $GP_TEST"}, .environment = {"GP_TEST=x y"}})->output == "x y\n");
+  CHECK(run_and_collect({.arguments = {"sh", "-c", "echo $GP_TEST"}, .environment = {"GP_TEST=x y"}})->output ==
+        "x y\n");
 }
 
 TEST_CASE("a program that does not exist is an environment error") {
@@ -38,8 +39,9 @@ TEST_CASE("when one child fails the others are stopped") {
 
 TEST_CASE("lines of several children arrive whole, with the child's number") {
   std::vector<std::string> lines(2);
-  const auto endings = run_processes({{.arguments = {"printf", "a\\nb"}}, {.arguments = {"printf", "c\\n"}}}, 1,
-                                     [&](size_t child, std::string_view line) { lines[child] += std::string(line) + ";"; });
+  const auto endings =
+      run_processes({{.arguments = {"printf", "a\\nb"}}, {.arguments = {"printf", "c\\n"}}}, 1,
+                    [&](size_t child, std::string_view line) { lines[child] += std::string(line) + ";"; });
   REQUIRE(endings.ok());
   CHECK(lines[0] == "a;b;");
   CHECK(lines[1] == "c;");
@@ -67,7 +69,8 @@ TEST_CASE("loss flags") {
   CHECK(loss->class_axis == 2);
   CHECK(parse_loss("contrastive:s").ok());
   CHECK(parse_loss("output:total,sum")->reduction == passes::LossReduction::kSum);
-  for (const char* bad : {"cross_entropy:out", "mse:", "mse:a,", "l1:a,b", "contrastive:s,l", "output:x,axis=1", "mse"}) {
+  for (const char* bad :
+       {"cross_entropy:out", "mse:", "mse:a,", "l1:a,b", "contrastive:s,l", "output:x,axis=1", "mse"}) {
     CAPTURE(bad);
     const auto problem = parse_loss(bad);
     REQUIRE_FALSE(problem.ok());

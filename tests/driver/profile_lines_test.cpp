@@ -26,9 +26,10 @@ out model "y" %3
 
 TEST_CASE("nodes of one signature share the mean of what was measured, of each pass where they have it") {
   const ir::Graph graph = two_relus();
-  const auto profile = driver::profile_of_lines("op 0 4 1e-6 - -\nop 1 4 3e-6 5e-6 -\nlink 2e-6 1e-9\n"
-                                                "runtime 1e-5 2e-6 3e-6 4e-10 5e-6 6e-10\n",
-                                                graph);
+  const auto profile = driver::profile_of_lines(
+      "op 0 4 1e-6 - -\nop 1 4 3e-6 5e-6 -\nlink 2e-6 1e-9\n"
+      "runtime 1e-5 2e-6 3e-6 4e-10 5e-6 6e-10\n",
+      graph);
   REQUIRE(profile.ok());
   REQUIRE(profile->operators.size() == 2);
   const ir::OpMeasurement& relu = profile->operators[0];

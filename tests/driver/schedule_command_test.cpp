@@ -187,8 +187,8 @@ TEST_CASE("check proves what is claimed of weight versions, or names the action 
 
 TEST_CASE("a study of too many actions is refused, however its sizes multiply") {
   const Folder folder;
-  const std::string dag = folder.write(
-      "huge.json", R"({"predecessors": [[], [0], [1], [2]], "micro_batch_size": [2147483648, 1, 1, 1]})");
+  const std::string dag =
+      folder.write("huge.json", R"({"predecessors": [[], [0], [1], [2]], "micro_batch_size": [2147483648, 1, 1, 1]})");
   for (const char* count : {"1073741824", "1000"})
     CHECK(ask({"schedule", "--policy", "kfkb", "--dag", dag, "--micro-batches", count}).code == 3);
 }
@@ -217,8 +217,8 @@ TEST_CASE("claims about a file without updates are refused: nothing in it could 
 
 TEST_CASE("a schedule without any action is refused in every form") {
   const Folder folder;
-  for (const char* text : {"", "\n", R"({"programs": []})", R"({"programs": [[]]})", "schedule a\n",
-                           "schedule a\ndevice 0:\n"}) {
+  for (const char* text :
+       {"", "\n", R"({"programs": []})", R"({"programs": [[]]})", "schedule a\n", "schedule a\ndevice 0:\n"}) {
     CAPTURE(text);
     const Answer answer = ask({"check", folder.write("empty", text)});
     CHECK(answer.code == wire::kExitInputRefused);
