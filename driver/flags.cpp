@@ -163,7 +163,9 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
 
 void study_flags(CLI::App& app, ScheduleOptions& schedule) {
   app.add_option("--costs", schedule.costs, "F,I,W: cost of one micro-batch on one stage; a B costs I + W");
-  app.add_option("--latency", schedule.latency, "of a message between devices")->check(CLI::Range(0.0, 1e6));
+  app.add_option("--latency", schedule.latency, "of a message between devices")
+      ->check(kNotNegative)
+      ->check(CLI::Range(0.0, 1e6));
 }
 
 void training_run_flags(CLI::App& app, RunOptions& run) {
@@ -181,6 +183,7 @@ void training_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "gloo", "nccl"}));
   app.add_option("--stall-timeout", run.stall_timeout,
                  "seconds without progress that end the run; without it 10, or what long actions need")
+      ->check(kNotNegative)
       ->check(CLI::Range(0.1, 86400.0));
 }
 

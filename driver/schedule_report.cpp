@@ -23,9 +23,12 @@ std::string joined(const std::vector<T>& numbers) {
 
 std::string lists_json(const std::vector<std::vector<std::string>>& lists) {
   std::string out = "[";
-  for (const std::vector<std::string>& list : lists)
+  for (const std::vector<std::string>& list : lists) {
+    out += out.size() > 1 ? ", [" : "[";
     // Tokens are letters and digits.
-    out += fmt::format("{}[\"{}\"]", out.size() > 1 ? ", " : "", fmt::join(list, "\", \""));
+    if (!list.empty()) out += fmt::format("\"{}\"", fmt::join(list, "\", \""));
+    out += "]";
+  }
   return out + "]";
 }
 

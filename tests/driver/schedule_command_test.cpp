@@ -185,6 +185,20 @@ TEST_CASE("check proves what is claimed of weight versions, or names the action 
   CHECK(check({"--claim", "newest"}).code == wire::kExitUsage);
 }
 
+TEST_CASE("a device without work has an empty list, and a latency is a number") {
+  const Folder folder;
+  const std::string dag =
+      folder.write("idle.json", R"({"predecessors": [[], [0]], "micro_batches": 1, "replicas": [1, 2]})");
+  const Answer idle = ask({"schedule", "--policy", "kfkb", "--dag", dag, "--format", "json"});
+  REQUIRE(idle.code == 0);
+  const nlohmann::json programs = idle.object()["programs"];
+  REQUIRE(programs.size() == 3);
+  CHECK(programs[2].empty());
+  for (const char* latency : {"nan", "-1", "inf", "1e7"})
+    CHECK(ask({"schedule", "--policy", "1f1b", "--ranks", "2", "--micro-batches", "2", "--latency", latency}).code ==
+          wire::kExitUsage);
+}
+
 TEST_CASE("a study of too many actions is refused, however its sizes multiply") {
   const Folder folder;
   const std::string dag =
