@@ -32,7 +32,7 @@ set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 # A release build reads the files of a folder in batches (unity builds of CMake): common headers are parsed once per
 # batch, so names in anonymous namespaces are unique within a folder. The presets for development compile every file
 # alone, which shows a missing include.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
 # What is not optimised for speed in a release build: tests, and folders marked ONCE, whose code runs once per command
 # while planners, prices and schedules search.
 set(GRAPHPIPE_FAST_COMPILE $<$<CONFIG:Release>:-O1>)

@@ -9,7 +9,7 @@
 namespace graphpipe::ops {
 namespace {
 
-Mixing mixing_along(const NodeView& node, int axis) {
+Mixing mixing_along_axis(const NodeView& node, int axis) {
   return is_batch_axis(node, 0, axis) ? Mixing::kMixes : Mixing::kNone;
 }
 
@@ -23,7 +23,7 @@ Inferred infer_arg_extremum(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   ir::Shape shape = node.input(0).type.shape;
   GP_TRY(const int axis, axis_attribute(node, "axis", 0, shape.size()));
-  const Mixing mixing = mixing_along(node, axis);
+  const Mixing mixing = mixing_along_axis(node, axis);
   if (node.attributes().get_int("keepdims", 1) != 0) {
     shape[static_cast<size_t>(axis)] = ir::Dim::fixed(1);
   } else {
@@ -94,7 +94,7 @@ Status top_k_gradient(GradientBuilder& builder) {
 Inferred infer_cum_sum(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   GP_TRY(const int axis, axis_attribute(node, "axis", 0, node.input(0).type.shape.size()));
-  return one_output(node, node.input(0).type, mixing_along(node, axis));
+  return one_output(node, node.input(0).type, mixing_along_axis(node, axis));
 }
 
 void emit_cum_sum(Emitter& emitter) {
