@@ -5,7 +5,6 @@
 
 #include "cost/layer_conversion.h"
 #include "cost/lower_bound.h"
-#include "partitioner/space_search.h"
 #include "support/run_tasks.h"
 #include "support/stopwatch.h"
 
