@@ -9,13 +9,30 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr double kSlack = 0.5;
+/// The search takes time with the square of the borders: of longer orders only every so many-th may be one.
+constexpr size_t kMostBorders = 3000;
 
 /// What is known of an order of layers.
 struct Line {
   std::vector<uint32_t> order;
-  /// Seconds of the first layers, and bytes that cross behind them.
+  /// Where runs may end, from 0 to all: layers before the border, their seconds, and bytes that cross it.
+  std::vector<size_t> border;
   std::vector<double> work, crossing;
 };
+
+void thin_out(Line& line) {
+  const size_t step = line.order.size() / kMostBorders + 1;
+  size_t kept = 0;
+  for (size_t i = 0; i < line.border.size(); ++i) {
+    if (i % step != 0 && i + 1 != line.border.size()) continue;
+    line.border[kept] = line.border[i];
+    line.work[kept] = line.work[i];
+    line.crossing[kept++] = line.crossing[i];
+  }
+  line.border.resize(kept);
+  line.work.resize(kept);
+  line.crossing.resize(kept);
+}
 
 Line line_of(const ir::LayerGraph& graph) {
   const ir::LayerAdjacency adjacency = adjacency_of(graph);
@@ -36,6 +53,8 @@ Line line_of(const ir::LayerGraph& graph) {
   }
   line.crossing = {0};
   for (size_t i = 1; i <= line.order.size(); ++i) line.crossing.push_back(line.crossing.back() + change[i]);
+  for (size_t i = 0; i <= line.order.size(); ++i) line.border.push_back(i);
+  thin_out(line);
   return line;
 }
 
@@ -45,7 +64,7 @@ struct Cost {
   auto operator<=>(const Cost&) const = default;
 };
 
-/// The first layers in so many runs; infinite where that is not possible.
+/// What lies before a border in so many runs; infinite where that is not possible.
 using Table = std::vector<std::vector<Cost>>;
 
 class Clusters {
@@ -56,20 +75,20 @@ class Clusters {
     most_work_ = std::max((1 + kSlack) * line.work.back() / static_cast<double>(count), largest) * (1 + 1e-9);
   }
 
-  /// Ends of the runs where no border carries more than `most` bytes; empty where there is no such split.
+  /// Layers before the end of each run where no border carries more than `most` bytes; empty where there is no such split.
   std::vector<size_t> ends(double most) const {
-    const size_t layers = line_.order.size();
-    Table table(count_ + 1, std::vector<Cost>(layers + 1));
-    std::vector<std::vector<size_t>> start(count_ + 1, std::vector<size_t>(layers + 1, 0));
+    const size_t last = line_.border.size() - 1;
+    Table table(count_ + 1, std::vector<Cost>(last + 1));
+    std::vector<std::vector<size_t>> start(count_ + 1, std::vector<size_t>(last + 1, 0));
     table[0][0] = {.traffic = 0};
     for (size_t runs = 1; runs <= count_; ++runs)
-      for (size_t end = runs; end <= layers; ++end) {
-        if (end < layers && line_.crossing[end] > most) continue;
+      for (size_t end = runs; end <= last; ++end) {
+        if (end < last && line_.crossing[end] > most) continue;
         for (size_t from = end; from-- > runs - 1;) {
           const double work = line_.work[end] - line_.work[from];
           if (work > most_work_) break;
           Cost cost = table[runs - 1][from];
-          cost.traffic += end < layers ? line_.crossing[end] : 0;
+          cost.traffic += end < last ? line_.crossing[end] : 0;
           cost.squares += work * work;
           if (cost < table[runs][end]) {
             table[runs][end] = cost;
@@ -78,8 +97,8 @@ class Clusters {
         }
       }
     std::vector<size_t> found;
-    if (table[count_][layers].traffic == kInfinity) return found;
-    for (size_t runs = count_, end = layers; runs > 0; end = start[runs--][end]) found.push_back(end);
+    if (table[count_][last].traffic == kInfinity) return found;
+    for (size_t runs = count_, end = last; runs > 0; end = start[runs--][end]) found.push_back(line_.border[end]);
     std::ranges::reverse(found);
     return found;
   }
@@ -97,7 +116,7 @@ std::vector<std::vector<uint32_t>> cluster_layers(const ir::LayerGraph& graph, s
   std::vector<double> traffic(line.crossing);
   std::ranges::sort(traffic);
   std::vector<size_t> best;
-  for (count = std::min(count, line.order.size()); best.empty(); --count) {
+  for (count = std::min(count, line.border.size() - 1); best.empty(); --count) {
     const Clusters clusters(line, count);
     if (clusters.ends(traffic.back()).empty()) continue;  // one run always works
     size_t low = 0, high = traffic.size() - 1;            // the smallest largest traffic is one of these

@@ -11,7 +11,7 @@ namespace graphpipe::partitioner {
 /// At most `count` runs of the topological order with the smallest ids first, none empty. No run has more work than
 /// one and a half times the average, or than the largest layer where that is more. Among these the largest traffic
 /// between runs is smallest, then the sum of the traffic, then the sum of squared work. Traffic: every output that
-/// crosses, once.
+/// crosses, once. Of orders of more than 3000 layers only every so many-th border is looked at.
 std::vector<std::vector<uint32_t>> cluster_layers(const ir::LayerGraph& graph, size_t count);
 
 }  // namespace graphpipe::partitioner

@@ -70,6 +70,9 @@ Dag chained(const Dag& dag, std::span<const uint32_t> order) {
   return Dag(dag.size(), std::move(edges));
 }
 
+/// Steps to larger sets after which the builder asks whether to stop.
+constexpr size_t kStepsPerQuestion = 2000;
+
 /// Builds the lattice size by size: the sets of one size have consecutive numbers.
 struct LatticeBuilder {
   const Dag& dag;
@@ -80,6 +83,7 @@ struct LatticeBuilder {
   std::unordered_multimap<uint64_t, uint32_t> found;
   std::vector<uint64_t> hashes, next_hashes;
   std::vector<std::vector<uint32_t>> free_nodes, next_free;
+  size_t free_bytes = 0;
 
   LatticeBuilder(const Dag& graph, const LatticeLimits& bounds) : dag(graph), limits(bounds) {
     lattice.words_ = std::max<size_t>(1, (dag.size() + 63) / 64);
@@ -114,6 +118,7 @@ struct LatticeBuilder {
     for (const uint32_t reader : dag.successors(node))
       if (std::ranges::all_of(dag.predecessors(reader), [&](uint32_t p) { return has(added, p); }))
         next.insert(std::ranges::lower_bound(next, reader), reader);
+    free_bytes += next.size() * sizeof(uint32_t) + sizeof(next);
     next_free.push_back(std::move(next));
     next_hashes.push_back(hash);
     found.emplace(hash, added);
@@ -127,11 +132,21 @@ struct LatticeBuilder {
     return append(set, node, hash, free);
   }
 
+  /// Sets, the steps up and the steps down from them, and what may join the newest of them.
+  double bytes() const {
+    const size_t per_set = lattice.words_ * sizeof(uint64_t) + sizeof(uint32_t) + 2 * sizeof(size_t);
+    return static_cast<double>(lattice.size() * per_set + 2 * lattice.up_.size() * sizeof(Lattice::Step) + free_bytes);
+  }
+
+  bool is_beyond_limits() const { return lattice.size() > limits.most_sets || bytes() > limits.most_bytes; }
+
   /// All sets with one node more than those from `first` on. False where a limit ends it.
   bool grow(uint32_t first) {
     found.clear();
     next_free.clear();
     next_hashes.clear();
+    size_t steps = 0;
+    free_bytes = 0;
     for (uint32_t index = 0; index < free_nodes.size(); ++index) {
       const uint32_t set = first + index;
       for (const uint32_t node : free_nodes[index]) {
@@ -139,7 +154,11 @@ struct LatticeBuilder {
         lattice.up_.push_back({sum, node});
       }
       lattice.up_start_.push_back(lattice.up_.size());
-      if (lattice.sizes_.size() > limits.most_sets || (index % 256 == 0 && limits.stop && limits.stop())) return false;
+      if (is_beyond_limits()) return false;
+      steps += free_nodes[index].size();
+      if (steps < kStepsPerQuestion) continue;
+      steps = 0;
+      if (limits.stop && limits.stop()) return false;
     }
     free_nodes.swap(next_free);
     hashes.swap(next_hashes);

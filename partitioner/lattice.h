@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 
 /// Neighbours of the nodes 0 .. size-1 in compressed rows.
@@ -46,6 +48,8 @@ Dag chained(const Dag& dag, std::span<const uint32_t> order);
 
 struct LatticeLimits {
   size_t most_sets = 2'000'000;
+  /// Of the sets and the steps between them.
+  double most_bytes = kInfinity;
   /// Asked now and then; true ends the enumeration.
   std::function<bool()> stop;
 };

@@ -12,7 +12,8 @@ namespace graphpipe::partitioner {
 std::vector<uint32_t> lattice_order(const Dag& dag);
 
 /// All downsets where they fit into `bytes`; else those of each size with the smallest `cut` (of the layers in the set)
-/// and all prefixes of one order. Nothing where `stop` ended it.
+/// and all prefixes of one order. Nothing where `stop` ended it,
+/// or not even these fit.
 std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
                                       const std::function<double(std::span<const uint64_t>)>& cut,
                                       const std::function<bool()>& stop);

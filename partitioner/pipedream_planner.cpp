@@ -29,6 +29,8 @@ constexpr std::array kPipeDreamQuirks = {
 /// Nested searches are cubic in the downsets: of more than this many steps only the cuts of a few orders are searched.
 constexpr double kMostSteps = 5e10;
 constexpr size_t kFewCuts = 350;
+/// Cuts of each order that are searched first, so that a plan is there should the time run out.
+constexpr size_t kFirstCuts = 48;
 constexpr int kMostRounds = 6;
 
 class PipeDream {
@@ -150,6 +152,7 @@ class PipeDream {
 
   // Returns a proven bound over these cuts.
   double search_row(const SetTable& cuts) {
+    if (found_ && deadline_.passed()) return bound_;
     const PricedDownsets sets(graph_, cuts, convention_.cut);
     RowSearch search(sets, row_limits_, deadline_);
     const auto row = search.best(found_ ? found_->seconds : most(), bound_);
@@ -162,6 +165,7 @@ class PipeDream {
 
   // Cuts of a few orders, then those around the best of them.
   void search_few_cuts() {
+    if (graph_.layers.size() > 2 * kFewCuts) search_row(cuts_of_orders(kFirstCuts));
     const SetTable orders = cuts_of_orders(graph_.layers.size());
     search_row(orders);
     for (int round = 0; round < kMostRounds && found_ && !deadline_.passed(); ++round) {
@@ -181,11 +185,13 @@ class PipeDream {
     SetTable all(graph_.layers.size());
     const bool is_exact = all_cuts(all);
     if (is_original && !is_exact) search_few_cuts();
+    if (is_exact && all.size() > 2 * kFewCuts && !found_) search_row(cuts_of_orders(kFirstCuts, &all));
     if (is_exact) bound_ = std::max(bound_, search_row(all));
     else answer_.stopped = text("more than ", all.size(), " sets of layers: the cuts of a few orders were searched");
   }
 
   bool search_levels(const SetTable& cuts) {
+    if (found_ && deadline_.passed()) return false;
     const PricedDownsets sets(graph_, cuts, convention_.cut);
     LevelSearch search(sets, level_limits(), deadline_);
     const auto found = search.best();
@@ -215,7 +221,7 @@ class PipeDream {
     SetTable all(graph_.layers.size());
     if (all_cuts(all) && is_small(all)) {
       // Small graphs first: a plan is there should the time run out.
-      if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFewCuts / 8, &all));
+      if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFirstCuts, &all));
       search_levels(all);
       if (found_ && !deadline_.passed()) bound_ = found_->seconds;
       return;

@@ -113,19 +113,27 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   GP_TRY_VOID(check_request(request));
   const SearchClock clock(request);
   const auto stop = [&] { return clock.must_stop(); };
+  const auto why_stopped = [&] {
+    return clock.must_stop() ? clock.reason() : "the graph has more layers than the memory budget holds sets of them";
+  };
   const PiperCosts costs(*request.graph, options_of(request));
   const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };
   // One order is searched in no time; what it gives bounds the search over all downsets.
   const Dag line = chained(costs.dag(), lattice_order(costs.dag()));
-  const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.stop = stop});
+  const std::optional<Lattice> prefixes =
+      Lattice::enumerate(line, {.most_bytes = request.memory_budget, .stop = stop});
   PiperSearchResult found;
   if (prefixes) found = search_piper(costs, *prefixes, stop);
   const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
   if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
+  if (found.stages.empty() && (!lattice || clock.must_stop())) {
+    EqualSplit split = split_equally(*request.graph, costs);
+    found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
+  }
   if (found.stages.empty()) {
-    if (clock.must_stop())
+    if (!lattice || clock.must_stop())
       return Diagnostic{.code = Code::kInterrupted,
-                        .message = clock.reason() + " before any plan was found",
+                        .message = why_stopped() + " before any plan was found",
                         .hint = "give the search more time"};
     return no_plan(request, *lattice, clock);
   }
@@ -137,7 +145,8 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
   if (!found.complete)
-    answer.stopped = clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may";
+    answer.stopped =
+        !lattice || clock.must_stop() ? why_stopped() : "the search looked at as many pairs of sets as it may";
   else if (!lattice->complete())
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";
