@@ -67,7 +67,9 @@ class Alpa {
     for (const auto& configs : configs_)
       for (const Config& config : configs) candidates.push_back(config.seconds);
     std::ranges::sort(candidates);
-    if (candidates.empty() || smallest_sum(candidates.back()) == kInfinity) return true;
+    if (candidates.empty()) return true;
+    const double least_sum = smallest_sum(candidates.back());
+    if (least_sum == kInfinity) return true;
     keep();
     // Nothing below the first candidate that gives a plan need be tried.
     size_t low = 0, high = candidates.size();
@@ -80,7 +82,7 @@ class Alpa {
     for (; low < candidates.size(); ++low) {
       const double most = candidates[low];
       if (most == tried) continue;
-      if (most * static_cast<double>(micro_batches()) >= objective_) break;
+      if (least_sum + most * static_cast<double>(micro_batches() - 1) >= objective_) break;
       if (clock_.must_stop()) return false;
       tried = most;
       if (smallest_sum(most) < kInfinity) keep();
@@ -162,14 +164,16 @@ class Alpa {
     table_.assign((count_ + 1) * (count_ + 1) * static_cast<size_t>(devices_ + 1), {});
     best(0, count_, 0).sum = 0;
     for (size_t stages = 1; stages <= count_; ++stages)
-      for (size_t from = count_; from-- > 0;)
-        for (size_t end = from + 1; end <= count_; ++end)
+      // Every later stage has a cluster.
+      for (size_t from = count_ - stages + 1; from-- > 0;)
+        for (size_t end = stages == 1 ? count_ : from + 1; end + stages <= count_ + 1; ++end)
           for (const Config& config : configs(from, end)) {
             if (config.seconds > most || config.most_later + 1 < static_cast<int>(stages)) continue;
             ++tried_;
-            for (int devices = config.devices; devices <= devices_; ++devices) {
-              const double sum = config.seconds + best(stages - 1, end, devices - config.devices).sum;
-              if (sum < best(stages, from, devices).sum) best(stages, from, devices) = {sum, end, &config};
+            const Best *after = &best(stages - 1, end, 0), *last = after + devices_ - config.devices;
+            for (Best* here = &best(stages, from, config.devices); after <= last; ++after, ++here) {
+              const double sum = config.seconds + after->sum;
+              if (sum < here->sum) *here = {sum, end, &config};
             }
           }
     double sum = kInfinity;

@@ -17,22 +17,8 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// A planner whose plans take part, for graphs up to so many nodes.
-struct Participant {
-  std::string_view name;
-  size_t most_nodes = std::numeric_limits<size_t>::max();
-};
-constexpr size_t kMostNodes = 600;
-constexpr Participant kParticipants[] = {
-    {"graphpipe"}, {"sequential"}, {"data-parallel"}, {"equal-split", kMostNodes}, {"model-parallel", kMostNodes},
-};
 /// All plans are tried where they are few.
 constexpr int64_t kMostExhaustivePlans = 20'000;
-/// Those of layer graphs, which try every micro-batch size anew: up to so many nodes and devices.
-constexpr std::string_view kLayerParticipants[] = {"pipedream", "piper", "dapple",        "torchgpipe",
-                                                   "2bw",       "alpa",  "max-throughput"};
-constexpr size_t kMostDevices = 32;
-
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
 constexpr int64_t kMostEvaluations = 1500;
@@ -56,18 +42,16 @@ class AutoPlanner {
       if (answer.ok()) merge(best, std::move(*answer));
       else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
-    const auto ask = [&](std::string_view planner) { take(find_planner(planner)->plan(rest_of(best))); };
-    for (const Participant& part : kParticipants) {
-      const bool may_be_parallel = request_.replication && request_.replicas.empty() && !request_.stages;
-      if (part.name == "data-parallel" && !may_be_parallel) continue;
-      if (request_.graph->nodes.size() <= part.most_nodes) ask(part.name);
-    }
+    const auto ask_all = [&](AskedByAuto when) {
+      for (const PlannerRow& row : planners())
+        if (row.asked == when && makes_sense(row)) take(row.plan(rest_of(best)));
+    };
+    ask_all(AskedByAuto::kFirst);
     if (request_.graph->nodes.size() <= kMostExhaustiveItems)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMostExhaustivePlans); answer.ok())
         take(std::move(answer));
     if (best) start_from(*best);
-    if (request_.graph->nodes.size() <= kMostNodes && request_.cluster->devices.size() <= kMostDevices)
-      for (const std::string_view planner : kLayerParticipants) ask(planner);
+    ask_all(AskedByAuto::kThen);
     on_fewer_devices(best);
     // The search climbs from the best of these too, beside the starts that it has of its own.
     if (best) best_of_others_ = best->candidates.front().assignment;
@@ -86,6 +70,10 @@ class AutoPlanner {
   }
 
  private:
+  /// One stage with a replica on every device is not what a request for stages or replicas means.
+  bool makes_sense(const PlannerRow& row) const {
+    return row.name != "data-parallel" || (request_.replication && request_.replicas.empty() && !request_.stages);
+  }
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
   /// The request with the time that is left and what is known.
   PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {

@@ -75,7 +75,8 @@ class Clusters {
     most_work_ = std::max((1 + kSlack) * line.work.back() / static_cast<double>(count), largest) * (1 + 1e-9);
   }
 
-  /// Layers before the end of each run where no border carries more than `most` bytes; empty where there is no such split.
+  /// Layers before the end of each run where no border carries more than `most` bytes; empty where there is no such
+  /// split.
   std::vector<size_t> ends(double most) const {
     const size_t last = line_.border.size() - 1;
     Table table(count_ + 1, std::vector<Cost>(last + 1));

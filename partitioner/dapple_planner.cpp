@@ -28,6 +28,7 @@ constexpr std::array kDappleQuirks = {
 constexpr size_t kMostCuts = 2500;
 constexpr size_t kMostOccupancies = 24;
 constexpr int kMostStraightStages = 64;
+constexpr double kRounding = 1e-9;
 
 struct Candidate {
   std::vector<size_t> cuts;  // downset after each stage; the last is full
@@ -104,7 +105,7 @@ class Dapple {
 
   // The program's closing formula; 0 where a copy has no micro-batch.
   double speed_up(const Candidate& row) const {
-    const int64_t micro_batches = request_.batch / row.copies / request_.micro_batch;
+    const int64_t micro_batches = micro_batches_of(row.copies);
     if (micro_batches == 0) return 0;
     const auto m = static_cast<double>(micro_batches), r = static_cast<double>(row.copies);
     const double whole = work(0, sets_->size() - 1), beat = row.slowest / m;
@@ -119,6 +120,15 @@ class Dapple {
       tail = std::max(tail, DappleMachines::reduction(row.devices[s], weights(row, s)) - static_cast<double>(s) * beat);
     }
     return whole / (latency + tail);
+  }
+
+  int64_t micro_batches_of(int copies) const { return request_.batch / copies / request_.micro_batch; }
+
+  // Whether a row of so many copies and devices whose slowest stage takes at least `slowest` might be better than the
+  // best so far. `fill`: seconds of the global batch until the first micro-batch is through.
+  bool may_win(int copies, double slowest, double fill) const {
+    const auto m = static_cast<double>(micro_batches_of(copies));
+    return m > 0 && work(0, sets_->size() - 1) > best_score_ * (1 - kRounding) * ((m - 1) * slowest + fill) / m;
   }
 
   void offer(Candidate row) {
@@ -159,6 +169,8 @@ class Dapple {
           for (size_t cut = 1; cut < full; ++cut) {
             const double slowest = std::max({work(0, cut) / slots, work(cut, full) / (devices_ - slots),
                                              DappleMachines::transfer(first, second, leaving(cut))});
+            if (!may_win(1, slowest, work(0, full) / (request_.has("D3") ? 1 : std::max(slots, devices_ - slots))))
+              continue;
             offer({.cuts = {cut, full}, .devices = {first, second}, .copies = 1, .slowest = slowest, .traffic = 1});
           }
   }
@@ -184,6 +196,8 @@ class Dapple {
     const int copies = copies_of(stages);
     const size_t full = sets_->size() - 1;
     if (stages < 2 || stages > kMostStraightStages || full < static_cast<size_t>(stages)) return;
+    const double whole = work(0, full);
+    if (!may_win(copies, whole / (stages * copies), whole / copies)) return;
     std::vector<std::vector<Entry>> now(full + 1), next;
     for (size_t to = 1; to <= full; ++to)
       for (const DeviceCounts& place : first_places(1, copies))
@@ -221,6 +235,15 @@ class Dapple {
     }
   }
 
+  // The slowest stage of a better row of so many slots, in seconds of the profile.
+  double most_seconds(int slots, int copies) const {
+    const auto m = static_cast<double>(micro_batches_of(copies));
+    if (m <= 1 || best_score_ <= 0) return kInfinity;
+    const double whole = work(0, sets_->size() - 1), r = copies;
+    const double fill = whole / (request_.has("D3") ? r : r * slots);
+    return (1 + kRounding) * std::max(0.0, whole * m / best_score_ - fill) / (m - 1) * r / scale_;
+  }
+
   // Rows of any stages with any slots, by the bottleneck; devices in order.
   void unequal_rows() {
     for (int slots = 2; slots <= devices_ && !deadline_.passed(); ++slots) {
@@ -234,7 +257,8 @@ class Dapple {
             .convention = {.cut = terms_.convention.cut, .copies = cost::CopiesRule::kNone, .reduction_factor = 0}};
         RowSearch search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
-        if (const auto row = search.best(2 * whole, whole / slots * 0.999)) offer_row(*row, copies);
+        const double most = std::min(2 * whole, most_seconds(slots, copies));
+        if (const auto row = search.best(most, whole / slots * 0.999)) offer_row(*row, copies);
       }
     }
   }

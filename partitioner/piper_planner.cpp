@@ -120,8 +120,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };
   // One order is searched in no time; what it gives bounds the search over all downsets.
   const Dag line = chained(costs.dag(), lattice_order(costs.dag()));
-  const std::optional<Lattice> prefixes =
-      Lattice::enumerate(line, {.most_bytes = request.memory_budget, .stop = stop});
+  const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.most_bytes = request.memory_budget, .stop = stop});
   PiperSearchResult found;
   if (prefixes) found = search_piper(costs, *prefixes, stop);
   const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);

@@ -16,25 +16,30 @@ namespace {
 
 constexpr std::array kPlanners = {
     PlannerRow{"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
-    PlannerRow{"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe},
-    PlannerRow{"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential},
-    PlannerRow{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split},
-    PlannerRow{"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel},
-    PlannerRow{"data-parallel", "one stage, a replica on every device", plan_data_parallel},
+    PlannerRow{"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
+               AskedByAuto::kFirst},
+    PlannerRow{"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential,
+               AskedByAuto::kFirst},
+    PlannerRow{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split,
+               AskedByAuto::kFirst},
+    PlannerRow{"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel,
+               AskedByAuto::kFirst},
+    PlannerRow{"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
     PlannerRow{"pipedream", "PipeDream: the smallest bottleneck of a row of replicated stages",
-               [](const PlanRequest& request) { return plan_by_layers("pipedream", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("pipedream", request); }, AskedByAuto::kThen},
     PlannerRow{"2bw", "PipeDream-2BW: equal runs of the layers, the same replicas and recomputation everywhere",
-               [](const PlanRequest& request) { return plan_by_layers("2bw", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("2bw", request); }, AskedByAuto::kThen},
     PlannerRow{"piper", "Piper: stages of any downsets, with replicas and recomputation by layer",
-               [](const PlanRequest& request) { return plan_by_layers("piper", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("piper", request); }, AskedByAuto::kThen},
     PlannerRow{"dapple", "DAPPLE: the largest speed-up of a synchronous iteration",
-               [](const PlanRequest& request) { return plan_by_layers("dapple", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("dapple", request); }, AskedByAuto::kThen},
     PlannerRow{"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours",
-               [](const PlanRequest& request) { return plan_by_layers("torchgpipe", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("torchgpipe", request); }, AskedByAuto::kThen},
     PlannerRow{"max-throughput", "Tarnawski et al.: the smallest maximum load, one run of layers to a device",
-               [](const PlanRequest& request) { return plan_by_layers("max-throughput", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("max-throughput", request); },
+               AskedByAuto::kThen},
     PlannerRow{"alpa", "Alpa between operators: the smallest sum of stage times and waiting for the largest",
-               [](const PlanRequest& request) { return plan_by_layers("alpa", request); }},
+               [](const PlanRequest& request) { return plan_by_layers("alpa", request); }, AskedByAuto::kThen},
     PlannerRow{"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
     PlannerRow{"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
 };
@@ -86,12 +91,11 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
   for (const PlanCandidate& candidate : answer.candidates) {
     const bool is_manual = planner == "manual";
     const bool may_share_devices = is_manual || planner == "auto";
-    const Diagnostics problems =
-        check_plan(*request.graph, *request.cluster, candidate.assignment,
-                   {.one_stage_per_device = !may_share_devices,
-                    .limit_memory = request.limit_memory,
-                    .stages = is_manual ? 0 : request.stages.value_or(0),
-                    .objective = candidate.objective});
+    const Diagnostics problems = check_plan(*request.graph, *request.cluster, candidate.assignment,
+                                            {.one_stage_per_device = !may_share_devices,
+                                             .limit_memory = request.limit_memory,
+                                             .stages = is_manual ? 0 : request.stages.value_or(0),
+                                             .objective = candidate.objective});
     if (!problems.empty()) {
       if (is_manual) return problems;
       GP_CHECK(problems.empty());  // a planner and the checker disagree: a defect of ours

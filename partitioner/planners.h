@@ -1,6 +1,7 @@
 #pragma once
-// The planners: an explicit list. A planner turns a priced graph and a cluster into candidate assignments; several are
-// returned where none is best in every respect, and the caller's `evaluate` ranks them.
+// The planners: an explicit list, in the order in which `auto` asks them. A planner turns a priced graph and a cluster
+// into candidate assignments; several are returned where none is best in every respect, and the caller's `evaluate`
+// ranks them.
 
 #include <atomic>
 #include <functional>
@@ -73,12 +74,16 @@ struct PlanAnswer {
   double search_seconds = 0;
 };
 
+/// Whether the planner `auto` asks another one. What is asked first gives its local search plans to start from.
+enum class AskedByAuto : uint8_t { kNever, kFirst, kThen };
+
 struct PlannerRow {
   std::string_view name;
   std::string_view description;
   /// Errors: kNoFeasiblePlan with the smallest shortfall found; kBadPlan for a manual plan or a request that breaks a
   /// rule; kInterrupted where the search ended before any plan was found.
   Result<PlanAnswer> (*plan)(const PlanRequest&) = nullptr;
+  AskedByAuto asked = AskedByAuto::kNever;
 };
 
 std::span<const PlannerRow> planners();

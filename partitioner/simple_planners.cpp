@@ -1,7 +1,7 @@
 #include "partitioner/simple_planners.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 #include "partitioner/candidates.h"
 #include "support/stopwatch.h"
@@ -11,27 +11,67 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// The least largest sum of `runs` consecutive runs: the end of each run.
-std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
-  const size_t count = weight.size();
-  std::vector<double> before(count + 1, 0);
-  for (size_t i = 0; i < count; ++i) before[i + 1] = before[i] + weight[i];
-  std::vector<std::vector<double>> best(runs + 1, std::vector<double>(count + 1, kInfinity));
-  std::vector<std::vector<size_t>> from(runs + 1, std::vector<size_t>(count + 1, 0));
-  best[0][0] = 0;
-  for (size_t run = 1; run <= runs; ++run)
-    for (size_t end = run; end <= count; ++end)
-      for (size_t start = run - 1; start < end; ++start) {
-        const double largest = std::max(best[run - 1][start], before[end] - before[start]);
-        if (largest < best[run][end]) {
-          best[run][end] = largest;
-          from[run][end] = start;
-        }
-      }
-  std::vector<size_t> ends(runs);
-  size_t end = count;
-  for (size_t run = runs; run > 0; end = from[run--][end]) ends[run - 1] = end;
+/// Fills `runs` runs, none empty, one after the other up to `limit`: the end of each, or nothing where they do not
+/// suffice.
+std::vector<size_t> fill_runs(const std::vector<double>& weight, size_t runs, double limit) {
+  std::vector<size_t> ends;
+  double sum = 0;
+  for (size_t i = 0; i < weight.size(); ++i) {
+    const bool has_begun = i > (ends.empty() ? 0 : ends.back());
+    const bool is_needed_later = weight.size() - i < runs - ends.size();
+    if (has_begun && (sum + weight[i] > limit || is_needed_later)) {
+      ends.push_back(i);
+      sum = 0;
+      if (ends.size() == runs) return {};
+    }
+    sum += weight[i];
+    if (sum > limit) return {};
+  }
+  ends.push_back(weight.size());
   return ends;
+}
+
+double largest_run(const std::vector<double>& weight, const std::vector<size_t>& ends) {
+  double largest = 0;
+  for (size_t run = 0, next = 0; run < ends.size(); ++run) {
+    double sum = 0;
+    for (; next < ends[run]; ++next) sum += weight[next];
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+/// The end of each of `runs` consecutive runs whose largest sum is the least, found by halving the limit. Needs: no
+/// more runs than weights.
+std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
+  std::vector<size_t> best = fill_runs(weight, runs, kInfinity);
+  double low = 0, high = largest_run(weight, best);
+  while (low < high) {
+    const double middle = std::min(low + (high - low) / 2, std::nextafter(high, 0.0));
+    const std::vector<size_t> ends = fill_runs(weight, runs, middle);
+    if (ends.empty()) {
+      low = std::nextafter(middle, kInfinity);
+    } else {
+      high = largest_run(weight, ends);
+      best = ends;
+    }
+  }
+  return best;
+}
+
+/// Seconds that the busiest of the stages works in a step, if each runs on one device.
+double busy_seconds(const ir::PlanGraph& graph, const std::vector<FoundStage>& stages) {
+  double busiest = 0;
+  for (const FoundStage& stage : stages) {
+    const double size = static_cast<double>(stage.micro_batch.count);
+    double seconds = 0;
+    for (const ir::PlanNodeId id : stage.nodes) {
+      const ir::PlanNode& node = graph.nodes[id];
+      seconds += node.forward.at(size) + node.input_gradient.at(size) + node.weight_gradient.at(size);
+    }
+    busiest = std::max(busiest, seconds * std::floor(static_cast<double>(graph.batch.count) / size));
+  }
+  return busiest;
 }
 
 }  // namespace
@@ -99,7 +139,7 @@ Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
           stage.nodes.insert(stage.nodes.end(), elements[next].nodes.begin(), elements[next].nodes.end());
         stages.push_back(std::move(stage));
       }
-      candidates.add(stages);
+      if (busy_seconds(*request.graph, stages) < request.known_step) candidates.add(stages);
     }
   }
   return candidates.answer(true, watch.seconds());
