@@ -122,9 +122,13 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   GP_TRY(partitioner::PlanAnswer answer,
          shaped ? plan_shape(request, options, policy->shape) : partitioner::plan(options.planner, request));
-  return Choice{.assignment = with_turns(std::move(answer.candidates.front().assignment), take_turns),
-                .objective = answer.candidates.front().objective,
-                .bound = answer.bound,
+  partitioner::PlanCandidate& best = answer.candidates.front();
+  const partitioner::OwnTerms busiest_device{.objective = best.objective,
+                                             .bound = answer.bound,
+                                             .gap = answer.bound > 0 ? best.objective / answer.bound - 1 : 0,
+                                             .unit = "s/sample"};
+  return Choice{.assignment = with_turns(std::move(best.assignment), take_turns),
+                .terms = best.own.value_or(busiest_device),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete};
 }

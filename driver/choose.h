@@ -21,8 +21,8 @@ Status check_order(std::string_view policy, const OrderOptions& order);
 
 struct Choice {
   ir::Assignment assignment;
-  /// The planner's own measure of this plan, seconds per sample of the busiest device, and a bound on that of any plan.
-  double objective = 0, bound = 0;
+  /// What the planner goes by.
+  partitioner::OwnTerms terms;
   double search_seconds = 0;
   bool complete = true;
 };

@@ -26,7 +26,7 @@ struct Contender {
   std::string planner, policy;
   Diagnostics problems;                      // why there is no plan; empty where there is one
   double objective = 0, bound = 0, gap = 0;  // in the planner's own terms
-  std::string unit = "s/sample";
+  std::string unit;
   double step = 0;         // simulated seconds
   int64_t peak_bytes = 0;  // of the worst device
   size_t stages = 0;
@@ -81,9 +81,10 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   plan.policy = pipeline.plan.policy = contender.policy;
   pipeline.plan.schedule.reset();
   GP_TRY(Choice choice, choose_assignment(plan, pipeline.priced, pipeline.plan.cluster));
-  contender.objective = choice.objective;
-  contender.bound = choice.bound;
-  contender.gap = choice.bound > 0 ? choice.objective / choice.bound - 1 : 0;
+  contender.objective = choice.terms.objective;
+  contender.bound = choice.terms.bound;
+  contender.gap = choice.terms.gap;
+  contender.unit = choice.terms.unit;
   contender.search_seconds = choice.search_seconds;
   contender.complete = choice.complete;
   pipeline.plan.assignment = std::move(choice.assignment);

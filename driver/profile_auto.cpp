@@ -1,7 +1,6 @@
 #include "driver/profile_auto.h"
 
 #include <algorithm>
-#include <array>
 
 #include "cost/layer_conversion.h"
 #include "cost/lower_bound.h"
@@ -11,11 +10,16 @@
 namespace graphpipe::driver {
 namespace {
 
-/// The search of auto contains those of plan graphs, and asks them for their best few: their own choice among these is
-/// made by the simulator of long steps. Quick ones first, should the time run out.
-constexpr std::array kAskedForProfiles = {"graphpipe", "sequential",  "model-parallel", "data-parallel",
-                                          "2bw",       "equal-split", "torchgpipe",     "alpa",
-                                          "dapple",    "pipedream",   "max-throughput", "piper"};
+/// All whom auto asks for plan graphs, and all planners of layer graphs. The search of auto contains those of plan
+/// graphs, and asks them for their best few: their own choice among these is made by the simulator of long steps.
+std::vector<std::string> asked_for_profiles() {
+  std::vector<std::string> names;
+  for (const partitioner::PlannerRow& row : partitioner::planners())
+    if (row.asked == partitioner::AskedByAuto::kFirst) names.emplace_back(row.name);
+  for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners())
+    if (std::ranges::find(names, row.name) == names.end()) names.emplace_back(row.name);
+  return names;
+}
 
 class BestOfAll {
  public:
@@ -28,15 +32,16 @@ class BestOfAll {
   }
 
   Result<ProfilePlan> run() const {
-    Result<ProfilePlan> best = plan_profile_by_graph("auto", options_, rest_of_time());
+    Result<ProfilePlan> best = plan_profile_by_graph("auto", options_, half_of_time());
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
     bool complete = best.ok() && best->complete;
     if (!best.ok() || !is_proven(*best)) {
-      std::vector<Result<ProfilePlan>> others(kAskedForProfiles.size(), best);
-      std::vector<char> ended(kAskedForProfiles.size(), 0);
-      run_tasks(kAskedForProfiles.size(), static_cast<int>(options_.training.threads), [&](size_t i) {
+      const std::vector<std::string> asked = asked_for_profiles();
+      std::vector<Result<ProfilePlan>> others(asked.size(), best);
+      std::vector<char> ended(asked.size(), 0);
+      run_tasks(asked.size(), static_cast<int>(options_.training.threads), [&](size_t i) {
         if (best.ok() && is_over()) ended[i] = 1;
-        else others[i] = plan_profile(kAskedForProfiles[i], options_, rest_of_time());
+        else others[i] = plan_profile(asked[i], options_, rest_of_time());
       });
       complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
       for (Result<ProfilePlan>& other : others) {
@@ -56,6 +61,12 @@ class BestOfAll {
     partitioner::LayerPlanRequest rest = request_;
     rest.time_limit = std::min(request_.time_limit, std::max(0.0, seconds_for_all_ - watch_.seconds()));
     return rest;
+  }
+
+  partitioner::LayerPlanRequest half_of_time() const {
+    partitioner::LayerPlanRequest half = rest_of_time();
+    half.time_limit /= 2;
+    return half;
   }
 
   static bool is_better(const ProfilePlan& a, const ProfilePlan& b) {

@@ -64,7 +64,9 @@ class AutoPlanner {
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
     if (!best) return refusals;
     best->complete = best->complete && !deadline_.passed();
-    best->bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
+    const cost::PlanBound bound = cost::plan_bound(*request_.graph, *request_.cluster);
+    best->bound = bound.time_per_sample();
+    for (PlanCandidate& candidate : best->candidates) candidate.own = own_terms(candidate, bound);
     best->search_seconds = watch_.seconds();
     return std::move(*best);
   }
@@ -74,6 +76,12 @@ class AutoPlanner {
   bool makes_sense(const PlannerRow& row) const {
     return row.name != "data-parallel" || (request_.replication && request_.replicas.empty() && !request_.stages);
   }
+  /// The step is what it looks for.
+  OwnTerms own_terms(const PlanCandidate& candidate, const cost::PlanBound& bound) const {
+    const double step = candidate.step_seconds, least = bound.step(request_.graph->batch);
+    return {.objective = step, .bound = least, .gap = least > 0 ? std::max(0.0, step / least - 1) : 0, .unit = "s"};
+  }
+
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
   /// The request with the time that is left and what is known.
   PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {

@@ -1,6 +1,7 @@
 #include "partitioner/layer_adapter.h"
 
 #include <algorithm>
+#include <map>
 
 #include "cost/layer_conversion.h"
 #include "cost/lower_bound.h"
@@ -77,7 +78,10 @@ class LayerAdapter {
     std::vector<Samples> sizes = micro_batch_sizes(request_);
     for (auto size = sizes.rbegin(); size != sizes.rend() && !deadline_.passed(); ++size)
       if (is_promising(*size)) plan_at(*size);
-    return candidates_.answer(!deadline_.passed(), watch_.seconds());
+    GP_TRY(PlanAnswer answer, candidates_.answer(!deadline_.passed(), watch_.seconds()));
+    for (PlanCandidate& candidate : answer.candidates)
+      candidate.own = own_terms_.at(candidate.assignment.choice[ir::StageId(0u)].micro_batch);
+    return answer;
   }
 
  private:
@@ -140,6 +144,8 @@ class LayerAdapter {
       assignment.choice.push_back(std::move(choice));
     }
     candidates_.add(expand(small_, request_.graph->nodes.size(), assignment));
+    own_terms_[micro_batch] = {
+        .objective = answer.objective, .bound = answer.bound, .gap = answer.gap(), .unit = answer.unit};
   }
 
   const LayerPlannerRow& row_;
@@ -147,6 +153,8 @@ class LayerAdapter {
   const Contracted small_;
   const ir::PlanGraph& graph_;
   Candidates candidates_;
+  /// One plan of each micro-batch size is offered.
+  std::map<Samples, OwnTerms> own_terms_;
   Deadline deadline_;
   const Stopwatch watch_;
 };

@@ -54,6 +54,14 @@ struct PlanRequest {
   const ir::Assignment* manual = nullptr;
 };
 
+/// A planner's own number for a plan, and its bound on that of any plan, in `unit`.
+struct OwnTerms {
+  double objective = 0, bound = 0;
+  /// Relative distance from the bound.
+  double gap = 0;
+  std::string_view unit;
+};
+
 struct PlanCandidate {
   /// Stages in topological order; what build_stage_graph accepts.
   ir::Assignment assignment;
@@ -61,6 +69,8 @@ struct PlanCandidate {
   double objective = 0;
   /// What `evaluate` said: seconds of one step.
   double step_seconds = 0;
+  /// Where the planner goes by another number than `objective`.
+  std::optional<OwnTerms> own = {};
 };
 
 struct PlanAnswer {
