@@ -17,7 +17,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// All plans are tried where they are few.
+/// Of small graphs all plans are tried that may be better, where they are no more.
 constexpr int64_t kMostExhaustivePlans = 20'000;
 /// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
@@ -47,9 +47,6 @@ class AutoPlanner {
         if (row.asked == when && makes_sense(row)) take(row.plan(rest_of(best)));
     };
     ask_all(AskedByAuto::kFirst);
-    if (request_.graph->nodes.size() <= kMostExhaustiveItems)
-      if (auto answer = plan_exhaustive_within(rest_of(best), kMostExhaustivePlans); answer.ok())
-        take(std::move(answer));
     if (best) start_from(*best);
     ask_all(AskedByAuto::kThen);
     on_fewer_devices(best);
@@ -62,6 +59,10 @@ class AutoPlanner {
     found_.absorb(std::move(unequal));
     climb();
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
+    // Last, because few plans may still be better than what is known.
+    if (request_.graph->nodes.size() <= kMostExhaustiveItems)
+      if (auto answer = plan_exhaustive_within(rest_of(best), kMostExhaustivePlans); answer.ok())
+        take(std::move(answer));
     if (!best) return refusals;
     best->complete = best->complete && !deadline_.passed();
     const cost::PlanBound bound = cost::plan_bound(*request_.graph, *request_.cluster);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cost/stage_cost.h"
+#include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
 #include "partitioner/place_devices.h"
 #include "support/stopwatch.h"
@@ -27,7 +27,14 @@ class Enumerator {
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
         stage_of_(items.nodes.size(), 0),
-        orders_(distinct_orders(request)) {}
+        orders_(distinct_orders(request)) {
+    for (const auto& nodes : items.nodes) {
+      double seconds = 0;
+      for (const ir::PlanNodeId node : nodes)
+        seconds += cost::cheapest_seconds_per_sample(request.graph->nodes[node], request.graph->batch);
+      item_seconds_.push_back(seconds * static_cast<double>(request.graph->batch.count));
+    }
+  }
 
   Result<PlanAnswer> run() {
     const Stopwatch watch;
@@ -45,6 +52,8 @@ class Enumerator {
     if (plans_ > most_plans_ || deadline_.passed()) return;
     if (item == items_.nodes.size()) {
       if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
+      stage_seconds_.assign(stages, 0);
+      for (size_t i = 0; i < stage_of_.size(); ++i) stage_seconds_[stage_of_[i]] += item_seconds_[i];
       if (!has_circle(stages)) replicate(std::vector<int>(stages, 1), 0);
       return;
     }
@@ -76,6 +85,8 @@ class Enumerator {
     if (plans_ > most_plans_ || deadline_.passed()) return;
     if (stage == devices.size()) return try_sizes(devices);
     for (int count = 1; count <= budget_.largest_replication; ++count) {
+      // With so few replicas its work alone takes as long as the step that is known.
+      if (stage_seconds_[stage] / count >= request_.known_step) continue;
       devices[stage] = count;
       replicate(devices, stage + 1);
     }
@@ -133,6 +144,8 @@ class Enumerator {
   Deadline deadline_;
   Candidates candidates_;
   std::vector<size_t> stage_of_;
+  /// Least seconds of a step's work.
+  std::vector<double> item_seconds_, stage_seconds_;
   std::vector<std::vector<ir::DeviceId>> orders_;
 };
 

@@ -54,6 +54,7 @@ Status check_request(const PlanRequest& request) {
     return Diagnostic{.code = Code::kNoFeasiblePlan,
                       .message = "no node of the model depends on the samples",
                       .hint = "check the model's inputs with `graphpipe inspect`"};
+  GP_TRY_VOID(verify_plan_graph(*request.graph));
   GP_CHECK(!request.cluster->devices.empty() && !request.cluster->levels.empty());
   if (request.stages && (*request.stages < 1 || *request.stages > static_cast<int>(request.cluster->devices.size())))
     return bad_request(

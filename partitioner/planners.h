@@ -100,8 +100,8 @@ std::span<const PlannerRow> planners();
 /// The row of a planner, or null.
 const PlannerRow* find_planner(std::string_view name);
 
-/// Checks the request, runs the planner, checks every candidate with check_plan.
-/// Errors: those of the planner; kUsage for an unknown name.
+/// Checks the request and its graph, runs the planner, checks every candidate with check_plan.
+/// Errors: those of verify_plan_graph and of the planner; kUsage for an unknown name.
 Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request);
 
 }  // namespace graphpipe::partitioner

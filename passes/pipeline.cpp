@@ -42,11 +42,14 @@ std::span<const PassRow> training_pipeline() { return kTrainingPipeline; }
 
 Result<ir::Graph> run_pipeline(ir::Graph graph, const PassContext& context, const PipelineOptions& options) {
   const auto named = std::ranges::find(kTrainingPipeline, options.stop_after, &PassRow::name);
-  if (!options.stop_after.empty() && named == kTrainingPipeline.end())
+  if (!options.stop_after.empty() && named == kTrainingPipeline.end()) {
+    std::string names;
+    for (const PassRow& pass : kTrainingPipeline) names += text(names.empty() ? "" : ", ", pass.name);
     return Diagnostic{.code = Code::kUsage,
                       .origin = ModelText(std::string(options.stop_after)),
                       .message = "there is no pass of this name",
-                      .hint = "the help text of --stop-after lists them"};
+                      .hint = "use one of " + names};
+  }
   for (const PassRow& pass : kTrainingPipeline) {
     const auto start = std::chrono::steady_clock::now();
     GP_TRY(graph, pass.run(std::move(graph), context));
