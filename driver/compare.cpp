@@ -32,6 +32,7 @@ struct Contender {
   size_t stages = 0;
   double search_seconds = 0;
   bool complete = true;
+  bool fits = true;  // of profiles; without the memory a plan is timed as if it fitted
 };
 
 // "a,b" as a list of known names.
@@ -107,6 +108,7 @@ Status contend(const Options& options, const partitioner::LayerPlanRequest& requ
   contender.stages = plan.stages.size();
   contender.search_seconds = plan.search_seconds;
   contender.complete = plan.complete;
+  contender.fits = plan.fits;
   return Ok{};
 }
 
@@ -159,7 +161,7 @@ JsonObject contender_json(const Contender& contender) {
   object.add("gap", contender.gap).add("simulated_step", contender.step);
   if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
   object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
-  return object.add("complete", contender.complete);
+  return object.add("fits_memory", contender.fits).add("complete", contender.complete);
 }
 
 std::string contender_table(const std::vector<Contender>& contenders) {
@@ -174,7 +176,8 @@ std::string contender_table(const std::vector<Contender>& contenders) {
     }
     const auto peak = static_cast<double>(contender.peak_bytes);
     rows.push_back({contender.planner, contender.policy, fmt::format("{:.4g}", contender.objective), contender.unit,
-                    fmt::format("{:.1f} %", 100 * contender.gap), human_seconds(contender.step),
+                    fmt::format("{:.1f} %", 100 * contender.gap),
+                    human_seconds(contender.step) + (contender.fits ? "" : " (does not fit)"),
                     peak > 0 ? human_bytes(peak) : "-", std::to_string(contender.stages),
                     human_seconds(contender.search_seconds) + (contender.complete ? "" : " (ended early)")});
   }

@@ -28,6 +28,11 @@ struct Best {
   const Config* config = nullptr;
 };
 
+/// The fewest and the most devices of the suffixes with so many stages from one cluster on.
+struct Reach {
+  int least = std::numeric_limits<int>::max(), most = -1;
+};
+
 std::vector<int> submeshes(const cost::LayerMachine& machine) {
   const int devices = machine.devices();
   const int machine_size = machine.levels.size() > 1 ? machine.levels.front().count : devices;
@@ -155,14 +160,33 @@ class Alpa {
                        .most_later = later});
   }
 
+  Reach& reach(size_t stages, size_t from) { return reach_[stages * (count_ + 1) + from]; }
   Best& best(size_t stages, size_t from, int devices) {
     return table_[(stages * (count_ + 1) + from) * static_cast<size_t>(devices_ + 1) + static_cast<size_t>(devices)];
+  }
+
+  /// Tries the stage before every row of the clusters behind it.
+  void prepend(const Config& config, size_t stages, size_t from, size_t end) {
+    const Reach behind = reach(stages - 1, end);
+    const int most = std::min(behind.most, devices_ - config.devices);
+    if (behind.least > most) return;
+    const Best* after = &best(stages - 1, end, behind.least);
+    const Best* last = after + (most - behind.least);
+    for (Best* here = &best(stages, from, behind.least + config.devices); after <= last; ++after, ++here) {
+      const double sum = config.seconds + after->sum;
+      if (sum < here->sum) *here = {sum, end, &config};
+    }
+    Reach& own = reach(stages, from);
+    own.least = std::min(own.least, behind.least + config.devices);
+    own.most = std::max(own.most, most + config.devices);
   }
 
   /// The smallest sum of stage times of which none is above `most`; infinite where there is no plan.
   double smallest_sum(double most) {
     table_.assign((count_ + 1) * (count_ + 1) * static_cast<size_t>(devices_ + 1), {});
+    reach_.assign((count_ + 1) * (count_ + 1), {});
     best(0, count_, 0).sum = 0;
+    reach(0, count_) = {.least = 0, .most = 0};
     for (size_t stages = 1; stages <= count_; ++stages)
       // Every later stage has a cluster.
       for (size_t from = count_ - stages + 1; from-- > 0;)
@@ -170,11 +194,7 @@ class Alpa {
           for (const Config& config : configs(from, end)) {
             if (config.seconds > most || config.most_later + 1 < static_cast<int>(stages)) continue;
             ++tried_;
-            const Best *after = &best(stages - 1, end, 0), *last = after + devices_ - config.devices;
-            for (Best* here = &best(stages, from, config.devices); after <= last; ++after, ++here) {
-              const double sum = config.seconds + after->sum;
-              if (sum < here->sum) *here = {sum, end, &config};
-            }
+            prepend(config, stages, from, end);
           }
     double sum = kInfinity;
     for (size_t stages = 1; stages <= count_; ++stages) sum = std::min(sum, best(stages, 0, devices_).sum);
@@ -234,6 +254,8 @@ class Alpa {
   std::vector<std::vector<Config>> configs_;
   /// [stages][first cluster][devices]
   std::vector<Best> table_;
+  /// [stages][first cluster]
+  std::vector<Reach> reach_;
   double objective_ = kInfinity;
   ir::LayerPlan plan_;
   int64_t tried_ = 0;

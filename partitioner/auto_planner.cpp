@@ -42,13 +42,9 @@ class AutoPlanner {
       if (answer.ok()) merge(best, std::move(*answer));
       else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
-    const auto ask_all = [&](AskedByAuto when) {
-      for (const PlannerRow& row : planners())
-        if (row.asked == when && makes_sense(row)) take(row.plan(rest_of(best)));
-    };
-    ask_all(AskedByAuto::kFirst);
+    for (const PlannerRow* row : rows_asked(AskedByAuto::kFirst)) take(row->plan(rest_of(best)));
     if (best) start_from(*best);
-    ask_all(AskedByAuto::kThen);
+    for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     on_fewer_devices(best);
     // The search climbs from the best of these too, beside the starts that it has of its own.
     if (best) best_of_others_ = best->candidates.front().assignment;
@@ -73,9 +69,19 @@ class AutoPlanner {
   }
 
  private:
+  std::vector<Result<PlanAnswer>> ask_side_by_side(const std::vector<const PlannerRow*>& rows,
+                                                   const PlanRequest& request) const {
+    std::vector<Result<PlanAnswer>> answers(rows.size(), Diagnostic{.code = Code::kInterrupted});
+    run_tasks(rows.size(), request.threads, [&](size_t i) { answers[i] = rows[i]->plan(request); });
+    return answers;
+  }
   /// One stage with a replica on every device is not what a request for stages or replicas means.
-  bool makes_sense(const PlannerRow& row) const {
-    return row.name != "data-parallel" || (request_.replication && request_.replicas.empty() && !request_.stages);
+  std::vector<const PlannerRow*> rows_asked(AskedByAuto when) const {
+    const bool may_be_one_stage = request_.replication && request_.replicas.empty() && !request_.stages;
+    std::vector<const PlannerRow*> rows;
+    for (const PlannerRow& row : planners())
+      if (row.asked == when && (may_be_one_stage || row.name != "data-parallel")) rows.push_back(&row);
+    return rows;
   }
   /// The step is what it looks for.
   OwnTerms own_terms(const PlanCandidate& candidate, const cost::PlanBound& bound) const {

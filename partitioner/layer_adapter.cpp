@@ -47,7 +47,7 @@ std::vector<int> machine_ends(const ir::Cluster& cluster) {
 
 /// Of one micro-batch size; wide graphs are then searched along a few orders.
 constexpr double kTableBytes = 2e5;
-constexpr int64_t kMostAdaptedPairs = 100'000;
+constexpr int64_t kMostAdaptedPairs = 40'000;
 /// Layers that these planners get; a larger graph is contracted to about so many first.
 constexpr size_t kMostLayers = 96;
 constexpr double kCoarseParts = 64;

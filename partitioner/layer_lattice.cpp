@@ -25,11 +25,11 @@ std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
                                       const std::function<bool()>& stop) {
   // Of one set: its bits, the steps to its neighbours, what a search keeps for it.
   const double bytes_per_set = static_cast<double>(dag.size()) / 8 + 250;
-  const auto most_sets = static_cast<size_t>(std::clamp(bytes / bytes_per_set, 1'000.0, kMostSets));
+  const auto most_sets = static_cast<size_t>(std::clamp(bytes / bytes_per_set, 200.0, kMostSets));
   std::optional<Lattice> all = Lattice::enumerate(dag, {.most_sets = most_sets, .most_bytes = bytes, .stop = stop});
   if (all || (stop && stop())) return all;
   const std::vector<uint32_t> order = lattice_order(dag);
-  const size_t width = std::max<size_t>(4, kMostInBeam / std::max<size_t>(1, dag.size()));
+  const size_t width = std::max<size_t>(4, std::min(kMostInBeam, most_sets) / std::max<size_t>(1, dag.size()));
   return Lattice::beam(dag, width, order, cut, {.most_bytes = bytes, .stop = stop});
 }
 
