@@ -237,6 +237,29 @@ class LayerPricer {
   LayerPlanPrice price_;
 };
 
+LayerPlanPrice price_pools(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
+                           LayerConvention convention) {
+  ir::LayerPlan pooled = plan;
+  pooled.stages.clear();
+  std::vector<size_t> pool_of;
+  for (const ir::LayerStage& stage : plan.stages) {
+    const auto pool = std::ranges::find(pooled.stages, stage.devices, &ir::LayerStage::devices);
+    pool_of.push_back(static_cast<size_t>(pool - pooled.stages.begin()));
+    if (pool == pooled.stages.end()) {
+      pooled.stages.push_back(stage);
+      continue;
+    }
+    pool->layers.insert(pool->layers.end(), stage.layers.begin(), stage.layers.end());
+    pool->variants.insert(pool->variants.end(), stage.variants.begin(), stage.variants.end());
+  }
+  convention.pools_devices = false;
+  LayerPlanPrice price = LayerPricer(graph, pooled, machine, convention).run();
+  const std::vector<StagePrice> pools = std::move(price.stages);
+  price.stages.clear();
+  for (const size_t pool : pool_of) price.stages.push_back(pools[pool]);
+  return price;
+}
+
 }  // namespace
 
 int LayerMachine::devices() const {
@@ -248,6 +271,7 @@ int LayerMachine::devices() const {
 LayerPlanPrice price_layer_plan(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
                                 const LayerConvention& convention) {
   GP_CHECK(!machine.levels.empty() && !plan.stages.empty());
+  if (convention.pools_devices) return price_pools(graph, plan, machine, convention);
   return LayerPricer(graph, plan, machine, convention).run();
 }
 

@@ -75,6 +75,9 @@ struct LayerConvention {
   bool parallel_links_everywhere = true;
   /// PipeDream: a group has as many links as devices. Off (quirk PD5): as units of the level below.
   bool links_of_all_levels = true;
+  /// Stages with the same devices count as one: what crosses between them is free, and each of them has the price of
+  /// all. Not for the border rules.
+  bool pools_devices = false;
 };
 
 struct StagePrice {

@@ -60,6 +60,7 @@ struct ForeignOptions {
   std::string topology;              // COUNT@BANDWIDTH,... innermost first
   std::string compat;                // quirks of the originals: all, or names
   bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
+  bool non_contiguous = false;
   double memory = 0;          // bytes of a device; 0: what the file says, or no limit
   int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
   std::string machines;       // devices up to the end of each machine

@@ -10,15 +10,22 @@
 namespace graphpipe::driver {
 namespace {
 
+/// A planner, and whether devices may hold several runs of layers.
+struct Asked {
+  std::string planner;
+  bool non_contiguous = false;
+};
+
 /// All whom auto asks for plan graphs, and all planners of layer graphs. The search of auto contains those of plan
 /// graphs, and asks them for their best few: their own choice among these is made by the simulator of long steps.
-std::vector<std::string> asked_for_profiles() {
-  std::vector<std::string> names;
+std::vector<Asked> asked_for_profiles() {
+  std::vector<Asked> all;
   for (const partitioner::PlannerRow& row : partitioner::planners())
-    if (row.asked == partitioner::AskedByAuto::kFirst) names.emplace_back(row.name);
+    if (row.asked == partitioner::AskedByAuto::kFirst) all.push_back({std::string(row.name)});
   for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners())
-    if (std::ranges::find(names, row.name) == names.end()) names.emplace_back(row.name);
-  return names;
+    if (std::ranges::find(all, row.name, &Asked::planner) == all.end()) all.push_back({std::string(row.name)});
+  all.push_back({"max-throughput", true});
+  return all;
 }
 
 class BestOfAll {
@@ -36,12 +43,12 @@ class BestOfAll {
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
     bool complete = best.ok() && best->complete;
     if (!best.ok() || !is_proven(*best)) {
-      const std::vector<std::string> asked = asked_for_profiles();
+      const std::vector<Asked> asked = asked_for_profiles();
       std::vector<Result<ProfilePlan>> others(asked.size(), best);
       std::vector<char> ended(asked.size(), 0);
       run_tasks(asked.size(), static_cast<int>(options_.training.threads), [&](size_t i) {
         if (best.ok() && is_over()) ended[i] = 1;
-        else others[i] = plan_profile(asked[i], options_, rest_of_time());
+        else others[i] = ask(asked[i]);
       });
       complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
       for (Result<ProfilePlan>& other : others) {
@@ -67,6 +74,12 @@ class BestOfAll {
     partitioner::LayerPlanRequest half = rest_of_time();
     half.time_limit /= 2;
     return half;
+  }
+
+  Result<ProfilePlan> ask(const Asked& asked) const {
+    partitioner::LayerPlanRequest request = rest_of_time();
+    request.non_contiguous = asked.non_contiguous;
+    return plan_profile(asked.planner, options_, request);
   }
 
   static bool is_better(const ProfilePlan& a, const ProfilePlan& b) {

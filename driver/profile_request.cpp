@@ -173,6 +173,10 @@ Result<partitioner::LayerPlanRequest> layer_request(const Options& options, cons
     return usage("--compat " + foreign.compat, text("the planner ", options.plan.planner, " reproduces no original"),
                  "leave it out");
   }
+  if (foreign.non_contiguous && options.plan.planner != "max-throughput" && options.plan.planner != "auto")
+    return usage("--non-contiguous", text("the planner ", options.plan.planner, " decides that itself"),
+                 "leave it out, or use the planner max-throughput");
+  request.non_contiguous = foreign.non_contiguous;
   request.replication = !foreign.no_replication;
   request.use_fewer = foreign.use_fewer;
   request.charge_traffic = !foreign.no_traffic;

@@ -11,7 +11,8 @@ struct LayerStage {
   /// Ascending.
   std::vector<LayerId> layers;
   /// Numbers of the devices, replica by replica: `replicas * degree` of them. With CPUs they are numbered after the
-  /// accelerators. In a nested plan (groups): of the first copy of the groups around it.
+  /// accelerators. In a nested plan (groups): of the first copy of the groups around it. Stages may share devices
+  /// where the terms of the plan's planner say so (cost::LayerConvention::pools_devices).
   std::vector<int> devices;
   int replicas = 1;
   /// Tensor-parallel degree of each replica.

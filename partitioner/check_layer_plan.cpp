@@ -77,6 +77,12 @@ class LayerPlanChecker {
   // Quirk E1: the equal split of the original has replicas all the same.
   bool may_replicate() const { return request_.replication || request_.has("E1"); }
 
+  // Stages of one device count as one where it may hold several runs of layers: then they are plain stages.
+  bool may_share(const ir::LayerStage& stage) const {
+    return request_.non_contiguous && answer_.terms.convention.pools_devices && stage.devices.size() == 1 &&
+           stage.variants.empty();
+  }
+
   void check_devices() {
     std::set<int> used;
     const int accelerators = request_.machine.devices();
@@ -91,7 +97,7 @@ class LayerPlanChecker {
         const int first = stage.on_cpu ? accelerators : 0;
         const int last = first + (stage.on_cpu ? request_.machine.cpus : accelerators);
         if (device < first || device >= last) add(text("stage ", s, " uses device ", device, ", which is not there"));
-        if (!used.insert(device).second) add(text("device ", device, " is used twice"));
+        if (!used.insert(device).second && !may_share(stage)) add(text("device ", device, " is used twice"));
       }
     }
     if (plan_.pipelines > 1 && !may_replicate()) add("the pipeline has copies, which are not allowed");

@@ -37,6 +37,8 @@ struct LayerPlanRequest {
   /// A plan may leave devices idle where the original uses all.
   bool use_fewer = false;
   bool charge_traffic = true;
+  /// max-throughput: devices may hold several runs of layers.
+  bool non_contiguous = false;
   /// Variants that recompute may be chosen.
   bool recompute = true;
   /// Of one step; planners that choose it themselves ignore it.

@@ -4,7 +4,9 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 
+#include "cost/layer_conversion.h"
 #include "partitioner/connected_parts.h"
 
 namespace graphpipe::partitioner {
@@ -32,6 +34,38 @@ class UnionFind {
  private:
   std::vector<uint32_t> parent_;
 };
+
+void add_tensors(const ir::LayerGraph& graph, std::span<const uint32_t> node_of, MaxLoadGraph& out) {
+  std::vector<std::set<uint32_t>> touching(graph.layers.size());
+  for (const ir::LayerEdge& edge : graph.edges) {
+    touching[edge.from.index()].insert(node_of[edge.from.index()]);
+    touching[edge.from.index()].insert(node_of[edge.to.index()]);
+  }
+  std::map<std::vector<uint32_t>, double> seconds;
+  for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
+    const double transfer = graph.layers[ir::LayerId(layer)].transfer_seconds;
+    if (touching[layer].size() > 1 && transfer > 0)
+      seconds[{touching[layer].begin(), touching[layer].end()}] += transfer;
+  }
+  for (const auto& [nodes, sum] : seconds) out.tensors.push_back({.seconds = sum, .nodes = nodes});
+}
+
+/// Without edges.
+MaxLoadGraph with_nodes(const ir::LayerGraph& graph, std::span<const uint32_t> node_of, size_t nodes) {
+  MaxLoadGraph out;
+  out.nodes.resize(nodes);
+  for (uint32_t layer = 0; layer < graph.layers.size(); ++layer) {
+    MaxLoadGraph::Node& node = out.nodes[node_of[layer]];
+    const ir::Layer& from = graph.layers[ir::LayerId(layer)];
+    node.accelerator += from.seconds();
+    node.cpu += from.cpu_seconds;
+    node.bytes += from.memory_bytes;
+    node.on_accelerator = node.on_accelerator && from.on_accelerator;
+    node.layers.push_back(layer);
+  }
+  add_tensors(graph, node_of, out);
+  return out;
+}
 
 /// Classes are named by their first layer.
 class Fuser {
@@ -127,26 +161,13 @@ class Fuser {
   }
 
   MaxLoadGraph build() {
-    MaxLoadGraph out;
     std::vector<uint32_t> node_of(graph_.layers.size());
-    for (uint32_t layer = 0; layer < graph_.layers.size(); ++layer) {
-      const uint32_t name = groups_.find(layer);
-      if (name == layer) {
-        node_of[layer] = static_cast<uint32_t>(out.nodes.size());
-        out.nodes.emplace_back();
-      }
-      node_of[layer] = node_of[name];
-      MaxLoadGraph::Node& node = out.nodes[node_of[name]];
-      const ir::Layer& from = graph_.layers[ir::LayerId(layer)];
-      node.accelerator += from.seconds();
-      node.cpu += from.cpu_seconds;
-      node.bytes += from.memory_bytes;
-      node.on_accelerator = node.on_accelerator && from.on_accelerator;
-      node.layers.push_back(layer);
-    }
+    uint32_t nodes = 0;
+    for (uint32_t layer = 0; layer < graph_.layers.size(); ++layer)
+      node_of[layer] = groups_.find(layer) == layer ? nodes++ : node_of[groups_.find(layer)];
+    MaxLoadGraph out = with_nodes(graph_, node_of, nodes);
     for (const auto& [from, to] : forward_edges()) out.edges.emplace_back(node_of[from], node_of[to]);
     sort_by_class(out);
-    add_tensors(node_of, out);
     return out;
   }
 
@@ -160,21 +181,6 @@ class Fuser {
     std::ranges::stable_sort(out.edges, {}, number);
   }
 
-  void add_tensors(const std::vector<uint32_t>& node_of, MaxLoadGraph& out) const {
-    std::vector<std::set<uint32_t>> touching(graph_.layers.size());
-    for (const ir::LayerEdge& edge : graph_.edges) {
-      touching[edge.from.index()].insert(node_of[edge.from.index()]);
-      touching[edge.from.index()].insert(node_of[edge.to.index()]);
-    }
-    std::map<std::vector<uint32_t>, double> seconds;
-    for (size_t layer = 0; layer < graph_.layers.size(); ++layer) {
-      const double transfer = graph_.layers[ir::LayerId(layer)].transfer_seconds;
-      if (touching[layer].size() > 1 && transfer > 0)
-        seconds[{touching[layer].begin(), touching[layer].end()}] += transfer;
-    }
-    for (const auto& [nodes, sum] : seconds) out.tensors.push_back({.seconds = sum, .nodes = nodes});
-  }
-
   const ir::LayerGraph& graph_;
   UnionFind groups_;
   IdMap<ir::LayerId, bool> is_orphan_;
@@ -183,5 +189,16 @@ class Fuser {
 }  // namespace
 
 MaxLoadGraph fuse_layers(const ir::LayerGraph& graph, Fusion fusion) { return Fuser(graph).run(fusion); }
+
+MaxLoadGraph fuse_for_schedules(const ir::LayerGraph& graph) {
+  const cost::ConvertedLayers converted = cost::convert_layers(graph, Samples(1));
+  std::vector<uint32_t> node_of;
+  for (const ir::PlanNodeId node : converted.node_of) node_of.push_back(static_cast<uint32_t>(node.index()));
+  MaxLoadGraph out = with_nodes(graph, node_of, converted.graph.nodes.size());
+  for (const ir::PlanValue& value : converted.graph.values)
+    for (const ir::PlanNodeId reader : value.readers)
+      out.edges.emplace_back(static_cast<uint32_t>(value.producer.index()), static_cast<uint32_t>(reader.index()));
+  return out;
+}
 
 }  // namespace graphpipe::partitioner

@@ -43,4 +43,8 @@ enum class Fusion : uint8_t {
 /// other node joined to it.
 MaxLoadGraph fuse_layers(const ir::LayerGraph& graph, Fusion fusion);
 
+/// What placements of any pattern are made of, so that each has a schedule: classes, and circles between them, as
+/// cost::convert_layers joins them; its edges are those of both directions, turned forward.
+MaxLoadGraph fuse_for_schedules(const ir::LayerGraph& graph);
+
 }  // namespace graphpipe::partitioner

@@ -5,6 +5,7 @@
 
 #include "partitioner/layer_lattice.h"
 #include "partitioner/max_load_search.h"
+#include "partitioner/non_contiguous.h"
 #include "partitioner/search_clock.h"
 
 namespace graphpipe::partitioner {
@@ -93,20 +94,7 @@ Diagnostic no_plan(const LayerPlanRequest& request, const MaxLoadGraph& graph) {
           .hint = "give the accelerators more memory, or plan for more devices"};
 }
 
-}  // namespace
-
-std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
-
-LayerTerms max_throughput_terms() {
-  return {.score = LayerScore::kBottleneck,
-          .convention = {.overlap = cost::Overlap::kAdd,
-                         .cut = cost::CutRule::kStageTransfers,
-                         .copies = cost::CopiesRule::kOnce,
-                         .reduction_factor = 0}};
-}
-
-Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
-  const SearchClock clock(request);
+Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const SearchClock& clock) {
   const MaxLoadGraph graph = fuse_layers(*request.graph, request.has("W4") ? Fusion::kBiconnected : Fusion::kClasses);
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
@@ -138,6 +126,29 @@ Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
   answer.pairs = found.result.pairs;
   answer.search_seconds = clock.seconds();
   return answer;
+}
+
+}  // namespace
+
+std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
+
+LayerTerms max_throughput_terms() {
+  return {.score = LayerScore::kBottleneck,
+          .convention = {.overlap = cost::Overlap::kAdd,
+                         .cut = cost::CutRule::kStageTransfers,
+                         .copies = cost::CopiesRule::kOnce,
+                         .reduction_factor = 0}};
+}
+
+Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
+  if (request.non_contiguous && !request.compat.empty())
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText("--non-contiguous"),
+                      .message = text("with --compat ", *request.compat.begin(), " each device has one run of layers"),
+                      .hint = "leave one of the two out"};
+  const SearchClock clock(request);
+  Result<LayerPlanAnswer> contiguous = plan_contiguous(request, clock);
+  return request.non_contiguous ? plan_non_contiguous(request, contiguous, clock) : contiguous;
 }
 
 }  // namespace graphpipe::partitioner

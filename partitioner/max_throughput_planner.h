@@ -11,7 +11,8 @@ namespace graphpipe::partitioner {
 std::span<const Quirk> max_throughput_quirks();
 
 /// Each device gets the difference of two downsets of the forward layers, backward layers follow their class. Proven,
-/// unless the graph has more downsets than fit the memory budget: then the work bound stands.
+/// unless the graph has more downsets than fit the memory budget: then the work bound stands. Where the request allows
+/// several runs per device: what plan_non_contiguous makes of it.
 Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request);
 
 /// The terms of its objective: to price placements that other programs made.

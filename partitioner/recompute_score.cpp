@@ -227,6 +227,20 @@ class StageScore {
   const cost::LayerConvention& convention_;
 };
 
+LayerPlanAnswer with_devices_as_stages(LayerPlanAnswer answer) {
+  std::map<std::vector<int>, ir::LayerStage> whole;
+  for (const ir::LayerStage& stage : answer.plan.stages) {
+    ir::LayerStage& device = whole[stage.devices];
+    device.devices = stage.devices;
+    device.on_cpu = stage.on_cpu;
+    for (const LayerId id : stage.layers) device.layers.push_back(id);
+  }
+  answer.plan.stages.clear();
+  for (auto& [devices, stage] : whole) answer.plan.stages.push_back(std::move(stage));
+  answer.terms.convention.pools_devices = false;
+  return answer;
+}
+
 bool is_row(cost::CutRule rule) {
   return rule == cost::CutRule::kNone || rule == cost::CutRule::kBorderTensors ||
          rule == cost::CutRule::kBorderAntichain;
@@ -285,6 +299,7 @@ double units_per_second(std::string_view unit) {
 }
 
 RecomputedScore recompute_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer) {
+  if (answer.terms.convention.pools_devices) return recompute_score(request, with_devices_as_stages(answer));
   if (answer.terms.score == LayerScore::kDapple) return {.objective = dapple_score(request, answer)};
   if (answer.terms.score == LayerScore::kBlocks) return {.objective = heaviest_block(*request.graph, answer.plan)};
   RecomputedScore score =
