@@ -53,8 +53,7 @@ bool fits_in_own_terms(const LayerPlanRequest& request, const ir::LayerPlan& pla
   if (request.graph->source == ir::LayerSource::kPiper)
     convention = {.cut = cost::CutRule::kStageEdges, .copies = cost::CopiesRule::kVariants};
   if (request.graph->source == ir::LayerSource::kDnnPartitioning)
-    convention = {
-        .cut = cost::CutRule::kStageTransfers, .copies = cost::CopiesRule::kOnce, .pools_devices = true};
+    convention = {.cut = cost::CutRule::kStageTransfers, .copies = cost::CopiesRule::kOnce, .pools_devices = true};
   return cost::price_layer_plan(*request.graph, plan, request.machine, convention).shortfall <= 0;
 }
 

@@ -174,7 +174,7 @@ Result<partitioner::LayerPlanRequest> layer_request(const Options& options, cons
                  "leave it out");
   }
   if (foreign.non_contiguous && options.plan.planner != "max-throughput" && options.plan.planner != "auto")
-    return usage("--non-contiguous", text("the planner ", options.plan.planner, " decides that itself"),
+    return usage("--non-contiguous", text("the planner ", options.plan.planner, " knows nothing of it"),
                  "leave it out, or use the planner max-throughput");
   request.non_contiguous = foreign.non_contiguous;
   request.replication = !foreign.no_replication;

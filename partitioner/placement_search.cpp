@@ -214,7 +214,8 @@ class PlacementSearch {
     bool improved = true;
     while (improved && !must_stop()) {
       improved = false;
-      for (uint32_t node = 0; node < graph_.nodes.size() && !must_stop(); ++node) improved |= improve_node(placement, node);
+      for (uint32_t node = 0; node < graph_.nodes.size() && !must_stop(); ++node)
+        improved |= improve_node(placement, node);
       placement.refresh();
     }
     note(std::move(placement));

@@ -142,6 +142,11 @@ TEST_CASE("auto is never worse than any planner, whatever the flags say") {
         if (other.code != 0 || !other.object["fits_memory"]) continue;
         CHECK(best.object["simulated_step"] <= other.object["simulated_step"]);
       }
+      std::vector<std::string> any_runs = machine;
+      any_runs.insert(any_runs.end(), {"--profile-format", format, "--planner", "max-throughput", "--non-contiguous"});
+      const auto other = file.plan(any_runs);
+      REQUIRE(other.code == 0);
+      if (other.object["fits_memory"]) CHECK(best.object["simulated_step"] <= other.object["simulated_step"]);
     }
   }
 }
@@ -238,6 +243,8 @@ TEST_CASE("flags are followed or refused by name, never passed over") {
       {{"--planner", "graphpipe", "--batch", "64", "--micro-batches", "5"}, "--micro-batches 5"},
       {{"--planner", "piper", "--shard-optimizer"}, "--shard-optimizer"},
       {{"--planner", "piper", "--plan", "plan.json"}, "--planner piper"},
+      {{"--planner", "piper", "--non-contiguous"}, "--non-contiguous"},
+      {{"--planner", "max-throughput", "--non-contiguous", "--compat", "linear"}, "--non-contiguous"},
   };
   for (const Case& wrong : refused) {
     CAPTURE(wrong.named);
@@ -278,6 +285,42 @@ TEST_CASE("a plan that is written takes as long when it is read back") {
       for (const char* field : {"nodes", "devices", "micro_batch"})
         CHECK(read.object["stages"][s][field] == written.object["stages"][s][field]);
   }
+  fs::remove(plan);
+}
+
+TEST_CASE("a device that holds several runs of layers is a stage for each, simulated, written and read back") {
+  std::ostringstream profile;
+  profile << R"({"maxFPGAs": 2, "maxCPUs": 0, "maxSizePerFPGA": 1000500, "nodes": [)";
+  const int bytes[] = {600'000, 500'000, 400'000, 500'000};  // one run each does not fit
+  for (int id = 0; id < 4; ++id)
+    profile << (id > 0 ? ", " : "") << R"({"id": )" << id << R"(, "supportedOnFpga": 1, "cpuLatency": 9, )"
+            << R"("fpgaLatency": 1, "isBackwardNode": 0, "size": )" << bytes[id] << "}";
+  profile << R"(], "edges": [{"sourceId": 0, "destId": 1, "cost": 0.25, "size": 8}, )"
+          << R"({"sourceId": 1, "destId": 2, "cost": 0.25, "size": 8}, )"
+          << R"({"sourceId": 2, "destId": 3, "cost": 0.25, "size": 8}]})";
+  const ProfileFile file(ProfileFile::Text{profile.str()});
+  const fs::path plan = fs::temp_directory_path() / ("graphpipe-runs-" + std::to_string(getpid()) + ".json");
+  const std::vector<std::string> format{"--profile-format", "dnn-partitioning", "--planner"};
+  const auto answer_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), format.begin(), format.end());
+    return file.plan(words);
+  };
+  CHECK(answer_of({"max-throughput"}).code != 0);
+  const auto written = answer_of({"max-throughput", "--non-contiguous", "-o", plan.string()});
+  REQUIRE(written.code == 0);
+  CHECK(written.object["objective"] == doctest::Approx(2.75));  // all three tensors cross
+  CHECK(written.object["fits_memory"] == true);
+  CHECK(written.object["limit"] != "");
+  REQUIRE(written.object["stages"].size() == 4);
+  std::vector<int> devices;
+  for (const json& stage : written.object["stages"]) devices.push_back(stage["devices"][0]);
+  CHECK(devices == std::vector<int>{0, 1, 0, 1});
+  // 16 micro-batches on two devices with two milliseconds of each; and no fewer than they take one after the other.
+  CHECK(written.object["simulated_step"] >= 0.032);
+  CHECK(written.object["simulated_step"] <= 0.064);
+  const auto read = answer_of({"auto", "--plan", plan.string()});
+  REQUIRE(read.code == 0);
+  CHECK(read.object["simulated_step"] == written.object["simulated_step"]);
   fs::remove(plan);
 }
 

@@ -11,6 +11,7 @@
 #include "partitioner/connected_parts.h"
 #include "partitioner/max_load_graph.h"
 #include "partitioner/max_throughput_planner.h"
+#include "partitioner/non_contiguous.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
@@ -30,11 +31,11 @@ class MaxLoadExhaustive {
     devices_ = static_cast<size_t>(request.machine.devices() + request.machine.cpus);
   }
 
-  double best() {
+  double best(bool contiguous = true) {
     std::vector<size_t> device(index_of_.size(), 0);
     double best = INFINITY;
     while (true) {
-      if (has_order(device)) best = std::min(best, load(device));
+      if (!contiguous || has_order(device)) best = std::min(best, load(device));
       size_t at = 0;
       while (at < device.size() && ++device[at] == devices_) device[at++] = 0;
       if (at == device.size()) return best;
@@ -128,6 +129,123 @@ TEST_CASE("max-throughput equals the search over all contiguous placements") {
     }
   }
   CHECK(planned > 80);
+}
+
+TEST_CASE("with several runs per device it equals the search over all placements, and is never above one run") {
+  int better = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 6);
+    LayerPlanRequest request = max_load_request(graph, seed);
+    request.machine.cpus = std::min(request.machine.cpus, 1);
+    const double best = MaxLoadExhaustive(request).best(false);
+    const auto one_run = plan_layers(max_throughput(), request);
+    request.non_contiguous = true;
+    const auto answer = plan_layers(max_throughput(), request);
+    CHECK(answer.ok() == std::isfinite(best));
+    if (!answer.ok()) continue;
+    CHECK(answer->objective == doctest::Approx(best).epsilon(1e-9));
+    CHECK(answer->bound <= best * (1 + 1e-9));
+    if (one_run.ok()) CHECK(answer->objective <= one_run->objective * (1 + 1e-12));
+    if (one_run.ok() && answer->objective < one_run->objective) ++better;
+    CHECK(plan_layers(max_throughput(), request)->plan == answer->plan);
+  }
+  CHECK(better > 5);
+}
+
+TEST_CASE("several runs per device fit memory that no single runs fit, and are refused where nothing fits") {
+  ir::LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
+  graph.source = ir::LayerSource::kDnnPartitioning;
+  const double bytes[] = {6, 5, 4, 5};
+  for (const ir::LayerId id : graph.layer_ids()) {
+    graph.layers[id].forward_seconds = 1;
+    graph.layers[id].memory_bytes = bytes[id.index()];
+  }
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 2, .bandwidth = 1}};
+  request.machine.memory = 10;
+  CHECK_FALSE(plan_layers(max_throughput(), request).ok());
+  request.non_contiguous = true;
+  const auto answer = plan_layers(max_throughput(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->objective == 2);
+  CHECK(answer->bound == doctest::Approx(2));
+  CHECK(answer->plan.stages.size() == 4);
+  request.machine.memory = 9.5;
+  const auto without = plan_layers(max_throughput(), request);
+  REQUIRE_FALSE(without.ok());
+  CHECK(without.problems()[0].code == Code::kNoFeasiblePlan);
+}
+
+/// Three layers in a row, the outer ones on device 0: stages that share it.
+LayerPlanAnswer there_and_back() {
+  LayerPlanAnswer answer{.terms = non_contiguous_terms(), .unit = "s"};
+  for (const size_t layer : {0, 1, 2})
+    answer.plan.stages.push_back({.layers = {ir::LayerId(layer)}, .devices = {layer == 1 ? 1 : 0}});
+  answer.objective = 10;  // 1 + 4 of work, the tensors of layers 0 and 1 in and out: 2 + 3
+  return answer;
+}
+
+TEST_CASE("stages of one device cost what its layers together cost, and share it only where both sides say so") {
+  ir::LayerGraph graph = tests::layer_graph(3, {{0, 1}, {1, 2}, {0, 2}});
+  graph.source = ir::LayerSource::kDnnPartitioning;
+  for (const size_t i : {0, 1, 2}) {
+    ir::Layer& layer = graph.layers[ir::LayerId(i)];
+    layer.forward_seconds = i == 0 ? 1 : 4;
+    layer.transfer_seconds = static_cast<double>(2 + i);
+    layer.memory_bytes = 5;
+  }
+  LayerPlanRequest request{.graph = &graph, .non_contiguous = true};
+  request.machine.levels = {{.count = 2, .bandwidth = 1}};
+  request.machine.memory = 10;
+  const LayerPlanAnswer sound = there_and_back();
+  CHECK(check_layer_plan(request, sound).empty());
+  const auto price = price_layer_plan(graph, sound.plan, request.machine, sound.terms.convention);
+  CHECK(price.bottleneck == 10);
+  CHECK(price.shortfall == 0);
+  CHECK(price.stages[0].total == 10);
+  CHECK(price.stages[1].total == 9);
+  CHECK(price.stages[2].total == 10);
+  const auto is_refused = [&](const LayerPlanRequest& asked, auto&& change) {
+    LayerPlanAnswer wrong = sound;
+    change(wrong);
+    return !check_layer_plan(asked, wrong).empty();
+  };
+  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.objective = 9; }));
+  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.bound = 11; }));
+  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.terms = max_throughput_terms(); }));
+  CHECK(is_refused(request, [](LayerPlanAnswer& a) { std::swap(a.plan.stages[0], a.plan.stages[1]); }));
+  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.plan.stages[2].devices = {0, 1}; }));
+  LayerPlanRequest other = request;
+  other.machine.memory = 9;
+  CHECK(is_refused(other, [](LayerPlanAnswer&) {}));
+  other = request;
+  other.non_contiguous = false;
+  CHECK(is_refused(other, [](LayerPlanAnswer&) {}));
+}
+
+TEST_CASE("several runs per device: what ends the search is said, and compatibility with one run is refused") {
+  std::vector<std::pair<size_t, size_t>> row;
+  for (size_t layer = 1; layer < 200; ++layer) row.emplace_back(layer - 1, layer);
+  ir::LayerGraph graph = tests::layer_graph(200, row);
+  tests::Dice dice(1);
+  for (ir::Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1000 + dice.below(9999)) / 7;
+  LayerPlanRequest request{.graph = &graph, .non_contiguous = true};
+  request.machine.levels = {{.count = 5, .bandwidth = 1}};
+  request.time_limit = 0.2;
+  const auto short_of_time = plan_layers(max_throughput(), request);
+  REQUIRE(short_of_time.ok());
+  CHECK_FALSE(short_of_time->complete);
+  CHECK(short_of_time->stopped == "the time limit was reached");
+  const std::atomic<bool> cancel = true;
+  request.cancel = &cancel;
+  const auto ended = plan_layers(max_throughput(), request);
+  REQUIRE_FALSE(ended.ok());
+  CHECK(ended.problems()[0].code == Code::kInterrupted);
+  request.compat = {"linear"};
+  const auto contradiction = plan_layers(max_throughput(), request);
+  REQUIRE_FALSE(contradiction.ok());
+  CHECK(contradiction.problems()[0].code == Code::kUsage);
 }
 
 TEST_CASE("more memory, accelerators or CPUs never make the load larger") {

@@ -41,21 +41,24 @@ struct MaxLoadRow {
   size_t downsets;
   uint64_t pairs;
   size_t prefixes;
+  /// With several runs of layers per device: what the search reaches; the known optima are those of bert24 and of
+  /// bert_l-3_inference, and 119.181 was the best known of inceptionv3_training.
+  double any_runs;
 };
 
 constexpr MaxLoadRow kRows[] = {
-    {"layer-bert24_inference", 17.78990625, 17.78990625, 92.406, 30, 464, 29},
-    {"layer-bert24_training", 41.7458125, 41.7458125, 217.813, 30, 464, 29},
-    {"layer-resnet50_inference", 33.77466602, 33.77466602, 201.45, 242, 28'971, 178},
-    {"layer-resnet50_training", 78.6318125, 78.6498125, 462.381, 242, 28'971, 178},
-    {"layer-inceptionv3_inference", 51.55186359, 51.55186359, 310.969, 36'596, 0, 327},
-    {"layer-inceptionv3_training", 122.7616162, 123.9301017, 710.738, 36'596, 0, 327},
-    {"operator-bert_l-3_inference", 27.91856768, 27.91856768, 49.3526, 1'428, 675'546, 129},
-    {"operator-bert_l-3_training", 65.30314912, 65.30314912, 122.987, 2'774, 1'966'176, 139},
-    {"operator-bert_l-12_inference", 147.4779844, 147.4779844, 642.78, 2'906, 3'826'566, 425},
-    {"operator-bert_l-12_training", 437.9976379, 437.9976379, 1891.74, 2'938, 3'917'521, 452},
-    {"operator-resnet50_inference", 124.3488498, 124.3488498, 325.132, 241, 28'729, 177},
-    {"operator-resnet50_training", 255.1944165, 255.1944165, 684.891, 258, 32'979, 194},
+    {"layer-bert24_inference", 17.78990625, 17.78990625, 92.406, 30, 464, 29, 17.71471875},
+    {"layer-bert24_training", 41.7458125, 41.7458125, 217.813, 30, 464, 29, 39.7895389},
+    {"layer-resnet50_inference", 33.77466602, 33.77466602, 201.45, 242, 28'971, 178, 33.457237305},
+    {"layer-resnet50_training", 78.6318125, 78.6498125, 462.381, 242, 28'971, 178, 76.676515625},
+    {"layer-inceptionv3_inference", 51.55186359, 51.55186359, 310.969, 36'596, 0, 327, 51.409262284},
+    {"layer-inceptionv3_training", 122.7616162, 123.9301017, 710.738, 36'596, 0, 327, 117.58327179},
+    {"operator-bert_l-3_inference", 27.91856768, 27.91856768, 49.3526, 1'428, 675'546, 129, 21.9083761},
+    {"operator-bert_l-3_training", 65.30314912, 65.30314912, 122.987, 2'774, 1'966'176, 139, 54.207455339},
+    {"operator-bert_l-12_inference", 147.4779844, 147.4779844, 642.78, 2'906, 3'826'566, 425, 135.62998978},
+    {"operator-bert_l-12_training", 437.9976379, 437.9976379, 1891.74, 2'938, 3'917'521, 452, 416.56019008},
+    {"operator-resnet50_inference", 124.3488498, 124.3488498, 325.132, 241, 28'729, 177, 124.3488498},
+    {"operator-resnet50_training", 255.1944165, 255.1944165, 684.891, 258, 32'979, 194, 255.1944165},
 };
 
 TEST_CASE("contiguous optima are reached and proven; the lattices have the published sizes") {
@@ -74,6 +77,22 @@ TEST_CASE("contiguous optima are reached and proven; the lattices have the publi
     const MaxLoadGraph fused = fuse_layers(*graph, Fusion::kClasses);
     if (row.pairs > 0)
       CHECK(Lattice::enumerate(Dag(fused.nodes.size(), fused.edges))->nested_pairs(10'000'000) == row.pairs);
+  }
+}
+
+TEST_CASE("several runs per device: the known optima and better placements are found, never above one run") {
+  for (const MaxLoadRow& row : kRows) {
+    CAPTURE(row.name);
+    const auto graph = profile(row.name);
+    if (!graph) return;
+    LayerPlanRequest request = request_of(*graph);
+    request.non_contiguous = true;
+    const auto answer = plan_layers(*find_layer_planner("max-throughput"), request);
+    REQUIRE(answer.ok());
+    CHECK(answer->complete);
+    CHECK(answer->objective <= row.any_runs * (1 + 1e-6));
+    CHECK(answer->objective <= row.exact * (1 + 1e-6));
+    CHECK(answer->bound < answer->objective);
   }
 }
 
