@@ -79,7 +79,9 @@ class BestOfAll {
   Result<ProfilePlan> ask(const Asked& asked) const {
     partitioner::LayerPlanRequest request = rest_of_time();
     request.non_contiguous = asked.non_contiguous;
-    return plan_profile(asked.planner, options_, request);
+    Result<ProfilePlan> plan = plan_profile(asked.planner, options_, request);
+    if (plan.ok() && asked.non_contiguous) plan->planner += " --non-contiguous";
+    return plan;
   }
 
   static bool is_better(const ProfilePlan& a, const ProfilePlan& b) {

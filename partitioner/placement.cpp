@@ -74,17 +74,19 @@ namespace {
 class RunCutter {
  public:
   RunCutter(const MaxLoadGraph& graph, const DeviceOfNode& device_of)
-      : graph_(graph),
-        device_of_(device_of),
+      : device_of_(device_of),
         after_(graph.nodes.size()),
         waiting_(graph.nodes.size(), 0),
-        is_done_(graph.nodes.size(), false),
-        left_(*std::ranges::max_element(device_of) + 1, 0) {
+        ready_(*std::ranges::max_element(device_of) + 1),
+        left_(ready_.size(), 0) {
     for (const auto& [from, to] : graph.edges) {
       after_[from].push_back(to);
       ++waiting_[to];
     }
-    for (const uint32_t device : device_of) ++left_[device];
+    for (uint32_t node = 0; node < device_of.size(); ++node) {
+      ++left_[device_of[node]];
+      if (waiting_[node] == 0) ready_[device_of[node]].push_back(node);
+    }
   }
 
   std::vector<DeviceRun> run() {
@@ -93,10 +95,12 @@ class RunCutter {
       DeviceRun next = best_run();
       GP_CHECK(!next.nodes.empty());
       done += next.nodes.size();
-      for (const uint32_t node : next.nodes) is_done_[node] = true;
-      for (const uint32_t node : next.nodes)
-        for (const uint32_t reader : after_[node]) --waiting_[reader];
       left_[next.device] -= next.nodes.size();
+      ready_[next.device].clear();
+      for (const uint32_t node : next.nodes)
+        for (const uint32_t reader : after_[node])
+          if (--waiting_[reader] == 0 && device_of_[reader] != next.device)
+            ready_[device_of_[reader]].push_back(reader);
       std::ranges::sort(next.nodes);
       runs.push_back(std::move(next));
     }
@@ -105,7 +109,7 @@ class RunCutter {
 
  private:
   /// A device with nothing left afterwards, else the one that does the largest part of what it has left.
-  DeviceRun best_run() const {
+  DeviceRun best_run() {
     DeviceRun best;
     double most = 0;
     for (uint32_t device = 0; device < left_.size(); ++device) {
@@ -119,21 +123,22 @@ class RunCutter {
     return best;
   }
 
-  std::vector<uint32_t> ready_nodes(uint32_t device) const {
-    std::vector<uint32_t> waiting = waiting_, nodes;
-    for (uint32_t node = 0; node < device_of_.size(); ++node)
-      if (device_of_[node] == device && !is_done_[node] && waiting[node] == 0) nodes.push_back(node);
+  /// What the device can do before another has to.
+  std::vector<uint32_t> ready_nodes(uint32_t device) {
+    std::vector<uint32_t> nodes = ready_[device];
     for (size_t i = 0; i < nodes.size(); ++i)
       for (const uint32_t reader : after_[nodes[i]])
-        if (--waiting[reader] == 0 && device_of_[reader] == device) nodes.push_back(reader);
+        if (--waiting_[reader] == 0 && device_of_[reader] == device) nodes.push_back(reader);
+    for (const uint32_t node : nodes)
+      for (const uint32_t reader : after_[node]) ++waiting_[reader];
     return nodes;
   }
 
-  const MaxLoadGraph& graph_;
   const DeviceOfNode& device_of_;
   std::vector<std::vector<uint32_t>> after_;
+  /// Edges from nodes that are not done; of each device the nodes without.
   std::vector<uint32_t> waiting_;
-  std::vector<bool> is_done_;
+  std::vector<std::vector<uint32_t>> ready_;
   std::vector<size_t> left_;
 };
 

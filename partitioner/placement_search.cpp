@@ -8,9 +8,11 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Rounds of annealing, and moves that one tries for each node.
+/// Rounds of annealing, and moves that one tries for each node and at most.
 constexpr int kRounds = 16;
-constexpr int64_t kMovesPerNode = 4000;
+constexpr int64_t kMovesPerNode = 4000, kMostMoves = 2'000'000;
+/// Nodes that are moved together.
+constexpr size_t kLargestPart = 128;
 /// In parts of the energy: what a round may lose at once at its start, from a start of its own and from the best known.
 constexpr double kHot = 0.05, kMild = 0.004;
 /// It may lose half as much after every part of a round.
@@ -77,7 +79,7 @@ class Mutator {
     return device != placement_.device_of(node) ? device : dice_.below(placement_.devices());
   }
 
-  /// Some node on the device, or, after some attempts, one elsewhere that is then left where it is.
+  /// Some node on the device or, after some attempts, any.
   uint32_t node_on(uint32_t device) {
     uint32_t node = 0;
     for (int attempt = 0; attempt < 8; ++attempt) {
@@ -87,9 +89,9 @@ class Mutator {
     return node;
   }
 
-  /// Nodes of the same device that tensors connect: mostly a few, at times up to a quarter of all.
+  /// Nodes of the same device that tensors connect: mostly a few, at times up to a quarter of all nodes.
   std::vector<uint32_t> part_around(uint32_t node) {
-    const size_t most = 2 + dice_.below(dice_.below(3) > 0 ? 6 : graph_.nodes.size() / 4 + 1);
+    const size_t most = 2 + dice_.below(dice_.below(3) > 0 ? 6 : std::min(kLargestPart, graph_.nodes.size() / 4 + 1));
     const uint32_t device = placement_.device_of(node);
     std::vector<uint32_t> part{node};
     seen_[node] = ++round_;
@@ -120,6 +122,10 @@ class Mutator {
   uint64_t round_ = 0;
   std::vector<std::pair<uint32_t, uint32_t>> moved_;
 };
+
+int64_t moves_of_a_round(const MaxLoadGraph& graph) {
+  return std::min(kMostMoves, kMovesPerNode * static_cast<int64_t>(graph.nodes.size()));
+}
 
 /// Smaller loads, largest first: -1, 0 or 1 as a is better, the same or worse.
 int compare_sorted(std::vector<double> a, std::vector<double> b) {
@@ -181,7 +187,7 @@ class PlacementSearch {
   void anneal(Placement placement, double loss, uint64_t seed) {
     PlacementDice dice(seed);
     Mutator mutator(graph_, placement, dice);
-    const int64_t moves = kMovesPerNode * static_cast<int64_t>(graph_.nodes.size());
+    const int64_t moves = moves_of_a_round(graph_);
     double now = energy(placement), lowest = kInfinity;
     for (int64_t move = 0; move < moves; ++move) {
       if (move % kMovesBetweenStops == 0 && must_stop()) return;
@@ -190,6 +196,7 @@ class PlacementSearch {
         now = energy(placement);
       }
       if (move % (moves / kHalvings + 1) == 0 && move > 0) loss /= 2;
+      ++result_.tried;
       if (!mutator.change()) {
         mutator.take_back();
         continue;
@@ -205,14 +212,14 @@ class PlacementSearch {
       lowest = load;
       note(placement);
     }
-    result_.tried += moves;
   }
 
   /// Moves of one node and exchanges of two that make the sorted loads smaller, until there is none.
   void descend() {
     Placement placement(graph_, options_, result_.device_of);
+    const int64_t most = result_.tried + kMostMoves;
     bool improved = true;
-    while (improved && !must_stop()) {
+    while (improved && result_.tried < most && !must_stop()) {
       improved = false;
       for (uint32_t node = 0; node < graph_.nodes.size() && !must_stop(); ++node)
         improved |= improve_node(placement, node);
@@ -224,7 +231,12 @@ class PlacementSearch {
   bool improve_node(Placement& placement, uint32_t node) {
     const std::vector<double> before = placement.loads();
     const uint32_t from = placement.device_of(node);
-    const auto is_better = [&] { return placement.overflow() == 0 && compare_sorted(placement.loads(), before) < 0; };
+    const double largest = placement.largest_load() * (1 + kSameLoad);
+    const auto is_better = [&] {
+      ++result_.tried;
+      return placement.largest_load() <= largest && placement.overflow() == 0 &&
+             compare_sorted(placement.loads(), before) < 0;
+    };
     for (uint32_t to = 0; to < placement.devices(); ++to) {
       if (to == from || !placement.can_run(node, to)) continue;
       placement.move(node, to);
@@ -268,7 +280,7 @@ DeviceOfNode with_fewer_crossings(const MaxLoadGraph& graph, const MaxLoadOption
   int64_t fewest = placement.crossings();
   PlacementDice dice(0);
   Mutator mutator(graph, placement, dice);
-  const int64_t moves = kMovesPerNode * static_cast<int64_t>(graph.nodes.size());
+  const int64_t moves = moves_of_a_round(graph);
   double loss = 2;
   for (int64_t move = 0; move < moves; ++move) {
     if (move % kMovesBetweenStops == 0 && options.stop && options.stop()) break;
