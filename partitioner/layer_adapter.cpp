@@ -74,10 +74,12 @@ class LayerAdapter {
       return Diagnostic{.code = Code::kUsage,
                         .message = text("the planner ", row_.name, " decides the replicas itself"),
                         .hint = "leave --replicas out, or use another planner"};
-    // Large micro-batches first: they are the cheap ones, and a plan is there when the time runs out.
+    // Large micro-batches first: they are the cheap ones, and a plan of one is there when the time runs out.
     std::vector<Samples> sizes = micro_batch_sizes(request_);
-    for (auto size = sizes.rbegin(); size != sizes.rend() && !deadline_.passed(); ++size)
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
       if (is_promising(*size)) plan_at(*size);
+      if (deadline_.passed()) break;
+    }
     GP_TRY(PlanAnswer answer, candidates_.answer(!deadline_.passed(), watch_.seconds()));
     for (PlanCandidate& candidate : answer.candidates)
       candidate.own = own_terms_.at(candidate.assignment.choice[ir::StageId(0u)].micro_batch);

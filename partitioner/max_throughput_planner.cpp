@@ -51,15 +51,45 @@ struct Found {
   int64_t states = 0;
 };
 
+/// Runs of about equal work along one order, one to an accelerator; nothing where that does not fit. A plan for when
+/// there is no time to search.
+std::vector<MaxLoadStage> equal_runs(const MaxLoadGraph& graph, std::span<const uint32_t> order,
+                                     const MaxLoadOptions& options) {
+  double total = 0, before = 0, bytes = 0;
+  for (const MaxLoadGraph::Node& node : graph.nodes) total += node.accelerator;
+  std::vector<MaxLoadStage> runs(1);
+  for (const uint32_t id : order) {
+    const MaxLoadGraph::Node& node = graph.nodes[id];
+    const double share = total * static_cast<double>(runs.size()) / options.accelerators;
+    if (!runs.back().nodes.empty() && (before >= share || bytes + node.bytes > options.memory)) {
+      runs.emplace_back();
+      bytes = 0;
+    }
+    before += node.accelerator;
+    bytes += node.bytes;
+    if (!node.on_accelerator || bytes > options.memory || std::ssize(runs) > options.accelerators) return {};
+    runs.back().nodes.push_back(id);
+  }
+  return runs;
+}
+
 /// One order is searched in no time, and what it gives bounds the search over all downsets.
 Found search(const LayerPlanRequest& request, const MaxLoadGraph& graph, const MaxLoadOptions& options) {
   Found found;
   const Dag dag(graph.nodes.size(), graph.edges);
-  const Dag line = chained(dag, last_in_first_out_order(graph.nodes.size(), graph.edges));
-  const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.stop = options.stop});
-  if (!prefixes) return found;
-  found.states = static_cast<int64_t>(prefixes->size());
-  found.result = search_max_load(graph, *prefixes, options);
+  const std::vector<uint32_t> order = last_in_first_out_order(graph.nodes.size(), graph.edges);
+  const Dag line = chained(dag, order);
+  const std::optional<Lattice> prefixes =
+      Lattice::enumerate(line, {.most_bytes = request.memory_budget, .stop = options.stop});
+  if (prefixes) {
+    found.states = static_cast<int64_t>(prefixes->size());
+    found.result = search_max_load(graph, *prefixes, options);
+  }
+  if (!prefixes || (found.result.stages.empty() && !found.result.complete)) {
+    found.result.stages = equal_runs(graph, order, options);
+    found.result.complete = found.is_proof = false;
+    return found;
+  }
   if (request.has("W4") || request.has("linear")) return found;
   found.is_proof = false;
   const auto cut = [&](std::span<const uint64_t> bits) { return crossing_seconds(graph, bits); };
@@ -102,10 +132,12 @@ Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const S
                                .stop = [&] { return clock.must_stop(); },
                                .most_pairs = request.most_pairs};
   const Found found = search(request, graph, options);
+  const std::string why_stopped =
+      clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may, or holds";
   if (found.result.stages.empty()) {
-    if (!clock.must_stop()) return no_plan(request, graph);
+    if (found.result.complete) return no_plan(request, graph);
     return Diagnostic{.code = Code::kInterrupted,
-                      .message = clock.reason() + " before any plan was found",
+                      .message = why_stopped + " before any plan was found",
                       .hint = "give the search more time"};
   }
   const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
@@ -117,8 +149,7 @@ Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const S
   if (answer.complete && found.is_proof) answer.bound = answer.objective;
   else answer.bound = units * (found.is_proof ? found.result.bound : least_max_load(graph, options));
   answer.bound = std::min(answer.bound, answer.objective);
-  if (!answer.complete)
-    answer.stopped = clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may";
+  if (!answer.complete) answer.stopped = why_stopped;
   else if (!found.is_proof)
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";

@@ -150,11 +150,18 @@ class PipeDream {
     found_ = std::move(found);
   }
 
+  // No cut at all: one stage for all layers, which takes no time to find.
+  SetTable no_cuts() const { return cuts_of_orders(1); }
+
   // Returns a proven bound over these cuts.
   double search_row(const SetTable& cuts) {
     if (found_ && deadline_.passed()) return bound_;
+    return search_row(cuts, deadline_);
+  }
+
+  double search_row(const SetTable& cuts, Deadline& deadline) {
     const PricedDownsets sets(graph_, cuts, convention_.cut);
-    RowSearch search(sets, row_limits_, deadline_);
+    RowSearch search(sets, row_limits_, deadline);
     const auto row = search.best(found_ ? found_->seconds : most(), bound_);
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
     answer_.pairs += search.pairs();
@@ -180,6 +187,8 @@ class PipeDream {
   void plan_one_level() {
     // A quick upper bound, and a plan should the time run out; under PD6 these cuts may be better than what the
     // original sees, and are tried only where that is too much to search.
+    Deadline never(kInfinity, nullptr);
+    search_row(no_cuts(), never);
     const bool is_original = request_.has("PD6");
     if (!is_original) search_few_cuts();
     SetTable all(graph_.layers.size());
@@ -192,8 +201,12 @@ class PipeDream {
 
   bool search_levels(const SetTable& cuts) {
     if (found_ && deadline_.passed()) return false;
+    return search_levels(cuts, deadline_);
+  }
+
+  bool search_levels(const SetTable& cuts, Deadline& deadline) {
     const PricedDownsets sets(graph_, cuts, convention_.cut);
-    LevelSearch search(sets, level_limits(), deadline_);
+    LevelSearch search(sets, level_limits(), deadline);
     const auto found = search.best();
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
     answer_.pairs += search.pairs();
@@ -218,6 +231,8 @@ class PipeDream {
   }
 
   void plan_levels() {
+    Deadline never(kInfinity, nullptr);
+    search_levels(no_cuts(), never);
     SetTable all(graph_.layers.size());
     if (all_cuts(all) && is_small(all)) {
       // Small graphs first: a plan is there should the time run out.

@@ -240,8 +240,8 @@ TEST_CASE("several runs per device: what ends the search is said, and compatibil
   const std::atomic<bool> cancel = true;
   request.cancel = &cancel;
   const auto ended = plan_layers(max_throughput(), request);
-  REQUIRE_FALSE(ended.ok());
-  CHECK(ended.problems()[0].code == Code::kInterrupted);
+  REQUIRE(ended.ok());
+  CHECK_FALSE(ended->complete);
   request.compat = {"linear"};
   const auto contradiction = plan_layers(max_throughput(), request);
   REQUIRE_FALSE(contradiction.ok());
@@ -281,8 +281,8 @@ TEST_CASE("eight branches of four layers are placed, and proven") {
   const std::atomic<bool> cancel = true;
   request.cancel = &cancel;
   const auto ended = plan_layers(max_throughput(), request);
-  REQUIRE_FALSE(ended.ok());
-  CHECK(ended.problems()[0].code == Code::kInterrupted);
+  REQUIRE(ended.ok());
+  CHECK_FALSE(ended->complete);
 }
 
 TEST_CASE("strongly connected and biconnected parts equal their definitions") {

@@ -284,6 +284,22 @@ TEST_CASE("what does not fit says how much is missing; a search that is ended sa
   CHECK(ended.problems()[0].code == Code::kInterrupted);
 }
 
+TEST_CASE("every planner of layers has a sound plan with a bound even where it must stop at once") {
+  const ir::LayerGraph graph = tests::equal_branches(12, 9);
+  const std::atomic<bool> cancel = true;
+  for (const LayerPlannerRow& row : layer_planners()) {
+    CAPTURE(row.name);
+    LayerPlanRequest request{.graph = &graph, .cancel = &cancel};
+    request.machine.levels = {{.count = 4, .bandwidth = 1e9}};
+    request.micro_batches = 16;
+    const auto answer = plan_layers(row, request);  // checked by check_layer_plan inside
+    REQUIRE(answer.ok());
+    CHECK(answer->gap() >= 0);
+    request.machine.levels.push_back({.count = 2, .bandwidth = 1e8});
+    CHECK(plan_layers(row, request).ok());
+  }
+}
+
 TEST_CASE("a wide graph gets a plan with a bound") {
   const ir::LayerGraph graph = tests::equal_branches(8, 4);
   LayerPlanRequest request{.graph = &graph};
