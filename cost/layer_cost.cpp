@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 
 namespace graphpipe::cost {
@@ -26,6 +27,7 @@ class LayerPricer {
     stage_of_.resize(graph_.layers.size(), -1);
     for (size_t s = 0; s < plan_.stages.size(); ++s)
       for (const LayerId layer : plan_.stages[s].layers) stage_of_[layer] = static_cast<int>(s);
+    collect_messages();
     for (size_t s = 0; s < plan_.stages.size(); ++s) price_.stages.push_back(stage_price(static_cast<int>(s)));
     if (is_border_rule()) price_levels();
     else
@@ -48,6 +50,46 @@ class LayerPricer {
     return nullptr;
   }
 
+  /// Bytes that a stage gets from others, and bytes of what it sends to them, each for every stage at the other end.
+  struct Messages {
+    double in = 0, out = 0;
+  };
+
+  void collect_messages() {
+    messages_.resize(plan_.stages.size());
+    if (convention_.cut != CutRule::kStageMessages && convention_.copies != CopiesRule::kTwoVersions) return;
+    std::map<std::pair<LayerId, int>, double> sent;  // by producer and reading stage
+    for (const ir::LayerEdge& edge : graph_.edges)
+      if (stage_of_[edge.from] != stage_of_[edge.to]) {
+        double& bytes = sent[{edge.from, stage_of_[edge.to]}];
+        bytes = std::max(bytes, edge.bytes);
+      }
+    for (const auto& [ends, bytes] : sent) {
+      messages_[static_cast<size_t>(stage_of_[ends.first])].out += bytes;
+      messages_[static_cast<size_t>(ends.second)].in += bytes;
+    }
+  }
+
+  // Where a stage recomputes and the file did not measure that. A file that does not tell forward from backward: a
+  // third is forward.
+  double second_forward(const ir::LayerStage& stage, const ir::Layer& layer, const ir::LayerVariant* run) const {
+    if (!stage.recompute || stage.on_cpu) return 0;
+    if (run != nullptr) return run->seconds / 3;
+    return layer.forward_seconds > 0 ? layer.forward_seconds : layer.seconds() / 3;
+  }
+
+  double total(const StagePrice& price) const {
+    switch (convention_.overlap) {
+      case Overlap::kAdd:
+        return price.compute + price.reduction + price.traffic;
+      case Overlap::kMax:
+        return std::max(price.compute + price.reduction, price.traffic);
+      case Overlap::kMaxWithReduction:
+        return std::max(price.compute + price.traffic, price.reduction);
+    }
+    return 0;
+  }
+
   // All of a stage that does not depend on its place in a level.
   StagePrice stage_price(int index) {
     const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(index)];
@@ -57,6 +99,7 @@ class LayerPricer {
       const ir::Layer& layer = graph_.layers[stage.layers[i]];
       const ir::LayerVariant* run = variant(stage, i);
       price.compute += stage.on_cpu ? layer.cpu_seconds : run != nullptr ? run->seconds : layer.seconds();
+      price.compute += second_forward(stage, layer, run);
       weights += run != nullptr ? run->weight_bytes : layer.weight_bytes;
       traffic += layer_traffic(index, i);
     }
@@ -68,10 +111,11 @@ class LayerPricer {
       price.reduction = convention_.communication_scale * convention_.reduction_factor * (replicas - 1) * weights /
                         (replicas * every) / bandwidth;
     }
-    if (convention_.cut == CutRule::kStageEdges) traffic *= convention_.communication_scale / replicas / bandwidth;
+    const Messages& messages = messages_[static_cast<size_t>(index)];
+    if (convention_.cut == CutRule::kStageMessages) traffic = messages.in + messages.out;
+    if (convention_.cut != CutRule::kStageTransfers) traffic *= convention_.communication_scale / replicas / bandwidth;
     price.traffic = stage.on_cpu ? 0 : traffic;
-    price.total = convention_.overlap == Overlap::kAdd ? price.compute + price.reduction + price.traffic
-                                                       : std::max(price.compute + price.reduction, price.traffic);
+    price.total = total(price);
     price.memory = stage.on_cpu ? 0 : stage_memory(index);
     if (!stage.on_cpu) price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
     return price;
@@ -121,7 +165,29 @@ class LayerPricer {
     }
   }
 
+  double two_versions(int index) const {
+    const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(index)];
+    const double enters = messages_[static_cast<size_t>(index)].in;
+    double memory = 0, kept = 0;
+    bool is_smaller = false;
+    for (size_t i = 0; i < stage.layers.size(); ++i) {
+      const ir::LayerVariant* run = variant(stage, i);
+      const ir::Layer& layer = graph_.layers[stage.layers[i]];
+      memory += run != nullptr ? run->memory_fixed : 2 * layer.weight_bytes;
+      kept += run != nullptr ? run->memory_per_item : layer.output_bytes;
+      is_smaller = is_smaller || (!stage.variants.empty() && stage.variants[i] > 0);
+    }
+    if (stage.recompute) {
+      memory += kept;
+      kept = enters;
+    } else if (is_smaller) {
+      kept = std::max(kept, enters);
+    }
+    return memory + static_cast<double>(plan_.stages.size()) * kept;
+  }
+
   double stage_memory(int index) const {
+    if (convention_.copies == CopiesRule::kTwoVersions) return two_versions(index);
     const ir::LayerStage& stage = plan_.stages[static_cast<size_t>(index)];
     double memory = 0;
     int pipelined = 0;
@@ -233,6 +299,7 @@ class LayerPricer {
   const ir::LayerAdjacency adjacency_;
   IdMap<LayerId, int> stage_of_;
   IdMap<LayerId, std::vector<const ir::LayerEdge*>> edges_of_;
+  std::vector<Messages> messages_;
   std::vector<double> borders_;  // before each stage
   LayerPlanPrice price_;
 };

@@ -30,6 +30,8 @@ struct LayerMachine {
 enum class Overlap : uint8_t {
   kAdd,  // compute + reduction + traffic (Piper, Tarnawski)
   kMax,  // the larger of compute + reduction and of each direction's traffic (PipeDream)
+  /// The larger of compute + traffic and of the reduction, which runs beside the micro-batches (PipeDream-2BW).
+  kMaxWithReduction,
 };
 
 /// Which bytes a stage is charged for.
@@ -44,6 +46,9 @@ enum class CutRule : uint8_t {
   kStageEdges,
   /// Every tensor that enters or leaves the stage, once, at the producer's transfer_seconds (Tarnawski).
   kStageTransfers,
+  /// What the stage receives: every tensor from another stage once, and the gradient of every tensor that it sends from
+  /// each stage that reads it. A tensor is as large as the largest of its edges into the stage (PipeDream-2BW).
+  kStageMessages,
 };
 
 /// Which copies of weights and activations a stage holds.
@@ -54,6 +59,11 @@ enum class CopiesRule : uint8_t {
   kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
   kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: d share each micro-batch)
   kOnce,      // sum of the layers' memory_bytes (Tarnawski)
+  /// 2 w + n a, n = stages of the row: two versions of the weights, each stage with as many micro-batches in flight as
+  /// the first. A stage that recomputes: 2 w + a + n times the tensors that enter it. Of layers with variants the
+  /// measured b for 2 w and a per micro-batch, at least the tensors that enter where a recomputing one is chosen
+  /// (PipeDream-2BW).
+  kTwoVersions,
 };
 
 struct LayerConvention {

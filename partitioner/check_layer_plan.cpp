@@ -25,6 +25,7 @@ class LayerPlanChecker {
       check_devices();
       check_groups();
       check_execution();
+      check_versions();
     }
     if (problems_.empty()) check_numbers();
     return std::move(problems_);
@@ -144,6 +145,19 @@ class LayerPlanChecker {
           add(text(quoted(layer.id), " has no variant ", variant));
       }
     }
+  }
+
+  // Two versions of the weights suffice where each of equal pipelines has at least as many micro-batches between two
+  // updates as stages.
+  void check_versions() {
+    if (answer_.terms.convention.copies != cost::CopiesRule::kTwoVersions) return;
+    const int width = plan_.stages.front().replicas;
+    for (size_t s = 0; s < plan_.stages.size(); ++s)
+      if (plan_.stages[s].replicas != width)
+        add(text("stage ", s, " has ", plan_.stages[s].replicas, " replicas, stage 0 has ", width));
+    if (plan_.micro_batches / width < static_cast<int64_t>(plan_.stages.size()))
+      add(text(plan_.micro_batches, " micro-batches on ", width, " pipelines are too few for ", plan_.stages.size(),
+               " stages with two versions of the weights"));
   }
 
   void check_numbers() {

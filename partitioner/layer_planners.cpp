@@ -10,6 +10,7 @@
 #include "partitioner/pipedream_planner.h"
 #include "partitioner/piper_planner.h"
 #include "partitioner/torchgpipe_planner.h"
+#include "partitioner/two_bw_planner.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -24,8 +25,8 @@ const std::vector<LayerPlannerRow> kLayerPlanners = {
     {"torchgpipe", "blocks of one order, balanced by moves between neighbours", torchgpipe_quirks(), plan_torchgpipe},
     {"piper", "stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
      piper_quirks(), plan_piper},
-    {"2bw", "PipeDream-2BW: equal runs of the repeated layers, the same replicas and recomputation everywhere",
-     piper_quirks(), plan_equal_split_layers},
+    {"2bw", "PipeDream-2BW: the largest throughput of equal runs of the repeated layers, w whole pipelines of d stages",
+     two_bw_quirks(), plan_two_bw},
     {"equal-split",
      "equal runs of the repeated layers, the same replicas and recomputation everywhere, in Piper's terms",
      piper_quirks(), plan_equal_split_layers},

@@ -65,6 +65,7 @@ enum class LayerScore : uint8_t {
   kDapple,      // speed-up of one synchronous iteration (dapple_planner.h)
   kBlocks,      // the heaviest block of rounded microseconds (torchgpipe_planner.h)
   kIteration,   // sum of stage times and (micro-batches - 1) times the largest
+  kThroughput,  // units of profiled work per second: 1 / the largest stage time
 };
 
 /// What the objective is made of: enough to compute it again from a plan.
@@ -82,7 +83,7 @@ struct LayerPlanAnswer {
   LayerTerms terms;
   /// In `unit`, and a proven bound that no plan of the planner's search space beats.
   double objective = 0, bound = 0;
-  /// "ms", "s", "us", "speed-up".
+  /// "ms", "s", "us", "speed-up", "1/s".
   std::string_view unit = "ms";
   bool larger_is_better = false;
   /// Relative distance from the bound, zero where the plan is proven best.

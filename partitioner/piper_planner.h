@@ -1,5 +1,5 @@
 #pragma once
-// Piper (NeurIPS 2021) and the equal split that stands in it for PipeDream-2BW's planner. Both price a stage as
+// Piper (NeurIPS 2021) and the equal split that its authors measured for PipeDream-2BW's planner. Both price a stage as
 // piper_costs.h says, in seconds of a micro-batch.
 
 #include "partitioner/layer_planners.h"

@@ -27,7 +27,7 @@ constexpr std::array kPlanners = {
     PlannerRow{"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
     PlannerRow{"pipedream", "PipeDream: the smallest bottleneck of a row of replicated stages",
                [](const PlanRequest& request) { return plan_by_layers("pipedream", request); }, AskedByAuto::kThen},
-    PlannerRow{"2bw", "PipeDream-2BW: equal runs of the layers, the same replicas and recomputation everywhere",
+    PlannerRow{"2bw", "PipeDream-2BW: the largest throughput of whole pipelines of equal runs, recomputed or not",
                [](const PlanRequest& request) { return plan_by_layers("2bw", request); }, AskedByAuto::kThen},
     PlannerRow{"piper", "Piper: stages of any downsets, with replicas and recomputation by layer",
                [](const PlanRequest& request) { return plan_by_layers("piper", request); }, AskedByAuto::kThen},

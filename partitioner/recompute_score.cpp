@@ -120,7 +120,7 @@ class RowScore {
   RecomputedScore score_;
 };
 
-// Planners that price a stage by what crosses its own border: Piper, Tarnawski.
+// Planners that price a stage by what crosses its own border: Piper, Tarnawski, PipeDream-2BW.
 class StageScore {
  public:
   StageScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
@@ -128,7 +128,10 @@ class StageScore {
         graph_(*request.graph),
         plan_(answer.plan),
         terms_(answer.terms),
-        convention_(answer.terms.convention) {}
+        convention_(answer.terms.convention) {
+    for (size_t s = 0; s < plan_.stages.size(); ++s)
+      for (const LayerId id : plan_.stages[s].layers) stage_of_[id] = s;
+  }
 
   RecomputedScore run() {
     RecomputedScore score;
@@ -140,6 +143,7 @@ class StageScore {
     }
     if (terms_.score == LayerScore::kIteration)
       score.objective = sum + static_cast<double>(plan_.micro_batches - 1) * score.objective;
+    if (terms_.score == LayerScore::kThroughput) score.objective = 1 / score.objective;
     return score;
   }
 
@@ -153,10 +157,18 @@ class StageScore {
       const ir::LayerVariant* run = chosen(stage, i);
       work += stage.on_cpu ? layer.cpu_seconds : run ? run->seconds : layer.forward_seconds + layer.backward_seconds;
       weights += run ? run->weight_bytes : layer.weight_bytes;
+      if (stage.recompute && !stage.on_cpu) work += forward_again(layer, run);
     }
     if (stage.on_cpu) return work / stage.replicas;
     const double rate = request_.machine.levels.front().bandwidth, scale = convention_.communication_scale;
     const double d = stage.replicas;
+    if (convention_.overlap == cost::Overlap::kMaxWithReduction) {
+      // Each of d pipelines reduces once in the micro-batches that fall to it.
+      const auto of_each = static_cast<double>(plan_.micro_batches / stage.replicas);
+      const double received = messages(s, true) + messages(s, false);
+      const double reduced = convention_.reduction_factor * weights * (d - 1) / d;
+      return std::max(work + received / rate * scale, reduced / rate * scale / of_each) / d;
+    }
     const double every = std::max<double>(1, static_cast<double>(convention_.reduction_every));
     const double reduction = convention_.reduction_factor * weights * (d - 1) / d / every / rate * scale;
     const double traffic = convention_.cut == cost::CutRule::kStageEdges ? edge_bytes(stage, inside) / d / rate * scale
@@ -172,6 +184,26 @@ class StageScore {
       if (degree.degree == stage.degree)
         return &degree.variants.at(static_cast<size_t>(stage.variants.empty() ? 0 : stage.variants[i]));
     return nullptr;
+  }
+
+  static double forward_again(const ir::Layer& layer, const ir::LayerVariant* run) {
+    if (run != nullptr) return run->seconds / 3;
+    const double seconds = layer.forward_seconds + layer.backward_seconds;
+    return layer.forward_seconds > 0 ? layer.forward_seconds : seconds / 3;
+  }
+
+  // Bytes of tensors that come into a stage, or leave it, each once for a producer and a reading stage.
+  double messages(size_t s, bool incoming) const {
+    std::map<std::pair<LayerId, size_t>, double> largest;
+    for (const ir::LayerEdge& edge : graph_.edges) {
+      const size_t from = stage_of_.at(edge.from), to = stage_of_.at(edge.to);
+      if (from == to || (incoming ? to : from) != s) continue;
+      double& bytes = largest[{edge.from, to}];
+      bytes = std::max(bytes, edge.bytes);
+    }
+    double bytes = 0;
+    for (const auto& [ends, size] : largest) bytes += size;
+    return bytes;
   }
 
   double edge_bytes(const ir::LayerStage& stage, const Layers& inside) const {
@@ -202,7 +234,24 @@ class StageScore {
     return seconds;
   }
 
+  // PipeDream-2BW: 2 |W| + n |A|; where the stage recomputes 2 |W| + |A| + n |A of the input|.
+  double two_versions(size_t s) const {
+    const ir::LayerStage& stage = plan_.stages[s];
+    const auto in_flight = static_cast<double>(plan_.stages.size());
+    double weights = 0, activations = 0;
+    for (size_t i = 0; i < stage.layers.size(); ++i) {
+      const ir::LayerVariant* run = chosen(stage, i);
+      weights += run ? run->memory_fixed : 2 * graph_.layers[stage.layers[i]].weight_bytes;
+      activations += run ? run->memory_per_item : graph_.layers[stage.layers[i]].output_bytes;
+    }
+    const double input = messages(s, true);
+    if (stage.recompute) return weights + activations + in_flight * input;
+    const bool is_measured = std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
+    return weights + in_flight * (is_measured ? std::max(activations, input) : activations);
+  }
+
   double memory(size_t s) const {
+    if (convention_.copies == cost::CopiesRule::kTwoVersions) return two_versions(s);
     const ir::LayerStage& stage = plan_.stages[s];
     int from_here = 0;
     for (size_t t = s; t < plan_.stages.size(); ++t) from_here += plan_.stages[t].replicas;
@@ -225,6 +274,7 @@ class StageScore {
   const ir::LayerPlan& plan_;
   const LayerTerms& terms_;
   const cost::LayerConvention& convention_;
+  std::map<LayerId, size_t> stage_of_;
 };
 
 LayerPlanAnswer with_devices_as_stages(LayerPlanAnswer answer) {
@@ -304,7 +354,7 @@ RecomputedScore recompute_score(const LayerPlanRequest& request, const LayerPlan
   if (answer.terms.score == LayerScore::kBlocks) return {.objective = heaviest_block(*request.graph, answer.plan)};
   RecomputedScore score =
       is_row(answer.terms.convention.cut) ? RowScore(request, answer).run() : StageScore(request, answer).run();
-  score.objective *= units_per_second(answer.unit);
+  if (answer.terms.score != LayerScore::kThroughput) score.objective *= units_per_second(answer.unit);
   return score;
 }
 

@@ -185,7 +185,7 @@ TEST_CASE("piper equals the search over its whole space") {
     CHECK(overshot->objective >= answer->objective * (1 - 1e-12));
     CHECK(overshot->bound <= best * (1 + 1e-12));
     LayerPlanRequest split = request;
-    const auto equal = plan_layers(*find_layer_planner("2bw"), split);
+    const auto equal = plan_layers(*find_layer_planner("equal-split"), split);
     if (equal.ok()) CHECK(equal->objective >= answer->objective * (1 - 1e-12));
   }
   CHECK(planned > 60);
@@ -229,7 +229,7 @@ TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
   }
 }
 
-TEST_CASE("2bw equals the search over all equal runs of a chain, and more memory or bandwidth never makes it worse") {
+TEST_CASE("equal-split equals the search over all equal runs of a chain, and never gets worse with more to spend") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
@@ -255,16 +255,16 @@ TEST_CASE("2bw equals the search over all equal runs of a chain, and more memory
     request.machine.levels = {{.count = static_cast<int>(1 + dice.below(8)), .bandwidth = 5}};
     request.machine.memory = static_cast<double>(10 + dice.below(90));
     request.micro_batches = 12;
-    const auto answer = plan_layers(*find_layer_planner("2bw"), request);
+    const auto answer = plan_layers(*find_layer_planner("equal-split"), request);
     const double best = best_equal_runs(request);
     CHECK(answer.ok() == std::isfinite(best));
     if (!answer.ok()) continue;
     ++planned;
     CHECK(answer->objective == doctest::Approx(best).epsilon(1e-12));
     request.machine.memory *= 2;
-    CHECK(plan_layers(*find_layer_planner("2bw"), request)->objective <= answer->objective);
+    CHECK(plan_layers(*find_layer_planner("equal-split"), request)->objective <= answer->objective);
     request.machine.levels[0].bandwidth *= 2;
-    CHECK(plan_layers(*find_layer_planner("2bw"), request)->objective <= answer->objective);
+    CHECK(plan_layers(*find_layer_planner("equal-split"), request)->objective <= answer->objective);
   }
   CHECK(planned > 30);
 }

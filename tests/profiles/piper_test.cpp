@@ -61,6 +61,8 @@ void check_rows(const char* file, std::initializer_list<PiperRow> rows) {
     LayerPlanRequest request = request_of(*graph, row);
     request.compat = {"P5"};
     check_value("piper", request, row.exact);
+    check_value("equal-split", request, row.equal_split);
+    request.compat = {"E2", "P5"};
     check_value("2bw", request, row.equal_split);
     request.compat = {"P1", "P5"};
     check_value("piper", request, row.greedy);
@@ -97,9 +99,38 @@ TEST_CASE("Piper on BERT-32 without replicas, and without tensor parallelism") {
   request.max_degree = 1;
   check_value("piper", request, 0.0202005503);
   request.replication = false;
-  request.compat = {"E1"};
+  request.compat = {"E1", "E2"};
   request.max_degree = std::numeric_limits<int>::max();
   check_value("2bw", request, 0.0257245478);
+}
+
+TEST_CASE("2bw on BERT-32 in its own terms, as a separate program computes it from the paper's formulas") {
+  const auto graph = profile("bert32a100.json");
+  if (!graph) return;
+  struct Own {
+    int devices;
+    double gib;
+    int64_t micro_batches;
+    double units_per_second;
+    size_t depth;
+    bool recompute;
+  };
+  for (const Own& own : {Own{8, 8, 1920, 5.782649017058092, 8, true}, Own{32, 8, 1920, 23.130596068232368, 8, true},
+                         Own{64, 8, 1920, 46.261192136464736, 8, true}, Own{64, 2, 1920, kNone, 0, false},
+                         Own{64, 80, 1920, 65.78514571409777, 1, false}, Own{64, 8, 512, 46.261192136464736, 8, true},
+                         Own{1024, 8, 1920, 740.1790741834358, 8, true}}) {
+    CAPTURE(own.devices);
+    CAPTURE(own.gib);
+    CAPTURE(own.micro_batches);
+    const LayerPlanRequest request = request_of(*graph, {own.devices, own.gib, own.micro_batches, 0, 0, 0});
+    const auto answer = plan_layers(*find_layer_planner("2bw"), request);
+    REQUIRE(answer.ok() == (own.units_per_second != kNone));
+    if (!answer.ok()) continue;
+    CHECK(answer->objective == doctest::Approx(own.units_per_second).epsilon(1e-12));
+    CHECK(answer->bound == answer->objective);
+    CHECK(answer->plan.stages.size() == own.depth);
+    CHECK(answer->plan.stages[0].variants.empty() == !own.recompute);
+  }
 }
 
 TEST_CASE("Piper on ResNet, milliseconds against bytes per second; the exact choice of variants beats the greedy one") {

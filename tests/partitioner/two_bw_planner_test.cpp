@@ -1,0 +1,394 @@
+// PipeDream-2BW's planner against the paper's formulas, written out here a second time.
+
+#include "partitioner/two_bw_planner.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <optional>
+
+#include "partitioner/check_layer_plan.h"
+#include "partitioner/repeated_layers.h"
+#include "tests/support/random_layer_graphs.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+const LayerPlannerRow& two_bw() { return *find_layer_planner("2bw"); }
+
+/// A chain with forward and backward times, or with measured variants.
+ir::LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {
+  std::vector<std::pair<size_t, size_t>> edges;
+  for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
+  ir::LayerGraph graph = tests::layer_graph(layers, edges);
+  const size_t heaviest = dice.below(2) == 0 ? 4 : 40;
+  for (ir::Layer& layer : graph.layers) {
+    layer.forward_seconds = static_cast<double>(1 + dice.below(5));
+    layer.backward_seconds = static_cast<double>(1 + dice.below(9));
+    layer.output_bytes = static_cast<double>(1 + dice.below(20));
+    layer.weight_bytes = static_cast<double>(dice.below(heaviest));
+    if (!measured) continue;
+    ir::LayerVariant plain{.seconds = layer.seconds(),
+                           .weight_bytes = layer.weight_bytes,
+                           .memory_per_item = static_cast<double>(4 + dice.below(20)),
+                           .memory_fixed = 2 * layer.weight_bytes + static_cast<double>(dice.below(3))};
+    ir::LayerVariant again = plain;
+    again.seconds += static_cast<double>(dice.below(4));
+    again.memory_per_item = static_cast<double>(dice.below(4));
+    again.memory_fixed += static_cast<double>(dice.below(6));
+    layer.degrees = {{.degree = 1, .variants = {plain}}};
+    if (dice.below(4) > 0) layer.degrees[0].variants.push_back(again);
+  }
+  for (ir::LayerEdge& edge : graph.edges) edge.bytes = graph.layers[edge.from].output_bytes;
+  return graph;
+}
+
+/// The formulas of the paper for a chain that is cut into runs whose last n mod d hold one layer more.
+class Formula {
+ public:
+  explicit Formula(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
+    for (const ir::Layer& layer : graph_.layers)
+      measured_ = measured_ || (!layer.degrees.empty() && layer.degrees[0].variants.size() > 1);
+  }
+
+  /// The best throughput, or nothing where no (d, w, r) is allowed and fits.
+  std::optional<double> best() const {
+    std::optional<double> best;
+    const int devices = request_.machine.devices();
+    for (int d = 1; d <= std::min<int>(devices, static_cast<int>(graph_.layers.size())); ++d)
+      for (int w = 1; w * d <= devices; ++w) {
+        if (w * d != devices && !request_.use_fewer) continue;
+        if (w > 1 && !request_.replication) continue;
+        for (const bool recompute : {false, true}) {
+          if (recompute && !request_.recompute) continue;
+          const double now = throughput(d, w, recompute);
+          if (now > 0 && (!best || now > *best)) best = now;
+        }
+      }
+    return best;
+  }
+
+  /// Units per second; zero where the split is not allowed or does not fit.
+  double throughput(int d, int w, bool recompute) const {
+    const auto m = request_.micro_batches / w;
+    if (m < d) return 0;
+    const double bandwidth = request_.machine.levels.front().bandwidth;
+    double slowest = 0;
+    size_t first = 0;
+    const size_t n = graph_.layers.size(), runs = static_cast<size_t>(d);
+    for (size_t run = 0; run < runs; ++run) {
+      const size_t end = first + n / runs + (run + n % runs >= runs ? 1 : 0);
+      const double enters = first > 0 ? graph_.edges[first - 1].bytes : 0;
+      const double returns = end < n ? graph_.edges[end - 1].bytes : 0;
+      double compute = 0, weights = 0, fixed = 0, kept = 0;
+      bool chose_smaller = false;
+      for (size_t i = first; i < end; ++i) {
+        const ir::Layer& layer = graph_.layers[ir::LayerId(i)];
+        weights += layer.weight_bytes;
+        if (measured_) {
+          const auto& variants = layer.degrees[0].variants;
+          const ir::LayerVariant& chosen = recompute ? variants.back() : variants.front();
+          chose_smaller = chose_smaller || (recompute && variants.size() > 1);
+          compute += chosen.seconds;
+          kept += chosen.memory_per_item;
+          fixed += chosen.memory_fixed;
+        } else {
+          compute += layer.forward_seconds + layer.backward_seconds + (recompute ? layer.forward_seconds : 0);
+          kept += layer.output_bytes;
+          fixed += 2 * layer.weight_bytes;
+        }
+      }
+      double memory = fixed + d * kept;
+      if (recompute && !measured_) memory = fixed + kept + d * enters;
+      if (chose_smaller) memory = fixed + d * std::max(kept, enters);
+      if (memory > request_.machine.memory) return 0;
+      const double reduce = 2.0 * (w - 1) / w * weights / bandwidth / static_cast<double>(m);
+      slowest = std::max({slowest, compute + (enters + returns) / bandwidth, reduce});
+      first = end;
+    }
+    return w / slowest;
+  }
+
+ private:
+  const LayerPlanRequest& request_;
+  const ir::LayerGraph& graph_;
+  bool measured_ = false;
+};
+
+LayerPlanRequest two_bw_request(const ir::LayerGraph& graph, tests::Dice& dice) {
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {
+      {.count = static_cast<int>(1 + dice.below(12)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
+  if (dice.below(3) > 0) request.machine.memory = static_cast<double>(30 + dice.below(300));
+  request.micro_batches = static_cast<int64_t>(1 + dice.below(24));
+  request.use_fewer = dice.below(2) == 0;
+  request.replication = dice.below(4) > 0;
+  request.recompute = dice.below(4) > 0;
+  return request;
+}
+
+bool recomputes(const ir::LayerPlan& plan) {
+  return std::ranges::any_of(plan.stages, [](const ir::LayerStage& stage) {
+    return stage.recompute || std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
+  });
+}
+
+TEST_CASE("2bw finds the best throughput over all depths, widths and recomputation, and no other") {
+  int planned = 0, recomputing = 0, on_fewer = 0, without = 0;
+  for (uint64_t seed = 0; seed < 800; ++seed) {
+    CAPTURE(seed);
+    tests::Dice dice(seed);
+    const ir::LayerGraph graph = chain_of(dice, 1 + seed % 9, seed % 2 == 0);
+    REQUIRE(verify_layer_graph(graph).ok());
+    const LayerPlanRequest request = two_bw_request(graph, dice);
+    const std::optional<double> best = Formula(request).best();
+    const auto answer = plan_layers(two_bw(), request);
+    REQUIRE(answer.ok() == best.has_value());
+    if (!best) {
+      ++without;
+      CHECK(answer.problems()[0].code == Code::kNoFeasiblePlan);
+      continue;
+    }
+    ++planned;
+    CHECK(answer->objective == doctest::Approx(*best).epsilon(1e-12));
+    CHECK(answer->bound == answer->objective);
+    CHECK(answer->complete);
+    CHECK(answer->unit == "1/s");
+    CHECK(answer->larger_is_better);
+    const ir::LayerPlan& plan = answer->plan;
+    const int depth = static_cast<int>(plan.stages.size()), width = plan.stages.front().replicas;
+    CHECK(Formula(request).throughput(depth, width, recomputes(plan)) == doctest::Approx(*best).epsilon(1e-12));
+    CHECK(request.micro_batches / width >= depth);
+    recomputing += recomputes(plan);
+    on_fewer += depth * width < request.machine.devices();
+    CHECK(plan_layers(two_bw(), request)->plan == plan);
+  }
+  CHECK(planned > 300);
+  CHECK(recomputing > 15);
+  CHECK(on_fewer > 50);
+  CHECK(without > 60);
+}
+
+TEST_CASE("more memory or bandwidth never makes the throughput smaller") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    tests::Dice dice(seed);
+    const ir::LayerGraph graph = chain_of(dice, 8, seed % 2 == 0);
+    LayerPlanRequest request = two_bw_request(graph, dice);
+    request.machine.memory = 60;
+    double before = 0;
+    for (int step = 0; step < 6; ++step) {
+      const auto answer = plan_layers(two_bw(), request);
+      const double now = answer.ok() ? answer->objective : 0;
+      CHECK(now >= before * (1 - 1e-12));
+      before = now;
+      (step % 2 == 0 ? request.machine.memory : request.machine.levels[0].bandwidth) *= 1.5;
+    }
+  }
+}
+
+/// Four layers of 1 s forward and 2 s backward, outputs of 10 bytes, weights of 40 bytes.
+ir::LayerGraph four_layers() {
+  ir::LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
+  for (ir::Layer& layer : graph.layers) {
+    layer.forward_seconds = 1;
+    layer.backward_seconds = 2;
+    layer.output_bytes = 10;
+    layer.weight_bytes = 40;
+  }
+  for (ir::LayerEdge& edge : graph.edges) edge.bytes = 10;
+  return graph;
+}
+
+TEST_CASE("an example by hand: reductions beside the micro-batches, recomputation where memory ends") {
+  const ir::LayerGraph graph = four_layers();
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 4, .bandwidth = 10}};
+  request.micro_batches = 8;
+  // d = 1: 4 / max(12, 2 * 3/4 * 160 / 10 / 2 = 12); d = 2: 2 / max(6 + 1 + 0, 2 * 1/2 * 80 / 10 / 4 = 2) = 2 / 7;
+  // d = 4: 1 / (3 + 2).
+  auto answer = plan_layers(two_bw(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->objective == doctest::Approx(4.0 / 12).epsilon(1e-12));
+  CHECK(answer->plan.stages.size() == 1);
+  CHECK(answer->plan.stages[0].replicas == 4);
+  // On links half as fast d = 1 waits 24 s for its reduction, and d = 2 takes 6 + 2 s.
+  request.machine.levels[0].bandwidth = 5;
+  answer = plan_layers(two_bw(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->objective == doctest::Approx(2.0 / 8).epsilon(1e-12));
+  REQUIRE(answer->plan.stages.size() == 2);
+  CHECK(answer->plan.stages[0].devices == std::vector<int>{0, 1});
+  CHECK(answer->plan.stages[1].layers == std::vector<ir::LayerId>{ir::LayerId(2), ir::LayerId(3)});
+  CHECK_FALSE(recomputes(answer->plan));
+  // 2 * 80 + 2 * 20 = 200 bytes; recomputing 160 + 20 + 2 * 10 on the second stage, as much. With 199 bytes only d = 4
+  // fits: 80 + 4 * 10 plain.
+  request.machine.memory = 200;
+  CHECK(plan_layers(two_bw(), request)->plan == answer->plan);
+  request.machine.memory = 199;
+  answer = plan_layers(two_bw(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->plan.stages.size() == 4);
+  CHECK(answer->objective == doctest::Approx(1.0 / 7).epsilon(1e-12));
+}
+
+TEST_CASE("where activations fill the memory the plan recomputes, and says where no plan fits how much is missing") {
+  ir::LayerGraph graph = four_layers();
+  for (ir::Layer& layer : graph.layers) layer.output_bytes = 100;
+  for (ir::LayerEdge& edge : graph.edges) edge.bytes = 1;
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 2, .bandwidth = 1e3}};
+  request.replication = false;
+  request.micro_batches = 4;
+  // Two stages: 160 + 2 * 200 plain, 160 + 200 + 2 * 1 recomputing, in 8 + 1/1000 s instead of 6 + 1/1000 s.
+  request.machine.memory = 560;
+  CHECK(plan_layers(two_bw(), request)->objective == doctest::Approx(1 / 6.001).epsilon(1e-12));
+  request.machine.memory = 559;
+  auto answer = plan_layers(two_bw(), request);
+  REQUIRE(answer.ok());
+  CHECK(answer->plan.stages[0].recompute);
+  CHECK(answer->objective == doctest::Approx(1 / 8.001).epsilon(1e-12));
+  // A file that does not tell forward from backward: a third more.
+  for (ir::Layer& layer : graph.layers) layer.backward_seconds = layer.seconds(), layer.forward_seconds = 0;
+  CHECK(plan_layers(two_bw(), request)->objective == doctest::Approx(1 / 8.001).epsilon(1e-12));
+  request.recompute = false;
+  answer = plan_layers(two_bw(), request);
+  REQUIRE_FALSE(answer.ok());
+  CHECK(answer.problems()[0].message.find(" 1 bytes more are needed") != std::string::npos);
+  request.recompute = true;
+  request.machine.memory = 361;
+  answer = plan_layers(two_bw(), request);
+  REQUIRE_FALSE(answer.ok());
+  CHECK(answer.problems()[0].message.find(" 1 bytes more are needed") != std::string::npos);
+}
+
+TEST_CASE("no pipeline is deeper than its micro-batches between two updates") {
+  ir::LayerGraph graph = four_layers();
+  for (ir::Layer& layer : graph.layers) layer.weight_bytes = 80;
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 4, .bandwidth = 0.1}};  // so slow that replicas do not pay
+  request.micro_batches = 4;
+  CHECK(plan_layers(two_bw(), request)->plan.stages.size() == 4);
+  request.micro_batches = 3;  // floor(3 / 2) < 2 and 3 < 4; four pipelines have none
+  const auto none = plan_layers(two_bw(), request);
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.problems()[0].code == Code::kNoFeasiblePlan);
+  CHECK(none.problems()[0].message.find("too few") != std::string::npos);
+  request.use_fewer = true;
+  const auto fewer = plan_layers(two_bw(), request);
+  REQUIRE(fewer.ok());
+  CHECK(fewer->plan.stages.size() == 1);
+  // The checker refuses four stages as well.
+  auto answer = *fewer;
+  answer.plan.stages.clear();
+  for (size_t s = 0; s < 4; ++s)
+    answer.plan.stages.push_back({.layers = {ir::LayerId(s)}, .devices = {static_cast<int>(s)}});
+  const Diagnostics problems = check_layer_plan(request, answer);
+  REQUIRE_FALSE(problems.empty());
+  CHECK(problems[0].message.find("two versions of the weights") != std::string::npos);
+}
+
+TEST_CASE("what stands around and between the repeated layers goes with them, and no edge leads back") {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    tests::Dice dice(seed);
+    const size_t layers = 2 + seed % 12;
+    ir::LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 4));
+    for (ir::Layer& layer : graph.layers) {
+      if (dice.below(2) == 0) layer.label = ModelText("ParallelTransformerLayer");
+      layer.forward_seconds = 1;
+    }
+    const RepeatedLayers parts = repeated_layers(graph);
+    CHECK(parts.before.size() + parts.repeated.size() + parts.behind.size() == layers);
+    for (const Ends ends : {Ends::kJoined, Ends::kApart})
+      for (size_t count = 1; count <= parts.repeated.size(); ++count) {
+        const auto stages = equal_stages(parts, count, ends);
+        CHECK(stages.size() == count + (ends == Ends::kApart ? 2 : 0));
+        std::vector<size_t> stage_of(layers, stages.size());
+        for (size_t s = 0; s < stages.size(); ++s)
+          for (const uint32_t layer : stages[s]) stage_of[layer] = s;
+        CHECK(std::ranges::none_of(stage_of, [&](size_t s) { return s == stages.size(); }));
+        for (const ir::LayerEdge& edge : graph.edges) CHECK(stage_of[edge.from.index()] <= stage_of[edge.to.index()]);
+      }
+  }
+}
+
+TEST_CASE("a tensor crosses once to each stage that reads it, and its gradient comes back from each") {
+  // 0 is read by 1, and by 2 and 3 of the next stage; 2 by 3.
+  ir::LayerGraph graph = tests::layer_graph(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}});
+  for (ir::Layer& layer : graph.layers) layer.forward_seconds = 1;
+  for (ir::LayerEdge& edge : graph.edges) edge.bytes = edge.from.index() == 0 ? 7 : 2;
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 2, .bandwidth = 1}};
+  request.micro_batches = 4;
+  request.replication = false;
+  CHECK(plan_layers(two_bw(), request)->objective == doctest::Approx(1.0 / (2 + 7 + 2)).epsilon(1e-12));
+  request.charge_traffic = false;
+  CHECK(plan_layers(two_bw(), request)->objective == doctest::Approx(1.0 / 2).epsilon(1e-12));
+  request.charge_traffic = true;
+  request.machine.levels[0].count = 4;
+  CHECK(plan_layers(two_bw(), request)->objective == doctest::Approx(1.0 / (1 + 3 * 7)).epsilon(1e-12));
+}
+
+TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planner are refused") {
+  int planned = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 7, true);
+    tests::Dice dice(seed);
+    LayerPlanRequest request = two_bw_request(graph, dice);
+    LayerPlanRequest equal = request;
+    request.compat = *parse_compat(two_bw(), "all");
+    equal.compat = *parse_compat(*find_layer_planner("equal-split"), "all");
+    CHECK(request.has("E2"));
+    const auto stand_in = plan_layers(two_bw(), request);
+    const auto split = plan_layers(*find_layer_planner("equal-split"), equal);
+    REQUIRE(stand_in.ok() == split.ok());
+    if (!split.ok()) continue;
+    ++planned;
+    CHECK(stand_in->plan == split->plan);
+    CHECK(stand_in->objective == split->objective);
+    CHECK(stand_in->unit == split->unit);
+  }
+  CHECK(planned > 20);
+  const ir::LayerGraph graph = four_layers();
+  for (const char* quirk : {"P1", "P5", "E1"}) {
+    LayerPlanRequest request{.graph = &graph};
+    request.machine.levels = {{.count = 2, .bandwidth = 1}};
+    request.compat = *parse_compat(two_bw(), quirk);
+    const auto refused = plan_layers(two_bw(), request);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.problems()[0].code == Code::kUsage);
+    CHECK(refused.problems()[0].hint.find("E2") != std::string::npos);
+  }
+}
+
+TEST_CASE("graphs that the formulas say nothing of are refused by name, and a search that is ended says so") {
+  ir::LayerGraph graph = four_layers();
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 2, .bandwidth = 1}};
+  request.micro_batches = 4;
+  const auto problem = [&] {
+    const auto refused = plan_layers(two_bw(), request);
+    REQUIRE_FALSE(refused.ok());
+    return refused.problems()[0];
+  };
+  const std::atomic<bool> cancel = true;
+  request.cancel = &cancel;
+  CHECK(problem().code == Code::kInterrupted);
+  request.cancel = nullptr;
+  graph.layers[ir::LayerId(1)].degrees = {{.degree = 2, .variants = {{.seconds = 1}}}};
+  CHECK(problem().code == Code::kUsage);
+  CHECK(problem().message.find("one device") != std::string::npos);
+  graph = four_layers();
+  graph.source = ir::LayerSource::kDnnPartitioning;
+  CHECK(problem().code == Code::kUsage);
+  graph.source = ir::LayerSource::kPipeDream;
+  for (ir::Layer& layer : graph.layers) layer.forward_seconds = layer.backward_seconds = 0;
+  CHECK(problem().message.find("no throughput") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace graphpipe::partitioner
