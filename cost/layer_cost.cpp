@@ -50,9 +50,9 @@ class LayerPricer {
     return nullptr;
   }
 
-  /// Bytes that a stage gets from others, and bytes of what it sends to them, each for every stage at the other end.
+  /// Bytes that a stage gets from others, and seconds in which these and the gradients of what it sends arrive.
   struct Messages {
-    double in = 0, out = 0;
+    double in = 0, seconds = 0;
   };
 
   void collect_messages() {
@@ -65,9 +65,34 @@ class LayerPricer {
         bytes = std::max(bytes, edge.bytes);
       }
     for (const auto& [ends, bytes] : sent) {
-      messages_[static_cast<size_t>(stage_of_[ends.first])].out += bytes;
-      messages_[static_cast<size_t>(ends.second)].in += bytes;
+      const auto from = static_cast<size_t>(stage_of_[ends.first]), to = static_cast<size_t>(ends.second);
+      const double seconds = bytes / bandwidth_between(plan_.stages[from], plan_.stages[to]);
+      messages_[from].seconds += seconds;
+      messages_[to].seconds += seconds;
+      messages_[to].in += bytes;
     }
+  }
+
+  double bandwidth_between(const ir::LayerStage& a, const ir::LayerStage& b) const {
+    size_t level = 0;
+    for (size_t i = 0; is_by_level() && i < std::min(a.devices.size(), b.devices.size()); ++i)
+      level = std::max(level, level_holding(a.devices[i], b.devices[i]));
+    return machine_.levels[level].bandwidth;
+  }
+  double bandwidth_within(const ir::LayerStage& stage) const {
+    size_t level = 0;
+    for (size_t i = 0; is_by_level() && i < stage.devices.size(); ++i)
+      level = std::max(level, level_holding(stage.devices.front(), stage.devices[i]));
+    return machine_.levels[level].bandwidth;
+  }
+  bool is_by_level() const { return convention_.level_of_devices && machine_.levels.size() > 1; }
+  size_t level_holding(int a, int b) const {
+    int group = 1;
+    for (size_t level = 0; level < machine_.levels.size(); ++level) {
+      group *= machine_.levels[level].count;
+      if (a / group == b / group) return level;
+    }
+    return machine_.levels.size() - 1;
   }
 
   // Where a stage recomputes and the file did not measure that. A file that does not tell forward from backward: a
@@ -103,7 +128,7 @@ class LayerPricer {
       weights += run != nullptr ? run->weight_bytes : layer.weight_bytes;
       traffic += layer_traffic(index, i);
     }
-    const double replicas = stage.replicas, bandwidth = machine_.levels.front().bandwidth;
+    const double replicas = stage.replicas, bandwidth = bandwidth_within(stage);
     price.compute /= replicas;
     if (is_border_rule()) return price;  // the rest follows from the place in the row
     if (convention_.reduction_factor > 0 && stage.replicas > 1) {
@@ -111,9 +136,9 @@ class LayerPricer {
       price.reduction = convention_.communication_scale * convention_.reduction_factor * (replicas - 1) * weights /
                         (replicas * every) / bandwidth;
     }
-    const Messages& messages = messages_[static_cast<size_t>(index)];
-    if (convention_.cut == CutRule::kStageMessages) traffic = messages.in + messages.out;
-    if (convention_.cut != CutRule::kStageTransfers) traffic *= convention_.communication_scale / replicas / bandwidth;
+    if (convention_.cut == CutRule::kStageEdges) traffic *= convention_.communication_scale / replicas / bandwidth;
+    if (convention_.cut == CutRule::kStageMessages)
+      traffic = convention_.communication_scale / replicas * messages_[static_cast<size_t>(index)].seconds;
     price.traffic = stage.on_cpu ? 0 : traffic;
     price.total = total(price);
     price.memory = stage.on_cpu ? 0 : stage_memory(index);

@@ -73,6 +73,9 @@ struct LayerConvention {
   /// Seconds of traffic and reduction per second of the exact division by the bandwidth: 1, or the unit of the file's
   /// times where the original mixes units (quirk P5).
   double communication_scale = 1;
+  /// PipeDream-2BW: what moves between devices goes over the innermost level that holds them; between two stages as
+  /// fast as between the replicas with the same number that are farthest apart. Off: over the first level.
+  bool level_of_devices = false;
   /// The reduction moves `reduction_factor` (d - 1) / d bytes per byte of weight over d replicas.
   double reduction_factor = 4;
   /// Micro-batches over which one reduction is spread; 0: over the replicas, as the stage's work is.

@@ -165,9 +165,9 @@ class StageScore {
     if (convention_.overlap == cost::Overlap::kMaxWithReduction) {
       // Each of d pipelines reduces once in the micro-batches that fall to it.
       const auto of_each = static_cast<double>(plan_.micro_batches / stage.replicas);
-      const double received = messages(s, true) + messages(s, false);
+      const double received = arrival(s, true) + arrival(s, false);
       const double reduced = convention_.reduction_factor * weights * (d - 1) / d;
-      return std::max(work + received / rate * scale, reduced / rate * scale / of_each) / d;
+      return std::max(work + received * scale, reduced / rate_over(stage.devices) * scale / of_each) / d;
     }
     const double every = std::max<double>(1, static_cast<double>(convention_.reduction_every));
     const double reduction = convention_.reduction_factor * weights * (d - 1) / d / every / rate * scale;
@@ -192,18 +192,44 @@ class StageScore {
     return layer.forward_seconds > 0 ? layer.forward_seconds : seconds / 3;
   }
 
-  // Bytes of tensors that come into a stage, or leave it, each once for a producer and a reading stage.
-  double messages(size_t s, bool incoming) const {
-    std::map<std::pair<LayerId, size_t>, double> largest;
+  using Messages = std::map<std::pair<LayerId, size_t>, double>;
+
+  // Bytes of tensors that come into a stage, or leave it, by producer and reading stage.
+  Messages messages(size_t s, bool incoming) const {
+    Messages largest;
     for (const ir::LayerEdge& edge : graph_.edges) {
       const size_t from = stage_of_.at(edge.from), to = stage_of_.at(edge.to);
       if (from == to || (incoming ? to : from) != s) continue;
       double& bytes = largest[{edge.from, to}];
       bytes = std::max(bytes, edge.bytes);
     }
-    double bytes = 0;
-    for (const auto& [ends, size] : largest) bytes += size;
-    return bytes;
+    return largest;
+  }
+
+  // Seconds until they have arrived, in the pipeline that is slowest.
+  double arrival(size_t s, bool incoming) const {
+    double seconds = 0;
+    for (const auto& [ends, bytes] : messages(s, incoming)) {
+      const auto &from = plan_.stages[stage_of_.at(ends.first)].devices, &to = plan_.stages[ends.second].devices;
+      double slowest = 0;
+      for (size_t pipeline = 0; pipeline < from.size(); ++pipeline)
+        slowest = std::max(slowest, bytes / rate_over({from[pipeline], to.at(pipeline)}));
+      seconds += slowest;
+    }
+    return seconds;
+  }
+
+  // Bytes per second of the smallest part of the machine that has all of these devices.
+  double rate_over(const std::vector<int>& devices) const {
+    int part = 1;
+    double rate = request_.machine.levels.front().bandwidth;
+    if (!convention_.level_of_devices) return rate;
+    for (const cost::LayerMachine::Level& level : request_.machine.levels) {
+      part *= level.count;
+      rate = level.bandwidth;
+      if (std::ranges::all_of(devices, [&](int device) { return device / part == devices[0] / part; })) break;
+    }
+    return rate;
   }
 
   double edge_bytes(const ir::LayerStage& stage, const Layers& inside) const {
@@ -244,7 +270,8 @@ class StageScore {
       weights += run ? run->memory_fixed : 2 * graph_.layers[stage.layers[i]].weight_bytes;
       activations += run ? run->memory_per_item : graph_.layers[stage.layers[i]].output_bytes;
     }
-    const double input = messages(s, true);
+    double input = 0;
+    for (const auto& [ends, bytes] : messages(s, true)) input += bytes;
     if (stage.recompute) return weights + activations + in_flight * input;
     const bool is_measured = std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
     return weights + in_flight * (is_measured ? std::max(activations, input) : activations);

@@ -71,8 +71,10 @@ class TwoBwSearch {
   struct Split {
     int depth = 1, width = 1;
     bool recompute = false;
+    /// Devices of a pipeline, not of a stage, have neighbouring numbers.
+    bool by_pipeline = false;
     double bottleneck = kInfinity;
-    auto rank() const { return std::tuple(bottleneck, depth, width, recompute); }
+    auto rank() const { return std::tuple(bottleneck, depth, width, recompute, by_pipeline); }
   };
 
   int devices() const { return request_.machine.devices(); }
@@ -83,6 +85,7 @@ class TwoBwSearch {
                            .cut = cost::CutRule::kStageMessages,
                            .copies = cost::CopiesRule::kTwoVersions,
                            .communication_scale = request_.charge_traffic ? 1.0 : 0.0,
+                           .level_of_devices = true,
                            .reduction_factor = 2,
                            .reduction_every = micro_batches_ / width * width}};
   }
@@ -90,7 +93,6 @@ class TwoBwSearch {
   ir::LayerPlan plan_of(const Split& split) const {
     ir::LayerPlan plan;
     plan.micro_batches = micro_batches_;
-    int next_device = 0;
     for (const auto& run : equal_stages(layers_, static_cast<size_t>(split.depth), Ends::kJoined)) {
       ir::LayerStage stage{.replicas = split.width, .recompute = split.recompute && !is_measured_};
       for (const uint32_t layer : run) {
@@ -99,7 +101,9 @@ class TwoBwSearch {
         const ir::LayerDegree* degree = undivided(graph_.layers[ir::LayerId(layer)]);
         stage.variants.push_back(degree != nullptr ? static_cast<int>(degree->variants.size()) - 1 : 0);
       }
-      for (int i = 0; i < split.width; ++i) stage.devices.push_back(next_device++);
+      const auto place = static_cast<int>(plan.stages.size());
+      for (int i = 0; i < split.width; ++i)
+        stage.devices.push_back(split.by_pipeline ? i * split.depth + place : place * split.width + i);
       plan.stages.push_back(std::move(stage));
     }
     return plan;
@@ -126,26 +130,31 @@ class TwoBwSearch {
           complete_ = false;
           return;
         }
-        try_split({.depth = depth, .width = used / depth});
+        try_split(depth, used / depth);
       }
     }
   }
 
-  void try_split(Split split) {
-    if (split.width > 1 && !request_.replication) return;
-    if (micro_batches_ / split.width < split.depth) {
+  void try_split(int depth, int width) {
+    if (width > 1 && !request_.replication) return;
+    if (micro_batches_ / width < depth) {
       too_few_micro_batches_ = true;
       return;
     }
-    for (const bool recompute : {false, true}) {
-      if (recompute && !request_.recompute) break;
-      split.recompute = recompute;
-      const cost::LayerPlanPrice price = price_of(split);
-      ++tried_;
-      split.bottleneck = price.bottleneck;
-      if (price.shortfall > 0) shortfall_ = std::min(shortfall_, price.shortfall);
-      else if (split.rank() < best_.rank()) best_ = split;
-    }
+    const bool places_differ = width > 1 && depth > 1 && request_.machine.levels.size() > 1;
+    for (const bool recompute : {false, true})
+      for (const bool by_pipeline : {false, true}) {
+        if ((recompute && !request_.recompute) || (by_pipeline && !places_differ)) continue;
+        consider({.depth = depth, .width = width, .recompute = recompute, .by_pipeline = by_pipeline});
+      }
+  }
+
+  void consider(Split split) {
+    const cost::LayerPlanPrice price = price_of(split);
+    ++tried_;
+    split.bottleneck = price.bottleneck;
+    if (price.shortfall > 0) shortfall_ = std::min(shortfall_, price.shortfall);
+    else if (split.rank() < best_.rank()) best_ = split;
   }
 
   Diagnostic no_plan() const {

@@ -63,18 +63,34 @@ class Formula {
         if (w > 1 && !request_.replication) continue;
         for (const bool recompute : {false, true}) {
           if (recompute && !request_.recompute) continue;
-          const double now = throughput(d, w, recompute);
-          if (now > 0 && (!best || now > *best)) best = now;
+          for (const bool by_pipeline : {false, true}) {
+            const double now = throughput(d, w, recompute, by_pipeline);
+            if (now > 0 && (!best || now > *best)) best = now;
+          }
         }
       }
     return best;
   }
 
   /// Units per second; zero where the split is not allowed or does not fit.
-  double throughput(int d, int w, bool recompute) const {
+  double throughput(int d, int w, bool recompute, bool by_pipeline) const {
     const auto m = request_.micro_batches / w;
     if (m < d) return 0;
-    const double bandwidth = request_.machine.levels.front().bandwidth;
+    const auto device = [&](int stage, int pipeline) {
+      return by_pipeline ? pipeline * d + stage : stage * w + pipeline;
+    };
+    // Of the slowest pipeline between a stage and the next, and of the reduction of a stage.
+    const auto hop = [&](int stage) {
+      double slowest = INFINITY;
+      for (int p = 0; p < w; ++p) slowest = std::min(slowest, bandwidth(device(stage, p), device(stage + 1, p)));
+      return slowest;
+    };
+    const auto ring = [&](int stage) {
+      double slowest = INFINITY;
+      for (int p = 0; p < w; ++p)
+        for (int q = 0; q < w; ++q) slowest = std::min(slowest, bandwidth(device(stage, p), device(stage, q)));
+      return slowest;
+    };
     double slowest = 0;
     size_t first = 0;
     const size_t n = graph_.layers.size(), runs = static_cast<size_t>(d);
@@ -87,31 +103,40 @@ class Formula {
       for (size_t i = first; i < end; ++i) {
         const ir::Layer& layer = graph_.layers[ir::LayerId(i)];
         weights += layer.weight_bytes;
-        if (measured_) {
-          const auto& variants = layer.degrees[0].variants;
-          const ir::LayerVariant& chosen = recompute ? variants.back() : variants.front();
-          chose_smaller = chose_smaller || (recompute && variants.size() > 1);
-          compute += chosen.seconds;
-          kept += chosen.memory_per_item;
-          fixed += chosen.memory_fixed;
-        } else {
+        if (layer.degrees.empty()) {
           compute += layer.forward_seconds + layer.backward_seconds + (recompute ? layer.forward_seconds : 0);
           kept += layer.output_bytes;
           fixed += 2 * layer.weight_bytes;
+          continue;
         }
+        const auto& variants = layer.degrees[0].variants;
+        const ir::LayerVariant& chosen = recompute ? variants.back() : variants.front();
+        chose_smaller = chose_smaller || (recompute && variants.size() > 1);
+        compute += chosen.seconds * (recompute && !measured_ ? 4.0 / 3 : 1);
+        kept += chosen.memory_per_item;
+        fixed += chosen.memory_fixed;
       }
       double memory = fixed + d * kept;
       if (recompute && !measured_) memory = fixed + kept + d * enters;
       if (chose_smaller) memory = fixed + d * std::max(kept, enters);
       if (memory > request_.machine.memory) return 0;
-      const double reduce = 2.0 * (w - 1) / w * weights / bandwidth / static_cast<double>(m);
-      slowest = std::max({slowest, compute + (enters + returns) / bandwidth, reduce});
+      const int stage = static_cast<int>(run);
+      const double reduce = 2.0 * (w - 1) / w * weights / ring(stage) / static_cast<double>(m);
+      const double receive = (first > 0 ? enters / hop(stage - 1) : 0) + (end < n ? returns / hop(stage) : 0);
+      slowest = std::max({slowest, compute + receive, reduce});
       first = end;
     }
     return w / slowest;
   }
 
  private:
+  // Two levels at most, the outer one slower.
+  double bandwidth(int a, int b) const {
+    const auto& levels = request_.machine.levels;
+    const int group = levels.front().count;
+    return levels.size() == 1 || a / group == b / group ? levels.front().bandwidth : levels.back().bandwidth;
+  }
+
   const LayerPlanRequest& request_;
   const ir::LayerGraph& graph_;
   bool measured_ = false;
@@ -121,6 +146,10 @@ LayerPlanRequest two_bw_request(const ir::LayerGraph& graph, tests::Dice& dice) 
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {
       {.count = static_cast<int>(1 + dice.below(12)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
+  if (dice.below(3) == 0) {
+    request.machine.levels.front().count = static_cast<int>(1 + dice.below(4));
+    request.machine.levels.push_back({.count = static_cast<int>(1 + dice.below(4)), .bandwidth = 0.5});
+  }
   if (dice.below(3) > 0) request.machine.memory = static_cast<double>(30 + dice.below(300));
   request.micro_batches = static_cast<int64_t>(1 + dice.below(24));
   request.use_fewer = dice.below(2) == 0;
@@ -136,7 +165,7 @@ bool recomputes(const ir::LayerPlan& plan) {
 }
 
 TEST_CASE("2bw finds the best throughput over all depths, widths and recomputation, and no other") {
-  int planned = 0, recomputing = 0, on_fewer = 0, without = 0;
+  int planned = 0, recomputing = 0, on_fewer = 0, without = 0, together = 0;
   for (uint64_t seed = 0; seed < 800; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
@@ -159,7 +188,10 @@ TEST_CASE("2bw finds the best throughput over all depths, widths and recomputati
     CHECK(answer->larger_is_better);
     const ir::LayerPlan& plan = answer->plan;
     const int depth = static_cast<int>(plan.stages.size()), width = plan.stages.front().replicas;
-    CHECK(Formula(request).throughput(depth, width, recomputes(plan)) == doctest::Approx(*best).epsilon(1e-12));
+    const bool by_pipeline = plan.stages[0].devices.back() != width - 1;
+    CHECK(Formula(request).throughput(depth, width, recomputes(plan), by_pipeline) ==
+          doctest::Approx(*best).epsilon(1e-12));
+    together += by_pipeline;
     CHECK(request.micro_batches / width >= depth);
     recomputing += recomputes(plan);
     on_fewer += depth * width < request.machine.devices();
@@ -169,6 +201,7 @@ TEST_CASE("2bw finds the best throughput over all depths, widths and recomputati
   CHECK(recomputing > 15);
   CHECK(on_fewer > 50);
   CHECK(without > 60);
+  CHECK(together > 5);
 }
 
 TEST_CASE("more memory or bandwidth never makes the throughput smaller") {
