@@ -126,7 +126,7 @@ class TwoBwSearch {
       if (work / used > best_.bottleneck) return;
       for (int depth = 1; depth <= std::min(runs, used); ++depth) {
         if (used % depth != 0) continue;
-        if (clock_.must_stop()) {
+        if (tried_ > 0 && clock_.must_stop()) {  // one is tried in no time, and gives a plan
           complete_ = false;
           return;
         }

@@ -410,7 +410,15 @@ TEST_CASE("graphs that the formulas say nothing of are refused by name, and a se
   };
   const std::atomic<bool> cancel = true;
   request.cancel = &cancel;
+  const auto first = plan_layers(two_bw(), request);
+  REQUIRE(first.ok());
+  CHECK_FALSE(first->complete);
+  CHECK_FALSE(first->stopped.empty());
+  CHECK(first->bound == doctest::Approx(2.0 / 12).epsilon(1e-12));
+  CHECK(first->objective <= first->bound);
+  request.machine.memory = 1;
   CHECK(problem().code == Code::kInterrupted);
+  request.machine.memory = INFINITY;
   request.cancel = nullptr;
   graph.layers[ir::LayerId(1)].degrees = {{.degree = 2, .variants = {{.seconds = 1}}}};
   CHECK(problem().code == Code::kUsage);
