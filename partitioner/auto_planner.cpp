@@ -5,6 +5,7 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/exhaustive_planner.h"
+#include "partitioner/layer_adapter.h"
 #include "partitioner/local_search.h"
 #include "partitioner/place_devices.h"
 #include "partitioner/search_planners.h"
@@ -45,6 +46,8 @@ class AutoPlanner {
     for (const PlannerRow* row : rows_asked(AskedByAuto::kFirst)) take(row->plan(rest_of(best)));
     if (best) start_from(*best);
     for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
+    // The row of this name cuts without replicas; this one has them, and neither of 2bw's limits on depth and devices.
+    take(plan_by_layers("equal-split", rest_of(best)));
     on_fewer_devices(best);
     // The search climbs from the best of these too, beside the starts that it has of its own.
     if (best) best_of_others_ = best->candidates.front().assignment;
