@@ -1,7 +1,7 @@
 // How the search grows with the graph: a Multi-Modal Transformer of more and more layers on more and more devices.
 //   search_scale [picture.svg]
-// One line per case: planner, operators, devices, seconds of processor time and of the clock, peak memory of the
-// process in MB, stages, micro-batch, step, and the step over its proven bound. The picture shows seconds over
+// One line per case: planner, threads, operators, devices, seconds of processor time and of the clock, peak memory of
+// the process in MB, stages, micro-batch, step, and the step over its proven bound. The picture shows seconds over
 // operators, both axes logarithmic.
 
 #include <sys/resource.h>
@@ -25,12 +25,19 @@ struct Case {
   int layers, devices;
 };
 constexpr Case kCases[] = {{2, 32}, {4, 64}, {8, 128}, {18, 256}, {36, 512}, {90, 768}, {178, 1024}};
-constexpr const char* kPlanners[] = {"graphpipe", "sequential", "auto"};
-constexpr const char* kColors[] = {"#1b6ca8", "#8a8a8a", "#b5442c"};
+struct Line {
+  const char* planner;
+  int threads;
+  const char* color;
+};
+constexpr Line kLines[] = {
+    {"graphpipe", 1, "#1b6ca8"}, {"sequential", 1, "#8a8a8a"}, {"auto", 1, "#b5442c"}, {"auto", 2, "#e0a030"}};
 
 struct Point {
   double operators, seconds;
 };
+
+const char* unit_of(const Line& line) { return line.threads == 1 ? "" : ", two threads, by the clock"; }
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
@@ -59,10 +66,10 @@ void draw(const char* path, const std::vector<std::vector<Point>>& lines) {
   out << "<text x=\"335\" y=\"392\" text-anchor=\"middle\">operators</text>\n<text x=\"70\" y=\"20\">processor seconds"
          "</text>\n";
   for (size_t line = 0; line < lines.size(); ++line) {
-    out << "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" << kColors[line] << "\" points=\"";
+    out << "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" << kLines[line].color << "\" points=\"";
     for (const Point& point : lines[line]) out << x(point.operators) << ',' << y(point.seconds) << ' ';
-    out << "\"/>\n<text x=\"90\" y=\"" << 50 + 18 * line << "\" fill=\"" << kColors[line] << "\">" << kPlanners[line]
-        << "</text>\n";
+    out << "\"/>\n<text x=\"90\" y=\"" << 50 + 18 * line << "\" fill=\"" << kLines[line].color << "\">"
+        << kLines[line].planner << unit_of(kLines[line]) << "</text>\n";
   }
   out << "</svg>\n";
 }
@@ -70,27 +77,30 @@ void draw(const char* path, const std::vector<std::vector<Point>>& lines) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::vector<Point>> lines(std::size(kPlanners));
-  std::printf("planner operators devices processor_s clock_s peak_MB stages micro_batch step_s step/bound\n");
+  std::vector<std::vector<Point>> lines(std::size(kLines));
+  std::printf("planner threads operators devices processor_s clock_s peak_MB stages micro_batch step_s step/bound\n");
   for (const Case& size : kCases) {
     const ir::PlanGraph graph = tests::mmt(int64_t{16} * size.devices, 4, size.layers);
     const ir::Cluster cluster = tests::summit(size.devices);
     const double bound = cost::plan_bound(graph, cluster).step(graph.batch);
-    for (size_t i = 0; i < std::size(kPlanners); ++i) {
+    for (size_t i = 0; i < std::size(kLines); ++i) {
       const double start = processor_seconds();
-      const auto answer = partitioner::plan(kPlanners[i], {.graph = &graph, .cluster = &cluster});
+      const auto answer =
+          partitioner::plan(kLines[i].planner, {.graph = &graph, .cluster = &cluster, .threads = kLines[i].threads});
       const double seconds = processor_seconds() - start;
       if (!answer.ok()) {
-        std::printf("%s: %s\n", kPlanners[i], to_line(answer.problems().front()).c_str());
+        std::printf("%s: %s\n", kLines[i].planner, to_line(answer.problems().front()).c_str());
         return 1;
       }
       const partitioner::PlanCandidate& best = answer->candidates.front();
-      std::printf("%s %zu %d %.3f %.3f %ld %zu %lld %.4f %.3f\n", kPlanners[i], graph.nodes.size(), size.devices,
-                  seconds, answer->search_seconds, peak_megabytes(), best.assignment.choice.size(),
+      std::printf("%s %d %zu %d %.3f %.3f %ld %zu %lld %.4f %.3f\n", kLines[i].planner, kLines[i].threads,
+                  graph.nodes.size(), size.devices, seconds, answer->search_seconds, peak_megabytes(),
+                  best.assignment.choice.size(),
                   static_cast<long long>(best.assignment.choice[ir::StageId(0u)].micro_batch.count), best.step_seconds,
                   best.step_seconds / bound);
       std::fflush(stdout);
-      lines[i].push_back({static_cast<double>(graph.nodes.size()), std::max(seconds, 0.001)});
+      lines[i].push_back({static_cast<double>(graph.nodes.size()),
+                          std::max(kLines[i].threads == 1 ? seconds : answer->search_seconds, 0.001)});
     }
   }
   if (argc > 1) draw(argv[1], lines);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "cost/iteration_time.h"
 #include "cost/layer_conversion.h"
@@ -47,8 +48,18 @@ double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assig
   return built->step_seconds();
 }
 
-// Whether the plan fits as the project counts memory that the profile comes from.
+bool shares_devices(const ir::LayerPlan& plan) {
+  std::set<int> taken;
+  for (const ir::LayerStage& stage : plan.stages)
+    for (const int device : stage.devices)
+      if (!taken.insert(device).second) return true;
+  return false;
+}
+
+// Whether the plan fits as the project counts memory that the profile comes from. Of these only dnn-partitioning knows
+// stages that share a device.
 bool fits_in_own_terms(const LayerPlanRequest& request, const ir::LayerPlan& plan) {
+  if (request.graph->source != ir::LayerSource::kDnnPartitioning && shares_devices(plan)) return false;
   cost::LayerConvention convention{.cut = cost::CutRule::kNone, .copies = cost::CopiesRule::kFrom};
   if (request.graph->source == ir::LayerSource::kPiper)
     convention = {.cut = cost::CutRule::kStageEdges, .copies = cost::CopiesRule::kVariants};
@@ -84,7 +95,9 @@ void simulate_layers(const LayerPlanRequest& request, const ir::LayerPlan& layer
   plan.fits = may_run || fits_in_own_terms(request, layers);
   if (!may_run) machine.memory = kInfinity;
   const ir::Cluster cluster = cost::cluster_of(machine);
-  plan.simulated_step = step_of(converted.graph, cluster, *assignment, policy);
+  // Many short stages that share devices take long to simulate.
+  plan.simulated_step = step_of(converted.graph, cluster, *assignment, policy,
+                                shares_devices(layers) ? kMostSimulatedInSearch : kMostSimulated);
   plan.limit = limit_sentence(converted.graph, cluster, *assignment, plan.simulated_step);
   plan.assignment = std::move(*assignment);
 }

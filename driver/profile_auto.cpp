@@ -41,7 +41,7 @@ class BestOfAll {
   Result<ProfilePlan> run() const {
     Result<ProfilePlan> best = plan_profile_by_graph("auto", options_, half_of_time());
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
-    bool complete = best.ok() && best->complete;
+    bool complete = was_complete(best);
     if (!best.ok() || !is_proven(*best)) {
       const std::vector<Asked> asked = asked_for_profiles();
       std::vector<Result<ProfilePlan>> others(asked.size(), best);
@@ -50,9 +50,9 @@ class BestOfAll {
         if (best.ok() && is_over()) ended[i] = 1;
         else others[i] = ask(asked[i]);
       });
-      complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
+      complete = complete && std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
       for (Result<ProfilePlan>& other : others) {
-        complete = complete && (!other.ok() || other->complete);
+        complete = complete && was_complete(other);
         if (!other.ok() || (!options_.output.empty() && !refuse_unwritable(options_, *other))) continue;
         if (!best.ok() || is_better(*other, *best)) best = std::move(other);
       }
@@ -82,6 +82,10 @@ class BestOfAll {
     Result<ProfilePlan> plan = plan_profile(asked.planner, options_, request);
     if (plan.ok() && asked.non_contiguous) plan->planner += " --non-contiguous";
     return plan;
+  }
+
+  static bool was_complete(const Result<ProfilePlan>& plan) {
+    return plan.ok() ? plan->complete : plan.problems().front().code != Code::kInterrupted;
   }
 
   static bool is_better(const ProfilePlan& a, const ProfilePlan& b) {

@@ -75,7 +75,11 @@ class AutoPlanner {
   std::vector<Result<PlanAnswer>> ask_side_by_side(const std::vector<const PlannerRow*>& rows,
                                                    const PlanRequest& request) const {
     std::vector<Result<PlanAnswer>> answers(rows.size(), Diagnostic{.code = Code::kInterrupted});
-    run_tasks(rows.size(), request.threads, [&](size_t i) { answers[i] = rows[i]->plan(request); });
+    run_tasks(rows.size(), request.threads, [&](size_t i) {
+      PlanRequest rest = request;
+      rest.time_limit = time_left();
+      answers[i] = rows[i]->plan(rest);
+    });
     return answers;
   }
   /// One stage with a replica on every device is not what a request for stages or replicas means.

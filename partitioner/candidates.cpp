@@ -19,7 +19,8 @@ using ir::StageId;
 /// Answers hold no more plans than that, and the simulator is asked about no more, and stops sooner where steps are
 /// long.
 constexpr size_t kMostReturned = 12, kMostSimulated = 8;
-constexpr double kMostSimulatedItems = 200000;
+constexpr double kMostSimulatedItems = 50'000;
+constexpr double kStepRounding = 1e-9;
 
 bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
   return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
@@ -32,6 +33,13 @@ double items_of(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
     items += std::ceil(static_cast<double>(graph.batch.count) / static_cast<double>(choice.micro_batch.count)) *
              static_cast<double>(choice.devices.size());
   return items;
+}
+
+/// Whether some order of the plan may take less than `seconds`: to simulate a plan of many stages takes long.
+bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds) {
+  if (!std::isfinite(seconds)) return true;
+  const auto stages = build_stage_graph(*request.graph, assignment);
+  return stages.ok() && cost::step_bound(*stages, *request.cluster).total() < seconds * (1 + kStepRounding);
 }
 
 std::string in_words(double bytes) {
@@ -224,12 +232,14 @@ void Candidates::simulate_best() {
   const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
     return a.objective < b.objective;
   });
-  double items = 0;
+  double items = 0, known_step = request_.known_step;
   for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
     const bool enough = simulated.size() >= kMostSimulated || (!simulated.empty() && items > kMostSimulatedItems);
     if (enough && (candidate != least || items > kMostSimulatedItems)) continue;
+    if (!may_beat(request_, candidate->assignment, known_step)) continue;
     items += items_of(*request_.graph, candidate->assignment);
     candidate->step_seconds = request_.evaluate(candidate->assignment);
+    known_step = std::min(known_step, candidate->step_seconds);
     if (std::isfinite(candidate->step_seconds)) simulated.push_back(std::move(*candidate));
     else refusal_ = "the plan found has no schedule";
   }

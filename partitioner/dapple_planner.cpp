@@ -250,14 +250,17 @@ class Dapple {
       const int copies = copies_of(slots);
       if (request_.replication && devices_ % slots != 0) continue;
       for (const double bandwidth : {kDappleNvlink, kDappleEthernet}) {
+        if (bandwidth == kDappleEthernet && machines_.sizes().size() == 1) continue;
         const RowLimits limits{
             .devices = slots,
             .bandwidth = bandwidth,
             .replication = request_.replication,
-            .convention = {.cut = terms_.convention.cut, .copies = cost::CopiesRule::kNone, .reduction_factor = 0}};
+            .convention = {.cut = terms_.convention.cut, .copies = cost::CopiesRule::kNone, .reduction_factor = 0},
+            .most_pairs = request_.most_pairs};
         RowSearch search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
-        const double most = std::min(2 * whole, most_seconds(slots, copies));
+        // The slow links may not be those that a placement has in the end.
+        const double most = bandwidth == kDappleNvlink ? std::min(2 * whole, most_seconds(slots, copies)) : 2 * whole;
         if (const auto row = search.best(most, whole / slots * 0.999)) offer_row(*row, copies);
       }
     }

@@ -85,8 +85,8 @@ class Enumerator {
     if (plans_ > most_plans_ || deadline_.passed()) return;
     if (stage == devices.size()) return try_sizes(devices);
     for (int count = 1; count <= budget_.largest_replication; ++count) {
-      // With so few replicas its work alone takes as long as the step that is known.
-      if (stage_seconds_[stage] / count >= request_.known_step) continue;
+      // With so few replicas its work alone takes as long as the step that is known. Forced replicas come later.
+      if (request_.replicas.empty() && stage_seconds_[stage] / count >= request_.known_step) continue;
       devices[stage] = count;
       replicate(devices, stage + 1);
     }

@@ -12,7 +12,8 @@ inline constexpr size_t kMostExhaustiveItems = 10;
 /// Returns the plans that are best by objective and by `evaluate`. Errors: kLimitExceeded for a larger graph.
 Result<PlanAnswer> plan_exhaustive(const PlanRequest& request);
 
-/// The same where there are at most so many plans to price: those that might have a step below `known_step`. Errors: also kLimitExceeded where there are more.
+/// The same where there are at most so many plans to price: those that might have a step below `known_step`.
+/// Errors: also kLimitExceeded where there are more.
 Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t most_plans);
 
 }  // namespace graphpipe::partitioner

@@ -84,6 +84,8 @@ struct LatticeBuilder {
   std::vector<uint64_t> hashes, next_hashes;
   std::vector<std::vector<uint32_t>> free_nodes, next_free;
   size_t free_bytes = 0;
+  /// Since `stop` was asked.
+  size_t steps = 0;
 
   LatticeBuilder(const Dag& graph, const LatticeLimits& bounds) : dag(graph), limits(bounds) {
     lattice.words_ = std::max<size_t>(1, (dag.size() + 63) / 64);
@@ -145,7 +147,6 @@ struct LatticeBuilder {
     found.clear();
     next_free.clear();
     next_hashes.clear();
-    size_t steps = 0;
     free_bytes = 0;
     for (uint32_t index = 0; index < free_nodes.size(); ++index) {
       const uint32_t set = first + index;

@@ -17,25 +17,26 @@ namespace graphpipe::partitioner {
 
 namespace {
 
+// The quick ones first: `auto` asks them in this order, and its time may run out.
 const std::vector<LayerPlannerRow> kLayerPlanners = {
-    {"pipedream", "the smallest bottleneck per mini-batch, replicated stages on levels of a machine",
-     pipedream_quirks(), plan_pipedream},
-    {"dapple", "the largest speed-up of a synchronous iteration, stages placed on machines", dapple_quirks(),
-     plan_dapple},
     {"torchgpipe", "blocks of one order, balanced by moves between neighbours", torchgpipe_quirks(), plan_torchgpipe},
-    {"piper", "stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
-     piper_quirks(), plan_piper},
     {"2bw", "PipeDream-2BW: the largest throughput of equal runs of the repeated layers, w whole pipelines of d stages",
      two_bw_quirks(), plan_two_bw},
     {"equal-split",
      "equal runs of the repeated layers, the same replicas and recomputation everywhere, in Piper's terms",
      piper_quirks(), plan_equal_split_layers},
-    {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
-     max_throughput_quirks(), plan_max_throughput},
     {"alpa",
      "Alpa between operators: the smallest sum of stage times and waiting for the largest, on submeshes",
      {},
      plan_alpa},
+    {"dapple", "the largest speed-up of a synchronous iteration, stages placed on machines", dapple_quirks(),
+     plan_dapple},
+    {"pipedream", "the smallest bottleneck per mini-batch, replicated stages on levels of a machine",
+     pipedream_quirks(), plan_pipedream},
+    {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
+     max_throughput_quirks(), plan_max_throughput},
+    {"piper", "stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
+     piper_quirks(), plan_piper},
 };
 
 }  // namespace

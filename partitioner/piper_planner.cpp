@@ -140,7 +140,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   const double units = answer.unit == "s" ? 1 : 1000;
   found.complete = found.complete && lattice;
   const bool is_proof = lattice && lattice->complete() && found.variants_proven;
-  answer.bound = std::min(answer.objective, units * (is_proof ? found.bound : least_piper_bottleneck(costs)));
+  answer.bound = std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, least_piper_bottleneck(costs)));
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
   if (!found.complete)

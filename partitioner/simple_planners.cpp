@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -59,17 +60,14 @@ std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
   return best;
 }
 
-/// Seconds that the busiest of the stages works in a step, if each runs on one device.
+/// Seconds that the busiest of the stages works in a step at least, if each runs on one device.
 double busy_seconds(const ir::PlanGraph& graph, const std::vector<FoundStage>& stages) {
   double busiest = 0;
   for (const FoundStage& stage : stages) {
-    const double size = static_cast<double>(stage.micro_batch.count);
     double seconds = 0;
-    for (const ir::PlanNodeId id : stage.nodes) {
-      const ir::PlanNode& node = graph.nodes[id];
-      seconds += node.forward.at(size) + node.input_gradient.at(size) + node.weight_gradient.at(size);
-    }
-    busiest = std::max(busiest, seconds * std::floor(static_cast<double>(graph.batch.count) / size));
+    for (const ir::PlanNodeId id : stage.nodes)
+      seconds += cost::cheapest_seconds_per_sample(graph.nodes[id], stage.micro_batch);
+    busiest = std::max(busiest, seconds * static_cast<double>(graph.batch.count));
   }
   return busiest;
 }
@@ -139,7 +137,8 @@ Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
           stage.nodes.insert(stage.nodes.end(), elements[next].nodes.begin(), elements[next].nodes.end());
         stages.push_back(std::move(stage));
       }
-      if (busy_seconds(*request.graph, stages) < request.known_step) candidates.add(stages);
+      if (!request.replicas.empty() || busy_seconds(*request.graph, stages) < request.known_step)
+        candidates.add(stages);
     }
   }
   return candidates.answer(true, watch.seconds());

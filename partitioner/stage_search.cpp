@@ -20,7 +20,7 @@ Deadline::Deadline(double seconds, const std::atomic<bool>* cancel) : seconds_(s
 bool Deadline::passed() {
   if (passed_) return true;
   if (cancel_ != nullptr && cancel_->load(std::memory_order_relaxed)) passed_ = true;
-  if (watch_.seconds() > seconds_) passed_ = true;
+  if (seconds_ < kInfinity && watch_.seconds() > seconds_) passed_ = true;
   return passed_;
 }
 
