@@ -270,7 +270,7 @@ bool is_forward_only(const ir::Schedule& schedule) {
   return true;
 }
 
-std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan(plan)); }
+std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan_binary(plan)); }
 
 std::string plan_file_of(const std::string& path) { return fs::is_directory(path) ? path + "/" + kPlanFile : path; }
 

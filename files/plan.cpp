@@ -174,15 +174,19 @@ class PlanReader {
   ir::Plan plan_;
 };
 
-}  // namespace
-
-std::string print_plan(const ir::Plan& plan) {
+schema::PlanFile plan_message(const ir::Plan& plan) {
   schema::PlanFile message;
   fill_options(plan, message);
   fill_stages(plan, message);
   if (plan.schedule) fill_message(*plan.schedule, *message.mutable_schedule());
-  return print_message(message);
+  return message;
 }
+
+}  // namespace
+
+std::string print_plan(const ir::Plan& plan) { return print_message(plan_message(plan)); }
+
+std::string print_plan_binary(const ir::Plan& plan) { return print_binary_message(plan_message(plan)); }
 
 Result<ir::Plan> parse_plan(std::string_view text) {
   schema::PlanFile message;

@@ -13,6 +13,9 @@ namespace graphpipe::files {
 /// Needs: all sample counts below 2^31; every node in a stage.
 std::string print_plan(const ir::Plan& plan);
 
+/// The same as the bytes of the message: a tenth of the text, for digests.
+std::string print_plan_binary(const ir::Plan& plan);
+
 /// Reports every bad field with its path (kBadPlan; kMalformedFile and kLimitExceeded for the form). Checked: every
 /// node in exactly one stage, devices, micro-batches from 1 to the batch, names of options, digests. Whether the plan
 /// fits the model and the cluster is for build_stage_graph and the plan checker.

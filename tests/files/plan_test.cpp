@@ -55,6 +55,8 @@ TEST_CASE("a plan that is written reads back the same") {
     if (!again.ok()) FAIL(messages_of(again.problems()));
     CHECK(*again == plan);
     CHECK(print_plan(*again) == printed);
+    CHECK(print_plan_binary(*again) == print_plan_binary(plan));
+    CHECK(print_plan_binary(plan) != print_plan_binary(tests::random_plan(seed + 1)));
   }
 }
 
