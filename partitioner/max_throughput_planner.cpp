@@ -138,7 +138,8 @@ Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const S
     if (found.result.complete) return no_plan(request, graph);
     return Diagnostic{.code = Code::kInterrupted,
                       .message = why_stopped + " before any plan was found",
-                      .hint = "give the search more time"};
+                      .hint = clock.must_stop() ? "give the search more time"
+                                                : "use the planner graphpipe, which contracts large graphs"};
   }
   const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
   LayerPlanAnswer answer{.plan = plan_of(request, graph, found.result.stages), .terms = max_throughput_terms()};

@@ -133,14 +133,16 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
     if (!lattice || clock.must_stop())
       return Diagnostic{.code = Code::kInterrupted,
                         .message = why_stopped() + " before any plan was found",
-                        .hint = "give the search more time"};
+                        .hint = clock.must_stop() ? "give the search more time"
+                                                  : "use the planner graphpipe, which contracts large graphs"};
     return no_plan(request, *lattice, clock);
   }
   LayerPlanAnswer answer = answer_of(request, found.stages);
   const double units = answer.unit == "s" ? 1 : 1000;
   found.complete = found.complete && lattice;
   const bool is_proof = lattice && lattice->complete() && found.variants_proven;
-  answer.bound = std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, least_piper_bottleneck(costs)));
+  answer.bound =
+      std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, least_piper_bottleneck(costs)));
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
   if (!found.complete)
