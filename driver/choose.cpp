@@ -4,6 +4,7 @@
 #include <limits>
 #include <thread>
 
+#include "cost/iteration_time.h"
 #include "driver/process.h"
 #include "driver/shaped_plan.h"
 #include "driver/usage.h"
@@ -23,10 +24,26 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
   return partitioner::ForcedReplicas{.stage = static_cast<int>(stage), .replicas = static_cast<int>(replicas)};
 }
 
+/// Micro-batches times replicas of all stages above which the closed form stands for a plan while others are searched:
+/// to simulate one of them takes many seconds.
+constexpr int64_t kMostSimulatedItems = 200'000;
+
+int64_t items_of(const ir::PlanGraph& priced, const ir::Assignment& assignment) {
+  int64_t items = 0;
+  for (const ir::StageChoice& choice : assignment.choice)
+    items +=
+        (priced.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count * std::ssize(choice.devices);
+  return items;
+}
+
 double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
                       ir::Assignment assignment) {
   const auto stages = ir::build_stage_graph(priced, assignment);
   if (!stages) return kInfinity;
+  if (items_of(priced, assignment) > kMostSimulatedItems) {
+    const cost::IterationTime time = cost::iteration_time(*stages, cluster);
+    return time.fits ? time.total() : kInfinity;
+  }
   const auto built = scheduler::build_schedule(*stages, cluster, options);
   if (!built) return kInfinity;
   return built->step_seconds();
