@@ -14,8 +14,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "runtime/measure.h"
-#include "runtime/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/profiling/measure.h"
 #include "runtime/transport/transports.h"
 
 using namespace graphpipe::runtime;

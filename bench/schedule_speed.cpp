@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "scheduler/check_schedule.h"
-#include "scheduler/insert_transfers.h"
-#include "scheduler/policy_study.h"
-#include "scheduler/simulate.h"
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/simulate/simulate.h"
+#include "scheduler/standalone/policy_schedule.h"
+#include "scheduler/validate/check_schedule.h"
 
 using namespace graphpipe;
 using namespace graphpipe::scheduler;
@@ -40,9 +40,9 @@ size_t count_actions(const Schedule& schedule) {
 
 int measure(const Case& each, int ranks, int64_t micro_batches) {
   const Policy& policy = *find_policy(each.policy);
-  const Result<StageGraph> graph = policy_study(
+  const Result<StageGraph> graph = policy_schedule(
       policy, {.ranks = ranks, .chunks = each.chunks, .micro_batches = micro_batches, .costs = {.latency = 0.5}});
-  const ir::Cluster cluster = study_cluster(ranks, 0.5);
+  const ir::Cluster cluster = standalone_cluster(ranks, 0.5);
   if (!graph.ok()) return EXIT_FAILURE;
   Result<Schedule> compute = policy.order({.graph = *graph, .cluster = cluster});
   if (!compute.ok()) return EXIT_FAILURE;

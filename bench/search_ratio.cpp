@@ -11,7 +11,7 @@
 
 #include "cost/layer_conversion.h"
 #include "partitioner/candidates.h"
-#include "partitioner/layer_planners.h"
+#include "partitioner/layers/layer_planners.h"
 #include "partitioner/planners.h"
 #include "tests/support/paper_models.h"
 
@@ -43,7 +43,7 @@ double ours(const char* planner, const partitioner::PlanRequest& request) {
   return processor_seconds() - start;
 }
 
-Search over_downsets(const char* planner, const partitioner::PlanRequest& request, double most_seconds) {
+Search over_downsets(const char* planner, const partitioner::PlanRequest& request, double max_seconds) {
   const ir::Cluster& cluster = *request.cluster;
   const double bandwidth = cluster.levels.back().bandwidth.count;
   Search search;
@@ -55,8 +55,8 @@ Search over_downsets(const char* planner, const partitioner::PlanRequest& reques
     layers.micro_batches = request.graph->batch.count / size.count;
     layers.use_fewer = true;
     layers.memory_budget = 4e9;
-    layers.most_pairs = INT64_MAX / 2;
-    layers.time_limit = most_seconds - (processor_seconds() - start);
+    layers.max_pairs = INT64_MAX / 2;
+    layers.time_limit = max_seconds - (processor_seconds() - start);
     const auto answer = partitioner::plan_layers(*partitioner::find_layer_planner(planner), layers);
     search.finished = search.finished && answer.ok() && answer->complete && answer->stopped.empty();
     if (!search.finished) break;

@@ -41,7 +41,7 @@ set(GRAPHPIPE_FAST_COMPILE $<$<CONFIG:Release>:-O1>)
 # A folder without .cpp files becomes an interface library.
 function(graphpipe_library name)
   cmake_parse_arguments(arg "ONCE" "" "DEPS;THIRD_PARTY" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   list(TRANSFORM arg_DEPS PREPEND graphpipe_)
   if(sources)

@@ -98,7 +98,7 @@ class FunctionWriter {
 
   void write_mark(const Step& step) {
     if (options_.marks == nullptr) return;
-    headers_.insert("runtime/marks.h");
+    headers_.insert("runtime/profiling/marks.h");
     const Node& node = graph_.node(step.node);
     line(text("graphpipe::runtime::mark(",
               options_.marks->add(node.serves.valid() ? node.serves : step.node, options_.phase), ");"));

@@ -59,7 +59,7 @@ struct FunctionOptions {
   std::vector<std::string> clears;
   /// Position in StageArguments::weights of each parameter that the steps read.
   std::map<ir::ParamId, size_t> weight_index;
-  /// Where set, the function of this phase stops the time of each step (runtime/marks.h).
+  /// Where set, the function of this phase stops the time of each step (runtime/profiling/marks.h).
   MarkTable* marks = nullptr;
   ir::Phase phase = ir::Phase::kForward;
 };

@@ -23,12 +23,13 @@ struct GenerateOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   /// Threads of a stage: they are part of the plan, because kernels give other bits with other numbers of threads.
   int threads = 1;
-  /// What the plan's longest action is expected to take, milliseconds: the programs wait longer for a peer where that is
-  /// more than usual. 0: unknown.
+  /// What the plan's longest action is expected to take, milliseconds: the programs wait longer for a peer where that
+  /// is more than usual. 0: unknown.
   int64_t longest_action_ms = 0;
   /// Gradients by LibTorch's autograd instead of our own: the oracle of the tests. Needs one stage.
   bool by_autograd = false;
-  /// Writes a profiling program too: build/profile, which measures the operators (runtime/profile.h). Needs one stage.
+  /// Writes a profiling program too: build/profile, which measures the operators (runtime/profiling/profile.h). Needs
+  /// one stage.
   bool profile = false;
 };
 

@@ -15,12 +15,13 @@ SourceFile write_profile_main(const MarkTable& table, const std::string& first_l
   std::vector<std::string> rows;
   for (const Mark& mark : table.marks())
     rows.push_back(text("{", mark.node, ", ", static_cast<int>(mark.phase), ", ", mark.passes, "}"));
-  return {kProfileMain,
-          text(first_line, "#include \"programs/device0.h\"\n#include \"runtime/profile.h\"\n\nnamespace {\n\n",
-               "// forward node, function (forward, input gradient, weight gradient), passes\n",
-               array_text("graphpipe::runtime::MarkRow", "kMarks", rows), "\n}  // namespace\n\n",
-               "int main(int argc, char** argv) {\n  return graphpipe::runtime::run_profile(pipeline::device0, ",
-               span_text("kMarks", rows.size()), ", argc, argv);\n}\n")};
+  return {
+      kProfileMain,
+      text(first_line, "#include \"programs/device0.h\"\n#include \"runtime/profiling/profile.h\"\n\nnamespace {\n\n",
+           "// forward node, function (forward, input gradient, weight gradient), passes\n",
+           array_text("graphpipe::runtime::MarkRow", "kMarks", rows), "\n}  // namespace\n\n",
+           "int main(int argc, char** argv) {\n  return graphpipe::runtime::run_profile(pipeline::device0, ",
+           span_text("kMarks", rows.size()), ", argc, argv);\n}\n")};
 }
 
 }  // namespace graphpipe::codegen

@@ -102,7 +102,7 @@ double cycle_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>
       seconds += wait.seconds;
       span += wait.span;
     }
-    if (span < 0.5) return high;  // a circle without an end: a deadlock
+    if (span < 0.5) return high;  // a cycle without an end: a deadlock
     low = std::max(low * (1 + 1e-12), seconds / span);
   }
   return low / micro_batch_of(graph);

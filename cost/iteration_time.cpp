@@ -40,18 +40,18 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
   return seconds;
 }
 
-/// The slopes, where `after` follows the last backward of a stage.
-IdMap<StageId, Slopes> slopes_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
-                                             const IdMap<StageId, double>& after) {
-  IdMap<StageId, Slopes> result(graph.stages.size());
+/// The ramps, where `after` follows the last backward of a stage.
+IdMap<StageId, Ramps> ramps_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                                           const IdMap<StageId, double>& after) {
+  IdMap<StageId, Ramps> result(graph.stages.size());
   for (StageId stage : graph.stage_ids()) result[stage].tail = after[stage];
-  // Edges are sorted by their source and go upward, so a stage's slopes are final before they are read.
+  // Edges are sorted by their source and go upward, so a stage's ramps are final before they are read.
   for (const ir::StageEdge& edge : graph.edges) {
     const StageCost& from = costs[edge.from];
     const ir::StageChoice& choice = graph.stages[edge.from].choice;
     const double items = ceil_ratio(graph.stages[edge.to].choice.micro_batch.count, choice.samples_of_turns());
-    const Slopes& above = result[edge.from];
-    Slopes& below = result[edge.to];
+    const Ramps& above = result[edge.from];
+    Ramps& below = result[edge.to];
     below.head = std::max(below.head, above.head + items * from.forward + from.hop_down);
     if (edge.gradient_count == 0) continue;
     below.tail = std::max(below.tail, from.hop_up + items * from.backward() + above.tail);
@@ -61,15 +61,15 @@ IdMap<StageId, Slopes> slopes_with_reduction(const ir::StageGraph& graph, const 
 
 }  // namespace
 
-IdMap<StageId, Slopes> slopes(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs) {
-  return slopes_with_reduction(graph, costs, IdMap<StageId, double>(graph.stages.size(), 0.0));
+IdMap<StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs) {
+  return ramps_with_reduction(graph, costs, IdMap<StageId, double>(graph.stages.size(), 0.0));
 }
 
 IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
-  const IdMap<StageId, Slopes> paths = slopes(graph, costs);
-  const IdMap<StageId, Slopes> with_reduction =
-      slopes_with_reduction(graph, costs, reduce_seconds(graph, cluster, costs));
+  const IdMap<StageId, Ramps> paths = ramps(graph, costs);
+  const IdMap<StageId, Ramps> with_reduction =
+      ramps_with_reduction(graph, costs, reduce_seconds(graph, cluster, costs));
   const InFlight flight = in_flight(graph, cluster);
   // Stages of one device share it: each waits for the others' items too.
   std::map<ir::DeviceId, double> load;

@@ -8,10 +8,10 @@ namespace graphpipe::cost {
 
 /// Seconds from the start of the step until a stage can start its first item, and from its last item until every stage
 /// that feeds it is done. The first item of a stage with larger micro-batches needs several of its producer's.
-struct Slopes {
+struct Ramps {
   double head = 0, tail = 0;
 };
-IdMap<ir::StageId, Slopes> slopes(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs);
+IdMap<ir::StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs);
 
 struct IterationTime {
   double warm_up = 0;  // until the limiting stage starts

@@ -14,12 +14,12 @@ using ir::LayerId;
 using ir::PlanNodeId;
 using ir::SampleFunction;
 
-constexpr double kMostMemory = 1152921504606846976.0;  // 2^60
+constexpr double kMaxMemory = 1152921504606846976.0;  // 2^60
 
 Bytes whole_bytes(double bytes) { return Bytes(std::llround(std::clamp(bytes, 0.0, 1e15))); }
 SampleFunction per_sample(double value) { return SampleFunction::polynomial(0, value); }
 
-// Which layers become one node: classes, and what lies on a circle between them. Numbers in topological order.
+// Which layers become one node: classes, and what lies on a cycle between them. Numbers in topological order.
 class Groups {
  public:
   explicit Groups(const ir::LayerGraph& graph) : graph_(graph), adjacency_(adjacency_of(graph)) {
@@ -69,7 +69,7 @@ class Groups {
     if (a != b) parent_[std::max(a, b)] = std::min(a, b);
   }
 
-  // Repeats: sort the groups topologically; what is left over is on or behind circles, so join the circles.
+  // Repeats: sort the groups topologically; what is left over is on or behind cycles, so join the cycles.
   void order() {
     while (true) {
       std::vector<std::vector<uint32_t>> after(parent_.size());
@@ -96,12 +96,12 @@ class Groups {
           if (--waiting[next] == 0) ready.insert(next);
       }
       if (sorted.size() == roots) return number(sorted);
-      join_a_circle(after, waiting);
+      join_a_cycle(after, waiting);
     }
   }
 
   // From a group that waits, backwards over groups that wait until one comes again.
-  void join_a_circle(const std::vector<std::vector<uint32_t>>& after, const std::vector<size_t>& waiting) {
+  void join_a_cycle(const std::vector<std::vector<uint32_t>>& after, const std::vector<size_t>& waiting) {
     std::vector<uint32_t> before(parent_.size(), 0);
     uint32_t at = 0;
     for (uint32_t from = 0; from < parent_.size(); ++from)
@@ -168,7 +168,7 @@ class Converter {
   }
 
   /// Bytes of the collectives of a layer's edges into other stages.
-  double border_bytes(LayerId id, const ir::LayerVariant& run) const {
+  double boundary_bytes(LayerId id, const ir::LayerVariant& run) const {
     double bytes = 0;
     for (const auto* side : {&run.sync_from, &run.sync_to})
       for (const ir::LayerSync& sync : *side)
@@ -181,7 +181,7 @@ class Converter {
     const auto [s, i] = place_[id];
     const bool on_cpu = s >= 0 && plan_->stages[static_cast<size_t>(s)].on_cpu;
     if (const ir::LayerVariant* run = variant(id)) {
-      const double collective = border_bytes(id, *run) / bandwidth_;
+      const double collective = boundary_bytes(id, *run) / bandwidth_;
       return {run->seconds / 3 + collective, run->seconds * 2 / 3 + collective, run->weight_bytes, run->memory_per_item,
               std::max(0.0, run->memory_fixed - 2 * run->weight_bytes)};
     }
@@ -277,9 +277,9 @@ ConvertedLayers convert_layers(const ir::LayerGraph& graph, Samples batch, const
 
 ir::Cluster cluster_of(const LayerMachine& machine) {
   ir::Cluster cluster = ir::equal_devices(machine.devices() + machine.cpus);
-  for (ir::Device& device : cluster.devices) device.memory = whole_bytes(std::min(machine.memory, kMostMemory));
+  for (ir::Device& device : cluster.devices) device.memory = whole_bytes(std::min(machine.memory, kMaxMemory));
   for (int cpu = 0; cpu < machine.cpus; ++cpu)
-    cluster.devices[ir::DeviceId(static_cast<size_t>(machine.devices() + cpu))].memory = whole_bytes(kMostMemory);
+    cluster.devices[ir::DeviceId(static_cast<size_t>(machine.devices() + cpu))].memory = whole_bytes(kMaxMemory);
   cluster.levels.clear();
   int group = 1;
   for (const LayerMachine::Level& level : machine.levels) {

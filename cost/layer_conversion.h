@@ -12,13 +12,13 @@ namespace graphpipe::cost {
 /// A layer graph as a plan graph. One sample is one unit of the profiled work; prices are linear in the samples.
 struct ConvertedLayers {
   ir::PlanGraph graph;
-  /// Layers that share a device by their class, and layers on a circle between such, become one node. A backward layer
+  /// Layers that share a device by their class, and layers on a cycle between such, become one node. A backward layer
   /// is the backward of the node that it belongs to.
   IdMap<ir::LayerId, ir::PlanNodeId> node_of;
 };
 
 /// `batch`: units of work in one step. With a plan, each layer has the price of its stage: degree, variant, CPU, and
-/// the collectives of its degree at the stage's borders (Piper's sync bytes) at `bandwidth`, once in each direction.
+/// the collectives of its degree at the stage's boundaries (Piper's sync bytes) at `bandwidth`, once in each direction.
 /// Where a file does not tell forward from backward, a third is forward; half of a backward with weights is their
 /// gradient. Layers keep what they put out until their backward. Needs: a verified graph.
 ConvertedLayers convert_layers(const ir::LayerGraph& graph, Samples batch, const ir::LayerPlan* plan = nullptr,

@@ -29,16 +29,16 @@ class LayerPricer {
       for (const LayerId layer : plan_.stages[s].layers) stage_of_[layer] = static_cast<int>(s);
     collect_messages();
     for (size_t s = 0; s < plan_.stages.size(); ++s) price_.stages.push_back(stage_price(static_cast<int>(s)));
-    if (is_border_rule()) price_levels();
+    if (is_boundary_rule()) price_levels();
     else
       for (const StagePrice& stage : price_.stages) price_.bottleneck = std::max(price_.bottleneck, stage.total);
     return std::move(price_);
   }
 
  private:
-  bool is_border_rule() const {
-    return convention_.cut == CutRule::kNone || convention_.cut == CutRule::kBorderTensors ||
-           convention_.cut == CutRule::kBorderAntichain;
+  bool is_boundary_rule() const {
+    return convention_.cut == CutRule::kNone || convention_.cut == CutRule::kBoundaryTensors ||
+           convention_.cut == CutRule::kBoundaryAntichain;
   }
 
   const ir::LayerVariant* variant(const ir::LayerStage& stage, size_t i) const {
@@ -130,7 +130,7 @@ class LayerPricer {
     }
     const double replicas = stage.replicas, bandwidth = bandwidth_within(stage);
     price.compute /= replicas;
-    if (is_border_rule()) return price;  // the rest follows from the place in the row
+    if (is_boundary_rule()) return price;  // the rest follows from the place in the row
     if (convention_.reduction_factor > 0 && stage.replicas > 1) {
       const auto every = static_cast<double>(std::max<int64_t>(convention_.reduction_every, 1));
       price.reduction = convention_.communication_scale * convention_.reduction_factor * (replicas - 1) * weights /
@@ -229,14 +229,14 @@ class LayerPricer {
     return memory;
   }
 
-  // PipeDream: the row of stages and, around it, rows of groups.
+  // PipeDream: the linear pipeline and, around it, rows of groups.
   void price_levels() {
-    borders_.assign(plan_.stages.size() + 1, 0);
+    boundaries_.assign(plan_.stages.size() + 1, 0);
     IdSet<LayerId> before(graph_.layers.size());
     for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
       for (const LayerId layer : plan_.stages[s].layers) before.insert(layer);
       if (convention_.cut != CutRule::kNone)
-        borders_[s + 1] = border_bytes(graph_, adjacency_, before, convention_.cut);
+        boundaries_[s + 1] = boundary_bytes(graph_, adjacency_, before, convention_.cut);
     }
     std::vector<Unit> units;
     std::vector<double> seconds;
@@ -289,9 +289,9 @@ class LayerPricer {
       const bool first = position == 0, last = position + 1 == row.size();
       double bytes = 0;
       if (!first) {
-        bytes = borders_[static_cast<size_t>(unit.first)];
+        bytes = boundaries_[static_cast<size_t>(unit.first)];
         if (!last || convention_.group_end_pays_twice)
-          bytes = std::max(bytes, borders_[static_cast<size_t>(unit.first + unit.count)]);
+          bytes = std::max(bytes, boundaries_[static_cast<size_t>(unit.first + unit.count)]);
       }
       price.traffic = 2 * bytes / (bandwidth * d);
       price.total = std::max(price.compute + price.reduction, price.traffic);
@@ -325,7 +325,7 @@ class LayerPricer {
   IdMap<LayerId, int> stage_of_;
   IdMap<LayerId, std::vector<const ir::LayerEdge*>> edges_of_;
   std::vector<Messages> messages_;
-  std::vector<double> borders_;  // before each stage
+  std::vector<double> boundaries_;  // before each stage
   LayerPlanPrice price_;
 };
 
@@ -367,8 +367,8 @@ LayerPlanPrice price_layer_plan(const ir::LayerGraph& graph, const ir::LayerPlan
   return LayerPricer(graph, plan, machine, convention).run();
 }
 
-double border_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency, const IdSet<LayerId>& before,
-                    CutRule rule) {
+double boundary_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency, const IdSet<LayerId>& before,
+                      CutRule rule) {
   double bytes = 0;
   IdSet<LayerId> counted(graph.layers.size());
   const auto count = [&](LayerId id) {
@@ -378,11 +378,11 @@ double border_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjac
     if (!before.contains(id)) continue;
     const auto& readers = adjacency.successors[id];
     const auto inside = [&](LayerId reader) { return before.contains(reader); };
-    if (rule == CutRule::kBorderTensors) {
+    if (rule == CutRule::kBoundaryTensors) {
       if (!std::ranges::all_of(readers, inside)) count(id);
       continue;
     }
-    if (std::ranges::any_of(readers, inside)) continue;  // not the last of its kind before the border
+    if (std::ranges::any_of(readers, inside)) continue;  // not the last of its kind before the boundary
     count(id);
     IdSet<LayerId> ancestors(graph.layers.size());
     std::vector<LayerId> found{id};

@@ -37,11 +37,11 @@ enum class Overlap : uint8_t {
 /// Which bytes a stage is charged for.
 enum class CutRule : uint8_t {
   kNone,
-  /// At each border of the row: every tensor of the layers before it that some layer behind it reads, once.
-  kBorderTensors,
-  /// The same in PipeDream's form: also tensors of forks whose readers are all before the border, as far as one of them
-  /// is not before the same last layer (quirk PD2).
-  kBorderAntichain,
+  /// At each boundary of the row: every tensor of the layers before it that some layer behind it reads, once.
+  kBoundaryTensors,
+  /// The same in PipeDream's form: also tensors of forks whose readers are all before the boundary, as far as one of
+  /// them is not before the same last layer (quirk PD2).
+  kBoundaryAntichain,
   /// Every edge into or out of the stage, twice, with its synchronisation bytes (Piper).
   kStageEdges,
   /// Every tensor that enters or leaves the stage, once, at the producer's transfer_seconds (Tarnawski).
@@ -68,7 +68,7 @@ enum class CopiesRule : uint8_t {
 
 struct LayerConvention {
   Overlap overlap = Overlap::kMax;
-  CutRule cut = CutRule::kBorderTensors;
+  CutRule cut = CutRule::kBoundaryTensors;
   CopiesRule copies = CopiesRule::kFrom;
   /// Seconds of traffic and reduction per second of the exact division by the bandwidth: 1, or the unit of the file's
   /// times where the original mixes units (quirk P5).
@@ -80,7 +80,7 @@ struct LayerConvention {
   double reduction_factor = 4;
   /// Micro-batches over which one reduction is spread; 0: over the replicas, as the stage's work is.
   int64_t reduction_every = 0;
-  /// PipeDream: each border of a row is paid by the stage behind it and, unless that is the first of its row, by the
+  /// PipeDream: each boundary of a row is paid by the stage behind it and, unless that is the first of its row, by the
   /// stage before it. On (quirk PD3): the last stage of a group pays what leaves the group here too, although the level
   /// outside charges it already.
   bool group_end_pays_twice = false;
@@ -89,7 +89,7 @@ struct LayerConvention {
   /// PipeDream: a group has as many links as devices. Off (quirk PD5): as units of the level below.
   bool links_of_all_levels = true;
   /// Stages with the same devices count as one: what crosses between them is free, and each of them has the price of
-  /// all. Not for the border rules.
+  /// all. Not for the boundary rules.
   bool pools_devices = false;
 };
 
@@ -114,8 +114,8 @@ struct LayerPlanPrice {
 LayerPlanPrice price_layer_plan(const ir::LayerGraph& graph, const ir::LayerPlan& plan, const LayerMachine& machine,
                                 const LayerConvention& convention);
 
-/// Bytes that leave a set of layers which holds the predecessors of its members, by one of the two border rules.
-double border_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency, const IdSet<ir::LayerId>& before,
-                    CutRule rule);
+/// Bytes that leave a set of layers which holds the predecessors of its members, by one of the two boundary rules.
+double boundary_bytes(const ir::LayerGraph& graph, const ir::LayerAdjacency& adjacency,
+                      const IdSet<ir::LayerId>& before, CutRule rule);
 
 }  // namespace graphpipe::cost

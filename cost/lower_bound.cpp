@@ -69,7 +69,7 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   for (StageId stage : graph.stage_ids())
     if (graph.batch.count % graph.stages[stage].choice.micro_batch.count != 0)
       costs[stage].forward = costs[stage].input_gradient = 0;  // the first or last item may be the smaller one
-  const IdMap<StageId, Slopes> paths = slopes(graph, costs);
+  const IdMap<StageId, Ramps> paths = ramps(graph, costs);
   StepBound bound;
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids()) {

@@ -14,10 +14,10 @@ namespace {
 
 using ir::StageId;
 
-constexpr double kMostBytes = 1e18;
+constexpr double kMaxBytes = 1e18;
 
 /// Rounded up; absurd prices saturate instead of overflowing.
-Bytes to_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::ceil(std::min(bytes, kMostBytes)))); }
+Bytes to_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::ceil(std::min(bytes, kMaxBytes)))); }
 
 /// Items of one replica that hold `samples` of all replicas together.
 int64_t items_of(const ir::StageChoice& choice, int64_t samples) {
@@ -26,9 +26,9 @@ int64_t items_of(const ir::StageChoice& choice, int64_t samples) {
   return choice.mode == ir::ReplicaMode::kRoundRobin ? (items + replicas - 1) / replicas : items;
 }
 
-Bytes input_bytes(const ir::StageGraph& graph, const StageBorder& border, Samples samples) {
+Bytes input_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, Samples samples) {
   Bytes total;
-  for (const ir::EdgeId edge : border.in) total += bytes_at(graph.edges[edge].bytes, samples);
+  for (const ir::EdgeId edge : boundary.in) total += bytes_at(graph.edges[edge].bytes, samples);
   return total;
 }
 
@@ -36,12 +36,12 @@ Bytes one_gradient(const ir::StageEdge& edge, Samples samples) {
   return to_bytes(edge.gradient_bytes.at(samples) / std::max(edge.gradient_count, 1));
 }
 
-/// The gradient of each distinct value that crosses the border, once.
-Bytes border_gradients(const ir::StageGraph& graph, const StageBorder& border, Samples samples) {
+/// The gradient of each distinct value that crosses the boundary, once.
+Bytes boundary_gradients(const ir::StageGraph& graph, const StageBoundary& boundary, Samples samples) {
   std::map<ir::PlanValueId, Bytes> sent;
   Bytes total;
-  for (const ir::EdgeId edge : border.in) total += one_gradient(graph.edges[edge], samples);
-  for (const ir::EdgeId edge : border.out) {
+  for (const ir::EdgeId edge : boundary.in) total += one_gradient(graph.edges[edge], samples);
+  for (const ir::EdgeId edge : boundary.out) {
     Bytes& bytes = sent[graph.edges[edge].value];
     bytes = std::max(bytes, one_gradient(graph.edges[edge], samples));
   }
@@ -49,26 +49,26 @@ Bytes border_gradients(const ir::StageGraph& graph, const StageBorder& border, S
   return total;
 }
 
-StageBorder border_of(const ir::StageGraph& graph, StageId stage) {
-  StageBorder border;
+StageBoundary boundary_of(const ir::StageGraph& graph, StageId stage) {
+  StageBoundary boundary;
   std::set<ir::PlanValueId> seen;
   for (const ir::EdgeId id : graph.edge_ids()) {
     const ir::StageEdge& edge = graph.edges[id];
-    if (edge.to == stage) border.in.push_back(id);
+    if (edge.to == stage) boundary.in.push_back(id);
     if (edge.from != stage) continue;
-    border.out.push_back(id);
-    if (seen.insert(edge.value).second) border.distinct_out.push_back(id);
+    boundary.out.push_back(id);
+    if (seen.insert(edge.value).second) boundary.distinct_out.push_back(id);
   }
-  return border;
+  return boundary;
 }
 
 /// Items of one replica whose gradient over `edge` may lie here at once.
-int64_t gradient_items(const ir::StageGraph& graph, const StageBorder& border, const ir::StageEdge& edge,
+int64_t gradient_items(const ir::StageGraph& graph, const StageBoundary& boundary, const ir::StageEdge& edge,
                        const IdMap<StageId, Samples>& in_flight) {
   const ir::StageChoice& choice = graph.stages[edge.from].choice;
   const ir::StageChoice& reader = graph.stages[edge.to].choice;
   int64_t samples = in_flight[edge.from].count;
-  const bool only_reader = std::all_of(border.out.begin(), border.out.end(),
+  const bool only_reader = std::all_of(boundary.out.begin(), boundary.out.end(),
                                        [&](ir::EdgeId other) { return graph.edges[other].to == edge.to; });
   if (only_reader && reader.micro_batch <= choice.micro_batch)
     samples = std::min(samples, std::max<int64_t>(0, samples - in_flight[edge.to].count) + choice.micro_batch.count);
@@ -78,11 +78,11 @@ int64_t gradient_items(const ir::StageGraph& graph, const StageBorder& border, c
 }  // namespace
 
 Bytes bytes_at(const ir::SampleFunction& price, Samples samples) {
-  return Bytes(std::llround(std::min(price.at(samples), kMostBytes)));
+  return Bytes(std::llround(std::min(price.at(samples), kMaxBytes)));
 }
 
-IdMap<StageId, StageBorder> borders(const ir::StageGraph& graph) {
-  IdMap<StageId, StageBorder> result(graph.stages.size());
+IdMap<StageId, StageBoundary> boundaries(const ir::StageGraph& graph) {
+  IdMap<StageId, StageBoundary> result(graph.stages.size());
   std::set<ir::PlanValueId> seen;  // of the stage that the edge leaves: edges are sorted by it
   StageId from;
   for (const ir::EdgeId id : graph.edge_ids()) {
@@ -96,15 +96,15 @@ IdMap<StageId, StageBorder> borders(const ir::StageGraph& graph) {
   return result;
 }
 
-ItemBytes item_bytes(const ir::StageGraph& graph, const StageBorder& border, StageId id, Samples samples) {
+ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id, Samples samples) {
   const ir::Stage& stage = graph.stages[id];
   ItemBytes bytes;
   Bytes counted;  // boundary values that the stash holds
-  for (const ir::EdgeId edge : border.in) {
+  for (const ir::EdgeId edge : boundary.in) {
     bytes.gradients_of_inputs += bytes_at(graph.edges[edge].gradient_bytes, samples);
     if (graph.edges[edge].stashed_below) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
-  for (const ir::EdgeId edge : border.distinct_out) {
+  for (const ir::EdgeId edge : boundary.distinct_out) {
     bytes.outputs += bytes_at(graph.edges[edge].bytes, samples);
     if (graph.edges[edge].stashed_above) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
@@ -118,40 +118,40 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBorder& border, Sta
 
 namespace {
 
-MemoryParts parts_of(const ir::StageGraph& graph, const StageBorder& border, StageId id, Samples in_flight) {
+MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id, Samples in_flight) {
   const ir::Stage& stage = graph.stages[id];
   const Samples samples = item_samples(stage.choice);
-  const ItemBytes item = item_bytes(graph, border, id, samples);
+  const ItemBytes item = item_bytes(graph, boundary, id, samples);
   MemoryParts parts;
   parts.weights = stage.weight_bytes;
   parts.gradients = stage.trainable_weight_bytes;
   const double state = graph.optimizer_state_per_weight_byte * static_cast<double>(stage.trainable_weight_bytes.count);
   const double replicas = static_cast<double>(stage.choice.devices.size());
   parts.optimizer = to_bytes(stage.choice.shard_optimizer_state ? state / replicas : state);
-  Bytes per_item = input_bytes(graph, border, samples) + item.outputs;
+  Bytes per_item = input_bytes(graph, boundary, samples) + item.outputs;
   parts.working = item.workspace + item.kept_gradients;
   (stage.choice.recompute ? parts.working : per_item) += item.stash;
   const double items = static_cast<double>(items_of(stage.choice, in_flight.count));
   parts.stash = to_bytes(items * static_cast<double>(per_item.count));
-  parts.boundary = border_gradients(graph, border, samples);
+  parts.boundary = boundary_gradients(graph, boundary, samples);
   parts.reduction = reduction_bytes(graph, id);
   return parts;
 }
 
-Bytes ahead_of(const ir::StageGraph& graph, const StageBorder& border, StageId id,
+Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id,
                const IdMap<StageId, Samples>& in_flight) {
   const ir::StageChoice& choice = graph.stages[id].choice;
   const Samples samples = item_samples(choice);
   const int64_t own = items_of(choice, in_flight[id].count);
-  double ahead = -static_cast<double>(border_gradients(graph, border, samples).count);
-  for (const ir::EdgeId edge_id : border.in) {
+  double ahead = -static_cast<double>(boundary_gradients(graph, boundary, samples).count);
+  for (const ir::EdgeId edge_id : boundary.in) {
     const ir::StageEdge& edge = graph.edges[edge_id];
     const int64_t above = edge.gradient_count > 0 ? in_flight[edge.from].count : graph.batch.count;
     const int64_t more = std::max<int64_t>(0, items_of(choice, std::min(above, graph.batch.count)) - own);
     ahead += static_cast<double>(more) * edge.bytes.at(samples) + edge.gradient_bytes.at(samples);
   }
-  for (const ir::EdgeId edge : border.out)
-    ahead += static_cast<double>(gradient_items(graph, border, graph.edges[edge], in_flight)) *
+  for (const ir::EdgeId edge : boundary.out)
+    ahead += static_cast<double>(gradient_items(graph, boundary, graph.edges[edge], in_flight)) *
              graph.edges[edge].gradient_bytes.at(samples);
   return to_bytes(std::max(0.0, ahead));
 }
@@ -169,20 +169,20 @@ Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
 }
 
 MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {
-  return parts_of(graph, border_of(graph, id), id, in_flight);
+  return parts_of(graph, boundary_of(graph, id), id, in_flight);
 }
 
 Bytes ahead_memory(const ir::StageGraph& graph, StageId id, const IdMap<StageId, Samples>& in_flight) {
-  return ahead_of(graph, border_of(graph, id), id, in_flight);
+  return ahead_of(graph, boundary_of(graph, id), id, in_flight);
 }
 
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
                                        const IdMap<StageId, Samples>& in_flight) {
   IdMap<ir::DeviceId, Bytes> peak(cluster.devices.size());
-  const IdMap<StageId, StageBorder> border = borders(graph);
+  const IdMap<StageId, StageBoundary> boundary = boundaries(graph);
   for (StageId stage : graph.stage_ids()) {
-    const Bytes bytes = parts_of(graph, border[stage], stage, in_flight[stage]).total() +
-                        ahead_of(graph, border[stage], stage, in_flight);
+    const Bytes bytes = parts_of(graph, boundary[stage], stage, in_flight[stage]).total() +
+                        ahead_of(graph, boundary[stage], stage, in_flight);
     for (ir::DeviceId device : graph.stages[stage].choice.devices) peak[device] += bytes;
   }
   return peak;

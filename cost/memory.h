@@ -8,14 +8,15 @@
 
 namespace graphpipe::cost {
 
-/// What crosses a stage's border: edges into it, edges out of it, and of those one for each value.
-struct StageBorder {
+/// What crosses a stage's boundary: edges into it, edges out of it, and of those one for each value.
+struct StageBoundary {
   std::vector<ir::EdgeId> in, out, distinct_out;
 };
-IdMap<ir::StageId, StageBorder> borders(const ir::StageGraph& graph);
+IdMap<ir::StageId, StageBoundary> boundaries(const ir::StageGraph& graph);
 
 /// Bytes of one item, on one replica: the formulas that the memory of a plan (below) and of a schedule
-/// (scheduler/memory.h) are both made of. A boundary value that the stash holds too is counted as input or output.
+/// (scheduler/memory/memory.h) are both made of. A boundary value that the stash holds too is counted as input or
+/// output.
 struct ItemBytes {
   Bytes stash;           // from the forward (where the stage recomputes, from R) to the input gradient
   Bytes kept;            // from the input gradient to the weight gradient
@@ -24,7 +25,7 @@ struct ItemBytes {
   Bytes outputs;              // from the forward to the item's last action
   Bytes gradients_of_inputs;  // from the input gradient to the item's last action
 };
-ItemBytes item_bytes(const ir::StageGraph& graph, const StageBorder& border, ir::StageId stage, Samples samples);
+ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, ir::StageId stage, Samples samples);
 /// Rounded to the nearest byte; absurd prices saturate instead of overflowing.
 Bytes bytes_at(const ir::SampleFunction& price, Samples samples);
 
@@ -37,7 +38,7 @@ struct MemoryParts {
   /// While an item runs: the largest extra of a node, the gradients that its weight gradient reads, and the stash of a
   /// stage that recomputes.
   Bytes working;
-  /// One item of the gradient of each value that crosses the stage's border.
+  /// One item of the gradient of each value that crosses the stage's boundary.
   Bytes boundary;
   /// Beside the gradients while they are reduced, when no item is left: reduction_bytes.
   Bytes reduction;

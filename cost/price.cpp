@@ -333,7 +333,7 @@ class Pricer {
 };
 
 /// Kinds of devices beyond so many are priced as the slowest of all.
-constexpr size_t kMostKinds = 16;
+constexpr size_t kMaxKinds = 16;
 
 /// Where devices differ in speed, the same graph is priced once for each kind.
 Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request,
@@ -345,15 +345,15 @@ Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const Price
              std::tuple(other.compute, other.memory_bandwidth, other.launch_overhead);
     };
     const auto known = std::find_if(kinds.begin(), kinds.end(), is_like);
-    result.kind_of_device.push_back(static_cast<int>(std::min<ptrdiff_t>(known - kinds.begin(), kMostKinds)));
-    if (known == kinds.end() && kinds.size() < kMostKinds) kinds.push_back(device);
+    result.kind_of_device.push_back(static_cast<int>(std::min<ptrdiff_t>(known - kinds.begin(), kMaxKinds)));
+    if (known == kinds.end() && kinds.size() < kMaxKinds) kinds.push_back(device);
   }
   if (kinds.size() < 2) {
     result.kind_of_device.clear();
     return Ok{};
   }
   const bool any_beyond =
-      *std::max_element(result.kind_of_device.begin(), result.kind_of_device.end()) == static_cast<int>(kMostKinds);
+      *std::max_element(result.kind_of_device.begin(), result.kind_of_device.end()) == static_cast<int>(kMaxKinds);
   for (const ir::Device& kind : kinds) {
     ir::Cluster alone;
     alone.devices.push_back(kind);

@@ -1,3 +1,3 @@
-#include "driver/commands.h"
+#include "driver/cli/commands.h"
 
 int main(int argc, char** argv) { return graphpipe::driver::run_command_line(argc, argv); }

@@ -10,27 +10,27 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr JsonLimits kClusterLimits = {.most_bytes = int64_t{64} << 20, .deepest = 64};
-constexpr int32_t kMostDevices = 1 << 20;
-constexpr int32_t kMostHosts = 1 << 20;
+constexpr JsonLimits kClusterLimits = {.max_bytes = int64_t{64} << 20, .deepest = 64};
+constexpr int32_t kMaxDevices = 1 << 20;
+constexpr int32_t kMaxHosts = 1 << 20;
 // Bounds that no machine reaches, so that sums and products of prices stay finite.
-constexpr double kMostMemory = 0x1p52;
-constexpr double kMostPerSecond = 1e24;
-constexpr double kMostLatency = 1e6;
+constexpr double kMaxMemory = 0x1p52;
+constexpr double kMaxPerSecond = 1e24;
+constexpr double kMaxLatency = 1e6;
 
 void need_positive(FieldProblems& problems, const std::string& path, double number, double most) {
   if (!(number > 0 && number <= most)) problems.add(path, "must be above 0 and at most ", most, ", is ", number);
 }
 
 ir::Device device_of(const schema::Device& device, const std::string& path, FieldProblems& problems) {
-  problems.need_range(path + ".host", device.host(), 0, kMostHosts);
-  need_positive(problems, path + ".memory_bytes", device.memory_bytes(), kMostMemory);
+  problems.need_range(path + ".host", device.host(), 0, kMaxHosts);
+  need_positive(problems, path + ".memory_bytes", device.memory_bytes(), kMaxMemory);
   if (device.memory_bytes() != std::floor(device.memory_bytes())) problems.add(path + ".memory_bytes", "must be whole");
-  need_positive(problems, path + ".flops_per_second", device.flops_per_second(), kMostPerSecond);
-  need_positive(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second(), kMostPerSecond);
-  problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMostLatency);
+  need_positive(problems, path + ".flops_per_second", device.flops_per_second(), kMaxPerSecond);
+  need_positive(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second(), kMaxPerSecond);
+  problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMaxLatency);
   // Converting a number that is out of range has no meaning, so it waits for the check.
-  const bool fits = device.memory_bytes() > 0 && device.memory_bytes() <= kMostMemory;
+  const bool fits = device.memory_bytes() > 0 && device.memory_bytes() <= kMaxMemory;
   return {.name = decode_name(device.name()),
           .host = device.host(),
           .memory = Bytes(fits ? static_cast<int64_t>(device.memory_bytes()) : 0),
@@ -49,8 +49,8 @@ void read_levels(const schema::ClusterFile& message, const std::string& prefix, 
       problems.add(path + ".group", "must be a multiple of the level below's, ", below, ", and larger; is ",
                    level.group());
     below = std::max(1, level.group());
-    problems.need_range(path + ".latency_seconds", level.latency_seconds(), 0.0, kMostLatency);
-    need_positive(problems, path + ".bytes_per_second", level.bytes_per_second(), kMostPerSecond);
+    problems.need_range(path + ".latency_seconds", level.latency_seconds(), 0.0, kMaxLatency);
+    need_positive(problems, path + ".bytes_per_second", level.bytes_per_second(), kMaxPerSecond);
     cluster.levels.push_back({.group = level.group(),
                               .latency = Seconds(level.latency_seconds()),
                               .bandwidth = BytesPerSecond(level.bytes_per_second())});
@@ -93,7 +93,7 @@ void fill_message(const ir::RuntimeCosts& costs, schema::RuntimeCosts& message) 
 ir::RuntimeCosts runtime_costs_of(const schema::RuntimeCosts& message, const std::string& path,
                                   FieldProblems& problems) {
   const auto seconds = [&](std::string_view field, double number) {
-    problems.need_range(text(path, field), number, 0.0, kMostLatency);
+    problems.need_range(text(path, field), number, 0.0, kMaxLatency);
     return number;
   };
   return {.step = Seconds(seconds(".step_seconds", message.step_seconds())),
@@ -106,8 +106,7 @@ ir::RuntimeCosts runtime_costs_of(const schema::RuntimeCosts& message, const std
 
 ir::Cluster cluster_of(const schema::ClusterFile& message, const std::string& prefix, FieldProblems& problems) {
   if (message.devices_size() == 0) problems.add(prefix + "devices", "is empty: a cluster has at least one device");
-  if (message.devices_size() > kMostDevices)
-    problems.add(prefix + "devices", "has more than ", kMostDevices, " devices");
+  if (message.devices_size() > kMaxDevices) problems.add(prefix + "devices", "has more than ", kMaxDevices, " devices");
   ir::Cluster cluster;
   for (int i = 0; i < message.devices_size(); ++i)
     cluster.devices.push_back(device_of(message.devices(i), text(prefix, "devices[", i, "]"), problems));
@@ -133,7 +132,7 @@ Result<ir::Cluster> parse_cluster(std::string_view text_form) {
 }
 
 Result<ir::Cluster> read_cluster(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kClusterLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kClusterLimits.max_bytes));
   Result<ir::Cluster> cluster = parse_cluster(text);
   if (!cluster.ok()) return with_origin(cluster.problems(), path);
   return cluster;

@@ -52,7 +52,7 @@ class DnnEvents {
   }
 
   std::string take_node(const JsonEvent& event) {
-    if (event.path.size() <= 2) return start(event, nodes, kMostLayersOfFile);
+    if (event.path.size() <= 2) return start(event, nodes, kMaxLayersOfFile);
     if (event.path.size() > 3) return "";
     RawNode& node = nodes.back();
     const std::string& field = event.path[2];
@@ -70,7 +70,7 @@ class DnnEvents {
   }
 
   std::string take_edge(const JsonEvent& event) {
-    if (event.path.size() <= 2) return start(event, edges, kMostEdgesOfFile);
+    if (event.path.size() <= 2) return start(event, edges, kMaxEdgesOfFile);
     if (event.path.size() > 3) return "";
     DnnEdge& edge = edges.back();
     const std::string& field = event.path[2];

@@ -13,14 +13,14 @@
 namespace graphpipe::files {
 
 /// Far above real profiles, and small enough that a hostile file cannot fill the memory.
-constexpr size_t kMostLayersOfFile = 100'000, kMostEdgesOfFile = 1'000'000;
-constexpr JsonLimits kProfileLimits = {.most_bytes = int64_t{64} << 20, .deepest = 16};
-constexpr double kMostOfField = 1e18;
+constexpr size_t kMaxLayersOfFile = 100'000, kMaxEdgesOfFile = 1'000'000;
+constexpr JsonLimits kProfileLimits = {.max_bytes = int64_t{64} << 20, .deepest = 16};
+constexpr double kMaxOfField = 1e18;
 
 /// Each sets `field` and returns what is wrong with the value; empty where nothing is.
 inline std::string read_amount(const JsonEvent& event, std::optional<double>& field) {
   if (event.kind != JsonKind::kInteger && event.kind != JsonKind::kReal) return "must be a number";
-  if (!std::isfinite(event.number) || event.number < 0 || event.number > kMostOfField) return "must be from 0 to 1e18";
+  if (!std::isfinite(event.number) || event.number < 0 || event.number > kMaxOfField) return "must be from 0 to 1e18";
   field = event.number;
   return "";
 }

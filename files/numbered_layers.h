@@ -19,7 +19,7 @@ class NumberedLayers {
 
   ir::LayerGraph graph;
   FieldProblems problems{Code::kBadProfile, "correct the file"};
-  bool may_go_on() const { return problems.size() < kMostProblems; }
+  bool may_go_on() const { return problems.size() < kMaxProblems; }
 
   /// The field, or 0 and a problem where the file does not have it.
   double need(const std::optional<double>& field, const std::string& path, std::string_view name) {
@@ -58,7 +58,7 @@ class NumberedLayers {
 /// Reads and parses a file; problems name it.
 template <typename Parse>
 Result<ir::LayerGraph> read_layers(const std::string& path, Parse parse) {
-  GP_TRY(const std::string text, read_file(path, kProfileLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kProfileLimits.max_bytes));
   Result<ir::LayerGraph> graph = parse(text);
   if (!graph.ok()) return with_origin(graph.problems(), path);
   return graph;

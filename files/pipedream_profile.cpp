@@ -12,7 +12,7 @@ namespace graphpipe::files {
 
 namespace {
 
-constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
+constexpr int64_t kMaxProfileBytes = int64_t{64} << 20;
 constexpr std::string_view kSeparator = " -- ";
 
 std::optional<double> number(std::string_view text) {
@@ -37,7 +37,7 @@ class ProfileReader {
  public:
   Result<ir::LayerGraph> read(std::string_view text) {
     size_t line_number = 0;
-    while (!text.empty() && problems_.size() < kMostProblems) {
+    while (!text.empty() && problems_.size() < kMaxProblems) {
       const size_t end = std::min(text.find('\n'), text.size());
       ++line_number;
       line_ = line_number;
@@ -144,7 +144,7 @@ class ProfileReader {
 }  // namespace
 
 Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text) {
-  if (static_cast<int64_t>(text.size()) > kMostProfileBytes)
+  if (static_cast<int64_t>(text.size()) > kMaxProfileBytes)
     return Diagnostic{
         .code = Code::kLimitExceeded, .message = "the profile is larger than 64 MiB", .hint = "use a coarser profile"};
   GP_TRY(ir::LayerGraph graph, ProfileReader().read(text));
@@ -156,7 +156,7 @@ Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text) {
 }
 
 Result<ir::LayerGraph> read_pipedream_profile(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kMostProfileBytes));
+  GP_TRY(const std::string text, read_file(path, kMaxProfileBytes));
   return parse_pipedream_profile(text);
 }
 

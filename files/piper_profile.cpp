@@ -9,9 +9,9 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr size_t kMostVariants = 2;
-constexpr size_t kMostVariantsOfFile = 1'000'000, kMostSyncsOfFile = 4'000'000;
-constexpr int kMostDegree = 10'000;
+constexpr size_t kMaxVariants = 2;
+constexpr size_t kMaxVariantsOfFile = 1'000'000, kMaxSyncsOfFile = 4'000'000;
+constexpr int kMaxDegree = 10'000;
 /// Average seconds of a layer above which times must be milliseconds.
 constexpr double kSlowLayer = 0.1;
 
@@ -63,7 +63,7 @@ class PiperEvents {
     const auto& path = event.path;
     if (path.size() == 1) return need_kind(event, JsonKind::kArray);
     if (path.size() == 2) {
-      if (layers.size() == kMostLayersOfFile) return text("more than ", kMostLayersOfFile, " nodes");
+      if (layers.size() == kMaxLayersOfFile) return text("more than ", kMaxLayersOfFile, " nodes");
       layers.emplace_back();
       return need_kind(event, JsonKind::kObject);
     }
@@ -79,13 +79,13 @@ class PiperEvents {
     const auto& path = event.path;
     if (path.size() == 3) return need_kind(event, JsonKind::kObject);
     const auto degree = number_of(path[3]);
-    if (!degree || *degree < 1 || *degree > kMostDegree || std::to_string(*degree) != path[3])
-      return text("must be a degree from 1 to ", kMostDegree);
+    if (!degree || *degree < 1 || *degree > kMaxDegree || std::to_string(*degree) != path[3])
+      return text("must be a degree from 1 to ", kMaxDegree);
     std::vector<RawVariant>& variants = layer.degrees[static_cast<int>(*degree)];
     if (path.size() == 4) return need_kind(event, JsonKind::kArray);
     if (path.size() == 5) {
-      if (variants.size() == kMostVariants) return text("more than ", kMostVariants, " variants");
-      if (++variant_count_ > kMostVariantsOfFile) return text("more than ", kMostVariantsOfFile, " variants in all");
+      if (variants.size() == kMaxVariants) return text("more than ", kMaxVariants, " variants");
+      if (++variant_count_ > kMaxVariantsOfFile) return text("more than ", kMaxVariantsOfFile, " variants in all");
       variants.emplace_back();
       return need_kind(event, JsonKind::kObject);
     }
@@ -101,7 +101,7 @@ class PiperEvents {
       if (path.size() > 7) return "";
       const auto neighbour = number_of(path[6]);
       if (!neighbour) return "must be the id of a neighbour";
-      if (++sync_count_ > kMostSyncsOfFile) return text("more than ", kMostSyncsOfFile, " sizes in all");
+      if (++sync_count_ > kMaxSyncsOfFile) return text("more than ", kMaxSyncsOfFile, " sizes in all");
       std::optional<double> bytes;
       const std::string problem = read_amount(event, bytes);
       if (problem.empty())
@@ -121,7 +121,7 @@ class PiperEvents {
     const auto& path = event.path;
     if (path.size() == 1) return need_kind(event, JsonKind::kArray);
     if (path.size() == 2) {
-      if (edges.size() == kMostEdgesOfFile) return text("more than ", kMostEdgesOfFile, " edges");
+      if (edges.size() == kMaxEdgesOfFile) return text("more than ", kMaxEdgesOfFile, " edges");
       edges.emplace_back();
       return need_kind(event, JsonKind::kObject);
     }

@@ -11,7 +11,7 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr JsonLimits kPlanLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
+constexpr JsonLimits kPlanLimits = {.max_bytes = int64_t{256} << 20, .deepest = 64};
 constexpr std::string_view kHint = "correct the field, or make the plan again with `graphpipe plan`";
 
 std::string_view replica_mode_name(ir::ReplicaMode mode) {
@@ -91,11 +91,11 @@ class PlanReader {
     const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());
     if (batch_norm) plan_.batch_norm = *batch_norm;
     else problems_.add("batch_norm", "must be train, eval or file, is ", quoted(ModelText(message_.batch_norm())));
-    problems_.need_range("batch", message_.batch(), 1, kMostOfMessage);
+    problems_.need_range("batch", message_.batch(), 1, kMaxOfMessage);
     plan_.batch = Samples(message_.batch());
     plan_.dropout = message_.dropout();
     plan_.seed = message_.seed();
-    problems_.need_range("threads", message_.threads(), 1, kMostThreads);
+    problems_.need_range("threads", message_.threads(), 1, kMaxThreads);
     plan_.threads = message_.threads();
     problems_.need_name("planner", plan_.planner = message_.planner());
     problems_.need_name("policy", plan_.policy = message_.policy());
@@ -120,13 +120,13 @@ class PlanReader {
     std::set<int32_t> devices;
     for (int i = 0; i < stage.devices_size(); ++i) {
       const std::string place = text(path, ".devices[", i, "]");
-      problems_.need_range(place, stage.devices(i), 0, kMostOfMessage);
+      problems_.need_range(place, stage.devices(i), 0, kMaxOfMessage);
       if (!devices.insert(stage.devices(i)).second) problems_.add(place, "is a device that stands here twice");
       choice.devices.emplace_back(static_cast<size_t>(stage.devices(i)));
     }
     problems_.need_range(path + ".micro_batch", stage.micro_batch(), 1, std::max(1, message_.batch()));
     choice.micro_batch = Samples(stage.micro_batch());
-    if (stage.has_k()) problems_.need_range(path + ".k", choice.k = stage.k(), 1, kMostOfMessage);
+    if (stage.has_k()) problems_.need_range(path + ".k", choice.k = stage.k(), 1, kMaxOfMessage);
     const std::string mode = stage.has_replica_mode() ? stage.replica_mode() : "split";
     if (mode == "round_robin") choice.mode = ir::ReplicaMode::kRoundRobin;
     else if (mode != "split") problems_.add(path + ".replica_mode", "must be split or round_robin");
@@ -195,7 +195,7 @@ Result<ir::Plan> parse_plan(std::string_view text) {
 }
 
 Result<ir::Plan> read_plan(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kPlanLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kPlanLimits.max_bytes));
   Result<ir::Plan> plan = parse_plan(text);
   if (!plan.ok()) return with_origin(plan.problems(), path);
   return plan;

@@ -13,14 +13,14 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr JsonLimits kMeasuredLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
-constexpr int32_t kMostLevels = 64;
-constexpr double kMostMeasured = 1e9;
-constexpr double kMostMeasuredRate = 1e24;
+constexpr JsonLimits kMeasuredLimits = {.max_bytes = int64_t{256} << 20, .deepest = 64};
+constexpr int32_t kMaxLevels = 64;
+constexpr double kMaxMeasured = 1e9;
+constexpr double kMaxMeasuredRate = 1e24;
 
 std::optional<Seconds> seconds_of(bool present, double seconds, const std::string& path, FieldProblems& problems) {
   if (!present) return std::nullopt;
-  problems.need_range(path, seconds, 0.0, kMostMeasured);
+  problems.need_range(path, seconds, 0.0, kMaxMeasured);
   return Seconds(seconds);
 }
 
@@ -30,7 +30,7 @@ void read_operators(const schema::ProfileFile& message, ir::Profile& profile, Fi
     const schema::OpMeasurement& op = message.operators(i);
     const std::string path = text("operators[", i, "]");
     if (op.signature().empty()) problems.add(path + ".signature", "is empty");
-    problems.need_range(path + ".samples", op.samples(), 1, kMostOfMessage);
+    problems.need_range(path + ".samples", op.samples(), 1, kMaxOfMessage);
     if (!seen.insert({op.signature(), op.samples()}).second)
       problems.add(path, "this signature was measured at ", op.samples(), " samples already");
     const auto seconds = [&](bool present, double number, std::string_view name) {
@@ -53,10 +53,10 @@ void read_links(const schema::ProfileFile& message, ir::Profile& profile, FieldP
   for (int i = 0; i < message.links_size(); ++i) {
     const schema::LinkMeasurement& link = message.links(i);
     const std::string path = text("links[", i, "]");
-    problems.need_range(path + ".level", link.level(), 0, kMostLevels);
+    problems.need_range(path + ".level", link.level(), 0, kMaxLevels);
     if (!seen.insert(link.level()).second) problems.add(path + ".level", "was measured already");
-    problems.need_range(path + ".latency_seconds", link.latency_seconds(), 0.0, kMostMeasured);
-    if (!(link.bytes_per_second() > 0 && link.bytes_per_second() <= kMostMeasuredRate))
+    problems.need_range(path + ".latency_seconds", link.latency_seconds(), 0.0, kMaxMeasured);
+    if (!(link.bytes_per_second() > 0 && link.bytes_per_second() <= kMaxMeasuredRate))
       problems.add(path + ".bytes_per_second", "must be above 0, is ", link.bytes_per_second());
     profile.links.push_back({.level = link.level(),
                              .latency = Seconds(link.latency_seconds()),
@@ -73,7 +73,7 @@ std::string print_profile(const ir::Profile& profile) {
   message.set_model_digest(profile.model_digest);
   message.set_threads(profile.threads);
   for (const ir::OpMeasurement& op : profile.operators) {
-    GP_CHECK(op.samples.count >= 1 && op.samples.count <= kMostOfMessage);
+    GP_CHECK(op.samples.count >= 1 && op.samples.count <= kMaxOfMessage);
     schema::OpMeasurement& out = *message.add_operators();
     out.set_signature(encode_name(op.signature));
     out.set_samples(static_cast<int32_t>(op.samples.count));
@@ -97,7 +97,7 @@ Result<ir::Profile> parse_profile(std::string_view text_form) {
   FieldProblems problems(Code::kBadProfile, "correct the field, or measure again with `graphpipe profile`");
   ir::Profile profile;
   problems.need_digest("model_digest", profile.model_digest = message.model_digest());
-  problems.need_range("threads", message.threads(), 1, kMostThreads);
+  problems.need_range("threads", message.threads(), 1, kMaxThreads);
   profile.threads = message.threads();
   read_operators(message, profile, problems);
   read_links(message, profile, problems);
@@ -107,7 +107,7 @@ Result<ir::Profile> parse_profile(std::string_view text_form) {
 }
 
 Result<ir::Profile> read_profile(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kMeasuredLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kMeasuredLimits.max_bytes));
   Result<ir::Profile> profile = parse_profile(text);
   if (!profile.ok()) return with_origin(profile.problems(), path);
   return profile;

@@ -152,12 +152,12 @@ std::string print_message(const google::protobuf::Message& message) {
   return out;
 }
 
-Status parse_binary_message(std::string_view bytes, std::string_view name, int version, int64_t most_bytes,
+Status parse_binary_message(std::string_view bytes, std::string_view name, int version, int64_t max_bytes,
                             google::protobuf::Message& message) {
-  if (static_cast<int64_t>(bytes.size()) > most_bytes)
+  if (static_cast<int64_t>(bytes.size()) > max_bytes)
     return Diagnostic{.code = Code::kLimitExceeded,
                       .message = text("the file has ", bytes.size(), " bytes"),
-                      .hint = text("give at most ", most_bytes, " bytes, or the JSON form")};
+                      .hint = text("give at most ", max_bytes, " bytes, or the JSON form")};
   const google::protobuf::LogSilencer silencer;  // the diagnostic below says it once, and says what to do
   if (!message.ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return malformed(text("the bytes are no ", name, " message"), "make the file again, or give its JSON form");
@@ -179,7 +179,7 @@ std::string print_binary_message(const google::protobuf::Message& message) {
 }
 
 int32_t narrow(int64_t number) {
-  GP_CHECK(number >= 0 && number <= kMostOfMessage);
+  GP_CHECK(number >= 0 && number <= kMaxOfMessage);
   return static_cast<int32_t>(number);
 }
 

@@ -28,7 +28,7 @@ std::string print_message(const google::protobuf::Message& message);
 /// The same in the binary form of Protocol Buffers. `message` needs a string field "schema".
 /// Errors: kMalformedFile for bytes that are no such message, for another kind or a newer version, and for fields that
 /// the schema does not have; kLimitExceeded.
-Status parse_binary_message(std::string_view bytes, std::string_view name, int version, int64_t most_bytes,
+Status parse_binary_message(std::string_view bytes, std::string_view name, int version, int64_t max_bytes,
                             google::protobuf::Message& message);
 std::string print_binary_message(const google::protobuf::Message& message);
 
@@ -38,8 +38,8 @@ std::string encode_name(const ModelText& name);
 ModelText decode_name(std::string_view encoded);
 
 /// The largest whole number that our messages hold, and the most threads that a file may ask for.
-inline constexpr int32_t kMostOfMessage = std::numeric_limits<int32_t>::max(), kMostThreads = 4096;
-/// Needs: 0 <= number <= kMostOfMessage.
+inline constexpr int32_t kMaxOfMessage = std::numeric_limits<int32_t>::max(), kMaxThreads = 4096;
+/// Needs: 0 <= number <= kMaxOfMessage.
 int32_t narrow(int64_t number);
 
 /// Collects what is wrong with the contents of a file, by the path of the field.

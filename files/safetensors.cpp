@@ -13,7 +13,7 @@ namespace graphpipe::files {
 namespace {
 
 // Offsets pass through a double on their way in.
-constexpr double kMostExact = 0x1p53;
+constexpr double kMaxExact = 0x1p53;
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct TypeRow {
@@ -96,7 +96,7 @@ class HeaderReader {
       draft.has_shape = draft.has_shape || field == "shape";
       return {};
     }
-    if (event.path.size() > 3 || event.kind != JsonKind::kInteger || event.number < 0 || event.number >= kMostExact)
+    if (event.path.size() > 3 || event.kind != JsonKind::kInteger || event.number < 0 || event.number >= kMaxExact)
       return "must be an integer from 0 to 2^53";
     (field == "shape" ? draft.entry.shape : draft.offsets).push_back(static_cast<int64_t>(event.number));
     return {};
@@ -143,9 +143,9 @@ Result<int64_t> header_size(std::string_view start, int64_t file_size) {
     return problem(Code::kMalformedFile, ModelText(), "the file is too short for a header");
   uint64_t size = 0;
   for (size_t i = 8; i-- > 0;) size = size << 8 | static_cast<unsigned char>(start[i]);
-  if (size > static_cast<uint64_t>(kMostHeaderBytes))
+  if (size > static_cast<uint64_t>(kMaxHeaderBytes))
     return problem(Code::kLimitExceeded, ModelText(),
-                   text("its header has ", size, " bytes, the limit is ", kMostHeaderBytes));
+                   text("its header has ", size, " bytes, the limit is ", kMaxHeaderBytes));
   if (size > static_cast<uint64_t>(file_size - 8))
     return problem(Code::kMalformedFile, ModelText(),
                    text("its header has ", size, " bytes, the file only ", file_size));
@@ -208,7 +208,7 @@ Result<std::string> header_of(const std::vector<TensorToWrite>& tensors, const s
   }
   header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
-  if (static_cast<int64_t>(header.size()) > kMostHeaderBytes)
+  if (static_cast<int64_t>(header.size()) > kMaxHeaderBytes)
     return problem(Code::kLimitExceeded, ModelText(), text("the header would have ", header.size(), " bytes"));
   std::string size;
   for (size_t i = 0; i < 8; ++i) size += static_cast<char>(header.size() >> (8 * i) & 0xff);
@@ -239,7 +239,7 @@ Result<SafetensorsIndex> parse_safetensors(std::string_view start, int64_t file_
   if (static_cast<int64_t>(rest.size()) < size || !rest.starts_with('{'))
     return problem(Code::kMalformedFile, ModelText(), "its header is no JSON object");
   HeaderReader reader;
-  GP_TRY_VOID(scan_json(rest.substr(0, static_cast<size_t>(size)), {.most_bytes = kMostHeaderBytes, .deepest = 4},
+  GP_TRY_VOID(scan_json(rest.substr(0, static_cast<size_t>(size)), {.max_bytes = kMaxHeaderBytes, .deepest = 4},
                         [&](const JsonEvent& event) { return reader.see(event); }));
   SafetensorsIndex index{.tensors = {}, .metadata = std::move(reader.metadata())};
   Diagnostics problems;

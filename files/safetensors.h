@@ -35,7 +35,7 @@ struct SafetensorsIndex {
 };
 
 /// The largest header that is read.
-inline constexpr int64_t kMostHeaderBytes = 100'000'000;
+inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
 /// `start` holds at least the file's header.
 /// Errors: kMalformedFile, kLimitExceeded; each names the tensor or the field.

@@ -12,7 +12,7 @@
 namespace graphpipe::files {
 namespace {
 
-constexpr int64_t kMostCsvBytes = int64_t{256} << 20;
+constexpr int64_t kMaxCsvBytes = int64_t{256} << 20;
 /// Numbers of stages, replicas and micro-batches.
 constexpr int32_t kLargest = 1 << 30;
 constexpr std::string_view kOverlap = ")OVERLAP_F_B";
@@ -103,10 +103,10 @@ std::string print_token(const CsvAction& action) {
 }  // namespace
 
 Result<CsvSchedule> parse_schedule_csv(std::string_view source) {
-  if (static_cast<int64_t>(source.size()) > kMostCsvBytes)
+  if (static_cast<int64_t>(source.size()) > kMaxCsvBytes)
     return Diagnostic{.code = Code::kLimitExceeded,
                       .message = text("the schedule has ", source.size(), " bytes"),
-                      .hint = text("give at most ", kMostCsvBytes, " bytes")};
+                      .hint = text("give at most ", kMaxCsvBytes, " bytes")};
   CsvSchedule csv;
   Diagnostics problems;
   while (!source.empty()) {
@@ -118,7 +118,7 @@ Result<CsvSchedule> parse_schedule_csv(std::string_view source) {
       const std::string_view cell = trimmed(take_until(line, ','));
       if (cell.empty()) continue;
       cells.push_back({parse_cell(cell), column});
-      if (cells.back().actions.empty() && problems.size() < kMostProblems)
+      if (cells.back().actions.empty() && problems.size() < kMaxProblems)
         problems.push_back(no_token(csv.ranks.size() - 1, column, cell));
     }
   }

@@ -8,9 +8,9 @@ namespace graphpipe::files {
 namespace {
 
 // A million actions with all their fields.
-constexpr JsonLimits kScheduleLimits = {.most_bytes = int64_t{256} << 20, .deepest = 64};
+constexpr JsonLimits kScheduleLimits = {.max_bytes = int64_t{256} << 20, .deepest = 64};
 // As many in the binary form.
-constexpr int64_t kMostBinaryBytes = int64_t{32} << 20;
+constexpr int64_t kMaxBinaryBytes = int64_t{32} << 20;
 constexpr std::string_view kName = "graphpipe.schedule";
 
 schema::ScheduleFile message_of(const ScheduleFile& file) {
@@ -45,7 +45,7 @@ std::string print_schedule_binary(const ScheduleFile& file) { return print_binar
 
 Result<ScheduleFile> parse_schedule_binary(std::string_view bytes) {
   schema::ScheduleFile message;
-  GP_TRY_VOID(parse_binary_message(bytes, kName, 1, kMostBinaryBytes, message));
+  GP_TRY_VOID(parse_binary_message(bytes, kName, 1, kMaxBinaryBytes, message));
   return file_of(message);
 }
 

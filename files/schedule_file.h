@@ -11,7 +11,7 @@
 namespace graphpipe::files {
 
 struct ScheduleFile {
-  /// SHA-256 of the plan it was made for; empty for a bare schedule study.
+  /// SHA-256 of the plan it was made for; empty for a standalone schedule.
   std::string plan_digest;
   ir::Schedule schedule;
   bool operator==(const ScheduleFile&) const = default;

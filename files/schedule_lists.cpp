@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kListLimits = {.most_bytes = int64_t{256} << 20, .deepest = 16};
+constexpr JsonLimits kListLimits = {.max_bytes = int64_t{256} << 20, .deepest = 16};
 
 Diagnostic malformed(std::string message) {
   return Diagnostic{.code = Code::kMalformedFile,
@@ -23,7 +23,7 @@ Diagnostic malformed(std::string message) {
 Result<std::vector<ir::Action>> parse_program(const json& list, size_t device) {
   std::vector<ir::Action> actions;
   Diagnostics problems;
-  for (size_t i = 0; i < list.size() && problems.size() < kMostProblems; ++i) {
+  for (size_t i = 0; i < list.size() && problems.size() < kMaxProblems; ++i) {
     Result<ir::Action> action = list[i].is_string() ? ir::parse_action(list[i].get_ref<const std::string&>())
                                                     : Result<ir::Action>(malformed("is no text"));
     if (action.ok()) actions.push_back(*action);

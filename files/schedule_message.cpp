@@ -40,7 +40,7 @@ ir::Action action_of(const schema::Action& message, const std::string& path, Fie
   if (!known) problems.add(path + ".op", "is no action: ", quoted(ModelText(message.op())));
   const auto take = [&](bool present, int32_t number, std::string_view name, auto& field) {
     if (!present) return;
-    problems.need_range(path + "." + std::string(name), number, 0, kMostOfMessage);
+    problems.need_range(path + "." + std::string(name), number, 0, kMaxOfMessage);
     field = number;
   };
   take(message.has_stage(), message.stage(), "stage", action.stage);
@@ -82,7 +82,7 @@ ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path,
   for (int p = 0; p < message.programs_size(); ++p) {
     const schema::Program& program = message.programs(p);
     const std::string place = text(path, ".programs[", p, "]");
-    problems.need_range(place + ".device", program.device(), 0, kMostOfMessage);
+    problems.need_range(place + ".device", program.device(), 0, kMaxOfMessage);
     if (!devices.insert(program.device()).second) problems.add(place + ".device", "has a program already");
     ir::Program out{.device = ir::DeviceId(static_cast<size_t>(program.device())), .actions = {}};
     for (int a = 0; a < program.actions_size(); ++a)
@@ -90,7 +90,7 @@ ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path,
     schedule.programs.push_back(std::move(out));
   }
   for (int s = 0; s < message.slots_size(); ++s) {
-    problems.need_range(text(path, ".slots[", s, "]"), message.slots(s), 0, kMostOfMessage);
+    problems.need_range(text(path, ".slots[", s, "]"), message.slots(s), 0, kMaxOfMessage);
     schedule.slots.push_back(message.slots(s));
   }
   for (int p = 0; p < message.starts_size(); ++p) {

@@ -13,10 +13,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kDagLimits = {.most_bytes = int64_t{16} << 20, .deepest = 16};
-constexpr size_t kMostStages = 10000;
-constexpr int64_t kMostDagDevices = 20000;
-constexpr int64_t kMostSamples = int64_t{1} << 31;
+constexpr JsonLimits kDagLimits = {.max_bytes = int64_t{16} << 20, .deepest = 16};
+constexpr size_t kMaxStages = 10000;
+constexpr int64_t kMaxDagDevices = 20000;
+constexpr int64_t kMaxSamples = int64_t{1} << 31;
 /// The largest cost: a million actions of it fit the simulator's clock.
 constexpr double kLargestCost = 1e6;
 
@@ -27,7 +27,7 @@ class Reader {
   Result<StageDag> run() {
     read_predecessors();
     if (problems_.empty()) {
-      dag_.micro_batch_size = integers("micro_batch_size", 1, kMostSamples);
+      dag_.micro_batch_size = integers("micro_batch_size", 1, kMaxSamples);
       const std::vector<int64_t> k = integers("k", 1, 1 << 20);
       dag_.k.assign(k.begin(), k.end());
       read_replicas();
@@ -52,8 +52,8 @@ class Reader {
 
   void read_predecessors() {
     const auto list = object_.find("predecessors");
-    if (list == object_.end() || !list->is_array() || list->empty() || list->size() > kMostStages)
-      return add(text("predecessors: must be a list with 1 to ", kMostStages, " entries, one per stage"));
+    if (list == object_.end() || !list->is_array() || list->empty() || list->size() > kMaxStages)
+      return add(text("predecessors: must be a list with 1 to ", kMaxStages, " entries, one per stage"));
     for (size_t stage = 0; stage < list->size(); ++stage) {
       std::vector<int>& before = dag_.predecessors.emplace_back();
       const json& entry = (*list)[stage];
@@ -86,16 +86,16 @@ class Reader {
   }
 
   void read_replicas() {
-    const std::vector<int64_t> replicas = integers("replicas", 1, kMostDagDevices);
+    const std::vector<int64_t> replicas = integers("replicas", 1, kMaxDagDevices);
     dag_.replicas.assign(replicas.begin(), replicas.end());
-    if (dag_.devices() > kMostDagDevices) add(text("replicas: need more than ", kMostDagDevices, " devices"));
+    if (dag_.devices() > kMaxDagDevices) add(text("replicas: need more than ", kMaxDagDevices, " devices"));
   }
 
   void read_batch() {
     const auto batch = object_.find("batch"), count = object_.find("micro_batches");
     const auto whole = [&](const json& number, const char* name) -> int64_t {
       const int64_t value = number.is_number_integer() ? number.get<int64_t>() : 0;
-      if (value < 1 || value > kMostSamples) add(text(name, ": must be an integer from 1 to ", kMostSamples));
+      if (value < 1 || value > kMaxSamples) add(text(name, ": must be an integer from 1 to ", kMaxSamples));
       return value;
     };
     if (batch != object_.end()) {
@@ -105,7 +105,7 @@ class Reader {
         if (size != dag_.micro_batch_size.front())
           return add("micro_batches: says nothing where stages have different sizes: give batch, in samples");
       dag_.batch = whole(*count, "micro_batches");
-      if (dag_.batch > kMostSamples / dag_.micro_batch_size.front()) add("micro_batches: makes too many samples");
+      if (dag_.batch > kMaxSamples / dag_.micro_batch_size.front()) add("micro_batches: makes too many samples");
       else dag_.batch *= dag_.micro_batch_size.front();
     }
     for (const int64_t size : dag_.micro_batch_size)
@@ -158,7 +158,7 @@ Result<StageDag> parse_stage_dag(std::string_view source) {
 }
 
 Result<StageDag> read_stage_dag(const std::string& path) {
-  GP_TRY(const std::string text, read_file(path, kDagLimits.most_bytes));
+  GP_TRY(const std::string text, read_file(path, kDagLimits.max_bytes));
   Result<StageDag> dag = parse_stage_dag(text);
   if (dag.ok()) return dag;
   Diagnostics problems = dag.problems();

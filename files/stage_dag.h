@@ -1,6 +1,6 @@
 #pragma once
-// Bare stage graphs for schedule studies: a JSON object with "predecessors" (per stage the list of the stages that it
-// reads, all of them lower numbers) and, where they are not the study's own:
+// Bare stage graphs for standalone schedules: a JSON object with "predecessors" (per stage the list of the stages that
+// it reads, all of them lower numbers) and, where they are not the standalone schedule's own:
 //   "micro_batch_size", "k"   per stage, a list or one number for all
 //   "replicas"                per stage, devices that take its micro-batches in turn, a list or one number for all
 //   "batch" | "micro_batches" samples of a step | micro-batches of a step

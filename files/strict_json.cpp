@@ -33,7 +33,7 @@ class Scanner : public nlohmann::json_sax<Json> {
     path_.resize(levels_.size() - 1);
     path_.push_back(name);
     if (!level.names.insert(name).second) report("this field stands here twice");
-    return problems_.size() < kMostProblems;
+    return problems_.size() < kMaxProblems;
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
@@ -64,7 +64,7 @@ class Scanner : public nlohmann::json_sax<Json> {
       const std::string problem = check_({path_, kind, number, string});
       if (!problem.empty()) report(problem);
     }
-    return problems_.size() < kMostProblems;
+    return problems_.size() < kMaxProblems;
   }
 
   bool open(JsonKind kind) {
@@ -109,9 +109,9 @@ std::string path_text(const std::vector<std::string>& path) {
 }
 
 Status scan_json(std::string_view text_form, const JsonLimits& limits, const JsonCheck& check) {
-  if (static_cast<int64_t>(text_form.size()) > limits.most_bytes)
+  if (static_cast<int64_t>(text_form.size()) > limits.max_bytes)
     return Diagnostic{.code = Code::kLimitExceeded,
-                      .message = text("the text is larger than ", limits.most_bytes, " bytes"),
+                      .message = text("the text is larger than ", limits.max_bytes, " bytes"),
                       .hint = "check that this is the file you meant"};
   Scanner scanner(limits, check);
   Json::sax_parse(text_form.begin(), text_form.end(), &scanner);

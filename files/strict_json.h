@@ -13,7 +13,7 @@
 namespace graphpipe::files {
 
 struct JsonLimits {
-  int64_t most_bytes = int64_t{64} << 20;
+  int64_t max_bytes = int64_t{64} << 20;
   int deepest = 64;
 };
 

@@ -35,10 +35,10 @@ class OpenFile {
   int number_;
 };
 
-Diagnostic too_large(const std::string& path, int64_t most_bytes) {
+Diagnostic too_large(const std::string& path, int64_t max_bytes) {
   return {.code = Code::kLimitExceeded,
           .origin = ModelText(path),
-          .message = text("the file is larger than ", most_bytes, " bytes"),
+          .message = text("the file is larger than ", max_bytes, " bytes"),
           .hint = "check that this is the file you meant"};
 }
 
@@ -50,7 +50,7 @@ std::string folder_of(const std::string& path) {
 
 }  // namespace
 
-Result<FileStart> read_start(const std::string& path, int64_t most_bytes) {
+Result<FileStart> read_start(const std::string& path, int64_t max_bytes) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number() < 0) return unreadable(path, std::strerror(errno));
@@ -59,8 +59,8 @@ Result<FileStart> read_start(const std::string& path, int64_t most_bytes) {
   if (!S_ISREG(status.st_mode)) return unreadable(path, "it is not a regular file");
   FileStart start{.bytes = {}, .file_size = status.st_size};
   std::string piece(size_t{1} << 16, '\0');
-  while (static_cast<int64_t>(start.bytes.size()) < most_bytes) {
-    const auto wanted = std::min(piece.size(), static_cast<size_t>(most_bytes) - start.bytes.size());
+  while (static_cast<int64_t>(start.bytes.size()) < max_bytes) {
+    const auto wanted = std::min(piece.size(), static_cast<size_t>(max_bytes) - start.bytes.size());
     const ssize_t count = ::read(file.number(), piece.data(), wanted);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return unreadable(path, std::strerror(errno));
@@ -70,11 +70,11 @@ Result<FileStart> read_start(const std::string& path, int64_t most_bytes) {
   return start;
 }
 
-Result<std::string> read_file(const std::string& path, int64_t most_bytes) {
+Result<std::string> read_file(const std::string& path, int64_t max_bytes) {
   // One byte more than allowed shows that the file is larger, whatever size it claims.
-  Result<FileStart> start = read_start(path, most_bytes + 1);
+  Result<FileStart> start = read_start(path, max_bytes + 1);
   if (!start.ok()) return start.problems();
-  if (static_cast<int64_t>(start->bytes.size()) > most_bytes) return too_large(path, most_bytes);
+  if (static_cast<int64_t>(start->bytes.size()) > max_bytes) return too_large(path, max_bytes);
   return std::move(start->bytes);
 }
 

@@ -10,14 +10,14 @@
 namespace graphpipe::files {
 
 /// Errors: kUnreadableFile (missing, not permitted, not a regular file), kLimitExceeded.
-Result<std::string> read_file(const std::string& path, int64_t most_bytes);
+Result<std::string> read_file(const std::string& path, int64_t max_bytes);
 
-/// The start of a file, at most `most_bytes` of it, with the whole file's size. Errors: kUnreadableFile.
+/// The start of a file, at most `max_bytes` of it, with the whole file's size. Errors: kUnreadableFile.
 struct FileStart {
   std::string bytes;
   int64_t file_size = 0;
 };
-Result<FileStart> read_start(const std::string& path, int64_t most_bytes);
+Result<FileStart> read_start(const std::string& path, int64_t max_bytes);
 
 /// A file that appears under its name only when it is complete: it is written beside it under another name, flushed to
 /// the disk and renamed. Dropped without commit() it leaves nothing behind.

@@ -374,6 +374,6 @@ Status lower_loop(NodeContext& context) { return BagLoop(context).run(); }
 
 }  // namespace
 
-std::vector<HandlerRow> bag_handlers() { return {{"Loop", lower_loop}}; }
+std::vector<HandlerEntry> bag_handlers() { return {{"Loop", lower_loop}}; }
 
 }  // namespace graphpipe::frontend

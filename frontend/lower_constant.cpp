@@ -149,7 +149,7 @@ Status lower_if(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> constant_handlers() {
+std::vector<HandlerEntry> constant_handlers() {
   return {{"Constant", lower_constant}, {"ConstantOfShape", lower_constant_of_shape},
           {"Range", lower_range},       {"EyeLike", lower_eye_like},
           {"Shape", lower_shape},       {"Size", lower_shape},

@@ -127,10 +127,10 @@ Status lower_scatter_nd(NodeContext& context) {
   const int64_t indexed_axes = index_shape.empty() || !index_shape.back().is_fixed() ? 0 : index_shape.back().factor;
   if (indexed_axes < 1 || indexed_axes > static_cast<int64_t>(data_shape.size()))
     return context.problem(Code::kBadModel, "its tuples do not index its data", "export the model again");
-  const auto border = data_shape.begin() + indexed_axes;
-  const ir::Shape indexed(data_shape.begin(), border);
+  const auto boundary = data_shape.begin() + indexed_axes;
+  const ir::Shape indexed(data_shape.begin(), boundary);
   const std::optional<Dim> rows = ir::element_count(indexed);
-  const std::optional<Dim> width = ir::element_count(ir::Shape(border, data_shape.end()));
+  const std::optional<Dim> width = ir::element_count(ir::Shape(boundary, data_shape.end()));
   const std::optional<Dim> tuples = ir::element_count(ir::Shape(index_shape.begin(), index_shape.end() - 1));
   if (!rows || !rows->is_fixed() || !width || !tuples)
     return context.problem(Code::kMixesSamples, "updates the samples of a batch together",
@@ -202,7 +202,7 @@ Status lower_trilu(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> index_handlers() {
+std::vector<HandlerEntry> index_handlers() {
   return {{"Slice", lower_slice},    {"ScatterND", lower_scatter_nd}, {"Gather", lower_gather}, {"TopK", lower_top_k},
           {"OneHot", lower_one_hot}, {"CumSum", lower_cum_sum},       {"Trilu", lower_trilu}};
 }

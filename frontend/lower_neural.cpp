@@ -204,7 +204,7 @@ Status lower_resize(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> neural_handlers() {
+std::vector<HandlerEntry> neural_handlers() {
   return {{"Conv", lower_conv},        {"ConvTranspose", lower_conv_transpose},  {"MaxPool", lower_pool},
           {"AveragePool", lower_pool}, {"BatchNormalization", lower_batch_norm}, {"Dropout", lower_dropout},
           {"Resize", lower_resize}};

@@ -13,7 +13,7 @@ using ir::Shape;
 using ir::ValueId;
 using Values = std::vector<ValueId>;
 
-constexpr int64_t kMostSteps = 4096;
+constexpr int64_t kMaxSteps = 4096;
 
 Diagnostic no_such_form(const NodeContext& context, std::string_view what) {
   return context.problem(Code::kUnsupportedOp, text(what, " is not supported"),
@@ -201,7 +201,7 @@ Status Unrolling::run() {
   const Shape x = context_.type(0).shape, w = context_.type(1).shape, r = context_.type(2).shape;
   const int64_t directions = directions_of(context_);
   const bool sized = x.size() == 3 && w.size() == 3 && r.size() == 3 && x[0].is_fixed() && x[0].factor >= 1 &&
-                     x[0].factor <= kMostSteps && r[2].is_fixed() && r[2].factor >= 1 && r[2].factor < (1 << 30);
+                     x[0].factor <= kMaxSteps && r[2].is_fixed() && r[2].factor >= 1 && r[2].factor < (1 << 30);
   const Dim all_gates = sized ? Dim::fixed(gates_ * r[2].factor) : Dim();
   const bool fits = sized && w == Shape{Dim::fixed(directions), all_gates, x[2]} &&
                     r == Shape{Dim::fixed(directions), all_gates, r[2]};
@@ -260,7 +260,7 @@ Status lower_rnn(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> recurrent_handlers() {
+std::vector<HandlerEntry> recurrent_handlers() {
   return {{"LSTM", lower_gated}, {"GRU", lower_gated}, {"RNN", lower_rnn}};
 }
 

@@ -76,7 +76,7 @@ Status lower_clip(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> reduce_handlers() {
+std::vector<HandlerEntry> reduce_handlers() {
   return {{"ReduceSum", lower_reduce},
           {"ReduceMean", lower_reduce},
           {"ReduceMax", lower_reduce},

@@ -170,7 +170,7 @@ Status lower_concat(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> sequence_handlers() {
+std::vector<HandlerEntry> sequence_handlers() {
   return {{"Split", lower_split},
           {"SplitToSequence", lower_split_to_sequence},
           {"SequenceAt", lower_sequence_at},

@@ -207,12 +207,12 @@ Status lower_tile(NodeContext& context) {
 
 /// Rows of one axis from -before to size + after, as if the axis went round: cuts of the input, joined.
 Result<ir::ValueId> wrap_axis(NodeContext& context, ir::ValueId input, int64_t axis, int64_t before, int64_t after) {
-  constexpr int64_t kMostRounds = 64;
+  constexpr int64_t kMaxRounds = 64;
   const Dim dim = context.lowering().graph().value(input).type.shape[static_cast<size_t>(axis)];
   if (!dim.is_fixed())
     return context.problem(Code::kMixesSamples, "adds rows to the batch axis", "check which axis is the batch");
   const int64_t size = dim.factor;
-  const auto too_far = [size](int64_t rows) { return rows < -size || rows / kMostRounds > size; };
+  const auto too_far = [size](int64_t rows) { return rows < -size || rows / kMaxRounds > size; };
   if (size < 1 || too_far(before) || too_far(after) || before + size + after < 1)
     return context.problem(Code::kBadModel, "its pads do not fit its input", "export the model again");
   std::vector<ir::ValueId> parts;
@@ -308,7 +308,7 @@ Status lower_blocks(NodeContext& context) {
 
 }  // namespace
 
-std::vector<HandlerRow> shape_handlers() {
+std::vector<HandlerEntry> shape_handlers() {
   return {{"Reshape", lower_reshape},     {"Flatten", lower_flatten}, {"Expand", lower_expand},
           {"Unsqueeze", lower_unsqueeze}, {"Squeeze", lower_squeeze}, {"Transpose", lower_transpose},
           {"Tile", lower_tile},           {"Pad", lower_pad},         {"DepthToSpace", lower_blocks},

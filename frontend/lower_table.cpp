@@ -11,7 +11,7 @@ const std::map<std::string_view, Handler>& handlers() {
     std::map<std::string_view, Handler> all;
     for (const auto& family : {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(),
                                sequence_handlers(), bag_handlers(), recurrent_handlers(), constant_handlers()})
-      for (const HandlerRow& row : family) all[row.op] = row.handler;
+      for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();
   return kHandlers;

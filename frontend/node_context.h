@@ -70,17 +70,17 @@ Status lower_plain(NodeContext& context);
 bool is_supported(const OnnxNode& node);
 
 // The families, each a list that lower_table.cpp joins.
-struct HandlerRow {
+struct HandlerEntry {
   std::string_view op;
   Handler handler;
 };
-std::vector<HandlerRow> shape_handlers();
-std::vector<HandlerRow> index_handlers();
-std::vector<HandlerRow> reduce_handlers();
-std::vector<HandlerRow> neural_handlers();
-std::vector<HandlerRow> sequence_handlers();
-std::vector<HandlerRow> bag_handlers();
-std::vector<HandlerRow> recurrent_handlers();
-std::vector<HandlerRow> constant_handlers();
+std::vector<HandlerEntry> shape_handlers();
+std::vector<HandlerEntry> index_handlers();
+std::vector<HandlerEntry> reduce_handlers();
+std::vector<HandlerEntry> neural_handlers();
+std::vector<HandlerEntry> sequence_handlers();
+std::vector<HandlerEntry> bag_handlers();
+std::vector<HandlerEntry> recurrent_handlers();
+std::vector<HandlerEntry> constant_handlers();
 
 }  // namespace graphpipe::frontend

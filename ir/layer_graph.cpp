@@ -11,12 +11,12 @@ namespace graphpipe::ir {
 
 namespace {
 
-constexpr size_t kMostLayers = 1'000'000;
-constexpr size_t kMostProblems = 20;
+constexpr size_t kMaxLayers = 1'000'000;
+constexpr size_t kMaxProblems = 20;
 // Larger than any machine's sums, small enough that sums of a million stay finite and exact comparisons make sense.
-constexpr double kMostOfAnything = 1e18;
+constexpr double kMaxOfAnything = 1e18;
 
-bool is_price(double value) { return std::isfinite(value) && value >= 0 && value <= kMostOfAnything; }
+bool is_price(double value) { return std::isfinite(value) && value >= 0 && value <= kMaxOfAnything; }
 
 class LayerGraphVerifier {
  public:
@@ -24,19 +24,18 @@ class LayerGraphVerifier {
 
   Status run() {
     if (graph_.layers.empty()) add({}, "the profile has no layers", "check that the file is a profile of this format");
-    if (graph_.layers.size() > kMostLayers)
-      add({}, text("more than ", kMostLayers, " layers"), "use a coarser profile");
+    if (graph_.layers.size() > kMaxLayers) add({}, text("more than ", kMaxLayers, " layers"), "use a coarser profile");
     if (!problems_.empty()) return problems_;
     check_edges();
     check_layers();
-    if (problems_.empty()) check_circles();
+    if (problems_.empty()) check_acyclic();
     if (!problems_.empty()) return problems_;
     return Ok{};
   }
 
  private:
   void add(const ModelText& origin, std::string message, std::string hint) {
-    if (problems_.size() < kMostProblems)
+    if (problems_.size() < kMaxProblems)
       problems_.push_back(
           {.code = Code::kBadProfile, .origin = origin, .message = std::move(message), .hint = std::move(hint)});
   }
@@ -100,14 +99,14 @@ class LayerGraphVerifier {
       add(layer.id, "a synchronisation size names a layer that is not its neighbour", "name neighbours only");
   }
 
-  void check_circles() {
+  void check_acyclic() {
     const LayerAdjacency adjacency = adjacency_of(graph_);
     if (adjacency.order.size() == graph_.layers.size()) return;
     IdSet<LayerId> done(graph_.layers.size());
     for (const LayerId id : adjacency.order) done.insert(id);
     for (const LayerId id : graph_.layer_ids())
       if (!done.contains(id))
-        return add(graph_.layers[id].id, "it is on or behind a circle of edges", "a layer graph has no circles");
+        return add(graph_.layers[id].id, "it is on or behind a cycle of edges", "a layer graph is acyclic");
   }
 
   const LayerGraph& graph_;

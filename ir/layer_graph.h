@@ -115,7 +115,7 @@ struct LayerAdjacency {
 LayerAdjacency adjacency_of(const LayerGraph& graph);
 
 /// Checks: at least one layer and at most a million, ids unique, edges between existing layers and each pair once, no
-/// circle, finite non-negative numbers, degrees ascending with variants whose syncs name neighbours. Reports the
+/// cycle, finite non-negative numbers, degrees ascending with variants whose syncs name neighbours. Reports the
 /// problems by layer id, at most 20 (kBadProfile).
 Status verify_layer_graph(const LayerGraph& graph);
 

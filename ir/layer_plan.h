@@ -1,5 +1,6 @@
 #pragma once
-// What a planner of layer graphs decides: a row of stages with devices. Numbers of layers are those of the layer graph.
+// What a planner of layer graphs decides: a linear pipeline with devices. Numbers of layers are those of the layer
+// graph.
 
 #include <vector>
 

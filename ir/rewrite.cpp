@@ -184,7 +184,7 @@ Result<Graph> sort_topologically(const Graph& graph) {
     return Diagnostic{.code = Code::kBadModel,
                       .origin = origins.empty() ? ModelText(text("n", id)) : origins.front(),
                       .message = "the node depends on itself through others",
-                      .hint = "break the circle: a model is a graph without one"};
+                      .hint = "break the cycle: a model is a graph without one"};
   }
   IdSet<ValueId> all(graph.value_count());
   for (ValueId id : graph.value_ids()) all.insert(id);

@@ -25,7 +25,7 @@ Graph keep_nodes(const Graph& graph, const IdSet<NodeId>& live);
 void replace_value_uses(Graph& graph, ValueId from, ValueId to);
 
 /// The nodes in topological order again, the lowest id first among those that are free to go; values keep their ids.
-/// Errors: kBadModel where nodes depend on each other in a circle.
+/// Errors: kBadModel where nodes depend on each other in a cycle.
 Result<Graph> sort_topologically(const Graph& graph);
 
 }  // namespace graphpipe::ir

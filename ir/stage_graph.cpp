@@ -327,7 +327,7 @@ int64_t micro_batch_count(const StageGraph& graph, StageId stage) {
   return (graph.batch.count + size - 1) / size;
 }
 
-int64_t most_micro_batches(const StageGraph& graph) {
+int64_t max_micro_batches(const StageGraph& graph) {
   int64_t most = 0;
   for (const StageId stage : graph.stage_ids()) most = std::max(most, micro_batch_count(graph, stage));
   return most;

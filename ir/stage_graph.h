@@ -1,6 +1,6 @@
 #pragma once
 // PlanGraph + Assignment -> StageGraph: the stages, what crosses between them, and the weights they share.
-// Cannot be built from stages that are not convex or that depend on each other in a circle.
+// Cannot be built from stages that are not convex or that depend on each other in a cycle.
 
 #include <vector>
 
@@ -14,7 +14,7 @@ using EdgeId = Id<struct EdgeTag>;
 using wire::SampleRange;
 
 struct Stage {
-  /// Ascending. Empty in a bare schedule study.
+  /// Ascending. Empty in a standalone schedule.
   std::vector<PlanNodeId> nodes;
   StageChoice choice;
   /// Seconds of one replica for n of its samples, summed over the nodes: those of the slowest device of the stage.
@@ -79,14 +79,14 @@ struct StageGraph {
 /// Derives stages and edges. Stage ids are renumbered in topological order (ties: lowest node id first), and
 /// `assignment` is renumbered with them, so that ids agree afterwards.
 /// Errors (kBadPlan): a node without a stage; an empty stage; a stage without devices, with a device twice or with a
-/// micro-batch outside [1, batch]; a circle between stages (convexity follows); colocated nodes apart; a stage that
+/// micro-batch outside [1, batch]; a cycle between stages (convexity follows); colocated nodes apart; a stage that
 /// mixes samples, or an edge with a mixed value, with more than one replica or unequal micro-batches.
 Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment);
 
 /// Number of micro-batches of a stage: ceil(batch / micro_batch).
 int64_t micro_batch_count(const StageGraph& graph, StageId stage);
 /// The largest number of micro-batches of a stage.
-int64_t most_micro_batches(const StageGraph& graph);
+int64_t max_micro_batches(const StageGraph& graph);
 /// The samples that replica `replica` of the stage processes in micro-batch `index`; may be empty.
 SampleRange item_range(const StageGraph& graph, StageId stage, int64_t index, int replica);
 

@@ -27,8 +27,8 @@ const DTypeRow& row_of(DType dtype) {
   return *row;
 }
 
-constexpr int64_t kMostElements = int64_t{1} << 48;
-constexpr int64_t kMostBytes = int64_t{1} << 56;
+constexpr int64_t kMaxElements = int64_t{1} << 48;
+constexpr int64_t kMaxBytes = int64_t{1} << 56;
 
 // factor * samples^power, or nullopt where it leaves int64_t.
 std::optional<int64_t> size_at(Dim dim, Samples samples) {
@@ -64,7 +64,7 @@ std::optional<Dim> element_count(const Shape& shape) {
   const bool has_zero = std::ranges::any_of(shape, [](Dim dim) { return dim.factor == 0; });
   if (has_zero) return Dim::fixed(0);
   for (Dim dim : shape) {
-    if (__builtin_mul_overflow(count.factor, dim.factor, &count.factor) || count.factor > kMostElements ||
+    if (__builtin_mul_overflow(count.factor, dim.factor, &count.factor) || count.factor > kMaxElements ||
         count.factor < 0)
       return std::nullopt;
     count.power += dim.power;
@@ -75,10 +75,10 @@ std::optional<Dim> element_count(const Shape& shape) {
 Bytes byte_size(const TensorType& type, Samples samples) {
   GP_CHECK(samples.count >= 0);
   const std::optional<Dim> count = element_count(type.shape);
-  if (!count) return Bytes(kMostBytes);
+  if (!count) return Bytes(kMaxBytes);
   const std::optional<int64_t> elements = size_at(*count, samples);
   const int64_t width = bytes_per_element(type.dtype);
-  if (!elements || *elements > kMostBytes / width) return Bytes(kMostBytes);
+  if (!elements || *elements > kMaxBytes / width) return Bytes(kMaxBytes);
   return Bytes(*elements * width);
 }
 

@@ -8,7 +8,7 @@ namespace graphpipe::ops {
 namespace {
 
 // Far above real windows, far below where sums of a few such numbers could overflow.
-constexpr int64_t kMostCells = int64_t{1} << 40;
+constexpr int64_t kMaxCells = int64_t{1} << 40;
 
 Result<std::vector<int64_t>> list_attribute(const NodeView& node, std::string_view name, size_t count, int64_t fallback,
                                             int64_t least) {
@@ -16,7 +16,7 @@ Result<std::vector<int64_t>> list_attribute(const NodeView& node, std::string_vi
   if (values.empty()) values.assign(count, fallback);
   if (values.size() != count) return bad_model(node, text("has ", values.size(), " ", name, ", needs ", count));
   for (int64_t value : values) {
-    if (value < least || value >= kMostCells) return bad_model(node, text("has ", value, " among its ", name));
+    if (value < least || value >= kMaxCells) return bad_model(node, text("has ", value, " among its ", name));
   }
   return values;
 }
@@ -47,7 +47,7 @@ Result<Window> window_of(const NodeView& node, std::vector<int64_t> kernel) {
   }
   const size_t rank = kernel.size();
   for (int64_t size : kernel) {
-    if (size < 1 || size >= kMostCells) return bad_model(node, text("has a kernel of size ", size));
+    if (size < 1 || size >= kMaxCells) return bad_model(node, text("has a kernel of size ", size));
   }
   Window window;
   window.kernel = std::move(kernel);
@@ -58,7 +58,7 @@ Result<Window> window_of(const NodeView& node, std::vector<int64_t> kernel) {
   window.end.assign(pads.begin() + static_cast<std::ptrdiff_t>(rank), pads.end());
   for (size_t axis = 0; axis < rank; ++axis) {
     int64_t span = 0;
-    if (__builtin_mul_overflow(window.dilations[axis], window.kernel[axis] - 1, &span) || span >= kMostCells) {
+    if (__builtin_mul_overflow(window.dilations[axis], window.kernel[axis] - 1, &span) || span >= kMaxCells) {
       return bad_model(node, "has an impossible dilation");
     }
   }

@@ -7,7 +7,7 @@
 #include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
-#include "partitioner/place_devices.h"
+#include "partitioner/heterogeneous/device_order.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -18,8 +18,8 @@ using ir::StageId;
 
 /// Answers hold no more plans than that, and the simulator is asked about no more, and stops sooner where steps are
 /// long.
-constexpr size_t kMostReturned = 12, kMostSimulated = 8;
-constexpr double kMostSimulatedItems = 50'000;
+constexpr size_t kMaxReturned = 12, kMaxSimulated = 8;
+constexpr double kMaxSimulatedItems = 50'000;
 constexpr double kStepRounding = 1e-9;
 
 bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
@@ -234,8 +234,8 @@ void Candidates::simulate_best() {
   });
   double items = 0, known_step = request_.known_step;
   for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
-    const bool enough = simulated.size() >= kMostSimulated || (!simulated.empty() && items > kMostSimulatedItems);
-    if (enough && (candidate != least || items > kMostSimulatedItems)) continue;
+    const bool enough = simulated.size() >= kMaxSimulated || (!simulated.empty() && items > kMaxSimulatedItems);
+    if (enough && (candidate != least || items > kMaxSimulatedItems)) continue;
     if (!may_beat(request_, candidate->assignment, known_step)) continue;
     items += items_of(*request_.graph, candidate->assignment);
     candidate->step_seconds = request_.evaluate(candidate->assignment);
@@ -271,9 +271,9 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
   PlanAnswer answer;
   answer.bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
   answer.objective = least->objective;
-  if (found_.size() > kMostReturned) {
-    if (least - found_.begin() >= static_cast<std::ptrdiff_t>(kMostReturned)) found_[kMostReturned - 1] = *least;
-    found_.resize(kMostReturned);
+  if (found_.size() > kMaxReturned) {
+    if (least - found_.begin() >= static_cast<std::ptrdiff_t>(kMaxReturned)) found_[kMaxReturned - 1] = *least;
+    found_.resize(kMaxReturned);
   }
   answer.candidates = std::move(found_);
   answer.complete = complete;

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "ir/stage_graph.h"
+#include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/planners.h"
-#include "partitioner/stage_search.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -36,8 +36,8 @@ class Candidates {
   explicit Candidates(const PlanRequest& request) : request_(request) {}
 
   /// Stages get topological numbers, forced replicas, and devices in that order; where devices differ, also in
-  /// others (place_devices.h). Returns whether a plan is usable: it keeps the rules of build_stage_graph and, where
-  /// memory is limited, fits.
+  /// others (heterogeneous/device_order.h). Returns whether a plan is usable: it keeps the rules of build_stage_graph
+  /// and, where memory is limited, fits.
   bool add(const std::vector<FoundStage>& stages);
   /// The same with the devices of an order, one stage after the other as they were found.
   bool add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order);

@@ -92,7 +92,7 @@ class Checker {
     return next;
   }
 
-  /// Takes away stages that nothing left feeds; what remains depends on itself (convexity and no circles at once).
+  /// Takes away stages that nothing left feeds; what remains depends on itself (convexity and acyclicity at once).
   void check_order() {
     const std::vector<std::set<size_t>> next = stage_successors();
     std::vector<size_t> waiting(stages(), 0), free;

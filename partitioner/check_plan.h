@@ -18,7 +18,7 @@ struct CheckOptions {
 };
 
 /// Problems found, each once; empty for a sound plan. Checked: every node in one stage, stages not empty; convex parts
-/// and no circle between stages; colocation; micro-batch, k, devices and replicas in range; samples mixed only where
+/// and no cycle between stages; colocation; micro-batch, k, devices and replicas in range; samples mixed only where
 /// one replica and equal micro-batches allow; memory with the fewest samples in flight that do not deadlock; the
 /// objective to 1e-9.
 Diagnostics check_plan(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,

@@ -3,45 +3,45 @@
 #include <algorithm>
 #include <array>
 
-#include "partitioner/auto_planner.h"
+#include "partitioner/auto/planner.h"
+#include "partitioner/baselines/exhaustive.h"
+#include "partitioner/baselines/simple_planners.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/exhaustive_planner.h"
-#include "partitioner/layer_adapter.h"
-#include "partitioner/search_planners.h"
-#include "partitioner/simple_planners.h"
+#include "partitioner/graphpipe/planner.h"
+#include "partitioner/layers/layer_adapter.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
 constexpr std::array kPlanners = {
-    PlannerRow{"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
-    PlannerRow{"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
-               AskedByAuto::kFirst},
-    PlannerRow{"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential,
-               AskedByAuto::kFirst},
-    PlannerRow{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split,
-               AskedByAuto::kFirst},
-    PlannerRow{"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel,
-               AskedByAuto::kFirst},
-    PlannerRow{"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
-    PlannerRow{"pipedream", "PipeDream: the smallest bottleneck of a row of replicated stages",
-               [](const PlanRequest& request) { return plan_by_layers("pipedream", request); }, AskedByAuto::kThen},
-    PlannerRow{"2bw", "PipeDream-2BW: the largest throughput of whole pipelines of equal runs, recomputed or not",
-               [](const PlanRequest& request) { return plan_by_layers("2bw", request); }, AskedByAuto::kThen},
-    PlannerRow{"piper", "Piper: stages of any downsets, with replicas and recomputation by layer",
-               [](const PlanRequest& request) { return plan_by_layers("piper", request); }, AskedByAuto::kThen},
-    PlannerRow{"dapple", "DAPPLE: the largest speed-up of a synchronous iteration",
-               [](const PlanRequest& request) { return plan_by_layers("dapple", request); }, AskedByAuto::kThen},
-    PlannerRow{"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours",
-               [](const PlanRequest& request) { return plan_by_layers("torchgpipe", request); }, AskedByAuto::kThen},
-    PlannerRow{"max-throughput", "Tarnawski et al.: the smallest maximum load, one run of layers to a device",
-               [](const PlanRequest& request) { return plan_by_layers("max-throughput", request); },
-               AskedByAuto::kThen},
-    PlannerRow{"alpa", "Alpa between operators: the smallest sum of stage times and waiting for the largest",
-               [](const PlanRequest& request) { return plan_by_layers("alpa", request); }, AskedByAuto::kThen},
-    PlannerRow{"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
-    PlannerRow{"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
+    PlannerEntry{"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
+    PlannerEntry{"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
+                 AskedByAuto::kFirst},
+    PlannerEntry{"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential,
+                 AskedByAuto::kFirst},
+    PlannerEntry{"equal-split", "as many runs of equal work as there are devices, no replicas", plan_equal_split,
+                 AskedByAuto::kFirst},
+    PlannerEntry{"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel,
+                 AskedByAuto::kFirst},
+    PlannerEntry{"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
+    PlannerEntry{"pipedream", "PipeDream: the smallest bottleneck of a row of replicated stages",
+                 [](const PlanRequest& request) { return plan_by_layers("pipedream", request); }, AskedByAuto::kThen},
+    PlannerEntry{"2bw", "PipeDream-2BW: the largest throughput of whole pipelines of equal runs, recomputed or not",
+                 [](const PlanRequest& request) { return plan_by_layers("2bw", request); }, AskedByAuto::kThen},
+    PlannerEntry{"piper", "Piper: stages of any downsets, with replicas and recomputation by layer",
+                 [](const PlanRequest& request) { return plan_by_layers("piper", request); }, AskedByAuto::kThen},
+    PlannerEntry{"dapple", "DAPPLE: the largest speed-up of a synchronous iteration",
+                 [](const PlanRequest& request) { return plan_by_layers("dapple", request); }, AskedByAuto::kThen},
+    PlannerEntry{"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours",
+                 [](const PlanRequest& request) { return plan_by_layers("torchgpipe", request); }, AskedByAuto::kThen},
+    PlannerEntry{"max-throughput", "Tarnawski et al.: the smallest maximum load, one run of layers to a device",
+                 [](const PlanRequest& request) { return plan_by_layers("max-throughput", request); },
+                 AskedByAuto::kThen},
+    PlannerEntry{"alpa", "Alpa between operators: the smallest sum of stage times and waiting for the largest",
+                 [](const PlanRequest& request) { return plan_by_layers("alpa", request); }, AskedByAuto::kThen},
+    PlannerEntry{"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
+    PlannerEntry{"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
 };
 
 Diagnostic bad_request(std::string message, std::string hint) {
@@ -72,19 +72,19 @@ Status check_request(const PlanRequest& request) {
 
 }  // namespace
 
-std::span<const PlannerRow> planners() { return kPlanners; }
+std::span<const PlannerEntry> planners() { return kPlanners; }
 
-const PlannerRow* find_planner(std::string_view name) {
+const PlannerEntry* find_planner(std::string_view name) {
   const auto found =
       std::find_if(kPlanners.begin(), kPlanners.end(), [&](const auto& row) { return row.name == name; });
   return found == kPlanners.end() ? nullptr : &*found;
 }
 
 Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
-  const PlannerRow* row = find_planner(planner);
+  const PlannerEntry* row = find_planner(planner);
   if (row == nullptr) {
     std::string names;
-    for (const PlannerRow& known : kPlanners) names += text(names.empty() ? "" : ", ", known.name);
+    for (const PlannerEntry& known : kPlanners) names += text(names.empty() ? "" : ", ", known.name);
     return bad_request(text("there is no planner '", Terminal::encode_text(planner).str(), "'"), "use one of " + names);
   }
   GP_TRY_VOID(check_request(request));

@@ -87,7 +87,7 @@ struct PlanAnswer {
 /// Whether the planner `auto` asks another one. What is asked first gives its local search plans to start from.
 enum class AskedByAuto : uint8_t { kNever, kFirst, kThen };
 
-struct PlannerRow {
+struct PlannerEntry {
   std::string_view name;
   std::string_view description;
   /// Errors: kNoFeasiblePlan with the smallest shortfall found; kBadPlan for a manual plan or a request that breaks a
@@ -96,9 +96,9 @@ struct PlannerRow {
   AskedByAuto asked = AskedByAuto::kNever;
 };
 
-std::span<const PlannerRow> planners();
+std::span<const PlannerEntry> planners();
 /// The row of a planner, or null.
-const PlannerRow* find_planner(std::string_view name);
+const PlannerEntry* find_planner(std::string_view name);
 
 /// Checks the request and its graph, runs the planner, checks every candidate with check_plan.
 /// Errors: those of verify_plan_graph and of the planner; kUsage for an unknown name.

@@ -10,7 +10,7 @@ using ir::ValueId;
 
 namespace {
 
-constexpr size_t kMostFactors = 4;
+constexpr size_t kMaxFactors = 4;
 
 template <typename T>
 std::optional<double> uniform_element(const std::string& bytes) {
@@ -105,7 +105,7 @@ std::vector<std::pair<ValueId, ValueId>> Expressions::quotients(ValueId value) c
 
 std::vector<ValueId> Expressions::factors(ValueId value) const {
   std::vector<ValueId> all = {value};
-  for (size_t i = 0; i < all.size() && all.size() < kMostFactors;) {
+  for (size_t i = 0; i < all.size() && all.size() < kMaxFactors;) {
     const Node* product = made_by(all[i], "Mul");
     if (product == nullptr) {
       ++i;

@@ -17,40 +17,42 @@ namespace graphpipe::passes {
 namespace {
 
 constexpr std::array kTrainingPipeline = {
-    PassRow{"attach-loss", "Appends the loss as the only output. First, because what the loss does not need is dead.",
-            attach_loss},
-    PassRow{"drop-dead-nodes", "Drops what no output needs. Early, so that later passes see only what is trained.",
-            drop_dead_nodes},
-    PassRow{"separate-samples",
-            "Rewrites look-ups and reshapes that mix samples in form only. Before differentiate, so that gradients keep "
-            "their batch axis too; what it leaves dead goes with the next pass.",
-            separate_samples},
-    PassRow{"fuse-layers",
-            "Makes LayerNorm, RMSNorm and Gelu that are written as arithmetic one node each. Before differentiate, "
-            "because their gradients save less.",
-            fuse_layers},
-    PassRow{"merge-identical-nodes",
-            "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
-            "forward node that it serves.",
-            merge_identical_nodes},
-    PassRow{"differentiate", "Appends the gradient nodes. Last: after it the ids never change.", differentiate},
+    PassEntry{"attach-loss", "Appends the loss as the only output. First, because what the loss does not need is dead.",
+              attach_loss},
+    PassEntry{"drop-dead-nodes", "Drops what no output needs. Early, so that later passes see only what is trained.",
+              drop_dead_nodes},
+    PassEntry{
+        "separate-samples",
+        "Rewrites look-ups and reshapes that mix samples in form only. Before differentiate, so that gradients keep "
+        "their batch axis too; what it leaves dead goes with the next pass.",
+        separate_samples},
+    PassEntry{"fuse-layers",
+              "Makes LayerNorm, RMSNorm and Gelu that are written as arithmetic one node each. Before differentiate, "
+              "because their gradients save less.",
+              fuse_layers},
+    PassEntry{
+        "merge-identical-nodes",
+        "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
+        "forward node that it serves.",
+        merge_identical_nodes},
+    PassEntry{"differentiate", "Appends the gradient nodes. Last: after it the ids never change.", differentiate},
 };
 
 }  // namespace
 
-std::span<const PassRow> training_pipeline() { return kTrainingPipeline; }
+std::span<const PassEntry> training_pipeline() { return kTrainingPipeline; }
 
 Result<ir::Graph> run_pipeline(ir::Graph graph, const PassContext& context, const PipelineOptions& options) {
-  const auto named = std::ranges::find(kTrainingPipeline, options.stop_after, &PassRow::name);
+  const auto named = std::ranges::find(kTrainingPipeline, options.stop_after, &PassEntry::name);
   if (!options.stop_after.empty() && named == kTrainingPipeline.end()) {
     std::string names;
-    for (const PassRow& pass : kTrainingPipeline) names += text(names.empty() ? "" : ", ", pass.name);
+    for (const PassEntry& pass : kTrainingPipeline) names += text(names.empty() ? "" : ", ", pass.name);
     return Diagnostic{.code = Code::kUsage,
                       .origin = ModelText(std::string(options.stop_after)),
                       .message = "there is no pass of this name",
                       .hint = "use one of " + names};
   }
-  for (const PassRow& pass : kTrainingPipeline) {
+  for (const PassEntry& pass : kTrainingPipeline) {
     const auto start = std::chrono::steady_clock::now();
     GP_TRY(graph, pass.run(std::move(graph), context));
     GP_TRY_VOID(ir::verify_graph(graph, check_types));

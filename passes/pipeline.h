@@ -9,7 +9,7 @@
 
 namespace graphpipe::passes {
 
-struct PassRow {
+struct PassEntry {
   std::string_view name;
   /// What it does and why it stands where it stands.
   std::string_view description;
@@ -17,13 +17,13 @@ struct PassRow {
 };
 
 /// From an imported graph to one with forward, input-gradient and weight-gradient nodes.
-std::span<const PassRow> training_pipeline();
+std::span<const PassEntry> training_pipeline();
 
 struct PipelineOptions {
   /// The last pass to run; empty for all.
   std::string_view stop_after;
   /// Called after each pass with the graph it left; may be empty.
-  std::function<void(const PassRow&, const ir::Graph&, Seconds)> observe;
+  std::function<void(const PassEntry&, const ir::Graph&, Seconds)> observe;
 };
 
 /// Runs the passes, each followed by the verifier and by check_types.

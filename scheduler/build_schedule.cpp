@@ -1,7 +1,7 @@
 #include "scheduler/build_schedule.h"
 
-#include "scheduler/local_search.h"
-#include "scheduler/start_slack.h"
+#include "scheduler/analysis/start_slack.h"
+#include "scheduler/policies/schedule_local_search.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -20,7 +20,7 @@ VersionClaims promises_of(const Policy& policy, const BuildOptions& options) {
   return {.synchronous = !policy.asynchronous,
           .vertical_sync = policy.asynchronous && options.vertical_sync,
           .delayed_updates = delayed,
-          .most_versions = delayed ? 2 : 0};
+          .max_versions = delayed ? 2 : 0};
 }
 
 }  // namespace

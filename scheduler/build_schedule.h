@@ -1,11 +1,11 @@
 #pragma once
 // From a stage graph to the schedule that is run: a policy's compute order, lowered, checked and simulated.
 
-#include "scheduler/check_schedule.h"
-#include "scheduler/durations.h"
-#include "scheduler/insert_transfers.h"
-#include "scheduler/policies.h"
-#include "scheduler/simulate.h"
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/policies/policies.h"
+#include "scheduler/simulate/durations.h"
+#include "scheduler/simulate/simulate.h"
+#include "scheduler/validate/check_schedule.h"
 
 namespace graphpipe::scheduler {
 
@@ -18,7 +18,7 @@ struct BuildOptions {
   Samples update{0};
   /// Empty: by the rule of cost/in_flight.h.
   IdMap<StageId, Samples> in_flight;
-  /// Improves what the policy gives (local_search.h).
+  /// Improves what the policy gives (policies/schedule_local_search.h).
   bool search = false;
   LoweringOptions lowering;
   MemoryOptions memory;

@@ -11,7 +11,7 @@
 namespace graphpipe {
 
 /// Problems of one file or schedule that are reported at once; more of them help nobody.
-inline constexpr size_t kMostProblems = 20;
+inline constexpr size_t kMaxProblems = 20;
 
 enum class Severity { kError, kWarning, kNote };
 

@@ -7,7 +7,7 @@ namespace graphpipe {
 namespace {
 
 // Lanes are numbered through over all kinds.
-constexpr int kMostLanesOfKind = 1000;
+constexpr int kMaxLanesOfKind = 1000;
 constexpr std::string_view kHead = "{\"traceEvents\":[\n";
 constexpr std::string_view kTail = "\n],\"displayTimeUnit\":\"ns\"}\n";
 
@@ -32,7 +32,7 @@ int TraceEvents::free_lane(size_t process, TraceKind kind, int64_t start, int64_
   std::vector<int64_t>& lanes = busy_until_[{process, kind.number}];
   const auto free = std::ranges::find_if(lanes, [&](int64_t until) { return until <= start; });
   const auto index = static_cast<int>(free - lanes.begin());
-  const int lane = kind.number * kMostLanesOfKind + std::min(index, kMostLanesOfKind - 1);
+  const int lane = kind.number * kMaxLanesOfKind + std::min(index, kMaxLanesOfKind - 1);
   if (free != lanes.end()) {
     *free = end;
     return lane;

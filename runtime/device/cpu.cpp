@@ -1,6 +1,6 @@
-#include "runtime/allocator.h"
 #include "runtime/device/device.h"
 #include "runtime/error.h"
+#include "runtime/executor/allocator.h"
 
 namespace graphpipe::runtime {
 namespace {

@@ -3,7 +3,6 @@
 
 #define USE_C10D_GLOO
 #include <ATen/ops/from_blob.h>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,10 +13,11 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <type_traits>
 
 #include "runtime/error.h"
-#include "runtime/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
 #include "runtime/transport/transports.h"
 #include "support/check.h"
 
@@ -39,8 +39,14 @@ struct Mailbox {
 
 class ChannelThread {
  public:
-  ChannelThread(c10d::Backend& group, std::mutex& group_mutex, Mailbox& mailbox, int32_t peer, int32_t tag, bool is_send)
-      : group_(group), group_mutex_(group_mutex), mailbox_(mailbox), peer_(peer), tag_(tag), is_send_(is_send),
+  ChannelThread(c10d::Backend& group, std::mutex& group_mutex, Mailbox& mailbox, int32_t peer, int32_t tag,
+                bool is_send)
+      : group_(group),
+        group_mutex_(group_mutex),
+        mailbox_(mailbox),
+        peer_(peer),
+        tag_(tag),
+        is_send_(is_send),
         thread_([this] { run(); }) {}
 
   // Only where no message is under way.
@@ -135,7 +141,9 @@ class ChannelThread {
 class ActivityBoard {
  public:
   ActivityBoard(Store& store, int32_t rank, int32_t ranks)
-      : store_(store), rank_(rank), known_(static_cast<size_t>(ranks)),
+      : store_(store),
+        rank_(rank),
+        known_(static_cast<size_t>(ranks)),
         round_(std::max<int64_t>(kShortestRound, kRoundPerRank * ranks)) {
     tell();
     thread_ = std::thread([this] { run(); });

@@ -105,7 +105,7 @@ TEST_CASE("a function with marks stops the time of every step") {
   options.stores = {{make.graph.outputs().front().value, "slot[1]"}};
   options.marks = &marks;
   const codegen::FunctionText function = codegen::write_function(make.graph, steps, options);
-  CHECK(function.headers.contains("runtime/marks.h"));
+  CHECK(function.headers.contains("runtime/profiling/marks.h"));
   CHECK(function.text.find("begin_marks();\n  const at::Tensor& v0 = slot[0];") != std::string::npos);
   CHECK(function.text.find("mark(0);\n  at::Tensor v2") != std::string::npos);
   CHECK(function.text.find("slot[1] = std::move(v2);\n  graphpipe::runtime::mark(1);\n}") != std::string::npos);

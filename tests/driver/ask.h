@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/commands.h"
+#include "driver/cli/commands.h"
 
 namespace graphpipe::tests {
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "driver/commands.h"
-#include "partitioner/layer_planners.h"
+#include "driver/cli/commands.h"
+#include "partitioner/layers/layer_planners.h"
 #include "partitioner/planners.h"
 #include "tests/driver/ask.h"
 
@@ -21,7 +21,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 TEST_CASE("help lists every verb, and every verb's help shows its example") {
   const Answer overview = ask({"--help"});
   CHECK(overview.code == 0);
-  for (const driver::CommandRow& row : driver::all_commands()) {
+  for (const driver::CommandEntry& row : driver::all_commands()) {
     CAPTURE(row.name);
     CHECK(holds(overview.out, std::string(row.name)));
     const Answer help = ask({std::string(row.name), "--help"});
@@ -100,8 +100,8 @@ TEST_CASE("docs/planners.md names every planner and every quirk") {
   page << file.rdbuf();
   const std::string text = page.str();
   const auto names = [&](std::string_view name) { return holds(text, "`" + std::string(name) + "`"); };
-  for (const partitioner::PlannerRow& row : partitioner::planners()) CHECK_MESSAGE(names(row.name), row.name);
-  for (const partitioner::LayerPlannerRow& row : partitioner::layer_planners()) {
+  for (const partitioner::PlannerEntry& row : partitioner::planners()) CHECK_MESSAGE(names(row.name), row.name);
+  for (const partitioner::LayerPlannerEntry& row : partitioner::layer_planners()) {
     CHECK_MESSAGE(names(row.name), row.name);
     for (const partitioner::Quirk& quirk : row.quirks) CHECK_MESSAGE(names(quirk.name), quirk.name);
   }
@@ -191,7 +191,7 @@ TEST_CASE("run does not write one of its files over another") {
   CHECK(holds(answer.err, "the same file as --save"));
 }
 
-TEST_CASE("compare judges forwards alone by forwards alone") {
+TEST_CASE("compare ranks forwards alone by forwards alone") {
   const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/resnet/model.onnx";
   const std::vector<std::string> words{"compare", model, "--batch", "8", "--planners", "data-parallel", "--json", "-q"};
   std::vector<std::string> alone = words, mixed = words;

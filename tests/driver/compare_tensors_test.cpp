@@ -1,4 +1,4 @@
-#include "driver/compare_tensors.h"
+#include "driver/report/compare_tensors.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "driver/json_object.h"
+#include "driver/report/json_object.h"
 
 #include <doctest/doctest.h>
 

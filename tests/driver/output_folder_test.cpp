@@ -1,4 +1,4 @@
-#include "driver/output_folder.h"
+#include "driver/launch/output_folder.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

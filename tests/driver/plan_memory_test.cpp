@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cost/memory.h"
-#include "driver/generate.h"
-#include "driver/pipeline.h"
+#include "driver/pipeline/pipeline.h"
+#include "driver/verbs/generate.h"
 
 using namespace graphpipe;
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "driver/commands.h"
+#include "driver/cli/commands.h"
 
 using nlohmann::json;
 

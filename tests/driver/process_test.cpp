@@ -1,9 +1,9 @@
-#include "driver/process.h"
+#include "driver/launch/process.h"
 
 #include <doctest/doctest.h>
 
-#include "driver/loss_flag.h"
-#include "driver/run_report.h"
+#include "driver/cli/loss_flag.h"
+#include "driver/report/run_report.h"
 
 using namespace graphpipe;
 using namespace graphpipe::driver;

@@ -1,4 +1,4 @@
-#include "driver/profile_lines.h"
+#include "driver/report/profile_lines.h"
 
 #include <doctest/doctest.h>
 

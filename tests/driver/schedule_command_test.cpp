@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "scheduler/policies.h"
+#include "scheduler/policies/policies.h"
 #include "tests/driver/ask.h"
 #include "wire/exit_codes.h"
 
@@ -45,7 +45,7 @@ json shared_dag(const std::string& name) {
   return json::parse(in);
 }
 
-json study(const Folder& folder, const json& dag, const std::string& policy) {
+json standalone(const Folder& folder, const json& dag, const std::string& policy) {
   const Answer answer =
       ask({"schedule", "--policy", policy, "--dag", folder.write("dag.json", dag.dump()), "--format", "json"});
   CAPTURE(answer.err);
@@ -65,13 +65,13 @@ TEST_CASE("--dag reproduces every field of the shared stage graph files") {
       MESSAGE("SKIP: shared schedule data are absent");
       return;
     }
-    const json answer = study(folder, dag, "kfkb");
+    const json answer = standalone(folder, dag, "kfkb");
     CHECK(answer["in_flight_samples"] == dag["inflight_samples"]);
     CHECK(answer["lists"] == dag["lists"]);
     CHECK(answer["makespan"].get<double>() == dag["makespan"].get<double>());
     CHECK(answer["lower_bound"].get<double>() == dag["lower_bound"].get<double>());
     if (!dag.contains("zb_h1_on_dag")) continue;
-    const json split = study(folder, dag, "zb-1p");
+    const json split = standalone(folder, dag, "zb-1p");
     const json& wanted = dag["zb_h1_on_dag"];
     CHECK(split["lists"] == wanted["lists"]);
     CHECK(split["makespan"].get<double>() == wanted["makespan"].get<double>());
@@ -84,7 +84,7 @@ TEST_CASE("--dag reproduces every field of the latency cases and of the zero-bub
   const Folder folder;
   for (const json& dag : shared_dag("inflight_rule_cases")) {
     CAPTURE(dag.dump());
-    const json exact = study(folder, dag, "kfkb"), depth = study(folder, dag, "1f1b");
+    const json exact = standalone(folder, dag, "kfkb"), depth = standalone(folder, dag, "1f1b");
     CHECK(exact["in_flight_samples"] == dag["in_flight"]);
     CHECK(exact["makespan"].get<double>() == dag["makespan"].get<double>());
     CHECK(exact["lower_bound"].get<double>() == dag["lower_bound"].get<double>());
@@ -93,7 +93,7 @@ TEST_CASE("--dag reproduces every field of the latency cases and of the zero-bub
   }
   for (const json& dag : shared_dag("zb_on_dag_cases")) {
     CAPTURE(dag.dump());
-    const json split = study(folder, dag, "zb-1p"), whole = study(folder, dag, "1f1b");
+    const json split = standalone(folder, dag, "zb-1p"), whole = standalone(folder, dag, "1f1b");
     CHECK(split["warm_up"] == dag["warm_up"]);
     CHECK(split["w_lag"] == dag["w_lag"]);
     CHECK(split["makespan"].get<double>() == dag["makespan_F1I1W1"].get<double>());
@@ -171,17 +171,17 @@ TEST_CASE("check proves what is claimed of weight versions, or names the action 
     return ask(words);
   };
   make({"pipedream", "--vertical-sync"});
-  CHECK(check({"--claim", "vertical-sync", "--most-versions", "4"}).code == 0);
+  CHECK(check({"--claim", "vertical-sync", "--max-versions", "4"}).code == 0);
   CHECK(check({"--claim", "synchronous"}).code == wire::kExitCheckFailed);
   make({"pipedream"});
-  CHECK(check({"--most-versions", "4"}).code == 0);
-  CHECK(check({"--most-versions", "3"}).code == wire::kExitCheckFailed);
+  CHECK(check({"--max-versions", "4"}).code == 0);
+  CHECK(check({"--max-versions", "3"}).code == wire::kExitCheckFailed);
   const Answer broken = check({"--claim", "vertical-sync"});
   CHECK(broken.code == wire::kExitCheckFailed);
   CHECK(broken.err.find("rank 3, position ") != std::string::npos);
   CHECK(broken.err.find("3F[1,2)") != std::string::npos);
   make({"2bw"});
-  CHECK(check({"--claim", "2bw,vertical-sync", "--most-versions", "2"}).code == 0);
+  CHECK(check({"--claim", "2bw,vertical-sync", "--max-versions", "2"}).code == 0);
   CHECK(check({"--claim", "newest"}).code == wire::kExitUsage);
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("a device without work has an empty list, and a latency is a number") 
           wire::kExitUsage);
 }
 
-TEST_CASE("a study of too many actions is refused, however its sizes multiply") {
+TEST_CASE("a standalone schedule of too many actions is refused, however its sizes multiply") {
   const Folder folder;
   const std::string dag =
       folder.write("huge.json", R"({"predecessors": [[], [0], [1], [2]], "micro_batch_size": [2147483648, 1, 1, 1]})");
@@ -223,9 +223,9 @@ TEST_CASE("claims about a file without updates are refused: nothing in it could 
       CHECK(answer.err.find("--claim") != std::string::npos);
       CHECK(answer.err.find("--format ir") != std::string::npos);
     }
-    const Answer answer = ask({"check", file, "--most-versions", "2"});
+    const Answer answer = ask({"check", file, "--max-versions", "2"});
     CHECK(answer.code == wire::kExitUsage);
-    CHECK(answer.err.find("--most-versions") != std::string::npos);
+    CHECK(answer.err.find("--max-versions") != std::string::npos);
   }
 }
 
@@ -284,19 +284,19 @@ TEST_CASE("a flag of the order is taken by the policies that know it, and refuse
       words.insert(words.end(), each.flag.begin(), each.flag.end());
       return ask(words);
     };
-    const std::vector<std::string> study = {"schedule", "--ranks", "4", "--micro-batches", "8"},
+    const std::vector<std::string> standalone = {"schedule", "--ranks", "4", "--micro-batches", "8"},
                                    plan = {"plan", "no_such_model.onnx"},
                                    compile = {"compile", "no_such_model.onnx", "-o", "no_such_folder"};
     for (const std::string& policy : each.takers) {
       CAPTURE(policy);
-      CHECK(with(study, policy).code == 0);
+      CHECK(with(standalone, policy).code == 0);
       // The flag is taken, so the complaint is about the model.
       CHECK(with(plan, policy).code == wire::kExitInputRefused);
       CHECK(with(compile, policy).code == wire::kExitInputRefused);
     }
     for (const char* policy : {"kfkb", "1f1b", "zb-1p", "looped-bfs", "data-parallel", "inference", "none"}) {
       CAPTURE(policy);
-      for (const Answer& answer : {with(study, policy), with(plan, policy), with(compile, policy)}) {
+      for (const Answer& answer : {with(standalone, policy), with(plan, policy), with(compile, policy)}) {
         CHECK(answer.code == wire::kExitUsage);
         CHECK(answer.err.find(each.flag.front()) != std::string::npos);
         CHECK(answer.err.find(each.takers.front()) != std::string::npos);
@@ -305,7 +305,7 @@ TEST_CASE("a flag of the order is taken by the policies that know it, and refuse
   }
 }
 
-TEST_CASE("flags of a study that make no sense are refused with the flag's name") {
+TEST_CASE("flags of a standalone schedule that make no sense are refused with the flag's name") {
   const Folder folder;
   const auto refused = [](std::vector<std::string> words, int code, const std::string& part) {
     const Answer answer = ask(std::move(words));

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "driver/digest.h"
+#include "driver/launch/digest.h"
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe::tests;

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <iterator>
 
-#include "driver/process.h"
+#include "driver/launch/process.h"
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/commands.h"
-#include "driver/process.h"
+#include "driver/cli/commands.h"
+#include "driver/launch/process.h"
 #include "files/cluster.h"
 
 using namespace graphpipe;
@@ -29,8 +29,8 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 void type(std::string command, const std::string& folder) {
   CAPTURE(command);
   REQUIRE(command.starts_with("graphpipe "));
-  const auto finished = driver::run_and_collect(
-      {.arguments = {"sh", "-c", kBuild + "/bin/" + command}, .working_folder = folder});
+  const auto finished =
+      driver::run_and_collect({.arguments = {"sh", "-c", kBuild + "/bin/" + command}, .working_folder = folder});
   REQUIRE(finished.ok());
   CAPTURE(finished->output);
   CHECK(finished->ending.ok());
@@ -91,6 +91,6 @@ TEST_CASE("every verb's example works, in the order of the verbs") {
   fs::create_directories(folder);
   fs::copy(kSource + "/tests/data/models/resnet/model.onnx", folder / "model.onnx");
   fs::copy(kSource + "/tests/data/models/resnet/data", folder / "data");
-  for (const driver::CommandRow& row : driver::all_commands()) type(std::string(row.example), folder);
+  for (const driver::CommandEntry& row : driver::all_commands()) type(std::string(row.example), folder);
   CHECK(fs::exists(folder / "weights.safetensors"));
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/process.h"
+#include "driver/launch/process.h"
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe;

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "driver/compare_tensors.h"
-#include "driver/process.h"
+#include "driver/launch/process.h"
+#include "driver/report/compare_tensors.h"
 #include "files/safetensors.h"
 
 namespace graphpipe::tests {

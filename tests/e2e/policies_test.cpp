@@ -1,7 +1,7 @@
 // Every policy of the list on one model, from the command line: its programs have the bits of the serial interpreter of
 // the same plan, and where it is synchronous the numbers of the unpartitioned model. Then the views of what ran.
 
-#include "scheduler/policies.h"
+#include "scheduler/policies/policies.h"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/process.h"
+#include "driver/launch/process.h"
 #include "support/text.h"
 #include "tests/e2e/pipeline_run.h"
 

@@ -105,7 +105,7 @@ TEST_CASE("what is wrong with a dnn-partitioning profile is named by its path") 
         "edges[1].destId: names no node");
   CHECK(refusal(parse_dnn_partitioning_profile(
             dnn("", R"({"sourceId": 1, "destId": 2, "cost": 1}, {"sourceId": 2, "destId": 1, "cost": 2})"))) ==
-        "it is on or behind a circle of edges");
+        "it is on or behind a cycle of edges");
   CHECK(refusal(parse_dnn_partitioning_profile(R"({"nodes": [{"id": 1, "supportedOnFpga": 2}]})")) ==
         "nodes[0].supportedOnFpga: must be true or false");
 }

@@ -42,7 +42,7 @@ TEST_CASE("depth and size have limits, whatever the text") {
   std::string objects;
   for (int i = 0; i < 100000; ++i) objects += "{\"a\":";
   CHECK(refusal(objects).find("nested deeper") != std::string::npos);
-  CHECK(refusal("[1, 2, 3]", {.most_bytes = 8}).find("larger than 8 bytes") != std::string::npos);
+  CHECK(refusal("[1, 2, 3]", {.max_bytes = 8}).find("larger than 8 bytes") != std::string::npos);
 }
 
 TEST_CASE("problems are counted to a limit and their paths are safe to print") {

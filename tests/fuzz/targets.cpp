@@ -14,7 +14,7 @@
 #include "ir/graph_text.h"
 #include "ir/rewrite.h"
 #include "ir/verify_graph.h"
-#include "scheduler/infer_study.h"
+#include "scheduler/standalone/infer_stages.h"
 #include "support/check.h"
 #include "tests/files/random_plan.h"
 #include "tests/support/random_graph.h"
@@ -87,7 +87,7 @@ std::vector<std::string> schedule_seeds() {
 
 // Any orders at all get a verdict: a whole schedule, or what is wrong with one of its rows.
 void check_verdict(const ir::Schedule& orders, scheduler::EdgeNumbers numbers) {
-  const scheduler::Verdict verdict = scheduler::judge(orders, numbers, {});
+  const scheduler::Verdict verdict = scheduler::complete_schedule(orders, numbers, {});
   GP_CHECK(verdict.whole.has_value() != verdict.problem.has_value());
   if (!verdict.problem) return;
   const int program = verdict.problem->program, position = verdict.problem->position;

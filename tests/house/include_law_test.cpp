@@ -73,7 +73,7 @@ TEST_CASE("the law that the folders declare is the one of the design") {
     for (const std::string& dep : deps) {
       CAPTURE(dep);
       CHECK(law.contains(dep));
-      CHECK_FALSE(closure(law.at(dep), law).contains(folder));  // no circles
+      CHECK_FALSE(closure(law.at(dep), law).contains(folder));  // no cycles
     }
   }
   CHECK(law.at("support").empty());

@@ -44,7 +44,7 @@ TEST_CASE("the adaptor shows the edges of the operator graph, each once, from bo
   }
 }
 
-TEST_CASE("Boost sorts an operator graph topologically and finds no circle in it") {
+TEST_CASE("Boost sorts an operator graph topologically and finds no cycle in it") {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     const Digraph digraph = digraph_of(tests::random_graph(seed));
@@ -61,7 +61,7 @@ TEST_CASE("Boost sorts an operator graph topologically and finds no circle in it
   }
 }
 
-TEST_CASE("Boost finds the circle in a graph that has one") {
+TEST_CASE("Boost finds the cycle in a graph that has one") {
   const Digraph digraph(4, {{0, 1}, {1, 2}, {2, 1}, {2, 3}, {0, 1}});
   CHECK(num_edges(digraph) == 4);
   std::vector<size_t> component(4);

@@ -123,7 +123,7 @@ TEST_CASE("sorting undoes any shuffle of the nodes into a valid order") {
   }
 }
 
-TEST_CASE("a circle is refused and a node on it is named") {
+TEST_CASE("a cycle is refused and a node on it is named") {
   const Graph graph = parsed(
       "n0  %0 = Relu(%1) : f32[B] from \"there\"\n"
       "n1  %1 = Relu(%0) : f32[B] from \"and back\"\n");

@@ -66,7 +66,7 @@ TEST_CASE("every edge goes from a lower to a higher stage on random graphs") {
 
 TEST_CASE("what cannot be a plan is refused") {
   const PlanGraph graph = chain_graph(3);
-  CHECK(refused(graph, assign({0, 1, 0}, 2)));  // a circle: stage 0 is not convex
+  CHECK(refused(graph, assign({0, 1, 0}, 2)));  // a cycle: stage 0 is not convex
   CHECK(refused(graph, assign({0, 0, 0}, 2)));  // an empty stage
   CHECK(refused(graph, assign({0, 0, 7}, 1)));  // no such stage
   CHECK(refused(graph, assign({0, 0}, 1)));     // a node is missing

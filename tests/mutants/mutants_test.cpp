@@ -6,9 +6,9 @@
 #include <array>
 #include <random>
 
-#include "scheduler/infer_study.h"
+#include "scheduler/standalone/infer_stages.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -32,7 +32,7 @@ std::vector<Subject> subjects() {
     const std::string file = line.substr(0, line.find(','));
     const auto csv = read_data(file);
     REQUIRE(csv.has_value());
-    Verdict verdict = judge(parse_csv(*csv), EdgeNumbers::kChain, {.latency = 0.25});
+    Verdict verdict = complete_schedule(parse_csv(*csv), EdgeNumbers::kChain, {.latency = 0.25});
     REQUIRE(verdict.whole.has_value());
     WholeSchedule& whole = *verdict.whole;
     result.push_back({file, std::move(whole.graph), std::move(whole.cluster), std::move(whole.schedule)});
@@ -45,12 +45,13 @@ std::vector<Subject> subjects() {
 std::vector<Subject> mixed_subjects() {
   std::vector<Subject> result;
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    Study study = random_study(seed, {.most_stages = 4});
-    const auto compute = order_kfkb({.graph = study.graph, .cluster = study.cluster});
+    StandaloneCase standalone = random_stages(seed, {.max_stages = 4});
+    const auto compute = order_kfkb({.graph = standalone.graph, .cluster = standalone.cluster});
     REQUIRE(compute.ok());
-    auto lowered = insert_transfers(study.graph, *compute);
+    auto lowered = insert_transfers(standalone.graph, *compute);
     REQUIRE(lowered.ok());
-    result.push_back({text("mixed ", seed), std::move(study.graph), std::move(study.cluster), std::move(*lowered)});
+    result.push_back(
+        {text("mixed ", seed), std::move(standalone.graph), std::move(standalone.cluster), std::move(*lowered)});
   }
   return result;
 }

@@ -117,10 +117,10 @@ at::Tensor weighted_sum(const Case& each, const Tensors& inputs, const Tensors& 
 /// `found`.
 at::Tensor central_differences(const Case& each, const Tensors& inputs, size_t input, const at::Tensor& found) {
   constexpr double kStep = 1e-5;
-  constexpr int64_t kMostElements = 7;
+  constexpr int64_t kMaxElements = 7;
   at::Tensor gradient = found.clone(at::MemoryFormat::Contiguous);
   double* out = gradient.mutable_data_ptr<double>();
-  for (int64_t i = 0; i < gradient.numel(); i += 1 + gradient.numel() / kMostElements) {
+  for (int64_t i = 0; i < gradient.numel(); i += 1 + gradient.numel() / kMaxElements) {
     double sums[2];
     for (int side = 0; side < 2; ++side) {
       Tensors moved = inputs;

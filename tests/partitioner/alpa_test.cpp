@@ -5,17 +5,17 @@
 #include <bit>
 #include <cmath>
 
-#include "partitioner/alpa_planner.h"
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/cluster_layers.h"
+#include "partitioner/alpa/cluster_layers.h"
+#include "partitioner/alpa/planner.h"
+#include "partitioner/layers/check_layer_plan.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerRow& alpa() { return *find_layer_planner("alpa"); }
+const LayerPlannerEntry& alpa() { return *find_layer_planner("alpa"); }
 
-/// All rows of stages of a small graph, from the formulas alone.
+/// All linear pipelines of a small graph, from the formulas alone.
 class AlpaExhaustive {
  public:
   explicit AlpaExhaustive(const LayerPlanRequest& request)

@@ -1,14 +1,13 @@
-#include "partitioner/auto_planner.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "cost/in_flight.h"
 #include "cost/iteration_time.h"
+#include "partitioner/auto/planner.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/local_search.h"
-#include "partitioner/search_space.h"
+#include "partitioner/graphpipe/search_space.h"
+#include "partitioner/improve/plan_hill_climb.h"
 #include "tests/support/paper_models.h"
 #include "tests/support/random_plan_graphs.h"
 
@@ -44,7 +43,7 @@ TEST_CASE("auto is never worse than any planner of the list, on graphs of every 
     const PlanRequest request{.graph = &graph, .cluster = &cluster};
     const auto best = plan("auto", request);
     REQUIRE(best.ok());
-    for (const PlannerRow& row : planners()) {
+    for (const PlannerEntry& row : planners()) {
       if (row.name == "manual" || (row.name == "exhaustive" && graph.nodes.size() > 6)) continue;
       const auto other = plan(row.name, request);
       if (other.ok()) CHECK(best->candidates.front().step_seconds <= other->candidates.front().step_seconds);

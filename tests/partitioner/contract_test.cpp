@@ -1,11 +1,10 @@
-#include "partitioner/contract.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "cost/iteration_time.h"
 #include "cost/memory.h"
+#include "partitioner/graph/coarsen.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -26,7 +25,7 @@ ir::Assignment two_stages(size_t nodes) {
 
 }  // namespace
 
-TEST_CASE("coarsening keeps every node once, closes no circle, and stops at its limits") {
+TEST_CASE("coarsening keeps every node once, closes no cycle, and stops at its limits") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     ir::PlanGraph graph = tests::random_dag(seed, 30, 3, Samples(8));
@@ -40,7 +39,7 @@ TEST_CASE("coarsening keeps every node once, closes no circle, and stops at its 
       for (PlanNodeId node : set) CHECK((node == PlanNodeId(9u)) == (set.size() == 1 && set.front() == PlanNodeId(9u)));
     }
     CHECK(std::all_of(seen.begin(), seen.end(), [](int count) { return count == 1; }));
-    const Contracted small = contract(graph, sets);  // ends the program on a circle
+    const CoarseGraph small = contract(graph, sets);  // ends the program on a cycle
     CHECK(verify_plan_graph(small.graph).ok());
   }
 }
@@ -50,7 +49,7 @@ TEST_CASE("a plan of the contracted graph costs what the plan costs that it stan
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph = tests::random_sp_graph(seed, 24, Samples(8));
-    const Contracted small = contract(graph, coarsen(graph, make_items(graph), {.parts = 8}));
+    const CoarseGraph small = contract(graph, coarsen(graph, make_items(graph), {.parts = 8}));
     REQUIRE(small.graph.nodes.size() < graph.nodes.size());
     REQUIRE(small.graph.nodes.size() >= 2);
     ir::Assignment coarse = two_stages(small.graph.nodes.size());
@@ -67,7 +66,7 @@ TEST_CASE("a plan of the contracted graph costs what the plan costs that it stan
   }
 }
 
-TEST_CASE("borders between stages stay fine, their insides do not") {
+TEST_CASE("boundaries between stages stay fine, their insides do not") {
   const ir::PlanGraph graph = tests::chain_graph(40, {}, Samples(8));
   IdMap<PlanNodeId, StageId> stage_of;
   for (size_t i = 0; i < 40; ++i) stage_of.push_back(StageId(i / 20));

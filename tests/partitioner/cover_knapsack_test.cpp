@@ -1,4 +1,4 @@
-#include "partitioner/cover_knapsack.h"
+#include "partitioner/piper/cover_knapsack.h"
 
 #include <doctest/doctest.h>
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <numeric>
 
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/dapple_planner.h"
+#include "partitioner/dapple/planner.h"
+#include "partitioner/layers/check_layer_plan.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
@@ -139,7 +139,7 @@ class Families {
     if (request_.batch / copies / request_.micro_batch == 0) return 0;
     LayerPlanAnswer answer;
     answer.terms = {.score = LayerScore::kDapple,
-                    .convention = {.cut = cost::CutRule::kBorderTensors, .copies = cost::CopiesRule::kNone},
+                    .convention = {.cut = cost::CutRule::kBoundaryTensors, .copies = cost::CopiesRule::kNone},
                     .copies = copies,
                     .traffic_factor = traffic_factor};
     int next = 0;

@@ -1,9 +1,8 @@
-#include "partitioner/decompose.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
+#include "partitioner/graph/sp_decompose.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;

@@ -1,9 +1,8 @@
-#include "partitioner/lattice.h"
-
 #include <doctest/doctest.h>
 
 #include <set>
 
+#include "partitioner/graph/ideals.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
@@ -83,7 +82,7 @@ TEST_CASE("the lattice holds every downset once, supersets behind subsets, and w
 TEST_CASE("sizes of known lattices, and limits") {
   CHECK(Lattice::enumerate(branches(1, 70))->size() == 71);
   CHECK(Lattice::enumerate(branches(3, 20))->size() == 9261);
-  CHECK_FALSE(Lattice::enumerate(branches(3, 20), {.most_sets = 9000}).has_value());
+  CHECK_FALSE(Lattice::enumerate(branches(3, 20), {.max_sets = 9000}).has_value());
   CHECK_FALSE(Lattice::enumerate(branches(8, 4), {.stop = [] { return true; }}).has_value());
 }
 

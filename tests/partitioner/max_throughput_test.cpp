@@ -7,17 +7,17 @@
 #include <numeric>
 #include <set>
 
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/connected_parts.h"
-#include "partitioner/max_load_graph.h"
-#include "partitioner/max_throughput_planner.h"
-#include "partitioner/non_contiguous.h"
+#include "partitioner/graph/connected_parts.h"
+#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/tarnawski/max_load_graph.h"
+#include "partitioner/tarnawski/non_contiguous.h"
+#include "partitioner/tarnawski/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerRow& max_throughput() { return *find_layer_planner("max-throughput"); }
+const LayerPlannerEntry& max_throughput() { return *find_layer_planner("max-throughput"); }
 
 /// All ways to give classes devices, from the formulas alone.
 class MaxLoadExhaustive {
@@ -321,11 +321,11 @@ TEST_CASE("strongly connected and biconnected parts equal their definitions") {
   }
 }
 
-TEST_CASE("fusing: classes, their circles, free layers with one neighbour, backward layers without a forward one") {
+TEST_CASE("fusing: classes, their cycles, free layers with one neighbour, backward layers without a forward one") {
   ir::LayerGraph graph = tests::layer_graph(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
   for (ir::Layer& layer : graph.layers) layer.forward_seconds = 1;
   graph.layers[ir::LayerId(1)].color_class = graph.layers[ir::LayerId(3)].color_class = 7;
-  CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a circle
+  CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a cycle
   graph.layers[ir::LayerId(0)].forward_seconds = 0;
   CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 3);
   graph.layers[ir::LayerId(5)] = {.id = ModelText("5"), .backward_seconds = 1, .is_backward = true};

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "ir/stage_graph.h"
-#include "partitioner/decompose.h"
+#include "partitioner/graph/sp_decompose.h"
+#include "partitioner/graphpipe/search_space.h"
 #include "partitioner/planners.h"
-#include "partitioner/search_space.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;

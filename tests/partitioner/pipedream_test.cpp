@@ -3,8 +3,8 @@
 #include <random>
 
 #include "files/pipedream_profile.h"
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/pipedream_planner.h"
+#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/pipedream/planner.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;
@@ -34,7 +34,7 @@ LayerPlanRequest pipedream_request(const ir::LayerGraph& graph, int devices) {
   return request;
 }
 
-// Every row of stages over exactly so many devices, priced by the evaluator.
+// Every linear pipeline over exactly so many devices, priced by the evaluator.
 class PipeDreamBruteForce {
  public:
   explicit PipeDreamBruteForce(const LayerPlanRequest& request)
@@ -166,7 +166,7 @@ TEST_CASE("hostile PipeDream profiles are refused with the line") {
   CHECK(problem("a" + node + "b" + node + "\ta -- b\n").empty());
   CHECK(problem("a" + node + "\ta -- c\n").find("line 2") != std::string::npos);
   CHECK(problem("a" + node + "a" + node).find("line 2") != std::string::npos);
-  CHECK(problem("a" + node + "b" + node + "\ta -- b\n\tb -- a\n").find("circle") != std::string::npos);
+  CHECK(problem("a" + node + "b" + node + "\ta -- b\n\tb -- a\n").find("cycle") != std::string::npos);
   CHECK(problem("a -- Conv -- forward_compute_time=nan\n").find("line 1") != std::string::npos);
   CHECK(problem("a -- Conv\n").find("line 1") != std::string::npos);
   CHECK_FALSE(problem("").empty());

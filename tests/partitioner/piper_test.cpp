@@ -6,14 +6,14 @@
 #include <cmath>
 #include <map>
 
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/piper_planner.h"
+#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/piper/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerRow& piper() { return *find_layer_planner("piper"); }
+const LayerPlannerEntry& piper() { return *find_layer_planner("piper"); }
 
 /// Piper's recurrence over all (set, devices, replicas) with all choices of variants, from the formulas alone;
 /// `greedy`: with the choice of the original's knapsack, where the variants of a degree have equal weights and
@@ -287,7 +287,7 @@ TEST_CASE("what does not fit says how much is missing; a search that is ended sa
 TEST_CASE("every planner of layers has a sound plan with a bound even where it must stop at once") {
   const ir::LayerGraph graph = tests::equal_branches(12, 9);
   const std::atomic<bool> cancel = true;
-  for (const LayerPlannerRow& row : layer_planners()) {
+  for (const LayerPlannerEntry& row : layer_planners()) {
     CAPTURE(row.name);
     LayerPlanRequest request{.graph = &graph, .cancel = &cancel};
     request.machine.levels = {{.count = 4, .bandwidth = 1e9}};

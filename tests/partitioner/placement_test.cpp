@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "partitioner/max_throughput_planner.h"
-#include "partitioner/placement_search.h"
+#include "partitioner/tarnawski/placement_annealing.h"
+#include "partitioner/tarnawski/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {

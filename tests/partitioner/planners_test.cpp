@@ -9,8 +9,8 @@
 #include "cost/in_flight.h"
 #include "cost/memory.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/search_space.h"
-#include "partitioner/stage_search.h"
+#include "partitioner/graphpipe/pipeline_dp.h"
+#include "partitioner/graphpipe/search_space.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -214,7 +214,7 @@ TEST_CASE("with memory, a probe says yes exactly where brute force finds a plan 
       const BruteForce brute(graph, cluster, stages, size);
       StageEvaluator evaluator(graph, cluster, size, 1, 3);
       Deadline deadline(1e9, nullptr);
-      StageSearch search(space, {&evaluator}, graph.batch, deadline);
+      PipelineDp search(space, {&evaluator}, graph.batch, deadline);
       for (double factor : {1.0, 1.3, 2.0, 4.0}) {
         const double t = brute.best() * factor * (1 + 1e-12);
         const bool found =
@@ -450,10 +450,10 @@ TEST_CASE("a manual plan is used as given, or refused with its problems") {
   const auto used = plan("manual", {.graph = &graph, .cluster = &cluster, .manual = &assignment});
   REQUIRE(used.ok());
   CHECK(used->candidates.front().assignment == assignment);
-  ir::Assignment circle = assignment;
-  circle.stage_of[PlanNodeId(0u)] = StageId(1u);
-  circle.stage_of[PlanNodeId(1u)] = StageId(0u);
-  CHECK_FALSE(plan("manual", {.graph = &graph, .cluster = &cluster, .manual = &circle}).ok());
+  ir::Assignment cycle = assignment;
+  cycle.stage_of[PlanNodeId(0u)] = StageId(1u);
+  cycle.stage_of[PlanNodeId(1u)] = StageId(0u);
+  CHECK_FALSE(plan("manual", {.graph = &graph, .cluster = &cluster, .manual = &cycle}).ok());
   ir::Assignment beyond = assignment;
   beyond.choice[StageId(0u)].devices = {ir::DeviceId(7u)};
   CHECK_FALSE(plan("manual", {.graph = &graph, .cluster = &cluster, .manual = &beyond}).ok());

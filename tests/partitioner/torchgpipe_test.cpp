@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "partitioner/torchgpipe_planner.h"
+#include "partitioner/torchgpipe/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
@@ -34,13 +34,13 @@ std::vector<size_t> by_definition(const std::vector<int64_t>& raw, size_t parts)
     size_t heaviest = 0;
     for (size_t i = 1; i < parts; ++i)
       if (sums[i] >= sums[heaviest]) heaviest = i;
-    const double most_now = sums[heaviest];
+    const double max_now = sums[heaviest];
     while (true) {
       sums = blocks();
       size_t lightest = 0;
       for (size_t i = 1; i < parts; ++i)
         if (sums[i] < sums[lightest]) lightest = i;
-      if (most_now <= sums[lightest] + 1) {
+      if (max_now <= sums[lightest] + 1) {
         for (size_t i = 1; i < parts; ++i) ends[i] = std::max(ends[i], ends[i - 1]);  // blocks that are empty
         return ends;
       }

@@ -1,7 +1,5 @@
 // PipeDream-2BW's planner against the paper's formulas, written out here a second time.
 
-#include "partitioner/two_bw_planner.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,14 +7,15 @@
 #include <cmath>
 #include <optional>
 
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/repeated_layers.h"
+#include "partitioner/baselines/repeated_layers.h"
+#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/pipedream_2bw/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerRow& two_bw() { return *find_layer_planner("2bw"); }
+const LayerPlannerEntry& two_bw() { return *find_layer_planner("2bw"); }
 
 /// A chain with forward and backward times, or with measured variants.
 ir::LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {

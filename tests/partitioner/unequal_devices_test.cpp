@@ -1,11 +1,10 @@
-#include "partitioner/unequal_devices.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "cost/lower_bound.h"
-#include "partitioner/place_devices.h"
+#include "partitioner/heterogeneous/chain_dp.h"
+#include "partitioner/heterogeneous/device_order.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;

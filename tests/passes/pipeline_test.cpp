@@ -11,13 +11,13 @@ using namespace graphpipe::tests;
 TEST_CASE("the pipeline stops where it is told, and names what it does not know") {
   passes::PassContext context;
   context.loss = {.kind = passes::LossKind::kCrossEntropy, .output = ModelText("logits"), .label = ModelText("label")};
-  for (const passes::PassRow& pass : passes::training_pipeline()) {
+  for (const passes::PassEntry& pass : passes::training_pipeline()) {
     CAPTURE(pass.name);
     CHECK(!pass.description.empty());
     std::vector<std::string_view> seen;
     passes::PipelineOptions options;
     options.stop_after = pass.name;
-    options.observe = [&](const passes::PassRow& row, const ir::Graph&, Seconds) { seen.push_back(row.name); };
+    options.observe = [&](const passes::PassEntry& row, const ir::Graph&, Seconds) { seen.push_back(row.name); };
     const auto result = passes::run_pipeline(mlp(), context, options);
     REQUIRE(result.ok());
     CHECK(seen.back() == pass.name);

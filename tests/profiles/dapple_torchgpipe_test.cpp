@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/torchgpipe_planner.h"
+#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/torchgpipe/planner.h"
 #include "tests/profiles/shared_profiles.h"
 
 using namespace graphpipe;
@@ -16,7 +16,7 @@ double speed_up(const ir::LayerGraph& graph, const std::vector<int>& machines, b
   request.graph = &graph;
   request.machine.levels = {{.count = machines.back(), .bandwidth = 1e9}};
   request.machines = machines;
-  const LayerPlannerRow& row = *find_layer_planner("dapple");
+  const LayerPlannerEntry& row = *find_layer_planner("dapple");
   if (compat) request.compat = *parse_compat(row, "all");
   const auto answer = plan_layers(row, request);
   if (!answer.ok()) FAIL(answer.problems().front().message);

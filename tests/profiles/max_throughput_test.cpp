@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "files/dnn_partitioning_profile.h"
-#include "partitioner/max_load_graph.h"
-#include "partitioner/max_throughput_planner.h"
+#include "partitioner/tarnawski/max_load_graph.h"
+#include "partitioner/tarnawski/planner.h"
 
 namespace graphpipe::partitioner {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "partitioner/check_layer_plan.h"
-#include "partitioner/pipedream_planner.h"
+#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/pipedream/planner.h"
 #include "tests/profiles/shared_profiles.h"
 
 using namespace graphpipe;
@@ -34,7 +34,7 @@ LayerPlanRequest request_for(const ir::LayerGraph& graph, std::vector<Level> lev
   LayerPlanRequest request;
   request.graph = &graph;
   request.machine.levels = std::move(levels);
-  const LayerPlannerRow* row = find_layer_planner("pipedream");
+  const LayerPlannerEntry* row = find_layer_planner("pipedream");
   REQUIRE(row != nullptr);
   if (compat) request.compat = *parse_compat(*row, "all");
   return request;

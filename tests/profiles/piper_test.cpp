@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "files/piper_profile.h"
-#include "partitioner/layer_planners.h"
+#include "partitioner/layers/layer_planners.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -43,7 +43,7 @@ LayerPlanRequest request_of(const ir::LayerGraph& graph, const PiperRow& row) {
 }
 
 void check_value(const char* planner, const LayerPlanRequest& request, double expected) {
-  const LayerPlannerRow& row = *find_layer_planner(planner);
+  const LayerPlannerEntry& row = *find_layer_planner(planner);
   const auto answer = plan_layers(row, request);
   CHECK(answer.ok() == (expected != kNone));
   if (!answer.ok()) return;

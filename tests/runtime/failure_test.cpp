@@ -10,11 +10,11 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/channels.h"
 #include "runtime/error.h"
-#include "runtime/folder.h"
-#include "runtime/rendezvous.h"
-#include "runtime/run_main.h"
+#include "runtime/executor/channels.h"
+#include "runtime/io/folder.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/launch/run_main.h"
 #include "tests/runtime/run_programs.h"
 #include "tests/runtime/two_stage_plan.h"
 
@@ -45,7 +45,8 @@ void throwing_forward(const StageArguments& arguments) {
 
 // A plan whose stage 1 has another forward.
 struct Misbehaving {
-  explicit Misbehaving(StageFunction forward, const PlanShape& shape = {}) : plan(shape), entry(*plan.programs()[1].stages[0]) {
+  explicit Misbehaving(StageFunction forward, const PlanShape& shape = {})
+      : plan(shape), entry(*plan.programs()[1].stages[0]) {
     real_forward = entry.forward;
     entry.forward = forward;
     held[0] = &entry;

@@ -16,14 +16,14 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/data.h"
 #include "runtime/error.h"
-#include "runtime/npy.h"
-#include "runtime/output_file.h"
-#include "runtime/safetensors.h"
-#include "runtime/sha256.h"
-#include "runtime/sha256_blocks.h"
-#include "runtime/tensor_proto.h"
+#include "runtime/io/data.h"
+#include "runtime/io/npy.h"
+#include "runtime/io/output_file.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/io/sha256.h"
+#include "runtime/io/sha256_blocks.h"
+#include "runtime/io/tensor_proto.h"
 #include "runtime/tensors.h"
 
 using namespace graphpipe::runtime;

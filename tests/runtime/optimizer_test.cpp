@@ -1,5 +1,7 @@
 // Against what torch.optim 2.11 computes (float32, four steps of the gradients below) and clip_grad_norm_.
 
+#include "runtime/executor/optimizer.h"
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
@@ -8,8 +10,7 @@
 
 #include <cmath>
 
-#include "runtime/allocator.h"
-#include "runtime/optimizer.h"
+#include "runtime/executor/allocator.h"
 
 using namespace graphpipe::runtime;
 
@@ -53,8 +54,12 @@ TEST_CASE("optimizers move weights as PyTorch's do") {
   Optimizer momentum(heavy, 1);
   check_near(trained(heavy, momentum, 0),
              {-0.29560503363609314, -1.7042717933654785, 2.2699248790740967, 0.7767744660377502, 4.019768238067627});
-  const OptimizerNumbers adamw{.kind = OptimizerKind::kAdamW, .learning_rate = 0.01, .weight_decay = 0.1,
-                               .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6};
+  const OptimizerNumbers adamw{.kind = OptimizerKind::kAdamW,
+                               .learning_rate = 0.01,
+                               .weight_decay = 0.1,
+                               .beta1 = 0.8,
+                               .beta2 = 0.95,
+                               .epsilon = 1e-6};
   Optimizer adam(adamw, 1);
   check_near(trained(adamw, adam, 0),
              {0.45841294527053833, -1.2761553525924683, 2.0035898685455322, 0.03985389694571495, 3.5196290016174316});

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
 
 namespace graphpipe::runtime::test {
 namespace {
@@ -102,8 +102,7 @@ RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std:
                           std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), {"--folder", folder});
   const std::string path = out_path(folder, next_run++, 0);
-  const pid_t pid =
-      spawn(path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); });
+  const pid_t pid = spawn(path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); });
   const int code = wait_for(pid, 60);
   return {code, read_file(path + ".out"), read_file(path + ".err")};
 }

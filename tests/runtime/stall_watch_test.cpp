@@ -1,6 +1,6 @@
 // Ranks that wait for ranks that work are told from waits that do not end.
 
-#include "runtime/stall_watch.h"
+#include "runtime/executor/stall_watch.h"
 
 #include <doctest/doctest.h>
 
@@ -62,8 +62,8 @@ TEST_CASE("a rank that stands still in its wait was stopped") {
   CHECK(stall->culprit == 2);
 }
 
-TEST_CASE("ranks that wait in a circle are stuck only if nobody beside it goes on") {
-  const auto circle = [](const Activity& first, const Activity& second) {
+TEST_CASE("deadlocked ranks are stuck only if nobody beside it goes on") {
+  const auto cycle = [](const Activity& first, const Activity& second) {
     bool odd = false;
     return watch_script([=](int32_t rank, int64_t count) mutable {
       if (rank < 2) return waiting(1 - rank, count);
@@ -71,8 +71,8 @@ TEST_CASE("ranks that wait in a circle are stuck only if nobody beside it goes o
       return odd ? first : second;
     });
   };
-  CHECK_FALSE(circle(computing(1), computing(2)));
-  const std::optional<Stall> busy = circle(computing(1), computing(1));
+  CHECK_FALSE(cycle(computing(1), computing(2)));
+  const std::optional<Stall> busy = cycle(computing(1), computing(1));
   REQUIRE(busy);
   CHECK(busy->culprit == 2);
   const std::optional<Stall> all = watch_script([](int32_t rank, int64_t count) { return waiting(rank ^ 1, count); });

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/tracer.h"
+#include "runtime/executor/tracer.h"
 #include "tests/runtime/chain_plan.h"
 #include "tests/runtime/run_programs.h"
 #include "wire/action_text.h"
@@ -44,10 +44,9 @@ std::vector<Event> events_of(const std::string& file) {
   std::istringstream lines(file);
   for (std::string line; std::getline(lines, line);) {
     if (line.find("\"ph\"") == std::string::npos) continue;
-    events.push_back({word_after(line, "ph"), word_after(line, "name"),
-                      static_cast<int64_t>(number_after(line, "pid")), static_cast<int64_t>(number_after(line, "tid")),
-                      static_cast<int64_t>(number_after(line, "id")), number_after(line, "ts"),
-                      number_after(line, "dur")});
+    events.push_back({word_after(line, "ph"), word_after(line, "name"), static_cast<int64_t>(number_after(line, "pid")),
+                      static_cast<int64_t>(number_after(line, "tid")), static_cast<int64_t>(number_after(line, "id")),
+                      number_after(line, "ts"), number_after(line, "dur")});
   }
   return events;
 }
@@ -64,8 +63,8 @@ TEST_CASE("a trace has a span for every action, in order on each rank, and an ar
   const ChainShape shape{.stages = 3, .micro_batches = 4, .replicas = {1, 2, 1}};
   const std::string folder = make_chain_folder(3, 16);
   const ChainPlan plan(shape);
-  ProcessGroup group(plan.programs(), folder, {"--data", folder, "--steps", std::to_string(kSteps), "--trace",
-                                              folder + "/trace.json"});
+  ProcessGroup group(plan.programs(), folder,
+                     {"--data", folder, "--steps", std::to_string(kSteps), "--trace", folder + "/trace.json"});
   for (const RunEnd& end : group.wait(60)) {
     CAPTURE(end.errors);
     CHECK(end.exit_code == 0);
@@ -82,7 +81,7 @@ TEST_CASE("a trace has a span for every action, in order on each rank, and an ar
   CHECK(count(events, "s") == kSteps * sends);
   CHECK(count(events, "f") == kSteps * sends);
   CHECK(count(events, "C") > 0);
-  std::map<int64_t, double> free_from;           // by process: the end of the last compute span
+  std::map<int64_t, double> free_from;                  // by process: the end of the last compute span
   std::map<int64_t, std::pair<double, double>> arrows;  // by id
   for (const Event& event : events) {
     if (event.phase == "X") CHECK(event.duration >= 0);
@@ -120,7 +119,8 @@ TEST_CASE("of ranks that wait in a row, the one that made no progress is named b
   const StageEntry* held[] = {&entry};
   std::vector<DeviceProgram> programs = plan.programs();
   programs[1].stages = held;
-  ProcessGroup group(programs, folder, {"--data", folder, "--steps", "2", "--stall-timeout", "1", "--transport", "shm"});
+  ProcessGroup group(programs, folder,
+                     {"--data", folder, "--steps", "2", "--stall-timeout", "1", "--transport", "shm"});
   std::thread stop([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(4000));
     group.kill_rank(1, SIGKILL);

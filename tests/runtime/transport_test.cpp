@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "runtime/error.h"
-#include "runtime/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
 #include "runtime/transport/segment.h"
 #include "runtime/transport/transports.h"
 
@@ -90,10 +90,14 @@ std::pair<int, int> run_pair(const TransportEntry& entry, const Body& first, con
     pids[rank] = fork();
     if (pids[rank] != 0) continue;
     try {
-      const auto store = join_store({.rank = rank, .world_size = 2, .port = port, .listen_fd = rank == 0 ? fd : -1}, 20);
-      const auto transport =
-          entry.open({.rank = rank, .world_size = 2, .store = store.get(), .channels = specs(largest),
-                      .may_spin = std::thread::hardware_concurrency() >= 2, .address = "127.0.0.1"});
+      const auto store =
+          join_store({.rank = rank, .world_size = 2, .port = port, .listen_fd = rank == 0 ? fd : -1}, 20);
+      const auto transport = entry.open({.rank = rank,
+                                         .world_size = 2,
+                                         .store = store.get(),
+                                         .channels = specs(largest),
+                                         .may_spin = std::thread::hardware_concurrency() >= 2,
+                                         .address = "127.0.0.1"});
       const int code = (rank == 0 ? first : second)(*transport);
       transport->leave("");
       store->barrier("end", 2);
@@ -193,7 +197,9 @@ TEST_CASE("a message that is not the one expected is refused") {
   const std::vector<std::function<void(MessageHeader&)>> changes = {
       [](MessageHeader& h) { h.plan = 1; },
       [](MessageHeader& h) { h.step = 1; },
-      [](MessageHeader& h) { h.range = {2, 4}; },
+      [](MessageHeader& h) {
+        h.range = {2, 4};
+      },
       [](MessageHeader& h) { h.part = 1; },
       [](MessageHeader& h) { h.type = ElementType::kInt64; },
       [](MessageHeader& h) { h.dims[0] += 1; },
@@ -216,7 +222,9 @@ TEST_CASE("a message that is not the one expected is refused") {
       };
       const auto receiver = [](Transport& t) { return receive_and_compare(t, 0, 64, 0) ? 0 : 1; };
       // The receiver leaves without the final barrier; the sender then finds the store without it.
-      const int code = run_pair(entry, [&](Transport& t) -> int { std::_Exit(sender(t)); }, receiver).second;
+      const int code = run_pair(
+                           entry, [&](Transport& t) -> int { std::_Exit(sender(t)); }, receiver)
+                           .second;
       // NCCL itself may be the first to find that the sizes differ.
       CHECK((code == kMismatch || (is_nccl(entry) && code == kPeerFailure)));
       if (std::string(entry.name) == "gloo" && i == 1) break;  // the check is the same code; gloo starts slowly
@@ -284,8 +292,8 @@ TEST_CASE("loopback matches sends and receives in either order") {
 }
 
 TEST_CASE("a shared-memory card survives its text form; hostile ones are refused") {
-  const SegmentCard card{.pid = 42, .fd = 7, .size = 1 << 20,
-                         .rings = {{{ChannelKind::kReduceUp, 3, 1, 0}, 8192, 65536}}};
+  const SegmentCard card{
+      .pid = 42, .fd = 7, .size = 1 << 20, .rings = {{{ChannelKind::kReduceUp, 3, 1, 0}, 8192, 65536}}};
   CHECK(print_card(parse_card(print_card(card))) == print_card(card));
   CHECK_THROWS_AS(parse_card("42 7"), RunError);
   CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 8192 99999999"), RunError);

@@ -11,9 +11,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "runtime/mapped_file.h"
-#include "runtime/safetensors.h"
-#include "runtime/sha256.h"
+#include "runtime/io/mapped_file.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/io/sha256.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime::test {

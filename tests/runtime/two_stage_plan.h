@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/io/safetensors.h"
 #include "runtime/program.h"
-#include "runtime/safetensors.h"
 
 namespace graphpipe::runtime::test {
 

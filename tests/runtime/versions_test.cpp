@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "runtime/safetensors.h"
+#include "runtime/io/safetensors.h"
 #include "tests/runtime/chain_plan.h"
 #include "tests/runtime/run_programs.h"
 

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "scheduler/build_schedule.h"
-#include "scheduler/updates.h"
+#include "scheduler/lowering/updates.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -17,8 +17,8 @@ using nlohmann::json;
 namespace {
 
 /// A chain with given replicas per stage that take turns; every stage has weights.
-StageGraph turns_study(const std::vector<int>& replicas, int64_t micro_batches) {
-  StageGraph graph = chain_study({.ranks = static_cast<int>(replicas.size()), .micro_batches = micro_batches});
+StageGraph turns_stages(const std::vector<int>& replicas, int64_t micro_batches) {
+  StageGraph graph = chain_stages({.ranks = static_cast<int>(replicas.size()), .micro_batches = micro_batches});
   size_t device = 0;
   for (const StageId stage : graph.stage_ids()) {
     ir::Stage& s = graph.stages[stage];
@@ -77,9 +77,9 @@ TEST_CASE("pipedream and 2bw use the weight versions of the shared tables, with 
   for (const auto& [name, table] : tables->items()) {
     CAPTURE(name);
     const std::vector<int> ones(table.at("stages").get<size_t>(), 1);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(ones.size()));
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(ones.size()));
     if (table.contains("modes")) {
-      const StageGraph graph = turns_study(ones, table.at("minibatches").get<int64_t>());
+      const StageGraph graph = turns_stages(ones, table.at("minibatches").get<int64_t>());
       for (const auto& [mode, expected] : table.at("modes").items()) {
         const bool vertical = mode == "vertical_sync";
         const Schedule schedule =
@@ -93,7 +93,7 @@ TEST_CASE("pipedream and 2bw use the weight versions of the shared tables, with 
       continue;
     }
     const int64_t update = table.at("microbatches_per_batch").get<int64_t>();
-    const StageGraph graph = turns_study(ones, update * table.at("batches").get<int64_t>());
+    const StageGraph graph = turns_stages(ones, update * table.at("batches").get<int64_t>());
     const Schedule schedule =
         built(graph, cluster, {.graph = graph, .cluster = cluster, .update = Samples(update)}, "2bw");
     for (const StageId stage : graph.stage_ids())
@@ -108,7 +108,7 @@ TEST_CASE("pipedream-rr orders the nine published configurations as their table 
   for (const auto& [name, table] : tables->items()) {
     CAPTURE(name);
     const auto replicas = table.at("replicas_per_stage").get<std::vector<int>>();
-    StageGraph graph = turns_study(replicas, table.at("minibatches").get<int64_t>());
+    StageGraph graph = turns_stages(replicas, table.at("minibatches").get<int64_t>());
     const json map = json::parse(*read_data("upstream/pipedream/" + name)).at("stage_to_rank_map");
     for (const StageId stage : graph.stage_ids()) {
       std::vector<ir::DeviceId>& devices = graph.stages[stage].choice.devices;
@@ -116,7 +116,7 @@ TEST_CASE("pipedream-rr orders the nine published configurations as their table 
       for (const json& rank : map.at(std::to_string(stage.index())))
         devices.push_back(ir::DeviceId(rank.get<size_t>()));
     }
-    const ir::Cluster cluster = study_cluster(device_count(graph));
+    const ir::Cluster cluster = standalone_cluster(device_count(graph));
     PolicyRequest request{.graph = graph, .cluster = cluster};
     if (table.at("warmup_per_stage") != table.at("warmup_by_formula"))
       for (size_t s = 0; s < replicas.size(); ++s)
@@ -137,33 +137,33 @@ TEST_CASE("on any stage graph, no asynchronous schedule reads a version before i
   int checked = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    Study study =
-        random_study(seed, {.replicas = seed % 3 != 0, .shared_devices = seed % 3 != 1, .recompute = seed % 5 == 0});
-    study.graph.batch = Samples(24);
-    for (ir::Stage& stage : study.graph.stages) {
+    StandaloneCase standalone =
+        random_stages(seed, {.replicas = seed % 3 != 0, .shared_devices = seed % 3 != 1, .recompute = seed % 5 == 0});
+    standalone.graph.batch = Samples(24);
+    for (ir::Stage& stage : standalone.graph.stages) {
       stage.choice.k = 1;
       stage.choice.mode = ir::ReplicaMode::kRoundRobin;
     }
     for (const char* policy : {"pipedream-rr", "2bw"})
       for (const bool vertical : {false, true}) {
-        const auto compute =
-            find_policy(policy)->order({.graph = study.graph, .cluster = study.cluster, .vertical_sync = vertical});
+        const auto compute = find_policy(policy)->order(
+            {.graph = standalone.graph, .cluster = standalone.cluster, .vertical_sync = vertical});
         if (!compute.ok()) continue;
         ++checked;
-        const auto schedule = insert_transfers(study.graph, *compute);
+        const auto schedule = insert_transfers(standalone.graph, *compute);
         if (!schedule.ok()) FAIL(schedule.problems().front().message);
-        const Status verdict = check_schedule(study.graph, study.cluster, *schedule);
+        const Status verdict = check_schedule(standalone.graph, standalone.cluster, *schedule);
         if (!verdict.ok()) FAIL(verdict.problems().front().message);
-        CHECK(simulate(study.graph, study.cluster, *schedule, {.rendezvous = true}).ok());
-        const IdMap<StageId, int> live = live_versions(study.graph, *schedule);
+        CHECK(simulate(standalone.graph, standalone.cluster, *schedule, {.rendezvous = true}).ok());
+        const IdMap<StageId, int> live = live_versions(standalone.graph, *schedule);
         if (std::string_view(policy) == "2bw")
           for (const int versions : live) CHECK(versions <= 2);
         if (!vertical && std::string_view(policy) == "pipedream-rr") continue;
         // Every sample meets weights of one age in all trained stages.
         std::vector<int> ages;
-        for (const StageId stage : study.graph.stage_ids()) {
-          if (!is_trained(study.graph.stages[stage])) continue;
-          const std::vector<int> versions = versions_of(study.graph, *schedule, stage);
+        for (const StageId stage : standalone.graph.stage_ids()) {
+          if (!is_trained(standalone.graph.stages[stage])) continue;
+          const std::vector<int> versions = versions_of(standalone.graph, *schedule, stage);
           if (ages.empty()) ages = versions;
           CHECK(versions == ages);
         }
@@ -174,8 +174,8 @@ TEST_CASE("on any stage graph, no asynchronous schedule reads a version before i
 
 TEST_CASE("a parameter server applies the updates in the order of the micro-batches, all but one worker late") {
   const Policy& policy = *find_policy("parameter-server");
-  const StageGraph graph = study_for(policy, 3, 9);
-  const ir::Cluster cluster = study_cluster(3);
+  const StageGraph graph = standalone_for(policy, 3, 9);
+  const ir::Cluster cluster = standalone_cluster(3);
   const Schedule schedule = built(graph, cluster, {.graph = graph, .cluster = cluster}, "parameter-server");
   CHECK(versions_of(graph, schedule, StageId(size_t{0})) == std::vector<int>{0, 0, 0, 1, 2, 3, 4, 5, 6});
   for (const ir::Program& program : schedule.programs) {
@@ -191,9 +191,9 @@ TEST_CASE("a parameter server applies the updates in the order of the micro-batc
 
 TEST_CASE("data parallelism makes one update, inference none") {
   for (const char* name : {"data-parallel", "inference"}) {
-    StageGraph graph = study_for(*find_policy(name), 4, 8);
+    StageGraph graph = standalone_for(*find_policy(name), 4, 8);
     for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1);
-    const auto result = build_schedule(graph, study_cluster(4), {.policy = name});
+    const auto result = build_schedule(graph, standalone_cluster(4), {.policy = name});
     REQUIRE(result.ok());
     CHECK(!ir::is_asynchronous(result->schedule));
     int forwards = 0, backwards = 0, steps = 0;
@@ -211,8 +211,8 @@ TEST_CASE("data parallelism makes one update, inference none") {
 }
 
 TEST_CASE("the check names the first row that breaks a rule of versions or updates") {
-  const StageGraph graph = turns_study({1, 1, 1}, 6);
-  const ir::Cluster cluster = study_cluster(3);
+  const StageGraph graph = turns_stages({1, 1, 1}, 6);
+  const ir::Cluster cluster = standalone_cluster(3);
   const Schedule good = built(graph, cluster, {.graph = graph, .cluster = cluster}, "pipedream");
   INFO(ir::print_schedule(good));
   const auto refused = [&](auto change) {
@@ -250,8 +250,8 @@ TEST_CASE("the check names the first row that breaks a rule of versions or updat
 }
 
 TEST_CASE("memory counts the versions that a stage keeps") {
-  StageGraph graph = turns_study({1, 1, 1, 1}, 12);
-  const ir::Cluster cluster = study_cluster(4);
+  StageGraph graph = turns_stages({1, 1, 1, 1}, 12);
+  const ir::Cluster cluster = standalone_cluster(4);
   const Schedule stashed = built(graph, cluster, {.graph = graph, .cluster = cluster}, "pipedream");
   const auto flushed = build_schedule(graph, cluster, {.policy = "1f1b"});
   REQUIRE(flushed.ok());

@@ -5,14 +5,14 @@
 #include <chrono>
 
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
 
 TEST_CASE("an unknown policy is refused with the names of the known ones") {
-  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
-  const auto built = build_schedule(graph, study_cluster(2), {.policy = "nope"});
+  const StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 2});
+  const auto built = build_schedule(graph, standalone_cluster(2), {.policy = "nope"});
   REQUIRE(!built.ok());
   CHECK(built.problems().front().code == Code::kUsage);
   for (const Policy& policy : all_policies())
@@ -22,8 +22,8 @@ TEST_CASE("an unknown policy is refused with the names of the known ones") {
 TEST_CASE("every policy of the list builds the same schedule twice") {
   for (const Policy& policy : all_policies()) {
     CAPTURE(policy.name);
-    const StageGraph graph = study_for(policy, 4, 8);
-    const ir::Cluster cluster = study_cluster(4);
+    const StageGraph graph = standalone_for(policy, 4, 8);
+    const ir::Cluster cluster = standalone_cluster(4);
     const BuildOptions options{.policy = std::string(policy.name)};
     const auto first = build_schedule(graph, cluster, options), second = build_schedule(graph, cluster, options);
     REQUIRE(first.ok());
@@ -32,8 +32,8 @@ TEST_CASE("every policy of the list builds the same schedule twice") {
 }
 
 TEST_CASE("long schedules are ordered, lowered, checked and simulated at a million actions per second or so") {
-  const StageGraph graph = chain_study({.ranks = 16, .micro_batches = 2000});
-  const ir::Cluster cluster = study_cluster(16);
+  const StageGraph graph = chain_stages({.ranks = 16, .micro_batches = 2000});
+  const ir::Cluster cluster = standalone_cluster(16);
   const PolicyRequest request{.graph = graph, .cluster = cluster, .in_flight = depth_numbers(graph)};
   auto seconds = [last = std::chrono::steady_clock::now()]() mutable -> double {
     const auto now = std::chrono::steady_clock::now();

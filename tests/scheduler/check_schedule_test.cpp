@@ -1,11 +1,11 @@
-#include "scheduler/check_schedule.h"
+#include "scheduler/validate/check_schedule.h"
 
 #include <doctest/doctest.h>
 
 #include "cost/lower_bound.h"
 #include "scheduler/build_schedule.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -16,16 +16,17 @@ IdMap<StageId, Samples> one_each(const StageGraph& graph) {
   return IdMap<StageId, Samples>(graph.stages.size(), Samples(1));
 }
 
-Result<Schedule> lowered(const Study& study, bool gpipe) {
-  const PolicyRequest request{.graph = study.graph, .cluster = study.cluster, .in_flight = one_each(study.graph)};
+Result<Schedule> lowered(const StandaloneCase& standalone, bool gpipe) {
+  const PolicyRequest request{
+      .graph = standalone.graph, .cluster = standalone.cluster, .in_flight = one_each(standalone.graph)};
   GP_TRY(Schedule compute, gpipe ? order_gpipe(request) : order_kfkb(request));
-  return insert_transfers(study.graph, std::move(compute));
+  return insert_transfers(standalone.graph, std::move(compute));
 }
 
 std::string first_message(const Status& status) { return status.ok() ? "" : status.problems().front().message; }
 
-Study chain(int ranks, int64_t micro_batches) {
-  return {chain_study({.ranks = ranks, .micro_batches = micro_batches}), study_cluster(ranks)};
+StandaloneCase chain(int ranks, int64_t micro_batches) {
+  return {chain_stages({.ranks = ranks, .micro_batches = micro_batches}), standalone_cluster(ranks)};
 }
 
 }  // namespace
@@ -33,15 +34,15 @@ Study chain(int ranks, int64_t micro_batches) {
 TEST_CASE("what the lowering makes of any stage graph passes the check and runs, buffered and under rendezvous") {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed);
+    const StandaloneCase standalone = random_stages(seed);
     for (const bool gpipe : {false, true}) {
-      const Result<Schedule> schedule = lowered(study, gpipe);
+      const Result<Schedule> schedule = lowered(standalone, gpipe);
       REQUIRE(schedule.ok());
-      const Status status = check_schedule(study.graph, study.cluster, *schedule);
+      const Status status = check_schedule(standalone.graph, standalone.cluster, *schedule);
       INFO(first_message(status));
       REQUIRE(status.ok());
-      const auto buffered = simulate(study.graph, study.cluster, *schedule);
-      const auto rendezvous = simulate(study.graph, study.cluster, *schedule, {.rendezvous = true});
+      const auto buffered = simulate(standalone.graph, standalone.cluster, *schedule);
+      const auto rendezvous = simulate(standalone.graph, standalone.cluster, *schedule, {.rendezvous = true});
       REQUIRE(buffered.ok());
       REQUIRE(rendezvous.ok());
       CHECK(buffered->makespan <= rendezvous->makespan);
@@ -52,11 +53,11 @@ TEST_CASE("what the lowering makes of any stage graph passes the check and runs,
 TEST_CASE("no schedule of any stage graph is shorter than its lower bound, nor longer than all work in a row") {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed, {.weights = false});
-    const double bound = cost::step_bound(study.graph, study.cluster).total();
+    const StandaloneCase standalone = random_stages(seed, {.weights = false});
+    const double bound = cost::step_bound(standalone.graph, standalone.cluster).total();
     for (const std::string policy : {"kfkb", "gpipe", "1f1b", "none"}) {
       CAPTURE(policy);
-      const auto built = build_schedule(study.graph, study.cluster,
+      const auto built = build_schedule(standalone.graph, standalone.cluster,
                                         {.policy = policy, .simulation = {.ticks_per_second = kTicksPerUnit}});
       REQUIRE(built.ok());
       CHECK(bound <= units(built->timeline.makespan) + 1e-3);
@@ -72,8 +73,8 @@ TEST_CASE("a mutated schedule passes the check exactly where it runs under both 
   int accepted = 0, refused = 0;
   for (uint64_t seed = 0; seed < 6000; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed % 200, {.most_stages = 4});
-    const Result<Schedule> good = lowered(study, seed % 2 == 0);
+    const StandaloneCase standalone = random_stages(seed % 200, {.max_stages = 4});
+    const Result<Schedule> good = lowered(standalone, seed % 2 == 0);
     REQUIRE(good.ok());
     Schedule schedule = *good;
     std::mt19937_64 random(seed);
@@ -99,9 +100,9 @@ TEST_CASE("a mutated schedule passes the check exactly where it runs under both 
       for (size_t i = 0; i < messages.size() / 2; ++i)
         std::swap(list[messages[i]], list[messages[messages.size() - 1 - i]]);
     }
-    const Status status = check_schedule(study.graph, study.cluster, schedule);
-    const auto buffered = simulate(study.graph, study.cluster, schedule);
-    const auto rendezvous = simulate(study.graph, study.cluster, schedule, {.rendezvous = true});
+    const Status status = check_schedule(standalone.graph, standalone.cluster, schedule);
+    const auto buffered = simulate(standalone.graph, standalone.cluster, schedule);
+    const auto rendezvous = simulate(standalone.graph, standalone.cluster, schedule, {.rendezvous = true});
     const bool runs = buffered.ok() && rendezvous.ok() && complete;
     if (status.ok() != runs) {
       INFO(ir::print_schedule(schedule));
@@ -118,13 +119,13 @@ TEST_CASE("a mutated schedule passes the check exactly where it runs under both 
 }
 
 TEST_CASE("the message names the first offending action") {
-  const Study study = chain(2, 2);
-  const Schedule good = *lowered(study, false);
-  REQUIRE(check_schedule(study.graph, study.cluster, good).ok());
+  const StandaloneCase standalone = chain(2, 2);
+  const Schedule good = *lowered(standalone, false);
+  REQUIRE(check_schedule(standalone.graph, standalone.cluster, good).ok());
   const auto refused = [&](auto&& change) {
     Schedule schedule = good;
     change(schedule);
-    return first_message(check_schedule(study.graph, study.cluster, schedule));
+    return first_message(check_schedule(standalone.graph, standalone.cluster, schedule));
   };
   using Rows = std::vector<Action>;
   const auto find = [](Rows& rows, const char* text) {
@@ -151,39 +152,41 @@ TEST_CASE("the message names the first offending action") {
 }
 
 TEST_CASE("memory that does not fit is refused with the shortfall") {
-  Study study = chain(2, 4);
-  for (ir::Stage& stage : study.graph.stages) stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 100);
-  const Schedule schedule = *lowered(study, true);
-  const DeviceMemory memory = memory_of(study.graph, schedule, {}).front();
+  StandaloneCase standalone = chain(2, 4);
+  for (ir::Stage& stage : standalone.graph.stages)
+    stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 100);
+  const Schedule schedule = *lowered(standalone, true);
+  const DeviceMemory memory = memory_of(standalone.graph, schedule, {}).front();
   // Four stashes and four boundary outputs of a byte each, and the first gradient that comes back.
   CHECK(memory.peak == Bytes(405));
-  study.cluster.devices[ir::DeviceId(0)].memory = memory.peak;
-  CHECK(check_schedule(study.graph, study.cluster, schedule).ok());
-  study.cluster.devices[ir::DeviceId(0)].memory = memory.peak - Bytes(1);
-  const Status status = check_schedule(study.graph, study.cluster, schedule);
+  standalone.cluster.devices[ir::DeviceId(0)].memory = memory.peak;
+  CHECK(check_schedule(standalone.graph, standalone.cluster, schedule).ok());
+  standalone.cluster.devices[ir::DeviceId(0)].memory = memory.peak - Bytes(1);
+  const Status status = check_schedule(standalone.graph, standalone.cluster, schedule);
   REQUIRE(!status.ok());
   CHECK(status.problems().front().code == Code::kNoFeasiblePlan);
   CHECK(first_message(status).find("1 too many") != std::string::npos);
 }
 
 TEST_CASE("a boundary value that the stash holds anyway counts once") {
-  Study study = chain(2, 1);
-  for (ir::Stage& stage : study.graph.stages) stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 100);
-  const Schedule schedule = *lowered(study, true);
+  StandaloneCase standalone = chain(2, 1);
+  for (ir::Stage& stage : standalone.graph.stages)
+    stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 100);
+  const Schedule schedule = *lowered(standalone, true);
   // The input, the stash, and the gradient that goes back.
-  CHECK(memory_of(study.graph, schedule, {})[1].peak == Bytes(102));
-  study.graph.edges[ir::EdgeId(0)].stashed_below = true;
-  CHECK(memory_of(study.graph, schedule, {})[1].peak == Bytes(101));
+  CHECK(memory_of(standalone.graph, schedule, {})[1].peak == Bytes(102));
+  standalone.graph.edges[ir::EdgeId(0)].stashed_below = true;
+  CHECK(memory_of(standalone.graph, schedule, {})[1].peak == Bytes(101));
 }
 
 TEST_CASE("every step returns each device to what it held at its start") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed);
-    const Schedule schedule = *lowered(study, false);
-    const auto timeline = simulate(study.graph, study.cluster, schedule);
+    const StandaloneCase standalone = random_stages(seed);
+    const Schedule schedule = *lowered(standalone, false);
+    const auto timeline = simulate(standalone.graph, standalone.cluster, schedule);
     REQUIRE(timeline.ok());
-    const auto memory = memory_of(study.graph, schedule, {});
+    const auto memory = memory_of(standalone.graph, schedule, {});
     for (size_t p = 0; p < memory.size(); ++p) {
       const auto points = memory_over_time(memory[p], timeline->spans[p]);
       CHECK(points.back().bytes == memory[p].fixed);

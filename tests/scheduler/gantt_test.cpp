@@ -1,4 +1,4 @@
-#include "scheduler/gantt.h"
+#include "scheduler/render/gantt.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@ using namespace graphpipe::tests;
 namespace {
 
 struct Example {
-  StageGraph graph = chain_study({.ranks = 2, .micro_batches = 3});
-  ir::Cluster cluster = study_cluster(2);
+  StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 3});
+  ir::Cluster cluster = standalone_cluster(2);
   BuiltSchedule built = *build_schedule(
       graph, cluster,
       {.policy = "kfkb", .in_flight = depth_numbers(graph), .simulation = {.ticks_per_second = kTicksPerUnit}});
@@ -51,8 +51,8 @@ TEST_CASE("no line of the terminal picture is wider than asked, and cut labels l
 }
 
 TEST_CASE("a device with several stages names them in its cells") {
-  const StageGraph graph = chain_study({.ranks = 1, .chunks = 2, .micro_batches = 1});
-  const ir::Cluster cluster = study_cluster(1);
+  const StageGraph graph = chain_stages({.ranks = 1, .chunks = 2, .micro_batches = 1});
+  const ir::Cluster cluster = standalone_cluster(1);
   const BuiltSchedule built = *build_schedule(graph, cluster, {.policy = "gpipe"});
   const std::string text = gantt_text(graph, built.schedule, built.timeline, {.width = 60});
   CHECK(text.find("0F0") != std::string::npos);

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "files/schedule_csv.h"
-#include "scheduler/insert_transfers.h"
-#include "scheduler/policies.h"
-#include "scheduler/simulate.h"
-#include "scheduler/study.h"
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/policies/policies.h"
+#include "scheduler/simulate/simulate.h"
+#include "scheduler/standalone/standalone_stages.h"
 #include "tests/support/csv_text.h"
 
 namespace graphpipe::tests {
@@ -71,9 +71,9 @@ inline Schedule parse_csv(const std::string& csv) {
 inline double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTicksPerUnit; }
 
 /// The stage graph that a policy is defined on, with two chunks per device where it needs several.
-inline StageGraph study_for(const Policy& policy, int ranks, int64_t micro_batches) {
+inline StageGraph standalone_for(const Policy& policy, int ranks, int64_t micro_batches) {
   const bool v_shape = policy.shape == StageShape::kV, replicas = policy.shape == StageShape::kReplicas;
-  StageGraph graph = chain_study(
+  StageGraph graph = chain_stages(
       {.ranks = replicas ? 1 : ranks, .chunks = v_shape ? 2 : 1, .micro_batches = micro_batches, .v_shape = v_shape});
   if (policy.asynchronous)
     for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1);

@@ -1,11 +1,11 @@
-#include "scheduler/idle_time.h"
+#include "scheduler/analysis/idle_time.h"
 
 #include <doctest/doctest.h>
 
-#include "scheduler/policy_study.h"
-#include "scheduler/schedule_bound.h"
+#include "scheduler/analysis/schedule_bound.h"
+#include "scheduler/standalone/policy_schedule.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -28,14 +28,15 @@ TEST_CASE("idle time has one cause each tick: causes and work add up to the make
   int compared = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed);
+    const StandaloneCase standalone = random_stages(seed);
     for (const char* policy : {"kfkb", "gpipe", "1f1b", "zb-1p"}) {
-      const auto compute = find_policy(policy)->order({.graph = study.graph, .cluster = study.cluster});
+      const auto compute = find_policy(policy)->order({.graph = standalone.graph, .cluster = standalone.cluster});
       if (!compute.ok()) continue;
-      const Schedule schedule = *insert_transfers(study.graph, *compute);
-      const auto timeline = simulate(study.graph, study.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+      const Schedule schedule = *insert_transfers(standalone.graph, *compute);
+      const auto timeline =
+          simulate(standalone.graph, standalone.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
       REQUIRE(timeline.ok());
-      const std::vector<IdleTime> idle = idle_time(study.graph, schedule, *timeline);
+      const std::vector<IdleTime> idle = idle_time(standalone.graph, schedule, *timeline);
       REQUIRE(idle.size() == schedule.programs.size());
       for (size_t p = 0; p < idle.size(); ++p) {
         Ticks sum = busy_ticks(schedule.programs[p], timeline->spans[p]);
@@ -55,15 +56,16 @@ TEST_CASE("no schedule beats its bound, whatever the policy, the graph and the l
   int split = 0, whole = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed, {.weights = false});
+    const StandaloneCase standalone = random_stages(seed, {.weights = false});
     for (const char* policy : {"kfkb", "gpipe", "1f1b", "dapple-b", "none", "zb-1p", "zb-2p"}) {
       CAPTURE(policy);
-      const auto compute = find_policy(policy)->order({.graph = study.graph, .cluster = study.cluster});
+      const auto compute = find_policy(policy)->order({.graph = standalone.graph, .cluster = standalone.cluster});
       if (!compute.ok()) continue;
-      const Schedule schedule = *insert_transfers(study.graph, *compute);
-      const auto timeline = simulate(study.graph, study.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+      const Schedule schedule = *insert_transfers(standalone.graph, *compute);
+      const auto timeline =
+          simulate(standalone.graph, standalone.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
       REQUIRE(timeline.ok());
-      const double bound = schedule_bound(study.graph, study.cluster, schedule);
+      const double bound = schedule_bound(standalone.graph, standalone.cluster, schedule);
       CHECK(bound <= units(timeline->makespan) + 1e-3);
       ++(std::string_view(policy).starts_with("zb") ? split : whole);
     }
@@ -76,8 +78,8 @@ TEST_CASE("chains: 1f1b, the interleaved orders and zero bubble meet or miss the
   const auto gap = [](const char* name, int chunks, int64_t micro_batches) {
     const Policy& policy = *find_policy(name);
     const StageGraph graph =
-        *policy_study(policy, {.ranks = 4, .chunks = chunks, .micro_batches = micro_batches, .costs = {}});
-    const ir::Cluster cluster = study_cluster(4);
+        *policy_schedule(policy, {.ranks = 4, .chunks = chunks, .micro_batches = micro_batches, .costs = {}});
+    const ir::Cluster cluster = standalone_cluster(4);
     const Schedule schedule = *insert_transfers(graph, *policy.order({.graph = graph, .cluster = cluster}));
     const auto timeline = simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit});
     return units(timeline->makespan) - schedule_bound(graph, cluster, schedule);
@@ -92,8 +94,8 @@ TEST_CASE("chains: 1f1b, the interleaved orders and zero bubble meet or miss the
 }
 
 TEST_CASE("1f1b: the first rank idles for its gradient, the last before and after its work") {
-  const StageGraph graph = chain_study({.ranks = 4, .micro_batches = 8});
-  const ir::Cluster cluster = study_cluster(4);
+  const StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 8});
+  const ir::Cluster cluster = standalone_cluster(4);
   const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
   const auto timeline = simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit});
   const std::vector<IdleTime> idle = idle_time(graph, schedule, *timeline);
@@ -107,8 +109,8 @@ TEST_CASE("1f1b: the first rank idles for its gradient, the last before and afte
 }
 
 TEST_CASE("latency shows as time on the link") {
-  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 1});
-  const ir::Cluster cluster = study_cluster(2, 0.5);
+  const StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 1});
+  const ir::Cluster cluster = standalone_cluster(2, 0.5);
   const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
   const auto timeline = simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit});
   const std::vector<IdleTime> idle = idle_time(graph, schedule, *timeline);

@@ -1,10 +1,10 @@
-#include "scheduler/insert_transfers.h"
+#include "scheduler/lowering/insert_transfers.h"
 
 #include <doctest/doctest.h>
 
-#include "scheduler/check_schedule.h"
+#include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -31,7 +31,7 @@ TEST_CASE("the lowering equals PyTorch's token for token") {
   files::merge_backwards(schedule);
   int64_t micro_batches = 0;
   for (const Action& a : schedule.programs[0].actions) micro_batches = std::max(micro_batches, a.range.last);
-  const StageGraph graph = chain_study({.ranks = 2, .chunks = 2, .micro_batches = micro_batches});
+  const StageGraph graph = chain_stages({.ranks = 2, .chunks = 2, .micro_batches = micro_batches});
   const Schedule lowered = *insert_transfers(graph, schedule);
   const auto csv = files::csv_of(graph, lowered, files::CsvLevel::kCommunication);
   REQUIRE(csv.ok());
@@ -39,12 +39,12 @@ TEST_CASE("the lowering equals PyTorch's token for token") {
 }
 
 TEST_CASE("stages with different micro-batches exchange the intersections of their ranges") {
-  std::vector<StudyStage> stages(2);
+  std::vector<StandaloneStage> stages(2);
   stages[0].choice = {.devices = {ir::DeviceId(0)}, .micro_batch = Samples(4)};
   stages[1].choice = {.devices = {ir::DeviceId(1), ir::DeviceId(2)}, .micro_batch = Samples(3)};
   stages[1].predecessors = {StageId(0)};
-  const StageGraph graph = study_graph(stages, Samples(8));
-  const ir::Cluster cluster = study_cluster(3);
+  const StageGraph graph = standalone_graph(stages, Samples(8));
+  const ir::Cluster cluster = standalone_cluster(3);
   const Schedule schedule = *insert_transfers(graph, *order_gpipe({.graph = graph, .cluster = cluster}));
   std::string sends;
   for (const Action& a : schedule.programs[0].actions)
@@ -56,10 +56,10 @@ TEST_CASE("stages with different micro-batches exchange the intersections of the
 }
 
 TEST_CASE("nothing comes back over an edge without a gradient, and a frozen stage runs forwards only") {
-  StageGraph graph = chain_study({.ranks = 3, .micro_batches = 4});
+  StageGraph graph = chain_stages({.ranks = 3, .micro_batches = 4});
   graph.stages[StageId(0)].has_backward = false;
   graph.edges[ir::EdgeId(0)].gradient_bytes = {};
-  const ir::Cluster cluster = study_cluster(3);
+  const ir::Cluster cluster = standalone_cluster(3);
   const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
   CHECK(count_ops(schedule, ActionOp::kBackward) == 8);
   CHECK(count_ops(schedule, ActionOp::kSendBackward) == 4);
@@ -68,8 +68,8 @@ TEST_CASE("nothing comes back over an edge without a gradient, and a frozen stag
 }
 
 TEST_CASE("stages on one device exchange messages by the same rows, the receive after its send") {
-  const StageGraph graph = chain_study({.ranks = 1, .chunks = 2, .micro_batches = 2});
-  const ir::Cluster cluster = study_cluster(1);
+  const StageGraph graph = chain_stages({.ranks = 1, .chunks = 2, .micro_batches = 2});
+  const ir::Cluster cluster = standalone_cluster(1);
   const Schedule schedule = *insert_transfers(graph, *order_none({.graph = graph, .cluster = cluster}));
   REQUIRE(schedule.programs.size() == 1);
   const auto& list = schedule.programs[0].actions;
@@ -85,7 +85,7 @@ TEST_CASE("stages on one device exchange messages by the same rows, the receive 
 }
 
 TEST_CASE("replicas and copies of shared weights reduce once, in one order on all devices, before the steps") {
-  StageGraph graph = chain_study({.ranks = 3, .micro_batches = 4});
+  StageGraph graph = chain_stages({.ranks = 3, .micro_batches = 4});
   for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(8);
   graph.stages[StageId(1)].choice.devices = {ir::DeviceId(1), ir::DeviceId(3)};
   graph.shared.push_back({ir::WeightGroupId(0), {StageId(0), StageId(2)}, Bytes(8)});
@@ -93,7 +93,7 @@ TEST_CASE("replicas and copies of shared weights reduce once, in one order on al
   CHECK(groups[StageId(0)] == 0);
   CHECK(groups[StageId(1)] == 1);
   CHECK(groups[StageId(2)] == 0);
-  const ir::Cluster cluster = study_cluster(4);
+  const ir::Cluster cluster = standalone_cluster(4);
   const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
   CHECK(count_ops(schedule, ActionOp::kReduceGradient) == 4);
   CHECK(count_ops(schedule, ActionOp::kStep) == 4);
@@ -102,16 +102,16 @@ TEST_CASE("replicas and copies of shared weights reduce once, in one order on al
 }
 
 TEST_CASE("a recompute stands right before the backward that it serves") {
-  StageGraph graph = chain_study({.ranks = 2, .micro_batches = 3});
+  StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 3});
   graph.stages[StageId(0)].choice.recompute = true;
-  const ir::Cluster cluster = study_cluster(2);
+  const ir::Cluster cluster = standalone_cluster(2);
   const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
   CHECK(count_ops(schedule, ActionOp::kRecompute) == 3);
   CHECK(check_schedule(graph, cluster, schedule).ok());
 }
 
 TEST_CASE("compute orders that cannot run are refused by name") {
-  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
+  const StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 2});
   const auto refused = [&](const char* text) {
     const Result<Schedule> lowered = insert_transfers(graph, *ir::parse_schedule(text));
     return lowered.ok() ? std::string() : lowered.problems().front().message;
@@ -124,8 +124,8 @@ TEST_CASE("compute orders that cannot run are refused by name") {
 }
 
 TEST_CASE("with 1f1b the ring holds what is in flight and what has arrived ahead") {
-  const StageGraph graph = chain_study({.ranks = 4, .micro_batches = 16});
-  const ir::Cluster cluster = study_cluster(4);
+  const StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 16});
+  const ir::Cluster cluster = standalone_cluster(4);
   const Schedule schedule = *insert_transfers(graph, *order_1f1b({.graph = graph, .cluster = cluster}));
   for (const StageId stage : graph.stage_ids()) {
     const int in_flight = static_cast<int>(4 - stage.index());

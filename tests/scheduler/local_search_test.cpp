@@ -1,11 +1,10 @@
-#include "scheduler/local_search.h"
-
 #include <doctest/doctest.h>
 
 #include "cost/lower_bound.h"
 #include "scheduler/build_schedule.h"
+#include "scheduler/policies/schedule_local_search.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -26,29 +25,32 @@ TEST_CASE("the search never makes a schedule worse, keeps it complete, and stays
   int faster = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    Study study = random_study(seed);
+    StandaloneCase standalone = random_stages(seed);
     const char* names[] = {"kfkb", "gpipe", "zb-1p", "none"};
-    const auto compute = find_policy(names[seed % 4])->order({.graph = study.graph, .cluster = study.cluster});
+    const auto compute =
+        find_policy(names[seed % 4])->order({.graph = standalone.graph, .cluster = standalone.cluster});
     if (!compute.ok()) continue;
     // The devices have just what the schedule needs.
-    const std::vector<Bytes> before = peaks(study.graph, *compute);
-    for (size_t p = 0; p < before.size(); ++p) study.cluster.devices[compute->programs[p].device].memory = before[p];
-    const Schedule better = improve(study.graph, study.cluster, *compute, {.most_rows = 20000});
-    const auto score = score_order(study.graph, study.cluster, better);
-    const auto start = score_order(study.graph, study.cluster, *compute);
+    const std::vector<Bytes> before = peaks(standalone.graph, *compute);
+    for (size_t p = 0; p < before.size(); ++p)
+      standalone.cluster.devices[compute->programs[p].device].memory = before[p];
+    const Schedule better = improve(standalone.graph, standalone.cluster, *compute, {.max_rows = 20000});
+    const auto score = score_order(standalone.graph, standalone.cluster, better);
+    const auto start = score_order(standalone.graph, standalone.cluster, *compute);
     REQUIRE(score.has_value());
     CHECK(score->makespan <= start->makespan);
     CHECK(score->excess == Bytes(0));
     faster += score->makespan < start->makespan;
-    const Status verdict = check_schedule(study.graph, study.cluster, *insert_transfers(study.graph, better));
+    const Status verdict =
+        check_schedule(standalone.graph, standalone.cluster, *insert_transfers(standalone.graph, better));
     if (!verdict.ok()) FAIL(verdict.problems().front().message);
   }
   CHECK(faster > 10);
 }
 
 TEST_CASE("the search finds what a schedule without pipelining leaves idle") {
-  const StageGraph graph = chain_study({.ranks = 3, .micro_batches = 6});
-  const ir::Cluster cluster = study_cluster(3);
+  const StageGraph graph = chain_stages({.ranks = 3, .micro_batches = 6});
+  const ir::Cluster cluster = standalone_cluster(3);
   const auto compute = order_none({.graph = graph, .cluster = cluster});
   const auto start = score_order(graph, cluster, *compute);
   const auto found = score_order(graph, cluster, improve(graph, cluster, *compute));
@@ -64,13 +66,13 @@ TEST_CASE("schedules with updates or overlaps get better or stay, with the versi
       for (const double latency : {0.0, 0.75}) {
         CAPTURE(name);
         CAPTURE(ranks);
-        StageGraph graph = study_for(*find_policy(name), ranks, 10);
+        StageGraph graph = standalone_for(*find_policy(name), ranks, 10);
         // A slow stage, so that the order leaves gaps.
         graph.stages[StageId(graph.stages.size() - 1)].forward = ir::SampleFunction::polynomial(2.5, 0);
-        const ir::Cluster cluster = study_cluster(ranks, latency);
+        const ir::Cluster cluster = standalone_cluster(ranks, latency);
         const auto compute = find_policy(name)->order({.graph = graph, .cluster = cluster});
         REQUIRE(compute.ok());
-        const Schedule better = improve(graph, cluster, *compute, {.most_rows = 20000});
+        const Schedule better = improve(graph, cluster, *compute, {.max_rows = 20000});
         const auto score = score_order(graph, cluster, better), start = score_order(graph, cluster, *compute);
         REQUIRE(score.has_value());
         CHECK(*score <= *start);
@@ -94,23 +96,23 @@ TEST_CASE("schedules with updates or overlaps get better or stay, with the versi
 TEST_CASE("auto is at least as fast as every synchronous policy that fits, and takes less memory where it must") {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
-    Study study = random_study(seed, {.most_stages = 5});
-    const PolicyRequest request{.graph = study.graph, .cluster = study.cluster};
+    StandaloneCase standalone = random_stages(seed, {.max_stages = 5});
+    const PolicyRequest request{.graph = standalone.graph, .cluster = standalone.cluster};
     const auto chosen = order_auto(request);
     REQUIRE(chosen.ok());
-    const auto score = score_order(study.graph, study.cluster, *chosen);
+    const auto score = score_order(standalone.graph, standalone.cluster, *chosen);
     REQUIRE(score.has_value());
     for (const Policy& policy : all_policies()) {
       if (policy.asynchronous || policy.forward_only) continue;
       const auto other = policy.order(request);
       if (!other.ok()) continue;
-      const auto other_score = score_order(study.graph, study.cluster, *other);
+      const auto other_score = score_order(standalone.graph, standalone.cluster, *other);
       if (other_score) CHECK(score->makespan <= other_score->makespan);
     }
   }
-  StageGraph graph = chain_study({.ranks = 4, .micro_batches = 8});
+  StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 8});
   for (ir::Stage& stage : graph.stages) stage.stash_to_input_gradient = ir::SampleFunction::polynomial(0, 1000);
-  ir::Cluster cluster = study_cluster(4);
+  ir::Cluster cluster = standalone_cluster(4);
   for (ir::Device& device : cluster.devices) device.memory = Bytes(2500);
   const auto small = order_auto({.graph = graph, .cluster = cluster});
   REQUIRE(small.ok());

@@ -5,10 +5,10 @@
 #include <doctest/doctest.h>
 
 #include "cost/in_flight.h"
-#include "scheduler/in_flight_rules.h"
-#include "scheduler/insert_transfers.h"
-#include "scheduler/memory.h"
-#include "scheduler/policies.h"
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/memory/memory.h"
+#include "scheduler/policies/in_flight_rules.h"
+#include "scheduler/policies/policies.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;

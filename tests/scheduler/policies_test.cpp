@@ -1,4 +1,4 @@
-#include "scheduler/policies.h"
+#include "scheduler/policies/policies.h"
 
 #include <doctest/doctest.h>
 
@@ -12,11 +12,11 @@ using nlohmann::json;
 namespace {
 
 StageGraph dag_of(const json& j) {
-  std::vector<StudyStage> stages;
+  std::vector<StandaloneStage> stages;
   const size_t count = j.at("predecessors").size();
   int64_t batch = j.contains("batch") ? j.at("batch").get<int64_t>() : j.at("micro_batches").get<int64_t>();
   for (size_t s = 0; s < count; ++s) {
-    StudyStage stage;
+    StandaloneStage stage;
     for (const json& p : j.at("predecessors")[s]) stage.predecessors.push_back(StageId(p.get<size_t>()));
     double forward = 1, backward = 2;
     if (j.contains("cost_per_sample")) {
@@ -33,7 +33,7 @@ StageGraph dag_of(const json& j) {
     if (j.contains("k")) stage.choice.k = j["k"][s].get<int>();
     stages.push_back(std::move(stage));
   }
-  return study_graph(stages, Samples(batch));
+  return standalone_graph(stages, Samples(batch));
 }
 
 IdMap<StageId, Samples> samples_of(const json& list) {
@@ -63,7 +63,7 @@ TEST_CASE("kfkb makes the lists and the makespan of every stage graph of the sha
     }
     const json j = json::parse(*text);
     const StageGraph graph = dag_of(j);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()));
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()));
     const auto schedule =
         order_kfkb({.graph = graph, .cluster = cluster, .in_flight = samples_of(j.at("inflight_samples"))});
     REQUIRE(schedule.ok());
@@ -81,7 +81,7 @@ TEST_CASE("without given numbers kfkb reaches the full rate of the shared stage 
     if (!text) return;
     const json j = json::parse(*text);
     const StageGraph graph = dag_of(j);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()));
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()));
     const auto schedule = order_kfkb({.graph = graph, .cluster = cluster});
     REQUIRE(schedule.ok());
     CHECK(makespan(graph, cluster, *schedule) == doctest::Approx(j.at("makespan").get<double>()));
@@ -97,7 +97,8 @@ TEST_CASE("kfkb makes the in-flight numbers and makespans of the latency cases, 
   for (const json& j : *cases) {
     CAPTURE(j.dump());
     const StageGraph graph = dag_of(j);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()), j.at("latency").get<double>());
+    const ir::Cluster cluster =
+        standalone_cluster(static_cast<int>(graph.stages.size()), j.at("latency").get<double>());
     const auto schedule = order_kfkb({.graph = graph, .cluster = cluster});
     REQUIRE(schedule.ok());
     CHECK(peak_in_flight(*schedule, false) == j.at("in_flight").get<std::vector<int>>());
@@ -141,8 +142,8 @@ TEST_CASE("gpipe and kfkb order chains as the reference generators do") {
     int64_t micro_batches = 0;
     for (const Action& a : golden.programs[0].actions) micro_batches += a.op == ActionOp::kForward;
     const int ranks = static_cast<int>(golden.programs.size());
-    const StageGraph graph = chain_study({.ranks = ranks, .micro_batches = micro_batches});
-    const ir::Cluster cluster = study_cluster(ranks);
+    const StageGraph graph = chain_stages({.ranks = ranks, .micro_batches = micro_batches});
+    const ir::Cluster cluster = standalone_cluster(ranks);
     PolicyRequest request{.graph = graph, .cluster = cluster, .in_flight = depth_numbers(graph)};
     for (Samples& n : request.in_flight) n = Samples(c.factor * n.count - (c.factor - 1));
     if (c.lifo) request.backward_order = BackwardOrder::kLifo;
@@ -175,9 +176,9 @@ void compare(const Golden& golden) {
   for (const ir::Program& program : expected.programs)
     for (const Action& a : program.actions) micro_batches = std::max(micro_batches, a.range.last);
   const int ranks = static_cast<int>(expected.programs.size());
-  const StageGraph graph =
-      chain_study({.ranks = ranks, .chunks = golden.chunks, .micro_batches = micro_batches, .v_shape = golden.v_shape});
-  const ir::Cluster cluster = study_cluster(ranks);
+  const StageGraph graph = chain_stages(
+      {.ranks = ranks, .chunks = golden.chunks, .micro_batches = micro_batches, .v_shape = golden.v_shape});
+  const ir::Cluster cluster = standalone_cluster(ranks);
   const auto schedule = find_policy(golden.policy)->order({.graph = graph, .cluster = cluster, .group = golden.group});
   if (!schedule.ok()) FAIL(schedule.problems().front().message);
   for (int r = 0; r < ranks; ++r)
@@ -236,7 +237,7 @@ TEST_CASE("zero bubble on stage graphs: lists, makespans and peaks of the shared
       stage.input_gradient = ir::SampleFunction::polynomial(0, input);
       stage.weight_gradient = ir::SampleFunction::polynomial(0, weight);
     }
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()));
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()));
     const auto schedule = find_policy(policy)->order({.graph = graph, .cluster = cluster});
     REQUIRE(schedule.ok());
     return std::pair(*schedule, makespan(graph, cluster, *schedule));
@@ -257,13 +258,13 @@ TEST_CASE("zero bubble on stage graphs: lists, makespans and peaks of the shared
 }
 
 TEST_CASE("policies that need a chain of chunks say what is wrong with another graph") {
-  const ir::Cluster cluster = study_cluster(4);
-  StageGraph graph = chain_study({.ranks = 2, .chunks = 2, .micro_batches = 4});
+  const ir::Cluster cluster = standalone_cluster(4);
+  StageGraph graph = chain_stages({.ranks = 2, .chunks = 2, .micro_batches = 4});
   CHECK(order_interleaved({.graph = graph, .cluster = cluster}).ok());
   CHECK(!order_interleaved({.graph = graph, .cluster = cluster, .group = 1}).ok());
   CHECK(!order_zb_v({.graph = graph, .cluster = cluster}).ok());
   graph.stages[StageId(1)].choice.micro_batch = Samples(2);
   CHECK(!order_interleaved({.graph = graph, .cluster = cluster}).ok());
-  const StageGraph odd = chain_study({.ranks = 4, .chunks = 2, .micro_batches = 7});
+  const StageGraph odd = chain_stages({.ranks = 4, .chunks = 2, .micro_batches = 7});
   CHECK(!order_interleaved({.graph = odd, .cluster = cluster, .group = 4}).ok());
 }

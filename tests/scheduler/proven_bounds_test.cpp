@@ -7,7 +7,7 @@
 #include "cost/cycle_period.h"
 #include "cost/in_flight.h"
 #include "cost/lower_bound.h"
-#include "scheduler/in_flight_rules.h"
+#include "scheduler/policies/in_flight_rules.h"
 #include "tests/scheduler/helpers.h"
 
 using namespace graphpipe;
@@ -19,7 +19,7 @@ namespace {
 StageGraph random_dag(uint64_t seed, int64_t micro_batches, bool equal_costs) {
   std::mt19937_64 random(seed);
   const auto below = [&](size_t limit) { return static_cast<size_t>(random() % limit); };
-  std::vector<StudyStage> stages(2 + below(8));
+  std::vector<StandaloneStage> stages(2 + below(8));
   for (size_t s = 0; s < stages.size(); ++s) {
     for (size_t p = 0; p < s; ++p)
       if (below(s) < 2) stages[s].predecessors.push_back(StageId(p));
@@ -31,7 +31,7 @@ StageGraph random_dag(uint64_t seed, int64_t micro_batches, bool equal_costs) {
     stages[s].weight_gradient = cost();
     stages[s].choice.devices = {ir::DeviceId(s)};
   }
-  return study_graph(stages, Samples(micro_batches));
+  return standalone_graph(stages, Samples(micro_batches));
 }
 
 int64_t longest_path(const StageGraph& graph) {
@@ -57,7 +57,7 @@ TEST_CASE("with equal costs, 1f1b and zb-1p meet their bounds on every stage gra
     StageGraph graph = random_dag(seed, 1, true);
     const int64_t depth = longest_path(graph), micro_batches = 2 * depth + static_cast<int64_t>(seed % 4);
     graph.batch = Samples(micro_batches);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()));
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()));
     const PolicyRequest request{.graph = graph, .cluster = cluster};
     const double bound = cost::step_bound(graph, cluster).total();
     const double unsplit = makespan(graph, cluster, order_1f1b(request));
@@ -76,7 +76,7 @@ TEST_CASE("the in-flight rule with its cycles sustains the attainable period on 
     CAPTURE(seed);
     const StageGraph graph = random_dag(seed, 64, seed % 3 == 0);
     const double latencies[] = {0, 0.5, 1, 2};
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()), latencies[seed % 4]);
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()), latencies[seed % 4]);
     const auto costs = cost::stage_costs(graph, cluster);
     const double period = cost::bottleneck_period(graph, costs);
     const cost::InFlight numbers = cost::in_flight(graph, cluster);
@@ -98,7 +98,7 @@ TEST_CASE("where cycles over several forks and joins are longer than the period,
     CAPTURE(seed);
     const StageGraph graph = random_dag(seed, 64, false);
     const ir::Cluster cluster =
-        study_cluster(static_cast<int>(graph.stages.size()), 0.25 * static_cast<double>(seed % 9));
+        standalone_cluster(static_cast<int>(graph.stages.size()), 0.25 * static_cast<double>(seed % 9));
     const auto costs = cost::stage_costs(graph, cluster);
     const double period = cost::bottleneck_period(graph, costs);
     const IdMap<StageId, Samples> rule = cost::in_flight_at(graph, costs, period);
@@ -116,7 +116,7 @@ TEST_CASE("the period that the cycles give is the simulated one, also where numb
   for (uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
     const StageGraph graph = random_dag(seed, 64, false);
-    const ir::Cluster cluster = study_cluster(static_cast<int>(graph.stages.size()), seed % 2 == 0 ? 0.5 : 0);
+    const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()), seed % 2 == 0 ? 0.5 : 0);
     const auto costs = cost::stage_costs(graph, cluster);
     IdMap<StageId, Samples> numbers = depth_in_flight(graph, UseK::kNo);
     for (Samples& n : numbers) n = Samples((n.count + 1) / 2);

@@ -1,11 +1,11 @@
-#include "scheduler/raise_in_flight.h"
+#include "scheduler/policies/raise_in_flight.h"
 
 #include <doctest/doctest.h>
 
-#include "scheduler/in_flight_rules.h"
-#include "scheduler/list_rule.h"
+#include "scheduler/policies/in_flight_rules.h"
+#include "scheduler/policies/list_rule.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -13,25 +13,25 @@ using namespace graphpipe::tests;
 namespace {
 
 Schedule alternate(const StageGraph& graph, const IdMap<StageId, Samples>& numbers) {
-  return *order_kfkb({.graph = graph, .cluster = study_cluster(64), .in_flight = numbers});
+  return *order_kfkb({.graph = graph, .cluster = standalone_cluster(64), .in_flight = numbers});
 }
 
-Study unit_dag(uint64_t seed) {
-  Study study = random_study(seed, {.most_stages = 9,
-                                    .replicas = false,
-                                    .shared_devices = false,
-                                    .frozen = false,
-                                    .recompute = false,
-                                    .weights = false});
-  study.graph.batch = Samples(64);
-  for (ir::Stage& stage : study.graph.stages) {
+StandaloneCase unit_dag(uint64_t seed) {
+  StandaloneCase standalone = random_stages(seed, {.max_stages = 9,
+                                                   .replicas = false,
+                                                   .shared_devices = false,
+                                                   .frozen = false,
+                                                   .recompute = false,
+                                                   .weights = false});
+  standalone.graph.batch = Samples(64);
+  for (ir::Stage& stage : standalone.graph.stages) {
     stage.choice.micro_batch = Samples(1);
     stage.choice.k = 1;
     stage.forward = ir::SampleFunction::polynomial(0, 1);
     stage.input_gradient = ir::SampleFunction::polynomial(0, 2);
     stage.weight_gradient = {};
   }
-  return study;
+  return standalone;
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ Study unit_dag(uint64_t seed) {
 TEST_CASE("with equal costs the simulator confirms the period of the rule on every stage graph") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const Study study = unit_dag(seed);
-    const PolicyRequest request{.graph = study.graph, .cluster = study.cluster};
+    const StandaloneCase standalone = unit_dag(seed);
+    const PolicyRequest request{.graph = standalone.graph, .cluster = standalone.cluster};
     CHECK(steady_period(request, in_flight_of(request), alternate) == doctest::Approx(3).epsilon(1e-3));
   }
 }
@@ -49,11 +49,12 @@ TEST_CASE("raised numbers are never slower, and cure most stage graphs that the 
   int starved = 0, cured = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
-    Study study = random_study(seed, {.most_stages = 6, .frozen = false, .recompute = false, .weights = false});
-    study.graph.batch = Samples(96);
-    for (ir::Stage& stage : study.graph.stages)
+    StandaloneCase standalone =
+        random_stages(seed, {.max_stages = 6, .frozen = false, .recompute = false, .weights = false});
+    standalone.graph.batch = Samples(96);
+    for (ir::Stage& stage : standalone.graph.stages)
       if (stage.choice.micro_batch == Samples(3)) stage.choice.micro_batch = Samples(4);
-    const PolicyRequest request{.graph = study.graph, .cluster = study.cluster};
+    const PolicyRequest request{.graph = standalone.graph, .cluster = standalone.cluster};
     const auto numbers = in_flight_of(request);
     const double period = attainable_period(request), before = steady_period(request, numbers, alternate);
     if (before <= period * (1 + 1e-3)) continue;
@@ -68,8 +69,8 @@ TEST_CASE("raised numbers are never slower, and cure most stage graphs that the 
 }
 
 TEST_CASE("numbers that starve by hand are raised to the full rate") {
-  const StageGraph graph = chain_study({.ranks = 4, .micro_batches = 32});
-  const ir::Cluster cluster = study_cluster(4);
+  const StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 32});
+  const ir::Cluster cluster = standalone_cluster(4);
   const PolicyRequest request{.graph = graph, .cluster = cluster};
   const IdMap<StageId, Samples> ones(4, Samples(1));
   CHECK(steady_period(request, ones, alternate) > 3.5);
@@ -79,8 +80,8 @@ TEST_CASE("numbers that starve by hand are raised to the full rate") {
 }
 
 TEST_CASE("numbers that are enough stay as they are") {
-  const StageGraph graph = chain_study({.ranks = 4, .micro_batches = 32});
-  const ir::Cluster cluster = study_cluster(4);
+  const StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 32});
+  const ir::Cluster cluster = standalone_cluster(4);
   const PolicyRequest request{.graph = graph, .cluster = cluster};
   CHECK(raise_where_starved(request, depth_numbers(graph), 3, alternate) == depth_numbers(graph));
 }

@@ -1,31 +1,31 @@
-#include "scheduler/simulate.h"
+#include "scheduler/simulate/simulate.h"
 
 #include <doctest/doctest.h>
 
 #include <chrono>
 
-#include "scheduler/check_schedule.h"
+#include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
 
 TEST_CASE("transfers of one link follow each other, those of different links do not wait") {
   // Two producers on devices 0 and 1 send 4 s worth of bytes each to a consumer on device 2.
-  std::vector<StudyStage> stages(3);
+  std::vector<StandaloneStage> stages(3);
   for (size_t s = 0; s < 3; ++s) {
     stages[s].forward = ir::SampleFunction::polynomial(1, 0);
     stages[s].choice.devices = {ir::DeviceId(s)};
   }
   stages[2].predecessors = {StageId(0), StageId(1)};
-  StageGraph graph = study_graph(stages, Samples(1));
+  StageGraph graph = standalone_graph(stages, Samples(1));
   for (ir::Stage& stage : graph.stages) stage.has_backward = false;
   for (ir::StageEdge& edge : graph.edges) {
     edge.gradient_bytes = {};
     edge.bytes = ir::SampleFunction::polynomial(0, 4);
   }
-  ir::Cluster cluster = study_cluster(3);
+  ir::Cluster cluster = standalone_cluster(3);
   cluster.levels[0].bandwidth = BytesPerSecond(1);
   const auto makespan = [&] {
     const Schedule compute = *order_gpipe({.graph = graph, .cluster = cluster});
@@ -39,12 +39,12 @@ TEST_CASE("transfers of one link follow each other, those of different links do 
 }
 
 TEST_CASE("a step waits for the reduction of its group, and a norm for all of them") {
-  StageGraph graph = chain_study({.ranks = 1, .micro_batches = 2});
+  StageGraph graph = chain_stages({.ranks = 1, .micro_batches = 2});
   ir::Stage& stage = graph.stages[StageId(0)];
   stage.choice.devices = {ir::DeviceId(0), ir::DeviceId(1)};
   stage.choice.mode = ir::ReplicaMode::kRoundRobin;
   stage.trainable_weight_bytes = stage.weight_bytes = Bytes(10);
-  ir::Cluster cluster = study_cluster(2, 1);
+  ir::Cluster cluster = standalone_cluster(2, 1);
   const Schedule compute = *order_gpipe({.graph = graph, .cluster = cluster});
   for (const bool norm : {false, true}) {
     const Schedule schedule = *insert_transfers(graph, compute, {.norm = norm});
@@ -58,10 +58,10 @@ TEST_CASE("a step waits for the reduction of its group, and a norm for all of th
 TEST_CASE("the critical path is a chain without gaps that ends at the makespan") {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed, {.weights = false});
-    const Schedule compute = *order_gpipe({.graph = study.graph, .cluster = study.cluster});
-    const Schedule schedule = *insert_transfers(study.graph, compute);
-    const Timeline timeline = *simulate(study.graph, study.cluster, schedule);
+    const StandaloneCase standalone = random_stages(seed, {.weights = false});
+    const Schedule compute = *order_gpipe({.graph = standalone.graph, .cluster = standalone.cluster});
+    const Schedule schedule = *insert_transfers(standalone.graph, compute);
+    const Timeline timeline = *simulate(standalone.graph, standalone.cluster, schedule);
     Ticks now;
     for (const ActionPlace place : critical_path(timeline)) {
       const Span span = timeline.spans[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
@@ -73,8 +73,8 @@ TEST_CASE("the critical path is a chain without gaps that ends at the makespan")
 }
 
 TEST_CASE("hostile schedules are refused, never run") {
-  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
-  const ir::Cluster cluster = study_cluster(2);
+  const StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 2});
+  const ir::Cluster cluster = standalone_cluster(2);
   for (const char* text :
        {"device 0: 9F[0,1)", "device 0: 0F[0,99)", "device 0: 0F[-1,1)", "device 7: 0F[0,1)", "device 0: 1F[0,1)",
         "device 0: 0r5F[0,1)", "device 0: 0F[0,1) 0SEND_F[0,1)e9p0", "device 0: 0F[0,1) 0SEND_F[0,1)e0p8",
@@ -92,8 +92,8 @@ TEST_CASE("hostile schedules are refused, never run") {
 
 TEST_CASE("what running costs lengthens actions, keeps both ends of a message busy, and delays the step") {
   const StageGraph graph =
-      chain_study({.ranks = 2, .micro_batches = 1, .forward = 1, .input_gradient = 0.5, .weight_gradient = 0.5});
-  ir::Cluster cluster = study_cluster(2, 0);
+      chain_stages({.ranks = 2, .micro_batches = 1, .forward = 1, .input_gradient = 0.5, .weight_gradient = 0.5});
+  ir::Cluster cluster = standalone_cluster(2, 0);
   const auto compute = find_policy("kfkb")->order({.graph = graph, .cluster = cluster});
   REQUIRE(compute.ok());
   const Result<Schedule> schedule = insert_transfers(graph, *compute);

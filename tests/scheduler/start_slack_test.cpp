@@ -1,10 +1,10 @@
-#include "scheduler/start_slack.h"
+#include "scheduler/analysis/start_slack.h"
 
 #include <doctest/doctest.h>
 
 #include "scheduler/build_schedule.h"
 #include "tests/scheduler/helpers.h"
-#include "tests/scheduler/random_studies.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -18,10 +18,10 @@ Schedule lowered(const StageGraph& graph, const ir::Cluster& cluster, const char
 }
 
 /// A random series-parallel graph: appends one of `count` stages behind `before` and returns its last ones.
-std::vector<StageId> add_stages(std::vector<StudyStage>& stages, int count, std::vector<StageId> before,
+std::vector<StageId> add_stages(std::vector<StandaloneStage>& stages, int count, std::vector<StageId> before,
                                 std::mt19937_64& random) {
   if (count == 1) {
-    StudyStage stage;
+    StandaloneStage stage;
     stage.predecessors = std::move(before);
     stage.forward = stage.input_gradient = stage.weight_gradient = ir::SampleFunction::polynomial(1, 0);
     stage.choice.devices = {ir::DeviceId(stages.size())};
@@ -45,23 +45,23 @@ TEST_CASE("zb-2p starts short branches late, so that no device of a series-paral
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    std::vector<StudyStage> stages;
+    std::vector<StandaloneStage> stages;
     const int count = 4 + static_cast<int>(random() % 9);
     add_stages(stages, count, {}, random);
     const int64_t micro_batches = 3 * count + 2;
-    const StageGraph graph = study_graph(stages, Samples(micro_batches));
-    const ir::Cluster cluster = study_cluster(count);
+    const StageGraph graph = standalone_graph(stages, Samples(micro_batches));
+    const ir::Cluster cluster = standalone_cluster(count);
     const auto built =
         build_schedule(graph, cluster, {.policy = "zb-2p", .simulation = {.ticks_per_second = kTicksPerUnit}});
     REQUIRE(built.ok());
     const double work = 3 * static_cast<double>(micro_batches);
-    CHECK(units(figures_of(built->schedule, built->timeline).longest_span) == work);
+    CHECK(units(metrics_of(built->schedule, built->timeline).longest_span) == work);
     Schedule early = built->schedule;
     early.starts.clear();
     const auto timeline = simulate(graph, cluster, early, {.ticks_per_second = kTicksPerUnit});
     REQUIRE(timeline.ok());
     CHECK(built->timeline.makespan == timeline->makespan);
-    tight_without += units(figures_of(early, *timeline).longest_span) == work;
+    tight_without += units(metrics_of(early, *timeline).longest_span) == work;
     carry_starts += !built->schedule.starts.empty();
   }
   MESSAGE(tight_without << " of " << kGraphs << " without late starts, all with them");
@@ -72,8 +72,8 @@ TEST_CASE("zb-2p starts short branches late, so that no device of a series-paral
 }
 
 TEST_CASE("starts that no program has, or that no clock shows, are refused") {
-  const StageGraph graph = chain_study({.ranks = 2, .micro_batches = 2});
-  const ir::Cluster cluster = study_cluster(2);
+  const StageGraph graph = chain_stages({.ranks = 2, .micro_batches = 2});
+  const ir::Cluster cluster = standalone_cluster(2);
   Schedule schedule = lowered(graph, cluster, "1f1b");
   schedule.starts = {Ticks(0), Ticks(5)};
   CHECK(check_schedule(graph, cluster, schedule).ok());
@@ -89,15 +89,15 @@ TEST_CASE("starts that no program has, or that no clock shows, are refused") {
 TEST_CASE("a latest start is no earlier than the start, and leaves room for the work of the device") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const Study study = random_study(seed);
-    const Schedule schedule = lowered(study.graph, study.cluster, seed % 2 == 0 ? "kfkb" : "gpipe");
-    const auto timeline = simulate(study.graph, study.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+    const StandaloneCase standalone = random_stages(seed);
+    const Schedule schedule = lowered(standalone.graph, standalone.cluster, seed % 2 == 0 ? "kfkb" : "gpipe");
+    const auto timeline = simulate(standalone.graph, standalone.cluster, schedule, {.ticks_per_second = kTicksPerUnit});
     REQUIRE(timeline.ok());
-    const std::vector<Ticks> starts = latest_starts(study.graph, schedule, *timeline);
-    const TimelineFigures figures = figures_of(schedule, *timeline);
+    const std::vector<Ticks> starts = latest_starts(standalone.graph, schedule, *timeline);
+    const TimelineMetrics metrics = metrics_of(schedule, *timeline);
     for (size_t p = 0; p < starts.size(); ++p) {
-      CHECK(starts[p] >= figures.devices[p].first_start);
-      CHECK(figures.devices[p].last_end - starts[p] >= figures.devices[p].busy);
+      CHECK(starts[p] >= metrics.devices[p].first_start);
+      CHECK(metrics.devices[p].last_end - starts[p] >= metrics.devices[p].busy);
     }
   }
 }

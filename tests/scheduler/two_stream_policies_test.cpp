@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "scheduler/check_schedule.h"
-#include "scheduler/policies.h"
+#include "scheduler/policies/policies.h"
+#include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"
 
 using namespace graphpipe;
@@ -105,8 +105,8 @@ TEST_CASE("V and bidirectional policies order actions exactly as the reference g
       return;
     }
     const Policy& policy = *find_policy(golden.policy);
-    const StageGraph graph = study_for(policy, golden.ranks, golden.micro_batches);
-    const ir::Cluster cluster = study_cluster(golden.ranks);
+    const StageGraph graph = standalone_for(policy, golden.ranks, golden.micro_batches);
+    const ir::Cluster cluster = standalone_cluster(golden.ranks);
     const auto schedule = policy.order({.graph = graph, .cluster = cluster});
     if (!schedule.ok()) FAIL(schedule.problems().front().message);
     std::istringstream lines(*csv);
@@ -138,14 +138,14 @@ TEST_CASE("zb-v and zb-2p have the makespan and the span of the search where cos
       return;
     }
     const Policy& policy = *find_policy(golden.policy);
-    const StageGraph graph = study_for(policy, golden.ranks, golden.micro_batches);
-    const ir::Cluster cluster = study_cluster(golden.ranks);
+    const StageGraph graph = standalone_for(policy, golden.ranks, golden.micro_batches);
+    const ir::Cluster cluster = standalone_cluster(golden.ranks);
     const auto schedule = policy.order({.graph = graph, .cluster = cluster});
     REQUIRE(schedule.ok());
     CHECK(makespan_of(graph, cluster, *schedule) == doctest::Approx(std::stod(expected_cell(golden.file, 5))));
     const auto lowered = insert_transfers(graph, *schedule);
     const auto timeline = simulate(graph, cluster, *lowered, {.ticks_per_second = kTicksPerUnit});
-    CHECK(units(figures_of(*lowered, *timeline).longest_span) ==
+    CHECK(units(metrics_of(*lowered, *timeline).longest_span) ==
           doctest::Approx(std::stod(expected_cell(golden.file, 6))));
     // The search was allowed one item more than the rule of zb-2p holds.
     const bool as_searched = policy.shape == StageShape::kV;
@@ -162,8 +162,8 @@ TEST_CASE("V and bidirectional policies make complete schedules for every size t
         CAPTURE(name);
         CAPTURE(ranks);
         CAPTURE(micro_batches);
-        const StageGraph graph = study_for(*find_policy(name), ranks, micro_batches);
-        const ir::Cluster cluster = study_cluster(ranks);
+        const StageGraph graph = standalone_for(*find_policy(name), ranks, micro_batches);
+        const ir::Cluster cluster = standalone_cluster(ranks);
         const auto schedule = find_policy(name)->order({.graph = graph, .cluster = cluster});
         if (schedule.ok()) CHECK(makespan_of(graph, cluster, *schedule) > 0);
         else CHECK(!schedule.problems().front().hint.empty());

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "scheduler/build_schedule.h"
-#include "scheduler/policy_study.h"
+#include "scheduler/standalone/policy_schedule.h"
 
 using namespace graphpipe;
 using namespace graphpipe::scheduler;
@@ -15,16 +15,16 @@ TEST_CASE("v-half holds (P + 2) / 2 micro-batches on its fullest rank and v-min 
         CAPTURE(name);
         CAPTURE(ranks);
         CAPTURE(micro_batches);
-        const auto graph = policy_study(*find_policy(name), {.ranks = ranks, .micro_batches = micro_batches});
+        const auto graph = policy_schedule(*find_policy(name), {.ranks = ranks, .micro_batches = micro_batches});
         REQUIRE(graph.ok());
-        const ir::Cluster cluster = study_cluster(ranks);
+        const ir::Cluster cluster = standalone_cluster(ranks);
         const auto built =
             build_schedule(*graph, cluster, {.policy = name, .simulation = {.ticks_per_second = kTicksPerUnit}});
         REQUIRE(built.ok());
-        const StudyFigures figures = study_figures(*graph, cluster, built->schedule, built->timeline);
+        const ScheduleMetrics metrics = schedule_metrics(*graph, cluster, built->schedule, built->timeline);
         const int law = std::string_view(name) == "v-half" ? (ranks + 2) / 2 : (ranks + 4) / 3;
         // Two chunks of a rank make one micro-batch.
-        for (const int peak : figures.peak_to_weight_gradient) CHECK(peak <= 2 * law);
-        CHECK(figures.lower_bound <= figures.makespan);
+        for (const int peak : metrics.peak_to_weight_gradient) CHECK(peak <= 2 * law);
+        CHECK(metrics.lower_bound <= metrics.makespan);
       }
 }

@@ -1,14 +1,14 @@
 // What is claimed of weight versions is proven: it holds for the policies that promise it, and one action that breaks
 // it is found and named.
 
-#include "scheduler/version_claims.h"
+#include "scheduler/validate/version_claims.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "scheduler/build_schedule.h"
-#include "scheduler/updates.h"
+#include "scheduler/lowering/updates.h"
 #include "tests/scheduler/helpers.h"
 
 using namespace graphpipe;
@@ -23,9 +23,9 @@ struct Made {
 };
 
 Made made(const char* policy, int ranks, int64_t micro_batches, bool vertical_sync = false) {
-  StageGraph graph = study_for(*find_policy(policy), ranks, micro_batches);
+  StageGraph graph = standalone_for(*find_policy(policy), ranks, micro_batches);
   for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1);
-  ir::Cluster cluster = study_cluster(ranks);
+  ir::Cluster cluster = standalone_cluster(ranks);
   Result<BuiltSchedule> built =
       build_schedule(graph, cluster, {.policy = policy, .vertical_sync = vertical_sync, .in_flight = {}});
   REQUIRE(built.ok());
@@ -72,7 +72,7 @@ Schedule with_version(Schedule schedule, const Action& item, int32_t version) {
 }
 
 constexpr VersionClaims kVerticalSync = {.vertical_sync = true};
-constexpr VersionClaims k2bw = {.delayed_updates = true, .most_versions = 2};
+constexpr VersionClaims k2bw = {.delayed_updates = true, .max_versions = 2};
 
 }  // namespace
 
@@ -82,16 +82,16 @@ TEST_CASE("policies keep what they promise, and what they do not promise is refu
     const int64_t count = 4 * ranks;
     const Made flushed = made("1f1b", ranks, count), stashed = made("pipedream", ranks, count),
                synced = made("pipedream", ranks, count, true), delayed = made("2bw", ranks, count);
-    CHECK(!problem_of(flushed, flushed.schedule, {.synchronous = true, .vertical_sync = true, .most_versions = 1}));
-    CHECK(!problem_of(stashed, stashed.schedule, {.most_versions = ranks}));
-    CHECK(!problem_of(synced, synced.schedule, {.vertical_sync = true, .most_versions = ranks}));
-    CHECK(!problem_of(delayed, delayed.schedule, {.vertical_sync = true, .delayed_updates = true, .most_versions = 2}));
+    CHECK(!problem_of(flushed, flushed.schedule, {.synchronous = true, .vertical_sync = true, .max_versions = 1}));
+    CHECK(!problem_of(stashed, stashed.schedule, {.max_versions = ranks}));
+    CHECK(!problem_of(synced, synced.schedule, {.vertical_sync = true, .max_versions = ranks}));
+    CHECK(!problem_of(delayed, delayed.schedule, {.vertical_sync = true, .delayed_updates = true, .max_versions = 2}));
     CHECK(problem_of(stashed, stashed.schedule, {.synchronous = true}));
     CHECK(problem_of(stashed, stashed.schedule, kVerticalSync));
-    CHECK(problem_of(stashed, stashed.schedule, {.most_versions = ranks - 1}));
+    CHECK(problem_of(stashed, stashed.schedule, {.max_versions = ranks - 1}));
     // Of two ranks the older one is one update late, which is what 2bw is.
     CHECK(problem_of(synced, synced.schedule, {.delayed_updates = true}).has_value() == (ranks > 2));
-    CHECK(problem_of(delayed, delayed.schedule, {.most_versions = 1}));
+    CHECK(problem_of(delayed, delayed.schedule, {.max_versions = 1}));
   }
 }
 

@@ -94,12 +94,12 @@ inline ir::PlanGraph random_sp_graph(uint64_t seed, size_t nodes, Samples batch 
   return plan_graph(predecessors, random_prices(dice, nodes), batch);
 }
 
-/// Any DAG: each node reads up to `most_inputs` earlier ones; several sources and sinks, not always connected.
-inline ir::PlanGraph random_dag(uint64_t seed, size_t nodes, size_t most_inputs = 3, Samples batch = Samples(8)) {
+/// Any DAG: each node reads up to `max_inputs` earlier ones; several sources and sinks, not always connected.
+inline ir::PlanGraph random_dag(uint64_t seed, size_t nodes, size_t max_inputs = 3, Samples batch = Samples(8)) {
   Dice dice(seed);
   std::vector<std::vector<size_t>> predecessors(nodes);
   for (size_t i = 1; i < nodes; ++i) {
-    for (size_t inputs = dice.below(most_inputs + 1); inputs > 0; --inputs) predecessors[i].push_back(dice.below(i));
+    for (size_t inputs = dice.below(max_inputs + 1); inputs > 0; --inputs) predecessors[i].push_back(dice.below(i));
     std::sort(predecessors[i].begin(), predecessors[i].end());
     predecessors[i].erase(std::unique(predecessors[i].begin(), predecessors[i].end()), predecessors[i].end());
   }

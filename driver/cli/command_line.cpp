@@ -1,0 +1,127 @@
+// The face: finds the verb, refuses what it does not know with the nearest thing that it does, maps every outcome to
+// an exit code of wire/exit_codes.h.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/help_text.h"
+#include "driver/cli/suggestion.h"
+#include "driver/report/report.h"
+#include "support/text.h"
+#include "wire/exit_codes.h"
+#include "wire/version.h"
+
+namespace graphpipe::driver {
+namespace {
+
+int usage_error(const std::string& message) {
+  std::cerr << "graphpipe: " << message << "\n";
+  return wire::kExitUsage;
+}
+
+std::string shown(std::string_view word) { return "'" + Terminal::encode_text(word).str() + "'"; }
+
+void print_overview() {
+  std::cout << "GraphPipe turns an ONNX model into a pipeline-parallel training plan and the programs that run it.\n\n"
+               "usage: graphpipe VERB [flags]\n\n";
+  for (const CommandEntry& row : all_commands())
+    std::cout << "  " << row.name << std::string(10 - row.name.size(), ' ') << row.summary << "\n";
+  std::cout << "\n`graphpipe VERB --help` lists a verb's flags with an example; "
+               "`graphpipe --version` names the build.\n"
+               "Exit codes: 0 ok, 1 a check failed, 2 usage, 3 input refused, 4 no feasible plan, 5 environment,\n"
+               "6 a stage failed, 7 ended early with a partial result, 70 internal defect.\n";
+}
+
+std::vector<std::string> long_flags(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  return flags;
+}
+
+// `--micro_batch` is accepted for `--micro-batch`. Returns the name part's length.
+size_t normalise_flag(std::string& word) {
+  const size_t end = std::min(word.find('='), word.size());
+  std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return end;
+}
+
+// A word of the command line that a verb refuses; with --json also as an object.
+int usage_error(const CommandEntry& row, bool json, const std::string& message) {
+  const Diagnostic problem{
+      .code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
+  Options options;
+  options.json = json;
+  return report_problems(options, row.name, {problem});
+}
+
+// The standard library throws where the disk or the memory fails; here that becomes a report and an exit code.
+int run_guarded(const CommandEntry& row, const Options& options) {
+  Diagnostic problem{.code = Code::kEnvironment, .hint = "check the path, its permissions and its symbolic links"};
+  try {
+    return row.run(options);
+  } catch (const std::filesystem::filesystem_error& error) {
+    problem.origin = ModelText(error.path1().string());
+    problem.message = "the file system refused: " + error.code().message();
+  } catch (const std::bad_alloc&) {
+    problem.message = "memory ran out";
+    problem.hint = "use a machine with more memory, or a smaller model";
+  }
+  return report_problems(options, row.name, {problem});
+}
+
+int run_verb(const CommandEntry& row, std::vector<std::string> words) {
+  Options options;
+  const bool json = std::ranges::find(words, "--json") != words.end();
+  CLI::App app{std::string(row.summary), "graphpipe " + std::string(row.name)};
+  app.footer("Example:\n  " + std::string(row.example));
+  row.add_flags(app, options);
+  show_helpfully(app);
+  const std::vector<std::string> known = long_flags(app);
+  for (std::string& word : words) {
+    if (!word.starts_with("--") || word.size() == 2) continue;
+    const std::string flag = word.substr(0, normalise_flag(word));
+    const std::string name = word.substr(0, flag.size());
+    if (std::ranges::find(known, name) == known.end())
+      return usage_error(row, json, "unknown flag " + shown(flag) + suggestion(name, known));
+  }
+  std::reverse(words.begin(), words.end());  // CLI11 reads its vector from the back
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return wire::kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return usage_error(row, json, Terminal::encode_text(error.what()).str());
+  }
+  return run_guarded(row, options);
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print_overview();
+    return words.empty() ? static_cast<int>(wire::kExitUsage) : static_cast<int>(wire::kExitOk);
+  }
+  if (words[0] == "--version") {
+    std::cout << "graphpipe " << wire::kToolVersion << "\n";
+    return wire::kExitOk;
+  }
+  std::vector<std::string> verbs;
+  for (const CommandEntry& row : all_commands()) {
+    if (row.name == words[0]) return run_verb(row, {words.begin() + 1, words.end()});
+    verbs.emplace_back(row.name);
+  }
+  return usage_error("unknown verb " + shown(words[0]) + suggestion(words[0], verbs) +
+                     " (`graphpipe --help` lists them)");
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,312 @@
+#include "driver/cli/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "driver/cli/suggestion.h"
+#include "partitioner/layers/layer_planners.h"
+#include "partitioner/planners.h"
+#include "scheduler/policies/policies.h"
+
+namespace graphpipe::driver {
+namespace {
+
+const auto kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
+
+// A finite number from 0; CLI11's own range lets NaN pass.
+const CLI::Validator kNotNegative(
+    [](std::string& word) {
+      double number = -1;
+      const bool good = read_number(word, number) && number >= 0 && number <= 1e18;
+      return good ? std::string() : "'" + word + "' is not a number from 0 to 1e18";
+    },
+    "NUMBER >= 0");
+
+// CLI11 would saturate what does not fit.
+const CLI::Validator kWhole64(
+    [](std::string& word) {
+      uint64_t number = 0;
+      return read_number(word, number) ? std::string() : "'" + word + "' is not a whole number from 0 to 2^64 - 1";
+    },
+    "0 to 2^64-1");
+
+template <typename Rows>
+CLI::Validator one_of(const Rows& rows) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const auto& row : rows) {
+    known.emplace_back(row.name);
+    list += (list.empty() ? "" : "|") + known.back();
+  }
+  return CLI::Validator(
+      [known, list](std::string& word) {
+        if (std::ranges::find(known, word) != known.end()) return std::string();
+        return "there is no '" + word + "'" + suggestion(word, known) + " (known: " + list + ")";
+      },
+      list);
+}
+
+// One word for each time that the flag is given: what follows is not swallowed.
+CLI::Option* repeated(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
+                      const std::string& help) {
+  return app.add_option(flag, words, help)->allow_extra_args(false);
+}
+
+struct PlannerName {
+  std::string_view name;
+};
+
+// Planners of plan graphs, then those of layer graphs that are not among them.
+std::vector<PlannerName> planner_names() {
+  std::vector<PlannerName> names;
+  for (const auto& row : partitioner::planners()) names.push_back({row.name});
+  for (const auto& row : partitioner::layer_planners())
+    if (partitioner::find_planner(row.name) == nullptr) names.push_back({row.name});
+  return names;
+}
+
+void output_flags(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "print the result as one flat JSON object");
+  app.add_flag("-q,--quiet", options.quiet, "no progress and no notes");
+}
+
+void model_flags(CLI::App& app, ModelOptions& model) {
+  app.add_option("model", model.model, "the ONNX model")->required();
+  app.add_option("--trusted-root", model.trusted_root,
+                 "a second folder that external data may lie in; links that end inside it are followed");
+  repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
+  repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
+  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split");
+  app.add_option("--batchnorm", model.batchnorm,
+                 "mode of BatchNorm; file: as the model says. Without it train, and eval for --policy inference")
+      ->check(CLI::IsMember({"train", "eval", "file"}));
+  app.add_option("--dropout", model.dropout, "whether Dropout is active")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->default_str("off");
+}
+
+void training_flags(CLI::App& app, TrainingOptions& training) {
+  app.add_option("--batch", training.batch, "samples of one training step")
+      ->check(kOneOrMore)
+      ->each([&training](const std::string&) { training.batch_given = true; });
+  app.add_option("--loss", training.loss,
+                 "cross_entropy|mse|bce:OUTPUT,LABEL, contrastive:OUTPUT, or output:NAME for a scalar output");
+  app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
+      ->check(CLI::IsMember({"sgd", "adamw"}))
+      ->each([&training](const std::string&) { training.optimizer_given = true; });
+  app.add_option("--seed", training.seed, "seed of everything random")
+      ->check(kWhole64)
+      ->each([&training](const std::string&) { training.seed_given = true; });
+  app.add_option("--threads", training.threads, "threads of each stage; part of the plan, since kernels depend on it")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+}
+
+// What is asked of a planner, whichever it is.
+void problem_flags(CLI::App& app, PlanOptions& plan) {
+  auto* cluster = app.add_option("--cluster", plan.cluster, "cluster file");
+  app.add_option("--devices", plan.devices, "this many equal devices; without it and without --cluster, one")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->excludes(cluster);
+  app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
+  app.add_option("--micro-batch", plan.micro_batch,
+                 "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");
+  repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
+  app.add_flag("--shard-optimizer", plan.shard_optimizer,
+               "what if replicas shared the optimizer's state: a plan to study, which `generate` refuses");
+  app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");
+  app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
+      ->check(kNotNegative);
+}
+
+void order_flags(CLI::App& app, OrderOptions& order) {
+  app.add_option("--group", order.group, "interleaved: micro-batches per group")->check(kOneOrMore);
+  app.add_option("--backward", order.backward, "gpipe: order of the backwards")
+      ->check(CLI::IsMember({"fifo", "lifo"}))
+      ->default_str("fifo");
+  app.add_flag("--vertical-sync", order.vertical_sync, "pipedream: weights of one age in all stages");
+  app.add_option("--update", order.update, "2bw: samples of one update")->check(kOneOrMore);
+}
+
+void planning_flags(CLI::App& app, PlanOptions& plan) {
+  app.add_option("--planner", plan.planner, "rule that cuts the model into stages")->check(one_of(planner_names()));
+  app.add_option("--policy", plan.policy, "rule that orders each device's work")
+      ->check(one_of(scheduler::all_policies()));
+  order_flags(app, plan.order);
+  app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
+  problem_flags(app, plan);
+}
+
+void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
+  auto* format = app.add_option("--profile-format", foreign.format,
+                                "what --profile is: ours, or one of another project without a model")
+                     ->check(CLI::IsMember({"graphpipe", "pipedream", "piper", "dnn-partitioning"}));
+  const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
+    return app.add_option(flag, value, help)->group("Profiles of other projects")->needs(format);
+  };
+  add("--bandwidth", foreign.bandwidth, "bytes per second between devices")->check(kNotNegative);
+  add("--topology", foreign.topology, "levels of the machine, innermost first: COUNT@BYTES_PER_SECOND,...");
+  add("--compat", foreign.compat, "quirks of the original program to reproduce: all, or names such as PD2,PD4");
+  add("--memory", foreign.memory, "bytes of a device")->check(kNotNegative);
+  add("--micro-batches", foreign.micro_batches, "micro-batches of a step")->check(kOneOrMore);
+  add("--machines", foreign.machines, "devices up to the end of each machine: 8,16");
+  add("--cpus", foreign.cpus, "CPUs that take layers too")->check(CLI::Range(int64_t{0}, int64_t{4096}));
+  add("--max-degree", foreign.max_degree, "largest tensor-parallel degree")->check(kOneOrMore);
+  add("--profile-batch", foreign.profile_batch, "samples of the profiled mini-batch")->check(kOneOrMore);
+  const auto flag = [&](const std::string& name, bool& value, const std::string& help) {
+    app.add_flag(name, value, help)->group("Profiles of other projects")->needs(format);
+  };
+  flag("--no-replication", foreign.no_replication, "one device per stage");
+  flag("--use-fewer", foreign.use_fewer, "devices may stay idle");
+  flag("--non-contiguous", foreign.non_contiguous, "a device may hold several runs of layers (max-throughput)");
+  flag("--no-traffic", foreign.no_traffic, "traffic between stages costs nothing");
+  flag("--no-recompute", foreign.no_recompute, "never recompute activations");
+}
+
+void standalone_flags(CLI::App& app, ScheduleOptions& schedule) {
+  app.add_option("--costs", schedule.costs, "F,I,W: cost of one micro-batch on one stage; a B costs I + W");
+  app.add_option("--latency", schedule.latency, "of a message between devices")
+      ->check(kNotNegative)
+      ->check(CLI::Range(0.0, 1e6));
+}
+
+void training_run_flags(CLI::App& app, RunOptions& run) {
+  app.add_option("--data", run.data, "folder with one NAME.npy per input and label; without it, seeded synthetic data");
+  app.add_option("--weights", run.weights, "parameters to start from: a safetensors file of --save");
+  app.add_option("--steps", run.steps, "training steps")->check(kOneOrMore);
+  app.add_option("--lr", run.learning_rate, "learning rate (sgd 0.01, adamw 0.001)")->check(kNotNegative);
+  app.add_option("--momentum", run.momentum, "momentum of sgd")->check(kNotNegative);
+  app.add_option("--weight-decay", run.weight_decay, "weight decay (sgd 0, adamw 0.01)")->check(kNotNegative);
+  app.add_option("--betas", run.betas, "the two betas of adamw");
+  app.add_option("--eps", run.epsilon, "epsilon of adamw")->check(kNotNegative);
+  app.add_option("--clip-norm", run.clip_norm, "largest global gradient norm; 0: no clipping")->check(kNotNegative);
+  app.add_option("--device", run.device, "where stages compute; cuda needs programs that were built with CUDA")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "gloo", "nccl"}));
+  app.add_option("--stall-timeout", run.stall_timeout,
+                 "seconds without progress that end the run; without it 10, or what long actions need")
+      ->check(kNotNegative)
+      ->check(CLI::Range(0.1, 86400.0));
+}
+
+}  // namespace
+
+void inspect_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  output_flags(app, options);
+}
+
+void lint_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  output_flags(app, options);
+}
+
+void profile_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  options.run.steps = 200;
+  app.add_option("--data", options.run.data, "folder with one NAME.npy per input and label; else synthetic data");
+  app.add_option("--steps", options.run.steps, "most timed steps of each number of samples")->check(kOneOrMore);
+  app.add_option("--keep", options.keep, "folder to write the measuring program to, and to leave it in");
+  app.add_option("-o,--output", options.output, "profile file to write")->required();
+  output_flags(app, options);
+}
+
+void plan_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  planning_flags(app, options.plan);
+  foreign_flags(app, options.foreign);
+  app.get_option("model")->required(false);
+  app.add_option("-o,--output", options.output, "plan file to write");
+  output_flags(app, options);
+}
+
+void compare_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  options.policies = options.plan.policy;
+  app.add_option("--planners", options.planners, "names of planners, separated by commas; without it, all that search");
+  app.add_option("--policies", options.policies, "names of policies, separated by commas");
+  problem_flags(app, options.plan);
+  foreign_flags(app, options.foreign);
+  app.get_option("model")->required(false);
+  output_flags(app, options);
+}
+
+void simulate_flags(CLI::App& app, Options& options) {
+  app.add_option("plan", options.input, "plan file, or a folder that holds one")->required();
+  app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
+  app.add_option("-o,--output", options.output, "file to write the drawing to");
+  app.add_option("--executed", options.executed,
+                 "with --format trace: a trace of `run` to put beside the simulated one");
+  output_flags(app, options);
+}
+
+void schedule_flags(CLI::App& app, Options& options) {
+  ScheduleOptions& schedule = options.schedule;
+  app.add_option("--policy", schedule.policy, "rule that orders each device's work")
+      ->check(one_of(scheduler::all_policies()));
+  app.add_option("--ranks", schedule.ranks, "devices")->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  app.add_option("--chunks", schedule.chunks, "stages on each device")->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  app.add_option("--micro-batches", schedule.micro_batches, "micro-batches of a step")->check(kOneOrMore);
+  order_flags(app, schedule.order);
+  app.add_flag("--search", schedule.search, "improve the order by a search");
+  app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over the other flags");
+  standalone_flags(app, schedule);
+  app.add_option("--format", options.format, "what to print; ir: our text, proto: our file, pb: the same as binary")
+      ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto", "pb"}));
+  app.add_option("-o,--output", options.output, "file to write it to");
+  output_flags(app, options);
+}
+
+void check_flags(CLI::App& app, Options& options) {
+  app.add_option("schedule", options.input, "schedule: PyTorch's CSV, or any of our forms")->required();
+  standalone_flags(app, options.schedule);
+  app.add_option("--claim", options.schedule.claims, "what the schedule does with weight versions, to be proven")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"synchronous", "vertical-sync", "2bw"}));
+  app.add_option("--max-versions", options.schedule.max_versions, "weight versions that a stage holds at most")
+      ->check(CLI::Range(1, 1 << 20));
+  output_flags(app, options);
+}
+
+void generate_flags(CLI::App& app, Options& options) {
+  app.add_option("plan", options.input, "plan file")->required();
+  app.add_option("-o,--output", options.output, "folder to write")->required();
+  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  output_flags(app, options);
+}
+
+void build_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "generated folder")->required();
+  output_flags(app, options);
+}
+
+void compile_flags(CLI::App& app, Options& options) {
+  model_flags(app, options.model);
+  training_flags(app, options.training);
+  planning_flags(app, options.plan);
+  app.add_option("-o,--output", options.output, "folder to write")->required();
+  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  output_flags(app, options);
+}
+
+void run_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "compiled folder")->required();
+  training_run_flags(app, options.run);
+  app.add_option("--save", options.run.save, "write the final parameters to this safetensors file");
+  app.add_option("--save-gradients", options.run.save_gradients, "write the last step's gradients to this file");
+  app.add_option("--save-outputs", options.run.save_outputs,
+                 "write the model's outputs of all samples to this safetensors file (--policy inference)");
+  app.add_option("--trace", options.run.trace, "write when every action ran, for Perfetto or chrome://tracing");
+  output_flags(app, options);
+}
+
+void verify_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "compiled folder")->required();
+  training_run_flags(app, options.run);
+  output_flags(app, options);
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,26 @@
+#pragma once
+// The flags of each verb, by the groups of options.h.
+
+#include "driver/cli/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace graphpipe::driver {
+
+void inspect_flags(CLI::App&, Options&);
+void lint_flags(CLI::App&, Options&);
+void profile_flags(CLI::App&, Options&);
+void plan_flags(CLI::App&, Options&);
+void compare_flags(CLI::App&, Options&);
+void simulate_flags(CLI::App&, Options&);
+void schedule_flags(CLI::App& app, Options& options);
+void check_flags(CLI::App& app, Options& options);
+void generate_flags(CLI::App&, Options&);
+void build_flags(CLI::App&, Options&);
+void compile_flags(CLI::App&, Options&);
+void run_flags(CLI::App&, Options&);
+void verify_flags(CLI::App&, Options&);
+
+}  // namespace graphpipe::driver

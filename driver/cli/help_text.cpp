@@ -1,0 +1,104 @@
+#include "driver/cli/help_text.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "support/text.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr size_t kNameColumn = 26, kLineLength = 118, kLongestShownChoice = 20;
+/// What kOneOrMore of flags.cpp allows at most: no limit that anybody meets.
+constexpr std::string_view kNoUpperLimit = " - 1073741824]";
+
+/// "INT:INT in [1 - 64]" is the kind INT and the rule "INT in [1 - 64]".
+struct ValueType {
+  std::string kind, rule;
+};
+
+ValueType type_of(const CLI::Option& option) {
+  const std::string name = option.get_type_name();
+  const size_t colon = name.find(':');
+  if (colon == std::string::npos) return {name, ""};
+  return {name.substr(0, colon), name.substr(colon + 1)};
+}
+
+bool is_switch(const CLI::Option& option) { return option.get_expected_max() == 0; }
+
+/// "a|b" of "{a,b}" and of "a|b"; empty where the rule is no list of words.
+std::string choices_of(std::string rule) {
+  if (rule.starts_with("{")) {
+    std::ranges::replace(rule, ',', '|');
+    return rule.substr(1, rule.size() - 2);
+  }
+  return rule.find('|') == std::string::npos ? "" : rule;
+}
+
+/// "1 to 64" of "INT in [1 - 64]"; empty where there is no limit to tell.
+std::string range_of(const std::string& rule) {
+  const size_t open = rule.find(" in [");
+  if (open == std::string::npos || rule.ends_with(kNoUpperLimit)) return "";
+  std::string range = rule.substr(open + 5, rule.size() - open - 6);
+  if (const size_t dash = range.find(" - "); dash != std::string::npos) range.replace(dash, 3, " to ");
+  return range;
+}
+
+/// Lines of at most so many characters, broken at blanks and at the bars between choices.
+std::string wrapped(const std::string& words, size_t length) {
+  std::string out;
+  size_t start = 0;
+  while (words.size() - start > length) {
+    size_t end = words.find_last_of(" |", start + length - 1);
+    if (end == std::string::npos || end < start) break;
+    out += words.substr(start, end + 1 - start);
+    if (out.back() == ' ') out.pop_back();
+    out += '\n';
+    start = end + 1;
+  }
+  return out + words.substr(start);
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kNameColumn); }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (is_switch(*option) || !option->nonpositional()) return "";
+    const ValueType type = type_of(*option);
+    const std::string choices = choices_of(type.rule);
+    if (!choices.empty()) return choices.size() <= kLongestShownChoice ? " " + choices : " NAME";
+    return type.kind == "TEXT" ? " TEXT" : type.kind == "FLOAT" ? " X" : " N";
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const ValueType type = type_of(*option);
+    const std::string choices = choices_of(type.rule), range = range_of(type.rule);
+    std::string out = option->get_description(), aside;
+    if (!range.empty()) aside = range;
+    if (const std::string shown = option->get_default_str(); !shown.empty())
+      aside += text(aside.empty() ? "" : "; ", "default ", shown);
+    if (option->get_required() && option->nonpositional()) aside += text(aside.empty() ? "" : "; ", "required");
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size)
+      aside += text(aside.empty() ? "" : "; ", "may be repeated");
+    if (!aside.empty()) out += text(" (", aside, ")");
+    if (choices.size() > kLongestShownChoice) out += text(": ", choices);
+    return wrapped(out, kLineLength - kNameColumn);
+  }
+};
+
+}  // namespace
+
+void show_helpfully(CLI::App& app) {
+  app.formatter(std::make_shared<HelpFormatter>());
+  for (CLI::Option* option : app.get_options()) {
+    if (is_switch(*option) || !option->get_default_str().empty()) continue;
+    option->capture_default_str();
+    const std::string shown = option->get_default_str();
+    if (shown == "0" || shown == "-1" || shown == "[]" || shown == "\"\"") option->default_str("");
+  }
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,126 @@
+#pragma once
+// What the command line can say. One struct for all verbs: a verb's help lists the groups that it reads.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace graphpipe::driver {
+
+/// How the model is read.
+struct ModelOptions {
+  std::string model;
+  std::string trusted_root;
+  std::vector<std::string> bindings;  // NAME=SIZE for symbolic dimensions other than the batch
+  std::vector<std::string> freeze;    // patterns of parameter names
+  std::string parameters;             // side file with decisions
+  std::string batchnorm;              // empty: as the policy needs it
+  std::string dropout;                // on or off; empty: off, and nobody asked
+};
+
+/// What is trained.
+struct TrainingOptions {
+  int64_t batch = 8;
+  bool batch_given = false, optimizer_given = false, seed_given = false;
+  std::string loss;
+  std::string optimizer = "sgd";
+  uint64_t seed = 0;
+  int64_t threads = 1;
+};
+
+/// How a policy orders, where it leaves a choice.
+struct OrderOptions {
+  int64_t group = 0;     // micro-batches per group of interleaved orders; 0: the policy's own
+  std::string backward;  // fifo or lifo; empty: fifo, and nobody asked
+  bool vertical_sync = false;
+  int64_t update = 0;  // samples of one update of 2bw; 0: the fewest
+};
+
+/// How the plan is made.
+struct PlanOptions {
+  std::string cluster;
+  int64_t devices = 0;
+  std::string planner = "auto";
+  std::string policy = "kfkb";
+  OrderOptions order;
+  int64_t stages = 0;
+  std::string micro_batch = "auto";
+  std::vector<std::string> replicas;  // STAGE=D
+  std::string plan;                   // a plan made before, or written by hand: checked and used as given
+  std::string profile;
+  bool shard_optimizer = false;
+  double time_limit = 0;  // seconds; 0: none
+};
+
+/// How a profile of another project is planned (plan --profile-format).
+struct ForeignOptions {
+  std::string format = "graphpipe";  // our own profile of an ONNX model
+  double bandwidth = 0;              // bytes per second; 0: what the file says, or 1e9
+  std::string topology;              // COUNT@BANDWIDTH,... innermost first
+  std::string compat;                // quirks of the originals: all, or names
+  bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
+  bool non_contiguous = false;
+  double memory = 0;          // bytes of a device; 0: what the file says, or no limit
+  int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
+  std::string machines;       // devices up to the end of each machine
+  int64_t cpus = -1;          // -1: what the file says
+  int64_t max_degree = 0;
+  int64_t profile_batch = 64;  // samples of the profiled unit of work
+};
+
+/// A schedule without a model.
+struct ScheduleOptions {
+  std::string policy = "kfkb";
+  int64_t ranks = 0;          // devices; 0: as the stage graph's file says
+  int64_t chunks = 0;         // stages per device; 0: the policy's own
+  int64_t micro_batches = 0;  // of a step
+  OrderOptions order;
+  bool search = false;
+  std::string costs = "1,1,1";  // F,I,W of one micro-batch on one stage
+  double latency = 0;
+  std::string dag;
+  std::vector<std::string> claims;  // check: of weight versions
+  int max_versions = 0;             // check: 0: no claim
+};
+
+/// How a compiled folder is run.
+struct RunOptions {
+  std::string data;
+  int64_t steps = 1;
+  std::optional<double> learning_rate;  // without it, and weight decay: the optimizer's default (wire/run_options.h)
+  double momentum = 0;
+  std::optional<double> weight_decay;
+  std::string betas = "0.9,0.999";
+  double epsilon = 1e-8;
+  double clip_norm = 0;
+  std::string save;
+  std::string save_gradients;
+  std::string save_outputs;  // of forward-only plans
+  std::string weights;       // a file of --save to start from
+  std::string trace;
+  std::string device = "cpu";
+  std::string transport = "shm";
+  /// Absent: the programs' own.
+  std::optional<double> stall_timeout;
+};
+
+struct Options {
+  ModelOptions model;
+  TrainingOptions training;
+  PlanOptions plan;
+  ForeignOptions foreign;
+  RunOptions run;
+  ScheduleOptions schedule;
+  std::string input;               // the folder or file that the verb reads
+  std::string output;              // -o
+  std::string keep;                // folder of a program that is made on the way, to be kept
+  std::string planners, policies;  // comma-separated names to compare
+  std::string format = "text";
+  std::string executed;  // a trace of `run`, to stand beside the simulated one
+  bool bundle = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,127 @@
+#include "driver/launch/build_folder.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "driver/cli/commands.h"
+#include "driver/launch/process.h"
+#include "driver/report/report.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRuntimeMark = "share/graphpipe/runtime.cmake";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool has_ninja() {
+  const std::string path = environment("PATH");
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    if (access((path.substr(begin, end - begin) + "/ninja").c_str(), X_OK) == 0) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+// The user's LibTorch, else the one that the installed runtime was built with; empty where neither is known.
+std::string libtorch_folder() {
+  if (const std::string given = environment("GRAPHPIPE_LIBTORCH"); !given.empty()) return fs::absolute(given);
+  std::ifstream file(installed_runtime() + "/share/graphpipe/libtorch.path");
+  std::string folder;
+  std::getline(file, folder);
+  return folder;
+}
+
+// "[3/20] ..." of Ninja, or "[ 15%] ..." of Make, as a fraction; negative where a line has none.
+double progress_of(std::string_view line) {
+  if (line.empty() || line[0] != '[') return -1;
+  char* end = nullptr;
+  const std::string text(line.substr(1));
+  const double first = std::strtod(text.c_str(), &end);
+  if (*end == '%') return first / 100;
+  if (*end != '/') return -1;
+  const double all = std::strtod(end + 1, nullptr);
+  return all > 0 ? first / all : -1;
+}
+
+std::string last_lines(const std::string& text, int count) {
+  size_t at = text.size();
+  for (int i = 0; i <= count && at != std::string::npos && at > 0; ++i) at = text.rfind('\n', at - 1);
+  return at == std::string::npos ? text : text.substr(at);
+}
+
+Status run_tool(const Command& command, std::ofstream& log, Progress& progress, std::string_view what) {
+  double fraction = -1;
+  GP_TRY(const Finished finished, run_and_collect(command, [&](size_t, std::string_view line) {
+           fraction = std::max(fraction, progress_of(line));
+           progress.update(fraction, what);
+         }));
+  log << finished.output << std::flush;
+  if (finished.ending.ok()) return Ok{};
+  if (interrupted()) {
+    return Diagnostic{.code = Code::kInterrupted,
+                      .message = "the build was interrupted",
+                      .hint = "run `graphpipe build` again: what was compiled is kept"};
+  }
+  return Diagnostic{.code = Code::kEnvironment,
+                    .message = text(what, " failed:", last_lines(finished.output, 15)),
+                    .hint = "the whole output is in build.log in the folder"};
+}
+
+}  // namespace
+
+std::string installed_runtime() {
+  if (const std::string given = environment("GRAPHPIPE_RUNTIME_DIR"); !given.empty()) return fs::absolute(given);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return "";
+  for (const fs::path& candidate : {program.parent_path() / "../prefix", program.parent_path() / ".."})
+    if (fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
+  return "";
+}
+
+Status build_folder(const std::string& folder, const Options& options, const std::string& target) {
+  if (!fs::exists(fs::path(folder) / "CMakeLists.txt")) {
+    return Diagnostic{.code = Code::kUnreadableFile,
+                      .origin = ModelText(folder),
+                      .message = "the folder holds no generated project",
+                      .hint = "run `graphpipe generate` or `graphpipe compile` first"};
+  }
+  Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}};
+  if (has_ninja() && !fs::exists(fs::path(folder) / "build/Makefile")) {
+    configure.arguments.insert(configure.arguments.end(), {"-G", "Ninja"});
+  }
+  const std::string runtime = fs::exists(fs::path(folder) / "runtime") ? "" : installed_runtime();
+  if (!runtime.empty()) configure.arguments.push_back("-DGRAPHPIPE_RUNTIME_DIR=" + runtime);
+  if (const std::string libtorch = libtorch_folder(); !libtorch.empty())
+    configure.arguments.push_back("-DGRAPHPIPE_LIBTORCH=" + libtorch);
+  const unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
+  Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)}};
+  if (!target.empty()) build.arguments.insert(build.arguments.end(), {"--target", target});
+  std::ofstream log(folder + "/build.log");
+  Progress progress(options, "building");
+  GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
+  return run_tool(build, log, progress, "compiling the stages");
+}
+
+int run_build(const Options& options) {
+  catch_interrupts();
+  const Status status = build_folder(options.input, options);
+  if (!status) return report_problems(options, "build", status.problems());
+  if (options.json) print_json("build", JsonObject().add("folder", options.input), {});
+  else std::cout << "built " << Terminal::encode_text(options.input).str() << "/build\n";
+  return 0;
+}
+
+}  // namespace graphpipe::driver

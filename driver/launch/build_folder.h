@@ -1,0 +1,21 @@
+#pragma once
+// Compiles a generated folder with CMake, into FOLDER/build.
+
+#include <string>
+
+#include "driver/cli/options.h"
+#include "support/result.h"
+
+namespace graphpipe::driver {
+
+/// Where the runtime is installed: GRAPHPIPE_RUNTIME_DIR, else beside this program (<bin>/../prefix, <bin>/..); empty
+/// where it is neither.
+std::string installed_runtime();
+
+/// Configures and builds, all programs or the one named. The runtime comes from installed_runtime(),
+/// unless the folder bundles it; LibTorch from GRAPHPIPE_LIBTORCH, else it is the one that the runtime was built with.
+/// Output of the tools goes to FOLDER/build.log.
+/// Errors: kEnvironment, with the last lines of the log; kInterrupted.
+Status build_folder(const std::string& folder, const Options& options, const std::string& target = "");
+
+}  // namespace graphpipe::driver

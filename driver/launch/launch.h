@@ -1,0 +1,35 @@
+#pragma once
+// Starts the programs of a compiled folder on this host, one process per device, and waits for them.
+
+#include <string>
+
+#include "driver/cli/options.h"
+#include "ir/plan.h"
+#include "support/result.h"
+#include "wire/run_options.h"
+
+namespace graphpipe::driver {
+
+/// What a training run printed.
+struct RunOutcome {
+  int exit_code = 0;
+  /// Rank 0's report: one JSON object where `json` was asked for, else lines.
+  std::string report;
+};
+
+/// The run flags as the device programs take them. Errors (kUsage): betas that are not two numbers in [0, 1).
+Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Plan& plan, bool json);
+
+/// Runs `device_count` device programs over loopback rendezvous. Their talk goes to stderr; rank 0's report is
+/// collected and, where `echo` is set, printed as it comes.
+/// Errors: kEnvironment where a program is missing or no port can be had. A program that fails is an outcome.
+Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
+                                  bool echo);
+
+/// Runs `ranks` processes of the folder's profiling program.
+Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options);
+
+/// Runs the serial interpreter of the same folder.
+Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options);
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,163 @@
+#include "driver/launch/output_folder.h"
+
+#include <filesystem>
+#include <set>
+
+#include "driver/launch/digest.h"
+#include "files/plan.h"
+#include "files/text_file.h"
+#include "wire/manifest.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxSourceBytes = int64_t{1} << 30;
+
+Diagnostic disk_problem(const std::string& path, const std::error_code& error) {
+  return Diagnostic{.code = Code::kEnvironment,
+                    .origin = ModelText(path),
+                    .message = "the file system refused: " + error.message(),
+                    .hint = "check permissions and free space"};
+}
+
+// The files that the last generation wrote; empty where there was none.
+Result<std::set<std::string>> listed_files(const std::string& folder) {
+  std::set<std::string> listed;
+  const std::string path = folder + "/" + std::string(wire::kManifestFile);
+  if (!fs::exists(path)) return listed;
+  GP_TRY(const std::string text, files::read_file(path, kMaxSourceBytes));
+  wire::Manifest old;
+  std::string problem;
+  if (!wire::parse_manifest(text, old, problem)) {
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(path),
+                      .message = problem,
+                      .hint = "the folder was not written by graphpipe; choose another"};
+  }
+  for (const wire::ManifestEntry& entry : old.files) listed.insert(entry.path);
+  return listed;
+}
+
+// Whatever lies on the way from the folder to a file of ours is a folder, and the file a file: a link would lead out.
+Status check_no_links(const std::string& folder, const std::string& path) {
+  fs::path place = folder;
+  for (const fs::path& part : fs::path(path)) {
+    place /= part;
+    std::error_code error;
+    if (!fs::is_symlink(fs::symlink_status(place, error))) continue;
+    return Diagnostic{.code = Code::kUnsafePath,
+                      .origin = ModelText(place.string()),
+                      .message = "a symbolic link stands where the folder's own files are written",
+                      .hint = "remove it, or choose another folder"};
+  }
+  return Ok{};
+}
+
+// What the last generation listed and this one does not: its sources would confuse a reader, not the build.
+Status remove_stale(const std::string& folder, const std::set<std::string>& listed,
+                    const std::set<std::string>& current) {
+  for (const std::string& path : listed) {
+    if (current.contains(path)) continue;
+    GP_TRY_VOID(check_no_links(folder, path));
+    std::error_code error;
+    fs::remove(folder + "/" + path, error);
+    if (error) return disk_problem(path, error);
+  }
+  return Ok{};
+}
+
+// The generator and what it read: the first line, and where that only opens a brace the second too.
+std::string_view beginning(std::string_view text) {
+  size_t end = text.find('\n');
+  if (end == 1 && text[0] == '{') end = text.find('\n', 2);
+  return text.substr(0, end);
+}
+
+// A file that no manifest lists is ours if it begins as ours does: what an interrupted generation left.
+Status check_replaceable(const std::string& folder, const codegen::SourceFile& source) {
+  const std::string path = folder + "/" + source.path;
+  if (!fs::exists(path)) return Ok{};
+  const Result<std::string> old = files::read_file(path, kMaxSourceBytes);
+  if (old.ok() && beginning(*old) == beginning(source.text)) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(path),
+                    .message = "the file was not written by graphpipe and would be overwritten",
+                    .hint = "choose another folder"};
+}
+
+// The same for the weights, which begin with a size: theirs may be what somebody has trained.
+Status check_replaceable_weights(const std::string& folder, const std::set<std::string>& listed) {
+  const std::string name(wire::kWeightsFile), path = folder + "/" + name;
+  GP_TRY_VOID(check_no_links(folder, name));
+  if (listed.contains(name) || !fs::exists(path) || are_written_weights(path)) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(path),
+                    .message = "the weights were not written by a compilation and would be overwritten",
+                    .hint = "move them away, or choose another folder"};
+}
+
+Status check_ours(const std::string& folder, const std::set<std::string>& listed) {
+  std::error_code error;
+  const bool empty = !fs::exists(folder) || fs::is_empty(folder, error);
+  if (error) return disk_problem(folder, error);
+  if (empty || !listed.empty() || files::read_plan(folder + "/" + kPlanFile).ok()) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(folder),
+                    .message = "the folder is not empty and was not written by graphpipe",
+                    .hint = "choose another folder, or empty this one"};
+}
+
+Status make_folders(const std::string& folder, const std::vector<codegen::SourceFile>& sources,
+                    const std::set<std::string>& listed) {
+  GP_TRY_VOID(check_ours(folder, listed));
+  for (const codegen::SourceFile& source : sources) {
+    GP_TRY_VOID(check_no_links(folder, source.path));
+    if (listed.contains(source.path)) continue;
+    GP_TRY_VOID(check_replaceable(folder, source));
+  }
+  GP_TRY_VOID(check_replaceable_weights(folder, listed));
+  for (const codegen::SourceFile& source : sources) {
+    std::error_code error;
+    fs::create_directories(fs::path(folder + "/" + source.path).parent_path(), error);
+    if (error) return disk_problem(source.path, error);
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+Status write_if_changed(const std::string& path, std::string_view content) {
+  if (fs::exists(path)) {
+    const Result<std::string> old = files::read_file(path, kMaxSourceBytes);
+    if (old.ok() && *old == content) return Ok{};
+  }
+  return files::write_file(path, content);
+}
+
+Status write_folder(const std::string& folder, const std::vector<codegen::SourceFile>& sources, const ir::Graph& graph,
+                    const WeightOrigin& origin, const std::string& plan_digest) {
+  GP_TRY(const std::set<std::string> listed, listed_files(folder));
+  GP_TRY_VOID(make_folders(folder, sources, listed));
+  std::set<std::string> paths{std::string(wire::kWeightsFile)};
+  for (const codegen::SourceFile& source : sources) paths.insert(source.path);
+  GP_TRY_VOID(remove_stale(folder, listed, paths));
+  wire::Manifest manifest{.plan = plan_digest, .files = {}};
+  for (const codegen::SourceFile& source : sources) {
+    GP_TRY_VOID(write_if_changed(folder + "/" + source.path, source.text));
+    manifest.files.push_back(
+        {.path = source.path, .size = static_cast<int64_t>(source.text.size()), .sha256 = sha256_of_text(source.text)});
+  }
+  const std::string weights = folder + "/" + std::string(wire::kWeightsFile);
+  GP_TRY_VOID(write_weights(weights, graph, origin));
+  GP_TRY(const std::string digest, sha256_of_file(weights));
+  std::error_code error;
+  manifest.files.push_back({.path = std::string(wire::kWeightsFile),
+                            .size = static_cast<int64_t>(fs::file_size(weights, error)),
+                            .sha256 = digest});
+  if (error) return disk_problem(weights, error);
+  return write_if_changed(folder + "/" + std::string(wire::kManifestFile), wire::print_manifest(manifest));
+}
+
+}  // namespace graphpipe::driver

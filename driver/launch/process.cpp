@@ -1,0 +1,234 @@
+#include "driver/launch/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <map>
+
+namespace graphpipe::driver {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Lock-free atomics may be written by a signal handler.
+std::atomic<int> g_signal = 0;
+std::atomic<bool> g_interrupted = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+void remember_signal(int signal) {
+  g_signal = signal;
+  g_interrupted = true;
+}
+
+Diagnostic cannot_start(const Command& command, std::string_view why) {
+  return Diagnostic{.code = Code::kEnvironment,
+                    .origin = ModelText(command.arguments.front()),
+                    .message = text("the program cannot be started: ", why),
+                    .hint = "check that it is installed and on PATH"};
+}
+
+struct Child {
+  pid_t pid = -1;
+  int output = -1;  // read end of its standard output
+  std::string pending;
+  bool ended = false;
+  Ending ending;
+};
+
+// Between fork and exec only async-signal-safe calls are allowed, so everything is prepared before.
+[[noreturn]] void become(const Command& command, const std::vector<char*>& arguments,
+                         const std::vector<char*>& variables, int output, bool join_errors, int failure, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows
+  dup2(output, STDOUT_FILENO);
+  if (join_errors) dup2(output, STDERR_FILENO);
+  if (command.inherited_descriptor >= 0) fcntl(command.inherited_descriptor, F_SETFD, 0);
+  const bool moved = command.working_folder.empty() || chdir(command.working_folder.c_str()) == 0;
+  if (moved) execvpe(arguments.front(), arguments.data(), variables.data());
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(failure, &error, sizeof(error));
+  _exit(127);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& item : texts) out.push_back(item.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& additions) {
+  std::map<std::string, std::string> variables;
+  const auto put = [&](const std::string& item) { variables[item.substr(0, item.find('='))] = item; };
+  for (char** item = environ; *item != nullptr; ++item) put(*item);
+  for (const std::string& item : additions) put(item);
+  std::vector<std::string> out;
+  for (auto& [name, item] : variables) out.push_back(item);
+  return out;
+}
+
+Result<Child> start(const Command& command, bool join_errors) {
+  int output[2], failure[2];
+  if (pipe2(output, O_CLOEXEC) != 0) return cannot_start(command, std::strerror(errno));
+  if (pipe2(failure, O_CLOEXEC) != 0) {
+    close(output[0]);
+    close(output[1]);
+    return cannot_start(command, std::strerror(errno));
+  }
+  std::vector<std::string> argument_texts = command.arguments;
+  std::vector<std::string> variable_texts = environment_with(command.environment);
+  const std::vector<char*> arguments = pointers(argument_texts), variables = pointers(variable_texts);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(command, arguments, variables, output[1], join_errors, failure[1], parent);
+  const int fork_error = errno;
+  close(output[1]);
+  close(failure[1]);
+  int error = 0;
+  const bool failed = pid < 0 || read(failure[0], &error, sizeof(error)) == sizeof(error);
+  close(failure[0]);
+  if (failed) {
+    if (pid > 0) waitpid(pid, nullptr, 0);
+    close(output[0]);
+    return cannot_start(command, std::strerror(pid < 0 ? fork_error : error));
+  }
+  return Child{.pid = pid, .output = output[0], .pending = {}, .ended = false, .ending = {}};
+}
+
+// Hands over whole lines; at the end of the stream also what is left.
+void read_lines(Child& child, size_t index, const LineHandler& on_line) {
+  char buffer[65536];
+  const ssize_t count = read(child.output, buffer, sizeof(buffer));
+  if (count < 0 && errno == EINTR) return;
+  if (count > 0) child.pending.append(buffer, static_cast<size_t>(count));
+  size_t begin = 0;
+  for (size_t end; (end = child.pending.find('\n', begin)) != std::string::npos; begin = end + 1)
+    if (on_line) on_line(index, std::string_view(child.pending).substr(begin, end - begin));
+  child.pending.erase(0, begin);
+  if (count > 0) return;
+  if (!child.pending.empty() && on_line) on_line(index, child.pending);
+  close(child.output);
+  child.output = -1;
+}
+
+void reap(Child& child) {
+  int status = 0;
+  if (child.ended || waitpid(child.pid, &status, WNOHANG) != child.pid) return;
+  child.ended = true;
+  child.ending = WIFEXITED(status) ? Ending{.exit_code = WEXITSTATUS(status), .signal = 0}
+                                   : Ending{.exit_code = 0, .signal = WTERMSIG(status)};
+}
+
+void signal_all(const std::vector<Child>& children, int signal) {
+  for (const Child& child : children)
+    if (!child.ended) kill(child.pid, signal);
+}
+
+void poll_outputs(std::vector<Child>& children, const LineHandler& on_line) {
+  std::vector<pollfd> descriptors;
+  std::vector<size_t> owners;
+  for (size_t i = 0; i < children.size(); ++i) {
+    if (children[i].output < 0) continue;
+    descriptors.push_back({.fd = children[i].output, .events = POLLIN, .revents = 0});
+    owners.push_back(i);
+  }
+  poll(descriptors.data(), descriptors.size(), 20);
+  for (size_t i = 0; i < descriptors.size(); ++i)
+    if (descriptors[i].revents != 0) read_lines(children[owners[i]], owners[i], on_line);
+}
+
+// Watches running children and decides when the rest must go.
+class Supervisor {
+ public:
+  Supervisor(std::vector<Child>& children, double grace_seconds) : children_(children), grace_(grace_seconds) {}
+
+  void step() {
+    for (Child& child : children_) reap(child);
+    const bool failed = std::ranges::any_of(children_, [](const Child& c) { return c.ended && !c.ending.ok(); });
+    if (interrupted() && !passed_on_) {
+      passed_on_ = true;
+      signal_all(children_, SIGTERM);
+      arm(2.0);
+    }
+    if (failed && !armed_) arm(grace_);
+    if (!armed_ || Clock::now() < deadline_) return;
+    signal_all(children_, asked_ ? SIGKILL : SIGTERM);
+    asked_ = true;
+    arm(1.0);
+  }
+
+ private:
+  void arm(double seconds) {
+    armed_ = true;
+    deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  }
+
+  std::vector<Child>& children_;
+  double grace_;
+  bool passed_on_ = false, armed_ = false, asked_ = false;
+  Clock::time_point deadline_;
+};
+
+std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds, const LineHandler& on_line) {
+  Supervisor supervisor(children, grace_seconds);
+  const auto running = [](const Child& child) { return !child.ended || child.output >= 0; };
+  while (std::ranges::any_of(children, running)) {
+    poll_outputs(children, on_line);
+    supervisor.step();
+  }
+  std::vector<Ending> endings;
+  for (const Child& child : children) endings.push_back(child.ending);
+  return endings;
+}
+
+}  // namespace
+
+Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
+                                          const LineHandler& on_line) {
+  std::vector<Child> children;
+  for (const Command& command : commands) {
+    Result<Child> child = start(command, false);
+    if (!child) {
+      signal_all(children, SIGKILL);
+      supervise(children, 0, {});
+      return child.problems();
+    }
+    children.push_back(std::move(child).value());
+  }
+  return supervise(children, grace_seconds, on_line);
+}
+
+Result<Finished> run_and_collect(const Command& command, const LineHandler& on_line) {
+  Finished finished;
+  GP_TRY(Child child, start(command, true));
+  std::vector<Child> children;
+  children.push_back(std::move(child));
+  const auto collect = [&](size_t index, std::string_view line) {
+    finished.output += line;
+    finished.output += '\n';
+    if (on_line) on_line(index, line);
+  };
+  finished.ending = supervise(children, 0, collect).front();
+  return finished;
+}
+
+bool interrupted() { return g_signal != 0; }
+int interrupting_signal() { return g_signal; }
+const std::atomic<bool>& interrupt_flag() { return g_interrupted; }
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = remember_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+}  // namespace graphpipe::driver

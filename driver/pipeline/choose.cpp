@@ -1,0 +1,153 @@
+#include "driver/pipeline/choose.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "cost/iteration_time.h"
+#include "driver/cli/usage.h"
+#include "driver/launch/process.h"
+#include "driver/pipeline/shaped_plan.h"
+#include "support/units.h"
+
+namespace graphpipe::driver {
+namespace {
+
+Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
+  const size_t equals = flag.find('=');
+  int64_t stage = -1, replicas = 0;
+  if (equals == std::string::npos || !read_number(std::string_view(flag).substr(0, equals), stage) ||
+      !read_number(std::string_view(flag).substr(equals + 1), replicas) || stage < 0 || stage > 1'000'000 ||
+      replicas < 1 || replicas > 4096)
+    return usage("--replicas " + flag, "expected STAGE=D with a stage number and at least one replica",
+                 "for example --replicas 0=2");
+  return partitioner::ForcedReplicas{.stage = static_cast<int>(stage), .replicas = static_cast<int>(replicas)};
+}
+
+/// Micro-batches times replicas of all stages above which the closed form stands for a plan while others are searched:
+/// to simulate one of them takes many seconds.
+constexpr int64_t kMaxSimulatedItems = 200'000;
+
+int64_t items_of(const ir::PlanGraph& priced, const ir::Assignment& assignment) {
+  int64_t items = 0;
+  for (const ir::StageChoice& choice : assignment.choice)
+    items +=
+        (priced.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count * std::ssize(choice.devices);
+  return items;
+}
+
+double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
+                      ir::Assignment assignment) {
+  const auto stages = ir::build_stage_graph(priced, assignment);
+  if (!stages) return kInfinity;
+  if (items_of(priced, assignment) > kMaxSimulatedItems) {
+    const cost::IterationTime time = cost::iteration_time(*stages, cluster);
+    return time.fits ? time.total() : kInfinity;
+  }
+  const auto built = scheduler::build_schedule(*stages, cluster, options);
+  if (!built) return kInfinity;
+  return built->step_seconds();
+}
+
+// Replicas divide micro-batches unless the policy lets them take whole ones in turn.
+ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
+  for (ir::StageChoice& choice : assignment.choice)
+    if (take_turns && choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
+  return assignment;
+}
+
+}  // namespace
+
+scheduler::BuildOptions ordered_as(const OrderOptions& order) {
+  return {
+      .backward_order = order.backward == "lifo" ? scheduler::BackwardOrder::kLifo : scheduler::BackwardOrder::kFifo,
+      .group = order.group,
+      .vertical_sync = order.vertical_sync,
+      .update = Samples(order.update)};
+}
+
+Status check_order(std::string_view policy, const OrderOptions& order) {
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  if (known == nullptr) return Ok{};
+  struct Flag {
+    const char* name;
+    bool given;
+    bool scheduler::PolicyChoices::*choice;
+  };
+  const Flag flags[] = {
+      {"--group", order.group != 0, &scheduler::PolicyChoices::group},
+      {"--backward", !order.backward.empty(), &scheduler::PolicyChoices::backward_order},
+      {"--vertical-sync", order.vertical_sync, &scheduler::PolicyChoices::vertical_sync},
+      {"--update", order.update != 0, &scheduler::PolicyChoices::update},
+  };
+  for (const Flag& flag : flags) {
+    if (!flag.given || known->choices.*flag.choice) continue;
+    std::string takers;
+    for (const scheduler::Policy& other : scheduler::all_policies())
+      if (other.choices.*flag.choice) takers += text(takers.empty() ? "" : ", ", other.name);
+    return usage(flag.name, text("the policy ", policy, " does not take it"),
+                 text("leave it out; policies that take it: ", takers));
+  }
+  return Ok{};
+}
+
+scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced,
+                                      const OrderOptions& order) {
+  scheduler::BuildOptions options = ordered_as(order);
+  options.policy = policy;
+  // Clipping is decided when the plan is run; a program that clips nothing skips the norm. Among several updates of one
+  // step there is no norm of all gradients.
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  options.lowering.norm = known == nullptr || !known->asynchronous;
+  options.memory.optimizer_state_per_weight_byte = priced.optimizer_state_per_weight_byte;
+  return options;
+}
+
+Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request) {
+  if (options.stages > 0) request.stages = static_cast<int>(options.stages);
+  request.micro_batch_per_stage = options.micro_batch == "per-stage";
+  if (options.micro_batch != "auto" && !request.micro_batch_per_stage) {
+    int64_t samples = 0;
+    if (!read_number(options.micro_batch, samples) || samples < 1 || samples > request.graph->batch.count)
+      return usage("--micro-batch " + options.micro_batch,
+                   text("expected auto, per-stage, or a number from 1 to the batch of ", request.graph->batch),
+                   "for example --micro-batch 2");
+    request.micro_batch = Samples(samples);
+  }
+  for (const std::string& flag : options.replicas) {
+    GP_TRY(const partitioner::ForcedReplicas forced, parse_replicas(flag));
+    request.replicas.push_back(forced);
+  }
+  request.shard_optimizer_state = options.shard_optimizer;
+  return Ok{};
+}
+
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster) {
+  partitioner::PlanRequest request;
+  request.graph = &priced;
+  request.cluster = &cluster;
+  GP_TRY_VOID(take_flags(options, request));
+  if (options.time_limit > 0) request.time_limit = options.time_limit;
+  request.cancel = &interrupt_flag();
+  request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+  const scheduler::BuildOptions building = build_options(options.policy, priced, options.order);
+  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  const bool take_turns = policy != nullptr && policy->takes_turns;
+  request.evaluate = [&](const ir::Assignment& assignment) {
+    return simulated_step(priced, cluster, building, with_turns(assignment, take_turns));
+  };
+  const bool shaped = policy != nullptr && wants_shape(options, *policy);
+  GP_TRY(partitioner::PlanAnswer answer,
+         shaped ? plan_shape(request, options, policy->shape) : partitioner::plan(options.planner, request));
+  partitioner::PlanCandidate& best = answer.candidates.front();
+  const partitioner::OwnTerms busiest_device{.objective = best.objective,
+                                             .bound = answer.bound,
+                                             .gap = answer.bound > 0 ? best.objective / answer.bound - 1 : 0,
+                                             .unit = "s/sample"};
+  return Choice{.assignment = with_turns(std::move(best.assignment), take_turns),
+                .terms = best.own.value_or(busiest_device),
+                .search_seconds = answer.search_seconds,
+                .complete = answer.complete};
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,118 @@
+#include "driver/pipeline/parameter_bytes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "frontend/external_data.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr int64_t kPiece = 1 << 20;
+/// In the metadata of the weights that a compilation writes; trained ones do not have it.
+constexpr const char* kGenerator = "generator";
+
+Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, const files::ByteSink& sink) {
+  const Diagnostic unreadable{.code = Code::kUnreadableFile,
+                              .origin = ModelText(range.path),
+                              .message = "the weights cannot be read, or the file has become shorter",
+                              .hint = "check that the file is the one that the plan was made from"};
+  GP_TRY(const int descriptor, frontend::open_weight_file(range.path, origin.model, origin.trusted_root));
+  std::string piece(static_cast<size_t>(std::min(kPiece, std::max<int64_t>(range.length, 1))), '\0');
+  Status status = Ok{};
+  for (int64_t done = 0; status.ok() && done < range.length;) {
+    const size_t wanted = static_cast<size_t>(std::min(range.length - done, kPiece));
+    const ssize_t count = pread(descriptor, piece.data(), wanted, range.offset + done);
+    if (count <= 0) {
+      status = unreadable;
+    } else {
+      status = sink(std::string_view(piece.data(), static_cast<size_t>(count)));
+      done += count;
+    }
+  }
+  close(descriptor);
+  return status;
+}
+
+template <typename T>
+std::string element_of(double value) {
+  const T element = static_cast<T>(value);
+  std::string bytes(sizeof(T), '\0');
+  std::memcpy(bytes.data(), &element, sizeof(T));
+  return bytes;
+}
+
+// One element of this type; 16-bit floats only where their upper half is exact, which the importer's fill values are.
+std::string element_bytes(ir::DType dtype, double value) {
+  switch (dtype) {
+    case ir::DType::kFloat64:
+      return element_of<double>(value);
+    case ir::DType::kInt64:
+      return element_of<int64_t>(value);
+    case ir::DType::kInt32:
+      return element_of<int32_t>(value);
+    case ir::DType::kInt16:
+      return element_of<int16_t>(value);
+    case ir::DType::kInt8:
+      return element_of<int8_t>(value);
+    case ir::DType::kUInt8:
+      return element_of<uint8_t>(value);
+    case ir::DType::kBool:
+      return element_of<uint8_t>(value != 0);
+    case ir::DType::kFloat16:
+      return element_of<_Float16>(value);
+    case ir::DType::kBFloat16:
+      return element_of<float>(value).substr(2);
+    case ir::DType::kFloat32:
+      break;
+  }
+  return element_of<float>(value);
+}
+
+Status send_filled(const ir::TensorType& type, double value, const files::ByteSink& sink) {
+  const std::string element = element_bytes(type.dtype, value);
+  int64_t left = ir::byte_size(type, Samples(1)).count;
+  std::string piece;
+  while (static_cast<int64_t>(piece.size()) < std::min(left, kPiece)) piece += element;
+  while (left > 0) {
+    const int64_t count = std::min<int64_t>(left, static_cast<int64_t>(piece.size()));
+    GP_TRY_VOID(sink(std::string_view(piece).substr(0, static_cast<size_t>(count))));
+    left -= count;
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId id, const WeightOrigin& origin,
+                            const files::ByteSink& sink) {
+  const ir::Param& param = graph.param(id);
+  if (const auto* range = std::get_if<ir::FileRange>(&param.data)) return send_file_range(*range, origin, sink);
+  if (const auto* data = std::get_if<ir::InlineData>(&param.data)) return sink(data->bytes);
+  return send_filled(graph.value(param.value).type, std::get<ir::FilledData>(param.data).value, sink);
+}
+
+Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin) {
+  std::vector<files::TensorToWrite> tensors;
+  for (const ir::ParamId id : graph.param_ids()) {
+    const ir::Param& param = graph.param(id);
+    const ir::TensorType& type = graph.value(param.value).type;
+    files::TensorToWrite tensor{.name = param.name, .dtype = type.dtype, .shape = {}};
+    for (const ir::Dim dim : type.shape) tensor.shape.push_back(dim.at(Samples(1)));
+    tensors.push_back(std::move(tensor));
+  }
+  const auto source = [&](size_t index, const files::ByteSink& sink) {
+    return send_parameter_bytes(graph, ir::ParamId(index), origin, sink);
+  };
+  return files::write_safetensors(path, tensors, source, {{ModelText(kGenerator), ModelText("graphpipe compile")}});
+}
+
+bool are_written_weights(const std::string& path) {
+  const Result<files::SafetensorsIndex> index = files::read_safetensors(path);
+  return index.ok() &&
+         std::ranges::any_of(index->metadata, [](const auto& entry) { return entry.first.raw() == kGenerator; });
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,277 @@
+#include "driver/pipeline/pipeline.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "cost/lower_bound.h"
+#include "cost/price.h"
+#include "driver/launch/digest.h"
+#include "driver/launch/output_folder.h"
+#include "driver/pipeline/choose.h"
+#include "driver/pipeline/mixing.h"
+#include "files/cluster.h"
+#include "files/plan.h"
+#include "files/profile.h"
+#include "partitioner/check_plan.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes of state per byte of trained weight that must fit: SGD's momentum is switched on when the plan is run.
+double optimizer_state(ir::OptimizerKind kind) { return kind == ir::OptimizerKind::kAdamW ? 2 : 1; }
+
+Result<ir::Cluster> cluster_of(const PlanOptions& options) {
+  if (!options.cluster.empty()) return files::read_cluster(options.cluster);
+  return ir::equal_devices(static_cast<int>(std::max<int64_t>(options.devices, 1)));
+}
+
+// Analytic without a profile.
+Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
+  return cost::price(
+      model.graph, plan.cluster,
+      {.batch = plan.batch, .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer), .profile = profile});
+}
+
+// The profile of a plan, which must still be the file that it was priced with.
+Result<std::optional<ir::Profile>> profile_of(const ir::Plan& plan, const fs::path& folder) {
+  if (plan.profile.empty()) return std::optional<ir::Profile>();
+  const std::string path = (folder / plan.profile.raw()).string();
+  GP_TRY(const std::string digest, sha256_of_file(path));
+  if (digest != plan.profile_digest) {
+    return Diagnostic{.code = Code::kBadProfile,
+                      .origin = ModelText(path),
+                      .message = "the profile is not the one that the plan was priced with: its digest differs",
+                      .hint = "make the plan again with `graphpipe plan --profile`, or put the old profile back"};
+  }
+  GP_TRY(ir::Profile profile, files::read_profile(path));
+  return std::optional<ir::Profile>(std::move(profile));
+}
+
+Status add_profile(ir::Plan& plan, const std::string& path) {
+  if (path.empty()) return Ok{};
+  plan.profile = ModelText(fs::absolute(path).string());
+  GP_TRY(plan.profile_digest, sha256_of_file(path));
+  GP_TRY(const ir::Profile profile, files::read_profile(path));
+  if (profile.threads != plan.threads) {
+    return Diagnostic{
+        .code = Code::kUsage,
+        .origin = ModelText(path),
+        .message = text("the profile was measured with ", profile.threads, " threads, the plan has ", plan.threads),
+        .hint = "pass the same --threads, or measure again"};
+  }
+  plan.cluster = ir::with_measurements(std::move(plan.cluster), profile);
+  return Ok{};
+}
+
+// The --freeze flags become lines after those of the parameter file, so that the plan needs one list only. What a line
+// would end at, or be read as a comment, cannot stand in one.
+Result<std::string> parameter_rules(const ModelOptions& model) {
+  GP_TRY(std::string rules, read_parameter_file(model.parameters));
+  if (!rules.empty() && rules.back() != '\n') rules += '\n';
+  for (const std::string& pattern : model.freeze) {
+    if (pattern.empty() || pattern.find_first_of("# \t\r\n\v\f") != std::string::npos) {
+      return Diagnostic{.code = Code::kUsage,
+                        .origin = ModelText("--freeze " + pattern),
+                        .message = "a pattern holds at least one character, and no space and no #",
+                        .hint = "write ? in their place: it stands for any one character"};
+    }
+    rules += pattern + " freeze\n";
+  }
+  return rules;
+}
+
+Result<ir::Plan> plan_of(const Options& options) {
+  ir::Plan plan;
+  plan.model = ModelText(fs::absolute(options.model.model).string());
+  if (const std::string& root = options.model.trusted_root; !root.empty())
+    plan.trusted_root = ModelText(fs::absolute(root).string());
+  plan.loss = ModelText(options.training.loss);
+  plan.optimizer = ir::optimizer_of_name(options.training.optimizer).value();
+  plan.batch = Samples(options.training.batch);
+  plan.batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
+  plan.dropout = options.model.dropout == "on";
+  plan.seed = options.training.seed;
+  plan.threads = static_cast<int>(options.training.threads);
+  plan.planner = options.plan.planner;
+  plan.policy = options.plan.policy;
+  GP_TRY(std::string rules, parameter_rules(options.model));
+  plan.parameter_rules = ModelText(std::move(rules));
+  for (const std::string& flag : options.model.bindings) {
+    GP_TRY(const frontend::SymbolBinding binding, parse_binding(flag));
+    plan.bindings.push_back({.symbol = ModelText(binding.name), .size = binding.size});
+  }
+  GP_TRY(plan.cluster, cluster_of(options.plan));
+  if (!options.plan.cluster.empty()) {
+    GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
+  }
+  GP_TRY_VOID(add_profile(plan, options.plan.profile));
+  return plan;
+}
+
+// A schedule that came with the plan: checked, then simulated.
+Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::Cluster& cluster,
+                                         const ir::Schedule& schedule, const scheduler::BuildOptions& options) {
+  const ir::StageGraph stages = is_forward_only(schedule) ? scheduler::without_backward(given) : given;
+  GP_TRY_VOID(scheduler::check_schedule(stages, cluster, schedule, {.memory = options.memory}));
+  GP_TRY(scheduler::Timeline timeline, scheduler::simulate(stages, cluster, schedule, options.simulation));
+  return scheduler::BuiltSchedule{.schedule = schedule,
+                                  .timeline = std::move(timeline),
+                                  .memory = scheduler::memory_of(stages, schedule, options.memory)};
+}
+
+Diagnostic other_model(const ir::Plan& plan) {
+  return Diagnostic{.code = Code::kBadPlan,
+                    .origin = plan.model,
+                    .message = "the model is not the one that the plan was made for: its digest differs",
+                    .hint = "make the plan again with `graphpipe plan`"};
+}
+
+// A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
+// hand names no model, so nothing is known of the options that its author had in mind.
+Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
+  Diagnostics problems;
+  const auto compare = [&](std::string_view flag, const std::string& then, const std::string& here) {
+    if (then == here) return;
+    problems.push_back({.code = Code::kBadPlan,
+                        .origin = ModelText(std::string(flag)),
+                        .message = text("the plan was made with ", quoted(ModelText(then)), ", this is ",
+                                        quoted(ModelText(here)), ": its node numbers mean other nodes"),
+                        .hint = "pass what the plan was made with, or make the plan again"});
+  };
+  const auto bindings = [](const ir::Plan& plan) {
+    std::string all;
+    for (const ir::SymbolBinding& binding : plan.bindings) all += text(binding.symbol.raw(), "=", binding.size, " ");
+    return all;
+  };
+  const auto dropout = [](const ir::Plan& plan) { return std::string(plan.dropout ? "on" : "off"); };
+  const auto batch_norm = [](const ir::Plan& plan) { return std::string(ir::batch_norm_name(plan.batch_norm)); };
+  const auto trains = [](const ir::Plan& plan) {
+    return std::string(runs_forwards_only(plan.policy) ? "forwards only" : "training");
+  };
+  compare("--policy", trains(given), trains(now));
+  compare("--loss", given.loss.raw(), now.loss.raw());
+  compare("--batchnorm", batch_norm(given), batch_norm(now));
+  compare("--dropout", dropout(given), dropout(now));
+  compare("--bind", bindings(given), bindings(now));
+  compare("--parameters, --freeze", given.parameter_rules.raw(), now.parameter_rules.raw());
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads.
+Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
+  if (given.labels.empty() || given.labels.size() != priced.nodes.size()) return Ok{};
+  for (const ir::PlanNodeId node : priced.node_ids()) {
+    if (given.labels[node] == priced.nodes[node].label) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = given.labels[node],
+                      .message = text("the plan calls node ", node.index(), " so, in the model it is ",
+                                      quoted(priced.nodes[node].label)),
+                      .hint = "correct the label, or leave all labels out"};
+  }
+  return Ok{};
+}
+
+// Takes the assignment, and the schedule where it has one, of a plan file as they are.
+Status use_given_plan(Pipeline& pipeline, const std::string& path) {
+  GP_TRY(ir::Plan given, files::read_plan(plan_file_of(path)));
+  if (!given.model_digest.empty()) {
+    if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
+    GP_TRY_VOID(check_same_options(given, pipeline.plan));
+  }
+  GP_TRY_VOID(check_labels(given, pipeline.priced));
+  pipeline.plan.planner = "manual";
+  pipeline.plan.assignment = std::move(given.assignment);
+  pipeline.plan.schedule = std::move(given.schedule);
+  return Ok{};
+}
+
+}  // namespace
+
+Status derive(Pipeline& pipeline) {
+  ir::Plan& plan = pipeline.plan;
+  // Several stages on one device are allowed in a plan that is given.
+  Diagnostics problems =
+      partitioner::check_plan(pipeline.priced, plan.cluster, plan.assignment,
+                              {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()});
+  if (!problems.empty()) return problems;
+  GP_TRY(pipeline.stages, ir::build_stage_graph(pipeline.priced, plan.assignment));
+  const scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
+  if (plan.schedule) {
+    GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
+  } else {
+    GP_TRY(pipeline.built, scheduler::build_schedule(pipeline.stages, plan.cluster, options));
+    plan.schedule = pipeline.built.schedule;
+  }
+  plan.labels.resize(pipeline.priced.nodes.size());
+  for (const ir::PlanNodeId node : pipeline.priced.node_ids()) plan.labels[node] = pipeline.priced.nodes[node].label;
+  // The simulator counts whole ticks, which may be a little less than the bounds' exact prices.
+  const double step = pipeline.built.step_seconds();
+  pipeline.step_bound = std::min(step, cost::step_bound(pipeline.stages, plan.cluster).total());
+  pipeline.model_bound = std::min(step, cost::plan_bound(pipeline.priced, plan.cluster).step(plan.batch));
+  return Ok{};
+}
+
+Result<Pipeline> price_model(const Options& options) {
+  Pipeline pipeline;
+  GP_TRY(pipeline.plan, plan_of(options));
+  pipeline.order = options.plan.order;
+  GP_TRY(pipeline.model, make_training_graph(options.model, options.training, options.plan.policy));
+  pipeline.plan.model_digest = pipeline.model.digest;
+  // From here on the operator graph never changes: its ids may be kept.
+  GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan, {}));
+  GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, profile ? &*profile : nullptr));
+  for (Diagnostic& note : mixing_notes(pipeline.model.graph, pipeline.priced))
+    pipeline.model.notes.push_back(std::move(note));
+  return pipeline;
+}
+
+Result<Pipeline> make_pipeline(const Options& options) {
+  GP_TRY_VOID(check_order(options.plan.policy, options.plan.order));
+  GP_TRY(Pipeline pipeline, price_model(options));
+  if (!options.plan.plan.empty()) {
+    GP_TRY_VOID(use_given_plan(pipeline, options.plan.plan));
+  } else {
+    GP_TRY(Choice choice, choose_assignment(options.plan, pipeline.priced, pipeline.plan.cluster));
+    pipeline.plan.assignment = std::move(choice.assignment);
+    pipeline.search_seconds = choice.search_seconds;
+    pipeline.complete = choice.complete;
+  }
+  GP_TRY_VOID(derive(pipeline));
+  // From here on stages and order are fixed: only text is left to write.
+  return pipeline;
+}
+
+Result<Pipeline> load_pipeline(const std::string& path) {
+  Pipeline pipeline;
+  GP_TRY(pipeline.plan, files::read_plan(plan_file_of(path)));
+  const ir::Plan& plan = pipeline.plan;
+  if (plan.cluster.devices.empty() || plan.model.empty()) {
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(path),
+                      .message = "the plan names no model or no machines",
+                      .hint = "complete it with `graphpipe plan MODEL --devices N --plan FILE -o PLAN`"};
+  }
+  const fs::path folder = fs::path(plan_file_of(path)).parent_path();
+  GP_TRY(pipeline.model, make_training_graph(plan, (folder / plan.model.raw()).string()));
+  if (plan.model_digest != pipeline.model.digest) return other_model(plan);
+  GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan, folder));
+  GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
+  GP_TRY_VOID(derive(pipeline));
+  return pipeline;
+}
+
+bool is_forward_only(const ir::Schedule& schedule) {
+  for (const ir::Program& program : schedule.programs)
+    for (const ir::Action& action : program.actions)
+      if (ir::is_compute(action.op) && action.op != ir::ActionOp::kForward) return false;
+  return true;
+}
+
+std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan_binary(plan)); }
+
+std::string plan_file_of(const std::string& path) { return fs::is_directory(path) ? path + "/" + kPlanFile : path; }
+
+}  // namespace graphpipe::driver

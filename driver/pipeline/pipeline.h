@@ -1,0 +1,57 @@
+#pragma once
+// The story from a model to a checked plan: what is decided, and everything that follows from it.
+
+#include <optional>
+#include <string>
+
+#include "driver/cli/options.h"
+#include "driver/pipeline/model_source.h"
+#include "ir/plan.h"
+#include "ir/plan_graph.h"
+#include "ir/stage_graph.h"
+#include "scheduler/build_schedule.h"
+
+namespace graphpipe::driver {
+
+/// A plan with all that is derived from it. Stages and order are fixed.
+struct Pipeline {
+  ir::Plan plan;
+  /// Used where the plan has no schedule yet.
+  OrderOptions order;
+  TrainingGraph model;
+  ir::PlanGraph priced;
+  ir::StageGraph stages;
+  scheduler::BuiltSchedule built;
+  /// No schedule of this plan takes less than `step_bound` seconds; no plan of this model on these devices less than
+  /// `model_bound`.
+  double step_bound = 0, model_bound = 0;
+  double search_seconds = 0;
+  /// False where the time limit or an interrupt ended the search.
+  bool complete = true;
+};
+
+/// Imports and prices the model: a pipeline without an assignment.
+Result<Pipeline> price_model(const Options& options);
+
+/// Imports, prices, searches, and keeps the candidate that simulates best. With `--plan` the assignment of that file is
+/// checked and used as given. Errors: all problems of the steps.
+Result<Pipeline> make_pipeline(const Options& options);
+
+/// Reads a plan file (or the plan in a folder) and derives everything again.
+/// Errors: also kBadPlan where the model is no longer the one that the plan was made for.
+Result<Pipeline> load_pipeline(const std::string& path);
+
+/// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it
+/// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
+Status derive(Pipeline& pipeline);
+
+/// Whether it runs no backward: the loss is computed and nothing is trained.
+bool is_forward_only(const ir::Schedule& schedule);
+
+/// The digest that programs and weights of this plan carry.
+std::string plan_digest(const ir::Plan& plan);
+
+/// The plan file that `path` means: itself, or plan.json in it where it is a folder.
+std::string plan_file_of(const std::string& path);
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,80 @@
+#include "driver/pipeline/shaped_plan.h"
+
+#include "driver/cli/usage.h"
+
+namespace graphpipe::driver {
+
+using scheduler::StageShape;
+
+bool wants_shape(const PlanOptions& options, const scheduler::Policy& policy) {
+  return policy.shape != StageShape::kAny && options.plan.empty() && options.replicas.empty() &&
+         (options.planner == "auto" || options.planner == "equal-split");
+}
+
+Result<int> stages_of_shape(StageShape shape, int64_t stages, size_t devices) {
+  const auto count = static_cast<int64_t>(devices);
+  const auto refused = [&](const char* what) {
+    return usage(text("--stages ", stages), text("this policy needs ", what, ", and there are ", count, " devices"),
+                 "leave --stages out, or choose another number of stages or devices");
+  };
+  switch (shape) {
+    case StageShape::kLoop:
+      if (stages % count != 0) return refused("as many stages on every device");
+      return static_cast<int>(stages == 0 ? 2 * count : stages);
+    case StageShape::kV:
+      if (stages != 0 && stages != 2 * count) return refused("two stages on every device");
+      return static_cast<int>(2 * count);
+    case StageShape::kBidirectional:
+      if (stages != 0 && stages != count) return refused("as many stages as devices");
+      return static_cast<int>(count);
+    case StageShape::kReplicas:
+      if (stages > 1) return refused("one stage");
+      return 1;
+    case StageShape::kAny:
+      break;
+  }
+  return static_cast<int>(stages == 0 ? count : stages);
+}
+
+ir::Assignment place(ir::Assignment chain, StageShape shape, size_t devices) {
+  for (size_t s = 0; s < chain.choice.size(); ++s) {
+    ir::StageChoice& choice = chain.choice[ir::StageId(s)];
+    const size_t turn = s % devices, back = devices - 1 - turn;
+    choice.mode = ir::ReplicaMode::kRoundRobin;
+    if (shape == StageShape::kReplicas) {
+      choice.devices.clear();
+      for (size_t device = 0; device < devices; ++device) choice.devices.push_back(ir::DeviceId(device));
+    } else if (shape == StageShape::kBidirectional) {
+      choice.devices = {ir::DeviceId(turn), ir::DeviceId(back)};
+    } else {
+      choice.mode = ir::ReplicaMode::kSplit;
+      choice.devices = {ir::DeviceId(shape == StageShape::kV && s >= devices ? back : turn)};
+    }
+  }
+  return chain;
+}
+
+Result<partitioner::PlanAnswer> plan_shape(const partitioner::PlanRequest& request, const PlanOptions& options,
+                                           StageShape shape) {
+  const size_t devices = request.cluster->devices.size();
+  GP_TRY(const int stages, stages_of_shape(shape, options.stages, devices));
+  // The cut is made for as many devices as stages, whose memory the schedule's check limits afterwards.
+  ir::Cluster line = *request.cluster;
+  ir::Device one = line.devices[ir::DeviceId(size_t{0})];
+  one.memory = Bytes(int64_t{1} << 50);
+  line.devices = {};
+  line.devices.resize(static_cast<size_t>(stages), one);
+  line.levels = {line.levels.back()};
+  line.levels.back().group = std::max(stages, 1);
+  partitioner::PlanRequest cut = request;
+  cut.cluster = &line;
+  cut.stages = stages;
+  const auto evaluate = request.evaluate;
+  cut.evaluate = [&](const ir::Assignment& chain) { return evaluate(place(chain, shape, devices)); };
+  GP_TRY(partitioner::PlanAnswer answer, partitioner::plan("equal-split", cut));
+  for (partitioner::PlanCandidate& candidate : answer.candidates)
+    candidate.assignment = place(std::move(candidate.assignment), shape, devices);
+  return answer;
+}
+
+}  // namespace graphpipe::driver

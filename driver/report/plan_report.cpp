@@ -1,0 +1,111 @@
+#include "driver/report/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cost/limits.h"
+#include "driver/report/report.h"
+
+namespace graphpipe::driver {
+namespace {
+
+// Work of one micro-batch on one replica, seconds.
+double item_seconds(const ir::Stage& stage) {
+  const auto replicas = static_cast<int64_t>(stage.choice.devices.size());
+  const bool split = stage.choice.mode == ir::ReplicaMode::kSplit;
+  const Samples samples((stage.choice.micro_batch.count + (split ? replicas - 1 : 0)) / (split ? replicas : 1));
+  return stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
+}
+
+std::string joined(const std::vector<ir::StageId>& stages) {
+  std::string out;
+  for (const ir::StageId stage : stages) out += (out.empty() ? "s" : " s") + std::to_string(stage.index());
+  return out.empty() ? "-" : out;
+}
+
+std::string devices_text(const ir::StageChoice& choice) {
+  std::string out;
+  for (const ir::DeviceId device : choice.devices) out += (out.empty() ? "d" : " d") + std::to_string(device.index());
+  return out;
+}
+
+std::string stage_table(const Pipeline& pipeline) {
+  std::vector<std::vector<std::string>> rows{
+      {"stage", "after", "devices", "nodes", "micro-batch", "k", "per micro-batch", "weights", "first node"}};
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const ir::Stage& stage = pipeline.stages.stages[id];
+    const ModelText& first = pipeline.priced.nodes[stage.nodes.front()].label;
+    rows.push_back({"s" + std::to_string(id.index()), joined(pipeline.stages.predecessors(id)),
+                    devices_text(stage.choice), std::to_string(stage.nodes.size()),
+                    std::to_string(stage.choice.micro_batch.count), std::to_string(stage.choice.k),
+                    human_seconds(item_seconds(stage)), human_bytes(static_cast<double>(stage.weight_bytes.count)),
+                    Terminal::encode(first).str().substr(0, 40)});
+  }
+  return table(rows);
+}
+
+cost::Limit limit_of(const Pipeline& pipeline) {
+  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.step_seconds());
+}
+
+bool shards_state(const Pipeline& pipeline) {
+  return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state);
+}
+
+double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 0; }
+
+}  // namespace
+
+std::string plan_text(const Pipeline& pipeline) {
+  std::string out = stage_table(pipeline);
+  const double step = pipeline.built.step_seconds();
+  const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
+  out += fmt::format("planner {}, policy {}, searched {}{}\n", pipeline.plan.planner, pipeline.plan.policy,
+                     human_seconds(pipeline.search_seconds), pipeline.complete ? "" : " (ended early)");
+  out += fmt::format("simulated step {}, idle {:.1f} %\n", human_seconds(step), 100 * metrics.bubble_of_makespan);
+  out += fmt::format("lower bound: {} for this plan (gap {:.1f} %), {} for any plan on these devices (gap {:.1f} %)\n",
+                     human_seconds(pipeline.step_bound), 100 * gap(step, pipeline.step_bound),
+                     human_seconds(pipeline.model_bound), 100 * gap(step, pipeline.model_bound));
+  out += "limited by " + limit_of(pipeline).sentence + "\n";
+  out += "peak memory:";
+  for (size_t i = 0; i < pipeline.built.memory.size(); ++i)
+    out += fmt::format(" d{} {}", pipeline.built.schedule.programs[i].device.index(),
+                       human_bytes(static_cast<double>(pipeline.built.memory[i].peak.count)));
+  out += "\n";
+  if (shards_state(pipeline))
+    out += "the plan divides optimizer state over replicas, which the runtime does not: `generate` refuses it\n";
+  return out;
+}
+
+JsonObject plan_json(const Pipeline& pipeline) {
+  std::vector<JsonObject> stages;
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const ir::Stage& stage = pipeline.stages.stages[id];
+    std::vector<int64_t> nodes, devices, predecessors;
+    for (const ir::PlanNodeId node : stage.nodes) nodes.push_back(static_cast<int64_t>(node.index()));
+    for (const ir::DeviceId device : stage.choice.devices) devices.push_back(static_cast<int64_t>(device.index()));
+    for (const ir::StageId before : pipeline.stages.predecessors(id))
+      predecessors.push_back(static_cast<int64_t>(before.index()));
+    JsonObject object;
+    object.add("nodes", nodes).add("devices", devices).add("predecessors", predecessors);
+    object.add("micro_batch", stage.choice.micro_batch.count).add("k", stage.choice.k);
+    object.add("recompute", stage.choice.recompute).add("shard_optimizer_state", stage.choice.shard_optimizer_state);
+    stages.push_back(object.add("mixes_samples", stage.mixes_samples));
+  }
+  std::vector<int64_t> peaks;
+  for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peaks.push_back(memory.peak.count);
+  const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
+  JsonObject object;
+  object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy).add("stages", stages);
+  object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
+  object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");
+  object.add("objective", pipeline.built.step_seconds())
+      .add("gap", gap(pipeline.built.step_seconds(), pipeline.model_bound));
+  object.add("idle_fraction", metrics.bubble_of_makespan).add("peak_bytes", peaks);
+  const cost::Limit limit = limit_of(pipeline);
+  object.add("limit", limit.sentence).add("limit_kind", std::string(cost::name_of(limit.kind)));
+  return object.add("search_seconds", pipeline.search_seconds).add("plan_digest", plan_digest(pipeline.plan));
+}
+
+}  // namespace graphpipe::driver

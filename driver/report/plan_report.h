@@ -1,0 +1,15 @@
+#pragma once
+// How a plan is shown: for people as tables, for programs as fields.
+
+#include <string>
+
+#include "driver/pipeline/pipeline.h"
+#include "driver/report/json_object.h"
+
+namespace graphpipe::driver {
+
+std::string plan_text(const Pipeline& pipeline);
+/// planner, policy, stages, simulated_step, bound, gap, limit, peak_bytes, ...
+JsonObject plan_json(const Pipeline& pipeline);
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,123 @@
+#include "driver/report/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include "driver/launch/process.h"
+#include "wire/exit_codes.h"
+#include "wire/version.h"
+
+namespace graphpipe::driver {
+namespace {
+
+std::string_view severity_text(Severity severity) {
+  return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note";
+}
+
+JsonObject to_json(const Diagnostic& diagnostic) {
+  JsonObject object;
+  object.add("code", code_name(diagnostic.code)).add("severity", severity_text(diagnostic.severity));
+  object.add("origin", diagnostic.origin.raw()).add("message", diagnostic.message).add("hint", diagnostic.hint);
+  return object;
+}
+
+/// Whether the cells below the heading are numbers, with or without a unit; "-" stands for none.
+bool is_number_column(const std::vector<std::vector<std::string>>& rows, size_t column) {
+  return rows.size() > 1 && std::all_of(rows.begin() + 1, rows.end(), [&](const std::vector<std::string>& row) {
+           return row.size() <= column || row[column].empty() || row[column][0] == '-' ||
+                  std::isdigit(static_cast<unsigned char>(row[column][0])) != 0;
+         });
+}
+
+std::string scaled(double value, double base, std::initializer_list<const char*> units) {
+  const auto* unit = units.begin();
+  while (value >= base && unit + 1 != units.end()) {
+    value /= base;
+    ++unit;
+  }
+  return fmt::format("{:.3g} {}", value, *unit);
+}
+
+}  // namespace
+
+int report_problems(const Options& options, std::string_view verb, const Diagnostics& problems) {
+  int code = wire::kExitOk;
+  for (const Diagnostic& problem : problems) {
+    std::cerr << "graphpipe " << verb << ": " << to_line(problem) << "\n";
+    if (problem.severity == Severity::kError && code == wire::kExitOk) code = exit_code_of(problem.code);
+  }
+  if (options.json) print_json(verb, {}, problems, false);
+  if (interrupted()) return 128 + interrupting_signal();
+  return code == wire::kExitOk ? static_cast<int>(wire::kExitInternal) : code;
+}
+
+int end_code(bool complete) {
+  if (interrupted()) return 128 + interrupting_signal();
+  return complete ? wire::kExitOk : wire::kExitPartial;
+}
+
+void report_notes(const Options& options, const Diagnostics& notes) {
+  if (options.quiet) return;
+  for (const Diagnostic& note : notes) std::cerr << to_line(note) << "\n";
+}
+
+void print_json(std::string_view verb, JsonObject object, const Diagnostics& diagnostics, bool complete) {
+  std::vector<JsonObject> items;
+  for (const Diagnostic& diagnostic : diagnostics) items.push_back(to_json(diagnostic));
+  object.add("schema", "graphpipe." + std::string(verb) + "/1").add("tool_version", wire::kToolVersion);
+  object.add("complete", complete).add("diagnostics", items);
+  std::cout << object.str() << std::endl;
+}
+
+std::string human_bytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
+std::string human_seconds(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
+  return scaled(seconds * 1e9, 1000, {"ns", "us", "ms"});
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths.resize(std::max(widths.size(), i + 1));
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  std::vector<bool> right;
+  for (size_t i = 0; i < widths.size(); ++i) right.push_back(is_number_column(rows, i));
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i)
+      line += right[i] ? fmt::format("  {:>{}}", row[i], widths[i]) : fmt::format("  {:<{}}", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+Progress::Progress(const Options& options, std::string title) : title_(std::move(title)) {
+  const char* terminal = std::getenv("TERM");
+  active_ = !options.quiet && isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+Progress::~Progress() {
+  if (shown_) std::cerr << "\r\033[K" << std::flush;
+}
+
+void Progress::update(double fraction, std::string_view what) {
+  if (!active_) return;
+  shown_ = true;
+  std::string bar;
+  if (fraction >= 0) {
+    const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 20);
+    bar =
+        " [" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(20 - filled), '.') + "]";
+  }
+  std::cerr << "\r\033[K" << title_ << bar << " " << Terminal::encode_text(what.substr(0, 60)).str() << std::flush;
+}
+
+}  // namespace graphpipe::driver

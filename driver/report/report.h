@@ -1,0 +1,48 @@
+#pragma once
+// How verbs talk: the result goes to stdout, everything else to stderr.
+
+#include <string>
+#include <string_view>
+
+#include "driver/cli/options.h"
+#include "driver/report/json_object.h"
+#include "support/result.h"
+
+namespace graphpipe::driver {
+
+/// Prints problems to stderr (with --json also a flat object to stdout) and returns the exit code they lead to.
+int report_problems(const Options& options, std::string_view verb, const Diagnostics& problems);
+
+/// The exit code of a verb that has its answer: interrupted, partial, or ok.
+int end_code(bool complete);
+
+/// Prints warnings and notes to stderr, unless --quiet.
+void report_notes(const Options& options, const Diagnostics& notes);
+
+/// Prints the verb's object, completed with the envelope: schema, tool_version, complete, diagnostics.
+void print_json(std::string_view verb, JsonObject object, const Diagnostics& diagnostics, bool complete = true);
+
+/// "12.3 MiB", "4.56 ms": for people, three digits.
+std::string human_bytes(double bytes);
+std::string human_seconds(double seconds);
+
+/// A table with aligned columns; the first row is the heading. Columns of numbers are aligned to the right.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+/// One line on stderr that is rewritten while something takes long; silent unless stderr is a terminal.
+class Progress {
+ public:
+  Progress(const Options& options, std::string title);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// `fraction` in [0, 1], or negative where it is not known.
+  void update(double fraction, std::string_view what);
+
+ private:
+  std::string title_;
+  bool shown_ = false;
+  bool active_ = false;
+};
+
+}  // namespace graphpipe::driver

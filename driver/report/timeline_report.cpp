@@ -1,0 +1,105 @@
+#include "driver/report/timeline_report.h"
+
+#include <fmt/format.h>
+
+#include "driver/report/report.h"
+#include "scheduler/analysis/idle_time.h"
+#include "scheduler/render/gantt.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using scheduler::IdleCause;
+
+/// Steps of the critical path that a text shows, half of them from each end.
+constexpr size_t kMaxSteps = 24;
+
+double units(Ticks ticks, const TimeScale& scale) { return static_cast<double>(ticks.count) / scale.ticks_per_unit; }
+
+std::string device_name(const ir::Schedule& schedule, size_t program) {
+  return text("d", schedule.programs[program].device.index());
+}
+
+const ir::Action& action_at(const ir::Schedule& schedule, scheduler::ActionPlace place) {
+  return schedule.programs[static_cast<size_t>(place.program)].actions[static_cast<size_t>(place.position)];
+}
+
+std::string label(const ir::StageGraph& graph, const ir::Schedule& schedule, scheduler::ActionPlace place) {
+  const ir::Action& action = action_at(schedule, place);
+  const std::string edge = action.edge >= 0 ? text("/e", action.edge) : "";
+  return text(device_name(schedule, static_cast<size_t>(place.program)), ":", action.stage, ir::action_name(action.op),
+              scheduler::micro_batch_of(graph, action), edge);
+}
+
+std::string idle_table(const std::vector<scheduler::IdleTime>& idle, const ir::Schedule& schedule,
+                       const scheduler::Timeline& timeline, const TimeScale& scale) {
+  std::vector<std::vector<std::string>> rows{{"device", "idle"}};
+  for (int cause = 0; cause < scheduler::kIdleCauseCount; ++cause)
+    rows[0].emplace_back(scheduler::idle_cause_name(static_cast<IdleCause>(cause)));
+  for (size_t p = 0; p < idle.size(); ++p) {
+    Ticks total;
+    for (const Ticks ticks : idle[p]) total += ticks;
+    const double whole = static_cast<double>(std::max<int64_t>(1, timeline.makespan.count));
+    std::vector<std::string>& row = rows.emplace_back();
+    row.push_back(device_name(schedule, p));
+    row.push_back(fmt::format("{:.1f} %", 100 * static_cast<double>(total.count) / whole));
+    for (const Ticks ticks : idle[p]) row.push_back(scale.shown(units(ticks, scale)));
+  }
+  return table(rows);
+}
+
+}  // namespace
+
+std::string timeline_text(const ir::StageGraph& graph, const ir::Schedule& schedule,
+                          const scheduler::Timeline& timeline, const TimeScale& scale) {
+  std::string out = idle_table(scheduler::idle_time(graph, schedule, timeline), schedule, timeline, scale);
+  const std::vector<scheduler::ActionPlace> path = scheduler::critical_path(timeline);
+  out += "critical path:";
+  for (size_t i = 0; i < path.size(); ++i) {
+    if (path.size() > kMaxSteps && i == kMaxSteps / 2) {
+      out += fmt::format(" ... {} more ...", path.size() - kMaxSteps);
+      i = path.size() - kMaxSteps / 2;
+    }
+    out += " " + label(graph, schedule, path[i]);
+  }
+  return out + "\n";
+}
+
+void add_timeline(JsonObject& object, const ir::StageGraph& graph, const ir::Schedule& schedule,
+                  const scheduler::Timeline& timeline, const TimeScale& scale) {
+  std::vector<JsonObject> devices, steps;
+  const std::vector<scheduler::IdleTime> idle = scheduler::idle_time(graph, schedule, timeline);
+  for (size_t p = 0; p < idle.size(); ++p) {
+    JsonObject& device = devices.emplace_back();
+    device.add("device", schedule.programs[p].device.index());
+    for (int cause = 0; cause < scheduler::kIdleCauseCount; ++cause)
+      device.add(scheduler::idle_cause_name(static_cast<IdleCause>(cause)),
+                 units(idle[p][static_cast<size_t>(cause)], scale));
+  }
+  for (const scheduler::ActionPlace place : scheduler::critical_path(timeline)) {
+    const scheduler::Span span =
+        timeline.spans[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
+    JsonObject& step = steps.emplace_back();
+    step.add("device", schedule.programs[static_cast<size_t>(place.program)].device.index());
+    step.add("action", ir::print_action(action_at(schedule, place)));
+    step.add("start", units(span.start, scale)).add("end", units(span.end, scale));
+  }
+  object.add("idle", devices).add("critical_path", steps);
+}
+
+void add_memory(JsonObject& object, const ir::Schedule& schedule, const scheduler::Timeline& timeline,
+                const std::vector<scheduler::DeviceMemory>& memory, const TimeScale& scale) {
+  std::vector<JsonObject> devices;
+  for (size_t p = 0; p < memory.size(); ++p) {
+    std::string points;
+    for (const scheduler::MemoryPoint& point : scheduler::memory_over_time(memory[p], timeline.spans[p])) {
+      points += points.empty() ? "[" : ", [";
+      points += json_number(units(point.time, scale)) + ", " + std::to_string(point.bytes.count) + "]";
+    }
+    JsonObject& device = devices.emplace_back();
+    device.add("device", schedule.programs[p].device.index()).add_json("points", "[" + points + "]");
+  }
+  object.add("memory", devices);
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,216 @@
+// graphpipe compare: several planners and policies on one model, all ranked by one simulator.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/suggestion.h"
+#include "driver/cli/usage.h"
+#include "driver/launch/process.h"
+#include "driver/pipeline/choose.h"
+#include "driver/pipeline/model_source.h"
+#include "driver/pipeline/pipeline.h"
+#include "driver/pipeline/plan_profile.h"
+#include "driver/report/report.h"
+#include "partitioner/planners.h"
+#include "scheduler/policies/policies.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+// What one planner with one policy came to.
+struct Contender {
+  std::string planner, policy;
+  Diagnostics problems;                      // why there is no plan; empty where there is one
+  double objective = 0, bound = 0, gap = 0;  // in the planner's own terms
+  std::string unit;
+  double step = 0;         // simulated seconds
+  int64_t peak_bytes = 0;  // of the worst device
+  size_t stages = 0;
+  double search_seconds = 0;
+  bool complete = true;
+  bool fits = true;  // of profiles; without the memory a plan is timed as if it fitted
+};
+
+// "a,b" as a list of known names.
+Result<std::vector<std::string>> names_of(const std::string& flag, const std::string& list,
+                                          const std::vector<std::string>& known) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+    if (std::ranges::find(known, names.back()) != known.end()) continue;
+    return usage(flag + " " + list,
+                 text("there is no ", quoted(ModelText(names.back())), suggestion(names.back(), known)),
+                 "separate names by commas; `graphpipe plan --help` lists them");
+  }
+  return names;
+}
+
+bool is_foreign(const Options& options) { return options.foreign.format != "graphpipe"; }
+
+// The planners that the flag names; without it all that make plans of their own in reasonable time.
+Result<std::vector<std::string>> planners_of(const Options& options) {
+  std::vector<std::string> known, usual;
+  for (const partitioner::PlannerEntry& row : partitioner::planners()) {
+    known.emplace_back(row.name);
+    if (row.name != "manual" && row.name != "exhaustive") usual.emplace_back(row.name);
+  }
+  for (const partitioner::LayerPlannerEntry& row : partitioner::layer_planners()) {
+    if (!is_foreign(options) || std::ranges::find(known, row.name) != known.end()) continue;
+    known.emplace_back(row.name);
+    usual.emplace_back(row.name);
+  }
+  if (options.planners.empty()) return usual;
+  return names_of("--planners", options.planners, known);
+}
+
+Result<std::vector<std::string>> policies_of(const Options& options) {
+  std::vector<std::string> known;
+  for (const scheduler::Policy& policy : scheduler::all_policies()) known.emplace_back(policy.name);
+  return names_of("--policies", options.policies, known);
+}
+
+// Plans a model whose prices stand in `pipeline`, which is left with the plan.
+Status contend(const Options& options, Pipeline& pipeline, Contender& contender) {
+  PlanOptions plan = options.plan;
+  plan.planner = pipeline.plan.planner = contender.planner;
+  plan.policy = pipeline.plan.policy = contender.policy;
+  pipeline.plan.schedule.reset();
+  GP_TRY(Choice choice, choose_assignment(plan, pipeline.priced, pipeline.plan.cluster));
+  contender.objective = choice.terms.objective;
+  contender.bound = choice.terms.bound;
+  contender.gap = choice.terms.gap;
+  contender.unit = choice.terms.unit;
+  contender.search_seconds = choice.search_seconds;
+  contender.complete = choice.complete;
+  pipeline.plan.assignment = std::move(choice.assignment);
+  GP_TRY_VOID(derive(pipeline));
+  contender.step = pipeline.built.step_seconds();
+  for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
+    contender.peak_bytes = std::max(contender.peak_bytes, memory.peak.count);
+  contender.stages = pipeline.stages.stages.size();
+  return Ok{};
+}
+
+// Plans a profile of another project.
+Status contend(const Options& options, const partitioner::LayerPlanRequest& request, Contender& contender) {
+  GP_TRY(const ProfilePlan plan, plan_profile(contender.planner, options, request));
+  contender.objective = plan.objective;
+  contender.bound = plan.bound;
+  contender.gap = plan.gap;
+  contender.unit = plan.unit;
+  contender.step = plan.simulated_step;
+  contender.stages = plan.stages.size();
+  contender.search_seconds = plan.search_seconds;
+  contender.complete = plan.complete;
+  contender.fits = plan.fits;
+  return Ok{};
+}
+
+// A planner that fails is a row of its own, not the end.
+template <typename Subject>
+std::vector<Contender> contend_all(const Options& options, Subject& subject, const std::vector<std::string>& planners,
+                                   const std::vector<std::string>& policies) {
+  Progress progress(options, "comparing");
+  std::vector<Contender> contenders;
+  for (const std::string& planner : planners)
+    for (const std::string& policy : policies) {
+      if (interrupted()) return contenders;
+      const auto all = static_cast<double>(planners.size() * policies.size());
+      progress.update(static_cast<double>(contenders.size()) / all, planner);
+      Contender& contender = contenders.emplace_back();
+      contender.planner = planner;
+      contender.policy = policy;
+      if (const Status done = contend(options, subject, contender); !done) contender.problems = done.problems();
+    }
+  return contenders;
+}
+
+Result<std::vector<Contender>> compare(const Options& options) {
+  GP_TRY(const std::vector<std::string> planners, planners_of(options));
+  GP_TRY(const std::vector<std::string> policies, policies_of(options));
+  if (is_foreign(options)) {
+    GP_TRY(const ir::LayerGraph graph, read_foreign_profile(options));
+    GP_TRY(const partitioner::LayerPlanRequest request, layer_request(options, graph));
+    return contend_all(options, request, planners, {"-"});
+  }
+  if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");
+  // The graph of forwards alone is another model: no loss, no backward.
+  const auto forwards_only = std::ranges::count_if(policies, runs_forwards_only);
+  if (forwards_only > 0 && forwards_only < std::ssize(policies))
+    return usage("--policies", "some of them train and some run forwards only, which no table can compare",
+                 "compare policies that train, or those that do not");
+  Options priced = options;
+  if (forwards_only > 0) priced.plan.policy = policies.front();
+  GP_TRY(Pipeline pipeline, price_model(priced));
+  report_notes(priced, pipeline.model.notes);
+  return contend_all(priced, pipeline, planners, policies);
+}
+
+JsonObject contender_json(const Contender& contender) {
+  JsonObject object;
+  object.add("planner", contender.planner).add("policy", contender.policy);
+  if (!contender.problems.empty())
+    return object.add("error", Terminal::encode_text(contender.problems.front().message).str());
+  object.add("objective", contender.objective).add("unit", contender.unit).add("bound", contender.bound);
+  object.add("gap", contender.gap).add("simulated_step", contender.step);
+  if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
+  object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
+  return object.add("fits_memory", contender.fits).add("complete", contender.complete);
+}
+
+std::string contender_table(const std::vector<Contender>& contenders) {
+  std::vector<std::vector<std::string>> rows{
+      {"planner", "policy", "objective", "unit", "gap", "simulated step", "peak memory", "stages", "search"}};
+  std::string failures;
+  for (const Contender& contender : contenders) {
+    if (!contender.problems.empty()) {
+      rows.push_back({contender.planner, contender.policy, "-", "-", "-", "-", "-", "-", "-"});
+      failures += contender.planner + ", " + contender.policy + ": " + to_line(contender.problems.front()) + "\n";
+      continue;
+    }
+    const auto peak = static_cast<double>(contender.peak_bytes);
+    rows.push_back({contender.planner, contender.policy, fmt::format("{:.4g}", contender.objective), contender.unit,
+                    fmt::format("{:.1f} %", 100 * contender.gap),
+                    human_seconds(contender.step) + (contender.fits ? "" : " (does not fit)"),
+                    peak > 0 ? human_bytes(peak) : "-", std::to_string(contender.stages),
+                    human_seconds(contender.search_seconds) + (contender.complete ? "" : " (ended early)")});
+  }
+  return table(rows) + failures;
+}
+
+// That of the comparison; where no contender has a plan, that of the first one's problem.
+int exit_code(const Options& options, const std::vector<Contender>& contenders, bool complete) {
+  const bool any = std::ranges::any_of(contenders, [](const Contender& c) { return c.problems.empty(); });
+  if (!any && !contenders.empty() && !interrupted()) {
+    Options as_text = options;
+    as_text.json = false;
+    return report_problems(as_text, "compare", contenders.front().problems);
+  }
+  return end_code(complete);
+}
+
+}  // namespace
+
+int run_compare(const Options& options) {
+  catch_interrupts();
+  const Result<std::vector<Contender>> contenders = compare(options);
+  if (!contenders) return report_problems(options, "compare", contenders.problems());
+  const bool complete =
+      !interrupted() && std::ranges::all_of(*contenders, [](const Contender& c) { return c.complete; });
+  if (options.json) {
+    std::vector<JsonObject> rows;
+    for (const Contender& contender : *contenders) rows.push_back(contender_json(contender));
+    print_json("compare", JsonObject().add("plans", rows), {}, complete);
+  } else {
+    std::cout << contender_table(*contenders);
+  }
+  return exit_code(options, *contenders, complete);
+}
+
+}  // namespace graphpipe::driver

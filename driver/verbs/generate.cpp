@@ -1,0 +1,98 @@
+#include "driver/verbs/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include "codegen/generate.h"
+#include "driver/cli/commands.h"
+#include "driver/launch/build_folder.h"
+#include "driver/launch/output_folder.h"
+#include "driver/launch/process.h"
+#include "driver/launch/runtime_sources.h"
+#include "driver/report/plan_report.h"
+#include "driver/report/report.h"
+#include "files/plan.h"
+#include "wire/exit_codes.h"
+#include "wire/version.h"
+
+namespace graphpipe::driver {
+namespace {
+
+int finish_compile(const Options& options, const Pipeline& pipeline) {
+  if (options.json) print_json("compile", plan_json(pipeline), pipeline.model.notes, pipeline.complete);
+  else std::cout << plan_text(pipeline);
+  return end_code(pipeline.complete);
+}
+
+// The memory of a plan is promised for what its programs do, and they keep the optimizer's state in every replica.
+Status check_runnable(const ir::Plan& plan) {
+  for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
+    if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = plan.model,
+                      .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it"),
+                      .hint = "plan without --shard-optimizer, or set the field to false"};
+  }
+  return Ok{};
+}
+
+// Of the actions that a device computes: the bytes of a message that move are progress.
+int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
+  int64_t longest = 0;
+  for (size_t program = 0; program < built.timeline.spans.size(); ++program) {
+    const std::vector<scheduler::Span>& spans = built.timeline.spans[program];
+    const std::vector<ir::Action>& actions = built.schedule.programs[program].actions;
+    for (size_t i = 0; i < spans.size(); ++i)
+      if (wire::is_compute(actions[i].op)) longest = std::max(longest, spans[i].end.count - spans[i].start.count);
+  }
+  return static_cast<int64_t>(std::ceil(static_cast<double>(longest) / scheduler::kTicksPerSecond * 1000));
+}
+
+}  // namespace
+
+Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
+  GP_TRY_VOID(check_runnable(pipeline.plan));
+  const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
+                                         .model_digest = pipeline.model.digest,
+                                         .plan_digest = plan_digest(pipeline.plan),
+                                         .optimizer = pipeline.plan.optimizer,
+                                         .threads = pipeline.plan.threads,
+                                         .longest_action_ms = longest_action_ms(pipeline.built),
+                                         .profile = extras.profile};
+  GP_TRY(std::vector<codegen::SourceFile> sources,
+         codegen::generate(pipeline.model.graph, pipeline.priced, pipeline.stages, pipeline.built.schedule, options));
+  if (extras.bundle) {
+    GP_TRY(std::vector<codegen::SourceFile> runtime, runtime_sources());
+    for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
+  }
+  sources.push_back({.path = kPlanFile, .text = files::print_plan(pipeline.plan)});
+  const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
+                            .trusted_root = pipeline.plan.trusted_root.raw()};
+  return write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest);
+}
+
+int run_generate(const Options& options) {
+  const Result<Pipeline> pipeline = load_pipeline(options.input);
+  if (!pipeline) return report_problems(options, "generate", pipeline.problems());
+  const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
+  if (!written) return report_problems(options, "generate", written.problems());
+  if (options.json) print_json("generate", plan_json(*pipeline), pipeline->model.notes);
+  else std::cout << "wrote " << Terminal::encode_text(options.output).str() << "; compile it with `graphpipe build`\n";
+  return 0;
+}
+
+int run_compile(const Options& options) {
+  catch_interrupts();
+  const Result<Pipeline> pipeline = make_pipeline(options);
+  if (!pipeline) return report_problems(options, "compile", pipeline.problems());
+  report_notes(options, pipeline->model.notes);
+  const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
+  if (!written) return report_problems(options, "compile", written.problems());
+  const Status built = build_folder(options.output, options);
+  if (!built) return report_problems(options, "compile", built.problems());
+  return finish_compile(options, *pipeline);
+}
+
+}  // namespace graphpipe::driver

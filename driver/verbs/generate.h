@@ -1,0 +1,22 @@
+#pragma once
+// Writes the folder of a plan.
+
+#include <string>
+
+#include "driver/pipeline/pipeline.h"
+
+namespace graphpipe::driver {
+
+/// What else goes into the folder.
+struct FolderExtras {
+  /// The runtime's sources.
+  bool bundle = false;
+  /// The profiling program; its plan has one stage.
+  bool profile = false;
+};
+
+/// Generates the programs into `folder`, with plan, weights and manifest.
+/// Errors: those of code generation and of the disk.
+Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras);
+
+}  // namespace graphpipe::driver

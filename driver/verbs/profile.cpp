@@ -1,0 +1,130 @@
+// graphpipe profile: a program that measures this model on this machine is written, built and run.
+
+#include "files/profile.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#include "driver/cli/commands.h"
+#include "driver/launch/build_folder.h"
+#include "driver/launch/launch.h"
+#include "driver/launch/process.h"
+#include "driver/report/profile_lines.h"
+#include "driver/report/report.h"
+#include "driver/verbs/generate.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder of the program: the user's, which stays, or one of our own, which goes.
+class ProgramFolder {
+ public:
+  explicit ProgramFolder(const std::string& kept) : path_(kept), temporary_(kept.empty()) {
+    if (!temporary_) return;
+    std::string pattern = (fs::temp_directory_path() / "graphpipe-profile-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ProgramFolder(const ProgramFolder&) = delete;
+  ProgramFolder& operator=(const ProgramFolder&) = delete;
+  ~ProgramFolder() {
+    std::error_code ignored;
+    if (temporary_ && !path_.empty()) fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool temporary_;
+};
+
+// One stage with the whole model, whose functions take any number of samples.
+Result<Pipeline> one_stage(const Options& options) {
+  Options own = options;
+  own.plan = {};
+  own.plan.devices = own.plan.stages = 1;
+  own.plan.planner = "sequential";
+  own.plan.micro_batch = std::to_string(options.training.batch);
+  return make_pipeline(own);
+}
+
+Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
+  GP_TRY(wire::RunOptions run, to_run_options(options.run, pipeline.plan, false));
+  run.threads = pipeline.plan.threads;
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  // A link is measured where two processes have cores of their own.
+  GP_TRY(const RunOutcome outcome, launch_profile(folder, cores >= 2 * options.training.threads ? 2 : 1, run));
+  if (outcome.exit_code != wire::kExitOk) {
+    return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
+                      .message = text("the profiling program ended with exit code ", outcome.exit_code),
+                      .hint = "its messages on stderr say why"};
+  }
+  GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
+  profile.model_digest = pipeline.model.digest;
+  profile.threads = pipeline.plan.threads;
+  return profile;
+}
+
+Result<ir::Profile> make_profile(const Options& options) {
+  GP_TRY(const Pipeline pipeline, one_stage(options));
+  report_notes(options, pipeline.model.notes);
+  const ProgramFolder folder(options.keep);
+  if (folder.path().empty()) {
+    return Diagnostic{.code = Code::kEnvironment,
+                      .message = "no temporary folder can be made",
+                      .hint = "set TMPDIR to a folder that may be written, or pass --keep FOLDER"};
+  }
+  GP_TRY_VOID(generate_folder(pipeline, folder.path(), {.profile = true}));
+  GP_TRY_VOID(build_folder(folder.path(), options, "profile"));
+  return measure(options, pipeline, folder.path());
+}
+
+JsonObject profile_json(const ir::Profile& profile, const std::string& output) {
+  size_t signatures = 0;
+  for (size_t i = 0; i < profile.operators.size(); ++i)
+    signatures += i == 0 || profile.operators[i].signature != profile.operators[i - 1].signature;
+  JsonObject object;
+  object.add("output", output).add("signatures", signatures).add("measurements", profile.operators.size());
+  object.add("threads", profile.threads);
+  if (!profile.links.empty()) {
+    object.add("latency_seconds", profile.links.front().latency.count);
+    object.add("bytes_per_second", profile.links.front().bandwidth.count);
+  }
+  const ir::RuntimeCosts& costs = profile.runtime;
+  object.add("step_seconds", costs.step.count).add("action_seconds", costs.action.count);
+  object.add("message_seconds", costs.message.count).add("message_seconds_per_byte", costs.message_byte);
+  object.add("update_seconds_per_tensor", costs.update_tensor.count);
+  return object.add("update_seconds_per_byte", costs.update_byte);
+}
+
+void print_profile_summary(const ir::Profile& profile, const std::string& output) {
+  std::cout << profile.operators.size() << " measurements of operators in " << Terminal::encode_text(output).str()
+            << "\n";
+  if (!profile.links.empty())
+    std::cout << "between two processes: latency " << human_seconds(profile.links.front().latency.count) << ", "
+              << human_bytes(profile.links.front().bandwidth.count) << " per second\n";
+  const ir::RuntimeCosts& costs = profile.runtime;
+  std::cout << "beside the operators: " << human_seconds(costs.step.count) << " a step, "
+            << human_seconds(costs.action.count) << " an action, " << human_seconds(costs.message.count)
+            << " each end of a message\n";
+}
+
+}  // namespace
+
+int run_profile(const Options& options) {
+  catch_interrupts();
+  const Result<ir::Profile> profile = make_profile(options);
+  if (!profile) return report_problems(options, "profile", profile.problems());
+  const Status written = files::write_profile(options.output, *profile);
+  if (!written) return report_problems(options, "profile", written.problems());
+  if (options.json) print_json("profile", profile_json(*profile, options.output), {});
+  else print_profile_summary(*profile, options.output);
+  return wire::kExitOk;
+}
+
+}  // namespace graphpipe::driver

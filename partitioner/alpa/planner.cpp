@@ -1,0 +1,304 @@
+#include "partitioner/alpa/planner.h"
+
+#include <algorithm>
+
+#include "partitioner/alpa/cluster_layers.h"
+#include "partitioner/layers/search_clock.h"
+#include "partitioner/piper/cost_model.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+constexpr size_t kMaxUnclustered = 24, kClusters = 16;
+
+/// How a run of clusters can be executed on so many devices.
+struct Config {
+  int devices = 1, degree = 1, replicas = 1;
+  bool last_variant = false;
+  double seconds = 0;
+  /// Later stages that memory allows.
+  int max_later = 0;
+};
+
+/// The best suffix: sum of times, and how it begins.
+struct Best {
+  double sum = kInfinity;
+  size_t end = 0;
+  const Config* config = nullptr;
+};
+
+/// The fewest and the most devices of the suffixes with so many stages from one cluster on.
+struct Reach {
+  int least = std::numeric_limits<int>::max(), most = -1;
+};
+
+std::vector<int> submeshes(const cost::LayerMachine& machine) {
+  const int devices = machine.devices();
+  const int machine_size = machine.levels.size() > 1 ? machine.levels.front().count : devices;
+  std::vector<int> sizes;
+  for (int size = 1; size <= machine_size; size *= 2) sizes.push_back(size);
+  for (int64_t count = 1; count * machine_size <= devices; count *= 2)
+    if (sizes.back() != count * machine_size) sizes.push_back(static_cast<int>(count * machine_size));
+  return sizes;
+}
+
+PiperOptions options_of(const LayerPlanRequest& request, VariantRule rule) {
+  return {.devices = request.machine.devices(),
+          .micro_batches = std::max<int64_t>(1, request.micro_batches),
+          .bandwidth = request.machine.levels.front().bandwidth,
+          .memory = request.machine.memory,
+          .communication_scale = request.charge_traffic ? 1.0 : 0.0,
+          .variants = rule,
+          .max_degree = request.max_degree};
+}
+
+class Alpa {
+ public:
+  Alpa(const LayerPlanRequest& request, const SearchClock& clock)
+      : request_(request),
+        clock_(clock),
+        clusters_(cluster_layers(*request.graph,
+                                 request.graph->layers.size() <= kMaxUnclustered ? kMaxUnclustered : kClusters)),
+        count_(clusters_.size()),
+        devices_(request.machine.devices()),
+        configs_(count_ * count_) {
+    collect_configs(PiperCosts(*request.graph, options_of(request, VariantRule::kFirst)), false);
+    if (request.recompute) collect_configs(PiperCosts(*request.graph, options_of(request, VariantRule::kLast)), true);
+  }
+
+  bool run() {
+    std::vector<double> candidates;
+    for (const auto& configs : configs_)
+      for (const Config& config : configs) candidates.push_back(config.seconds);
+    std::ranges::sort(candidates);
+    if (candidates.empty()) return true;
+    const double least_sum = smallest_sum(candidates.back());
+    if (least_sum == kInfinity) return true;
+    keep();
+    // Nothing below the first candidate that gives a plan need be tried.
+    size_t low = 0, high = candidates.size();
+    while (low < high && !clock_.must_stop()) {
+      const size_t middle = low + (high - low) / 2;
+      if (smallest_sum(candidates[middle]) < kInfinity) high = middle;
+      else low = middle + 1;
+    }
+    double tried = candidates.back();
+    for (; low < candidates.size(); ++low) {
+      const double most = candidates[low];
+      if (most == tried) continue;
+      if (least_sum + most * static_cast<double>(micro_batches() - 1) >= objective_) break;
+      if (clock_.must_stop()) return false;
+      tried = most;
+      if (smallest_sum(most) < kInfinity) keep();
+    }
+    return !clock_.must_stop();
+  }
+
+  int64_t micro_batches() const { return std::max<int64_t>(1, request_.micro_batches); }
+  /// Seconds; infinite where there is no plan.
+  double objective() const { return objective_; }
+  const ir::LayerPlan& plan() const { return plan_; }
+  /// No plan is faster: each stage time is at least the work over all devices.
+  double least() const {
+    const PiperCosts costs(*request_.graph, options_of(request_, VariantRule::kChoose));
+    double work = 0;
+    for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) work += costs.least_work(layer);
+    return work / devices_ * static_cast<double>(micro_batches());
+  }
+  int64_t intervals() const { return static_cast<int64_t>(count_ * (count_ + 1) / 2); }
+  int64_t tried() const { return tried_; }
+
+ private:
+  /// Configurations of the clusters [from, end) by ascending time.
+  std::vector<Config>& configs(size_t from, size_t end) { return configs_[from * count_ + end - 1]; }
+
+  void collect_configs(const PiperCosts& costs, bool last_variant) {
+    const std::vector<int> sizes = submeshes(request_.machine);
+    PiperStage stage(costs);
+    for (size_t from = 0; from < count_; ++from) {
+      stage.clear();
+      for (size_t end = from + 1; end <= count_; ++end) {
+        for (const uint32_t layer : clusters_[end - 1]) stage.add(layer);
+        for (size_t degree = 0; degree < costs.degrees().size(); ++degree)
+          for (const int size : sizes)
+            add_config(costs, stage.sums(degree), size, degree, last_variant, configs(from, end));
+      }
+    }
+    for (auto& configs : configs_) drop_dominated(configs);
+  }
+
+  /// Of configurations on equally many devices those that are slower and allow no more later stages.
+  static void drop_dominated(std::vector<Config>& configs) {
+    std::ranges::stable_sort(configs, {}, [](const Config& config) {
+      return std::tuple(config.devices, config.seconds, -config.max_later);
+    });
+    std::vector<Config> kept;
+    for (const Config& config : configs)
+      if (kept.empty() || kept.back().devices != config.devices || kept.back().max_later < config.max_later)
+        kept.push_back(config);
+    configs = std::move(kept);
+  }
+
+  void add_config(const PiperCosts& costs, const PiperStage::Sums& sums, int size, size_t degree, bool last_variant,
+                  std::vector<Config>& configs) const {
+    const int width = costs.degrees()[degree];
+    if (sums.missing > 0 || size % width != 0 || (!request_.replication && size != width)) return;
+    const int replicas = size / width;
+    const auto fits = [&](double items) {
+      return sums.per_item * items / replicas + sums.fixed <= request_.machine.memory;
+    };
+    int later = 0;
+    if (!fits(1)) return;
+    while (later + 1 < static_cast<int>(count_) && fits(later + 2)) ++later;
+    const double busy = sums.seconds + costs.seconds_of_cut(sums.cut);
+    configs.push_back({.devices = size,
+                       .degree = width,
+                       .replicas = replicas,
+                       .last_variant = last_variant,
+                       .seconds = (busy + costs.seconds_of_reduction(sums.weights, replicas)) / replicas,
+                       .max_later = later});
+  }
+
+  Reach& reach(size_t stages, size_t from) { return reach_[stages * (count_ + 1) + from]; }
+  Best& best(size_t stages, size_t from, int devices) {
+    return table_[(stages * (count_ + 1) + from) * static_cast<size_t>(devices_ + 1) + static_cast<size_t>(devices)];
+  }
+
+  /// Tries the stage before every row of the clusters behind it.
+  void prepend(const Config& config, size_t stages, size_t from, size_t end) {
+    const Reach behind = reach(stages - 1, end);
+    const int most = std::min(behind.most, devices_ - config.devices);
+    if (behind.least > most) return;
+    const Best* after = &best(stages - 1, end, behind.least);
+    const Best* last = after + (most - behind.least);
+    for (Best* here = &best(stages, from, behind.least + config.devices); after <= last; ++after, ++here) {
+      const double sum = config.seconds + after->sum;
+      if (sum < here->sum) *here = {sum, end, &config};
+    }
+    Reach& own = reach(stages, from);
+    own.least = std::min(own.least, behind.least + config.devices);
+    own.most = std::max(own.most, most + config.devices);
+  }
+
+  /// The smallest sum of stage times of which none is above `most`; infinite where there is no plan.
+  double smallest_sum(double most) {
+    table_.assign((count_ + 1) * (count_ + 1) * static_cast<size_t>(devices_ + 1), {});
+    reach_.assign((count_ + 1) * (count_ + 1), {});
+    best(0, count_, 0).sum = 0;
+    reach(0, count_) = {.least = 0, .most = 0};
+    for (size_t stages = 1; stages <= count_; ++stages)
+      // Every later stage has a cluster.
+      for (size_t from = count_ - stages + 1; from-- > 0;)
+        for (size_t end = stages == 1 ? count_ : from + 1; end + stages <= count_ + 1; ++end)
+          for (const Config& config : configs(from, end)) {
+            if (config.seconds > most || config.max_later + 1 < static_cast<int>(stages)) continue;
+            ++tried_;
+            prepend(config, stages, from, end);
+          }
+    double sum = kInfinity;
+    for (size_t stages = 1; stages <= count_; ++stages) sum = std::min(sum, best(stages, 0, devices_).sum);
+    return sum;
+  }
+
+  /// Of the table's plans of all numbers of stages the best, if it is better than what is known.
+  void keep() {
+    for (size_t stages = 1; stages <= count_; ++stages) {
+      if (best(stages, 0, devices_).sum == kInfinity) continue;
+      double largest = 0;
+      size_t from = 0;
+      int devices = devices_;
+      for (size_t left = stages; left > 0; --left) {
+        const Best& step = best(left, from, devices);
+        largest = std::max(largest, step.config->seconds);
+        devices -= step.config->devices;
+        from = step.end;
+      }
+      const double total = best(stages, 0, devices_).sum + static_cast<double>(micro_batches() - 1) * largest;
+      if (total >= objective_) continue;
+      objective_ = total;
+      plan_ = plan_of(stages);
+    }
+  }
+
+  ir::LayerPlan plan_of(size_t stages) {
+    ir::LayerPlan plan;
+    plan.micro_batches = micro_batches();
+    size_t from = 0;
+    int devices = devices_;
+    for (; stages > 0; --stages) {
+      const Best step = best(stages, from, devices);
+      ir::LayerStage stage{.replicas = step.config->replicas, .degree = step.config->degree};
+      for (; from < step.end; ++from)
+        for (const uint32_t layer : clusters_[from]) stage.layers.emplace_back(layer);
+      std::ranges::sort(stage.layers);
+      for (int i = 0; i < step.config->devices; ++i) stage.devices.push_back(devices_ - devices + i);
+      devices -= step.config->devices;
+      for (const ir::LayerId id : stage.layers) stage.variants.push_back(variant(id, *step.config));
+      plan.stages.push_back(std::move(stage));
+    }
+    return plan;
+  }
+
+  int variant(ir::LayerId id, const Config& config) const {
+    const auto& degrees = request_.graph->layers[id].degrees;
+    const auto found = std::ranges::find(degrees, config.degree, &ir::LayerDegree::degree);
+    return found == degrees.end() || !config.last_variant ? 0 : static_cast<int>(found->variants.size()) - 1;
+  }
+
+  const LayerPlanRequest& request_;
+  const SearchClock& clock_;
+  std::vector<std::vector<uint32_t>> clusters_;
+  size_t count_;
+  int devices_;
+  std::vector<std::vector<Config>> configs_;
+  /// [stages][first cluster][devices]
+  std::vector<Best> table_;
+  /// [stages][first cluster]
+  std::vector<Reach> reach_;
+  double objective_ = kInfinity;
+  ir::LayerPlan plan_;
+  int64_t tried_ = 0;
+};
+
+}  // namespace
+
+Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
+  if (request.machine.devices() > 4096)
+    return Diagnostic{.code = Code::kUsage,
+                      .message = text(request.machine.devices(), " devices are more than this planner takes"),
+                      .hint = "plan for at most 4096"};
+  const SearchClock clock(request);
+  Alpa alpa(request, clock);
+  const bool complete = alpa.run();
+  if (alpa.objective() == kInfinity)
+    return complete
+               ? Diagnostic{.code = Code::kNoFeasiblePlan,
+                            .message = text("no row of submeshes fits ", request.machine.memory, " bytes a device"),
+                            .hint = "give the devices more memory, or plan for more devices"}
+               : Diagnostic{.code = Code::kInterrupted,
+                            .message = clock.reason() + " before any plan was found",
+                            .hint = "give the search more time"};
+  LayerPlanAnswer answer{.plan = alpa.plan()};
+  answer.terms = {.score = LayerScore::kIteration,
+                  .convention = {.overlap = cost::Overlap::kAdd,
+                                 .cut = cost::CutRule::kStageEdges,
+                                 .copies = cost::CopiesRule::kStages,
+                                 .communication_scale = request.charge_traffic ? 1.0 : 0.0,
+                                 .reduction_factor = 4,
+                                 .reduction_every = alpa.micro_batches()}};
+  answer.unit = "s";
+  const cost::LayerPlanPrice price =
+      price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention);
+  answer.objective = static_cast<double>(alpa.micro_batches() - 1) * price.bottleneck;
+  for (const cost::StagePrice& stage : price.stages) answer.objective += stage.total;
+  answer.bound = complete ? answer.objective : std::min(answer.objective, alpa.least());
+  answer.complete = complete;
+  if (!complete) answer.stopped = clock.reason();
+  answer.states = alpa.intervals();
+  answer.pairs = alpa.tried();
+  answer.search_seconds = clock.seconds();
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,19 @@
+#pragma once
+// Alpa's inter-operator program (OSDI 2022) over a layer graph.
+
+#include "partitioner/layers/layer_planners.h"
+
+namespace graphpipe::partitioner {
+
+/// Layers are clustered into at most 16 runs of one order (all of them where they are 24 or fewer). A stage is a run of
+/// clusters on a submesh: 1, 2, 4, ... devices of a machine, or a power of two of whole machines. Inside, t devices
+/// share each layer (t as the profile offers) and the d others share each micro-batch; recomputation everywhere or
+/// nowhere. All devices are used. Stage times in Piper's terms; memory: what is in flight is one micro-batch for the
+/// stage itself and for each later one, divided over d.
+///
+///   objective = sum of stage times + (micro-batches - 1) times the largest, seconds
+///
+/// Proven over this space: for each candidate of the largest time the smallest sum.
+Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,257 @@
+#include "partitioner/auto/planner.h"
+
+#include <algorithm>
+#include <set>
+
+#include "cost/lower_bound.h"
+#include "partitioner/baselines/exhaustive.h"
+#include "partitioner/graphpipe/micro_batch_sweep.h"
+#include "partitioner/graphpipe/planner.h"
+#include "partitioner/heterogeneous/chain_dp.h"
+#include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/improve/plan_hill_climb.h"
+#include "partitioner/layers/layer_adapter.h"
+#include "support/run_tasks.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// Of small graphs all plans are tried that may be better, where they are no more.
+constexpr int64_t kMaxExhaustivePlans = 20'000;
+/// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
+constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
+constexpr int64_t kMaxEvaluations = 1500;
+constexpr double kEvaluationWork = 3e5;
+
+int64_t evaluations_for(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
+  const double work = static_cast<double>(graph.nodes.size() + 4 * cluster.devices.size());
+  return std::clamp(static_cast<int64_t>(kEvaluationWork / work), int64_t{50}, kMaxEvaluations);
+}
+
+class AutoPlanner {
+ public:
+  explicit AutoPlanner(const PlanRequest& request)
+      : request_(request), deadline_(request.time_limit, request.cancel), found_(request) {}
+
+  Result<PlanAnswer> run() {
+    GP_TRY_VOID(device_budget(request_));
+    std::optional<PlanAnswer> best;
+    Diagnostics refusals;
+    const auto take = [&](Result<PlanAnswer> answer) {
+      if (answer.ok()) merge(best, std::move(*answer));
+      else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
+    };
+    for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(row->plan(rest_of(best)));
+    if (best) start_from(*best);
+    for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
+    // The row of this name cuts without replicas; this one has them, and neither of 2bw's limits on depth and devices.
+    take(plan_by_layers("equal-split", rest_of(best)));
+    on_fewer_devices(best);
+    // The search climbs from the best of these too, beside the starts that it has of its own.
+    if (best) best_of_others_ = best->candidates.front().assignment;
+    search_between();
+    Candidates unequal(request_);
+    search_unequal_devices(request_, deadline_, unequal);
+    for (const PlanCandidate& candidate : unequal.best(2 * kStarts)) starts_.push_back(candidate.assignment);
+    found_.absorb(std::move(unequal));
+    climb();
+    if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
+    // Last, because few plans may still be better than what is known.
+    if (request_.graph->nodes.size() <= kMaxExhaustiveItems)
+      if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
+        take(std::move(answer));
+    if (!best) return refusals;
+    best->complete = best->complete && !deadline_.passed();
+    const cost::PlanBound bound = cost::plan_bound(*request_.graph, *request_.cluster);
+    best->bound = bound.time_per_sample();
+    for (PlanCandidate& candidate : best->candidates) candidate.own = own_terms(candidate, bound);
+    best->search_seconds = watch_.seconds();
+    return std::move(*best);
+  }
+
+ private:
+  std::vector<Result<PlanAnswer>> ask_side_by_side(const std::vector<const PlannerEntry*>& rows,
+                                                   const PlanRequest& request) const {
+    std::vector<Result<PlanAnswer>> answers(rows.size(), Diagnostic{.code = Code::kInterrupted});
+    run_tasks(rows.size(), request.threads, [&](size_t i) {
+      PlanRequest rest = request;
+      rest.time_limit = time_left();
+      answers[i] = rows[i]->plan(rest);
+    });
+    return answers;
+  }
+  /// One stage with a replica on every device is not what a request for stages or replicas means.
+  std::vector<const PlannerEntry*> rows_asked(AskedByAuto when) const {
+    const bool may_be_one_stage = request_.replication && request_.replicas.empty() && !request_.stages;
+    std::vector<const PlannerEntry*> rows;
+    for (const PlannerEntry& row : planners())
+      if (row.asked == when && (may_be_one_stage || row.name != "data-parallel")) rows.push_back(&row);
+    return rows;
+  }
+  /// The step is what it looks for.
+  OwnTerms own_terms(const PlanCandidate& candidate, const cost::PlanBound& bound) const {
+    const double step = candidate.step_seconds, least = bound.step(request_.graph->batch);
+    return {.objective = step, .bound = least, .gap = least > 0 ? std::max(0.0, step / least - 1) : 0, .unit = "s"};
+  }
+
+  double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
+  /// The request with the time that is left and what is known.
+  PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {
+    PlanRequest rest = request_;
+    rest.time_limit = time_left();
+    if (best) rest.known_step = best->candidates.front().step_seconds;
+    return rest;
+  }
+  size_t starts_to_climb_from() const {
+    if (is_large()) return kStarts / 2;
+    return request_.graph->nodes.size() <= kFewNodes ? 2 * kStarts : kStarts;
+  }
+  bool is_large() const { return request_.graph->nodes.size() > kManyNodes; }
+
+  static void merge(std::optional<PlanAnswer>& all, PlanAnswer answer) {
+    if (!all) {
+      all = std::move(answer);
+      return;
+    }
+    all->objective = std::min(all->objective, answer.objective);
+    all->complete = all->complete && answer.complete;
+    for (PlanCandidate& candidate : answer.candidates) {
+      const auto same = [&](const PlanCandidate& mine) { return mine.assignment == candidate.assignment; };
+      if (std::none_of(all->candidates.begin(), all->candidates.end(), same))
+        all->candidates.push_back(std::move(candidate));
+    }
+    std::stable_sort(all->candidates.begin(), all->candidates.end(),
+                     [](const PlanCandidate& a, const PlanCandidate& b) {
+                       return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+                     });
+  }
+
+  /// Where messages and reductions cost more than work, fewer devices are faster, which a search for the smallest
+  /// bottleneck does not see.
+  void on_fewer_devices(std::optional<PlanAnswer>& best) const {
+    if (!request_.replicas.empty() || devices_differ(*request_.graph, *request_.cluster)) return;
+    for (size_t count = request_.cluster->devices.size() / 2; count > 0 && !is_large(); count /= 2) {
+      if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
+      ir::Cluster part = *request_.cluster;
+      part.devices.resize(count);
+      PlanRequest rest = rest_of(best);
+      rest.cluster = &part;
+      const double bound = cost::plan_bound(*request_.graph, part).step(request_.graph->batch);
+      if (best && bound >= best->candidates.front().step_seconds) return;
+      for (auto* planner : {plan_graphpipe, plan_sequential})
+        if (Result<PlanAnswer> answer = planner(rest); answer.ok()) merge(best, std::move(*answer));
+    }
+  }
+
+  /// The first of the others' plans: what the simulator prefers is not always what the closed form does.
+  void start_from(const PlanAnswer& answer) {
+    for (size_t i = 0; i < std::min(kStarts, answer.candidates.size()); ++i)
+      starts_.push_back(answer.candidates[i].assignment);
+  }
+
+  /// Spaces with fewer branches side by side than the graph has, and with recomputation.
+  void search_between() {
+    if (deadline_.passed()) return;
+    const SearchGraph graph = search_graph(*request_.graph, parts_for(*request_.cluster));
+    const PlanRequest small = small_request(request_, graph.small.graph);
+    std::vector<SearchSpace> spaces;
+    const size_t width = widest(graph.tree);
+    // The two ends have been searched by others, so on a large graph one between them has to do.
+    std::vector<size_t> choices{1, 2, 3, 4, width / 2, (width + 1) / 2, width};
+    if (is_large()) choices = {std::min<size_t>(2, width)};
+    for (size_t lanes : choices) {
+      if (lanes < 1 || lanes > width) continue;
+      SearchSpace space = space_of_tree(in_lanes(graph.tree, lanes, graph.items.weight), graph.items, 0);
+      find_shapes(graph.small.graph, space);
+      if (lanes_.insert(lanes).second) spaces.push_back(std::move(space));
+    }
+    Candidates small_found(small);
+    search_spaces(small, spaces, {.recompute = true, .slacks = {1.05, 1.15, 1.4}}, deadline_, small_found);
+    for (const PlanCandidate& candidate : small_found.best(2 * kStarts)) {
+      ir::Assignment large = expand(graph.small, request_.graph->nodes.size(), candidate.assignment);
+      if (starts_.size() < 3 * kStarts) starts_.push_back(large);
+      add_expanded(request_, graph.small, candidate.assignment, found_);
+    }
+  }
+
+  /// The local search, from the best starts by the closed form.
+  void climb() {
+    Candidates ranked(request_);
+    for (const ir::Assignment& start : starts_) ranked.add(start);
+    std::vector<PlanCandidate> chosen = different(ranked.best(starts_.size()), starts_to_climb_from());
+    const auto is_chosen = [&](const PlanCandidate& c) { return c.assignment == best_of_others_; };
+    if (!best_of_others_.choice.empty() && !is_large() && std::ranges::none_of(chosen, is_chosen))
+      chosen.push_back({.assignment = best_of_others_});
+    std::vector<ir::Assignment> improved(chosen.size());
+    run_tasks(chosen.size(), request_.threads, [&](size_t i) {
+      Deadline deadline = deadline_;
+      improved[i] = climb_from(chosen[i].assignment, deadline);
+    });
+    for (ir::Assignment& assignment : improved) {
+      if (!force_in_place(assignment)) continue;
+      add_placements(assignment);
+      found_.add(std::move(assignment));
+    }
+  }
+
+  /// The stages of the large graph may be numbered in another order than those of the contracted one.
+  bool force_in_place(ir::Assignment& assignment) const {
+    return request_.replicas.empty() ||
+           (build_stage_graph(*request_.graph, assignment).ok() && force_replicas(request_, assignment).ok());
+  }
+
+  void add_placements(ir::Assignment assignment) {
+    size_t replicas = 0;
+    for (const ir::StageChoice& choice : assignment.choice) replicas += choice.devices.size();
+    if (replicas > request_.cluster->devices.size()) return;  // some share a device
+    if (const auto stages = build_stage_graph(*request_.graph, assignment); stages.ok())
+      for (const ir::Assignment& other : other_placements(*request_.graph, *request_.cluster, *stages, assignment))
+        found_.add(other);
+  }
+
+  /// The first so many that differ in the number of stages or in the micro-batch, then the first of the rest: from
+  /// equal starts the search would climb the same hill.
+  static std::vector<PlanCandidate> different(const std::vector<PlanCandidate>& ranked, size_t most) {
+    std::vector<PlanCandidate> chosen, rest;
+    std::set<std::pair<size_t, Samples>> shapes;
+    for (const PlanCandidate& candidate : ranked) {
+      const auto& choice = candidate.assignment.choice;
+      const bool is_new = shapes.insert({choice.size(), choice[ir::StageId(0u)].micro_batch}).second;
+      (is_new ? chosen : rest).push_back(candidate);
+    }
+    chosen.insert(chosen.end(), rest.begin(), rest.end());
+    if (chosen.size() > most) chosen.resize(most);
+    return chosen;
+  }
+
+  ir::Assignment climb_from(const ir::Assignment& start, Deadline& deadline) const {
+    // What lies inside a stage moves together, so that each plan that is tried costs little.
+    const Items items = make_items(*request_.graph);
+    const double parts = 4 * static_cast<double>(start.choice.size());
+    const CoarseGraph small =
+        contract(*request_.graph, coarsen(*request_.graph, items, {.parts = parts, .stage_of = &start.stage_of}));
+    const PlanRequest request = small_request(request_, small.graph);
+    ir::Assignment assignment;
+    assignment.choice = start.choice;
+    for (const auto& members : small.members) assignment.stage_of.push_back(start.stage_of[members.front()]);
+    const ir::Assignment best =
+        improve(request, std::move(assignment), evaluations_for(small.graph, *request_.cluster), deadline);
+    return expand(small, request_.graph->nodes.size(), best);
+  }
+
+  const PlanRequest& request_;
+  const Stopwatch watch_;
+  Deadline deadline_;
+  Candidates found_;
+  std::vector<ir::Assignment> starts_;
+  ir::Assignment best_of_others_;
+  std::set<size_t> lanes_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_auto(const PlanRequest& request) { return AutoPlanner(request).run(); }
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,169 @@
+#include "partitioner/baselines/exhaustive.h"
+
+#include <algorithm>
+
+#include "cost/lower_bound.h"
+#include "partitioner/candidates.h"
+#include "partitioner/heterogeneous/device_order.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// Of more devices that differ only a few placements are tried (heterogeneous/device_order.h).
+constexpr size_t kMaxPlacedDevices = 6;
+/// Plans that are kept while others are tried: when there are this many, all but a few go.
+constexpr int64_t kMaxKept = 1 << 16;
+constexpr size_t kFewKept = 1 << 8;
+
+class Enumerator {
+ public:
+  Enumerator(const PlanRequest& request, const Items& items, const DeviceBudget& budget, int64_t max_plans)
+      : request_(request),
+        items_(items),
+        budget_(budget),
+        max_plans_(max_plans),
+        deadline_(request.time_limit, request.cancel),
+        candidates_(request),
+        stage_of_(items.nodes.size(), 0),
+        orders_(distinct_orders(request)) {
+    for (const auto& nodes : items.nodes) {
+      double seconds = 0;
+      for (const ir::PlanNodeId node : nodes)
+        seconds += cost::cheapest_seconds_per_sample(request.graph->nodes[node], request.graph->batch);
+      item_seconds_.push_back(seconds * static_cast<double>(request.graph->batch.count));
+    }
+  }
+
+  Result<PlanAnswer> run() {
+    const Stopwatch watch;
+    group(0, 0);
+    if (plans_ > max_plans_)
+      return Diagnostic{.code = Code::kLimitExceeded,
+                        .message = text("there are more than ", max_plans_, " plans to try"),
+                        .hint = "use another planner"};
+    return candidates_.answer(!deadline_.passed(), watch.seconds());
+  }
+
+ private:
+  /// Item `item` joins one of the `stages` so far, or opens the next.
+  void group(size_t item, size_t stages) {
+    if (plans_ > max_plans_ || deadline_.passed()) return;
+    if (item == items_.nodes.size()) {
+      if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
+      stage_seconds_.assign(stages, 0);
+      for (size_t i = 0; i < stage_of_.size(); ++i) stage_seconds_[stage_of_[i]] += item_seconds_[i];
+      if (!has_cycle(stages)) replicate(std::vector<int>(stages, 1), 0);
+      return;
+    }
+    const size_t most = std::min(stages, static_cast<size_t>(budget_.devices) - 1);
+    for (size_t stage = 0; stage <= most; ++stage) {
+      stage_of_[item] = stage;
+      group(item + 1, std::max(stages, stage + 1));
+    }
+  }
+
+  bool has_cycle(size_t stages) const {
+    std::vector<std::vector<bool>> reaches(stages, std::vector<bool>(stages, false));
+    for (size_t item = 0; item < items_.graph.size(); ++item)
+      for (size_t next : items_.graph[item])
+        if (stage_of_[item] != stage_of_[next]) reaches[stage_of_[item]][stage_of_[next]] = true;
+    for (size_t via = 0; via < stages; ++via)
+      for (size_t from = 0; from < stages; ++from)
+        for (size_t to = 0; to < stages; ++to)
+          if (reaches[from][via] && reaches[via][to]) reaches[from][to] = true;
+    for (size_t stage = 0; stage < stages; ++stage)
+      if (reaches[stage][stage]) return true;
+    return false;
+  }
+
+  void replicate(std::vector<int> devices, size_t stage) {
+    int used = 0;
+    for (int count : devices) used += count;
+    if (used > budget_.devices) return;
+    if (plans_ > max_plans_ || deadline_.passed()) return;
+    if (stage == devices.size()) return try_sizes(devices);
+    for (int count = 1; count <= budget_.largest_replication; ++count) {
+      // With so few replicas its work alone takes as long as the step that is known. Forced replicas come later.
+      if (request_.replicas.empty() && stage_seconds_[stage] / count >= request_.known_step) continue;
+      devices[stage] = count;
+      replicate(devices, stage + 1);
+    }
+  }
+
+  void try_sizes(const std::vector<int>& devices) {
+    for (Samples size : micro_batch_sizes(request_)) {
+      std::vector<FoundStage> stages(devices.size());
+      bool sensible = true;
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        stages[stage].devices = devices[stage];
+        stages[stage].micro_batch = size;
+        sensible = sensible && devices[stage] <= size.count;
+      }
+      if (!sensible) continue;
+      for (size_t item = 0; item < stage_of_.size(); ++item) {
+        auto& nodes = stages[stage_of_[item]].nodes;
+        nodes.insert(nodes.end(), items_.nodes[item].begin(), items_.nodes[item].end());
+      }
+      plans_ += static_cast<int64_t>(std::max<size_t>(1, orders_.size()));
+      if (orders_.size() < 2) candidates_.add(stages);
+      for (const std::vector<ir::DeviceId>& order : orders_)
+        if (orders_.size() > 1) candidates_.add(stages, order);
+    }
+    if (plans_ < next_drop_) return;
+    candidates_.drop_all_but(kFewKept);
+    next_drop_ = plans_ + kMaxKept;
+  }
+
+  /// Orders of the devices that give different plans: those of equal speed and memory keep their order.
+  static std::vector<std::vector<ir::DeviceId>> distinct_orders(const PlanRequest& request) {
+    const std::vector<int> classes = device_classes(*request.graph, *request.cluster);
+    if (classes.size() > kMaxPlacedDevices || !request.replicas.empty()) return {};
+    std::vector<int> sequence = classes;
+    std::sort(sequence.begin(), sequence.end());
+    std::vector<std::vector<ir::DeviceId>> orders;
+    do {
+      std::vector<ir::DeviceId> order;
+      std::vector<size_t> next(classes.size(), 0);
+      for (const int wanted : sequence) {
+        size_t& at = next[static_cast<size_t>(wanted)];
+        while (classes[at] != wanted) ++at;
+        order.push_back(ir::DeviceId(at++));
+      }
+      orders.push_back(std::move(order));
+    } while (std::next_permutation(sequence.begin(), sequence.end()));
+    return orders;
+  }
+
+  const PlanRequest& request_;
+  const Items& items_;
+  const DeviceBudget budget_;
+  const int64_t max_plans_;
+  int64_t plans_ = 0, next_drop_ = kMaxKept;
+  Deadline deadline_;
+  Candidates candidates_;
+  std::vector<size_t> stage_of_;
+  /// Least seconds of a step's work.
+  std::vector<double> item_seconds_, stage_seconds_;
+  std::vector<std::vector<ir::DeviceId>> orders_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
+  return plan_exhaustive_within(request, std::numeric_limits<int64_t>::max());
+}
+
+Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t max_plans) {
+  const Items items = make_items(*request.graph);
+  if (items.nodes.size() > kMaxExhaustiveItems)
+    return Diagnostic{.code = Code::kLimitExceeded,
+                      .message = text("exhaustive search takes at most ", kMaxExhaustiveItems,
+                                      " nodes, this graph has ", items.nodes.size()),
+                      .hint = "use the planner graphpipe or sequential"};
+  GP_TRY(const DeviceBudget budget, device_budget(request));
+  return Enumerator(request, items, budget, max_plans).run();
+}
+
+}  // namespace graphpipe::partitioner

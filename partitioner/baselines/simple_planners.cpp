@@ -1,0 +1,153 @@
+#include "partitioner/baselines/simple_planners.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/lower_bound.h"
+#include "partitioner/candidates.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// Fills `runs` runs, none empty, one after the other up to `limit`: the end of each, or nothing where they do not
+/// suffice.
+std::vector<size_t> fill_runs(const std::vector<double>& weight, size_t runs, double limit) {
+  std::vector<size_t> ends;
+  double sum = 0;
+  for (size_t i = 0; i < weight.size(); ++i) {
+    const bool has_begun = i > (ends.empty() ? 0 : ends.back());
+    const bool is_needed_later = weight.size() - i < runs - ends.size();
+    if (has_begun && (sum + weight[i] > limit || is_needed_later)) {
+      ends.push_back(i);
+      sum = 0;
+      if (ends.size() == runs) return {};
+    }
+    sum += weight[i];
+    if (sum > limit) return {};
+  }
+  ends.push_back(weight.size());
+  return ends;
+}
+
+double largest_run(const std::vector<double>& weight, const std::vector<size_t>& ends) {
+  double largest = 0;
+  for (size_t run = 0, next = 0; run < ends.size(); ++run) {
+    double sum = 0;
+    for (; next < ends[run]; ++next) sum += weight[next];
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+/// The end of each of `runs` consecutive runs whose largest sum is the least, found by halving the limit. Needs: no
+/// more runs than weights.
+std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
+  std::vector<size_t> best = fill_runs(weight, runs, kInfinity);
+  double low = 0, high = largest_run(weight, best);
+  while (low < high) {
+    const double middle = std::min(low + (high - low) / 2, std::nextafter(high, 0.0));
+    const std::vector<size_t> ends = fill_runs(weight, runs, middle);
+    if (ends.empty()) {
+      low = std::nextafter(middle, kInfinity);
+    } else {
+      high = largest_run(weight, ends);
+      best = ends;
+    }
+  }
+  return best;
+}
+
+/// Seconds that the busiest of the stages works in a step at least, if each runs on one device.
+double busy_seconds(const ir::PlanGraph& graph, const std::vector<FoundStage>& stages) {
+  double busiest = 0;
+  for (const FoundStage& stage : stages) {
+    double seconds = 0;
+    for (const ir::PlanNodeId id : stage.nodes)
+      seconds += cost::cheapest_seconds_per_sample(graph.nodes[id], stage.micro_batch);
+    busiest = std::max(busiest, seconds * static_cast<double>(graph.batch.count));
+  }
+  return busiest;
+}
+
+}  // namespace
+
+Result<PlanAnswer> plan_manual(const PlanRequest& request) {
+  if (request.manual == nullptr)
+    return Diagnostic{.code = Code::kUsage, .message = "no plan was given", .hint = "name one with --plan FILE"};
+  ir::Assignment assignment = *request.manual;
+  GP_TRY_VOID(build_stage_graph(*request.graph, assignment));
+  for (const ir::StageChoice& choice : assignment.choice)
+    for (ir::DeviceId device : choice.devices)
+      if (device.index() >= request.cluster->devices.size())
+        return Diagnostic{
+            .code = Code::kBadPlan,
+            .message = text("the plan uses device ", device, ", the cluster has ", request.cluster->devices.size()),
+            .hint = "use the cluster that the plan was made for"};
+  Candidates candidates(request);
+  candidates.add(std::move(assignment));
+  return candidates.answer(true, 0);
+}
+
+Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
+  const Stopwatch watch;
+  if (request.stages && *request.stages != 1)
+    return Diagnostic{.code = Code::kUsage,
+                      .message = text("data parallelism has one stage, --stages asks for ", *request.stages),
+                      .hint = "leave --stages out, or use another planner"};
+  Candidates candidates(request);
+  FoundStage all;
+  for (ir::PlanNodeId node : request.graph->node_ids()) all.nodes.push_back(node);
+  for (Samples size : micro_batch_sizes(request)) {
+    const int64_t devices = request.replication ? static_cast<int64_t>(request.cluster->devices.size()) : 1;
+    all.micro_batch = size;
+    all.devices = static_cast<int>(std::min(size.count, devices));
+    candidates.add({all});
+  }
+  return candidates.answer(true, watch.seconds());
+}
+
+Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
+  const Stopwatch watch;
+  GP_TRY(const DeviceBudget budget, device_budget(request));
+  Candidates candidates(request);
+  const Items items = make_items(*request.graph);
+  const SearchSpace line = space_of_line(items, 0);
+  const auto& elements = line.chains.back().elements;
+  std::vector<double> weight;
+  for (const SearchElement& element : elements) {
+    double sum = 0;
+    for (ir::PlanNodeId id : element.nodes) {
+      const ir::PlanNode& node = request.graph->nodes[id];
+      sum += node.forward.at(1.0) + node.input_gradient.at(1.0) + node.weight_gradient.at(1.0);
+    }
+    weight.push_back(sum);
+  }
+  const size_t wanted = static_cast<size_t>(request.stages.value_or(budget.devices));
+  if (wanted <= static_cast<size_t>(budget.devices)) {
+    const std::vector<size_t> ends = even_runs(weight, std::min(wanted, elements.size()));
+    for (Samples size : micro_batch_sizes(request)) {
+      std::vector<FoundStage> stages;
+      size_t next = 0;
+      for (size_t end : ends) {
+        FoundStage stage{.micro_batch = size};
+        for (; next < end; ++next)
+          stage.nodes.insert(stage.nodes.end(), elements[next].nodes.begin(), elements[next].nodes.end());
+        stages.push_back(std::move(stage));
+      }
+      if (!request.replicas.empty() || busy_seconds(*request.graph, stages) < request.known_step)
+        candidates.add(stages);
+    }
+  }
+  return candidates.answer(true, watch.seconds());
+}
+
+Result<PlanAnswer> plan_model_parallel(const PlanRequest& request) {
+  PlanRequest whole = request;
+  if (!whole.micro_batch) whole.micro_batch = request.graph->batch;
+  return plan_equal_split(whole);
+}
+
+}  // namespace graphpipe::partitioner

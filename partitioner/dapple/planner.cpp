@@ -1,0 +1,338 @@
+#include "partitioner/dapple/planner.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "partitioner/dapple/machines.h"
+#include "partitioner/pipedream/one_level_dp.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::LayerId;
+
+constexpr std::array kDappleQuirks = {
+    Quirk{"D1", "only data parallelism, two stages, or one device per stage are found"},
+    Quirk{"D3", "filling the pipeline ignores replicas inside a stage"},
+    Quirk{"D4", "a stage that is not the last also reduces the first weights of the next"},
+    Quirk{"D7", "the first stage is only placed on untouched machines"},
+    Quirk{"PD2", "forks whose readers are all before a cut are charged at it"},
+    Quirk{"PD6", "cuts that the first source of the file does not reach are not seen"},
+};
+
+constexpr size_t kMaxCuts = 2500;
+constexpr size_t kMaxOccupancies = 24;
+constexpr int kMaxStraightStages = 64;
+constexpr double kRounding = 1e-9;
+
+struct Candidate {
+  std::vector<size_t> cuts;  // downset after each stage; the last is full
+  std::vector<DeviceCounts> devices;
+  int copies = 1;
+  double slowest = 0;  // seconds of the global batch
+  double traffic = 2;  // times that a cut's bytes are counted in it
+};
+
+class Dapple {
+ public:
+  explicit Dapple(const LayerPlanRequest& request)
+      : request_(request),
+        graph_(*request.graph),
+        devices_(request.machine.devices()),
+        scale_(static_cast<double>(request.batch) / static_cast<double>(request.profile_batch)),
+        machines_(request.machines, devices_),
+        deadline_(request.time_limit, request.cancel),
+        order_(adjacency_of(graph_).order) {}
+
+  Result<LayerPlanAnswer> run() {
+    const Stopwatch watch;
+    const cost::CutRule rule = !request_.charge_traffic ? cost::CutRule::kNone
+                               : request_.has("PD2")    ? cost::CutRule::kBoundaryAntichain
+                                                        : cost::CutRule::kBoundaryTensors;
+    GP_TRY_VOID(check_boundary_rule(graph_, rule));
+    sets_.emplace(graph_, find_cuts(), rule);
+    terms_ = {.score = LayerScore::kDapple, .convention = {.cut = rule, .copies = cost::CopiesRule::kNone}};
+    if (sets_->seconds(sets_->size() - 1) <= 0)
+      return Diagnostic{.code = Code::kNoFeasiblePlan,
+                        .message = "no layer takes any time, so nothing can be sped up",
+                        .hint = "profile the layers"};
+    single_stages();
+    if (devices_ > 1) two_stages();
+    straight(devices_);
+    if (devices_ % 2 == 0 && devices_ > 2) straight(2);
+    if (!request_.has("D1")) unequal_rows();
+    if (!best_)
+      return Diagnostic{.code = Code::kNoFeasiblePlan,
+                        .message = text("a batch of ", request_.batch, " has no micro-batch of ", request_.micro_batch,
+                                        " for every copy of a pipeline"),
+                        .hint = "use a larger batch, or a smaller micro-batch"};
+    LayerPlanAnswer answer = to_answer();
+    answer.search_seconds = watch.seconds();
+    return answer;
+  }
+
+ private:
+  SetTable find_cuts() {
+    const SetGraph neighbours(graph_);
+    SetTable all(graph_.layers.size());
+    const size_t budget = static_cast<size_t>(request_.memory_budget / 8);
+    const bool exact = request_.has("PD6") ? add_downsets_of_first_source(neighbours, budget, deadline_, all)
+                                           : add_all_downsets(neighbours, budget, deadline_, all);
+    if (exact && all.size() <= kMaxCuts) return all;
+    stopped_ = "too many sets of layers: the cuts of a few orders were searched";
+    SetTable few(graph_.layers.size());
+    for (const auto& order : cutting_orders(graph_)) add_prefixes(order, kMaxCuts / 5, few);
+    return few;
+  }
+
+  double work(size_t from, size_t to) const { return sets_->seconds(from, to) * scale_; }
+  double leaving(size_t set) const { return sets_->leaving(set) * scale_; }
+
+  double weights(const Candidate& row, size_t stage) const {
+    const size_t from = stage == 0 ? 0 : row.cuts[stage - 1], to = row.cuts[stage];
+    double bytes = sets_->weights(from, to);
+    if (!request_.has("D4") || stage + 1 == row.cuts.size()) return bytes;
+    for (const LayerId id : order_)
+      if (!has_bit(sets_->sets()[to], id.index()) && has_bit(sets_->sets()[row.cuts[stage + 1]], id.index()))
+        return bytes + graph_.layers[id].weight_bytes;
+    return bytes;
+  }
+
+  // The program's closing formula; 0 where a copy has no micro-batch.
+  double speed_up(const Candidate& row) const {
+    const int64_t micro_batches = micro_batches_of(row.copies);
+    if (micro_batches == 0) return 0;
+    const auto m = static_cast<double>(micro_batches), r = static_cast<double>(row.copies);
+    const double whole = work(0, sets_->size() - 1), beat = row.slowest / m;
+    double latency = beat * (m - 1), tail = 0;
+    for (size_t s = 0; s < row.cuts.size(); ++s) {
+      const size_t from = s == 0 ? 0 : row.cuts[s - 1];
+      int devices = 0;
+      for (const int count : row.devices[s]) devices += count;
+      latency += request_.has("D3") ? work(from, row.cuts[s]) / (r * m) : work(from, row.cuts[s]) / (devices * m);
+      if (s + 1 < row.cuts.size())
+        latency += DappleMachines::transfer(row.devices[s], row.devices[s + 1], leaving(row.cuts[s]) / (r * m));
+      tail = std::max(tail, DappleMachines::reduction(row.devices[s], weights(row, s)) - static_cast<double>(s) * beat);
+    }
+    return whole / (latency + tail);
+  }
+
+  int64_t micro_batches_of(int copies) const { return request_.batch / copies / request_.micro_batch; }
+
+  // Whether a row of so many copies and devices whose slowest stage takes at least `slowest` might be better than the
+  // best so far. `fill`: seconds of the global batch until the first micro-batch is through.
+  bool may_win(int copies, double slowest, double fill) const {
+    const auto m = static_cast<double>(micro_batches_of(copies));
+    return m > 0 && work(0, sets_->size() - 1) > best_score_ * (1 - kRounding) * ((m - 1) * slowest + fill) / m;
+  }
+
+  void offer(Candidate row) {
+    const auto has_replicas = [](const DeviceCounts& place) { return std::reduce(place.begin(), place.end()) > 1; };
+    if (!request_.replication && std::ranges::any_of(row.devices, has_replicas)) return;
+    const double score = speed_up(row);
+    if (score > best_score_) {
+      best_score_ = score;
+      best_ = std::move(row);
+    }
+  }
+
+  // Of a pipeline over so many slots; without replication the other devices stay idle.
+  int copies_of(int slots) const { return request_.replication ? devices_ / slots : 1; }
+
+  // What is left of the general recurrence: all layers in one stage, for every number of slots.
+  void single_stages() {
+    const size_t full = sets_->size() - 1;
+    for (int slots = request_.replication ? std::min(2, devices_) : 1; slots <= devices_; ++slots) {
+      const int copies = copies_of(slots);
+      const DeviceCounts devices = machines_.fresh_first(machines_.none(), slots * copies);
+      if (!devices.empty())
+        offer({.cuts = {full}, .devices = {devices}, .copies = copies, .slowest = work(0, full) / (slots * copies)});
+    }
+  }
+
+  std::vector<DeviceCounts> first_places(int slots, int copies) const {
+    if (!request_.has("D7")) return machines_.candidates(machines_.none(), slots, copies);
+    const DeviceCounts fresh = machines_.fresh_first(machines_.none(), slots * copies);
+    return fresh.empty() ? std::vector<DeviceCounts>{} : std::vector<DeviceCounts>{fresh};
+  }
+
+  void two_stages() {
+    const size_t full = sets_->size() - 1;
+    for (int slots = 1; slots < devices_ && !deadline_.passed(); ++slots)
+      for (const DeviceCounts& first : machines_.candidates(machines_.none(), slots, 1))
+        for (const DeviceCounts& second : machines_.candidates(first, devices_ - slots, 1))
+          for (size_t cut = 1; cut < full; ++cut) {
+            const double slowest = std::max({work(0, cut) / slots, work(cut, full) / (devices_ - slots),
+                                             DappleMachines::transfer(first, second, leaving(cut))});
+            if (!may_win(1, slowest, work(0, full) / (request_.has("D3") ? 1 : std::max(slots, devices_ - slots))))
+              continue;
+            offer({.cuts = {cut, full}, .devices = {first, second}, .copies = 1, .slowest = slowest, .traffic = 1});
+          }
+  }
+
+  struct Entry {
+    DeviceCounts used;
+    double slowest = 0;
+    std::vector<size_t> cuts;
+    std::vector<DeviceCounts> devices;
+  };
+
+  static void keep(std::vector<Entry>& entries, Entry entry) {
+    const auto same = std::ranges::find(entries, entry.used, &Entry::used);
+    if (same != entries.end()) {
+      if (entry.slowest < same->slowest) *same = std::move(entry);
+      return;
+    }
+    if (entries.size() < kMaxOccupancies) entries.push_back(std::move(entry));
+  }
+
+  // One slot per stage, `stages` of them, each on one device of every copy.
+  void straight(int stages) {
+    const int copies = copies_of(stages);
+    const size_t full = sets_->size() - 1;
+    if (stages < 2 || stages > kMaxStraightStages || full < static_cast<size_t>(stages)) return;
+    const double whole = work(0, full);
+    if (!may_win(copies, whole / (stages * copies), whole / copies)) return;
+    std::vector<std::vector<Entry>> now(full + 1), next;
+    for (size_t to = 1; to <= full; ++to)
+      for (const DeviceCounts& place : first_places(1, copies))
+        now[to].push_back({.used = place, .slowest = work(0, to) / copies, .cuts = {to}, .devices = {place}});
+    for (int stage = 1; stage < stages; ++stage) {
+      next.assign(full + 1, {});
+      const size_t first = stage + 1 == stages ? full : 1;
+      for (size_t to = first; to <= full && !deadline_.passed(); ++to)
+        for (size_t from = 1; from < to; ++from)
+          if (!now[from].empty() && sets_->includes(to, from)) extend(now[from], from, to, copies, next[to]);
+      now = std::move(next);
+    }
+    for (Entry& entry : now[full])
+      offer({.cuts = entry.cuts, .devices = entry.devices, .copies = copies, .slowest = entry.slowest});
+  }
+
+  void extend(const std::vector<Entry>& entries, size_t from, size_t to, int copies, std::vector<Entry>& out) const {
+    for (const Entry& entry : entries) {
+      const double compute = std::max(entry.slowest, work(from, to) / copies);
+      // No better than what is there: only other occupancies could gain.
+      const bool full = out.size() >= kMaxOccupancies;
+      if (full && std::ranges::none_of(out, [&](const Entry& known) { return compute < known.slowest; })) continue;
+      for (DeviceCounts& place : machines_.candidates(entry.used, 1, copies)) {
+        DeviceCounts used = entry.used;
+        for (size_t m = 0; m < used.size(); ++m) used[m] += place[m];
+        const double slowest =
+            std::max(compute, DappleMachines::transfer(entry.devices.back(), place, 2 * leaving(from)));
+        const auto same = std::ranges::find(out, used, &Entry::used);
+        if (same != out.end() && !(slowest < same->slowest)) continue;
+        Entry grown{.used = std::move(used), .slowest = slowest, .cuts = entry.cuts, .devices = entry.devices};
+        grown.cuts.push_back(to);
+        grown.devices.push_back(std::move(place));
+        keep(out, std::move(grown));
+      }
+    }
+  }
+
+  // The slowest stage of a better row of so many slots, in seconds of the profile.
+  double max_seconds(int slots, int copies) const {
+    const auto m = static_cast<double>(micro_batches_of(copies));
+    if (m <= 1 || best_score_ <= 0) return kInfinity;
+    const double whole = work(0, sets_->size() - 1), r = copies;
+    const double fill = whole / (request_.has("D3") ? r : r * slots);
+    return (1 + kRounding) * std::max(0.0, whole * m / best_score_ - fill) / (m - 1) * r / scale_;
+  }
+
+  // Rows of any stages with any slots, by the bottleneck; devices in order.
+  void unequal_rows() {
+    for (int slots = 2; slots <= devices_ && !deadline_.passed(); ++slots) {
+      const int copies = copies_of(slots);
+      if (request_.replication && devices_ % slots != 0) continue;
+      for (const double bandwidth : {kDappleNvlink, kDappleEthernet}) {
+        if (bandwidth == kDappleEthernet && machines_.sizes().size() == 1) continue;
+        const RowLimits limits{
+            .devices = slots,
+            .bandwidth = bandwidth,
+            .replication = request_.replication,
+            .convention = {.cut = terms_.convention.cut, .copies = cost::CopiesRule::kNone, .reduction_factor = 0},
+            .max_pairs = request_.max_pairs};
+        OneLevelDp search(*sets_, limits, deadline_);
+        const double whole = sets_->seconds(sets_->size() - 1);
+        // The slow links may not be those that a placement has in the end.
+        const double most = bandwidth == kDappleNvlink ? std::min(2 * whole, max_seconds(slots, copies)) : 2 * whole;
+        if (const auto row = search.best(most, whole / slots * 0.999)) offer_row(*row, copies);
+      }
+    }
+  }
+
+  void offer_row(const FoundPipeline& row, int copies) {
+    Candidate candidate{.copies = copies};
+    DeviceCounts used = machines_.none();
+    for (const RowStage& stage : row.stages) {
+      DeviceCounts place = machines_.none();
+      int wanted = stage.replicas * copies;
+      for (size_t m = 0; m < place.size() && wanted > 0; ++m) {
+        place[m] = std::min(wanted, machines_.sizes()[m] - used[m]);
+        used[m] += place[m];
+        wanted -= place[m];
+      }
+      candidate.slowest = std::max(candidate.slowest, work(stage.from, stage.to) / (stage.replicas * copies));
+      if (!candidate.devices.empty())
+        candidate.slowest = std::max(
+            candidate.slowest, DappleMachines::transfer(candidate.devices.back(), place, 2 * leaving(stage.from)));
+      candidate.cuts.push_back(stage.to);
+      candidate.devices.push_back(std::move(place));
+    }
+    offer(std::move(candidate));
+  }
+
+  LayerPlanAnswer to_answer() {
+    LayerPlanAnswer answer;
+    answer.terms = terms_;
+    answer.terms.copies = best_->copies;
+    answer.terms.traffic_factor = best_->traffic;
+    answer.unit = "speed-up";
+    answer.larger_is_better = true;
+    answer.objective = best_score_;
+    answer.bound = devices_;
+    answer.complete = !deadline_.passed();
+    answer.stopped = answer.complete ? stopped_ : "the time limit or an interrupt ended the search";
+    answer.states = static_cast<int64_t>(sets_->size()) - 1;
+    answer.plan.micro_batch = request_.micro_batch;
+    answer.plan.micro_batches = request_.batch / best_->copies / request_.micro_batch;
+    DeviceCounts used = machines_.none();
+    for (size_t s = 0; s < best_->cuts.size(); ++s) {
+      ir::LayerStage stage{.layers = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s])};
+      int begin = 0;
+      for (size_t m = 0; m < used.size(); ++m) {
+        for (int i = 0; i < best_->devices[s][m]; ++i) stage.devices.push_back(begin + used[m]++);
+        begin += machines_.sizes()[m];
+      }
+      stage.replicas = static_cast<int>(stage.devices.size());
+      answer.plan.stages.push_back(std::move(stage));
+    }
+    return answer;
+  }
+
+  const LayerPlanRequest& request_;
+  const ir::LayerGraph& graph_;
+  const int devices_;
+  const double scale_;
+  const DappleMachines machines_;
+  Deadline deadline_;
+  const std::vector<LayerId> order_;
+  std::optional<PricedDownsets> sets_;
+  LayerTerms terms_;
+  std::string stopped_;
+  std::optional<Candidate> best_;
+  double best_score_ = 0;
+};
+
+}  // namespace
+
+std::span<const Quirk> dapple_quirks() { return kDappleQuirks; }
+
+Result<LayerPlanAnswer> plan_dapple(const LayerPlanRequest& request) { return Dapple(request).run(); }
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,19 @@
+#pragma once
+// DAPPLE's planner (Fan et al., PPoPP 2021, as its program computes): the speed-up of one synchronous iteration over
+// one device, with stages placed on machines (specs: planners, 2.4). Its program finds data parallelism, two stages, or
+// one device per stage; those three families are enumerated and scored by its formula. Without the quirk D1 rows of
+// unequal stages are scored too.
+
+#include "partitioner/layers/layer_planners.h"
+
+namespace graphpipe::partitioner {
+
+/// Bytes per second that the program assumes.
+inline constexpr double kDappleEthernet = 1e9, kDappleEthernetCollective = 3e9, kDappleNvlink = 25e9;
+
+std::span<const Quirk> dapple_quirks();
+/// Needs: request.batch, micro_batch, profile_batch; machines, where there are several. The objective is a speed-up;
+/// the bound is the number of devices. No memory is looked at.
+Result<LayerPlanAnswer> plan_dapple(const LayerPlanRequest& request);
+
+}  // namespace graphpipe::partitioner

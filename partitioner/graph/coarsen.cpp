@@ -1,0 +1,269 @@
+#include "partitioner/graph/coarsen.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <set>
+
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::PlanNodeId;
+
+/// The sets in topological order of the quotient; ties go to the lowest node.
+NodeSets in_topological_order(const ir::PlanGraph& graph, NodeSets sets) {
+  IdMap<PlanNodeId, size_t> set_of(graph.nodes.size(), 0);
+  for (size_t i = 0; i < sets.size(); ++i)
+    for (PlanNodeId node : sets[i]) set_of[node] = i;
+  std::vector<std::vector<size_t>> next(sets.size());
+  std::vector<size_t> waiting(sets.size(), 0);
+  for (const ir::PlanValue& value : graph.values)
+    for (PlanNodeId reader : value.readers)
+      if (set_of[reader] != set_of[value.producer]) {
+        next[set_of[value.producer]].push_back(set_of[reader]);
+        ++waiting[set_of[reader]];
+      }
+  using Ready = std::pair<PlanNodeId, size_t>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  for (size_t i = 0; i < sets.size(); ++i)
+    if (waiting[i] == 0) ready.push({sets[i].front(), i});
+  NodeSets ordered;
+  while (!ready.empty()) {
+    const size_t set = ready.top().second;
+    ready.pop();
+    ordered.push_back(std::move(sets[set]));
+    for (size_t below : next[set])
+      if (--waiting[below] == 0) ready.push({sets[below].front(), below});
+  }
+  GP_CHECK(ordered.size() == sets.size());  // a cycle between the sets
+  return ordered;
+}
+
+void sort_unique(std::vector<PlanNodeId>& nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+}
+
+ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeId>& members) {
+  ir::PlanNode joined;
+  joined.source = graph.nodes[members.front()].source;
+  joined.label = graph.nodes[members.front()].label;
+  joined.has_backward = false;
+  for (PlanNodeId id : members) {
+    const ir::PlanNode& node = graph.nodes[id];
+    joined.forward += node.forward;
+    joined.input_gradient += node.input_gradient;
+    joined.weight_gradient += node.weight_gradient;
+    joined.by_kind.resize(node.by_kind.size());
+    for (size_t kind = 0; kind < node.by_kind.size(); ++kind) {
+      joined.by_kind[kind].forward += node.by_kind[kind].forward;
+      joined.by_kind[kind].input_gradient += node.by_kind[kind].input_gradient;
+      joined.by_kind[kind].weight_gradient += node.by_kind[kind].weight_gradient;
+    }
+    joined.stash_to_input_gradient += node.stash_to_input_gradient;
+    joined.stash_to_weight_gradient += node.stash_to_weight_gradient;
+    joined.kept_gradients += node.kept_gradients;
+    joined.workspace = ir::SampleFunction::larger(joined.workspace, node.workspace);
+    joined.buffer_bytes += node.buffer_bytes;
+    joined.weights.insert(joined.weights.end(), node.weights.begin(), node.weights.end());
+    joined.has_backward = joined.has_backward || node.has_backward;
+    joined.mixes_samples = joined.mixes_samples || node.mixes_samples;
+  }
+  std::sort(joined.weights.begin(), joined.weights.end());
+  joined.weights.erase(std::unique(joined.weights.begin(), joined.weights.end()), joined.weights.end());
+  return joined;
+}
+
+/// Sets of items that are merged along edges, a pass at a time.
+class Merger {
+ public:
+  Merger(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits)
+      : items_(items), root_(items.nodes.size()), weight_(items.nodes.size(), 0), mixes_(items.nodes.size(), false) {
+    std::iota(root_.begin(), root_.end(), size_t{0});
+    double seconds = 0, bytes = 0;
+    for (double weight : items.weight) seconds += weight;
+    for (const ir::WeightGroup& group : graph.weight_groups) bytes += static_cast<double>(group.bytes.count);
+    for (size_t item = 0; item < items.nodes.size(); ++item) {
+      double own = 0;
+      for (PlanNodeId node : items.nodes[item]) {
+        mixes_[item] = mixes_[item] || graph.nodes[node].mixes_samples;
+        for (ir::WeightGroupId group : graph.nodes[node].weights)
+          own += static_cast<double>(graph.weight_groups[group].bytes.count);
+      }
+      // Half of what decides is work, half is memory.
+      weight_[item] = items.weight[item] / std::max(2 * seconds, kLeastSeconds) + own / std::max(2 * bytes, 1.0);
+    }
+    most_ = 1 / limits.parts;
+    set_boundaries(limits);
+  }
+
+  NodeSets run() {
+    while (pass() || join_twins()) {
+    }
+    NodeSets sets;
+    std::vector<size_t> place(root_.size(), 0);
+    for (size_t item = 0; item < root_.size(); ++item)
+      if (find(item) == item) {
+        place[item] = sets.size();
+        sets.emplace_back();
+      }
+    for (size_t item = 0; item < root_.size(); ++item) {
+      std::vector<PlanNodeId>& set = sets[place[find(item)]];
+      set.insert(set.end(), items_.nodes[item].begin(), items_.nodes[item].end());
+    }
+    for (auto& set : sets) std::sort(set.begin(), set.end());
+    return sets;
+  }
+
+ private:
+  size_t find(size_t item) {
+    while (root_[item] != item) item = root_[item] = root_[root_[item]];
+    return item;
+  }
+
+  void set_boundaries(const CoarsenLimits& limits) {
+    stage_.assign(root_.size(), 0);
+    alone_.assign(root_.size(), false);
+    if (limits.stage_of == nullptr) return;
+    for (size_t item = 0; item < root_.size(); ++item)
+      stage_[item] = (*limits.stage_of)[items_.nodes[item].front()].index();
+    for (size_t item = 0; item < root_.size(); ++item)
+      for (size_t next : items_.graph[item])
+        if (stage_[item] != stage_[next]) alone_[item] = alone_[next] = true;
+  }
+
+  bool may_join(size_t a, size_t b) const {
+    return !alone_[a] && !alone_[b] && stage_[a] == stage_[b] && mixes_[a] == mixes_[b] &&
+           weight_[a] + weight_[b] <= most_;
+  }
+
+  /// Every set takes part in one merge, but many may flow into their only reader. Returns whether any did.
+  bool pass() {
+    std::vector<std::set<size_t>> next(root_.size()), before(root_.size());
+    for (size_t item = 0; item < root_.size(); ++item)
+      for (size_t below : items_.graph[item])
+        if (find(item) != find(below)) {
+          next[find(item)].insert(find(below));
+          before[find(below)].insert(find(item));
+        }
+    std::vector<bool> used(root_.size(), false), sink(root_.size(), false);
+    bool any = false;
+    const auto join = [&](size_t into, size_t other) {
+      weight_[into] += weight_[other];
+      root_[other] = into;
+      any = true;
+    };
+    for (size_t set = 0; set < root_.size(); ++set) {
+      if (root_[set] != set || used[set]) continue;
+      if (next[set].size() == 1 && !sink[set]) {
+        const size_t reader = *next[set].begin();
+        if (!used[reader] && may_join(reader, set)) {
+          join(reader, set);
+          used[set] = sink[reader] = true;
+          continue;
+        }
+      }
+      if (before[set].size() == 1 && !sink[set]) {
+        const size_t producer = *before[set].begin();
+        if (root_[producer] != producer || used[producer] || sink[producer] || !may_join(producer, set)) continue;
+        join(producer, set);
+        used[set] = used[producer] = true;
+      }
+    }
+    return any;
+  }
+
+  /// Sets with the same neighbours above and below, where many are side by side. Returns whether any were merged.
+  bool join_twins() {
+    std::vector<std::set<size_t>> next(root_.size()), before(root_.size());
+    for (size_t item = 0; item < root_.size(); ++item)
+      for (size_t below : items_.graph[item])
+        if (find(item) != find(below)) {
+          next[find(item)].insert(find(below));
+          before[find(below)].insert(find(item));
+        }
+    std::map<std::pair<std::set<size_t>, std::set<size_t>>, std::vector<size_t>> twins;
+    for (size_t set = 0; set < root_.size(); ++set)
+      if (root_[set] == set) twins[{before[set], next[set]}].push_back(set);
+    bool any = false;
+    for (const auto& [neighbours, sets] : twins) {
+      if (sets.size() <= kManyTwins) continue;
+      size_t into = sets.front();
+      for (size_t i = 1; i < sets.size(); ++i) {
+        if (!may_join(into, sets[i])) {
+          into = sets[i];
+          continue;
+        }
+        weight_[into] += weight_[sets[i]];
+        root_[sets[i]] = into;
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  static constexpr size_t kManyTwins = 8;
+  const Items& items_;
+  std::vector<size_t> root_;
+  std::vector<double> weight_;
+  std::vector<bool> mixes_, alone_;
+  std::vector<size_t> stage_;
+  double most_ = 1;
+};
+
+}  // namespace
+
+CoarseGraph contract(const ir::PlanGraph& graph, NodeSets sets) {
+  CoarseGraph result;
+  result.members = in_topological_order(graph, std::move(sets));
+  IdMap<PlanNodeId, PlanNodeId> set_of(graph.nodes.size());
+  for (size_t i = 0; i < result.members.size(); ++i)
+    for (PlanNodeId node : result.members[i]) set_of[node] = PlanNodeId(i);
+  ir::PlanGraph& small = result.graph;
+  small.weight_groups = graph.weight_groups;
+  small.batch = graph.batch;
+  small.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
+  small.kind_of_device = graph.kind_of_device;
+  for (const auto& members : result.members) small.nodes.push_back(joined_node(graph, members));
+  for (const ir::PlanValue& value : graph.values) {
+    ir::PlanValue crossing = value;
+    crossing.producer = set_of[value.producer];
+    for (auto* list : {&crossing.readers, &crossing.gradient_readers, &crossing.saved_by_input_gradient,
+                       &crossing.saved_by_weight_gradient})
+      for (PlanNodeId& node : *list) node = set_of[node];
+    sort_unique(crossing.readers);
+    std::erase(crossing.readers, crossing.producer);
+    sort_unique(crossing.gradient_readers);
+    std::erase(crossing.gradient_readers, crossing.producer);
+    sort_unique(crossing.saved_by_input_gradient);
+    sort_unique(crossing.saved_by_weight_gradient);
+    if (!crossing.readers.empty()) {
+      small.values.push_back(std::move(crossing));
+      continue;
+    }
+    ir::PlanNode& node = small.nodes[crossing.producer];
+    const bool until_weight = !value.saved_by_weight_gradient.empty();
+    if (until_weight) node.stash_to_weight_gradient += value.bytes;
+    if (until_weight || !value.saved_by_input_gradient.empty()) node.stash_to_input_gradient += value.bytes;
+  }
+  return result;
+}
+
+ir::Assignment expand(const CoarseGraph& small, size_t nodes, const ir::Assignment& assignment) {
+  ir::Assignment large;
+  large.choice = assignment.choice;
+  large.stage_of.resize(nodes);
+  for (size_t i = 0; i < small.members.size(); ++i)
+    for (PlanNodeId node : small.members[i]) large.stage_of[node] = assignment.stage_of[PlanNodeId(i)];
+  return large;
+}
+
+NodeSets coarsen(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits) {
+  return Merger(graph, items, limits).run();
+}
+
+}  // namespace graphpipe::partitioner

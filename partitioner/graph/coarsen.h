@@ -1,0 +1,39 @@
+#pragma once
+// Graphs of fewer nodes that stand for a large one: searches run on them, and their plans are plans of the large graph.
+
+#include <vector>
+
+#include "ir/assignment.h"
+#include "partitioner/graphpipe/search_space.h"
+
+namespace graphpipe::partitioner {
+
+using NodeSets = std::vector<std::vector<ir::PlanNodeId>>;
+
+/// A plan graph whose node i stands for members[i] of another. Every plan of it costs what the plan of the large graph
+/// costs that keeps the members together, except that gradients which several readers of a set send back count once.
+struct CoarseGraph {
+  ir::PlanGraph graph;
+  NodeSets members;
+};
+
+/// Needs: the sets are a partition of the nodes, each ascending, without cycles between them. They are renumbered in
+/// topological order. Colocated nodes must be in one set.
+CoarseGraph contract(const ir::PlanGraph& graph, NodeSets sets);
+
+/// The plan of the large graph that a plan of the contracted one stands for.
+ir::Assignment expand(const CoarseGraph& small, size_t nodes, const ir::Assignment& assignment);
+
+struct CoarsenLimits {
+  /// No set has more than 1 / `parts` of all work and weights, unless it is one item.
+  double parts = 1;
+  /// Items of different stages stay apart, and those at a boundary between stages stay alone; null: no boundaries.
+  const IdMap<ir::PlanNodeId, ir::StageId>* stage_of = nullptr;
+};
+
+/// Merges items into larger ones, only where no cycle can come about: into the only reader, with the only producer,
+/// or, where more than 8 are side by side, with one that has the same readers and producers. What mixes samples stays
+/// apart from what does not.
+NodeSets coarsen(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits);
+
+}  // namespace graphpipe::partitioner

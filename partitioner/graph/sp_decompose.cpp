@@ -1,0 +1,258 @@
+#include "partitioner/graph/sp_decompose.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "partitioner/graph/item_closure.h"
+#include "support/check.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// The two-terminal multigraph whose edges are the items; series and parallel steps merge edges until one is left.
+class Reducer {
+ public:
+  explicit Reducer(size_t junctions) : in_(junctions), out_(junctions) {}
+
+  void add(size_t from, size_t to, SpTree tree) {
+    edges_.push_back({from, to, std::move(tree), true});
+    out_[from].insert(edges_.size() - 1);
+    in_[to].insert(edges_.size() - 1);
+    ++alive_;
+  }
+
+  /// Merges until nothing more can be; the tree where one edge is left.
+  std::optional<SpTree> run() {
+    std::set<size_t> pending;
+    for (size_t junction = 0; junction < in_.size(); ++junction) pending.insert(junction);
+    while (!pending.empty()) {
+      const size_t junction = *pending.begin();
+      pending.erase(pending.begin());
+      merge_parallel(junction, pending);
+      merge_series(junction, pending);
+    }
+    if (alive_ != 1) return std::nullopt;
+    const auto last = std::find_if(edges_.begin(), edges_.end(), [](const Edge& edge) { return edge.alive; });
+    return std::move(last->tree);
+  }
+
+ private:
+  struct Edge {
+    size_t from, to;
+    SpTree tree;
+    bool alive;
+  };
+
+  void remove(size_t edge) {
+    edges_[edge].alive = false;
+    out_[edges_[edge].from].erase(edge);
+    in_[edges_[edge].to].erase(edge);
+    --alive_;
+  }
+
+  void merge_parallel(size_t junction, std::set<size_t>& pending) {
+    std::map<size_t, std::vector<size_t>> by_target;
+    for (size_t edge : out_[junction]) by_target[edges_[edge].to].push_back(edge);
+    for (const auto& [target, twins] : by_target) {
+      if (twins.size() < 2) continue;
+      std::vector<SpTree> trees;
+      for (size_t edge : twins) {
+        trees.push_back(std::move(edges_[edge].tree));
+        remove(edge);
+      }
+      add(junction, target, SpTree::parallel(std::move(trees)));
+      pending.insert(junction);
+      pending.insert(target);
+    }
+  }
+
+  void merge_series(size_t junction, std::set<size_t>& pending) {
+    if (in_[junction].size() != 1 || out_[junction].size() != 1) return;
+    const size_t before = *in_[junction].begin(), after = *out_[junction].begin();
+    if (before == after) return;
+    const size_t from = edges_[before].from, to = edges_[after].to;
+    std::vector<SpTree> trees;
+    trees.push_back(std::move(edges_[before].tree));
+    trees.push_back(std::move(edges_[after].tree));
+    remove(before);
+    remove(after);
+    add(from, to, SpTree::series(std::move(trees)));
+    pending.insert(from);
+    pending.insert(to);
+  }
+
+  std::vector<Edge> edges_;
+  std::vector<std::set<size_t>> in_, out_;
+  size_t alive_ = 0;
+};
+
+/// Connected components of `items` under a relation, each ascending, ordered by their lowest item.
+template <typename Related>
+std::vector<std::vector<size_t>> components(const std::vector<size_t>& items, Related related) {
+  std::vector<std::vector<size_t>> found;
+  std::vector<bool> seen(items.size(), false);
+  for (size_t start = 0; start < items.size(); ++start) {
+    if (seen[start]) continue;
+    std::vector<size_t> component, pending{start};
+    seen[start] = true;
+    while (!pending.empty()) {
+      const size_t at = pending.back();
+      pending.pop_back();
+      component.push_back(items[at]);
+      for (size_t other = 0; other < items.size(); ++other)
+        if (!seen[other] && related(items[at], items[other])) {
+          seen[other] = true;
+          pending.push_back(other);
+        }
+    }
+    std::sort(component.begin(), component.end());
+    found.push_back(std::move(component));
+  }
+  return found;
+}
+
+/// Decomposes by components; what is neither parallel nor series is cut by `cut_prime`, or refused where it is empty.
+class ByComponents {
+ public:
+  ByComponents(const ItemGraph& graph, const std::vector<double>* weight)
+      : graph_(graph), closure_(graph), weight_(weight) {}
+
+  std::optional<SpTree> tree(const std::vector<size_t>& items) const {
+    if (items.size() == 1) return SpTree::leaf(items.front());
+    auto parts = components(items, [&](size_t a, size_t b) { return closure_.comparable(a, b); });
+    if (parts.size() > 1) return combined(parts, SpTree::parallel);
+    parts = components(items, [&](size_t a, size_t b) { return a != b && !closure_.comparable(a, b); });
+    if (parts.size() > 1) {
+      std::sort(parts.begin(), parts.end(),
+                [&](const auto& a, const auto& b) { return closure_.reaches(a.front(), b.front()); });
+      return combined(parts, SpTree::series);
+    }
+    if (weight_ == nullptr) return std::nullopt;
+    return combined(cut_prime(items), SpTree::series);
+  }
+
+ private:
+  std::optional<SpTree> combined(const std::vector<std::vector<size_t>>& parts,
+                                 SpTree (*combine)(std::vector<SpTree>)) const {
+    std::vector<SpTree> trees;
+    for (const auto& part : parts) {
+      std::optional<SpTree> tree = this->tree(part);
+      if (!tree) return std::nullopt;
+      trees.push_back(std::move(*tree));
+    }
+    return combine(std::move(trees));
+  }
+
+  /// Longest path in items from above, or from below, within the set.
+  std::map<size_t, size_t> levels(const std::vector<size_t>& items, bool from_above) const {
+    std::map<size_t, size_t> level;
+    for (size_t item : items) level[item] = 0;
+    const auto relax = [&](size_t above, size_t below) {
+      if (from_above) level[below] = std::max(level[below], level[above] + 1);
+      else level[above] = std::max(level[above], level[below] + 1);
+    };
+    const auto edges_of = [&](size_t item) {
+      for (size_t next : graph_[item])
+        if (level.contains(next)) relax(item, next);
+    };
+    if (from_above)
+      for (auto item = items.begin(); item != items.end(); ++item) edges_of(*item);
+    else
+      for (auto item = items.rbegin(); item != items.rend(); ++item) edges_of(*item);
+    return level;
+  }
+
+  double critical_path(const std::vector<size_t>& items) const {
+    std::map<size_t, double> below;
+    double longest = 0;
+    for (auto item = items.rbegin(); item != items.rend(); ++item) {
+      double path = 0;
+      for (size_t next : graph_[*item])
+        if (const auto found = below.find(next); found != below.end()) path = std::max(path, found->second);
+      below[*item] = path + (*weight_)[*item];
+      longest = std::max(longest, below[*item]);
+    }
+    return longest;
+  }
+
+  std::vector<std::vector<size_t>> cut_prime(const std::vector<size_t>& items) const {
+    std::vector<std::vector<size_t>> best;
+    double best_length = 0;
+    for (bool from_above : {true, false}) {
+      const auto level = levels(items, from_above);
+      size_t last = 0;
+      for (const auto& [item, at] : level) last = std::max(last, at);
+      for (size_t threshold = 0; threshold < last; ++threshold) {
+        std::vector<size_t> low, high;
+        for (size_t item : items) (level.at(item) <= threshold ? low : high).push_back(item);
+        if (!from_above) std::swap(low, high);
+        const double length = critical_path(low) + critical_path(high);
+        if (!best.empty() && length >= best_length) continue;
+        best = {std::move(low), std::move(high)};
+        best_length = length;
+      }
+    }
+    GP_CHECK(!best.empty());  // a set with comparable items has two levels
+    return best;
+  }
+
+  const ItemGraph& graph_;
+  ItemClosure closure_;
+  const std::vector<double>* weight_;
+};
+
+std::vector<size_t> all_items(const ItemGraph& graph) {
+  std::vector<size_t> items(graph.size());
+  for (size_t i = 0; i < items.size(); ++i) items[i] = i;
+  return items;
+}
+
+}  // namespace
+
+ItemGraph transitive_reduction(const ItemGraph& graph) {
+  const ItemClosure closure(graph);
+  ItemGraph reduced(graph.size());
+  for (size_t i = 0; i < graph.size(); ++i) {
+    std::set<size_t> successors(graph[i].begin(), graph[i].end());
+    for (size_t next : successors) {
+      const bool redundant =
+          std::any_of(successors.begin(), successors.end(), [&](size_t other) { return closure.reaches(other, next); });
+      if (!redundant) reduced[i].push_back(next);
+    }
+  }
+  return reduced;
+}
+
+std::optional<SpTree> decompose(const ItemGraph& graph) {
+  GP_CHECK(!graph.empty());
+  const ItemGraph reduced = transitive_reduction(graph);
+  // Junctions of the inverse line graph: the distinct successor sets, the source, and the sink.
+  constexpr size_t kSource = 0, kSink = 1;
+  std::map<std::vector<size_t>, size_t> junction_of;
+  std::vector<size_t> into(graph.size(), kSource), out_of(graph.size(), kSink);
+  for (size_t i = 0; i < graph.size(); ++i) {
+    if (reduced[i].empty()) continue;
+    const auto [entry, is_new] = junction_of.try_emplace(reduced[i], junction_of.size() + 2);
+    out_of[i] = entry->second;
+    for (size_t next : reduced[i]) {
+      if (into[next] != kSource && into[next] != entry->second) return std::nullopt;
+      into[next] = entry->second;
+    }
+  }
+  Reducer reducer(junction_of.size() + 2);
+  for (size_t i = 0; i < graph.size(); ++i) reducer.add(into[i], out_of[i], SpTree::leaf(i));
+  return reducer.run();
+}
+
+std::optional<SpTree> decompose_slowly(const ItemGraph& graph) {
+  return ByComponents(graph, nullptr).tree(all_items(graph));
+}
+
+SpTree make_series_parallel(const ItemGraph& graph, const std::vector<double>& weight) {
+  GP_CHECK(weight.size() == graph.size());
+  return *ByComponents(graph, &weight).tree(all_items(graph));
+}
+
+}  // namespace graphpipe::partitioner

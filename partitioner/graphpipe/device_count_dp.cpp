@@ -1,0 +1,402 @@
+#include "partitioner/graphpipe/device_count_dp.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+constexpr int kManyBranches = 16, kFewBranches = 2;
+constexpr size_t kMaxGrouped = 32;
+constexpr int kMaxDeviceCuts = 24;
+/// Bisection goes on over the times that stages have once the interval is this narrow.
+constexpr double kNarrow = 1.002;
+
+}  // namespace
+
+DeviceCountDp::DeviceCountDp(const SearchSpace& space, StageEvaluator& evaluator, Samples micro_batch,
+                             const SearchLimits& limits, Deadline& deadline)
+    : space_(space),
+      evaluator_(evaluator),
+      micro_batch_(micro_batch),
+      limits_(limits),
+      deadline_(deadline),
+      shortfall_(kInfinity) {}
+
+const SearchElement& DeviceCountDp::element(int chain, int index) const {
+  return chain_at(chain).elements[static_cast<size_t>(index)];
+}
+
+// --- Rows ---
+
+/// The options of the evaluator's stage that fit: more devices, less time.
+std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
+  std::vector<Choice> stairs;
+  for (size_t i = 0; i < evaluator_.counts(); ++i) {
+    if (evaluator_.compute_per_sample(i) > fill_limit_) continue;
+    for (bool recompute : {false, true}) {
+      if (recompute && !evaluator_.may_recompute()) break;
+      const StageOption option = evaluator_.option_at(i, recompute);
+      if (option.devices > limits_.devices || !(option.time_per_sample <= fill_limit_)) break;
+      const double lacking = option.memory(micro_batch_.count) - limits_.memory;
+      if (lacking > 0) {
+        shortfall_ = std::min(shortfall_, lacking);
+        continue;
+      }
+      if (stairs.empty() || option.time_per_sample < stairs.back().time)
+        stairs.push_back({option.time_per_sample, option.latency, option.devices, recompute});
+      break;
+    }
+  }
+  return stairs;
+}
+
+void DeviceCountDp::fill(Row& row) {
+  row.limit = fill_limit_;
+  row.columns.clear();
+  evaluator_.clear();
+  evaluator_.add(row_start(space_, row.key));
+  const int steps = row_steps(space_, row.key);
+  for (int column = 0; column <= steps; ++column) {
+    if (column > 0) evaluator_.add(row_step(space_, row.key, column));
+    if (evaluator_.least_time_per_sample() > fill_limit_ || deadline_.passed()) break;
+    row.columns.push_back(staircase());
+  }
+}
+
+const DeviceCountDp::Row& DeviceCountDp::row(RowKind kind, int chain, int element, const Part& part) {
+  const RowKey key{kind, chain, element, part.first, part.last, part.cut};
+  Row& row = rows_[key];
+  row.key = key;
+  if (row.limit < fill_limit_) fill(row);
+  return row;
+}
+
+// --- Cells ---
+
+bool DeviceCountDp::better(const Cell& a, const Cell& b) {
+  return a.devices != b.devices ? a.devices < b.devices : a.latency < b.latency;
+}
+
+/// Remembers the stage of this column on `below` if it is the best so far.
+void DeviceCountDp::place(Cell& best, Piece& how, const Row& row, size_t column, const Cell& below) const {
+  if (below.devices >= best.devices) return;
+  const std::vector<Choice>& stairs = row.columns[column];
+  const auto choice = std::partition_point(stairs.begin(), stairs.end(), [&](const Choice& c) { return c.time > t_; });
+  if (choice == stairs.end()) return;
+  const Cell cell{below.devices + choice->devices, below.latency + choice->latency, -1};
+  if (!feasible(cell) || !better(cell, best)) return;
+  best = cell;
+  how = {.row = &row, .column = static_cast<int>(column), .choice = &*choice, .below = below.piece};
+}
+
+/// Gives the cell that `place` found its piece.
+void DeviceCountDp::commit(Cell& best, Piece& how) {
+  if (how.row == nullptr) return;
+  pieces_.push_back(how);
+  best.piece = static_cast<int>(pieces_.size()) - 1;
+  how = {};
+}
+
+DeviceCountDp::Cell DeviceCountDp::sum(const Cell& a, const Cell& b, bool stacked) {
+  return {a.devices + b.devices, stacked ? a.latency + b.latency : std::max(a.latency, b.latency), -1};
+}
+
+DeviceCountDp::Cell DeviceCountDp::beside(const Cell& a, const Cell& b) {
+  Cell both = sum(a, b, false);
+  if (!feasible(both)) return nothing();
+  both.piece = std::max(a.piece, b.piece);
+  if (a.piece < 0 || b.piece < 0) return both;
+  pieces_.push_back({.below = a.piece, .beside = b.piece});
+  both.piece = static_cast<int>(pieces_.size()) - 1;
+  return both;
+}
+
+DeviceCountDp::Cell DeviceCountDp::stacked(const Cell& above, const Cell& below) {
+  Cell both = beside(above, below);
+  if (feasible(both)) both.latency = above.latency + below.latency;
+  return both;
+}
+
+DeviceCountDp::Cell DeviceCountDp::renamed(Cell cell, int from, int to) {
+  if (from == to || cell.piece < 0) return cell;
+  pieces_.push_back({.below = cell.piece, .rename = true, .from = from, .to = to});
+  cell.piece = static_cast<int>(pieces_.size()) - 1;
+  return cell;
+}
+
+// --- Chains ---
+
+const DeviceCountDp::Chain& DeviceCountDp::solve(int chain, int end) {
+  const auto found = chains_.find({chain, end});
+  if (found != chains_.end()) return found->second;
+  Chain states;
+  states.at.assign(static_cast<size_t>(end) + 1, nothing());
+  states.heads.resize(static_cast<size_t>(end));
+  states.at[static_cast<size_t>(end)] = {};
+  for (int i = end; i-- > 0;)
+    if (!deadline_.passed()) solve_position(chain, end, i, states);
+  return chains_[{chain, end}] = std::move(states);
+}
+
+void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
+  const size_t at = static_cast<size_t>(i);
+  Cell here = nothing();
+  Piece how;
+  const Row& interval = row(RowKind::kInterval, chain, i, Part{});
+  for (size_t column = 0; column < interval.columns.size() && i + static_cast<int>(column) < end; ++column)
+    place(here, how, interval, column, states.at[at + column + 1]);
+  for (int j = i + 1; j < end; ++j)
+    for (const Upper& headed : states.heads[static_cast<size_t>(j)]) {
+      const Row& head = row(RowKind::kHead, chain, j, headed.part);
+      const size_t column = static_cast<size_t>(j - i);
+      if (column < head.columns.size()) place(here, how, head, column, headed.cell);
+    }
+  commit(here, how);
+  states.at[at] = here;
+  if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
+}
+
+/// Every part of a parallel element that a stage above or below it may take.
+std::vector<DeviceCountDp::Part> DeviceCountDp::parts_of(int chain, int index) const {
+  const auto& branches = element(chain, index).branches;
+  const int count = static_cast<int>(branches.size());
+  const int longest = count > kManyBranches ? kFewBranches : count - 1;
+  std::vector<Part> parts;
+  for (int first = 0; first < count; ++first)
+    for (int last = first + 1; last <= std::min(count, first + longest); ++last) parts.push_back({first, last, 0});
+  for (int branch = 0; branch < count; ++branch) {
+    const int size = static_cast<int>(chain_at(branches[static_cast<size_t>(branch)]).elements.size());
+    const int cuts = std::min(size - 1, kMaxDeviceCuts);
+    for (int i = 1; i <= cuts; ++i) parts.push_back({branch, branch + 1, cuts == size - 1 ? i : i * size / (cuts + 1)});
+  }
+  return parts;
+}
+
+DeviceCountDp::Cell DeviceCountDp::piece_of_branch(int branch, int from, int to) {
+  const int shape = chain_at(branch).shape;
+  return renamed(solve(shape, to).at[static_cast<size_t>(from)], shape, branch);
+}
+
+/// Whole branches [first, last) for all pairs: each on its own, or several as one stage.
+const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
+  const auto found = covers_.find({chain, index});
+  if (found != covers_.end()) return found->second;
+  const auto& branches = element(chain, index).branches;
+  const size_t count = branches.size();
+  Cover made;
+  made.at.assign(count + 1, std::vector<Cell>(count + 1, nothing()));
+  std::vector<Cell> alone;
+  for (int branch : branches)
+    alone.push_back(piece_of_branch(branch, 0, static_cast<int>(chain_at(branch).elements.size())));
+  for (size_t first = count + 1; first-- > 0;) {
+    made.at[first][first] = {};
+    for (size_t last = first + 1; last <= count; ++last) {
+      Cell best = beside(alone[first], made.at[first + 1][last]);
+      for (size_t next = first + 2; next <= std::min(last, first + kMaxGrouped); ++next) {
+        const Row& group = row(RowKind::kGroup, chain, index, {static_cast<int>(first), static_cast<int>(next), 0});
+        if (group.columns.empty()) break;
+        Cell together = nothing();
+        Piece how;
+        place(together, how, group, 0, {});
+        if (!feasible(together) || !better(sum(together, made.at[next][last], false), best)) continue;
+        commit(together, how);
+        best = beside(together, made.at[next][last]);
+      }
+      made.at[first][last] = best;
+    }
+  }
+  return covers_[{chain, index}] = std::move(made);
+}
+
+/// The stages that end below a parallel element: at its end, or with a part of it.
+std::vector<DeviceCountDp::Lower> DeviceCountDp::lowers(int chain, int end, int i, const Chain& states,
+                                                        const std::vector<Part>& parts) {
+  std::vector<Lower> found{{Part{}, states.at[static_cast<size_t>(i) + 1]}};
+  if (i + 1 == end) return found;
+  for (const Part& part : parts) {
+    const Row& tail = row(RowKind::kTail, chain, i, part);
+    Cell best = nothing();
+    Piece how;
+    for (size_t column = 1; column < tail.columns.size() && i + static_cast<int>(column) < end; ++column)
+      place(best, how, tail, column, states.at[static_cast<size_t>(i) + column + 1]);
+    commit(best, how);
+    if (feasible(best)) found.push_back({part, best});
+  }
+  return found;
+}
+
+/// Everything but the branches [first, last): what is below, with or without a part, and the other branches whole.
+DeviceCountDp::Cell DeviceCountDp::all_but(const Cover& cover, int branches, const std::vector<Lower>& lowers,
+                                           int first, int last) {
+  const auto covered = [&](int from, int to) -> const Cell& {
+    return cover.at[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  };
+  // In ascending order: a gap, what is taken out, a gap, what is taken out, a gap.
+  const auto gaps = [&](const Part& part) {
+    std::array<std::pair<int, int>, 2> out{{{part.first, part.last}, {first, last}}};
+    if (part.none()) out[0] = {first, first};
+    std::sort(out.begin(), out.end());
+    return std::array<const Cell*, 3>{&covered(0, out[0].first), &covered(out[0].second, out[1].first),
+                                      &covered(out[1].second, branches)};
+  };
+  Cell best = nothing();
+  const Lower* chosen = nullptr;
+  for (const Lower& lower : lowers) {
+    const Part& part = lower.part;
+    if (!part.none() && part.first < last && first < part.last) continue;
+    const auto open = gaps(part);
+    const Cell cell = sum(sum(sum(*open[0], *open[1], false), *open[2], false), lower.cell, true);
+    if (!feasible(cell) || !better(cell, best)) continue;
+    best = cell;
+    chosen = &lower;
+  }
+  if (chosen == nullptr) return nothing();
+  const auto open = gaps(chosen->part);
+  return stacked(beside(beside(*open[0], *open[1]), *open[2]), chosen->cell);
+}
+
+void DeviceCountDp::solve_block(int chain, int end, int i, Chain& states) {
+  const auto& branches = element(chain, i).branches;
+  const int count = static_cast<int>(branches.size());
+  const Cover& whole = cover(chain, i);
+  const std::vector<Part> parts = parts_of(chain, i);
+  const std::vector<Lower> cut_below = lowers(chain, end, i, states, parts);
+  // With the rest of a cut branch, the best cut of each branch is enough for everything outside the branch.
+  std::vector<Lower> full;
+  std::vector<Lower> best_cut(branches.size(), Lower{Part{}, nothing()});
+  for (const Lower& lower : cut_below) {
+    if (lower.part.cut == 0) {
+      full.push_back(lower);
+      continue;
+    }
+    const size_t branch = static_cast<size_t>(lower.part.first);
+    const Cell cell = stacked(piece_of_branch(branches[branch], 0, lower.part.cut), lower.cell);
+    if (feasible(cell) && better(cell, best_cut[branch].cell)) best_cut[branch] = {lower.part, cell};
+  }
+  for (const Lower& lower : best_cut)
+    if (feasible(lower.cell)) full.push_back(lower);
+  Cell& here = states.at[static_cast<size_t>(i)];
+  const Cell on_its_own = all_but(whole, count, full, 0, 0);
+  if (better(on_its_own, here)) here = on_its_own;
+  if (i == 0) return;
+  const auto keep = [&](const Part& part, const Cell& cell) {
+    if (feasible(cell)) states.heads[static_cast<size_t>(i)].push_back({part, cell});
+  };
+  std::vector<Cell> without(branches.size(), nothing());
+  for (int branch = 0; branch < count; ++branch)
+    without[static_cast<size_t>(branch)] = all_but(whole, count, full, branch, branch + 1);
+  for (const Part& part : parts) {
+    if (row(RowKind::kHead, chain, i, part).columns.size() < 2) continue;
+    if (part.cut == 0) {
+      keep(part, part.last == part.first + 1 ? without[static_cast<size_t>(part.first)]
+                                             : all_but(whole, count, full, part.first, part.last));
+      continue;
+    }
+    const size_t branch = static_cast<size_t>(part.first);
+    const int size = static_cast<int>(chain_at(branches[branch]).elements.size());
+    Cell best = stacked(piece_of_branch(branches[branch], part.cut, size), without[branch]);
+    // Or the stage below has the end of the same branch.
+    for (const Lower& lower : cut_below) {
+      if (lower.part.first != part.first || lower.part.cut < part.cut) continue;
+      const Cell others = beside(whole.at[0][branch], whole.at[branch + 1][static_cast<size_t>(count)]);
+      const Cell between = piece_of_branch(branches[branch], part.cut, lower.part.cut);
+      const Cell cell = sum(sum(between, others, false), lower.cell, true);
+      if (feasible(cell) && better(cell, best)) best = stacked(beside(between, others), lower.cell);
+    }
+    keep(part, best);
+  }
+}
+
+// --- Probes ---
+
+std::vector<FoundStage> DeviceCountDp::collect(int piece, double& t) const {
+  std::vector<FoundStage> stages;
+  std::vector<int> pending{piece};
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (at < 0) continue;
+    const Piece& found = pieces_[static_cast<size_t>(at)];
+    if (found.rename) {
+      // Node by node the chains are the same.
+      const auto &from = chain_at(found.from).nodes, &to = chain_at(found.to).nodes;
+      std::map<ir::PlanNodeId, ir::PlanNodeId> meant;
+      for (size_t i = 0; i < from.size(); ++i) meant[from[i]] = to[i];
+      for (FoundStage& stage : collect(found.below, t)) {
+        for (ir::PlanNodeId& node : stage.nodes) node = meant.at(node);
+        std::sort(stage.nodes.begin(), stage.nodes.end());
+        stages.push_back(std::move(stage));
+      }
+      continue;
+    }
+    pending.push_back(found.beside);
+    pending.push_back(found.below);
+    if (found.row == nullptr) continue;
+    t = std::max(t, found.choice->time);
+    stages.push_back({.nodes = row_nodes(space_, found.row->key, found.column),
+                      .devices = found.choice->devices,
+                      .micro_batch = micro_batch_,
+                      .recompute = found.choice->recompute});
+  }
+  return stages;
+}
+
+std::optional<DeviceCountDp::Answer> DeviceCountDp::probe(double t) {
+  t_ = t;
+  while (fill_limit_ < t) fill_limit_ = std::max(t, 2 * fill_limit_);
+  pieces_.clear();
+  chains_.clear();
+  covers_.clear();
+  const int root = static_cast<int>(space_.chains.size()) - 1;
+  const Cell all = solve(root, static_cast<int>(space_.chains.back().elements.size())).at.front();
+  if (deadline_.passed() || !feasible(all)) return std::nullopt;
+  Answer answer;
+  answer.stages = collect(all.piece, answer.t);
+  return answer;
+}
+
+std::optional<DeviceCountDp::Answer> DeviceCountDp::smallest(double bound, double most) {
+  double low = std::max(bound, std::numeric_limits<double>::min());
+  double t = low * 1.5;
+  std::optional<Answer> best = probe(t);
+  while (!best && t < most && !deadline_.passed()) {
+    low = t;
+    t = std::min(2 * t, most);
+    best = probe(t);
+  }
+  if (!best) return std::nullopt;
+  while (best->t > low * kNarrow && !deadline_.passed()) {
+    const double middle = std::sqrt(low * best->t);
+    if (auto found = probe(middle)) best = std::move(found);
+    else low = middle;
+  }
+  // Only times that some stage has are left to ask for.
+  std::vector<double> times;
+  for (const auto& [key, row] : rows_)
+    for (const auto& column : row.columns)
+      for (const Choice& choice : column)
+        if (choice.time >= std::min(low, best->t) && choice.time < best->t) times.push_back(choice.time);
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  size_t failed = 0, found_at = times.size();
+  while (failed < found_at && !deadline_.passed()) {
+    const size_t middle = failed + (found_at - failed) / 2;
+    if (auto found = probe(times[middle])) {
+      found_at = static_cast<size_t>(
+          std::lower_bound(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(middle), found->t) -
+          times.begin());
+      best = std::move(found);
+    } else {
+      failed = middle + 1;
+    }
+  }
+  return best;
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,130 @@
+#pragma once
+// The same question as graphpipe/pipeline_dp.h, for large graphs: is there a plan whose every stage takes at most t per
+// sample? Memory is asked of each stage alone, with the fewest samples that it can hold; a part of the graph is then
+// worth the fewest devices that cover it, and of those the shortest pipeline latency (warm-up and drain).
+//
+// With that the parts of a parallel element add up, so a probe looks at each pair of a stage's ends once. Chains of
+// equal shape are solved once. Rows of costs are kept from probe to probe as staircases: more devices, less time.
+//
+// The space is that of search_space.h; where a parallel element has more than 16 branches a stage above or below it
+// takes at most two whole ones, and one beside it at most 32; of a branch with more than 24 elements a stage above or
+// below takes a piece that ends at one of 24 even places.
+
+#include <map>
+#include <optional>
+
+#include "partitioner/graphpipe/pipeline_dp.h"
+#include "partitioner/graphpipe/stage_rows.h"
+
+namespace graphpipe::partitioner {
+
+class DeviceCountDp {
+ public:
+  /// Of `limits` stages and blind are not looked at. All outlive the search.
+  DeviceCountDp(const SearchSpace& space, StageEvaluator& evaluator, Samples micro_batch, const SearchLimits& limits,
+                Deadline& deadline);
+
+  struct Answer {
+    /// The largest time per sample of a stage.
+    double t = 0;
+    std::vector<FoundStage> stages;
+  };
+  /// With the fewest devices, then the shortest pipeline latency. Nothing, too, once the deadline has passed.
+  std::optional<Answer> probe(double t);
+  /// The smallest t at which there is a plan; `bound` is below it. Nothing where there is none at any t up to `most`.
+  std::optional<Answer> smallest(double bound, double most);
+  /// The least that a stage lacked which was refused for memory alone, bytes; infinity where none was.
+  double smallest_shortfall() const { return shortfall_; }
+
+ private:
+  struct Choice {
+    double time = 0, latency = 0;
+    int devices = 0;
+    bool recompute = false;
+  };
+  struct Row {
+    RowKey key;
+    double limit = -1;
+    std::vector<std::vector<Choice>> columns;
+  };
+  struct Cell {
+    int devices = 0;
+    double latency = 0;
+    int piece = -1;
+  };
+  /// What a cell is made of: a stage on `below`, or two parts beside each other, or (`rename`) `below` solved for one
+  /// chain and meant for another.
+  struct Piece {
+    const Row* row = nullptr;
+    int column = 0;
+    const Choice* choice = nullptr;
+    int below = -1, beside = -1;
+    bool rename = false;
+    int from = 0, to = 0;
+  };
+  struct Part {
+    int first = 0, last = 0, cut = 0;
+    bool none() const { return last == 0; }
+  };
+  /// A part that a stage below a parallel element took, with the rest of its branch and all below; or nothing of it.
+  struct Lower {
+    Part part;
+    Cell cell;
+  };
+  struct Upper {
+    Part part;
+    Cell cell;
+  };
+  struct Chain {
+    std::vector<Cell> at;                   // by position: from there to the end
+    std::vector<std::vector<Upper>> heads;  // by position of the parallel element: all but the head, and all below
+  };
+  struct Cover {
+    std::vector<std::vector<Cell>> at;  // whole branches [first, last) beside each other
+  };
+
+  const Row& row(RowKind kind, int chain, int element, const Part& part);
+  void fill(Row& row);
+  std::vector<Choice> staircase();
+
+  bool feasible(const Cell& cell) const { return cell.devices <= limits_.devices; }
+  Cell nothing() const { return {.devices = limits_.devices + 1, .latency = 0, .piece = -1}; }
+  static bool better(const Cell& a, const Cell& b);
+  void place(Cell& best, Piece& how, const Row& row, size_t column, const Cell& below) const;
+  void commit(Cell& best, Piece& how);
+  Cell beside(const Cell& a, const Cell& b);
+  /// The numbers of two cells beside each other or on top of each other, without a piece.
+  static Cell sum(const Cell& a, const Cell& b, bool stacked);
+  Cell stacked(const Cell& above, const Cell& below);
+  Cell renamed(Cell cell, int from, int to);
+
+  const Chain& solve(int chain, int end);
+  void solve_position(int chain, int end, int i, Chain& states);
+  void solve_block(int chain, int end, int i, Chain& states);
+  const Cover& cover(int chain, int element);
+  /// The branch's elements [from, to), on their own.
+  Cell piece_of_branch(int branch, int from, int to);
+  std::vector<Part> parts_of(int chain, int element) const;
+  std::vector<Lower> lowers(int chain, int end, int i, const Chain& states, const std::vector<Part>& parts);
+  Cell all_but(const Cover& cover, int branches, const std::vector<Lower>& lowers, int first, int last);
+  const SearchChain& chain_at(int chain) const { return space_.chains[static_cast<size_t>(chain)]; }
+  const SearchElement& element(int chain, int index) const;
+  std::vector<FoundStage> collect(int piece, double& t) const;
+
+  const SearchSpace& space_;
+  StageEvaluator& evaluator_;
+  Samples micro_batch_;
+  SearchLimits limits_;
+  Deadline& deadline_;
+  std::map<RowKey, Row> rows_;
+  double fill_limit_ = 0;
+  double shortfall_ = 0;
+
+  // Of the current probe.
+  double t_ = 0;
+  std::vector<Piece> pieces_;
+  std::map<std::pair<int, int>, Chain> chains_;
+  std::map<std::pair<int, int>, Cover> covers_;
+};
+
+}  // namespace graphpipe::partitioner

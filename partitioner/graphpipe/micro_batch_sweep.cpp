@@ -1,0 +1,222 @@
+#include "partitioner/graphpipe/micro_batch_sweep.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "cost/lower_bound.h"
+#include "partitioner/graphpipe/device_count_dp.h"
+#include "support/run_tasks.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// The search that knows in-flight numbers takes long on larger graphs.
+constexpr size_t kMaxElementsForFlights = 160;
+/// On searches as large as this the sizes on one side of the middle end with the first that is this far from the best.
+constexpr size_t kManyElements = 100;
+constexpr double kFarFromBest = 1.15;
+
+/// Micro-batch sizes and k of one search; k times the size is the same for all.
+using RoundSizes = std::vector<std::pair<Samples, int>>;
+
+std::vector<RoundSizes> rounds_of(const PlanRequest& request) {
+  std::vector<RoundSizes> rounds;
+  // Larger micro-batches first: they are the cheaper ones per sample, and the least of a problem to schedule.
+  std::vector<Samples> sizes = micro_batch_sizes(request);
+  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) rounds.push_back({{*size, 1}});
+  if (!request.micro_batch_per_stage || request.micro_batch) return rounds;
+  for (int64_t round = 2; round <= request.graph->batch.count; round *= 2) {
+    RoundSizes mixed;
+    for (int64_t size = 1; size <= round; size *= 2) mixed.push_back({Samples(size), static_cast<int>(round / size)});
+    rounds.push_back(std::move(mixed));
+  }
+  return rounds;
+}
+
+/// A time per sample that no single stage exceeds.
+double max_time_per_sample(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
+  const double batch = static_cast<double>(graph.batch.count);
+  double seconds = 0, bytes = 0;
+  for (const ir::PlanNode& node : graph.nodes)
+    for (double samples : {1.0, batch})
+      seconds += 2 * node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples);
+  for (const ir::PlanValue& value : graph.values) bytes += 2 * (value.bytes.at(batch) + value.gradient_bytes.at(batch));
+  for (const ir::WeightGroup& group : graph.weight_groups) bytes += 2 * static_cast<double>(group.bytes.count);
+  double latency = 0, bandwidth = kInfinity;
+  for (const ir::LinkLevel& level : cluster.levels) {
+    latency = std::max(latency, level.latency.count);
+    bandwidth = std::min(bandwidth, level.bandwidth.count);
+  }
+  const double messages = 4 * static_cast<double>(graph.values.size() + cluster.devices.size());
+  return seconds + bytes / bandwidth + messages * latency;
+}
+
+/// Seconds of a step that no plan with micro-batches of at most `size` beats.
+double least_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples size) {
+  double seconds = 0;
+  for (const ir::PlanNode& node : graph.nodes) seconds += cost::cheapest_seconds_per_sample(node, size);
+  return seconds * static_cast<double>(graph.batch.count) / static_cast<double>(cluster.devices.size());
+}
+
+size_t elements_of(const SearchSpace& space) {
+  size_t count = 0;
+  for (const SearchChain& chain : space.chains) count += chain.elements.size();
+  return count;
+}
+
+/// One space at one round.
+class Task {
+ public:
+  Task(const PlanRequest& request, const SearchSpace& space, const SweepOptions& options, const DeviceBudget& budget,
+       const Deadline& deadline)
+      : request_(request), space_(space), options_(options), budget_(budget), deadline_(deadline), found_(request) {
+    limits_.devices = budget.devices;
+    limits_.stages = request.stages.value_or(0);
+    // Stages may come to lie on any device, or all of those that need much on the largest.
+    std::set<double> memories;
+    for (const ir::Device& device : request.cluster->devices) memories.insert(static_cast<double>(device.memory.count));
+    if (!request.limit_memory) memories = {kInfinity};
+    memories_ = {*memories.begin()};
+    if (memories.size() > 1) memories_.push_back(*memories.rbegin());
+    bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
+    most_ = max_time_per_sample(*request.graph, *request.cluster);
+  }
+
+  Candidates run(const RoundSizes& sizes) {
+    std::vector<std::unique_ptr<StageEvaluator>> owned;
+    std::vector<StageEvaluator*> evaluators;
+    for (const auto& [size, k] : sizes) {
+      owned.push_back(std::make_unique<StageEvaluator>(*request_.graph, *request_.cluster, size, k,
+                                                       budget_.largest_replication, options_.recompute,
+                                                       request_.shard_optimizer_state));
+      evaluators.push_back(owned.back().get());
+    }
+    for (const double memory : memories_) {
+      limits_.memory = memory;
+      if (sizes.size() == 1 && !request_.stages) search_devices(*evaluators.front(), sizes.front().first);
+      else search_flights(evaluators, true, bound_);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void search_devices(StageEvaluator& evaluator, Samples size) {
+    DeviceCountDp search(space_, evaluator, size, limits_, deadline_);
+    const auto best = search.smallest(bound_, most_);
+    if (!best) return found_.note_shortfall(search.smallest_shortfall());
+    const bool usable = found_.add(best->stages);
+    for (double slack : options_.slacks)
+      if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
+    // What neighbours hold back did not count.
+    if (!usable && elements_of(space_) <= kMaxElementsForFlights) search_flights({&evaluator}, false, best->t);
+  }
+
+  void search_flights(const std::vector<StageEvaluator*>& evaluators, bool blind_first, double guess) {
+    PipelineDp search(space_, evaluators, request_.graph->batch, deadline_);
+    SearchLimits limits = limits_;
+    limits.blind = blind_first;
+    auto best = search.smallest(guess, most_, limits);
+    if (!best) return found_.note_shortfall(search.smallest_shortfall());
+    if (!found_.add(best->stages) && blind_first) {
+      limits.blind = false;
+      best = search.smallest(best->t, most_, limits);
+      if (!best) return found_.note_shortfall(search.smallest_shortfall());
+      found_.add(best->stages);
+    }
+    for (double slack : options_.slacks)
+      if (const auto stages = search.probe(best->t * slack, limits)) found_.add(*stages);
+  }
+
+  const PlanRequest& request_;
+  const SearchSpace& space_;
+  const SweepOptions& options_;
+  const DeviceBudget& budget_;
+  Deadline deadline_;  // a copy: each thread asks its own
+  Candidates found_;
+  SearchLimits limits_;
+  std::vector<double> memories_;
+  double bound_ = 0, most_ = 0;
+};
+
+/// The rounds of a search: from a size in the middle outward, two at a time.
+class Rounds {
+ public:
+  Rounds(const PlanRequest& request, const std::vector<SearchSpace>& spaces, const SweepOptions& options,
+         const DeviceBudget& budget, const Deadline& deadline, Candidates& found)
+      : request_(request), spaces_(spaces), options_(options), budget_(budget), deadline_(deadline), found_(found) {
+    size_t elements = 0;
+    for (const SearchSpace& space : spaces) elements = std::max(elements, elements_of(space));
+    may_stop_ = elements > kManyElements;
+  }
+
+  void run(std::vector<RoundSizes> rounds) {
+    // About four micro-batches for each device that can be a stage.
+    const int64_t middle =
+        std::max<int64_t>(1, request_.graph->batch.count / (4 * static_cast<int64_t>(budget_.devices)));
+    const auto is_above = [&](const RoundSizes& round) {
+      return round.size() > 1 || round.back().first.count > middle;
+    };
+    std::stable_sort(rounds.begin(), rounds.end(), [](const RoundSizes& a, const RoundSizes& b) {
+      return std::pair(a.size(), a.back().first) < std::pair(b.size(), b.back().first);
+    });
+    const auto first_above = std::find_if(rounds.begin(), rounds.end(), is_above);
+    std::vector<RoundSizes> below(std::make_reverse_iterator(first_above), rounds.rend());
+    std::vector<RoundSizes> above(first_above, rounds.end());
+    for (size_t i = 0; i < std::max(below.size(), above.size()); ++i) {
+      std::vector<RoundSizes*> wave;
+      for (auto* side : {&below, &above})
+        if (i < side->size() && is_promising((*side)[i])) wave.push_back(&(*side)[i]);
+      const std::vector<double> steps = search(wave);
+      for (size_t w = 0; w < wave.size(); ++w)
+        if (may_stop_ && steps[w] > kFarFromBest * found_.least_step())
+          (wave[w] >= below.data() && wave[w] < below.data() + below.size() ? below : above).resize(i + 1);
+    }
+  }
+
+ private:
+  /// Whether the bound of such small micro-batches leaves room for a better step or objective.
+  bool is_promising(const RoundSizes& round) const {
+    const double least = least_step(*request_.graph, *request_.cluster, round.back().first);
+    return least < found_.least_step() ||
+           least / static_cast<double>(request_.graph->batch.count) < found_.least_objective();
+  }
+
+  /// The best step of each round.
+  std::vector<double> search(const std::vector<RoundSizes*>& wave) {
+    std::vector<std::optional<Candidates>> results(wave.size() * spaces_.size());
+    run_tasks(results.size(), request_.threads, [&](size_t i) {
+      const RoundSizes& round = *wave[i / spaces_.size()];
+      results[i].emplace(Task(request_, spaces_[i % spaces_.size()], options_, budget_, deadline_).run(round));
+    });
+    std::vector<double> steps(wave.size(), kInfinity);
+    for (size_t i = 0; i < results.size(); ++i) {
+      steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], results[i]->least_step());
+      found_.absorb(std::move(*results[i]));
+    }
+    return steps;
+  }
+
+  const PlanRequest& request_;
+  const std::vector<SearchSpace>& spaces_;
+  const SweepOptions& options_;
+  const DeviceBudget& budget_;
+  const Deadline& deadline_;
+  Candidates& found_;
+  bool may_stop_ = false;
+};
+
+}  // namespace
+
+void search_spaces(const PlanRequest& request, const std::vector<SearchSpace>& spaces, const SweepOptions& options,
+                   const Deadline& deadline, Candidates& found) {
+  const Result<DeviceBudget> budget = device_budget(request);
+  if (!budget.ok()) return;
+  std::vector<RoundSizes> rounds = rounds_of(request);
+  Rounds(request, spaces, options, *budget, deadline, found).run(std::move(rounds));
+}
+
+}  // namespace graphpipe::partitioner

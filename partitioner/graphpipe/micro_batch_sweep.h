@@ -1,0 +1,21 @@
+#pragma once
+// Searches several spaces of one graph at all micro-batch sizes, on several threads, and collects the plans.
+
+#include "partitioner/candidates.h"
+
+namespace graphpipe::partitioner {
+
+struct SweepOptions {
+  /// Stages may recompute where memory asks for it.
+  bool recompute = false;
+  /// Besides the plan with the smallest time per sample, plans at these multiples of it: fewer and fuller stages fill
+  /// and drain faster.
+  std::vector<double> slacks = {1.05, 1.15, 1.3, 1.6};
+};
+
+/// Adds what the searches find to `found`, the same whatever the number of threads, unless the deadline passes.
+/// Needs: spaces of the request's graph, with shapes.
+void search_spaces(const PlanRequest& request, const std::vector<SearchSpace>& spaces, const SweepOptions& options,
+                   const Deadline& deadline, Candidates& found);
+
+}  // namespace graphpipe::partitioner

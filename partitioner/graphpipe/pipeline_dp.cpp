@@ -1,0 +1,356 @@
+#include "partitioner/graphpipe/pipeline_dp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turn}; }
+
+}  // namespace
+
+Deadline::Deadline(double seconds, const std::atomic<bool>* cancel) : seconds_(seconds), cancel_(cancel) {}
+
+bool Deadline::passed() {
+  if (passed_) return true;
+  if (cancel_ != nullptr && cancel_->load(std::memory_order_relaxed)) passed_ = true;
+  if (seconds_ < kInfinity && watch_.seconds() > seconds_) passed_ = true;
+  return passed_;
+}
+
+PipelineDp::PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> evaluators, Samples batch,
+                       Deadline& deadline)
+    : space_(space), evaluators_(std::move(evaluators)), batch_(batch), deadline_(deadline) {}
+
+const SearchElement& PipelineDp::element(int chain, int index) const {
+  return space_.chains[static_cast<size_t>(chain)].elements[static_cast<size_t>(index)];
+}
+
+// --- Rows: what stages cost ---
+
+void PipelineDp::fill(Row& row) {
+  row.limit = t_;
+  const int steps = row_steps(space_, row.key);
+  std::vector<std::vector<StageOption>> columns;
+  for (StageEvaluator* evaluator : evaluators_) {
+    evaluator->clear();
+    evaluator->add(row_start(space_, row.key));
+    for (int column = 0; column <= steps; ++column) {
+      if (column > 0) evaluator->add(row_step(space_, row.key, column));
+      if (evaluator->least_time_per_sample() > row.limit || deadline_.passed()) break;
+      if (static_cast<int>(columns.size()) <= column) columns.resize(static_cast<size_t>(column) + 1);
+      evaluator->options(row.limit, columns[static_cast<size_t>(column)]);
+    }
+  }
+  row.columns = std::move(columns);
+}
+
+const PipelineDp::Row& PipelineDp::row(RowKind kind, int chain, int element, const Part& part) {
+  const RowKey key{kind, chain, element, part.first, part.last, part.cut};
+  Row& row = rows_[key];
+  row.key = key;
+  if (row.limit < t_) fill(row);
+  return row;
+}
+
+// --- States ---
+
+void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below) {
+  for (const StageOption& option : row.columns[column]) {
+    State state{.devices = below.devices + option.devices, .stages = below.stages + 1, .flight = {}, .piece = -1};
+    // Options ascend in devices.
+    if (state.devices > limits_.devices) return;
+    if (limits_.stages > 0 && state.stages > limits_.stages) return;
+    if (limits_.blind && is_covered(frontier, state)) return;
+    if (option.time_per_sample > t_) continue;
+    int64_t samples = std::min(option.flight.round(), batch_.count);
+    if (!limits_.blind) {
+      const std::vector<cost::Flight> readers =
+          below.flight.samples > 0 ? std::vector{below.flight} : std::vector<cost::Flight>{};
+      state.flight = cost::flight_of(option.flight, readers, t_, batch_.count);
+      samples = state.flight.samples;
+    }
+    const double lacking = option.memory(samples) - limits_.memory;
+    if (lacking > 0) {
+      shortfall_ = std::min(shortfall_, lacking);
+      continue;
+    }
+    if (!insert(frontier, state)) continue;
+    pieces_.push_back({.row = &row, .column = static_cast<int>(column), .option = &option, .below = below.piece});
+    frontier.back().piece = static_cast<int>(pieces_.size()) - 1;
+    if (limits_.blind) return;
+  }
+}
+
+bool PipelineDp::covers(const State& a, const State& b) const {
+  return a.devices <= b.devices && a.flight.samples <= b.flight.samples && a.flight.turn <= b.flight.turn &&
+         (limits_.stages == 0 || a.stages == b.stages);
+}
+
+bool PipelineDp::is_covered(const Frontier& frontier, const State& state) const {
+  return std::any_of(frontier.begin(), frontier.end(), [&](const State& other) { return covers(other, state); });
+}
+
+/// Puts the state last, unless one is there that is as good; those that are not better than it go.
+bool PipelineDp::insert(Frontier& frontier, const State& state) const {
+  if (is_covered(frontier, state)) return false;
+  std::erase_if(frontier, [&](const State& other) { return covers(state, other); });
+  frontier.push_back(state);
+  return true;
+}
+
+PipelineDp::State PipelineDp::join(const State& a, const State& b) const {
+  State both{.devices = a.devices + b.devices, .stages = a.stages + b.stages, .flight = {}, .piece = -1};
+  both.flight.samples = std::max(a.flight.samples, b.flight.samples);
+  both.flight.turn = std::max(a.flight.turn, b.flight.turn);
+  both.flight.round = std::max(a.flight.round, b.flight.round);
+  return both;
+}
+
+void PipelineDp::set_pieces(State& both, const State& a, const State& b) {
+  if (a.piece < 0 || b.piece < 0) {
+    both.piece = std::max(a.piece, b.piece);
+    return;
+  }
+  pieces_.push_back({.below = a.piece, .beside = b.piece});
+  both.piece = static_cast<int>(pieces_.size()) - 1;
+}
+
+PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b) {
+  Frontier joined;
+  for (const State& left : a)
+    for (const State& right : b) {
+      const State both = join(left, right);
+      if (both.devices > limits_.devices || !insert(joined, both)) continue;
+      set_pieces(joined.back(), left, right);
+    }
+  return joined;
+}
+
+// --- Chains ---
+
+const std::vector<PipelineDp::Frontier>& PipelineDp::solve_chain(int chain, int end, const cost::Flight& below) {
+  const auto key = std::tuple(chain, end, key_of(below));
+  if (const auto found = chain_memo_.find(key); found != chain_memo_.end()) return found->second;
+  ChainStates states;
+  states.at.resize(static_cast<size_t>(end) + 1);
+  states.heads.resize(static_cast<size_t>(end));
+  states.at[static_cast<size_t>(end)] = {State{.flight = below}};
+  for (int i = end; i-- > 0;)
+    if (!deadline_.passed()) solve_position(chain, end, i, states);
+  return chain_memo_[key] = std::move(states.at);
+}
+
+void PipelineDp::solve_position(int chain, int end, int i, ChainStates& states) {
+  Frontier& here = states.at[static_cast<size_t>(i)];
+  const Row& interval = row(RowKind::kInterval, chain, i, Part{});
+  for (size_t column = 0; column < interval.columns.size() && i + static_cast<int>(column) < end; ++column)
+    for (const State& below : states.at[static_cast<size_t>(i) + column + 1]) place(here, interval, column, below);
+  if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
+  add_heads(chain, end, i, states);
+}
+
+/// A parallel element whose branches are stages of their own, except for what stages below and above take of it.
+void PipelineDp::solve_block(int chain, int end, int i, ChainStates& states) {
+  std::vector<Part> heads{Part{}};
+  for (const Part& part : parts_of(chain, i))
+    if (i > 0 && row(RowKind::kHead, chain, i, part).columns.size() > 1) heads.push_back(part);
+  const std::vector<Below> tails = find_tails(chain, end, i, states);
+  for (const Part& head : heads) {
+    Frontier met;
+    for (const Below& tail : tails)
+      for (const State& below : tail.states)
+        for (const State& state : solve_rest(chain, i, tail.tail, head, below)) insert(met, state);
+    if (head.none())
+      for (const State& state : met) insert(states.at[static_cast<size_t>(i)], state);
+    else if (!met.empty()) states.heads[static_cast<size_t>(i)].push_back({head, std::move(met)});
+  }
+}
+
+/// Every part of a parallel element that a stage may take: whole branches, but not all, and cut branches.
+std::vector<PipelineDp::Part> PipelineDp::parts_of(int chain, int index) const {
+  const auto& branches = element(chain, index).branches;
+  const int count = static_cast<int>(branches.size());
+  std::vector<Part> parts;
+  for (int first = 0; first < count; ++first)
+    for (int last = first + 1; last <= count; ++last)
+      if (last - first < count) parts.push_back({first, last, 0});
+  for (int branch = 0; branch < count; ++branch) {
+    const size_t chain_id = static_cast<size_t>(branches[static_cast<size_t>(branch)]);
+    const int size = static_cast<int>(space_.chains[chain_id].elements.size());
+    for (int cut = 1; cut < size; ++cut) parts.push_back({branch, branch + 1, cut});
+  }
+  return parts;
+}
+
+std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i, const ChainStates& states) {
+  std::vector<Below> found{{Part{}, states.at[static_cast<size_t>(i) + 1]}};
+  for (const Part& part : parts_of(chain, i)) {
+    const Row& tail = row(RowKind::kTail, chain, i, part);
+    Below below{part, {}};
+    for (size_t column = 1; column < tail.columns.size() && i + static_cast<int>(column) < end; ++column)
+      for (const State& state : states.at[static_cast<size_t>(i) + column + 1])
+        place(below.states, tail, column, state);
+    if (!below.states.empty()) found.push_back(std::move(below));
+  }
+  return found;
+}
+
+/// Stages of elements [i, j) with a head of the parallel element j.
+void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
+  for (int j = i + 1; j < end; ++j)
+    for (const Headed& headed : states.heads[static_cast<size_t>(j)]) {
+      const Row& head = row(RowKind::kHead, chain, j, headed.head);
+      const size_t column = static_cast<size_t>(j - i);
+      if (column >= head.columns.size()) continue;
+      for (const State& below : headed.states) place(states.at[static_cast<size_t>(i)], head, column, below);
+    }
+}
+
+/// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and piece the
+/// results include. Their flight is what a stage above the element meets, or the stage with the head.
+PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& tail, const Part& head,
+                                            const State& below) {
+  const auto& branches = element(chain, index).branches;
+  const auto id_of = [&](int branch) { return branches[static_cast<size_t>(branch)]; };
+  const auto size_of = [&](int branch) {
+    return static_cast<int>(space_.chains[static_cast<size_t>(id_of(branch))].elements.size());
+  };
+  const bool overlap = !tail.none() && !head.none() && tail.first < head.last && head.first < tail.last;
+  const bool same_branch = overlap && tail.cut > 0 && head.cut > 0 && head.cut <= tail.cut;
+  if (overlap && !same_branch) return {};
+  // Whole branches in a stage, or a branch cut at one place only, bring the stages on both sides together.
+  const bool touches =
+      (!tail.none() && tail.cut == 0) || (!head.none() && head.cut == 0) || (same_branch && head.cut == tail.cut);
+  State base = below;
+  if (!touches) base.flight = {};
+  Frontier result{base};
+  if (same_branch) {
+    if (head.cut < tail.cut)
+      result = join(result, solve_chain(id_of(tail.first), tail.cut, below.flight)[static_cast<size_t>(head.cut)]);
+  } else {
+    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.flight).front());
+    if (head.cut > 0) {
+      const auto& at = solve_chain(id_of(head.first), size_of(head.first), below.flight);
+      result = join(result, at[static_cast<size_t>(head.cut)]);
+    }
+  }
+  const Part& low = head.none() || (!tail.none() && tail.first <= head.first) ? tail : head;
+  const Part& high = &low == &tail ? head : tail;
+  int next = 0;
+  for (const Part* part : {&low, &high}) {
+    if (part->none()) continue;
+    if (next < part->first) result = join(result, solve_branches(chain, index, next, part->first, below.flight));
+    next = std::max(next, part->last);
+  }
+  const int count = static_cast<int>(branches.size());
+  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.flight));
+  return result;
+}
+
+/// Branches [first, last) of a parallel element beside each other: each on its own, or several as one stage.
+PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first, int last, const cost::Flight& below) {
+  const auto key = std::tuple(chain, index, first, last, key_of(below));
+  if (const auto found = branch_memo_.find(key); found != branch_memo_.end()) return found->second;
+  Frontier result;
+  if (first + 1 == last || !deadline_.passed()) {
+    const auto& branches = element(chain, index).branches;
+    const int branch = branches[static_cast<size_t>(first)];
+    const int size = static_cast<int>(space_.chains[static_cast<size_t>(branch)].elements.size());
+    const Frontier alone = solve_chain(branch, size, below).front();
+    if (first + 1 == last) result = alone;
+    else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below));
+    State start{.flight = below};
+    for (int next = first + 2; next <= last; ++next) {
+      const Row& group = row(RowKind::kGroup, chain, index, {first, next, 0});
+      if (group.columns.empty()) break;
+      Frontier together;
+      place(together, group, 0, start);
+      if (next < last) together = join(together, solve_branches(chain, index, next, last, below));
+      for (const State& state : together) insert(result, state);
+    }
+  }
+  return branch_memo_[key] = std::move(result);
+}
+
+// --- Probes ---
+
+std::vector<FoundStage> PipelineDp::collect(int piece) const {
+  std::vector<FoundStage> stages;
+  std::vector<int> pending{piece};
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (at < 0) continue;
+    const Piece& found = pieces_[static_cast<size_t>(at)];
+    pending.push_back(found.beside);
+    pending.push_back(found.below);
+    if (found.row == nullptr) continue;
+    stages.push_back({.nodes = row_nodes(space_, found.row->key, found.column),
+                      .devices = found.option->devices,
+                      .micro_batch = Samples(found.option->flight.micro_batch),
+                      .k = found.option->flight.k,
+                      .recompute = found.option->recompute});
+  }
+  return stages;
+}
+
+std::optional<std::vector<FoundStage>> PipelineDp::probe(double t, const SearchLimits& limits) {
+  t_ = t;
+  limits_ = limits;
+  shortfall_ = kInfinity;
+  pieces_.clear();
+  chain_memo_.clear();
+  branch_memo_.clear();
+  const int root = static_cast<int>(space_.chains.size()) - 1;
+  const int size = static_cast<int>(space_.chains.back().elements.size());
+  const Frontier& plans = solve_chain(root, size, {}).front();
+  if (deadline_.passed()) return std::nullopt;
+  const State* best = nullptr;
+  for (const State& state : plans) {
+    if (limits.stages > 0 && state.stages != limits.stages) continue;
+    const auto rank = [](const State& s) { return std::tuple(s.devices, s.flight.samples, s.flight.turn); };
+    if (best == nullptr || rank(state) < rank(*best)) best = &state;
+  }
+  if (best == nullptr) return std::nullopt;
+  return collect(best->piece);
+}
+
+std::optional<PipelineDp::Answer> PipelineDp::smallest(double guess, double most, const SearchLimits& limits) {
+  // Upward in steps that grow, so that rows stay short.
+  double t = std::max(guess, std::numeric_limits<double>::min());
+  std::optional<std::vector<FoundStage>> found = probe(t, limits);
+  for (double factor = 1.1; !found && t < most && !deadline_.passed(); factor = std::min(factor * 1.3, 4.0)) {
+    t = std::min(t * factor, most);
+    found = probe(t, limits);
+  }
+  if (!found) return std::nullopt;
+  Answer answer{.t = t, .stages = std::move(*found)};
+  std::vector<double> times;
+  for (const auto& [key, row] : rows_)
+    for (const auto& column : row.columns)
+      for (const StageOption& option : column)
+        if (option.time_per_sample <= t) times.push_back(option.time_per_sample);
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  // The first `failed` times are too small; times[found_at] works.
+  size_t failed = 0, found_at = times.size();
+  while (failed < found_at && !deadline_.passed()) {
+    const size_t middle = failed + (found_at - failed) / 2;
+    if (auto stages = probe(times[middle], limits)) {
+      answer = {.t = times[middle], .stages = std::move(*stages)};
+      found_at = middle;
+    } else if (!deadline_.passed()) {
+      failed = middle + 1;
+    }
+  }
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

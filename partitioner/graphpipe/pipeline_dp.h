@@ -1,0 +1,156 @@
+#pragma once
+// GraphPipe's search (ASPLOS 2025, Algorithm 1): is there a plan whose every stage takes at most t per sample?
+//
+// Dynamic programming over the search space from the sinks upward, because the memory of a stage follows from the
+// in-flight numbers below it. For each part of a chain and each flight at its lower end it keeps the states that are
+// not dominated in (devices, samples in flight, turn). The flights of branches meet at a fork as their maximum. Probing
+// is for one t; the smallest t is found by bisection over the times per sample that some stage has.
+//
+// With `blind` memory is checked only for the fewest samples a stage can hold; a state is then a device count alone.
+
+#include <atomic>
+#include <map>
+#include <optional>
+
+#include "ir/assignment.h"
+#include "partitioner/graphpipe/search_space.h"
+#include "partitioner/graphpipe/stage_cost_table.h"
+#include "partitioner/graphpipe/stage_rows.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+struct FoundStage {
+  std::vector<ir::PlanNodeId> nodes;
+  int devices = 1;
+  Samples micro_batch{1};
+  int k = 1;
+  bool recompute = false;
+};
+
+struct SearchLimits {
+  int devices = 1;
+  /// Exactly this many stages; 0: any number.
+  int stages = 0;
+  /// Bytes of a device; infinity: not limited.
+  double memory = 0;
+  bool blind = false;
+};
+
+/// When to stop: checked often by the searches.
+class Deadline {
+ public:
+  Deadline(double seconds, const std::atomic<bool>* cancel);
+  /// Stays true once it was.
+  bool passed();
+
+ private:
+  Stopwatch watch_;
+  double seconds_;
+  const std::atomic<bool>* cancel_;
+  bool passed_ = false;
+};
+
+class PipelineDp {
+ public:
+  /// `evaluators`: one per micro-batch size that stages may have; all rounds (k times the size) are equal.
+  /// The space and the evaluators outlive the search.
+  PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> evaluators, Samples batch, Deadline& deadline);
+
+  /// A plan with every stage at or below t and within the limits, or nothing: with the fewest devices, then with the
+  /// fewest samples in flight at its sources. Nothing, too, once the deadline has passed.
+  std::optional<std::vector<FoundStage>> probe(double t, const SearchLimits& limits);
+
+  /// The smallest t, of those that a stage has, at which probe finds a plan, and the plan. `guess` is where to start
+  /// (a bound is good). Nothing where there is none at any t up to `most`.
+  struct Answer {
+    double t = 0;
+    std::vector<FoundStage> stages;
+  };
+  std::optional<Answer> smallest(double guess, double most, const SearchLimits& limits);
+
+  /// A lower estimate of the memory that is missing: the least that any stage refused for memory alone has lacked since
+  /// the last probe, bytes; infinity where none was refused.
+  double smallest_shortfall() const { return shortfall_; }
+
+ private:
+  struct Row {
+    RowKey key;
+    double limit = -1;
+    std::vector<std::vector<StageOption>> columns;
+  };
+  struct State {
+    int devices = 0, stages = 0;
+    cost::Flight flight;
+    int piece = -1;
+  };
+  using Frontier = std::vector<State>;
+  /// How a state came about: a stage on top of `below`, or two parts side by side.
+  struct Piece {
+    const Row* row = nullptr;
+    int column = 0;
+    const StageOption* option = nullptr;
+    int below = -1, beside = -1;
+  };
+  using FlightKey = std::pair<int64_t, double>;
+  /// A part of a parallel element: whole branches [first, last), or (cut above zero) the tail from `cut` or the head up
+  /// to `cut` of the branch `first`. None where last is 0.
+  struct Part {
+    int first = 0, last = 0, cut = 0;
+    bool none() const { return last == 0; }
+  };
+  /// What may lie below the rest of a parallel element: the state below the element, or the stage that took a tail.
+  struct Below {
+    Part tail;
+    Frontier states;
+  };
+  /// What a stage with this head of a parallel element meets.
+  struct Headed {
+    Part head;
+    Frontier states;
+  };
+  struct ChainStates {
+    std::vector<Frontier> at;                // by position
+    std::vector<std::vector<Headed>> heads;  // by position of the parallel element
+  };
+
+  const Row& row(RowKind kind, int chain, int element, const Part& part);
+  void fill(Row& row);
+
+  /// Adds the states that a stage makes on top of `below`; blind, only that with the fewest devices.
+  void place(Frontier& frontier, const Row& row, size_t column, const State& below);
+  bool covers(const State& a, const State& b) const;
+  bool is_covered(const Frontier& frontier, const State& state) const;
+  bool insert(Frontier& frontier, const State& state) const;
+  /// Two parts beside each other, still without a piece.
+  State join(const State& a, const State& b) const;
+  void set_pieces(State& both, const State& a, const State& b);
+  Frontier join(const Frontier& a, const Frontier& b);
+
+  const std::vector<Frontier>& solve_chain(int chain, int end, const cost::Flight& below);
+  void solve_position(int chain, int end, int i, ChainStates& states);
+  void solve_block(int chain, int end, int i, ChainStates& states);
+  std::vector<Below> find_tails(int chain, int end, int i, const ChainStates& states);
+  void add_heads(int chain, int end, int i, ChainStates& states);
+  Frontier solve_branches(int chain, int element, int first, int last, const cost::Flight& below);
+  Frontier solve_rest(int chain, int element, const Part& tail, const Part& head, const State& below);
+  std::vector<Part> parts_of(int chain, int element) const;
+  std::vector<FoundStage> collect(int piece) const;
+  const SearchElement& element(int chain, int index) const;
+
+  const SearchSpace& space_;
+  std::vector<StageEvaluator*> evaluators_;
+  Samples batch_;
+  Deadline& deadline_;
+  std::map<RowKey, Row> rows_;
+
+  // Of the current probe.
+  double t_ = 0;
+  SearchLimits limits_;
+  double shortfall_ = 0;
+  std::vector<Piece> pieces_;
+  std::map<std::tuple<int, int, FlightKey>, std::vector<Frontier>> chain_memo_;
+  std::map<std::tuple<int, int, int, int, FlightKey>, Frontier> branch_memo_;
+};
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,86 @@
+#include "partitioner/graphpipe/planner.h"
+
+#include <algorithm>
+
+#include "partitioner/graphpipe/micro_batch_sweep.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+constexpr size_t kMaxItems = 400;
+constexpr size_t kFewestParts = 128, kMaxParts = 512;
+/// Where more branches than that are side by side, the lightest are searched one after the other.
+constexpr size_t kMaxLanes = 32;
+/// Plans of the contracted graph that are looked at on the large one.
+constexpr size_t kMaxExpanded = 12;
+
+std::vector<SearchSpace> spaces_of(const SearchGraph& graph, bool line) {
+  std::vector<SearchSpace> spaces{line ? space_of_line(graph.items, 0) : space_of_tree(graph.tree, graph.items, 0)};
+  find_shapes(graph.small.graph, spaces.front());
+  return spaces;
+}
+
+Result<PlanAnswer> search(const PlanRequest& request, bool line) {
+  const Stopwatch watch;
+  GP_TRY_VOID(device_budget(request));
+  Deadline deadline(request.time_limit, request.cancel);
+  Candidates found(request);
+  // Where memory is tight, the in-flight numbers have to be searched too, and that takes a smaller graph.
+  for (size_t parts : {parts_for(*request.cluster), size_t{48}}) {
+    const SearchGraph graph = search_graph(*request.graph, parts);
+    const PlanRequest small = small_request(request, graph.small.graph);
+    Candidates small_found(small);
+    search_spaces(small, spaces_of(graph, line), {}, deadline, small_found);
+    const bool is_exact = graph.small.members.size() == make_items(*request.graph).nodes.size();
+    for (const PlanCandidate& candidate :
+         small_found.best(is_exact ? std::numeric_limits<size_t>::max() : kMaxExpanded))
+      add_expanded(request, graph.small, candidate.assignment, found);
+    found.absorb_refusals(small_found);
+    if (is_exact || !found.best(1).empty() || deadline.passed()) break;
+  }
+  return found.answer(!deadline.passed(), watch.seconds());
+}
+
+}  // namespace
+
+size_t parts_for(const ir::Cluster& cluster) { return std::clamp(cluster.devices.size(), kFewestParts, kMaxParts); }
+
+SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
+  const Items items = make_items(graph);
+  SearchGraph result;
+  const bool is_small = items.nodes.size() <= kMaxItems && items.nodes.size() <= 4 * parts;
+  result.small = contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = static_cast<double>(parts)}));
+  result.items = make_items(result.small.graph);
+  std::optional<SpTree> tree = decompose(result.items.graph);
+  if (!tree) tree = make_series_parallel(result.items.graph, result.items.weight);
+  result.tree = in_lanes(*tree, kMaxLanes, result.items.weight);
+  return result;
+}
+
+PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph) {
+  PlanRequest small = request;
+  small.graph = &graph;
+  small.evaluate = nullptr;
+  small.manual = nullptr;
+  return small;
+}
+
+bool add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir::Assignment& assignment,
+                  Candidates& candidates) {
+  ir::Assignment large = expand(small, request.graph->nodes.size(), assignment);
+  if (request.replicas.empty()) return candidates.add(std::move(large));
+  // The stages of the large graph may be numbered in another order: they are replicated anew.
+  std::vector<FoundStage> stages;
+  for (const ir::StageChoice& choice : large.choice)
+    stages.push_back({.micro_batch = choice.micro_batch, .k = choice.k, .recompute = choice.recompute});
+  for (ir::PlanNodeId node : request.graph->node_ids()) stages[large.stage_of[node].index()].nodes.push_back(node);
+  return candidates.add(stages);
+}
+
+Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return search(request, false); }
+
+Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return search(request, true); }
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,37 @@
+#pragma once
+// The planners that search a space of stages (search_space.h): GraphPipe's over the series-parallel graph, and the same
+// over one line of nodes, which is what planners that know only chains see. Graphs of more than 400 items, or of more
+// than four times the parts that pay off, are contracted first.
+
+#include "partitioner/candidates.h"
+#include "partitioner/graph/coarsen.h"
+#include "partitioner/planners.h"
+
+namespace graphpipe::partitioner {
+
+/// GraphPipe (ASPLOS 2025), beyond it: costs in seconds of a step, any replica count, latency-aware in-flight numbers,
+/// any DAG by cost-weighted conversion.
+Result<PlanAnswer> plan_graphpipe(const PlanRequest& request);
+
+/// The best cut of one line of nodes into stages with replicas.
+Result<PlanAnswer> plan_sequential(const PlanRequest& request);
+
+/// What searches see of a graph: itself, with items as nodes, or a contraction of it.
+struct SearchGraph {
+  CoarseGraph small;
+  Items items;  // of small.graph
+  SpTree tree;  // of the items
+};
+/// Contracts a graph of more than 400 items, or of more than 4 * parts, to about `parts` sets.
+SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts);
+/// The parts that pay off on so many devices: one each, from 128 to 512.
+size_t parts_for(const ir::Cluster& cluster);
+
+/// The request for a search of `graph` in its stead: without the simulator.
+PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph);
+
+/// Adds a plan of a contracted graph to candidates of the large one.
+bool add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir::Assignment& assignment,
+                  Candidates& candidates);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,261 @@
+#include "partitioner/graphpipe/stage_cost_table.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::PlanNodeId;
+using ir::PlanValueId;
+
+int64_t item_size(int64_t micro_batch, size_t replicas) {
+  const int64_t d = static_cast<int64_t>(replicas);
+  return (micro_batch + d - 1) / d;
+}
+
+constexpr size_t kManyCounts = 32;
+constexpr double kCountStep = 1.25;
+
+/// Replica counts of which each gives a smaller largest share than the one before.
+std::vector<int> useful_counts(int64_t micro_batch, int most) {
+  std::vector<int> counts;
+  int64_t last = std::numeric_limits<int64_t>::max();
+  for (int d = 1; d <= std::min<int64_t>(most, micro_batch); ++d) {
+    const int64_t share = item_size(micro_batch, static_cast<size_t>(d));
+    if (share < last) counts.push_back(d);
+    last = share;
+  }
+  if (counts.size() <= kManyCounts) return counts;
+  std::vector<int> steps;
+  for (int d : counts)
+    if (steps.empty() || d == counts.back() || d >= kCountStep * steps.back()) steps.push_back(d);
+  return steps;
+}
+
+double message_seconds(const ir::LinkLevel& link, double bytes) {
+  return bytes > 0 ? link.latency.count + bytes / link.bandwidth.count : 0;
+}
+
+}  // namespace
+
+StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k,
+                               int max_devices, bool recompute, bool shard_optimizer_state)
+    : graph_(graph),
+      cluster_(cluster),
+      micro_batch_(micro_batch),
+      k_(k),
+      recompute_(recompute),
+      shard_(shard_optimizer_state),
+      replicas_(useful_counts(micro_batch.count, max_devices)),
+      counts_(replicas_.size()),
+      touches_(graph.nodes.size()),
+      gradient_reader_count_(graph.values.size(), 0),
+      values_(graph.values.size()),
+      group_uses_(graph.weight_groups.size(), 0) {
+  price_counts();
+  price_nodes();
+  price_values();
+  for (auto* sums :
+       {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
+    sums->resize(counts_);
+}
+
+void StageEvaluator::price_counts() {
+  for (int d : replicas_) {
+    items_.push_back(static_cast<double>(item_size(micro_batch_.count, static_cast<size_t>(d))));
+    const auto holds = [&](const ir::LinkLevel& level) { return level.group >= d; };
+    const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
+    const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
+    const double ring = static_cast<double>(d - 1);
+    reduce_per_byte_.push_back(2 * ring / static_cast<double>(d) / link.bandwidth.count);
+    reduce_latency_.push_back(2 * ring * link.latency.count);
+  }
+}
+
+template <typename Price>
+void StageEvaluator::fill(Table& to, size_t row, Price price) const {
+  to.stride = counts_;
+  to.numbers.resize((row + 1) * counts_);
+  for (size_t i = 0; i < counts_; ++i) to.numbers[row * counts_ + i] = price(items_[i]);
+}
+
+void StageEvaluator::price_nodes() {
+  for (PlanNodeId id : graph_.node_ids()) {
+    const ir::PlanNode& node = graph_.nodes[id];
+    fill(node_seconds_, id.index(),
+         [&](double n) { return node.forward.at(n) + node.input_gradient.at(n) + node.weight_gradient.at(n); });
+    if (recompute_) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
+    fill(node_stash_, id.index(), [&](double n) { return node.stash_to_input_gradient.at(n); });
+    fill(node_workspace_, id.index(), [&](double n) { return node.workspace.at(n); });
+    fill(node_kept_, id.index(), [&](double n) { return node.kept_gradients.at(n); });
+  }
+}
+
+void StageEvaluator::price_values() {
+  const ir::LinkLevel& link = cluster_.levels.back();
+  for (PlanValueId id : graph_.value_ids()) {
+    const ir::PlanValue& value = graph_.values[id];
+    fill(value_bytes_, id.index(), [&](double n) { return value.bytes.at(n); });
+    fill(value_gradient_bytes_, id.index(), [&](double n) { return value.gradient_bytes.at(n); });
+    fill(value_seconds_, id.index(), [&](double n) { return message_seconds(link, value.bytes.at(n)); });
+    fill(value_gradient_seconds_, id.index(),
+         [&](double n) { return message_seconds(link, value.gradient_bytes.at(n)); });
+    touches_[value.producer].produced.push_back(id);
+    for (PlanNodeId node : value.readers) touches_[node].read.push_back(id);
+    std::vector<PlanNodeId> gradient_readers = value.gradient_readers;
+    gradient_readers.erase(std::unique(gradient_readers.begin(), gradient_readers.end()), gradient_readers.end());
+    gradient_reader_count_[id.index()] = static_cast<int>(gradient_readers.size());
+    for (PlanNodeId node : gradient_readers) touches_[node].gradient_read.push_back(id);
+    for (PlanNodeId node : value.saved_by_input_gradient) touches_[node].saved.push_back(id);
+    for (PlanNodeId node : value.saved_by_weight_gradient) touches_[node].weight_saved.push_back(id);
+  }
+}
+
+void StageEvaluator::clear() {
+  for (auto* sums :
+       {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
+    std::fill(sums->begin(), sums->end(), 0.0);
+  weight_bytes_ = trainable_bytes_ = 0;
+  mixes_ = has_backward_ = false;
+  for (PlanValueId value : touched_values_) values_[value] = {};
+  touched_values_.clear();
+  for (ir::WeightGroupId group : touched_groups_) group_uses_[group.index()] = 0;
+  touched_groups_.clear();
+}
+
+void StageEvaluator::add(std::span<const PlanNodeId> nodes) {
+  for (PlanNodeId node : nodes) add_node(node);
+}
+
+void StageEvaluator::add_node(PlanNodeId id) {
+  const ir::PlanNode& node = graph_.nodes[id];
+  const size_t row = id.index();
+  const double *seconds = node_seconds_.row(row), *stash = node_stash_.row(row), *extra = node_workspace_.row(row),
+               *kept = node_kept_.row(row);
+  for (size_t i = 0; i < counts_; ++i) {
+    seconds_[i] += seconds[i];
+    stash_[i] += stash[i];
+    workspace_[i] = std::max(workspace_[i], extra[i]);
+    kept_[i] += kept[i];
+  }
+  if (recompute_)
+    for (size_t i = 0; i < counts_; ++i) forward_[i] += node_forward_.row(row)[i];
+  has_backward_ = has_backward_ || node.has_backward;
+  weight_bytes_ += static_cast<double>(node.buffer_bytes.count);
+  mixes_ = mixes_ || node.mixes_samples;
+  for (ir::WeightGroupId group : node.weights) {
+    if (group_uses_[group.index()]++ > 0) continue;
+    touched_groups_.push_back(group);
+    const double bytes = static_cast<double>(graph_.weight_groups[group].bytes.count);
+    weight_bytes_ += bytes;
+    if (graph_.weight_groups[group].trainable) trainable_bytes_ += bytes;
+  }
+  const auto update = [&](const std::vector<PlanValueId>& list, auto&& step) {
+    for (PlanValueId value : list) {
+      ValueState state = values_[value];
+      step(state);
+      change(value, state);
+    }
+  };
+  const Touches& touches = touches_[id];
+  update(touches.produced, [](ValueState& state) { state.producer = true; });
+  update(touches.read, [](ValueState& state) { ++state.readers; });
+  update(touches.gradient_read, [](ValueState& state) { ++state.gradient_readers; });
+  update(touches.saved, [](ValueState& state) { ++state.savers; });
+  update(touches.weight_saved, [](ValueState& state) { ++state.weight_savers; });
+}
+
+StageEvaluator::Boundary StageEvaluator::boundary(PlanValueId id, const ValueState& state) const {
+  Boundary at;
+  at.in = !state.producer && state.readers > 0;
+  at.out = state.producer && state.readers < static_cast<int>(graph_.values[id].readers.size());
+  if (at.in) at.gradient = state.gradient_readers > 0;
+  if (at.out) at.gradient = state.gradient_readers < gradient_reader_count_[id.index()];
+  return at;
+}
+
+void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sign) {
+  if (!at.in && !at.out) return;
+  const size_t row = id.index();
+  const double *bytes = value_bytes_.row(row), *seconds = value_seconds_.row(row);
+  const double *up = value_gradient_bytes_.row(row), *up_seconds = value_gradient_seconds_.row(row);
+  const double back = at.gradient ? sign : 0, out = at.out ? 1 : 0;
+  const double per_byte = 1 / cluster_.levels.back().bandwidth.count;
+  for (size_t i = 0; i < counts_; ++i) {
+    messages_[i] += (sign * bytes[i] + back * up[i]) * per_byte;
+    hops_[i] += out * (sign * seconds[i] + back * up_seconds[i]);
+    boundary_[i] += sign * bytes[i];
+    gradient_bytes_[i] += back * up[i];
+  }
+}
+
+void StageEvaluator::change(PlanValueId id, ValueState to) {
+  ValueState& state = values_[id];
+  touched_values_.push_back(id);
+  const Boundary before = boundary(id, state), after = boundary(id, to);
+  if (before.in != after.in || before.out != after.out || before.gradient != after.gradient) {
+    add_boundary(id, before, -1);
+    add_boundary(id, after, 1);
+  }
+  // Inputs and outputs stay as long as the item, saved or not; what is both counts once.
+  const auto is_held = [](const ValueState& of, const Boundary& at) {
+    return of.savers + of.weight_savers > 0 || at.in || at.out;
+  };
+  const int held = static_cast<int>(is_held(to, after)) - static_cast<int>(is_held(state, before));
+  if (held != 0)
+    for (size_t i = 0; i < counts_; ++i) stash_[i] += held * value_bytes_.row(id.index())[i];
+  state = to;
+}
+
+double StageEvaluator::least_time_per_sample() const {
+  double least = seconds_[0];
+  if (!mixes_) least = *std::min_element(seconds_.begin(), seconds_.end());
+  return least / static_cast<double>(micro_batch_.count);
+}
+
+StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
+  const double samples = static_cast<double>(micro_batch_.count);
+  const double seconds = seconds_[index] + (recompute ? forward_[index] : 0);
+  StageOption option;
+  option.devices = replicas_[index];
+  option.recompute = recompute;
+  // Sums over values that went in and out again may leave a trace of rounding below zero.
+  const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
+  const double reduce = reduce_per_byte_[index] * trainable_bytes_ + reduce_latency_[index];
+  option.time_per_sample = std::max(seconds, messages) / samples + reduce / static_cast<double>(graph_.batch.count);
+  option.flight = {
+      .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
+  option.latency = seconds + hops;
+  const double state = graph_.optimizer_state_per_weight_byte / (shard_ ? option.devices : 1);
+  option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + state) + workspace_[index] + kept_[index] +
+                       std::max(0.0, gradient_bytes_[index]);
+  option.item_bytes = std::max(0.0, stash_[index]);
+  if (recompute) {
+    const double kept = std::max(0.0, std::min(boundary_[index], option.item_bytes));
+    option.fixed_bytes += option.item_bytes - kept;
+    option.item_bytes = kept;
+  }
+  return option;
+}
+
+void StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
+  const size_t first = out.size();
+  for (size_t i = 0; i < counts(); ++i)
+    for (bool recompute : {false, true}) {
+      if (recompute && !may_recompute()) break;
+      const StageOption option = option_at(i, recompute);
+      if (!(option.time_per_sample <= limit)) continue;
+      const bool useless =
+          std::any_of(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), [&](const StageOption& o) {
+            return o.time_per_sample <= option.time_per_sample && o.fixed_bytes <= option.fixed_bytes &&
+                   o.item_bytes <= option.item_bytes &&
+                   o.flight.seconds_per_sample <= option.flight.seconds_per_sample &&
+                   o.flight.hop_seconds <= option.flight.hop_seconds;
+          });
+      if (!useless) out.push_back(option);
+    }
+}
+
+}  // namespace graphpipe::partitioner

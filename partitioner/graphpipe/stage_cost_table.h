@@ -1,0 +1,111 @@
+#pragma once
+// What a set of nodes costs as one stage, for every replica count: an incremental evaluator for the inner loop of the
+// planners. It says what cost/stage_cost.h and cost/memory.h say of the finished plan, under two assumptions that hold
+// on clusters of one level: transfers use the outermost link, an all-reduce the innermost that holds the replicas.
+
+#include <span>
+#include <vector>
+
+#include "cost/in_flight.h"
+#include "ir/cluster.h"
+#include "ir/plan_graph.h"
+
+namespace graphpipe::partitioner {
+
+struct StageOption {
+  int devices = 1;
+  /// GraphPipe's objective of the stage.
+  double time_per_sample = 0;
+  cost::FlightStage flight;
+  /// Bytes on one replica (cost::stage_memory): beside the stash, and of the stash per item in flight. What neighbours
+  /// send ahead follows from stages that are not chosen yet; the finished plan is checked with it.
+  double fixed_bytes = 0, item_bytes = 0;
+  /// Keeps only what crosses the boundary and runs the forward again.
+  bool recompute = false;
+  /// Seconds that one item takes through the stage and on, forward and back: its part in filling and draining.
+  double latency = 0;
+
+  double memory(int64_t samples_in_flight) const {
+    const int64_t items = (samples_in_flight + flight.micro_batch - 1) / flight.micro_batch;
+    return fixed_bytes + static_cast<double>(items) * item_bytes;
+  }
+};
+
+class StageEvaluator {
+ public:
+  /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
+  /// only the smallest, and where more than 32 are left those in steps of a quarter. With `recompute` each count comes
+  /// in two forms. With `shard_optimizer_state` replicas divide the state among them.
+  StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
+                 bool recompute = false, bool shard_optimizer_state = false);
+
+  void clear();
+  /// Needs: none of the nodes is in the stage yet.
+  void add(std::span<const ir::PlanNodeId> nodes);
+  /// No stage that holds these nodes has a smaller time per sample.
+  double least_time_per_sample() const;
+  /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
+  size_t counts() const { return mixes_ ? 1 : counts_; }
+  bool may_recompute() const { return recompute_ && has_backward_; }
+  StageOption option_at(size_t index, bool recompute) const;
+  /// No option with this replica count has a smaller time per sample.
+  double compute_per_sample(size_t index) const { return seconds_[index] / static_cast<double>(micro_batch_.count); }
+  /// Appends the options with a time per sample of at most `limit`; one with more devices that is not faster than one
+  /// with fewer is kept only where it needs less memory.
+  void options(double limit, std::vector<StageOption>& out) const;
+
+ private:
+  struct ValueState {
+    bool producer = false;
+    int readers = 0, gradient_readers = 0, savers = 0, weight_savers = 0;
+  };
+  /// The value's part in the sums, for one replica count.
+  struct Boundary {
+    bool in = false, out = false, gradient = false;
+  };
+  void add_node(ir::PlanNodeId node);
+  void change(ir::PlanValueId value, ValueState to);
+  Boundary boundary(ir::PlanValueId value, const ValueState& state) const;
+  void add_boundary(ir::PlanValueId value, const Boundary& boundary, double sign);
+
+  const ir::PlanGraph& graph_;
+  const ir::Cluster& cluster_;
+  Samples micro_batch_;
+  int k_;
+  bool recompute_, shard_;
+  /// Numbers by node or value, and by index of the replica count.
+  struct Table {
+    size_t stride = 1;
+    std::vector<double> numbers;
+    const double* row(size_t i) const { return numbers.data() + i * stride; }
+  };
+  /// Adds a row: rows come in ascending order.
+  template <typename Price>
+  void fill(Table& to, size_t row, Price price) const;
+  void price_counts();
+  void price_nodes();
+  void price_values();
+
+  std::vector<int> replicas_;  // the counts, ascending
+  size_t counts_ = 0;          // how many
+  // By index of the count: the samples of an item, and an all-reduce's seconds per byte and beside them.
+  std::vector<double> items_, reduce_per_byte_, reduce_latency_;
+  Table node_seconds_, node_forward_, node_stash_, node_workspace_, node_kept_;
+  Table value_bytes_, value_gradient_bytes_, value_seconds_, value_gradient_seconds_;
+  struct Touches {
+    std::vector<ir::PlanValueId> produced, read, gradient_read, saved, weight_saved;
+  };
+  IdMap<ir::PlanNodeId, Touches> touches_;
+  std::vector<int> gradient_reader_count_;
+
+  // The stage so far.
+  std::vector<double> seconds_, forward_, stash_, boundary_, messages_, hops_, gradient_bytes_, workspace_, kept_;
+  double weight_bytes_ = 0, trainable_bytes_ = 0;
+  bool mixes_ = false, has_backward_ = false;
+  IdMap<ir::PlanValueId, ValueState> values_;
+  std::vector<ir::PlanValueId> touched_values_;
+  std::vector<int> group_uses_;
+  std::vector<ir::WeightGroupId> touched_groups_;
+};
+
+}  // namespace graphpipe::partitioner

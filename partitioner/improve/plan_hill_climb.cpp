@@ -1,0 +1,473 @@
+#include "partitioner/improve/plan_hill_climb.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "cost/iteration_time.h"
+#include "partitioner/heterogeneous/device_order.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::DeviceId;
+using ir::PlanNodeId;
+using ir::StageId;
+
+/// A step has to become shorter by this much for a move to stay.
+constexpr double kWorthwhile = 1 - 1e-6;
+/// Stages that moves begin with, the busiest first.
+constexpr size_t kBusiest = 3;
+
+/// A plan with what is known of it.
+struct Tried {
+  ir::Assignment assignment;
+  ir::StageGraph stages;
+  cost::IterationTime time;
+  double step = kInfinity;
+};
+
+/// Devices in the order of the stages that use them first; stages that shared a device still do.
+void renumber_devices(ir::Assignment& assignment) {
+  std::map<DeviceId, DeviceId> number;
+  for (ir::StageChoice& choice : assignment.choice)
+    for (DeviceId& device : choice.devices) device = number.try_emplace(device, DeviceId(number.size())).first->second;
+}
+
+size_t devices_used(const ir::Assignment& assignment) {
+  std::set<DeviceId> used;
+  for (const ir::StageChoice& choice : assignment.choice) used.insert(choice.devices.begin(), choice.devices.end());
+  return used.size();
+}
+
+/// The lowest device that no stage has yet.
+DeviceId fresh_device(const ir::Assignment& assignment) {
+  std::set<DeviceId> used;
+  for (const ir::StageChoice& choice : assignment.choice) used.insert(choice.devices.begin(), choice.devices.end());
+  size_t next = 0;
+  while (used.contains(DeviceId(next))) ++next;
+  return DeviceId(next);
+}
+
+bool shares_device(const ir::Assignment& assignment, StageId stage) {
+  for (StageId other : ids<StageId>(assignment.choice.size())) {
+    if (other == stage) continue;
+    for (DeviceId device : assignment.choice[other].devices)
+      for (DeviceId own : assignment.choice[stage].devices)
+        if (own == device) return true;
+  }
+  return false;
+}
+
+class LocalSearch {
+ public:
+  LocalSearch(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline)
+      : request_(request), graph_(*request.graph), cluster_(*request.cluster), left_(evaluations), deadline_(deadline) {
+    classes_ = device_classes(graph_, cluster_);
+    differ_ = devices_differ(graph_, cluster_);
+    has_levels_ = cluster_.levels.size() > 1;
+    if (auto tried = examine(std::move(start), false)) best_ = std::move(*tried);
+  }
+
+  ir::Assignment run() {
+    using Move = bool (LocalSearch::*)();
+    constexpr Move kMoves[] = {&LocalSearch::change_micro_batch,  &LocalSearch::use_idle_devices,
+                               &LocalSearch::move_nodes,          &LocalSearch::move_replicas,
+                               &LocalSearch::merge_stages,        &LocalSearch::split_stages,
+                               &LocalSearch::share_devices,       &LocalSearch::change_recompute,
+                               &LocalSearch::change_replica_mode, &LocalSearch::exchange_devices};
+    bool improved = std::isfinite(best_.step);
+    while (improved && !is_over()) {
+      improved = false;
+      for (Move move : kMoves)
+        while (!is_over() && (this->*move)()) improved = true;
+    }
+    return std::move(best_.assignment);
+  }
+
+ private:
+  bool is_over() { return left_ <= 0 || deadline_.passed(); }
+
+  bool may_replicate() const { return request_.replication && request_.replicas.empty(); }
+  bool may_restage() const { return !request_.stages.has_value(); }
+
+  bool is_on_the_cluster(const ir::Assignment& assignment) const {
+    for (const ir::StageChoice& choice : assignment.choice)
+      for (DeviceId device : choice.devices)
+        if (device.index() >= cluster_.devices.size()) return false;
+    return true;
+  }
+
+  /// The plan with its step, unless it is unsound or does not fit.
+  std::optional<Tried> examine(ir::Assignment assignment, bool renumber) {
+    --left_;
+    Tried tried;
+    tried.assignment = std::move(assignment);
+    auto stages = build_stage_graph(graph_, tried.assignment);
+    if (!stages.ok()) return std::nullopt;
+    if (!request_.replicas.empty()) {  // of the stages as they are numbered now
+      if (!force_replicas(request_, tried.assignment).ok()) return std::nullopt;
+      stages = build_stage_graph(graph_, tried.assignment);
+      if (!stages.ok()) return std::nullopt;
+    }
+    if (renumber) {
+      renumber_devices(tried.assignment);
+      for (StageId stage : stages->stage_ids()) stages->stages[stage].choice = tried.assignment.choice[stage];
+    }
+    if (!is_on_the_cluster(tried.assignment)) return std::nullopt;
+    tried.time = cost::iteration_time(*stages, cluster_);
+    if (request_.limit_memory && !tried.time.fits && shard_states(request_, *stages, tried.assignment))
+      tried.time = cost::iteration_time(*stages, cluster_);
+    if (request_.limit_memory && !tried.time.fits) return std::nullopt;
+    tried.step = tried.time.total();
+    tried.stages = std::move(*stages);
+    return tried;
+  }
+
+  /// Whether the plan became the best; where links differ, also with devices in the order of the stages.
+  bool keep(const ir::Assignment& assignment) {
+    for (bool renumber : {false, true}) {
+      if (is_over() || (renumber && (!has_levels_ || differ_))) return false;
+      auto tried = examine(assignment, renumber);
+      if (!tried || !(tried->step < best_.step * kWorthwhile)) continue;
+      best_ = std::move(*tried);
+      return true;
+    }
+    return false;
+  }
+
+  /// Seconds that the stage's device works per sample, alone.
+  double load_of(StageId stage) const { return cost::stage_cost(best_.stages, cluster_, stage).period(); }
+
+  /// Stages, the busiest first; the one that limits the step before all others.
+  std::vector<StageId> by_load() const {
+    const auto costs = cost::stage_costs(best_.stages, cluster_);
+    std::vector<StageId> order;
+    for (StageId stage : best_.stages.stage_ids()) order.push_back(stage);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](StageId a, StageId b) { return costs[a].period() > costs[b].period(); });
+    const auto limiting = std::find(order.begin(), order.end(), best_.time.limiting);
+    if (limiting != order.end()) std::rotate(order.begin(), limiting, limiting + 1);
+    return order;
+  }
+
+  std::vector<StageId> busiest() const {
+    std::vector<StageId> order = by_load();
+    order.resize(std::min(order.size(), kBusiest));
+    return order;
+  }
+  std::vector<StageId> idlest(size_t most) const {
+    std::vector<StageId> order = by_load();
+    std::reverse(order.begin(), order.end());
+    order.resize(std::min(order.size(), most));
+    return order;
+  }
+
+  // --- Nodes ---
+
+  /// The first or last nodes of a stage, 1, 2, 4, ... of them, to a neighbour or into an idle stage.
+  bool move_nodes() {
+    for (StageId stage : busiest()) {
+      std::vector<StageId> targets = best_.stages.predecessors(stage);
+      const std::vector<StageId> below = best_.stages.successors(stage);
+      targets.insert(targets.end(), below.begin(), below.end());
+      for (StageId idle : idlest(4))
+        if (idle != stage && std::find(targets.begin(), targets.end(), idle) == targets.end()) targets.push_back(idle);
+      for (StageId target : targets)
+        if (move_ends(stage, target)) return true;
+    }
+    // Where the busiest stages give nothing away, what they read and write may still be cut elsewhere.
+    for (const ir::StageEdge& edge : std::vector<ir::StageEdge>(best_.stages.edges.begin(), best_.stages.edges.end())) {
+      if (is_over()) return false;
+      const PlanNodeId producer = graph_.values[edge.value].producer;
+      ir::Assignment assignment = best_.assignment;
+      assignment.stage_of[producer] = edge.to;
+      if (best_.stages.stages[edge.from].nodes.size() > 1 && keep(assignment)) return true;
+    }
+    return false;
+  }
+
+  bool move_ends(StageId from, StageId to) {
+    const std::vector<PlanNodeId> nodes = best_.stages.stages[from].nodes;
+    for (bool last : {true, false})
+      for (size_t count = std::max<size_t>(1, nodes.size() / 2); count > 0 && count < nodes.size(); count /= 2) {
+        ir::Assignment assignment = best_.assignment;
+        for (size_t i = 0; i < count; ++i) assignment.stage_of[nodes[last ? nodes.size() - 1 - i : i]] = to;
+        if (keep(assignment)) return true;
+      }
+    // Those at the boundary to the other stage, which need not be the ends.
+    for (PlanNodeId node : nodes) {
+      if (!touches(node, to) || nodes.size() < 2) continue;
+      ir::Assignment assignment = best_.assignment;
+      assignment.stage_of[node] = to;
+      if (keep(assignment)) return true;
+    }
+    return false;
+  }
+
+  /// Whether the node reads from or feeds the stage.
+  bool touches(PlanNodeId node, StageId stage) const {
+    for (const ir::StageEdge& edge : best_.stages.edges) {
+      const ir::PlanValue& value = graph_.values[edge.value];
+      if (edge.to == stage && value.producer == node) return true;
+      if (edge.from == stage && std::binary_search(value.readers.begin(), value.readers.end(), node)) return true;
+    }
+    return false;
+  }
+
+  // --- Devices ---
+
+  bool use_idle_devices() {
+    const size_t used = devices_used(best_.assignment);
+    if (used >= cluster_.devices.size()) return false;
+    for (StageId stage : busiest()) {
+      if (may_replicate()) {
+        // One more, or as many as it takes for a smaller largest share.
+        for (size_t more = 1; more <= cluster_.devices.size() - used; more *= 2) {
+          ir::Assignment assignment = best_.assignment;
+          for (size_t i = 0; i < more; ++i) add_replica(assignment, stage);
+          if (keep(assignment)) return true;
+        }
+      }
+      if (split_stage(stage)) return true;
+    }
+    return false;
+  }
+
+  static void add_replica(ir::Assignment& assignment, StageId stage) {
+    const DeviceId fresh = fresh_device(assignment);
+    assignment.choice[stage].devices.push_back(fresh);
+  }
+
+  bool move_replicas() {
+    if (!may_replicate()) return false;
+    for (StageId to : busiest())
+      for (StageId from : idlest(6)) {
+        if (from == to || best_.assignment.choice[from].devices.size() < 2) continue;
+        ir::Assignment assignment = best_.assignment;
+        assignment.choice[from].devices.pop_back();
+        add_replica(assignment, to);
+        if (keep(assignment)) return true;
+      }
+    return false;
+  }
+
+  // --- Stages ---
+
+  /// Two stages that are not busy become one; the device that is free goes to the busiest.
+  bool merge_stages() {
+    if (!may_restage()) return false;
+    const std::vector<StageId> idle = idlest(6);
+    const StageId busy = by_load().front();
+    for (size_t a = 0; a < idle.size(); ++a)
+      for (size_t b = 0; b < idle.size(); ++b) {
+        const StageId low = idle[a], high = idle[b];
+        if (!(low < high)) continue;
+        ir::Assignment merged = best_.assignment;
+        for (StageId& stage : merged.stage_of)
+          if (stage == high) stage = low;
+        const auto less = [&](StageId s) { return s < high ? s : StageId(s.index() - 1); };
+        const std::vector<DeviceId> freed = merged.choice[high].devices;
+        IdMap<StageId, ir::StageChoice> choice;
+        for (StageId stage : ids<StageId>(merged.choice.size()))
+          if (stage != high) choice.push_back(merged.choice[stage]);
+        merged.choice = std::move(choice);
+        for (StageId& stage : merged.stage_of) stage = less(stage);
+        if (keep(merged)) return true;
+        if (may_replicate()) {
+          ir::Assignment helped = merged;
+          std::vector<DeviceId>& own = helped.choice[less(busy == high ? low : busy)].devices;
+          for (DeviceId device : freed)
+            if (std::find(own.begin(), own.end(), device) == own.end()) own.push_back(device);
+          if (keep(helped)) return true;
+        }
+        if (busy != low && busy != high && split_of(std::move(merged), less(busy))) return true;
+      }
+    return false;
+  }
+
+  bool split_stages() {
+    if (!may_restage()) return false;
+    for (StageId stage : busiest())
+      if (split_stage(stage)) return true;
+    return false;
+  }
+
+  bool split_stage(StageId stage) { return may_restage() && split_of(best_.assignment, stage); }
+
+  /// A stage in two halves of about equal work in topological order, with its devices divided, or with one more.
+  bool split_of(ir::Assignment assignment, StageId stage) {
+    std::vector<PlanNodeId> nodes;
+    double all = 0;
+    const double samples = static_cast<double>(assignment.choice[stage].micro_batch.count);
+    const auto seconds = [&](PlanNodeId id) {
+      const ir::PlanNode& node = graph_.nodes[id];
+      return node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples);
+    };
+    for (PlanNodeId node : graph_.node_ids())
+      if (assignment.stage_of[node] == stage) {
+        nodes.push_back(node);
+        all += seconds(node);
+      }
+    if (nodes.size() < 2) return false;
+    const std::vector<DeviceId> devices = assignment.choice[stage].devices;
+    const bool has_idle = devices_used(assignment) < cluster_.devices.size();
+    const size_t total = devices.size() + (has_idle ? 1 : 0);
+    for (size_t upper = 1; upper < total; upper = upper < total / 2 ? total / 2 : total) {
+      ir::Assignment cut = assignment;
+      ir::StageChoice second = cut.choice[stage];
+      std::vector<DeviceId> given = devices;
+      if (has_idle) given.push_back(fresh_device(cut));
+      cut.choice[stage].devices.assign(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(upper));
+      second.devices.assign(given.begin() + static_cast<std::ptrdiff_t>(upper), given.end());
+      const StageId added = cut.choice.push_back(std::move(second));
+      double sum = 0;
+      size_t kept = 0;
+      while (
+          kept + 1 < nodes.size() &&
+          (kept == 0 || sum + seconds(nodes[kept]) / 2 < all * static_cast<double>(upper) / static_cast<double>(total)))
+        sum += seconds(nodes[kept++]);
+      for (size_t i = kept; i < nodes.size(); ++i) cut.stage_of[nodes[i]] = added;
+      if (keep(cut)) return true;
+    }
+    return false;
+  }
+
+  /// A small stage moves onto the device of another, into its idle time; its own device helps the busiest.
+  bool share_devices() {
+    if (!may_restage() || !request_.replicas.empty()) return false;
+    const std::vector<StageId> idle = idlest(5);
+    const StageId busy = by_load().front();
+    for (StageId guest : idle)
+      for (StageId host : idle) {
+        const auto& guests = best_.assignment.choice[guest].devices;
+        const auto& hosts = best_.assignment.choice[host].devices;
+        if (guest == host || guests == hosts || guests.size() != 1 || hosts.size() != 1) continue;
+        if (guest == busy || host == busy || load_of(guest) > load_of(host)) continue;
+        const bool frees = !shares_device(best_.assignment, guest);
+        ir::Assignment shared = best_.assignment;
+        shared.choice[guest].devices = hosts;
+        if (frees && may_replicate()) {
+          ir::Assignment helped = shared;
+          helped.choice[busy].devices.push_back(guests.front());
+          if (keep(helped)) return true;
+        }
+        if (frees && split_of(shared, busy)) return true;
+      }
+    return false;
+  }
+
+  // --- Sizes, replicas that take turns, recomputation ---
+
+  /// Replicas that take whole micro-batches in turn, or parts of each.
+  bool change_replica_mode() {
+    if (!may_replicate()) return false;
+    for (StageId stage : busiest()) {
+      ir::Assignment assignment = best_.assignment;
+      ir::StageChoice& choice = assignment.choice[stage];
+      if (choice.devices.size() < 2) continue;
+      const bool is_split = choice.mode == ir::ReplicaMode::kSplit;
+      choice.mode = is_split ? ir::ReplicaMode::kRoundRobin : ir::ReplicaMode::kSplit;
+      if (keep(assignment)) return true;
+    }
+    return false;
+  }
+
+  bool change_micro_batch() {
+    if (request_.micro_batch) return false;
+    const int64_t batch = graph_.batch.count;
+    const int64_t size = best_.assignment.choice[StageId(0u)].micro_batch.count;
+    for (const ir::StageChoice& choice : best_.assignment.choice)
+      if (choice.micro_batch.count != size || choice.k != 1) return false;
+    const int64_t count = (batch + size - 1) / size;
+    std::set<int64_t> sizes{2 * size, size / 2, (batch + count) / (count + 1)};
+    if (count > 1) sizes.insert((batch + count - 2) / (count - 1));
+    for (int64_t other : sizes) {
+      if (other < 1 || other > batch || other == size) continue;
+      ir::Assignment assignment = best_.assignment;
+      for (ir::StageChoice& choice : assignment.choice) choice.micro_batch = Samples(other);
+      if (keep(assignment)) return true;
+    }
+    return false;
+  }
+
+  /// Less work where memory is no problem; more samples in flight where it is.
+  bool change_recompute() {
+    for (StageId stage : best_.stages.stage_ids()) {
+      if (is_over()) return false;
+      if (!best_.assignment.choice[stage].recompute && !is_short_of_memory()) continue;
+      ir::Assignment assignment = best_.assignment;
+      assignment.choice[stage].recompute = !assignment.choice[stage].recompute;
+      if (keep(assignment)) return true;
+    }
+    return false;
+  }
+
+  bool is_short_of_memory() const {
+    const auto costs = cost::stage_costs(best_.stages, cluster_);
+    return cost::in_flight(best_.stages, cluster_).period > 1.001 * cost::bottleneck_period(best_.stages, costs);
+  }
+
+  // --- Places ---
+
+  /// Devices of two stages with equally many, where links differ; where devices do, single ones.
+  bool exchange_devices() {
+    if (differ_ && exchange_unequal()) return true;
+    if (!has_levels_) return false;
+    const size_t count = best_.assignment.choice.size();
+    for (StageId a : by_load())
+      for (StageId b : ids<StageId>(count)) {
+        if (is_over()) return false;
+        const auto &one = best_.assignment.choice[a].devices, &other = best_.assignment.choice[b].devices;
+        if (!(a < b) || one.size() != other.size() || one == other) continue;
+        ir::Assignment assignment = best_.assignment;
+        std::swap(assignment.choice[a].devices, assignment.choice[b].devices);
+        if (keep(assignment)) return true;
+      }
+    return false;
+  }
+
+  /// A device of a busy stage for one of another speed or memory that another stage has, or none.
+  bool exchange_unequal() {
+    for (const StageId stage : by_load())
+      for (size_t replica = 0; replica < best_.assignment.choice[stage].devices.size(); ++replica)
+        for (const DeviceId other : ids<DeviceId>(cluster_.devices.size())) {
+          if (is_over()) return false;
+          const DeviceId own = best_.assignment.choice[stage].devices[replica];
+          if (classes_[own.index()] == classes_[other.index()]) continue;
+          ir::Assignment assignment = best_.assignment;
+          for (ir::StageChoice& choice : assignment.choice)
+            for (DeviceId& device : choice.devices) {
+              if (device == own) device = other;
+              else if (device == other) device = own;
+            }
+          if (keep(assignment)) return true;
+        }
+    return false;
+  }
+
+  const PlanRequest& request_;
+  const ir::PlanGraph& graph_;
+  const ir::Cluster& cluster_;
+  std::vector<int> classes_;  // of devices, by speed and memory
+  bool differ_ = false;
+  int64_t left_;
+  Deadline& deadline_;
+  bool has_levels_ = false;
+  Tried best_;
+};
+
+}  // namespace
+
+ir::Assignment improve(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline) {
+  ir::Assignment as_given = start;
+  LocalSearch search(request, std::move(start), evaluations, deadline);
+  ir::Assignment improved = search.run();
+  return improved.choice.empty() ? as_given : improved;
+}
+
+}  // namespace graphpipe::partitioner

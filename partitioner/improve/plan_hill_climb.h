@@ -1,0 +1,15 @@
+#pragma once
+// Improves a plan on the true graph, move by move, whatever planner it came from (specs: local search on the true DAG):
+// nodes over a boundary, or into the least busy stage of another branch; two stages into one; one stage into two; a
+// replica more or less; another micro-batch size; recomputation on or off; a small stage onto the device of another, so
+// that its own device is free; the devices of two stages exchanged. A move stays if the plan is sound, fits and its
+// step (cost::iteration_time) is shorter.
+
+#include "partitioner/candidates.h"
+
+namespace graphpipe::partitioner {
+
+/// Needs: a plan that fits. `evaluations`: plans that may be tried. Deterministic; ends early when the deadline passes.
+ir::Assignment improve(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline);
+
+}  // namespace graphpipe::partitioner

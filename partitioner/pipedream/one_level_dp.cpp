@@ -1,0 +1,222 @@
+#include "partitioner/pipedream/one_level_dp.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "partitioner/pipedream/fewest_devices.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// Windows are opened a little wider than exact numbers would have them: rounding must not close them.
+constexpr double kRowRounding = 1e-11;
+/// The distance of threshold and bound from which on the search is exact.
+constexpr double kClose = 1.01;
+constexpr size_t kMaxValues = 40'000'000;
+
+}  // namespace
+
+int OneLevelDp::needed(double seconds, double most) const {
+  if (seconds <= 0) return 1;
+  const double devices = std::ceil(seconds / (most * (1 + kRowRounding)));
+  return devices >= limits_.devices ? std::max(limits_.devices, 1) + (devices > limits_.devices ? 1 : 0)
+                                    : std::max(1, static_cast<int>(devices));
+}
+
+bool OneLevelDp::fits(size_t from, size_t to, int used, int replicas) const {
+  const int devices = limits_.devices - used + (limits_.convention.copies == cost::CopiesRule::kFrom ? replicas : 0);
+  const int copies = (devices + replicas - 1) / replicas;
+  return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
+}
+
+void OneLevelDp::open_windows(double most) {
+  const size_t count = sets_.size(), last = count - 1;
+  low_.assign(count, 0);
+  high_.assign(count, -1);
+  traffic_replicas_.assign(count, 1);
+  offsets_.assign(count, 0);
+  high_[0] = 0;
+  size_t values = 1;
+  for (size_t set = 1; set < count; ++set) {
+    low_[set] = needed(sets_.seconds(set), most);
+    high_[set] = set == last ? limits_.devices : limits_.devices - needed(sets_.seconds(set, last), most);
+    if (set == last && !limits_.use_fewer) low_[set] = std::max(low_[set], limits_.devices);
+    traffic_replicas_[set] = needed(2 * sets_.leaving(set) / limits_.bandwidth, most);
+    const int spread = limits_.replication ? limits_.devices - 1 : 1;
+    if (set != last && traffic_replicas_[set] > spread) high_[set] = -1;
+    offsets_[set] = values;
+    if (low_[set] <= high_[set]) values += static_cast<size_t>(high_[set] - low_[set] + 1);
+  }
+  values_.assign(std::min(values, kMaxValues), kInfinity);
+  if (values > kMaxValues) {  // the tables would not fit: no row is found, which proves nothing
+    high_.assign(count, -1);
+    return;
+  }
+  values_[0] = 0;
+  alive_.assign(1, 0);
+}
+
+void OneLevelDp::extend(size_t from, size_t to, int least, int largest, double most) {
+  const bool check_memory = std::isfinite(limits_.memory) && limits_.convention.copies != cost::CopiesRule::kNone;
+  for (int d = least; d <= largest; ++d) {
+    const double seconds = stage_seconds(from, to, d);
+    if (!(seconds <= most)) continue;
+    const int begin = std::max(low_[from], low_[to] - d), end = std::min(high_[from], high_[to] - d);
+    for (int before = begin; before <= end; ++before) {
+      if (check_memory && !fits(from, to, before + d, d)) continue;
+      double& best = value(to, before + d);
+      const double found = std::max(value(from, before), seconds);
+      if (!(found < best)) continue;
+      if (found <= good_ && best > good_) --open_;
+      best = found;
+    }
+  }
+}
+
+void OneLevelDp::reach(size_t to, double most) {
+  const double earliest = sets_.seconds(to) - most * (1 + kRowRounding) * high_[to];
+  auto start = std::ranges::lower_bound(alive_, earliest, {}, [&](size_t set) { return sets_.seconds(set); });
+  const int own = to + 1 == sets_.size() ? 1 : traffic_replicas_[to];
+  const double inverse = 1 / (most * (1 + kRowRounding));
+  open_ = high_[to] - low_[to] + 1;
+  for (auto from = start; from != alive_.end() && open_ > 0; ++from) {
+    const int largest = limits_.replication ? high_[to] - low_[*from] : std::min(1, high_[to] - low_[*from]);
+    const double work = sets_.seconds(*from, to) * inverse;
+    if (work > largest) continue;
+    int least = std::max({1, static_cast<int>(std::ceil(work)), low_[to] - high_[*from]});
+    if (*from != 0) least = std::max({least, own, traffic_replicas_[*from]});
+    if (least > largest || !sets_.includes(to, *from)) continue;
+    ++pairs_;
+    extend(*from, to, least, largest, most);
+  }
+  checks_ += alive_.end() - start;
+  double smallest = kInfinity;
+  for (int used = low_[to]; used <= high_[to]; ++used) {
+    if (limits_.use_fewer && used > low_[to]) value(to, used) = std::min(value(to, used), value(to, used - 1));
+    smallest = std::min(smallest, value(to, used));
+  }
+  if (smallest < kInfinity) alive_.push_back(to);
+}
+
+FoundPipeline OneLevelDp::row_to_the_end() {
+  FoundPipeline row;
+  size_t to = sets_.size() - 1;
+  int used = limits_.devices;
+  const bool check_memory = std::isfinite(limits_.memory) && limits_.convention.copies != cost::CopiesRule::kNone;
+  while (to != 0) {
+    const double target = std::max(value(to, used), good_);
+    if (limits_.use_fewer && used > low_[to] && value(to, used - 1) <= target) {
+      --used;
+      continue;
+    }
+    bool found = false;
+    for (const size_t from : alive_) {
+      if (from >= to || !sets_.includes(to, from)) continue;
+      const int largest = limits_.replication ? used - low_[from] : 1;
+      for (int d = std::max(1, used - high_[from]); d <= largest && !found; ++d) {
+        if (used - d < low_[from] || (check_memory && !fits(from, to, used, d))) continue;
+        if (std::max(value(from, used - d), stage_seconds(from, to, d)) > target) continue;
+        row.stages.insert(row.stages.begin(), {from, to, d});
+        row.seconds = std::max(row.seconds, stage_seconds(from, to, d));
+        to = from;
+        used -= d;
+        found = true;
+      }
+      if (found) break;
+    }
+    GP_CHECK(found);
+  }
+  return row;
+}
+
+// Exact down to `good`: a better row is only told apart from others above it.
+std::optional<FoundPipeline> OneLevelDp::within(double most, double good) {
+  open_windows(most);
+  good_ = good;
+  const size_t last = sets_.size() - 1;
+  if (high_[last] < 0 || low_[last] > high_[last]) return std::nullopt;
+  for (size_t set = 1; set <= last; ++set) {
+    if (low_[set] > high_[set]) continue;
+    if (set % 64 == 0 && ended()) return std::nullopt;
+    reach(set, most);
+  }
+  if (!(value(last, limits_.devices) <= most)) return std::nullopt;
+  return row_to_the_end();
+}
+
+// Gives the devices that a row leaves idle to stages that stay within `most`.
+bool OneLevelDp::use_all_devices(FoundPipeline& row, double most) const {
+  int idle = limits_.devices;
+  for (const RowStage& stage : row.stages) idle -= stage.replicas;
+  while (idle > 0 && !limits_.use_fewer) {
+    RowStage* fastest = nullptr;
+    int more = 0;
+    double least = kInfinity;
+    for (RowStage& stage : row.stages)
+      for (int k = 1; k <= (limits_.replication ? idle : 0); ++k) {
+        const double seconds = stage_seconds(stage.from, stage.to, stage.replicas + k);
+        if (seconds > most || seconds >= least) continue;
+        least = seconds;
+        fastest = &stage;
+        more = k;
+      }
+    if (fastest == nullptr) return false;
+    fastest->replicas += more;
+    idle -= more;
+  }
+  row.seconds = 0;
+  for (const RowStage& stage : row.stages)
+    row.seconds = std::max(row.seconds, stage_seconds(stage.from, stage.to, stage.replicas));
+  return true;
+}
+
+bool OneLevelDp::close_in(double& most, std::optional<FoundPipeline>& best) {
+  bool is_open = true;
+  // First whether anything is better at all: what is known often is the best. Then in the middle, and so in turns.
+  for (bool top = true; is_open && bound_ > 0 && bound_ < most && !ended(); top = !top) {
+    const double trial = top ? std::nextafter(most, 0.0) : std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
+    FewestDevices fewest(sets_, limits_, deadline_);
+    auto row = fewest.within(trial);
+    checks_ += fewest.checks();
+    pairs_ += fewest.pairs();
+    if (fewest.ended()) break;
+    if (!row) {
+      bound_ = top ? most : trial;
+    } else if (use_all_devices(*row, trial)) {
+      most = row->seconds;
+      best = std::move(row);
+    } else {
+      is_open = false;
+    }
+  }
+  return bound_ >= most;
+}
+
+std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
+  bound_ = bound;
+  if (bound_ >= most) return std::nullopt;
+  std::optional<FoundPipeline> best;
+  // Memory depends on the devices behind a stage, which the fewest devices before it do not tell.
+  const bool has_memory = std::isfinite(limits_.memory) && limits_.convention.copies != cost::CopiesRule::kNone;
+  if (!has_memory && close_in(most, best)) return best;
+  // Whether some row stays below a threshold is quickly told; the exact search then has little room left.
+  while (bound_ > 0 && most > bound_ * kClose && !ended()) {
+    const double trial = std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
+    auto row = within(trial, trial);
+    if (ended() || values_.size() >= kMaxValues) return row ? row : best;
+    if (row) {
+      best = std::move(row);
+      most = best->seconds;
+    } else {
+      bound_ = trial;
+    }
+  }
+  auto row = ended() ? std::nullopt : within(most, bound_);
+  if (row) bound_ = row->seconds;
+  else if (!best && !ended()) bound_ = std::max(bound_, most);
+  return row ? row : best;
+}
+
+}  // namespace graphpipe::partitioner

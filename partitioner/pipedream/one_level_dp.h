@@ -1,0 +1,89 @@
+#pragma once
+// The best linear pipeline over one level of equal devices, out of given downsets: PipeDream's recurrence with one row,
+// windows of devices and pruning by a bound (specs: planners, 2.1 and 4.2). Exact over the downsets that it is given.
+
+#include <algorithm>
+#include <optional>
+
+#include "partitioner/pipedream/priced_downsets.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+struct RowLimits {
+  int devices = 1;
+  double bandwidth = 1e9;
+  double memory = kInfinity;
+  bool replication = true, use_fewer = false;
+  cost::LayerConvention convention;
+  int64_t max_pairs = 2'500'000'000;
+};
+
+/// A stage of a row: the layers of downset `to` that are not in `from`.
+struct RowStage {
+  size_t from = 0, to = 0;
+  int replicas = 1;
+};
+
+struct FoundPipeline {
+  double seconds = 0;
+  std::vector<RowStage> stages;
+};
+
+/// Of a stage between two downsets: compute and reduction over its replicas, or what crosses either of its boundaries.
+inline double stage_seconds(const PricedDownsets& sets, const RowLimits& limits, size_t from, size_t to, int replicas) {
+  const double d = replicas;
+  const double reduction =
+      limits.convention.reduction_factor * (d - 1) * sets.weights(from, to) / (d * limits.bandwidth);
+  const double seconds = (sets.seconds(from, to) + reduction) / d;
+  if (from == 0) return seconds;
+  return std::max(seconds, 2 * std::max(sets.leaving(from), sets.leaving(to)) / (limits.bandwidth * d));
+}
+
+class OneLevelDp {
+ public:
+  OneLevelDp(const PricedDownsets& sets, const RowLimits& limits, Deadline& deadline)
+      : sets_(sets), limits_(limits), deadline_(deadline) {}
+
+  /// The best row with a bottleneck below `most` seconds (or equal to it, where `bound` is lower), or nothing; raises
+  /// bound() from `bound`, which is proven already, as far as is proven on the way. Of rows that are equally good the
+  /// one whose last cuts come first in the order of the downsets.
+  std::optional<FoundPipeline> best(double most, double bound);
+  /// No row over these downsets is faster. Seconds.
+  double bound() const { return bound_; }
+  int64_t pairs() const { return pairs_; }
+  /// Whether best() gave up because it had looked at as many pairs as it may.
+  bool gave_up() const { return checks_ > limits_.max_pairs; }
+
+ private:
+  bool ended() { return gave_up() || deadline_.passed(); }
+  /// Lowers `most` and raises the bound with rows of the fewest devices. Returns whether they meet.
+  bool close_in(double& most, std::optional<FoundPipeline>& best);
+  bool use_all_devices(FoundPipeline& row, double most) const;
+  std::optional<FoundPipeline> within(double most, double good);
+  void open_windows(double most);
+  void reach(size_t to, double most);
+  void extend(size_t from, size_t to, int least, int largest, double most);
+  double stage_seconds(size_t from, size_t to, int replicas) const {
+    return partitioner::stage_seconds(sets_, limits_, from, to, replicas);
+  }
+  bool fits(size_t from, size_t to, int used, int replicas) const;
+  int needed(double seconds, double most) const;
+  double& value(size_t set, int used) { return values_[offsets_[set] + static_cast<size_t>(used - low_[set])]; }
+  FoundPipeline row_to_the_end();
+
+  const PricedDownsets& sets_;
+  const RowLimits limits_;
+  Deadline& deadline_;
+  double bound_ = 0;
+  int64_t pairs_ = 0, checks_ = 0;
+  // Of each downset: the numbers of devices that may lie before it, and the least replicas that its traffic needs.
+  std::vector<int> low_, high_, traffic_replicas_;
+  std::vector<size_t> offsets_, alive_;
+  std::vector<double> values_;
+  // A value up to good_ is good enough; open_ counts the entries of the current downset that are still above it.
+  double good_ = 0;
+  int open_ = 0;
+};
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,325 @@
+#include "partitioner/pipedream/planner.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "partitioner/layers/recompute_score.h"
+#include "partitioner/pipedream/multi_level_dp.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::LayerId;
+
+constexpr std::array kPipeDreamQuirks = {
+    Quirk{"PD1", "traffic between stages costs nothing, as without the program's compression ratio", false},
+    Quirk{"PD2", "forks whose readers are all before a cut are charged at it"},
+    Quirk{"PD3", "what leaves a group is charged inside of it too, at the inner bandwidth"},
+    Quirk{"PD4", "links of a group work in parallel for the first stage of a level only"},
+    Quirk{"PD5", "a group has as many links as units of the level below"},
+    Quirk{"PD6", "cuts that the first source of the file does not reach are not seen"},
+    Quirk{"PD8", "memory counts one copy less than the runtime keeps"},
+};
+
+/// Nested searches are cubic in the downsets: of more than this many steps only the cuts of a few orders are searched.
+constexpr double kMaxSteps = 5e10;
+constexpr size_t kFewCuts = 350;
+/// Cuts of each order that are searched first, so that a plan is there should the time run out.
+constexpr size_t kFirstCuts = 48;
+constexpr int kMaxRounds = 6;
+
+class PipeDream {
+ public:
+  explicit PipeDream(const LayerPlanRequest& request)
+      : request_(request),
+        graph_(*request.graph),
+        neighbours_(graph_),
+        convention_(pipedream_convention(request)),
+        deadline_(request.time_limit, request.cancel) {
+    row_limits_ = {.devices = request.machine.devices(),
+                   .bandwidth = request.machine.levels.front().bandwidth,
+                   .memory = request.machine.memory,
+                   .replication = request.replication,
+                   .use_fewer = request.use_fewer,
+                   .convention = convention_,
+                   .max_pairs = request.max_pairs};
+  }
+
+  Result<LayerPlanAnswer> run() {
+    const Stopwatch watch;
+    GP_TRY_VOID(check_boundary_rule(graph_, convention_.cut));
+    answer_.terms = {.score = LayerScore::kBottleneck, .convention = convention_};
+    answer_.unit = "ms";
+    bound_ = work_bound();
+    if (request_.machine.levels.size() == 1) plan_one_level();
+    else plan_levels();
+    if (!found_) return nothing_found();
+    fill_plan();
+    answer_.objective = found_->seconds * units_per_second(answer_.unit);
+    answer_.bound = std::min(bound_, found_->seconds) * units_per_second(answer_.unit);
+    answer_.complete = !deadline_.passed();
+    if (!answer_.complete) answer_.stopped = "the time limit or an interrupt ended the search";
+    answer_.search_seconds = watch.seconds();
+    return std::move(answer_);
+  }
+
+ private:
+  struct Found {
+    double seconds = 0;
+    std::vector<std::vector<LayerId>> layers;
+    std::vector<int> replicas;
+    std::vector<ir::LayerGroup> groups;
+    std::vector<Words> cuts;
+  };
+
+  // All work over all devices, or the largest layer at its best number of replicas.
+  double work_bound() const {
+    const double quantum = quantum_of(graph_);
+    const int devices = request_.machine.devices();
+    int64_t total = 0;
+    double bound = 0;
+    for (const ir::Layer& layer : graph_.layers) {
+      const int64_t ticks = std::llround(layer.seconds() / quantum);
+      total += ticks;
+      bound = std::max(bound, best_alone(static_cast<double>(ticks) * quantum, layer.weight_bytes));
+    }
+    return std::max(bound, static_cast<double>(total) * quantum / devices);
+  }
+
+  double best_alone(double seconds, double weight_bytes) const {
+    double best = seconds;
+    const int devices = request_.replication ? request_.machine.devices() : 1;
+    // Between levels links may be faster than any one of them: the reduction is left out there.
+    const bool has_reduction = request_.machine.levels.size() == 1;
+    for (int replicas = 2; replicas <= devices; ++replicas) {
+      const double d = replicas;
+      const double reduction =
+          has_reduction ? convention_.reduction_factor * (d - 1) * weight_bytes / (d * row_limits_.bandwidth) : 0;
+      best = std::min(best, (seconds + reduction) / d);
+    }
+    return best;
+  }
+
+  // A bottleneck that no row has.
+  double most() const {
+    double seconds = 0, bytes = 0;
+    for (const ir::Layer& layer : graph_.layers) {
+      seconds += layer.seconds();
+      bytes += 4 * layer.weight_bytes + 2 * layer.output_bytes;
+    }
+    double slowest = request_.machine.levels.front().bandwidth;
+    for (const auto& level : request_.machine.levels) slowest = std::min(slowest, level.bandwidth);
+    return 2 * (seconds + bytes / slowest) + 1e-12;
+  }
+
+  size_t table_budget() const { return static_cast<size_t>(request_.memory_budget / 8); }
+
+  // `among`: only those of these sets; null: all.
+  SetTable cuts_of_orders(size_t max_cuts, const SetTable* among = nullptr) const {
+    SetTable sets(graph_.layers.size());
+    const size_t fits = table_budget() / (8 * sets.width() * sizeof(uint64_t)) + 2;
+    for (const auto& order : cutting_orders(graph_)) add_prefixes(order, std::min(max_cuts, fits), sets);
+    if (among == nullptr) return sets;
+    SetTable seen(graph_.layers.size());
+    for (size_t set = 0; set < sets.size(); ++set)
+      if (among->contains(sets[set])) seen.add(sets[set]);
+    return seen;
+  }
+
+  // Every downset that the planner may cut at; false where they are too many, or take more than a quarter of the time.
+  bool all_cuts(SetTable& sets) {
+    Deadline deadline(request_.time_limit / 4, request_.cancel);
+    return request_.has("PD6") ? add_downsets_of_first_source(neighbours_, table_budget(), deadline, sets)
+                               : add_all_downsets(neighbours_, table_budget(), deadline, sets);
+  }
+
+  void keep(const PricedDownsets& sets, double seconds, const std::vector<RowStage>& stages,
+            std::vector<ir::LayerGroup> groups) {
+    if (found_ && found_->seconds <= seconds) return;
+    Found found{.seconds = seconds, .groups = std::move(groups)};
+    for (const RowStage& stage : stages) {
+      found.layers.push_back(sets.stage(stage.from, stage.to));
+      found.replicas.push_back(stage.replicas);
+      found.cuts.emplace_back(sets.sets()[stage.to], sets.sets()[stage.to] + sets.sets().width());
+    }
+    found_ = std::move(found);
+  }
+
+  // No cut at all: one stage for all layers, which takes no time to find.
+  SetTable no_cuts() const { return cuts_of_orders(1); }
+
+  // Returns a proven bound over these cuts.
+  double search_row(const SetTable& cuts) {
+    if (found_ && deadline_.passed()) return bound_;
+    return search_row(cuts, deadline_);
+  }
+
+  double search_row(const SetTable& cuts, Deadline& deadline) {
+    const PricedDownsets sets(graph_, cuts, convention_.cut);
+    OneLevelDp search(sets, row_limits_, deadline);
+    const auto row = search.best(found_ ? found_->seconds : most(), bound_);
+    answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
+    answer_.pairs += search.pairs();
+    if (row) keep(sets, row->seconds, row->stages, {});
+    if (search.gave_up()) answer_.stopped = "as many pairs of sets were tried as one search may try";
+    return search.bound();
+  }
+
+  // Cuts of a few orders, then those around the best of them.
+  void search_few_cuts() {
+    if (graph_.layers.size() > 2 * kFewCuts) search_row(cuts_of_orders(kFirstCuts));
+    const SetTable orders = cuts_of_orders(graph_.layers.size());
+    search_row(orders);
+    for (int round = 0; round < kMaxRounds && found_ && !deadline_.passed(); ++round) {
+      const double before = found_->seconds;
+      SetTable near = orders;
+      for (const Words& cut : found_->cuts) add_neighbours(neighbours_, cut.data(), 3 + round, 400, near);
+      search_row(near);
+      if (found_->seconds >= before && round > 0) break;
+    }
+  }
+
+  void plan_one_level() {
+    // A quick upper bound, and a plan should the time run out; under PD6 these cuts may be better than what the
+    // original sees, and are tried only where that is too much to search.
+    Deadline never(kInfinity, nullptr);
+    search_row(no_cuts(), never);
+    const bool is_original = request_.has("PD6");
+    if (!is_original) search_few_cuts();
+    SetTable all(graph_.layers.size());
+    const bool is_exact = all_cuts(all);
+    if (is_original && !is_exact) search_few_cuts();
+    if (is_exact && all.size() > 2 * kFewCuts && !found_) search_row(cuts_of_orders(kFirstCuts, &all));
+    if (is_exact) bound_ = std::max(bound_, search_row(all));
+    else answer_.stopped = text("more than ", all.size(), " sets of layers: the cuts of a few orders were searched");
+  }
+
+  bool search_levels(const SetTable& cuts) {
+    if (found_ && deadline_.passed()) return false;
+    return search_levels(cuts, deadline_);
+  }
+
+  bool search_levels(const SetTable& cuts, Deadline& deadline) {
+    const PricedDownsets sets(graph_, cuts, convention_.cut);
+    MultiLevelDp search(sets, level_limits(), deadline);
+    const auto found = search.best();
+    answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
+    answer_.pairs += search.pairs();
+    if (found) keep(sets, found->seconds, found->stages, found->groups);
+    return found.has_value();
+  }
+
+  LevelLimits level_limits() const {
+    return {.levels = request_.machine.levels,
+            .memory = request_.machine.memory,
+            .replication = request_.replication,
+            .use_fewer = request_.use_fewer,
+            .convention = convention_,
+            .most = found_ ? found_->seconds : kInfinity};
+  }
+
+  bool is_small(const SetTable& sets) const {
+    const LevelLimits limits = level_limits();
+    const double max_steps = std::min(kMaxSteps, 20.0 * static_cast<double>(request_.max_pairs));
+    return MultiLevelDp::work(sets.size(), limits) <= max_steps &&
+           MultiLevelDp::table_bytes(sets.size(), limits) <= request_.memory_budget;
+  }
+
+  void plan_levels() {
+    Deadline never(kInfinity, nullptr);
+    search_levels(no_cuts(), never);
+    SetTable all(graph_.layers.size());
+    if (all_cuts(all) && is_small(all)) {
+      // Small graphs first: a plan is there should the time run out.
+      if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFirstCuts, &all));
+      search_levels(all);
+      if (found_ && !deadline_.passed()) bound_ = found_->seconds;
+      return;
+    }
+    answer_.stopped = "too many sets of layers for nested levels: the cuts of a few orders were searched";
+    SetTable few = cuts_of_orders(kFewCuts);
+    for (size_t max_cuts = kFewCuts; !is_small(few) && max_cuts > 2; few = cuts_of_orders(max_cuts)) max_cuts /= 2;
+    search_levels(few);
+    // What the original sees is searched too, where that is little enough: never worse than it.
+    SetTable seen(graph_.layers.size());
+    if (add_downsets_of_first_source(neighbours_, table_budget() / 8, deadline_, seen) && is_small(seen))
+      search_levels(seen);
+  }
+
+  Diagnostic nothing_found() {
+    if (deadline_.passed())
+      return {.code = Code::kInterrupted,
+              .message = "the search ended before it found a plan",
+              .hint = "give it more time"};
+    const bool is_short = !request_.replication && graph_.layers.size() < static_cast<size_t>(row_limits_.devices);
+    if (is_short || !std::isfinite(request_.machine.memory))
+      return {.code = Code::kNoFeasiblePlan,
+              .message = text("no linear pipeline uses all ", row_limits_.devices, " devices"),
+              .hint = "allow replication or fewer devices"};
+    double bytes = 0;
+    for (const ir::Layer& layer : graph_.layers) bytes = std::max(bytes, layer.weight_bytes + layer.output_bytes);
+    return {.code = Code::kNoFeasiblePlan,
+            .message = text("no linear pipeline fits ", request_.machine.memory,
+                            " bytes per device; one copy of the largest layer takes ", bytes),
+            .hint = "give devices more memory, or use more of them"};
+  }
+
+  void fill_plan() {
+    int next = 0;
+    const int inner = request_.machine.levels.front().count;
+    answer_.plan.groups = found_->groups;
+    std::vector<int> starts(found_->layers.size(), -1);
+    // A group of the first outer level begins on a fresh unit, after all copies of the group before it.
+    int unit = 0;
+    for (const ir::LayerGroup& group : found_->groups)
+      if (group.level == 1) {
+        starts[static_cast<size_t>(group.first)] = unit * inner;
+        unit += group.replicas;
+      }
+    for (size_t s = 0; s < found_->layers.size(); ++s) {
+      if (starts[s] >= 0) next = starts[s];
+      ir::LayerStage stage{.layers = found_->layers[s], .replicas = found_->replicas[s]};
+      for (int d = 0; d < stage.replicas; ++d) stage.devices.push_back(next++);
+      answer_.plan.stages.push_back(std::move(stage));
+    }
+  }
+
+  const LayerPlanRequest& request_;
+  const ir::LayerGraph& graph_;
+  const SetGraph neighbours_;
+  const cost::LayerConvention convention_;
+  Deadline deadline_;
+  RowLimits row_limits_;
+  double bound_ = 0;
+  std::optional<Found> found_;
+  LayerPlanAnswer answer_;
+};
+
+}  // namespace
+
+std::span<const Quirk> pipedream_quirks() { return kPipeDreamQuirks; }
+
+cost::LayerConvention pipedream_convention(const LayerPlanRequest& request) {
+  const bool has_traffic = request.charge_traffic && !request.has("PD1");
+  const bool has_limit = std::isfinite(request.machine.memory);
+  return {.overlap = cost::Overlap::kMax,
+          .cut = !has_traffic         ? cost::CutRule::kNone
+                 : request.has("PD2") ? cost::CutRule::kBoundaryAntichain
+                                      : cost::CutRule::kBoundaryTensors,
+          .copies = !has_limit           ? cost::CopiesRule::kNone
+                    : request.has("PD8") ? cost::CopiesRule::kAfter
+                                         : cost::CopiesRule::kFrom,
+          .reduction_factor = 4,
+          .group_end_pays_twice = request.has("PD3"),
+          .parallel_links_everywhere = !request.has("PD4"),
+          .links_of_all_levels = !request.has("PD5")};
+}
+
+Result<LayerPlanAnswer> plan_pipedream(const LayerPlanRequest& request) { return PipeDream(request).run(); }
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,18 @@
+#pragma once
+// PipeDream's planner (Harlap et al., SOSP 2019, as its program computes): the row of replicated stages with the
+// smallest bottleneck per mini-batch, over the levels of a machine (specs: planners, 2.1).
+//
+// Exact over all downsets where their tables fit the budget. Wider graphs are searched over the cuts of several
+// topological orders and the neighbourhoods of the best of them; the bound is then the work over all devices.
+
+#include "partitioner/layers/layer_planners.h"
+
+namespace graphpipe::partitioner {
+
+std::span<const Quirk> pipedream_quirks();
+Result<LayerPlanAnswer> plan_pipedream(const LayerPlanRequest& request);
+
+/// How PipeDream prices a plan under the request's options and quirks.
+cost::LayerConvention pipedream_convention(const LayerPlanRequest& request);
+
+}  // namespace graphpipe::partitioner

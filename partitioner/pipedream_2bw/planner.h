@@ -1,0 +1,29 @@
+#pragma once
+// The planner of PipeDream-2BW (Narayanan et al., ICML 2021, section 3.3): w equal pipelines of d stages each, every
+// stage a run of equal length of the repeated layers, recomputing everywhere or nowhere. The original has no code; the
+// formulas are the paper's. With the micro-batch as it was profiled and m = floor(micro-batches of a step / w):
+//
+//   units per second = w / max over stages of max( compute + activations and gradients received / B,
+//                                                  2 (w - 1) / w |W| / (B m) )
+//   memory           = 2 |W| + d |A|, recomputing 2 |W| + |A| + d |A that enters the stage|
+//
+// |W|, |A| of one stage, B bytes per second of the innermost level that holds the devices which talk. One version of
+// the weights is in use while the other is made, which takes m >= d (specs/schedules.md 1.3). Layers with measured
+// variants use these: the first without, the last with recomputation; where no layer has two, recomputing takes the
+// forward once more. What a step has over m w micro-batches is not counted on.
+
+#include "partitioner/layers/layer_planners.h"
+
+namespace graphpipe::partitioner {
+
+/// E2: the stand-in that Piper's authors measured; with it the quirks of that planner.
+std::span<const Quirk> two_bw_quirks();
+
+/// The largest throughput over all d w = devices (with `use_fewer`: up to them), m >= d, recomputation, and devices
+/// numbered stage by stage or pipeline by pipeline, by exhaustive search: proven in that space. Ties go to the smaller
+/// d, then w, then to no recomputation, then to the first numbering. Layers are not divided: they must have degree 1.
+/// Errors beside those of every planner, kUsage: quirks of the stand-in without E2, a layer without degree 1, a
+/// dnn-partitioning graph as it stands in its file, no layer that takes time.
+Result<LayerPlanAnswer> plan_two_bw(const LayerPlanRequest& request);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,52 @@
+#pragma once
+// Piper's search space solved by thresholds: linear pipelines over a lattice of downsets, each stage with a degree,
+// replicas and variants, at the smallest bottleneck.
+//
+// Piper's own table holds the best bottleneck for every (set, devices, replicas). Asked instead "is there a row within
+// this bottleneck?", a set needs only its few (devices, replicas) that none undercuts, each next stage only its fewest
+// replicas that meet the bottleneck, and sets whose rest is too much work for the devices left fall away. Some forty
+// such questions give the optimum; each failed one is a proven bound, so the search can end at any time.
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "partitioner/piper/cost_model.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+struct PiperStageChoice {
+  /// Ascending.
+  std::vector<uint32_t> layers;
+  int degree = 1, replicas = 1;
+  /// Per layer.
+  std::vector<int> variants;
+};
+
+struct PiperDpResult {
+  /// In pipeline order; empty where no row fits the memory, or none was found in time.
+  std::vector<PiperStageChoice> stages;
+  /// Seconds of a micro-batch; the bound holds for all rows over the lattice.
+  double objective = kInfinity, bound = 0;
+  /// False where `stop` ended it.
+  bool complete = true;
+  /// Whether each choice of variants was proven best.
+  bool variants_proven = true;
+  int64_t pairs = 0;
+};
+
+/// `stop` is asked now and then. `known`: rows that the search has to beat, such as those of a smaller lattice; they
+/// are returned where it does not.
+PiperDpResult search_piper(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop,
+                           PiperDpResult known = {});
+
+/// Whether any row fits the memory.
+bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop);
+
+/// Seconds of the slowest stage of a row; fills in the variants.
+double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages);
+/// No plan at all is faster: all work at the best degrees over all devices.
+double least_piper_bottleneck(const PiperCosts& costs);
+
+}  // namespace graphpipe::partitioner

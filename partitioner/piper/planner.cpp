@@ -1,0 +1,187 @@
+#include "partitioner/piper/planner.h"
+
+#include <algorithm>
+#include <array>
+
+#include "partitioner/baselines/equal_split.h"
+#include "partitioner/layers/layer_lattice.h"
+#include "partitioner/layers/search_clock.h"
+#include "partitioner/piper/pipeline_dp.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+constexpr std::array kPiperQuirks = {
+    Quirk{"P1", "variants of layers by a greedy knapsack instead of the best choice"},
+    Quirk{"E1", "the equal split has replicas even where --no-replication forbids them"},
+    Quirk{"P5", "times in milliseconds against bytes per second, where the file's times are milliseconds"},
+};
+constexpr int kMaxPiperDevices = 10'000;
+
+double communication_scale(const LayerPlanRequest& request) {
+  if (!request.charge_traffic) return 0;
+  return request.has("P5") ? request.graph->time_unit_seconds : 1;
+}
+
+PiperOptions options_of(const LayerPlanRequest& request) {
+  return {.devices = request.machine.devices(),
+          .micro_batches = std::max<int64_t>(1, request.micro_batches),
+          .bandwidth = request.machine.levels.front().bandwidth,
+          .memory = request.machine.memory,
+          .communication_scale = communication_scale(request),
+          .variants = request.recompute ? VariantRule::kChoose : VariantRule::kFirst,
+          .greedy = request.has("P1"),
+          .max_replicas = request.replication ? std::numeric_limits<int>::max() : 1,
+          .max_degree = request.max_degree,
+          .max_tries = request.max_pairs};
+}
+
+Status check_request(const LayerPlanRequest& request) {
+  if (request.machine.devices() > kMaxPiperDevices)
+    return Diagnostic{.code = Code::kUsage,
+                      .message = text(request.machine.devices(), " devices are more than this planner takes"),
+                      .hint = text("plan for at most ", kMaxPiperDevices)};
+  return Ok{};
+}
+
+/// Bytes of the edges that leave a set of layers.
+double cut_bytes(const ir::LayerGraph& graph, std::span<const uint64_t> bits) {
+  const auto inside = [&](ir::LayerId id) { return bits[id.index() / 64] >> (id.index() % 64) & 1; };
+  double bytes = 0;
+  for (const ir::LayerEdge& edge : graph.edges)
+    if (inside(edge.from) && !inside(edge.to)) bytes += edge.bytes;
+  return bytes;
+}
+
+LayerPlanAnswer answer_of(const LayerPlanRequest& request, const std::vector<PiperStageChoice>& stages) {
+  LayerPlanAnswer answer;
+  int next_device = 0;
+  for (const PiperStageChoice& choice : stages) {
+    ir::LayerStage stage{.replicas = choice.replicas, .degree = choice.degree, .variants = choice.variants};
+    for (const uint32_t layer : choice.layers) stage.layers.emplace_back(layer);
+    for (int i = 0; i < choice.replicas * choice.degree; ++i) stage.devices.push_back(next_device++);
+    answer.plan.stages.push_back(std::move(stage));
+  }
+  answer.plan.micro_batches = std::max<int64_t>(1, request.micro_batches);
+  answer.terms.convention = {.overlap = cost::Overlap::kAdd,
+                             .cut = cost::CutRule::kStageEdges,
+                             .copies = cost::CopiesRule::kVariants,
+                             .communication_scale = communication_scale(request),
+                             .reduction_factor = 4,
+                             .reduction_every = answer.plan.micro_batches};
+  const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
+  answer.unit = units == 1 ? "s" : "ms";
+  answer.objective =
+      units * price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention).bottleneck;
+  return answer;
+}
+
+/// The least memory of a device at which some row exists, to about one percent.
+double least_memory(const ir::LayerGraph& graph, PiperOptions options, const Lattice& lattice,
+                    const SearchClock& clock) {
+  const auto fits = [&](double memory) {
+    options.memory = memory;
+    const PiperCosts costs(graph, options);
+    return has_piper_row(costs, lattice, [&] { return clock.must_stop(); });
+  };
+  double low = options.memory, high = std::max(1.0, options.memory);
+  do high *= 2;
+  while (!fits(high) && high < 1e24 && !clock.must_stop());
+  while (high > low * 1.01 && !clock.must_stop()) {
+    const double middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+Diagnostic no_plan(const LayerPlanRequest& request, const Lattice& lattice, const SearchClock& clock) {
+  Diagnostic none{.code = Code::kNoFeasiblePlan,
+                  .message = text("no linear pipeline fits ", request.machine.memory, " bytes a device"),
+                  .hint = "give the devices more memory, or plan for more devices"};
+  if (!request.measure_shortfall) return none;
+  const double missing = least_memory(*request.graph, options_of(request), lattice, clock) - request.machine.memory;
+  none.message += text(": about ", missing, " bytes more are needed");
+  return none;
+}
+
+}  // namespace
+
+std::span<const Quirk> piper_quirks() { return kPiperQuirks; }
+
+Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
+  GP_TRY_VOID(check_request(request));
+  const SearchClock clock(request);
+  const auto stop = [&] { return clock.must_stop(); };
+  const auto why_stopped = [&] {
+    return clock.must_stop() ? clock.reason() : "the graph has more layers than the memory budget holds sets of them";
+  };
+  const PiperCosts costs(*request.graph, options_of(request));
+  const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };
+  // One order is searched in no time; what it gives bounds the search over all downsets.
+  const Dag line = chained(costs.dag(), lattice_order(costs.dag()));
+  const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.max_bytes = request.memory_budget, .stop = stop});
+  PiperDpResult found;
+  if (prefixes) found = search_piper(costs, *prefixes, stop);
+  const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
+  if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
+  if (found.stages.empty() && (!lattice || clock.must_stop())) {
+    EqualSplit split = split_equally(*request.graph, costs);
+    found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
+  }
+  if (found.stages.empty()) {
+    if (!lattice || clock.must_stop())
+      return Diagnostic{.code = Code::kInterrupted,
+                        .message = why_stopped() + " before any plan was found",
+                        .hint = clock.must_stop() ? "give the search more time"
+                                                  : "use the planner graphpipe, which contracts large graphs"};
+    return no_plan(request, *lattice, clock);
+  }
+  LayerPlanAnswer answer = answer_of(request, found.stages);
+  const double units = answer.unit == "s" ? 1 : 1000;
+  found.complete = found.complete && lattice;
+  const bool is_proof = lattice && lattice->complete() && found.variants_proven;
+  answer.bound =
+      std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, least_piper_bottleneck(costs)));
+  if (found.complete && is_proof) answer.bound = answer.objective;
+  answer.complete = found.complete;
+  if (!found.complete)
+    answer.stopped =
+        !lattice || clock.must_stop() ? why_stopped() : "the search looked at as many pairs of sets as it may";
+  else if (!lattice->complete())
+    answer.stopped =
+        "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";
+  answer.states = lattice ? static_cast<int64_t>(lattice->size()) : 0;
+  answer.pairs = found.pairs;
+  answer.search_seconds = clock.seconds();
+  return answer;
+}
+
+Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request) {
+  GP_TRY_VOID(check_request(request));
+  const SearchClock clock(request);
+  PiperOptions options = options_of(request);
+  if (request.has("E1")) options.max_replicas = std::numeric_limits<int>::max();
+  std::vector<PiperStageChoice> best;
+  double objective = kInfinity;
+  for (const VariantRule rule : {VariantRule::kFirst, VariantRule::kLast}) {
+    if (rule == VariantRule::kLast && !request.recompute) break;
+    options.variants = rule;
+    const PiperCosts costs(*request.graph, options);
+    EqualSplit split = split_equally(*request.graph, costs);
+    if (split.objective < objective) {
+      objective = split.objective;
+      best = std::move(split.stages);
+    }
+  }
+  if (best.empty())
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = text("no equal split fits ", request.machine.memory, " bytes a device"),
+                      .hint = "give the devices more memory, or use the planner piper"};
+  LayerPlanAnswer answer = answer_of(request, best);
+  answer.bound = answer.objective;
+  answer.search_seconds = clock.seconds();
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

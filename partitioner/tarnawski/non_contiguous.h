@@ -1,0 +1,19 @@
+#pragma once
+// Tarnawski et al. without contiguity: devices may hold several runs of layers. Each run is a stage of its own, and the
+// stages of one device count as one set of layers.
+
+#include "partitioner/layers/layer_planners.h"
+#include "partitioner/layers/search_clock.h"
+
+namespace graphpipe::partitioner {
+
+/// As max_throughput_terms, with stages that share devices.
+LayerTerms non_contiguous_terms();
+
+/// A search from the contiguous optimum, where there is one, and from balanced placements: never worse than that
+/// optimum unless it parts layers that a schedule keeps together. The bound is that of the work and holds for all
+/// placements. Errors: those of `contiguous`, where no placement was found.
+Result<LayerPlanAnswer> plan_non_contiguous(const LayerPlanRequest& request, const Result<LayerPlanAnswer>& contiguous,
+                                            const SearchClock& clock);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,186 @@
+#include "partitioner/tarnawski/planner.h"
+
+#include <algorithm>
+#include <array>
+
+#include "partitioner/layers/layer_lattice.h"
+#include "partitioner/layers/search_clock.h"
+#include "partitioner/tarnawski/max_load_dp.h"
+#include "partitioner/tarnawski/non_contiguous.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+constexpr std::array kMaxThroughputQuirks = {
+    Quirk{"W4", "biconnected parts stay together, on one linear order (the emulation of PipeDream)", false},
+    Quirk{"linear", "placements along one last-in-first-out order only", false},
+};
+
+/// Seconds of the tensors that cross the boundary of a set.
+double crossing_seconds(const MaxLoadGraph& graph, std::span<const uint64_t> bits) {
+  double seconds = 0;
+  for (const MaxLoadGraph::Tensor& tensor : graph.tensors) {
+    const auto inside = [&](uint32_t node) { return (bits[node / 64] >> (node % 64) & 1) != 0; };
+    if (inside(tensor.nodes.front()) != std::ranges::all_of(tensor.nodes, inside) ||
+        std::ranges::any_of(tensor.nodes, inside) != std::ranges::all_of(tensor.nodes, inside))
+      seconds += tensor.seconds;
+  }
+  return seconds;
+}
+
+ir::LayerPlan plan_of(const LayerPlanRequest& request, const MaxLoadGraph& graph,
+                      const std::vector<MaxLoadStage>& stages) {
+  ir::LayerPlan plan;
+  int next_accelerator = 0, next_cpu = request.machine.devices();
+  for (const MaxLoadStage& chosen : stages) {
+    ir::LayerStage stage;
+    stage.on_cpu = chosen.on_cpu;
+    stage.devices = {chosen.on_cpu ? next_cpu++ : next_accelerator++};
+    for (const uint32_t node : chosen.nodes)
+      for (const uint32_t layer : graph.nodes[node].layers) stage.layers.emplace_back(layer);
+    std::ranges::sort(stage.layers);
+    plan.stages.push_back(std::move(stage));
+  }
+  return plan;
+}
+
+struct Found {
+  MaxLoadResult result;
+  /// Whether the result's bound holds for all placements of the search space.
+  bool is_proof = true;
+  int64_t states = 0;
+};
+
+/// Runs of about equal work along one order, one to an accelerator; nothing where that does not fit. A plan for when
+/// there is no time to search.
+std::vector<MaxLoadStage> equal_runs(const MaxLoadGraph& graph, std::span<const uint32_t> order,
+                                     const MaxLoadOptions& options) {
+  double total = 0, before = 0, bytes = 0;
+  for (const MaxLoadGraph::Node& node : graph.nodes) total += node.accelerator;
+  std::vector<MaxLoadStage> runs(1);
+  for (const uint32_t id : order) {
+    const MaxLoadGraph::Node& node = graph.nodes[id];
+    const double share = total * static_cast<double>(runs.size()) / options.accelerators;
+    if (!runs.back().nodes.empty() && (before >= share || bytes + node.bytes > options.memory)) {
+      runs.emplace_back();
+      bytes = 0;
+    }
+    before += node.accelerator;
+    bytes += node.bytes;
+    if (!node.on_accelerator || bytes > options.memory || std::ssize(runs) > options.accelerators) return {};
+    runs.back().nodes.push_back(id);
+  }
+  return runs;
+}
+
+/// One order is searched in no time, and what it gives bounds the search over all downsets.
+Found search(const LayerPlanRequest& request, const MaxLoadGraph& graph, const MaxLoadOptions& options) {
+  Found found;
+  const Dag dag(graph.nodes.size(), graph.edges);
+  const std::vector<uint32_t> order = last_in_first_out_order(graph.nodes.size(), graph.edges);
+  const Dag line = chained(dag, order);
+  const std::optional<Lattice> prefixes =
+      Lattice::enumerate(line, {.max_bytes = request.memory_budget, .stop = options.stop});
+  if (prefixes) {
+    found.states = static_cast<int64_t>(prefixes->size());
+    found.result = search_max_load(graph, *prefixes, options);
+  }
+  if (!prefixes || (found.result.stages.empty() && !found.result.complete)) {
+    found.result.stages = equal_runs(graph, order, options);
+    found.result.complete = found.is_proof = false;
+    return found;
+  }
+  if (request.has("W4") || request.has("linear")) return found;
+  found.is_proof = false;
+  const auto cut = [&](std::span<const uint64_t> bits) { return crossing_seconds(graph, bits); };
+  const std::optional<Lattice> lattice = lattice_within(dag, request.memory_budget, cut, options.stop);
+  if (!lattice) {
+    found.result.complete = false;
+    return found;
+  }
+  MaxLoadOptions better_only = options;
+  better_only.below = found.result.objective;
+  MaxLoadResult better = search_max_load(graph, *lattice, better_only);
+  better.pairs += found.result.pairs;
+  if (better.stages.empty()) {
+    better.stages = std::move(found.result.stages);
+    better.objective = found.result.objective;
+  }
+  return {
+      .result = std::move(better), .is_proof = lattice->complete(), .states = static_cast<int64_t>(lattice->size())};
+}
+
+Diagnostic no_plan(const LayerPlanRequest& request, const MaxLoadGraph& graph) {
+  double largest = 0, total = 0;
+  for (const MaxLoadGraph::Node& node : graph.nodes) {
+    largest = std::max(largest, node.bytes);
+    total += node.bytes;
+  }
+  const double missing = std::max(largest, total / request.machine.devices()) - request.machine.memory;
+  return {.code = Code::kNoFeasiblePlan,
+          .message = missing > 0 ? text("the layers do not fit accelerators of ", request.machine.memory,
+                                        " bytes: at least ", missing, " bytes more are needed on each")
+                                 : text("no placement fits accelerators of ", request.machine.memory, " bytes"),
+          .hint = "give the accelerators more memory, or plan for more devices"};
+}
+
+Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const SearchClock& clock) {
+  const MaxLoadGraph graph = fuse_layers(*request.graph, request.has("W4") ? Fusion::kBiconnected : Fusion::kClasses);
+  const MaxLoadOptions options{.accelerators = request.machine.devices(),
+                               .cpus = request.machine.cpus,
+                               .memory = request.machine.memory,
+                               .stop = [&] { return clock.must_stop(); },
+                               .max_pairs = request.max_pairs};
+  const Found found = search(request, graph, options);
+  const std::string why_stopped =
+      clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may, or holds";
+  if (found.result.stages.empty()) {
+    if (found.result.complete) return no_plan(request, graph);
+    return Diagnostic{.code = Code::kInterrupted,
+                      .message = why_stopped + " before any plan was found",
+                      .hint = clock.must_stop() ? "give the search more time"
+                                                : "use the planner graphpipe, which contracts large graphs"};
+  }
+  const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
+  LayerPlanAnswer answer{.plan = plan_of(request, graph, found.result.stages), .terms = max_throughput_terms()};
+  answer.unit = units == 1 ? "s" : "ms";
+  answer.objective =
+      units * price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention).bottleneck;
+  answer.complete = found.result.complete;
+  if (answer.complete && found.is_proof) answer.bound = answer.objective;
+  else answer.bound = units * (found.is_proof ? found.result.bound : least_max_load(graph, options));
+  answer.bound = std::min(answer.bound, answer.objective);
+  if (!answer.complete) answer.stopped = why_stopped;
+  else if (!found.is_proof)
+    answer.stopped =
+        "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";
+  answer.states = found.states;
+  answer.pairs = found.result.pairs;
+  answer.search_seconds = clock.seconds();
+  return answer;
+}
+
+}  // namespace
+
+std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
+
+LayerTerms max_throughput_terms() {
+  return {.score = LayerScore::kBottleneck,
+          .convention = {.overlap = cost::Overlap::kAdd,
+                         .cut = cost::CutRule::kStageTransfers,
+                         .copies = cost::CopiesRule::kOnce,
+                         .reduction_factor = 0}};
+}
+
+Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
+  if (request.non_contiguous && !request.compat.empty())
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText("--non-contiguous"),
+                      .message = text("with --compat ", *request.compat.begin(), " each device has one run of layers"),
+                      .hint = "leave one of the two out"};
+  const SearchClock clock(request);
+  Result<LayerPlanAnswer> contiguous = plan_contiguous(request, clock);
+  return request.non_contiguous ? plan_non_contiguous(request, contiguous, clock) : contiguous;
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,146 @@
+#include "partitioner/torchgpipe/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "partitioner/layers/downsets.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+using ir::LayerId;
+
+/// The original stops by itself; this many moves are far beyond what it makes.
+constexpr int64_t kMaxBalanceMoves = 10'000'000;
+
+// Costs from 0 to 1, and the blocks that the ends make of them.
+class Balance {
+ public:
+  Balance(const std::vector<int64_t>& costs, size_t parts) : parts_(parts) {
+    const auto [least, most] = std::ranges::minmax(costs);
+    for (const int64_t cost : costs) {
+      const double share = most > least ? static_cast<double>(cost - least) / static_cast<double>(most - least) : 0;
+      costs_.push_back(share);
+    }
+    for (size_t i = 1; i < parts; ++i) ends_.push_back(costs.size() / parts * i);
+    ends_.push_back(costs.size());
+  }
+
+  /// Until no block can gain, or the deadline passes.
+  std::vector<size_t> run(Deadline* deadline) {
+    for (size_t i = 0; i < parts_; ++i) blocks_.push_back(value(i));
+    for (int64_t moves = 0;;) {
+      size_t heaviest = 0;
+      for (size_t i = 0; i < parts_; ++i)
+        if (blocks_[i] >= blocks_[heaviest]) heaviest = i;
+      const double most = blocks_[heaviest];
+      // The heaviest value is not looked at again before a move reaches its block.
+      for (size_t moved = parts_; moved != heaviest; ++moves) {
+        const auto lightest = static_cast<size_t>(std::ranges::min_element(blocks_) - blocks_.begin());
+        const bool is_late = deadline != nullptr && moves % 64 == 0 && deadline->passed();
+        const bool is_stuck = heaviest < lightest ? ends_[lightest - 1] == 0 : ends_[lightest] == costs_.size();
+        if (most <= blocks_[lightest] + 1 || moves >= kMaxBalanceMoves || is_late || is_stuck) return sorted_ends();
+        if (heaviest < lightest) {
+          moved = lightest - 1;
+          --ends_[moved];
+        } else {
+          moved = lightest + 1;
+          ++ends_[lightest];
+        }
+        blocks_[moved] = value(moved);
+        blocks_[lightest] = value(lightest);
+      }
+    }
+  }
+
+ private:
+  // Summed anew and not updated: rounding would decide ties otherwise than in the original.
+  double value(size_t block) const {
+    double sum = 0;
+    for (size_t at = block == 0 ? 0 : ends_[block - 1]; at < ends_[block]; ++at) sum += costs_[at];
+    return sum;
+  }
+
+  // Among layers that weigh nothing, an end may have moved over the one before it: such a block is empty.
+  std::vector<size_t> sorted_ends() const {
+    std::vector<size_t> ends = ends_;
+    for (size_t i = 1; i < parts_; ++i) ends[i] = std::max(ends[i], ends[i - 1]);
+    return ends;
+  }
+
+  size_t parts_;
+  std::vector<double> costs_, blocks_;
+  std::vector<size_t> ends_;
+};
+
+}  // namespace
+
+std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts, Deadline* deadline) {
+  return Balance(costs, parts).run(deadline);
+}
+
+int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts) {
+  int64_t low = *std::ranges::max_element(costs), high = std::accumulate(costs.begin(), costs.end(), int64_t{0});
+  const auto blocks_at = [&](int64_t most) {
+    size_t blocks = 1;
+    int64_t sum = 0;
+    for (const int64_t cost : costs) {
+      if (sum + cost > most) ++blocks, sum = 0;
+      sum += cost;
+    }
+    return blocks;
+  };
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (blocks_at(middle) <= parts) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+std::span<const Quirk> torchgpipe_quirks() { return {}; }
+
+Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
+  const Stopwatch watch;
+  const ir::LayerGraph& graph = *request.graph;
+  const auto parts = static_cast<size_t>(request.machine.devices());
+  if (graph.layers.size() < parts)
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = text("torchgpipe cannot make ", parts, " blocks of ", graph.layers.size(), " layers"),
+                      .hint = "use fewer devices"};
+  const std::vector<LayerId> order = fifo_order(adjacency_of(graph));
+  std::vector<int64_t> costs;
+  for (const LayerId id : order) costs.push_back(std::llround(std::min(graph.layers[id].seconds() * 1e6, 1e12)));
+  LayerPlanAnswer answer;
+  answer.terms.score = LayerScore::kBlocks;
+  answer.terms.convention.copies = cost::CopiesRule::kNone;
+  answer.unit = "us";
+  size_t begin = 0;
+  int64_t heaviest = 0;
+  int device = 0;
+  Deadline deadline(request.time_limit, request.cancel);
+  for (const size_t end : torchgpipe_blocks(costs, parts, &deadline)) {
+    if (end == begin) continue;
+    ir::LayerStage stage{.devices = {device++}};
+    stage.layers.assign(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                        order.begin() + static_cast<std::ptrdiff_t>(end));
+    std::ranges::sort(stage.layers);
+    int64_t block = 0;
+    for (size_t i = begin; i < end; ++i) block += costs[i];
+    heaviest = std::max(heaviest, block);
+    answer.plan.stages.push_back(std::move(stage));
+    begin = end;
+  }
+  answer.objective = static_cast<double>(heaviest);
+  answer.bound = static_cast<double>(smallest_heaviest_block(costs, parts));
+  answer.states = static_cast<int64_t>(order.size());
+  answer.complete = !deadline.passed();
+  if (!answer.complete) answer.stopped = "the time limit or an interrupt ended the search";
+  answer.search_seconds = watch.seconds();
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,22 @@
+#pragma once
+// torchgpipe's balance (block partitions of sequences, Barany and Grinberg): layers in one order, moved between
+// neighbouring blocks until heaviest and lightest differ by at most one largest layer (specs: planners, 2.3). Beside it
+// the exact minimum of the heaviest block, which is its bound.
+
+#include "partitioner/graphpipe/pipeline_dp.h"
+#include "partitioner/layers/layer_planners.h"
+
+namespace graphpipe::partitioner {
+
+/// Ends of the blocks, as torchgpipe finds them (with a deadline: or as far as it has come); blocks may be empty.
+/// Needs: 1 <= parts <= costs.
+std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t parts, Deadline* deadline = nullptr);
+/// The smallest heaviest block of a sequence cut into at most so many blocks.
+int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts);
+
+std::span<const Quirk> torchgpipe_quirks();
+/// One device per block, in a first-in-first-out order of the layers; costs are whole microseconds of forward and
+/// backward. The objective is the heaviest block; the bound is for the same order.
+Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request);
+
+}  // namespace graphpipe::partitioner

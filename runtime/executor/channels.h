@@ -1,0 +1,95 @@
+#pragma once
+// All channels of a rank, whatever carries them, and the wait for them that cannot last for ever: a dead peer, or one
+// without progress for longer than the stall time-out (stall_watch.h), ends the run with its stage, action and
+// micro-batch named.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/executor/stall_watch.h"
+#include "runtime/transport/channel.h"
+
+namespace graphpipe::runtime {
+
+/// A posted message and the tensor that it moves. Must stay in place until it is done.
+struct PendingMessage {
+  Message message;
+  at::Tensor tensor;
+  int32_t peer = -1;
+  bool posted = false;
+  bool done() const { return !posted || message.done; }
+};
+
+class Channels {
+ public:
+  /// `remote` may be null where no channel leaves this rank; its channels are the remote ones of `specs` in order.
+  Channels(const PlanTable& plan, int32_t rank, const std::vector<ChannelSpec>& specs,
+           std::unique_ptr<Transport> remote, double stall_seconds);
+
+  /// Posts a contiguous tensor, in the memory that the channel takes. The pending message keeps it alive.
+  void send(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step, wire::SampleRange range,
+            int32_t part);
+  /// Posts a receive into a contiguous tensor of the shape that the sender must have.
+  void receive(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step, wire::SampleRange range,
+               int32_t part);
+  /// The same for bytes of any number.
+  void send_bytes(PendingMessage& pending, const ChannelKey& key, std::vector<std::byte>& bytes);
+  void receive_bytes(PendingMessage& pending, const ChannelKey& key, std::vector<std::byte>& sink);
+
+  /// Whether the channel moves tensors of the GPU; else they are staged through the CPU.
+  bool takes_device_memory(const ChannelKey& key) const;
+
+  /// Moves what can be moved; returns whether anything did.
+  bool progress();
+  /// Runs `after_progress` and progress until `ready`. `peer` says which rank is waited for.
+  void wait_until(const std::function<bool()>& ready, const std::function<int32_t()>& peer,
+                  const std::function<void()>& after_progress = {});
+  void wait_for(const PendingMessage& pending);
+  /// From here on only a peer that fails ends a wait: after the last step rank 0 writes files, however long that takes.
+  void wait_without_limit() { stall_seconds_ = std::numeric_limits<double>::infinity(); }
+
+  /// What the rank works on from now on, for others and for messages.
+  void publish(const wire::ActionRow& row, int64_t step);
+  void leave(const std::string& problem);
+  /// "at F of samples [0,4) ..., step 2": what the rank works on.
+  std::string where() const { return activity_text(activity_); }
+  const char* transport_name() const { return remote_ ? remote_->name() : "loopback"; }
+  int32_t rank() const { return rank_; }
+
+ private:
+  struct End {
+    bool local = false;
+    size_t index = 0;  // in its transport
+    int32_t peer = -1;
+  };
+  MessageHeader header(const ChannelKey& key, const at::Tensor& tensor, int64_t step, wire::SampleRange range,
+                       int32_t part) const;
+  void post(PendingMessage& pending, const ChannelKey& key, bool is_send);
+  void check_failure();
+  /// Publishes that this rank still waits, for `peer`.
+  void beat(int32_t peer);
+  std::optional<Activity> activity_of(int32_t rank) const;
+  [[noreturn]] void report_stall(const Stall& stall) const;
+  std::string activity_text(const Activity& activity) const;
+  std::string rank_text(int32_t rank) const;
+
+  const PlanTable& plan_;
+  int32_t rank_;
+  uint64_t digest_;
+  double stall_seconds_;
+  std::unique_ptr<Transport> loopback_;
+  std::unique_ptr<Transport> remote_;
+  std::map<ChannelKey, End> ends_;
+  Activity activity_;
+};
+
+/// The channels of `specs` that leave the rank, in order: what the remote transport is opened with.
+std::vector<ChannelSpec> remote_channels(const std::vector<ChannelSpec>& specs);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,107 @@
+#pragma once
+// Runs a device's program, one action after the other, in one thread. Sends and receives are posted when they are
+// reached and never wait; a forward waits for its inputs and for the sends that still read its slot, a backward for its
+// gradients, a step for its reduction. While it waits, and between actions, messages move.
+
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "runtime/collectives/gather.h"
+#include "runtime/collectives/reduce.h"
+#include "runtime/device/device.h"
+#include "runtime/executor/channels.h"
+#include "runtime/executor/resolve.h"
+#include "runtime/executor/stage_state.h"
+#include "runtime/executor/tracer.h"
+#include "runtime/io/data.h"
+#include "runtime/io/outputs.h"
+#include "runtime/loss.h"
+
+namespace graphpipe::runtime {
+
+class Executor {
+ public:
+  /// `states` are those of resolved.instances, in order.
+  Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data, const Device& device,
+           std::vector<StageState>& states, uint64_t seed, double clip_norm);
+
+  /// From here on notes when every action runs. The tracer must outlive the executor.
+  void trace(Tracer& tracer) { tracer_ = &tracer; }
+  /// From here on keeps the model's outputs. `outputs` must outlive the executor.
+  void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
+  StepOutcome run_step(int64_t step);
+  /// Waits until nothing that was sent is under way.
+  void finish();
+  /// Moves reductions on; for waits outside of the executor.
+  void meanwhile();
+  Gather& gather() { return gather_; }
+
+ private:
+  using Slot = std::vector<at::Tensor>;
+  struct Assembly {
+    std::vector<at::Tensor> parts;
+    std::vector<size_t> transfers;  // receives that fill it
+  };
+
+  void run(const ResolvedAction& action);
+  void forward(const ResolvedAction& action, bool again);
+  void backward(const ResolvedAction& action);
+  void call(StageFunction function, const ResolvedAction& action, bool again);
+  void slice(const ResolvedAction& action);
+  at::Tensor rows_to_send(const ResolvedAction& action, int32_t part);
+  void send(const ResolvedAction& action);
+  void receive(const ResolvedAction& action);
+  void concatenate(const ResolvedAction& action);
+  void place_arrivals(const ResolvedAction& action);
+  void offload(const ResolvedAction& action);
+  void reload(const ResolvedAction& action);
+  void fill_inputs(const ResolvedAction& action);
+  void check_order() const;
+  void drop_for_recompute(const ResolvedAction& action);
+  void wait_for_sends(size_t instance, int32_t slot);
+  void wait_for_transfers(const std::vector<size_t>& transfers);
+  void release_sends();
+  void find_norm();
+  void step(const ResolvedAction& action);
+  void note_end(const ResolvedAction& action);
+  void note_ready();
+  void note_done();
+  Reduction& reduction_of(const ResolvedAction& action);
+  void wait_for_reduction(const Reduction& reduction);
+  bool is_last_send(const ResolvedAction& action) const;
+  Slot& slot_of(const ResolvedAction& action) { return slots_[action.instance][static_cast<size_t>(action.row.slot)]; }
+
+  const PlanTable& plan_;
+  const ResolvedProgram& program_;
+  Channels& channels_;
+  Data& data_;
+  const Device& device_;
+  std::vector<StageState>& states_;
+  uint64_t seed_;
+  double clip_norm_;
+  Gather gather_;
+  std::vector<std::vector<Slot>> slots_;             // by instance, slot
+  std::vector<std::deque<PendingMessage>> pending_;  // by transfer, part
+  std::vector<std::vector<at::Tensor>>
+      staging_;                                // by transfer, part: where rows land that are not contiguous in the item
+  std::vector<std::vector<at::Tensor>> cuts_;  // by transfer, part: what a slice has cut for the send behind it
+  std::map<std::pair<size_t, int32_t>, std::vector<size_t>> away_;  // by instance, slot: tensors in the host's memory
+  std::vector<Assembly> assemblies_;                                // by arrival
+  std::vector<std::vector<std::vector<size_t>>> sends_of_slot_;     // by instance, slot: transfers under way
+  std::map<std::pair<size_t, int64_t>, Reduction> reductions_;      // by instance, update
+  int64_t step_ = 0;
+  std::optional<LossScales> loss_scales_;  // where a stage of this device has the loss
+  double factor_ = 1;
+  bool norm_known_ = false;
+  StepOutcome outcome_;
+  struct Traced {
+    size_t event = 0;
+    const ResolvedAction* action = nullptr;
+  };
+  Tracer* tracer_ = nullptr;
+  KeptOutputs* outputs_ = nullptr;
+  std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
+};
+
+}  // namespace graphpipe::runtime

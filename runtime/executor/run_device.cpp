@@ -1,0 +1,243 @@
+// The story of one rank: check the folder, meet the others, load the stages, train, tell rank 0.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "runtime/device/device.h"
+#include "runtime/error.h"
+#include "runtime/executor/executor.h"
+#include "runtime/io/folder.h"
+#include "runtime/io/output_file.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/launch/run_main.h"
+#include "runtime/transport/transports.h"
+#include "support/check.h"
+#include "wire/manifest.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+// Others may still be loading, or hashing, their weights.
+constexpr double kRendezvousSeconds = 120;
+// Of one rank's trace; what comes later is counted.
+constexpr size_t kMaxEvents = size_t{1} << 20;
+
+size_t max_events(int64_t steps, size_t actions) {
+  const bool all_fit = static_cast<size_t>(steps) < kMaxEvents / std::max<size_t>(1, actions);
+  return all_fit ? static_cast<size_t>(steps) * actions : kMaxEvents;
+}
+
+class Rank {
+ public:
+  Rank(const DeviceProgram& program, const wire::RunOptions& options)
+      : program_(program), plan_(*program.plan), options_(options) {}
+
+  void run();
+  std::string where() const { return channels_ ? channels_->where() : "before the first action"; }
+  void leave(const std::string& problem) {
+    if (channels_) channels_->leave(problem);
+  }
+
+ private:
+  std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
+  void load_stages(const ResolvedProgram& resolved, const std::string& folder);
+  void train(Executor& executor);
+  void write_trace(Gather& gather, const Tracer& tracer);
+  void save(Gather& gather);
+  std::vector<NamedTensor> named(bool gradients) const;
+
+  const DeviceProgram& program_;
+  const PlanTable& plan_;
+  const wire::RunOptions& options_;
+  std::unique_ptr<C10dStore> store_;
+  std::unique_ptr<Safetensors> weights_, own_weights_;
+  std::unique_ptr<Device> device_;
+  std::vector<StageState> states_;
+  std::unique_ptr<Channels> channels_;
+  KeptOutputs outputs_;
+  wire::RunResult result_;
+};
+
+void Rank::run() {
+  const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
+  const std::string folder = find_folder(options_.folder);
+  check_manifest(folder, plan_.plan_digest,
+                 program_.device == 0       ? FolderCheck::kAllFiles
+                 : rendezvous.first_on_host ? FolderCheck::kWeights
+                                            : FolderCheck::kSizeOfWeights);
+  const ResolvedProgram resolved = resolve(program_);
+  // First the device: a transport between GPUs works on the one that is chosen.
+  device_ = open_device(options_.device, rendezvous.local_rank);
+  channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
+                                         open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
+  // Not before the others have joined: they find a rank 0 that ends at once.
+  if (program_.device == 0) check_outputs(options_);
+  load_stages(resolved, folder);
+  const std::unique_ptr<Data> data = open_data(options_);
+  Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);
+  if (store_) store_->barrier("ready", plan_.device_count);
+  if (!options_.save_outputs.empty()) executor.keep_outputs(outputs_);
+  device_->reset_peak();
+  std::optional<Tracer> tracer;
+  if (!options_.trace.empty()) executor.trace(tracer.emplace(max_events(options_.steps, program_.actions.size())));
+  train(executor);
+  channels_->wait_without_limit();
+  if (tracer) write_trace(executor.gather(), *tracer);
+  save(executor.gather());
+  executor.gather().broadcast({});  // no rank ends well before rank 0 has all
+  channels_->leave("");
+  if (program_.device == 0) print_result(options_, result_);
+}
+
+std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
+                                                const std::vector<ChannelSpec>& channels) {
+  if (plan_.device_count == 1) return nullptr;
+  store_ = join_store(rendezvous, kRendezvousSeconds);
+  const int threads = options_.threads > 0 ? options_.threads : std::max(1, plan_.threads);
+  const unsigned cores = std::thread::hardware_concurrency();
+  const TransportSetup setup{.rank = program_.device,
+                             .world_size = plan_.device_count,
+                             .store = store_.get(),
+                             .channels = remote_channels(channels),
+                             .may_spin = static_cast<unsigned>(threads * plan_.device_count) <= cores,
+                             .address = local_address_towards(rendezvous),
+                             .compute_stream = device_->compute_stream()};
+  std::string name = options_.transport;
+  if (name == "auto") name = ranks_share_memory(setup) ? "shm" : "gloo";
+  if (name == "nccl" && device_->is_host())
+    fail(Code::kUsage, "NCCL passes messages between GPUs, and this run computes on the CPU",
+         "add --device cuda, or take --transport shm or gloo");
+  std::string known;
+  for (const TransportEntry& entry : transports()) {
+    known += std::string(known.empty() ? "" : ", ") + entry.name;
+    if (name != entry.name) continue;
+    std::unique_ptr<Transport> transport = entry.open(setup);
+    if (transport) return transport;
+    fail(Code::kEnvironment, "this build has no transport " + name,
+         "build it where its library is found, or take auto");
+  }
+  fail(Code::kUsage, "there is no transport " + quoted(ModelText(name)), "choose auto or one of " + known);
+}
+
+void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
+  weights_ = std::make_unique<Safetensors>(folder + "/" + std::string(wire::kWeightsFile));
+  if (!options_.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.weights);
+  const OptimizerNumbers numbers = optimizer_numbers(plan_.optimizer, options_);
+  for (const Instance& instance : resolved.instances)
+    states_.push_back(
+        load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, numbers, *device_));
+}
+
+void Rank::train(Executor& executor) {
+  using Clock = std::chrono::steady_clock;
+  for (int64_t step = 0; step < options_.steps; ++step) {
+    const Clock::time_point start = Clock::now();
+    const StepOutcome outcome = executor.run_step(step);
+    std::vector<LossShare> shares;
+    for (const std::vector<std::byte>& bytes : executor.gather().collect(to_bytes(outcome.losses)))
+      for (const LossShare& share : from_bytes<LossShare>(bytes)) shares.push_back(share);
+    if (program_.device != 0) continue;
+    result_.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    if (outcome.gradient_norm >= 0) result_.gradient_norms.push_back(outcome.gradient_norm);
+    note_step(options_, std::move(shares), result_);
+  }
+  executor.finish();
+  for (const std::vector<std::byte>& bytes :
+       executor.gather().collect(to_bytes(std::vector<int64_t>{device_->peak_bytes()})))
+    result_.peak_bytes.push_back(from_bytes<int64_t>(bytes).at(0));
+  result_.plan = plan_.plan_digest;
+  result_.transport = channels_->transport_name();
+  result_.devices = plan_.device_count;
+}
+
+void Rank::write_trace(Gather& gather, const Tracer& tracer) {
+  const std::optional<CollectedTrace> trace = tracer.collect(gather, plan_);
+  if (!trace) return;
+  if (trace->dropped > 0)
+    std::fprintf(stderr, "the trace lacks %lld events: a rank keeps its first %zu\n",
+                 static_cast<long long>(trace->dropped), kMaxEvents);
+  OutputFile out(options_.trace);
+  out.write(trace->text);
+  out.keep();
+}
+
+std::vector<NamedTensor> Rank::named(bool gradients) const {
+  std::vector<NamedTensor> out;
+  for (const StageState& state : states_) {
+    if (state.replica != 0) continue;
+    const std::vector<NamedTensor> of_stage =
+        gradients ? named_gradients(state, *device_) : named_parameters(state, *device_);
+    out.insert(out.end(), of_stage.begin(), of_stage.end());
+  }
+  return out;
+}
+
+void Rank::save(Gather& gather) {
+  if (!options_.save.empty()) {
+    const std::vector<NamedTensor> all = gather.collect_tensors(named(false));
+    if (program_.device == 0) write_safetensors(options_.save, all);
+  }
+  if (!options_.save_gradients.empty()) {
+    const std::vector<NamedTensor> all = gather.collect_tensors(named(true));
+    if (program_.device == 0) write_safetensors(options_.save_gradients, all);
+  }
+  if (!options_.save_outputs.empty()) {
+    const std::vector<NamedTensor> all = gather.collect_tensors(outputs_.parts());
+    if (program_.device == 0) write_safetensors(options_.save_outputs, join_outputs(all));
+  }
+}
+
+using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
+
+int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
+  std::unique_ptr<Rank> rank;
+  const auto body = [&](const wire::RunOptions& options) {
+    rank = std::make_unique<Rank>(choose(options), options);
+    try {
+      rank->run();
+    } catch (const std::exception& error) {
+      rank->leave(error.what());
+      throw;
+    }
+    rank.reset();
+  };
+  const int code =
+      run_main(plan, argc, argv, body, [&] { return rank ? rank->where() : std::string("before the first action"); });
+  // Threads of a transport may wait for ever on a peer that is gone; a run that failed has nothing to tidy up.
+  if (code != 0) std::_Exit(code);
+  return code;
+}
+
+const DeviceProgram& program_of_rank(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
+  const std::optional<int32_t> rank = find_rank(options);
+  if (!rank && programs.size() > 1)
+    fail(Code::kUsage, text("which of the ", programs.size(), " ranks this is, neither a flag nor a launcher says"),
+         "start it under torchrun, srun or mpirun, pass --rank, or use `graphpipe run`");
+  const auto index = static_cast<size_t>(rank.value_or(0));
+  if (index >= programs.size())
+    fail(Code::kUsage, text("started as rank ", index, ", but the plan has ", programs.size(), " devices"),
+         text("start ", programs.size(), " ranks"));
+  return programs[index];
+}
+
+}  // namespace
+
+int run_device(const DeviceProgram& program, int argc, char** argv) {
+  return run_chosen(
+      *program.plan, [&](const wire::RunOptions&) -> const DeviceProgram& { return program; }, argc, argv);
+}
+
+int run_rank(std::span<const DeviceProgram> programs, int argc, char** argv) {
+  GP_CHECK(!programs.empty());
+  const auto choose = [&](const wire::RunOptions& options) -> const DeviceProgram& {
+    return program_of_rank(programs, options);
+  };
+  return run_chosen(*programs.front().plan, choose, argc, argv);
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,119 @@
+#include "runtime/executor/stage_state.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "runtime/error.h"
+#include "runtime/executor/plan_channels.h"
+#include "runtime/executor/resolve.h"
+#include "runtime/tensors.h"
+#include "support/check.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
+  // Constants are part of the model: what a run saves does not hold them.
+  const bool is_own = files.own != nullptr && row.role != ParamRole::kConstant;
+  const Safetensors& file = is_own ? *files.own : files.folder;
+  const TensorPlace* place = file.find(row.name);
+  const std::vector<int64_t> dims = shape_of(row.tensor, 1);
+  if (place == nullptr || place->type != scalar_type(row.tensor.type) || place->dims != dims)
+    fail(Code::kMalformedFile,
+         text("the weights file has no ", element_name(row.tensor.type), shape_text(dims), " named ",
+              quoted(ModelText(row.name))),
+         is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
+  const at::Tensor mapped = file.view(*place);
+  const bool aligned = place->bytes == 0 || reinterpret_cast<uintptr_t>(mapped.data_ptr()) % 64 == 0;
+  const bool read_only = row.role == ParamRole::kFrozen || row.role == ParamRole::kConstant;
+  return read_only && aligned ? mapped : mapped.clone();
+}
+
+}  // namespace
+
+StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
+                      const OptimizerNumbers& numbers, const Device& device) {
+  StageState state{.entry = &entry,
+                   .replica = replica,
+                   .trainable = trainable_parameters(entry),
+                   .weights = {},
+                   .older = {},
+                   .gradients = {},
+                   .optimizer = Optimizer(numbers, entry.params.size())};
+  for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, files)));
+  return state;
+}
+
+void begin_step(StageState& state) {
+  state.gradients.clear();
+  state.older.clear();
+  state.newest = 0;
+}
+
+const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version) {
+  if (version == state.newest) return state.weights;
+  const auto found = state.older.find(version);
+  GP_CHECK(found != state.older.end());
+  return found->second;
+}
+
+void free_version(StageState& state, int32_t version) { state.older.erase(version); }
+
+std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update) {
+  std::vector<at::Tensor>& gradients = state.gradients[update];
+  gradients.resize(state.entry->params.size());
+  return gradients;
+}
+
+void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradients) {
+  for (size_t index : state.trainable) {
+    at::Tensor& gradient = gradients[index];
+    gradient = gradient.defined() ? gradient.contiguous() : at::zeros_like(state.weights[index]);
+  }
+}
+
+double squared_gradient_norm(const PlanTable& plan, StageState& state) {
+  double sum = 0;
+  for (size_t index : state.trainable) {
+    const GroupRow* group = shared_group(plan, state.entry->params[index].group);
+    if (group != nullptr && group->stages.front() != state.entry->stage) continue;
+    sum += squared_norm(gradients_of(state, 0)[index]);
+  }
+  return sum;
+}
+
+void step_weights(StageState& state, int64_t update, double factor, bool keep) {
+  if (keep) state.older[state.newest] = state.weights;
+  ++state.newest;
+  std::vector<at::Tensor>& gradients = gradients_of(state, update);
+  for (size_t index : state.trainable) {
+    if (keep) state.weights[index] = state.weights[index].clone();
+    if (factor != 1) gradients[index].mul_(factor);
+    state.optimizer.step(index, state.weights[index], gradients[index]);
+  }
+  state.gradients.erase(state.gradients.begin(), state.gradients.find(update));
+}
+
+std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out;
+  for (size_t i = 0; i < state.weights.size(); ++i)
+    if (state.entry->params[i].role != ParamRole::kConstant)
+      out.push_back({state.entry->params[i].name, device.download(state.weights[i])});
+  return out;
+}
+
+std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out;
+  if (state.gradients.empty()) return out;
+  const std::vector<at::Tensor>& last = state.gradients.rbegin()->second;
+  for (size_t index : state.trainable)
+    if (last[index].defined()) out.push_back({state.entry->params[index].name, device.download(last[index])});
+  return out;
+}
+
+at::Tensor loss_scale_tensor(double divisor) {
+  return at::scalar_tensor(1 / divisor, at::TensorOptions().dtype(at::kFloat));
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,95 @@
+#include "runtime/io/data.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ne.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "runtime/io/stored_samples.h"
+#include "runtime/random.h"
+#include "support/check.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+double uniform(uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
+
+double normal(uint64_t key) {  // Box and Muller 1958
+  return std::sqrt(-2 * std::log(uniform(splitmix64(key)))) *
+         std::cos(2 * std::numbers::pi * uniform(splitmix64(~key)));
+}
+
+class Synthetic : public Data {
+ public:
+  explicit Synthetic(uint64_t seed) : seed_(seed) {}
+
+  at::Tensor item(const DataRow& row, int64_t, int64_t, wire::SampleRange range) override {
+    const bool is_float = c10::isFloatingType(scalar_type(row.tensor.type));
+    at::Tensor values =
+        at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(is_float ? at::kDouble : at::kLong));
+    uint64_t key = splitmix64(seed_);
+    for (const char* c = row.name; *c != '\0'; ++c) key = splitmix64(key ^ static_cast<unsigned char>(*c));
+    const bool whole = row.tensor.batch_axis < 0;
+    const int64_t samples = whole ? 1 : range.size();
+    const int64_t per_sample = samples == 0 ? 0 : values.numel() / samples;
+    for (int64_t i = 0; i < samples * per_sample; ++i) {
+      const auto sample = static_cast<uint64_t>(whole ? 0 : range.first + i / per_sample);
+      const uint64_t bits = splitmix64(splitmix64(key ^ sample) + static_cast<uint64_t>(i % per_sample));
+      if (is_float) values.mutable_data_ptr<double>()[i] = normal(bits);
+      else values.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(bits % static_cast<uint64_t>(row.limit));
+    }
+    return batch_axis_in_place(values.to(scalar_type(row.tensor.type)), row);
+  }
+
+ private:
+  uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Data> synthetic_data(uint64_t seed) { return std::make_unique<Synthetic>(seed); }
+
+double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update) {
+  const LossRow& loss = plan.loss;
+  switch (loss.normalizer) {
+    case LossRow::Normalizer::kOne:
+      return 1;
+    case LossRow::Normalizer::kSamples:
+      return static_cast<double>(update.size()) * static_cast<double>(loss.elements_per_sample);
+    case LossRow::Normalizer::kCountedPositions:
+      break;
+  }
+  GP_CHECK(loss.label.name != nullptr);
+  const at::Tensor labels = data.item(loss.label, plan.batch, step, update);
+  const int64_t counted = loss.has_ignore_index ? labels.ne(loss.ignore_index).sum().item<int64_t>() : labels.numel();
+  return static_cast<double>(counted) * static_cast<double>(loss.elements_per_sample);
+}
+
+LossScales::LossScales(const PlanTable& plan, Data& data, int64_t step)
+    : updates_(plan.loss_updates.begin(), plan.loss_updates.end()) {
+  if (updates_.empty()) updates_.push_back({0, plan.batch});
+  for (const wire::SampleRange& update : updates_) {
+    divisors_.push_back(loss_divisor(plan, data, step, update));
+    total_ += divisors_.back();
+  }
+}
+
+double LossScales::divisor(wire::SampleRange item) const {
+  for (size_t i = 0; i < updates_.size(); ++i)
+    if (wire::intersect(item, updates_[i]) == item) return divisors_[i];
+  GP_CHECK(false);
+  return 0;
+}
+
+double LossScales::share(wire::SampleRange item) const { return divisors_.size() == 1 ? 1 : divisor(item) / total_; }
+
+double update_factor(const PlanTable& plan, wire::SampleRange update) {
+  double covered = 0;  // updates of the loss
+  for (const wire::SampleRange& of_loss : plan.loss_updates)
+    covered += static_cast<double>(wire::intersect(update, of_loss).size()) / static_cast<double>(of_loss.size());
+  return covered > 0 ? 1 / covered : 1;
+}
+
+}  // namespace graphpipe::runtime

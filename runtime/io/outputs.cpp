@@ -1,0 +1,37 @@
+#include "runtime/io/outputs.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/movedim.h>
+
+#include <map>
+
+#include "runtime/tensors.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+// A part's name is its first sample in this many digits, then the output's name.
+constexpr size_t kDigits = 20;
+
+}  // namespace
+
+void KeptOutputs::keep(const StageEntry& entry, const std::vector<at::Tensor>& slot, wire::SampleRange item,
+                       int64_t first_sample, const Device& device) {
+  std::string digits = std::to_string(first_sample);
+  digits.insert(0, kDigits - digits.size(), '0');
+  for (const OutputRow& output : entry.outputs) {
+    const at::Tensor rows = message_rows(slot[static_cast<size_t>(output.slot)], output.tensor, item, item);
+    const at::Tensor first = device.download(rows).movedim(output.tensor.batch_axis, 0);
+    parts_.push_back({digits + output.name, first.contiguous()});
+  }
+}
+
+std::vector<NamedTensor> join_outputs(const std::vector<NamedTensor>& parts) {
+  std::map<std::string, std::vector<at::Tensor>> outputs;
+  for (const NamedTensor& part : parts) outputs[part.name.substr(kDigits)].push_back(part.tensor);
+  std::vector<NamedTensor> joined;
+  for (const auto& [name, rows] : outputs) joined.push_back({name, at::cat(rows)});
+  return joined;
+}
+
+}  // namespace graphpipe::runtime

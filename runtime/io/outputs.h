@@ -1,0 +1,26 @@
+#pragma once
+// The model's outputs, of programs that only run forwards: kept item by item on the rank that computes them, put
+// together by samples at the end.
+
+#include "runtime/device/device.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/program.h"
+
+namespace graphpipe::runtime {
+
+class KeptOutputs {
+ public:
+  /// Keeps the outputs that an item's forward has left in its slot. `first_sample` counts over all steps.
+  void keep(const StageEntry& entry, const std::vector<at::Tensor>& slot, wire::SampleRange item, int64_t first_sample,
+            const Device& device);
+  /// What was kept. The names put the parts of all ranks into the order of join_outputs.
+  const std::vector<NamedTensor>& parts() const { return parts_; }
+
+ private:
+  std::vector<NamedTensor> parts_;
+};
+
+/// One tensor per output, samples first and in order. Needs: parts of all ranks, sorted by name.
+std::vector<NamedTensor> join_outputs(const std::vector<NamedTensor>& parts);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,47 @@
+#pragma once
+// safetensors: 8 bytes of header length, a JSON header, then the tensors' bytes without holes, little-endian.
+// The reader is strict and maps the file; the writer sorts nothing: tensors stand in the order given.
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/io/mapped_file.h"
+
+namespace graphpipe::runtime {
+
+struct TensorPlace {
+  at::ScalarType type = at::kFloat;
+  std::vector<int64_t> dims;
+  size_t offset = 0;  // in the file
+  size_t bytes = 0;
+};
+
+/// Reads a whole file's header. Throws RunError (kMalformedFile).
+std::map<std::string, TensorPlace> read_safetensors_header(std::span<const std::byte> file, const std::string& name);
+
+class Safetensors {
+ public:
+  explicit Safetensors(const std::string& path);
+  /// Null where there is no such tensor.
+  const TensorPlace* find(const std::string& name) const;
+  /// A tensor over the mapping: never write to it, and keep this object alive.
+  at::Tensor view(const TensorPlace& place) const;
+  const std::map<std::string, TensorPlace>& tensors() const { return tensors_; }
+
+ private:
+  MappedFile file_;
+  std::map<std::string, TensorPlace> tensors_;
+};
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+/// Writes an OutputFile. Throws RunError (kEnvironment).
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,193 @@
+// The operators, in the functions that run them, and what a step takes beside them.
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/executor/executor.h"
+#include "runtime/io/folder.h"
+#include "runtime/launch/run_main.h"
+#include "runtime/profiling/marks.h"
+#include "runtime/profiling/measure.h"
+#include "wire/manifest.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kModelItems = 4;  // of a step, so that most weight gradients are added to a sum
+constexpr int kModelWarmUps = 5;
+constexpr int kFewestSteps = 15;
+constexpr double kSecondsPerSize = 2;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A stage of one device that runs items of `samples` samples, one after the other.
+struct Trial {
+  Trial(const DeviceProgram& program, int64_t samples, int64_t items) : plan(*program.plan) {
+    const StageEntry& entry = *program.stages.front();
+    const bool has_backward = entry.input_gradient != nullptr || entry.weight_gradient != nullptr;
+    row.micro_batch = samples;
+    plan.batch = samples * items;
+    plan.device_count = 1;
+    plan.loss_updates = {};
+    plan.stages = {&row, 1};
+    for (int64_t i = 0; i < items; ++i) {
+      wire::ActionRow action{
+          .op = wire::ActionOp::kForward, .stage = entry.stage, .range = {i * samples, (i + 1) * samples}, .slot = 0};
+      actions.push_back(action);
+      action.op = wire::ActionOp::kBackward;
+      if (has_backward) actions.push_back(action);
+    }
+    resolved = resolve({.plan = &plan, .actions = actions, .stages = program.stages});
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  PlanTable plan;
+  StageRow row;
+  std::vector<wire::ActionRow> actions;
+  ResolvedProgram resolved;
+};
+
+/// Seconds of a step beside its operators, by its number of actions.
+struct Rest {
+  double actions = 0, seconds = 0;
+};
+
+class ModelMeter {
+ public:
+  ModelMeter(const DeviceProgram& program, std::span<const MarkRow> marks, const wire::RunOptions& options)
+      : program_(program),
+        marks_(marks),
+        options_(options),
+        data_(open_data(options)),
+        device_(open_cpu()),
+        weights_(find_folder(options.folder) + "/" + std::string(wire::kWeightsFile)) {
+    OptimizerNumbers numbers = optimizer_numbers(program.plan->optimizer, options);
+    numbers.learning_rate = 0;  // the same work, and the same weights throughout
+    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, numbers, *device_));
+    stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
+    mark_seconds_ = seconds_of_a_mark();
+  }
+
+  void run(int64_t samples, ModelMeasurement& result);
+  void finish(ModelMeasurement& result) const;
+
+ private:
+  static double seconds_of_a_mark() {
+    constexpr int kMarks = 10000;
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < kMarks; ++i) mark(0);
+    return since(start) / kMarks;
+  }
+  void update_seconds(ModelMeasurement& result) const;
+
+  const DeviceProgram& program_;
+  std::span<const MarkRow> marks_;
+  const wire::RunOptions& options_;
+  std::unique_ptr<Data> data_;
+  std::unique_ptr<Device> device_;
+  Safetensors weights_;
+  std::vector<StageState> states_;
+  double mark_seconds_ = 0;
+  std::vector<Rest> rests_;
+  std::vector<double> updates_;
+};
+
+void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
+  const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
+  const Trial trial(program_, samples, items);
+  Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_));
+  Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, options_.seed, 0);
+  std::vector<std::vector<double>> of_mark(marks_.size());
+  std::vector<double> rests;
+  const Clock::time_point begin = Clock::now();
+  for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.steps, kFewestSteps); ++step) {
+    if (step >= kModelWarmUps + kFewestSteps && since(begin) > kSecondsPerSize) break;
+    std::ranges::fill(stopwatch.nanoseconds, 0);
+    const Clock::time_point start = Clock::now();
+    executor.run_step(step);
+    double rest = since(start);
+    complete_gradients(states_.front(), gradients_of(states_.front(), 0));
+    const Clock::time_point update = Clock::now();
+    step_weights(states_.front(), 0, 1, false);
+    if (step >= kModelWarmUps) updates_.push_back(since(update));
+    for (size_t i = 0; i < marks_.size(); ++i) {
+      const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
+      rest -= seconds;
+      if (step >= kModelWarmUps) of_mark[i].push_back(seconds / static_cast<double>(items));
+    }
+    if (step >= kModelWarmUps) rests.push_back(rest);
+  }
+  MarkSeconds& out = result.marks.emplace_back(MarkSeconds{.samples = samples, .seconds = {}});
+  for (size_t i = 0; i < marks_.size(); ++i)
+    out.seconds.push_back(std::max(0.0, median(std::move(of_mark[i])) - marks_[i].passes * mark_seconds_));
+  rests_.push_back({static_cast<double>(trial.actions.size()), median(std::move(rests))});
+}
+
+void ModelMeter::finish(ModelMeasurement& result) const {
+  // Least squares of rest = step + actions * action.
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const Rest& rest : rests_) {
+    n += 1;
+    x += rest.actions;
+    y += rest.seconds;
+    xx += rest.actions * rest.actions;
+    xy += rest.actions * rest.seconds;
+  }
+  const double spread = n * xx - x * x;
+  const double slope = spread > 0 ? (n * xy - x * y) / spread : y / x;
+  result.action = std::clamp(slope, 0.0, y / x);
+  result.step = std::max(0.0, (y - result.action * x) / n);
+  update_seconds(result);
+}
+
+/// A large tensor gives the cost of a byte; what the model's tensors take beside that, the cost of a tensor.
+void ModelMeter::update_seconds(ModelMeasurement& result) const {
+  constexpr int64_t kElements = 1 << 20;
+  constexpr int kTimes = 15;
+  const ParamRow parameter;
+  const StageEntry entry{.params = {&parameter, 1}};
+  StageState large{.entry = &entry, .optimizer = Optimizer(optimizer_numbers(program_.plan->optimizer, options_), 1)};
+  large.trainable = {0};
+  large.weights = {at::zeros({kElements})};
+  large.gradients[0] = {at::zeros({kElements})};
+  std::vector<double> seconds;
+  for (int i = 0; i < kTimes; ++i) {
+    const Clock::time_point start = Clock::now();
+    step_weights(large, 0, 1, false);
+    seconds.push_back(since(start));
+  }
+  result.update_byte = median(std::move(seconds)) / static_cast<double>(large.weights.front().nbytes());
+  const StageState& state = states_.front();
+  if (state.trainable.empty()) return;
+  double bytes = 0;
+  for (size_t index : state.trainable) bytes += static_cast<double>(state.weights[index].nbytes());
+  const double beside = median(updates_) - bytes * result.update_byte;
+  result.update_tensor = std::max(0.0, beside / static_cast<double>(state.trainable.size()));
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks,
+                               const wire::RunOptions& options) {
+  ModelMeter meter(program, marks, options);
+  ModelMeasurement result;
+  const int64_t batch = program.plan->batch;
+  for (int64_t samples = 1; samples < batch; samples *= 2) meter.run(samples, result);
+  meter.run(batch, result);
+  meter.finish(result);
+  return result;
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,84 @@
+#include "runtime/profiling/profile.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "runtime/error.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/launch/run_main.h"
+#include "runtime/profiling/measure.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+// The other rank measures operators meanwhile.
+constexpr double kProfileRendezvousSeconds = 24 * 3600;
+
+/// Gives rank r the cores [r * threads, (r + 1) * threads) of those that this process may use.
+void pin(int32_t rank, int threads) {
+  cpu_set_t allowed, own;
+  CPU_ZERO(&own);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  if (static_cast<int>(cores.size()) < (rank + 1) * threads) return;
+  for (int i = 0; i < threads; ++i) CPU_SET(cores[static_cast<size_t>(rank * threads + i)], &own);
+  sched_setaffinity(0, sizeof own, &own);
+}
+
+void print_operators(const ModelMeasurement& model, std::span<const MarkRow> marks) {
+  for (const MarkSeconds& at : model.marks) {
+    std::map<int32_t, std::array<double, 3>> of_node;
+    for (size_t i = 0; i < marks.size(); ++i)
+      of_node.try_emplace(marks[i].node, std::array<double, 3>{-1, -1, -1})
+          .first->second[static_cast<size_t>(marks[i].phase)] = at.seconds[i];
+    for (const auto& [node, seconds] : of_node) {
+      std::printf("op %d %lld", node, static_cast<long long>(at.samples));
+      for (double of_phase : seconds) of_phase < 0 ? std::printf(" -") : std::printf(" %.6e", of_phase);
+      std::printf("\n");
+    }
+  }
+}
+
+void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const wire::RunOptions& options) {
+  const int32_t rank = std::max(options.rank, 0), ranks = std::max(options.world_size, 1);
+  const int threads = options.threads > 0 ? options.threads : std::max(1, program.plan->threads);
+  if (ranks > 2) fail(Code::kUsage, "the profiling program runs as one rank or as two", "pass --world-size 2");
+  pin(rank, threads);
+  const bool may_spin = static_cast<unsigned>(threads * ranks) <= std::thread::hardware_concurrency();
+  std::unique_ptr<C10dStore> store;
+  if (ranks == 2) store = join_store(find_rendezvous(options, rank, ranks), kProfileRendezvousSeconds);
+  ModelMeasurement model;
+  if (rank == 0) {
+    model = measure_model(program, marks, options);
+    print_operators(model, marks);
+  }
+  if (store) store->barrier("measured", ranks);
+  const double bare = rank == 0 ? measure_bare_item() : 0;
+  const MessageSeconds busy = rank == 0 ? measure_messages_of_one(bare) : MessageSeconds{};
+  if (store) {
+    const MessageSeconds link = measure_link(*store, rank, may_spin, bare, busy);
+    if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
+    // Rank 0 serves the store: it stays until the other has no question left.
+    if (rank == 0) store->get("left");
+    else store->set("left", "1");
+  }
+  if (rank != 0) return;
+  std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,
+              model.update_tensor, model.update_byte);
+}
+
+}  // namespace
+
+int run_profile(const DeviceProgram& program, std::span<const MarkRow> marks, int argc, char** argv) {
+  return run_main(
+      *program.plan, argc, argv, [&](const wire::RunOptions& options) { measure(program, marks, options); },
+      [] { return std::string("in the profiling program"); });
+}
+
+}  // namespace graphpipe::runtime

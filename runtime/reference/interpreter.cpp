@@ -1,0 +1,296 @@
+#include "runtime/reference/interpreter.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/error.h"
+#include "runtime/executor/resolve.h"
+#include "runtime/tensors.h"
+#include "support/check.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+using wire::ActionOp;
+using wire::ActionRow;
+using wire::SampleRange;
+
+bool is_inside(SampleRange inner, SampleRange outer) { return wire::intersect(inner, outer) == inner; }
+
+}  // namespace
+
+Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device,
+                         const WeightFiles& weights, const OptimizerNumbers& numbers, uint64_t seed, double clip_norm)
+    : programs_(programs),
+      plan_(*programs.front().plan),
+      data_(data),
+      device_(device),
+      seed_(seed),
+      clip_norm_(clip_norm) {
+  std::map<int32_t, const StageEntry*> entries;
+  for (const DeviceProgram& program : programs)
+    for (const StageEntry* entry : program.stages) entries[entry->stage] = entry;
+  for (const auto& [stage, entry] : entries)
+    for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
+      states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, numbers, device));
+  find_updates();
+}
+
+StepOutcome Interpreter::run_step(int64_t step) {
+  step_ = step;
+  factor_ = 1;
+  norm_known_ = false;
+  outcome_ = {};
+  items_.clear();
+  mail_.clear();
+  sums_.clear();
+  reduced_.clear();
+  for (auto& [key, state] : states_) begin_step(state);
+  loss_scales_.emplace(plan_, data_, step);
+  count_work();
+  std::vector<size_t> next(programs_.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t p = 0; p < programs_.size(); ++p) {
+      const auto& actions = programs_[p].actions;
+      while (next[p] < actions.size() && try_run(actions[next[p]])) {
+        ++next[p];
+        moved = true;
+      }
+    }
+  }
+  for (size_t p = 0; p < programs_.size(); ++p)
+    if (next[p] < programs_[p].actions.size())
+      fail(Code::kBadSchedule, describe(plan_, programs_[p].actions[next[p]]) + " can never run",
+           "check the schedule, then generate the folder again");
+  return std::move(outcome_);
+}
+
+void Interpreter::find_updates() {
+  for (const DeviceProgram& program : programs_)
+    for (const ActionRow& row : program.actions)
+      if (row.op == ActionOp::kStep) updates_[row.stage][row.range.last] = row.range.first;
+}
+
+// The update of the stage that holds the row's samples; a stage that never steps has one.
+Interpreter::UpdateKey Interpreter::update_of(const ActionRow& row) const {
+  const auto stage = updates_.find(row.stage);
+  if (stage == updates_.end()) return {row.stage, 0};
+  const auto update = stage->second.lower_bound(row.range.last);
+  return {row.stage, update == stage->second.end() ? 0 : update->second};
+}
+
+void Interpreter::count_work() {
+  work_left_.clear();
+  for (const DeviceProgram& program : programs_)
+    for (const ActionRow& row : program.actions)
+      if (wire::is_compute(row.op)) ++work_left_[update_of(row)];
+}
+
+bool Interpreter::try_run(const ActionRow& row) {
+  if (wire::is_compute(row.op)) return try_compute(row);
+  if (wire::is_send(row.op)) send(row);
+  if (row.op == ActionOp::kStep) return try_step(row);
+  if (row.op == ActionOp::kFreeVersion) free_version(states_.at({row.stage, row.replica}), row.version);
+  return true;  // whoever needs what arrives takes it from the mail; the rest is about channels, memory and the eye
+}
+
+bool Interpreter::try_compute(const ActionRow& row) {
+  const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
+  const bool forward_action = row.op == ActionOp::kForward;
+  const bool backward_action = row.op == ActionOp::kBackward || row.op == ActionOp::kInputGradient;
+  const auto needs = [&](const BoundaryRow& boundary) {
+    if (forward_action) return boundary.is_input;
+    return backward_action && !boundary.is_input && boundary.gradient_slot >= 0;
+  };
+  for (const BoundaryRow& boundary : entry.boundaries)
+    if (needs(boundary) && !has_mail(row, boundary, backward_action)) return false;
+  if (forward_action)
+    items_[{row.stage, row.replica, row.range.first}] = {row.range,
+                                                         std::vector<at::Tensor>(static_cast<size_t>(entry.slot_size))};
+  Item& item = item_of(row);
+  for (const BoundaryRow& boundary : entry.boundaries)
+    if (needs(boundary)) take_mail(row, boundary, backward_action, item);
+  if (forward_action) forward(row, item);
+  if (row.op == ActionOp::kRecompute) call(entry.forward, row, item, true);
+  if (backward_action) call(entry.input_gradient, row, item, false);
+  if (row.op == ActionOp::kBackward || row.op == ActionOp::kWeightGradient)
+    call(entry.weight_gradient, row, item, false);
+  --work_left_[update_of(row)];
+  return true;
+}
+
+Interpreter::Item& Interpreter::item_of(const ActionRow& row) {
+  auto after = items_.upper_bound({row.stage, row.replica, row.range.first});
+  if (after != items_.begin()) {
+    auto& [key, item] = *std::prev(after);
+    if (std::get<0>(key) == row.stage && std::get<1>(key) == row.replica && is_inside(row.range, item.range))
+      return item;
+  }
+  fail(Code::kBadSchedule, describe(plan_, row) + ": no forward has made its item",
+       "check the schedule, then generate the folder again");
+}
+
+void Interpreter::forward(const ActionRow& row, Item& item) {
+  const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
+  for (const DataRow& input : entry.data)
+    item.tensors[static_cast<size_t>(input.slot)] = device_.upload(data_.item(input, plan_.batch, step_, row.range));
+  if (entry.loss_scale_slot >= 0)
+    item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
+        device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range)));
+  call(entry.forward, row, item, false);
+  if (outputs_ != nullptr)
+    outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
+  if (entry.loss_slot >= 0)
+    outcome_.losses.push_back({row.range.first, item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() *
+                                                    loss_scales_->share(row.range)});
+  if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
+  // What a recompute makes again must not be read from the first forward: it proves that the recompute is complete.
+  // Boundary outputs stay, they are still to be sent.
+  std::set<int32_t> kept(entry.recompute_inputs.begin(), entry.recompute_inputs.end());
+  kept.insert(entry.loss_scale_slot);
+  for (const BoundaryRow& boundary : entry.boundaries)
+    if (!boundary.is_input) kept.insert(boundary.slot);
+  for (int32_t slot = 0; slot < entry.slot_size; ++slot)
+    if (!kept.contains(slot)) item.tensors[static_cast<size_t>(slot)].reset();
+}
+
+void Interpreter::call(StageFunction function, const ActionRow& row, Item& item, bool again) {
+  if (function == nullptr) return;
+  StageState& state = states_.at({row.stage, row.replica});
+  StageArguments arguments;
+  arguments.weights = weights_of(state, row.version).data();
+  arguments.gradients = gradients_of(state, update_of(row).second).data();
+  arguments.slot = item.tensors.data();
+  arguments.samples = row.range.size();
+  arguments.first_sample = row.range.first;
+  arguments.seed = seed_;
+  arguments.step = static_cast<uint64_t>(step_);
+  arguments.recompute = again;
+  function(arguments);
+}
+
+void Interpreter::send(const ActionRow& row) {
+  const Item& item = item_of(row);
+  const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
+  const bool backward = row.op == ActionOp::kSendBackward;
+  for (const BoundaryRow& boundary : entry.boundaries) {
+    if (boundary.edge != row.edge || boundary.is_input != backward) continue;
+    const int32_t parts = backward ? boundary.gradient_count : 1;
+    const int32_t first_slot = backward ? boundary.gradient_slot : boundary.slot;
+    for (int32_t part = 0; part < parts; ++part) {
+      const at::Tensor& value = item.tensors[static_cast<size_t>(first_slot + part)];
+      mail_[{backward, row.edge, row.peer_replica, part}].push_back(
+          {row.range, device_.download(message_rows(value, boundary.tensor, item.range, row.range)).clone()});
+    }
+  }
+}
+
+bool Interpreter::has_mail(const ActionRow& row, const BoundaryRow& boundary, bool backward) const {
+  const int32_t parts = backward ? boundary.gradient_count : 1;
+  for (int32_t part = 0; part < parts; ++part) {
+    const auto found = mail_.find({backward, boundary.edge, row.replica, part});
+    if (found == mail_.end()) return false;
+    int64_t samples = 0;
+    for (const Letter& letter : found->second)
+      if (is_inside(letter.range, row.range)) samples += letter.range.size();
+    if (samples != row.range.size()) return false;
+  }
+  return true;
+}
+
+void Interpreter::take_mail(const ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item) {
+  const int32_t parts = backward ? boundary.gradient_count : 1;
+  const int32_t first_slot = backward ? boundary.gradient_slot : boundary.slot;
+  for (int32_t part = 0; part < parts; ++part) {
+    at::Tensor whole = empty_tensor(boundary.tensor, row.range.size());
+    std::vector<Letter>& letters = mail_[{backward, boundary.edge, row.replica, part}];
+    std::erase_if(letters, [&](const Letter& letter) {
+      if (!is_inside(letter.range, row.range)) return false;
+      rows_of(whole, boundary.tensor, row.range, letter.range).copy_(letter.rows);
+      return true;
+    });
+    item.tensors[static_cast<size_t>(first_slot + part)] = device_.upload(whole);
+  }
+}
+
+bool Interpreter::compute_is_over(UpdateKey update) const {
+  if (clip_norm_ > 0) return std::ranges::all_of(work_left_, [](const auto& entry) { return entry.second == 0; });
+  const auto is_over = [&](int32_t stage) {
+    const auto found = work_left_.find({stage, update.second});
+    return found == work_left_.end() || found->second == 0;
+  };
+  if (!is_over(update.first)) return false;
+  for (const GroupRow& group : plan_.groups)
+    if (std::ranges::find(group.stages, update.first) != group.stages.end() &&
+        !std::ranges::all_of(group.stages, is_over))
+      return false;
+  return true;
+}
+
+const std::vector<at::Tensor>& Interpreter::replica_sums(UpdateKey update) {
+  const auto known = sums_.find(update);
+  if (known != sums_.end()) return known->second;
+  std::vector<at::Tensor> sums;
+  for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(update.first)].replicas; ++replica) {
+    StageState& state = states_.at({update.first, replica});
+    std::vector<at::Tensor>& gradients = gradients_of(state, update.second);
+    complete_gradients(state, gradients);
+    sums.resize(gradients.size());
+    for (size_t index : state.trainable) {
+      if (replica == 0) sums[index] = gradients[index].clone();
+      else sums[index].add_(gradients[index]);
+    }
+  }
+  return sums_.emplace(update, std::move(sums)).first->second;
+}
+
+// Gives every replica of the stage the sum over replicas, then over the stages of shared groups, both ascending.
+void Interpreter::reduce(UpdateKey update) {
+  if (!reduced_.insert(update).second) return;
+  const StageState& first = states_.at({update.first, 0});
+  for (size_t index : first.trainable) {
+    const GroupRow* group = shared_group(plan_, first.entry->params[index].group);
+    at::Tensor total;
+    if (group == nullptr) total = replica_sums(update)[index];
+    for (size_t i = 0; group != nullptr && i < group->stages.size(); ++i) {
+      const std::vector<at::Tensor>& sums = replica_sums({group->stages[i], update.second});
+      const std::span<const ParamRow> params = states_.at({group->stages[i], 0}).entry->params;
+      const auto copy = std::ranges::find(params, group->group, &ParamRow::group);
+      GP_CHECK(copy != params.end());
+      const at::Tensor& share = sums[static_cast<size_t>(copy - params.begin())];
+      if (i == 0) total = share.clone();
+      else total.add_(share);
+    }
+    for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(update.first)].replicas; ++replica)
+      gradients_of(states_.at({update.first, replica}), update.second)[index] = total.clone();
+  }
+  if (plan_.groups.empty()) sums_.erase(update);
+}
+
+void Interpreter::find_norm() {
+  norm_known_ = true;
+  for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
+  for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
+  double total = 0;
+  for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
+    total += squared_gradient_norm(plan_, states_.at({static_cast<int32_t>(stage), 0}));
+  outcome_.gradient_norm = std::sqrt(total);
+  factor_ = clip_factor(outcome_.gradient_norm, clip_norm_);
+}
+
+bool Interpreter::try_step(const ActionRow& row) {
+  const UpdateKey update{row.stage, row.range.first};
+  if (!compute_is_over(update)) return false;
+  if (clip_norm_ > 0 && !norm_known_) find_norm();
+  reduce(update);
+  // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
+  // can.
+  const bool keep = updates_.at(row.stage).size() > 1;
+  step_weights(states_.at({row.stage, row.replica}), update.second, factor_ * update_factor(plan_, row.range), keep);
+  return true;
+}
+
+}  // namespace graphpipe::runtime

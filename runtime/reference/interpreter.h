@@ -1,0 +1,83 @@
+#pragma once
+// The serial interpreter (semantics, section 2): runs all programs of a plan in one process and one thread. Item
+// tensors and messages lie in plain maps; there are no rings, channels or posted receives, and nothing of the executor.
+// A distributed run must give the same bits.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "runtime/device/device.h"
+#include "runtime/executor/stage_state.h"
+#include "runtime/io/data.h"
+#include "runtime/io/outputs.h"
+#include "runtime/loss.h"
+
+namespace graphpipe::runtime {
+
+class Interpreter {
+ public:
+  Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const WeightFiles& weights,
+              const OptimizerNumbers& numbers, uint64_t seed, double clip_norm);
+
+  /// From here on keeps the model's outputs. `outputs` must outlive the interpreter.
+  void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
+  /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
+  StepOutcome run_step(int64_t step);
+  /// All replicas of all stages, ascending.
+  const std::map<std::pair<int32_t, int32_t>, StageState>& states() const { return states_; }
+
+ private:
+  using StageReplica = std::pair<int32_t, int32_t>;
+  using UpdateKey = std::pair<int32_t, int64_t>;                // stage, first sample of the update
+  using ItemKey = std::tuple<int32_t, int32_t, int64_t>;        // stage, replica, first sample
+  using MailKey = std::tuple<bool, int32_t, int32_t, int32_t>;  // backward, edge, receiving replica, part
+  struct Item {
+    wire::SampleRange range;
+    std::vector<at::Tensor> tensors;
+  };
+  struct Letter {
+    wire::SampleRange range;
+    at::Tensor rows;
+  };
+
+  bool try_run(const wire::ActionRow& row);
+  bool try_compute(const wire::ActionRow& row);
+  bool try_step(const wire::ActionRow& row);
+  void forward(const wire::ActionRow& row, Item& item);
+  void call(StageFunction function, const wire::ActionRow& row, Item& item, bool again);
+  void send(const wire::ActionRow& row);
+  bool has_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward) const;
+  void take_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item);
+  Item& item_of(const wire::ActionRow& row);
+  UpdateKey update_of(const wire::ActionRow& row) const;
+  bool compute_is_over(UpdateKey update) const;
+  void reduce(UpdateKey update);
+  const std::vector<at::Tensor>& replica_sums(UpdateKey update);
+  void find_norm();
+  void find_updates();
+  void count_work();
+
+  std::span<const DeviceProgram> programs_;
+  const PlanTable& plan_;
+  Data& data_;
+  const Device& device_;
+  uint64_t seed_;
+  double clip_norm_;
+  std::map<StageReplica, StageState> states_;
+  std::map<ItemKey, Item> items_;
+  std::map<MailKey, std::vector<Letter>> mail_;
+  std::map<int32_t, std::map<int64_t, int64_t>> updates_;  // by stage, last sample: first sample
+  std::map<UpdateKey, int64_t> work_left_;                 // compute actions not yet run in this step
+  std::map<UpdateKey, std::vector<at::Tensor>> sums_;      // gradients summed over the stage's replicas
+  std::set<UpdateKey> reduced_;
+  int64_t step_ = 0;
+  std::optional<LossScales> loss_scales_;
+  double factor_ = 1;
+  bool norm_known_ = false;
+  StepOutcome outcome_;
+  KeptOutputs* outputs_ = nullptr;
+};
+
+}  // namespace graphpipe::runtime

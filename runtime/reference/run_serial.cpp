@@ -1,0 +1,79 @@
+// The main function of the serial interpreter.
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "runtime/error.h"
+#include "runtime/io/folder.h"
+#include "runtime/launch/run_main.h"
+#include "runtime/reference/interpreter.h"
+#include "support/check.h"
+#include "wire/manifest.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+void save(const wire::RunOptions& options, const Interpreter& interpreter, const Device& device) {
+  std::map<std::string, at::Tensor> parameters, gradients;
+  for (const auto& [key, state] : interpreter.states()) {
+    if (state.replica != 0) continue;
+    for (const NamedTensor& named : named_parameters(state, device)) parameters.emplace(named.name, named.tensor);
+    for (const NamedTensor& named : named_gradients(state, device)) gradients.emplace(named.name, named.tensor);
+  }
+  const auto write = [](const std::string& path, const std::map<std::string, at::Tensor>& tensors) {
+    std::vector<NamedTensor> sorted;
+    for (const auto& [name, tensor] : tensors) sorted.push_back({name, tensor});
+    if (!path.empty()) write_safetensors(path, sorted);
+  };
+  write(options.save, parameters);
+  write(options.save_gradients, gradients);
+}
+
+void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const PlanTable& plan = *programs.front().plan;
+  if (!options.trace.empty())
+    fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
+         "trace the device programs");
+  check_outputs(options);
+  const std::string folder = find_folder(options.folder);
+  check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
+  const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
+  const std::unique_ptr<Data> data = open_data(options);
+  const std::unique_ptr<Device> device = open_device(options.device, 0);
+  std::optional<Safetensors> own;
+  if (!options.weights.empty()) own.emplace(options.weights);
+  Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
+                          optimizer_numbers(plan.optimizer, options), options.seed, options.clip_norm);
+  KeptOutputs outputs;
+  if (!options.save_outputs.empty()) interpreter.keep_outputs(outputs);
+  device->reset_peak();
+  wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
+  for (int64_t step = 0; step < options.steps; ++step) {
+    const Clock::time_point start = Clock::now();
+    const StepOutcome outcome = interpreter.run_step(step);
+    result.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    if (outcome.gradient_norm >= 0) result.gradient_norms.push_back(outcome.gradient_norm);
+    note_step(options, outcome.losses, result);
+  }
+  result.peak_bytes = {device->peak_bytes()};
+  save(options, interpreter, *device);
+  if (!options.save_outputs.empty()) {
+    std::vector<NamedTensor> parts = outputs.parts();
+    std::ranges::sort(parts, {}, &NamedTensor::name);
+    write_safetensors(options.save_outputs, join_outputs(parts));
+  }
+  print_result(options, result);
+}
+
+}  // namespace
+
+int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv) {
+  GP_CHECK(!programs.empty());
+  return run_main(
+      *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { run(programs, options); },
+      [] { return std::string("in the serial interpreter"); });
+}
+
+}  // namespace graphpipe::runtime

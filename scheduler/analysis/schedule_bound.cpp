@@ -1,0 +1,119 @@
+#include "scheduler/analysis/schedule_bound.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "cost/lower_bound.h"
+#include "support/units.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// Seconds of one item.
+struct ItemTime {
+  double forward = 0, input_gradient = 0, weight_gradient = 0;
+};
+
+/// Samples of the smallest item of a replica that is known; the first or last micro-batch may be a smaller one, then 0.
+int64_t least_item(const StageGraph& graph, const ir::StageChoice& choice) {
+  if (graph.batch.count % choice.micro_batch.count != 0) return 0;
+  const auto replicas = static_cast<int64_t>(choice.devices.size());
+  return choice.mode == ir::ReplicaMode::kSplit ? choice.micro_batch.count / replicas : choice.micro_batch.count;
+}
+
+ItemTime item_time(const StageGraph& graph, StageId id) {
+  const ir::Stage& stage = graph.stages[id];
+  const int64_t least = least_item(graph, stage.choice);
+  if (least == 0) return {};
+  const double samples = static_cast<double>(least);
+  ItemTime time{.forward = stage.forward.at(samples)};
+  if (!stage.has_backward) return time;
+  time.input_gradient = stage.input_gradient.at(samples);
+  time.weight_gradient = stage.weight_gradient.at(samples);
+  return time;
+}
+
+/// The least latency between a replica of one stage and one of the other.
+double least_latency(const StageGraph& graph, const ir::Cluster& cluster, const ir::StageEdge& edge) {
+  double least = kInfinity;
+  for (const ir::DeviceId from : graph.stages[edge.from].choice.devices)
+    for (const ir::DeviceId to : graph.stages[edge.to].choice.devices)
+      least = std::min(least, from == to ? 0.0 : cluster.link(from, to).latency.count);
+  return least;
+}
+
+struct Ways {
+  double head = 0, tail = 0;
+};
+
+IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster, bool split) {
+  IdMap<StageId, Ways> ways(graph.stages.size());
+  IdMap<StageId, ItemTime> times(graph.stages.size());
+  for (const StageId stage : graph.stage_ids()) {
+    times[stage] = item_time(graph, stage);
+    if (split) ways[stage].tail = times[stage].weight_gradient;
+  }
+  // Edges are sorted by their source and go upward: a stage's ways are final before they are read.
+  for (const ir::StageEdge& edge : graph.edges) {
+    const ir::StageChoice& above = graph.stages[edge.from].choice;
+    const int64_t at_once = above.samples_of_turns();
+    const int64_t wanted = std::max<int64_t>(1, least_item(graph, graph.stages[edge.to].choice));
+    const double items = static_cast<double>((wanted + at_once - 1) / at_once);
+    const ItemTime& time = times[edge.from];
+    const double latency = least_latency(graph, cluster, edge);
+    ways[edge.to].head = std::max(ways[edge.to].head, ways[edge.from].head + items * time.forward + latency);
+    if (!carries_gradient(edge)) continue;
+    const double backward = time.input_gradient + (split ? 0 : time.weight_gradient);
+    ways[edge.to].tail = std::max(ways[edge.to].tail, latency + items * backward + ways[edge.from].tail);
+  }
+  return ways;
+}
+
+/// The work of one stage, or of all stages, on one device.
+struct Work {
+  double weights = 0, without_weights = 0;
+  double head = kInfinity, tail = kInfinity;
+
+  void add(const ir::Stage& stage, const Action& action, const Ways& ways) {
+    const double samples = static_cast<double>(action.range.size());
+    const double forward = stage.forward.at(samples), input_gradient = stage.input_gradient.at(samples);
+    const double weight_gradient = stage.weight_gradient.at(samples);
+    const bool whole = action.op == ActionOp::kBackward;
+    if (action.op == ActionOp::kForward || action.op == ActionOp::kRecompute) without_weights += forward;
+    if (action.op == ActionOp::kInputGradient || whole) without_weights += input_gradient;
+    if (action.op == ActionOp::kWeightGradient || whole) weights += weight_gradient;
+    head = std::min(head, ways.head);
+    tail = std::min(tail, ways.tail);
+  }
+  double bound(bool split) const {
+    const double work = weights + without_weights;
+    return head + std::max(work, (split ? without_weights : work) + tail);
+  }
+};
+
+}  // namespace
+
+double schedule_bound(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule) {
+  bool split = false;
+  for (const ir::Program& program : schedule.programs)
+    for (const Action& action : program.actions) split = split || action.op == ActionOp::kInputGradient;
+  const IdMap<StageId, Ways> ways = ways_of(graph, cluster, split);
+  double bound = cost::step_bound(graph, cluster).link;
+  for (const ir::Program& program : schedule.programs) {
+    std::map<int32_t, Work> by_stage;
+    Work device;
+    for (const Action& action : program.actions) {
+      if (!ir::is_compute(action.op)) continue;
+      const StageId stage(static_cast<size_t>(action.stage));
+      by_stage[action.stage].add(graph.stages[stage], action, ways[stage]);
+      device.add(graph.stages[stage], action, ways[stage]);
+    }
+    if (by_stage.empty()) continue;
+    bound = std::max(bound, device.bound(split));
+    for (const auto& [stage, work] : by_stage) bound = std::max(bound, work.bound(split));
+  }
+  return bound;
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,18 @@
+#pragma once
+// A time that no order of the same actions can beat (specs/schedules.md, 5.7): to be reported next to every makespan.
+
+#include "ir/cluster.h"
+#include "scheduler/lowering/items.h"
+
+namespace graphpipe::scheduler {
+
+/// Seconds of the prices. Largest over the devices, and over their stages one by one, of
+///   head + all of the work + tail                   where backwards are whole,
+///   head + all of the work, and head + the work without W + tail   where some backward is split,
+/// with head the longest way of forwards and latencies down to the stage, tail the longest way of backwards back to a
+/// source (split: of input gradients, ending with a W). The first item of a stage with larger micro-batches needs
+/// several items of the stage above. Where a device holds several stages, head and tail are the least among them. Also
+/// the bytes of each link over its bandwidth. Reductions and optimizer steps are left out.
+double schedule_bound(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule);
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,295 @@
+#include "scheduler/lowering/insert_transfers.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "scheduler/lowering/assign_slots.h"
+#include "scheduler/lowering/updates.h"
+#include "scheduler/validate/rows.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+Diagnostic bad_schedule(std::string message, std::string hint) {
+  return Diagnostic{.code = Code::kBadSchedule, .message = std::move(message), .hint = std::move(hint)};
+}
+
+Status check_places(const StageGraph& graph, const Schedule& schedule) {
+  for (const ir::Program& program : schedule.programs)
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      if (const std::string_view what = overlap_problem(program, i); !what.empty())
+        return bad_schedule(text("device ", program.device, ": ", ir::print_action(action), " ", what),
+                            "overlap a forward with the backward right behind it");
+      const auto stage = static_cast<size_t>(action.stage);
+      const bool exists = action.stage >= 0 && stage < graph.stages.size() && action.replica >= 0 &&
+                          static_cast<size_t>(action.replica) < graph.stages[StageId(stage)].choice.devices.size();
+      if (!exists || !(ir::is_compute(action.op) || is_update(action.op)) || action.range.empty())
+        return bad_schedule(
+            text("device ", program.device, ": ", ir::print_action(action), " is not a compute action of the plan"),
+            "list forwards and backwards of the plan's stages and replicas only");
+      if (graph.stages[StageId(stage)].choice.devices[static_cast<size_t>(action.replica)] != program.device)
+        return bad_schedule(
+            text("device ", program.device, ": ", ir::print_action(action), " belongs to another device"),
+            "put each action on its replica's device");
+    }
+  return Ok{};
+}
+
+/// Puts R before the first backward action of every item of a stage that recomputes.
+void insert_recompute(const StageGraph& graph, Schedule& schedule) {
+  for (ir::Program& program : schedule.programs) {
+    std::vector<Action> actions;
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      const bool paired = i > 0 && program.actions[i - 1].overlaps_next;
+      // An overlapped pair stays together: the R of its backward goes before its forward.
+      const bool pairs = action.overlaps_next && i + 1 < program.actions.size();
+      const Action& first = pairs ? program.actions[i + 1] : action;
+      const bool starts_backward = first.op == ActionOp::kBackward || first.op == ActionOp::kInputGradient;
+      if (starts_backward && !paired && graph.stages[StageId(static_cast<size_t>(first.stage))].choice.recompute) {
+        actions.push_back(first);
+        actions.back().op = ActionOp::kRecompute;
+      }
+      actions.push_back(action);
+    }
+    program.actions = std::move(actions);
+  }
+}
+
+/// Walks the devices in turn and appends compute actions and messages to their lists.
+class Placer {
+ public:
+  Placer(const StageGraph& graph, const Schedule& compute)
+      : graph_(graph),
+        compute_(compute),
+        items_(graph, compute),
+        flow_(graph, items_),
+        next_(compute.programs.size()),
+        groups_(reduction_groups(graph)) {
+    for (size_t i = 0; i < compute.programs.size(); ++i) {
+      program_of_[compute.programs[i].device] = i;
+      result_.programs.push_back({compute.programs[i].device, {}});
+    }
+    lists_.resize(compute.programs.size());
+    for (const ir::Program& program : compute.programs)
+      for (const Action& action : program.actions)
+        if (action.op == ActionOp::kReduceGradient)
+          ++open_reductions_[{groups_[StageId(static_cast<size_t>(action.stage))], action.range.first}];
+  }
+
+  Status run() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (size_t program = 0; program < next_.size(); ++program) {
+        GP_TRY(const bool placed, place_next(program));
+        progress = progress || placed;
+      }
+    }
+    for (size_t program = 0; program < next_.size(); ++program)
+      if (next_[program] < compute_.programs[program].actions.size()) return stuck(program);
+    return Ok{};
+  }
+
+  ItemLists take_lists() { return std::move(lists_); }
+  Schedule take_schedule() { return std::move(result_); }
+  const ItemTable& items() const { return items_; }
+
+ private:
+  Result<bool> place_next(size_t program) {
+    const auto& actions = compute_.programs[program].actions;
+    const size_t first = next_[program];
+    if (first == actions.size()) return false;
+    if (is_update(actions[first].op)) return place_update(program, actions[first]);
+    // An overlapped pair is placed at once, with the messages of both behind it.
+    const size_t count = actions[first].overlaps_next ? 2 : 1;
+    std::array<ItemIndex, 2> items{};
+    for (size_t i = 0; i < count; ++i) {
+      const Action& action = actions[first + i];
+      items[i] = items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
+      if (items[i] < 0 || items_[items[i]].range != action.range)
+        return bad_schedule(text("device ", compute_.programs[program].device, ": ", ir::print_action(action),
+                                 " has no forward with the same samples"),
+                            "give every backward the range of a forward");
+      if (!flow_.is_ready(items[i], action.op)) return false;
+    }
+    for (size_t i = 0; i < count; ++i) place_concatenations(program, actions[first + i], items[i]);
+    for (size_t i = 0; i < count; ++i) append(program, actions[first + i], items[i]);
+    for (size_t i = 0; i < count; ++i)
+      for (const Message& message : flow_.finish(items[i], actions[first + i].op)) place_message(program, message);
+    next_[program] += count;
+    return true;
+  }
+
+  /// A step waits for its reduction: what comes after it may not be sent before the others have contributed.
+  bool place_update(size_t program, const Action& action) {
+    const int group = groups_[StageId(static_cast<size_t>(action.stage))];
+    int& open = open_reductions_[{group, action.range.first}];
+    if (action.op == ActionOp::kReduceGradient) --open;
+    if (action.op == ActionOp::kStep && group >= 0 && open > 0) return false;
+    append(program, action, -1);
+    ++next_[program];
+    return true;
+  }
+
+  void append(size_t program, const Action& action, ItemIndex item) {
+    result_.programs[program].actions.push_back(action);
+    lists_[program].push_back(item);
+  }
+
+  void place_message(size_t sender, const Message& message) {
+    const Item& from = items_[message.from];
+    const Item& to = items_[message.to];
+    Action action = compute_action_of(from, message.range);
+    action.op = message.backward ? ActionOp::kSendBackward : ActionOp::kSendForward;
+    action.edge = static_cast<int32_t>(message.edge.index());
+    if (message.range != from.range) append(sender, with_op(action, ActionOp::kSlice), message.from);
+    action.peer_replica = to.replica;
+    append(sender, action, message.from);
+    action.op = message.backward ? ActionOp::kReceiveBackward : ActionOp::kReceiveForward;
+    action.stage = static_cast<int32_t>(to.stage.index());
+    action.replica = to.replica;
+    action.peer_replica = from.replica;
+    append(program_of_.at(device_of(to)), action, message.to);
+    if (message.range != to.range) ++pieces_[{message.to, message.backward, action.edge}];
+  }
+
+  /// What an action reads and what has come in pieces is joined right before it, edge by edge.
+  void place_concatenations(size_t program, const Action& reader, ItemIndex item) {
+    const bool backward = reader.op != ActionOp::kForward;
+    if (backward && reader.op != ActionOp::kBackward && reader.op != ActionOp::kInputGradient) return;
+    for (auto next = pieces_.lower_bound({item, backward, -1}); next != pieces_.end(); next = pieces_.erase(next)) {
+      const auto [reading, of_gradient, edge] = next->first;
+      if (reading != item || of_gradient != backward) break;
+      Action join = compute_action_of(items_[item], items_[item].range);
+      join.op = ActionOp::kConcatenate;
+      join.edge = edge;
+      append(program, join, item);
+    }
+  }
+
+  static Action with_op(Action action, ActionOp op) {
+    action.op = op;
+    return action;
+  }
+
+  static Action compute_action_of(const Item& item, SampleRange range) {
+    Action action;
+    action.stream = ir::Stream::kCommunication;
+    action.stage = static_cast<int32_t>(item.stage.index());
+    action.replica = item.replica;
+    action.range = range;
+    return action;
+  }
+
+  ir::DeviceId device_of(const Item& item) const {
+    return graph_.stages[item.stage].choice.devices[static_cast<size_t>(item.replica)];
+  }
+
+  Diagnostic stuck(size_t program) const {
+    const ir::Program& list = compute_.programs[program];
+    return bad_schedule(
+        text("device ", list.device, ", action ", next_[program], ": ", ir::print_action(list.actions[next_[program]]),
+             " waits for samples that are computed only after it"),
+        "run more forwards before the first backward in the stages above");
+  }
+
+  const StageGraph& graph_;
+  const Schedule& compute_;
+  ItemTable items_;
+  DataFlow flow_;
+  std::vector<size_t> next_;
+  IdMap<StageId, int> groups_;
+  /// Per reduction group and first sample of the update: replicas that have not contributed yet.
+  std::map<std::pair<int, int64_t>, int> open_reductions_;
+  /// Messages of parts that an item has got, by item, whether of its gradient, edge.
+  std::map<std::tuple<ItemIndex, bool, int32_t>, int> pieces_;
+  std::map<ir::DeviceId, size_t> program_of_;
+  Schedule result_;
+  ItemLists lists_;
+};
+
+Action step_action(const StageGraph& graph, ActionOp op, StageId stage, int replica) {
+  Action action;
+  action.op = op;
+  action.stream = ir::stream_of(op);
+  action.stage = static_cast<int32_t>(stage.index());
+  action.replica = replica;
+  action.range = {0, graph.batch.count};
+  if (op == ActionOp::kStep) action.version = 1;
+  return action;
+}
+
+void append_step(const StageGraph& graph, const LoweringOptions& options, ir::Program& program) {
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  std::vector<std::pair<StageId, int>> held;
+  for (const StageId stage : graph.stage_ids()) {
+    if (!graph.stages[stage].has_backward || graph.stages[stage].trainable_weight_bytes == Bytes(0)) continue;
+    const auto& devices = graph.stages[stage].choice.devices;
+    for (size_t replica = 0; replica < devices.size(); ++replica)
+      if (devices[replica] == program.device) held.push_back({stage, static_cast<int>(replica)});
+  }
+  for (const auto& [stage, replica] : held)
+    program.actions.push_back(step_action(graph, ActionOp::kFlush, stage, replica));
+  // One global order of collectives: every device meets the groups in ascending order.
+  std::vector<std::pair<StageId, int>> reduced = held;
+  std::stable_sort(reduced.begin(), reduced.end(),
+                   [&](const auto& a, const auto& b) { return groups[a.first] < groups[b.first]; });
+  for (const auto& [stage, replica] : reduced)
+    if (groups[stage] >= 0) program.actions.push_back(step_action(graph, ActionOp::kReduceGradient, stage, replica));
+  if (options.norm && !held.empty())
+    program.actions.push_back(step_action(graph, ActionOp::kNorm, held.front().first, held.front().second));
+  for (const auto& [stage, replica] : held)
+    program.actions.push_back(step_action(graph, ActionOp::kStep, stage, replica));
+}
+
+}  // namespace
+
+IdMap<StageId, int> reduction_groups(const StageGraph& graph) {
+  IdMap<StageId, int> group(graph.stages.size(), -1);
+  for (const StageId stage : graph.stage_ids()) {
+    const ir::Stage& s = graph.stages[stage];
+    if (s.has_backward && s.trainable_weight_bytes > Bytes(0) && s.choice.devices.size() > 1)
+      group[stage] = static_cast<int>(stage.index());
+  }
+  const auto trains = [&](StageId stage) {
+    return graph.stages[stage].has_backward && graph.stages[stage].trainable_weight_bytes > Bytes(0);
+  };
+  // Lowering ids until nothing changes joins the sets; ids only fall, so it ends.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const ir::SharedWeights& shared : graph.shared) {
+      int lowest = static_cast<int>(graph.stages.size());
+      for (const StageId stage : shared.stages)
+        if (trains(stage)) lowest = std::min(lowest, group[stage] < 0 ? static_cast<int>(stage.index()) : group[stage]);
+      for (const StageId stage : shared.stages)
+        if (trains(stage) && group[stage] != lowest) {
+          group[stage] = lowest;
+          changed = true;
+        }
+    }
+  }
+  return group;
+}
+
+Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options) {
+  GP_TRY_VOID(check_places(graph, compute));
+  const bool updated = has_updates(compute);
+  if (updated && options.norm)
+    return bad_schedule("a norm over all gradients in a schedule with several updates",
+                        "use a synchronous policy, or no gradient clipping");
+  insert_recompute(graph, compute);
+  Placer placer(graph, compute);
+  GP_TRY_VOID(placer.run());
+  const ItemLists lists = placer.take_lists();
+  Schedule schedule = placer.take_schedule();
+  schedule.policy = compute.policy;
+  schedule.starts = compute.starts;
+  assign_slots(placer.items(), lists, schedule);
+  if (options.finish_step && !updated)
+    for (ir::Program& program : schedule.programs) append_step(graph, options, program);
+  return schedule;
+}
+
+}  // namespace graphpipe::scheduler

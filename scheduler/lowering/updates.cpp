@@ -1,0 +1,200 @@
+#include "scheduler/lowering/updates.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "scheduler/lowering/insert_transfers.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
+
+ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
+
+bool ends_item(const Action& action) {
+  return action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient;
+}
+
+/// The rows of one replica of a stage while its program is written.
+class Updater {
+ public:
+  Updater(StageId stage, int replica, const UpdateRule& rule, bool reduces, int64_t batch)
+      : stage_(stage),
+        replica_(replica),
+        rule_(rule),
+        reduces_(reduces),
+        batch_(batch),
+        items_left_(static_cast<size_t>((batch + rule.update - 1) / rule.update)) {}
+
+  int32_t version_of(const Action& action) const {
+    const int64_t seen = std::max<int64_t>(0, action.range.first - rule_.lag);
+    return static_cast<int32_t>(std::min(seen / rule_.update, static_cast<int64_t>(items_left_.size())));
+  }
+
+  /// Counts what the list holds, before it is written.
+  void note(const Action& action) {
+    if (ends_item(action)) ++items_left_[update_of(action)];
+    ++reads_left_[version_of(action)];
+  }
+
+  /// Writes the action with what belongs before and after it; false where the version cannot be there yet.
+  bool write(Action action, std::vector<Action>& list) {
+    action.version = version_of(action);
+    if (action.op == ActionOp::kForward) {
+      while (stepped_ < action.version)
+        if (items_left_[static_cast<size_t>(stepped_)] > 0) return false;
+        else step(list);
+      for (; published_ < action.version; ++published_)
+        if (published_ + 1 == action.version) list.push_back(row(ActionOp::kPublish, published_, action.version));
+    }
+    list.push_back(action);
+    if (--reads_left_[action.version] == 0 && action.version < stepped_)
+      list.push_back(row(ActionOp::kFreeVersion, action.version, action.version));
+    if (!ends_item(action)) return true;
+    --items_left_[update_of(action)];
+    if (reduces_) reduce_done(list);
+    else
+      while (stepped_ < count() && items_left_[static_cast<size_t>(stepped_)] == 0) step(list);
+    return true;
+  }
+
+  void finish(std::vector<Action>& list) {
+    while (stepped_ < count()) step(list);
+  }
+
+ private:
+  int32_t count() const { return static_cast<int32_t>(items_left_.size()); }
+  size_t update_of(const Action& action) const { return static_cast<size_t>(action.range.first / rule_.update); }
+
+  /// A row about update number `update`.
+  Action row(ActionOp op, int32_t update, int32_t version) const {
+    const int64_t first = update * rule_.update;
+    Action action = compute_action(op, stage_, replica_, {first, std::min(first + rule_.update, batch_)});
+    action.version = version;
+    return action;
+  }
+
+  /// Contributes to the updates whose items are done. Those in which this replica has none come with the next that is
+  /// contributed to, so that all replicas list them in ascending order.
+  void reduce_done(std::vector<Action>& list) {
+    int32_t last = reduced_;
+    while (last < count() && items_left_[static_cast<size_t>(last)] == 0) ++last;
+    while (reduced_ < last) list.push_back(row(ActionOp::kReduceGradient, reduced_++, 0));
+  }
+
+  void step(std::vector<Action>& list) {
+    if (reduces_ && reduced_ <= stepped_) list.push_back(row(ActionOp::kReduceGradient, reduced_++, 0));
+    list.push_back(row(ActionOp::kStep, stepped_, stepped_ + 1));
+    ++stepped_;
+  }
+
+  const StageId stage_;
+  const int replica_;
+  const UpdateRule rule_;
+  const bool reduces_;
+  const int64_t batch_;
+  /// Per update: items of this replica whose weight gradient is still to come.
+  std::vector<int32_t> items_left_;
+  /// Per version: compute actions of this replica that read it and are still to come.
+  std::map<int32_t, int64_t> reads_left_;
+  int32_t reduced_ = 0, stepped_ = 0, published_ = 0;
+};
+
+/// Stages that reduce together make the same updates.
+void join_groups(const StageGraph& graph, IdMap<StageId, UpdateRule>& rules) {
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  std::map<int, UpdateRule> joined;
+  for (const StageId stage : graph.stage_ids()) {
+    if (groups[stage] < 0) continue;
+    const auto [found, added] = joined.emplace(groups[stage], rules[stage]);
+    found->second.update = std::lcm(found->second.update, rules[stage].update);
+    found->second.lag = std::max(found->second.lag, rules[stage].lag);
+  }
+  for (auto& [group, rule] : joined) rule.lag = (rule.lag + rule.update - 1) / rule.update * rule.update;
+  for (const StageId stage : graph.stage_ids())
+    if (groups[stage] >= 0) rules[stage] = joined.at(groups[stage]);
+}
+
+}  // namespace
+
+bool is_update(ActionOp op) {
+  return op == ActionOp::kReduceGradient || op == ActionOp::kStep || op == ActionOp::kPublish ||
+         op == ActionOp::kFreeVersion;
+}
+
+bool has_updates(const Schedule& schedule) {
+  return std::any_of(schedule.programs.begin(), schedule.programs.end(), [](const ir::Program& program) {
+    return std::any_of(program.actions.begin(), program.actions.end(),
+                       [](const Action& action) { return is_update(action.op); });
+  });
+}
+
+bool is_trained(const ir::Stage& stage) { return stage.has_backward && stage.trainable_weight_bytes > Bytes(0); }
+
+Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules) {
+  join_groups(graph, rules);
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  Schedule schedule{.policy = compute.policy, .programs = {}, .slots = {}};
+  for (const ir::Program& program : compute.programs) {
+    std::map<ReplicaKey, Updater> updaters;
+    for (const Action& action : program.actions) {
+      const StageId stage(static_cast<size_t>(action.stage));
+      if (!is_trained(graph.stages[stage])) continue;
+      const Updater fresh(stage, action.replica, rules[stage], groups[stage] >= 0, graph.batch.count);
+      updaters.emplace(key_of(action), fresh).first->second.note(action);
+    }
+    ir::Program& out = schedule.programs.emplace_back(ir::Program{program.device, {}});
+    for (const Action& action : program.actions) {
+      const auto updater = updaters.find(key_of(action));
+      if (updater == updaters.end()) out.actions.push_back(action);
+      else if (!updater->second.write(action, out.actions))
+        return Diagnostic{.code = Code::kBadPlan,
+                          .message = text(compute.policy, ": stage ", action.stage, " would run samples from ",
+                                          action.range.first, " with weights that are made only later"),
+                          .hint = "use longer updates, or fewer samples in flight"};
+    }
+    for (auto& [key, updater] : updaters) updater.finish(out.actions);
+  }
+  return schedule;
+}
+
+std::vector<bool> copying_steps(const ir::Program& program) {
+  std::vector<bool> copies(program.actions.size(), false);
+  std::map<ReplicaKey, std::map<int32_t, bool>> read_later;
+  for (size_t i = program.actions.size(); i-- > 0;) {
+    const Action& action = program.actions[i];
+    auto& read = read_later[key_of(action)];
+    if (ir::is_compute(action.op)) read[action.version] = true;
+    if (action.op == ActionOp::kStep) copies[i] = read.contains(action.version - 1);
+  }
+  return copies;
+}
+
+std::vector<int> held_versions(const ir::Program& program) {
+  const std::vector<bool> copies = copying_steps(program);
+  std::vector<int> held;
+  std::map<ReplicaKey, int> now;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    int& count = now.emplace(key_of(program.actions[i]), 1).first->second;
+    if (copies[i]) ++count;
+    if (program.actions[i].op == ActionOp::kFreeVersion) --count;
+    held.push_back(count);
+  }
+  return held;
+}
+
+IdMap<StageId, int> live_versions(const StageGraph& graph, const Schedule& schedule) {
+  IdMap<StageId, int> most(graph.stages.size(), 1);
+  for (const ir::Program& program : schedule.programs) {
+    const std::vector<int> held = held_versions(program);
+    for (size_t i = 0; i < held.size(); ++i) {
+      int& count = most[StageId(static_cast<size_t>(program.actions[i].stage))];
+      count = std::max(count, held[i]);
+    }
+  }
+  return most;
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,42 @@
+#pragma once
+// Weight updates inside a step (ir/schedule.h says what they mean): which version each item reads, and where the rows
+// that make, show and drop versions stand. Two integers per stage describe PipeDream's weight stashing and vertical
+// sync, 2BW and the parameter server; specs/schedules.md 1.3, in samples so that stages of any graph may differ.
+
+#include "scheduler/policies/compute_order.h"
+
+namespace graphpipe::scheduler {
+
+struct UpdateRule {
+  /// Samples of one update; the last of the step may be smaller. Multiples of what all replicas take in turn.
+  int64_t update = 1;
+  /// An item whose first sample is a reads the version that a - lag samples have made: floor((a - lag) / update), at
+  /// least 0.
+  int64_t lag = 0;
+};
+
+/// Fills the versions of a compute-only schedule and adds REDUCE, STEP, PUBLISH and FREE:
+/// - REDUCE right after the last weight gradient of the replica's items in the update, ascending by update;
+/// - STEP there too where nothing is reduced, else before the first forward that reads what it makes;
+/// - PUBLISH before that forward, FREE after the last action that reads a version that is not the newest.
+/// Stages without trainable weights keep version 0. Stages that reduce together get the longest update and lag of them.
+/// Errors (kBadPlan): the rules of a stage make a forward read a version that its list makes only later.
+Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules);
+
+/// The rows that add_updates adds, and whether a schedule has any.
+bool is_update(ActionOp op);
+bool has_updates(const Schedule& schedule);
+
+/// Whether the stage has weights that a step changes.
+bool is_trained(const ir::Stage& stage);
+
+/// Per action of a program: whether it is a STEP whose old version is read later, so that it works on a copy.
+std::vector<bool> copying_steps(const ir::Program& program);
+
+/// Per action of a program: weight versions that its stage's replica holds after it.
+std::vector<int> held_versions(const ir::Program& program);
+
+/// Per stage: the most weight versions that one of its replicas holds at once.
+IdMap<StageId, int> live_versions(const StageGraph& graph, const Schedule& schedule);
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,168 @@
+#include "scheduler/memory/memory.h"
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "cost/memory.h"
+#include "scheduler/lowering/updates.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// Stage, replica, slot.
+using SlotKey = std::tuple<int32_t, int32_t, int32_t>;
+SlotKey slot_key(const Action& action) { return {action.stage, action.replica, action.slot}; }
+
+/// Per action, whether it is the last of its item: nothing follows in its slot, or a new item's allocation, first
+/// receive or forward.
+std::vector<bool> item_ends(const std::vector<Action>& actions) {
+  std::vector<bool> ends(actions.size(), false);
+  std::map<SlotKey, ActionOp> following;
+  for (size_t i = actions.size(); i-- > 0;) {
+    const Action& action = actions[i];
+    if (!ir::is_of_item(action.op)) continue;
+    const auto next = following.find(slot_key(action));
+    const bool prepares = action.op == ActionOp::kAllocate || action.op == ActionOp::kReceiveForward ||
+                          action.op == ActionOp::kConcatenate;
+    ends[i] = next == following.end() ||
+              (!prepares && (next->second == ActionOp::kAllocate || next->second == ActionOp::kReceiveForward ||
+                             next->second == ActionOp::kForward));
+    following[slot_key(action)] = action.op;
+  }
+  return ends;
+}
+
+class Walker {
+ public:
+  Walker(const StageGraph& graph, const MemoryOptions& options)
+      : graph_(graph), options_(options), boundaries_(cost::boundaries(graph)) {}
+
+  Bytes fixed(StageId id) const {
+    const ir::Stage& stage = graph_.stages[id];
+    const double replicas = static_cast<double>(stage.choice.devices.size());
+    // The gradient, and the optimizer's state, which may be divided over the replicas.
+    const double state =
+        1 + options_.optimizer_state_per_weight_byte / (stage.choice.shard_optimizer_state ? replicas : 1);
+    const Bytes trained = stage.has_backward ? stage.trainable_weight_bytes : Bytes(0);
+    return stage.weight_bytes + Bytes(std::llround(state * static_cast<double>(trained.count)));
+  }
+
+  /// A step that works on a copy makes one more version, a release drops one.
+  MemoryChange change_of_versions(const Action& action, bool copies) const {
+    const Bytes weights = graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
+    if (action.op == ActionOp::kStep && copies) return {weights, Bytes(0)};
+    if (action.op == ActionOp::kFreeVersion) return {Bytes(0), Bytes(0) - weights};
+    return {};
+  }
+
+  /// Of a row of an item. `last`: the item ends with this action, and with it all that its slot holds.
+  MemoryChange change(const Action& action, bool last) {
+    Bytes& held = held_[slot_key(action)];
+    MemoryChange change = change_within_item(action);
+    if (action.op == ActionOp::kOffload) change.after = Bytes(0) - (away_[slot_key(action)] = held);
+    if (action.op == ActionOp::kReload) change.before = std::exchange(away_[slot_key(action)], Bytes(0));
+    held += change.before + change.after;
+    if (last) change.after -= std::exchange(held, Bytes(0));
+    return change;
+  }
+
+  /// The first replica sums the gradients of the others into its own.
+  MemoryChange change_of_reduction(const Action& action) const {
+    if (action.replica != 0) return {};
+    const Bytes others = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
+    return {others, Bytes(0) - others};
+  }
+
+ private:
+  MemoryChange change_within_item(const Action& action) const {
+    if (!ir::is_compute(action.op) && !ir::is_receive(action.op)) return {};
+    const Samples samples(action.range.size());
+    if (ir::is_receive(action.op)) {
+      const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
+      return {cost::bytes_at(ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes, samples), Bytes(0)};
+    }
+    const StageId id(static_cast<size_t>(action.stage));
+    const ir::Stage& stage = graph_.stages[id];
+    const cost::ItemBytes item = cost::item_bytes(graph_, boundaries_[id], id, samples);
+    const Bytes space = item.workspace;
+    switch (action.op) {
+      case ActionOp::kForward: {
+        const bool keeps = stage.has_backward && !stage.choice.recompute;
+        return {item.stash + item.outputs + space, Bytes(0) - space - (keeps ? Bytes(0) : item.stash)};
+      }
+      case ActionOp::kRecompute:
+        return {item.stash + space, Bytes(0) - space};
+      case ActionOp::kBackward:
+        return {item.gradients_of_inputs + space + item.kept_gradients,
+                Bytes(0) - space - item.kept_gradients - item.stash};
+      case ActionOp::kInputGradient:
+        return {item.gradients_of_inputs + space + item.kept_gradients,
+                item.kept - space - item.kept_gradients - item.stash};
+      default:
+        return {space, Bytes(0) - space - item.kept};
+    }
+  }
+
+  const StageGraph& graph_;
+  const MemoryOptions& options_;
+  const IdMap<StageId, cost::StageBoundary> boundaries_;
+  std::map<SlotKey, Bytes> held_;
+  /// What an offload has taken.
+  std::map<SlotKey, Bytes> away_;
+};
+
+Bytes fixed_bytes(const StageGraph& graph, const Walker& walker, ir::DeviceId device) {
+  Bytes total;
+  for (const StageId stage : graph.stage_ids())
+    for (const ir::DeviceId used : graph.stages[stage].choice.devices)
+      if (used == device) total += walker.fixed(stage);
+  return total;
+}
+
+}  // namespace
+
+std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options) {
+  std::vector<DeviceMemory> devices;
+  for (const ir::Program& program : schedule.programs) {
+    Walker walker(graph, options);
+    DeviceMemory& memory = devices.emplace_back();
+    memory.fixed = memory.peak = fixed_bytes(graph, walker, program.device);
+    Bytes held = memory.fixed;
+    const std::vector<bool> ends = item_ends(program.actions), copies = copying_steps(program);
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      const bool updates = action.op == ActionOp::kStep || action.op == ActionOp::kFreeVersion;
+      const MemoryChange change = updates ? walker.change_of_versions(action, copies[i])
+                                  : action.op == ActionOp::kReduceGradient ? walker.change_of_reduction(action)
+                                  : ir::is_of_item(action.op)              ? walker.change(action, ends[i])
+                                                                           : MemoryChange();
+      memory.changes.push_back(change);
+      held += change.before;
+      if (held > memory.peak) {
+        memory.peak = held;
+        memory.peak_position = i;
+      }
+      held += change.after;
+    }
+  }
+  return devices;
+}
+
+std::vector<MemoryPoint> memory_over_time(const DeviceMemory& memory, const std::vector<Span>& spans) {
+  GP_CHECK(memory.changes.size() == spans.size());
+  std::vector<std::pair<Ticks, Bytes>> changes;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    changes.push_back({spans[i].start, memory.changes[i].before});
+    changes.push_back({spans[i].end, memory.changes[i].after});
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<MemoryPoint> points = {{Ticks(0), memory.fixed}};
+  for (const auto& [time, change] : changes) {
+    if (time > points.back().time) points.push_back({time, points.back().bytes});
+    points.back().bytes += change;
+  }
+  return points;
+}
+
+}  // namespace graphpipe::scheduler

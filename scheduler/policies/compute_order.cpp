@@ -1,0 +1,170 @@
+#include "scheduler/policies/compute_order.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+
+#include "scheduler/simulate/durations.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+struct List {
+  StageId stage;
+  int replica = 0;
+  const std::vector<Action>* actions = nullptr;
+  size_t next = 0;
+  bool at_end() const { return next == actions->size(); }
+  const Action& head() const { return (*actions)[next]; }
+};
+
+struct DeviceState {
+  ir::DeviceId device;
+  std::vector<size_t> lists;
+  bool busy = false;
+};
+
+/// Runs the lists on their devices without transfer times; the order in which a device starts actions is its program.
+class Merger {
+ public:
+  Merger(const StageGraph& graph, const StageOrders& orders)
+      : graph_(graph), items_(graph, all_actions(orders)), flow_(graph, items_), durations_(graph, kTicksPerSecond) {
+    std::map<ir::DeviceId, size_t> device_of;
+    for (const StageId stage : graph.stage_ids())
+      for (size_t replica = 0; replica < orders[stage].size(); ++replica) {
+        const ir::DeviceId device = graph.stages[stage].choice.devices[replica];
+        device_of.emplace(device, 0);
+        lists_.push_back({stage, static_cast<int>(replica), &orders[stage][replica], 0});
+      }
+    for (auto& [device, index] : device_of) {
+      index = devices_.size();
+      devices_.push_back({device, {}, false});
+    }
+    for (size_t i = 0; i < lists_.size(); ++i)
+      devices_[device_of[graph.stages[lists_[i].stage].choice.devices[static_cast<size_t>(lists_[i].replica)]]]
+          .lists.push_back(i);
+    for (const DeviceState& state : devices_) result_.schedule.programs.push_back({state.device, {}});
+  }
+
+  MergedOrders run() {
+    for (size_t device = 0; device < devices_.size(); ++device) start_next(device);
+    while (!running_.empty()) {
+      const Ticks now = running_.top().end;
+      now_ = now;
+      // All actions that end at one instant end together, so that equal times do not depend on the order of devices.
+      while (!running_.empty() && running_.top().end == now) {
+        const Running done = running_.top();
+        running_.pop();
+        flow_.finish(done.item, done.op);
+        devices_[done.device].busy = false;
+      }
+      for (size_t device = 0; device < devices_.size(); ++device)
+        if (!devices_[device].busy) start_next(device);
+    }
+    find_starved();
+    return std::move(result_);
+  }
+
+ private:
+  struct Running {
+    Ticks end;
+    size_t device = 0;
+    ItemIndex item = -1;
+    ActionOp op = ActionOp::kForward;
+    bool operator>(const Running& other) const { return std::tie(end, device) > std::tie(other.end, other.device); }
+  };
+
+  static Schedule all_actions(const StageOrders& orders) {
+    Schedule schedule;
+    for (const auto& replicas : orders)
+      for (const auto& actions : replicas) schedule.programs.push_back({ir::DeviceId(), actions});
+    return schedule;
+  }
+
+  ItemIndex item_of(const Action& action) const {
+    return items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
+  }
+
+  bool is_ready(const List& list) const {
+    return !list.at_end() && flow_.is_ready(item_of(list.head()), list.head().op);
+  }
+
+  void start_next(size_t device) {
+    List* best = nullptr;
+    for (const size_t index : devices_[device].lists) {
+      List& list = lists_[index];
+      if (!is_ready(list)) continue;
+      const bool forward = list.head().op == ActionOp::kForward;
+      if (best == nullptr || (!forward && best->head().op == ActionOp::kForward)) best = &list;
+    }
+    if (best == nullptr) return;
+    const Action& action = best->head();
+    result_.schedule.programs[device].actions.push_back(action);
+    running_.push({now_ + durations_.of(action), device, item_of(action), action.op});
+    devices_[device].busy = true;
+    ++best->next;
+  }
+
+  void find_starved() {
+    for (const List& list : lists_) {
+      if (list.at_end() || list.head().op == ActionOp::kForward) continue;
+      const bool wanted = std::any_of(lists_.begin(), lists_.end(), [&](const List& below) {
+        return !below.at_end() && below.head().op == ActionOp::kForward && waits_for(below, list);
+      });
+      if (wanted) result_.starved.push_back({list.stage, list.replica});
+    }
+  }
+
+  /// Whether the forward at the head of `below` needs samples of a forward that `list` still has to run.
+  bool waits_for(const List& below, const List& list) const {
+    const bool connected = std::any_of(graph_.edges.begin(), graph_.edges.end(), [&](const ir::StageEdge& edge) {
+      return edge.from == list.stage && edge.to == below.stage;
+    });
+    if (!connected) return false;
+    return std::any_of(
+        list.actions->begin() + static_cast<ptrdiff_t>(list.next), list.actions->end(), [&](const Action& action) {
+          return action.op == ActionOp::kForward && !wire::intersect(action.range, below.head().range).empty();
+        });
+  }
+
+  const StageGraph& graph_;
+  ItemTable items_;
+  DataFlow flow_;
+  Durations durations_;
+  std::vector<List> lists_;
+  std::vector<DeviceState> devices_;
+  std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
+  Ticks now_;
+  MergedOrders result_;
+};
+
+}  // namespace
+
+std::vector<SampleRange> item_ranges(const StageGraph& graph, StageId stage, int replica) {
+  std::vector<SampleRange> ranges;
+  const int64_t count = micro_batch_count(graph, stage);
+  for (int64_t index = 0; index < count; ++index) {
+    const SampleRange range = ir::item_range(graph, stage, index, replica);
+    if (!range.empty()) ranges.push_back(range);
+  }
+  return ranges;
+}
+
+SampleRange micro_batch_range(const StageGraph& graph, StageId stage, int64_t index) {
+  const int64_t b = graph.stages[stage].choice.micro_batch.count;
+  return {index * b, std::min((index + 1) * b, graph.batch.count)};
+}
+
+Action compute_action(ActionOp op, StageId stage, int replica, SampleRange range) {
+  Action action;
+  action.op = op;
+  action.stream = ir::stream_of(op);
+  action.stage = static_cast<int32_t>(stage.index());
+  action.replica = replica;
+  action.range = range;
+  return action;
+}
+
+MergedOrders merge_orders(const StageGraph& graph, const StageOrders& orders) { return Merger(graph, orders).run(); }
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,64 @@
+#include "scheduler/policies/in_flight_rules.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cost/in_flight.h"
+#include "cost/memory.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+double attainable_period(const PolicyRequest& request) {
+  const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, request.cluster));
+  return std::max(period, std::numeric_limits<double>::min());
+}
+
+IdMap<StageId, Samples> in_flight_of(const PolicyRequest& request) {
+  return request.in_flight.empty() ? cost::in_flight(request.graph, request.cluster).samples : request.in_flight;
+}
+
+IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k) {
+  IdMap<StageId, int64_t> rounds(graph.stages.size());
+  for (const StageId stage : graph.stage_ids()) {
+    const ir::StageChoice& choice = graph.stages[stage].choice;
+    rounds[stage] = choice.samples_of_turns() * (use_k == UseK::kYes ? choice.k : 1);
+  }
+  IdMap<StageId, Samples> numbers(graph.stages.size());
+  // Stages are in topological order: successors are known first.
+  for (size_t index = graph.stages.size(); index-- > 0;) {
+    const StageId stage(index);
+    int64_t samples = rounds[stage];
+    for (const StageId reader : graph.successors(stage))
+      samples = std::max(samples, numbers[reader].count + std::max(rounds[stage], rounds[reader]));
+    const int64_t b = graph.stages[stage].choice.micro_batch.count;
+    numbers[stage] = Samples(divide_up(samples, b) * b);
+  }
+  return numbers;
+}
+
+IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph) {
+  IdMap<StageId, Samples> numbers(graph.stages.size());
+  for (size_t index = graph.stages.size(); index-- > 0;) {
+    const StageId stage(index);
+    const ir::StageChoice& choice = graph.stages[stage].choice;
+    int64_t below = 0;
+    for (const StageId reader : graph.successors(stage)) below = std::max(below, numbers[reader].count);
+    const int64_t b = choice.micro_batch.count;
+    numbers[stage] = Samples(choice.samples_of_turns() + divide_up(below, b) * b);
+  }
+  return numbers;
+}
+
+int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples) {
+  const ir::StageChoice& choice = graph.stages[stage].choice;
+  const int64_t micro_batches = std::max<int64_t>(1, divide_up(samples.count, choice.micro_batch.count));
+  if (choice.mode == ir::ReplicaMode::kSplit) return micro_batches;
+  return divide_up(micro_batches, static_cast<int64_t>(choice.devices.size()));
+}
+
+}  // namespace graphpipe::scheduler

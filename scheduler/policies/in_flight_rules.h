@@ -1,0 +1,32 @@
+#pragma once
+// Where policies take their in-flight numbers from: the request, the latency-aware rule of cost/in_flight.h, or depth.
+
+#include "scheduler/policies/policies.h"
+
+namespace graphpipe::scheduler {
+
+/// The request's numbers; without them those that the planner counts memory with (cost/in_flight.h).
+IdMap<StageId, Samples> in_flight_of(const PolicyRequest& request);
+
+/// Seconds per sample that compute and bandwidth allow.
+double attainable_period(const PolicyRequest& request);
+
+enum class UseK : uint8_t { kNo, kYes };
+/// GraphPipe's numbers for equal costs and no latency, in samples: a sink holds its round r = k b (b where k is not
+/// used), a stage the least multiple of b that is at least n(j) + max(r, r(j)) over the stages j that it feeds. With
+/// equal sizes that is b times the longest path to a sink. Round robin counts one item per replica.
+IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k);
+
+/// PipeDream's numbers: a stage's replicas, each with one item, and below it the longest way counted the same; in
+/// samples. With one replica per stage that is the depth.
+IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph);
+
+/// Forwards that each replica runs to have `samples` in flight in all of them; at least 1.
+int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples);
+
+/// 1F1B with these in-flight numbers on any stage graph: n(s) forwards, then one backward and one forward in turn.
+/// Numbers with which lists would deadlock are raised. Errors (kBadPlan): numbers for other stages.
+Result<Schedule> one_forward_one_backward(const StageGraph& graph, const IdMap<StageId, Samples>& in_flight,
+                                          const char* policy);
+
+}  // namespace graphpipe::scheduler

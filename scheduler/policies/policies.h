@@ -1,0 +1,104 @@
+#pragma once
+// The policies: rules that give the order of compute actions on every device, and nothing else. Transfers, slots,
+// reductions and steps are added by one lowering (insert_transfers.h), so a new policy is one function and one line
+// of the list in policies.cpp.
+
+#include <span>
+#include <string_view>
+
+#include "ir/cluster.h"
+#include "scheduler/policies/compute_order.h"
+
+namespace graphpipe::scheduler {
+
+enum class BackwardOrder : uint8_t { kFifo, kLifo };
+
+struct PolicyRequest {
+  const StageGraph& graph;
+  const ir::Cluster& cluster;
+  /// Per stage the samples in flight over all its replicas: forwards that run before the first backward. Empty: by the
+  /// rule of cost/in_flight.h.
+  IdMap<StageId, Samples> in_flight;
+  /// gpipe: the order of the backwards.
+  BackwardOrder backward_order = BackwardOrder::kFifo;
+  /// interleaved, interleaved-zb: micro-batches per group; 0: the fewest that are at least the number of devices and
+  /// make equal groups.
+  int64_t group = 0;
+  /// pipedream, pipedream-rr: all stages run a micro-batch with weights of one age, that of the stage with the most in
+  /// flight, instead of the newest that each stage has.
+  bool vertical_sync = false;
+  /// 2bw: samples per update; 0: the fewest that need no third version.
+  Samples update{0};
+};
+
+/// A kBadPlan error of a policy: what it found, and what to do.
+Diagnostic refused(std::string_view policy, std::string_view what, std::string hint);
+
+/// Returns a schedule that holds compute actions only (F, B, I, W), one program per used device, ascending.
+/// Asynchronous policies add the rows of their updates (updates.h). Errors: kBadPlan where the policy cannot order this
+/// stage graph.
+using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
+
+/// The stage graph that a policy is defined on, for studies of P devices without a model.
+enum class StageShape : uint8_t {
+  kAny,            // one stage per device; the usual case is a chain
+  kLoop,           // a chain of P * chunks stages, stage s on device s mod P
+  kV,              // a chain of 2P stages, stages r and 2P-1-r on device r
+  kBidirectional,  // a chain of P stages with two round-robin replicas: stage s on devices s and P-1-s
+  kReplicas,       // one stage with P round-robin replicas
+};
+
+/// Choices of a PolicyRequest that a policy takes; of the others it knows nothing, and its caller should refuse them.
+struct PolicyChoices {
+  bool backward_order = false, group = false, vertical_sync = false, update = false;
+};
+
+struct Policy {
+  std::string_view name;
+  std::string_view description;
+  PolicyFunction order;
+  StageShape shape = StageShape::kAny;
+  /// Weights change inside the step. Only stages with trainable weights have versions, in studies too.
+  bool asynchronous = false;
+  /// Forwards only: takes the stage graph as without_backward leaves it.
+  bool forward_only = false;
+  /// Replicas take whole micro-batches in turn instead of dividing each.
+  bool takes_turns = false;
+  PolicyChoices choices = {};
+};
+
+/// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.
+StageGraph without_backward(StageGraph graph);
+
+std::span<const Policy> all_policies();
+/// Null where no policy has the name.
+const Policy* find_policy(std::string_view name);
+
+// The functions behind the list.
+Result<Schedule> order_kfkb(const PolicyRequest& request);
+Result<Schedule> order_1f1b(const PolicyRequest& request);
+Result<Schedule> order_dapple_a(const PolicyRequest& request);
+Result<Schedule> order_dapple_b(const PolicyRequest& request);
+Result<Schedule> order_none(const PolicyRequest& request);
+Result<Schedule> order_gpipe(const PolicyRequest& request);
+Result<Schedule> order_zb_1p(const PolicyRequest& request);
+Result<Schedule> order_zb_2p(const PolicyRequest& request);
+Result<Schedule> order_interleaved(const PolicyRequest& request);
+Result<Schedule> order_interleaved_zb(const PolicyRequest& request);
+Result<Schedule> order_looped_bfs(const PolicyRequest& request);
+Result<Schedule> order_zb_v(const PolicyRequest& request);
+Result<Schedule> order_v_1f1b(const PolicyRequest& request);
+Result<Schedule> order_v_half(const PolicyRequest& request);
+Result<Schedule> order_v_min(const PolicyRequest& request);
+Result<Schedule> order_dualpipe(const PolicyRequest& request);
+Result<Schedule> order_dualpipev(const PolicyRequest& request);
+Result<Schedule> order_chimera(const PolicyRequest& request);
+Result<Schedule> order_pipedream(const PolicyRequest& request);
+Result<Schedule> order_pipedream_rr(const PolicyRequest& request);
+Result<Schedule> order_2bw(const PolicyRequest& request);
+Result<Schedule> order_data_parallel(const PolicyRequest& request);
+Result<Schedule> order_parameter_server(const PolicyRequest& request);
+Result<Schedule> order_inference(const PolicyRequest& request);
+Result<Schedule> order_auto(const PolicyRequest& request);
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,163 @@
+#include "scheduler/policies/raise_in_flight.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cost/lower_bound.h"
+#include "cost/memory.h"
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/simulate/simulate.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// Steps longer than this are not simulated here: the search for a plan calls us often.
+constexpr int64_t kMaxItems = 20000;
+constexpr int kMaxSimulations = 60;
+/// Ticks are rounded and periods come from differences.
+constexpr double kTolerance = 1e-4;
+
+int64_t round_of(const ir::Stage& stage) { return stage.choice.samples_of_turns() * stage.choice.k; }
+
+/// Raises numbers to the least with which the stages below cannot deadlock (GraphPipe's deadlock inequality):
+/// the orders would be given that many anyway.
+IdMap<StageId, Samples> without_deadlock(const StageGraph& graph, IdMap<StageId, Samples> numbers) {
+  for (size_t index = numbers.size(); index-- > 0;) {
+    const StageId stage(index);
+    const int64_t b = graph.stages[stage].choice.micro_batch.count, round = round_of(graph.stages[stage]);
+    for (const StageId reader : graph.successors(stage)) {
+      const int64_t least = numbers[reader].count + round - std::gcd(round, round_of(graph.stages[reader]));
+      numbers[stage] = std::max(numbers[stage], Samples((least + b - 1) / b * b));
+    }
+  }
+  return numbers;
+}
+
+/// The samples after which all stages are at the start of a round; 0 where that is too long.
+int64_t common_round(const StageGraph& graph) {
+  constexpr int64_t kLongest = 1024;
+  int64_t common = 1;
+  for (const ir::Stage& stage : graph.stages) {
+    common = std::lcm(common, round_of(stage));
+    if (common > kLongest) return 0;
+  }
+  return common;
+}
+
+int64_t items_in(const StageGraph& graph, int64_t batch) {
+  int64_t items = 0;
+  for (const ir::Stage& stage : graph.stages) items += batch / stage.choice.micro_batch.count;
+  return items;
+}
+
+/// Seconds of a step of `batch` samples, without its end; negative where it cannot run.
+double step_seconds(const PolicyRequest& request, int64_t batch, const IdMap<StageId, Samples>& numbers,
+                    const OrderByNumbers& order) {
+  StageGraph graph = request.graph;
+  graph.batch = Samples(batch);
+  const double ticks_per_second = fine_ticks_per_second(graph);
+  const Result<Schedule> schedule = insert_transfers(graph, order(graph, numbers), {.finish_step = false});
+  if (!schedule.ok()) return -1;
+  const Result<Timeline> timeline = simulate(graph, request.cluster, *schedule, {.ticks_per_second = ticks_per_second});
+  return timeline.ok() ? static_cast<double>(timeline->makespan.count) / ticks_per_second : -1;
+}
+
+int64_t largest(const IdMap<StageId, Samples>& numbers) {
+  int64_t most = 0;
+  for (const Samples number : numbers) most = std::max(most, number.count);
+  return most;
+}
+
+/// A walk over numbers that lowers the period.
+class Raiser {
+ public:
+  Raiser(const PolicyRequest& request, IdMap<StageId, Samples> numbers, const OrderByNumbers& order)
+      : request_(request),
+        order_(order),
+        numbers_(without_deadlock(request.graph, std::move(numbers))),
+        reached_(measure(numbers_)) {}
+
+  IdMap<StageId, Samples> run(double period) {
+    while (reached_ > period * (1 + kTolerance) && simulations_ < kMaxSimulations)
+      if (!raise_one() && !raise_with_ancestors()) break;
+    return numbers_;
+  }
+
+ private:
+  double measure(const IdMap<StageId, Samples>& numbers) {
+    ++simulations_;
+    return steady_period(request_, numbers, order_);
+  }
+
+  bool keep_if_faster(IdMap<StageId, Samples> candidate) {
+    if (simulations_ >= kMaxSimulations) return false;
+    candidate = without_deadlock(request_.graph, std::move(candidate));
+    if (cost::memory_shortfall(request_.graph, request_.cluster, candidate) > Bytes(0)) return false;
+    const double period = measure(candidate);
+    if (period <= 0 || period >= reached_ * (1 - kTolerance)) return false;
+    numbers_ = std::move(candidate);
+    reached_ = period;
+    return true;
+  }
+
+  Samples raised(StageId stage) const { return numbers_[stage] + request_.graph.stages[stage].choice.micro_batch; }
+
+  /// From the sinks upward: a stage below starves those above it.
+  bool raise_one() {
+    for (size_t index = numbers_.size(); index-- > 0;) {
+      IdMap<StageId, Samples> candidate = numbers_;
+      candidate[StageId(index)] = raised(StageId(index));
+      if (keep_if_faster(std::move(candidate))) return true;
+    }
+    return false;
+  }
+
+  /// A stage and all that feed it, directly or through others: where several in a row hold too few, one is not enough.
+  bool raise_with_ancestors() {
+    for (size_t index = numbers_.size(); index-- > 0;) {
+      IdMap<StageId, Samples> candidate = numbers_;
+      std::vector<StageId> reached = {StageId(index)};
+      IdSet<StageId> seen(numbers_.size());
+      seen.insert(reached.front());
+      for (size_t next = 0; next < reached.size(); ++next) {
+        candidate[reached[next]] = raised(reached[next]);
+        for (const StageId above : request_.graph.predecessors(reached[next]))
+          if (seen.insert(above)) reached.push_back(above);
+      }
+      if (reached.size() > 1 && keep_if_faster(std::move(candidate))) return true;
+    }
+    return false;
+  }
+
+  const PolicyRequest& request_;
+  const OrderByNumbers& order_;
+  IdMap<StageId, Samples> numbers_;
+  int simulations_ = 0;
+  double reached_ = 0;
+};
+
+}  // namespace
+
+double steady_period(const PolicyRequest& request, const IdMap<StageId, Samples>& numbers,
+                     const OrderByNumbers& order) {
+  const int64_t round = common_round(request.graph);
+  if (round == 0) return 0;
+  // The first half fills the pipeline; what a longer step adds is steady.
+  const int64_t batch = round * (2 * largest(numbers) / round + 8);
+  if (items_in(request.graph, 2 * batch) > kMaxItems) return 0;
+  const double shorter = step_seconds(request, batch, numbers, order);
+  const double longer = step_seconds(request, 2 * batch, numbers, order);
+  if (shorter < 0 || longer < 0) return 0;
+  return (longer - shorter) / static_cast<double>(batch);
+}
+
+IdMap<StageId, Samples> raise_where_starved(const PolicyRequest& request, IdMap<StageId, Samples> numbers,
+                                            double period, const OrderByNumbers& order) {
+  const int64_t batch = request.graph.batch.count;
+  if (largest(numbers) >= batch || items_in(request.graph, batch) > kMaxItems) return numbers;
+  const double step = step_seconds(request, batch, numbers, order);
+  if (step <= cost::step_bound(request.graph, request.cluster).total() * 1.01) return numbers;
+  return Raiser(request, std::move(numbers), order).run(period);
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,35 @@
+#pragma once
+// Pictures of a timeline: for the terminal, as SVG, and as a trace for Perfetto or chrome://tracing.
+
+#include "scheduler/memory/memory.h"
+#include "scheduler/simulate/timeline.h"
+
+namespace graphpipe::scheduler {
+
+struct GanttOptions {
+  /// Columns of the whole picture; at least 20.
+  int width = 100;
+  /// ANSI colours: forwards blue, backwards green, weight gradients yellow.
+  bool color = false;
+  /// The line about makespan and idle share.
+  bool metrics = true;
+};
+
+/// One row per device, time from left to right in equal columns. A cell shows what runs in it: "F3" where there is
+/// room, else its letter; "." is idle. Micro-batches are numbered per stage; where a device holds several stages a cell
+/// begins with the stage: "2F3". A line below tells the makespan and the idle share.
+std::string gantt_text(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                       const GanttOptions& options = {});
+
+/// The same as a picture of its own, with transfers as lines between the rows.
+std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline);
+
+/// Chrome trace events: one process per device with lanes for compute, transfers and collectives, flow arrows from
+/// sends to receives, memory counters. `ticks_per_microsecond` scales time (1000 for nanoseconds).
+std::string trace_json(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                       const std::vector<DeviceMemory>& memory, double ticks_per_microsecond = 1000);
+
+/// Number of the micro-batch of its stage that the action's samples belong to.
+int64_t micro_batch_of(const StageGraph& graph, const Action& action);
+
+}  // namespace graphpipe::scheduler

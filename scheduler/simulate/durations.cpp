@@ -1,0 +1,58 @@
+#include "scheduler/simulate/durations.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace graphpipe::scheduler {
+
+Ticks to_ticks(Seconds time, double ticks_per_second) {
+  constexpr double kLargest = 9007199254740992.0;
+  const double ticks = time.count * ticks_per_second;
+  return Ticks(std::llround(std::min(std::max(ticks, 0.0), kLargest)));
+}
+
+Durations::Durations(const StageGraph& graph, double ticks_per_second, Seconds action)
+    : graph_(graph),
+      ticks_per_second_(ticks_per_second),
+      action_(to_ticks(action, ticks_per_second)),
+      known_(graph.stages.size()) {}
+
+const Durations::Known& Durations::look_up(size_t stage, int64_t samples) {
+  std::vector<Known>& known = known_[stage];
+  for (const Known& entry : known)
+    if (entry.samples == samples) return entry;
+  const ir::Stage& prices = graph_.stages[StageId(stage)];
+  const auto ticks = [&](const ir::SampleFunction& price) {
+    return to_ticks(Seconds(price.at(Samples(samples))), ticks_per_second_);
+  };
+  known.push_back({samples, ticks(prices.forward), ticks(prices.input_gradient), ticks(prices.weight_gradient)});
+  return known.back();
+}
+
+Ticks Durations::of(const Action& action) {
+  const Known& known = look_up(static_cast<size_t>(action.stage), action.range.size());
+  switch (action.op) {
+    case ActionOp::kForward:
+    case ActionOp::kRecompute:
+      return action_ + known.forward;
+    case ActionOp::kBackward:
+      return action_ + known.input_gradient + known.weight_gradient;
+    case ActionOp::kInputGradient:
+      return action_ + known.input_gradient;
+    case ActionOp::kWeightGradient:
+      return action_ + known.weight_gradient;
+    default:
+      return Ticks(0);
+  }
+}
+
+double fine_ticks_per_second(const StageGraph& graph) {
+  double longest = 0;
+  for (const ir::Stage& stage : graph.stages)
+    longest = std::max(longest, stage.forward.at(stage.choice.micro_batch) +
+                                    stage.input_gradient.at(stage.choice.micro_batch) +
+                                    stage.weight_gradient.at(stage.choice.micro_batch));
+  return longest > 0 ? kTicksPerUnit / longest : 1;
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,277 @@
+#include "scheduler/simulate/resolve.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "cost/memory.h"
+#include "scheduler/validate/list_order.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// Row numbers are 32 bits.
+constexpr size_t kMaxRows = size_t{1} << 30;
+constexpr const char* kRegenerate = "lower the compute order again, or correct this row";
+
+/// Links by cluster level: one per direction between two groups of the level below.
+class Links {
+ public:
+  explicit Links(const ir::Cluster& cluster) : cluster_(cluster) {}
+  int32_t between(ir::DeviceId from, ir::DeviceId to) {
+    size_t below = 1;
+    for (size_t level = 0; level < cluster_.levels.size(); ++level) {
+      const auto group = static_cast<size_t>(std::max(1, cluster_.levels[level].group));
+      const bool last = level + 1 == cluster_.levels.size();
+      if (last || from.index() / group == to.index() / group)
+        return numbers_.emplace(std::tuple(level, from.index() / below, to.index() / below), numbers_.size())
+            .first->second;
+      below = group;
+    }
+    return -1;
+  }
+  int32_t count() const { return static_cast<int32_t>(numbers_.size()); }
+
+ private:
+  const ir::Cluster& cluster_;
+  std::map<std::tuple<size_t, size_t, size_t>, int32_t> numbers_;
+};
+
+class Resolver {
+ public:
+  Resolver(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule, double ticks_per_second)
+      : graph_(graph),
+        cluster_(cluster),
+        schedule_(schedule),
+        ticks_per_second_(ticks_per_second),
+        links_(cluster),
+        boundaries_(cost::boundaries(graph)) {}
+
+  Result<ResolvedSchedule> run() {
+    GP_TRY_VOID(check_rows());
+    result_.emplace(ResolvedSchedule{.items = ItemTable(graph_, schedule_)});
+    count_needs();
+    number_slots();
+    GP_TRY_VOID(fill_rows());
+    GP_TRY_VOID(pair_rows());
+    GP_TRY_VOID(check_lists());
+    result_->link_count = links_.count();
+    return std::move(*result_);
+  }
+
+ private:
+  Status check_rows() const {
+    Diagnostics problems;
+    IdSet<ir::DeviceId> used;
+    size_t rows = 0;
+    for (size_t p = 0; p < schedule_.programs.size(); ++p) {
+      const ir::Program& program = schedule_.programs[p];
+      rows += program.actions.size();
+      if (!program.device.valid() || program.device.index() >= cluster_.devices.size())
+        return Diagnostic{.code = Code::kBadSchedule,
+                          .message = text("device ", program.device, " is not in the cluster"),
+                          .hint = "use the cluster that the plan was made for"};
+      if (!used.insert(program.device))
+        return Diagnostic{.code = Code::kBadSchedule,
+                          .message = text("device ", program.device, " has two programs"),
+                          .hint = "merge them into one list"};
+      for (size_t i = 0; i < program.actions.size() && problems.size() < 20; ++i) {
+        std::string_view what = row_problem(graph_, schedule_, program.device, program.actions[i]);
+        if (what.empty()) what = overlap_problem(program, i);
+        if (!what.empty()) problems.push_back(schedule_problem(schedule_, p, i, what, kRegenerate));
+      }
+    }
+    if (!has_right_starts(schedule_))
+      problems.push_back(Diagnostic{.code = Code::kBadSchedule,
+                                    .message = "starts that are not one per program, from 0 to 2^53 ticks",
+                                    .hint = "leave them out, or give all"});
+    for (const int slots : schedule_.slots)
+      if (slots < 0 || static_cast<size_t>(slots) > rows || rows > kMaxRows ||
+          schedule_.slots.size() > graph_.stages.size())
+        problems.push_back(Diagnostic{.code = Code::kBadSchedule,
+                                      .message = text(slots, " ring slots for a schedule of ", rows, " actions"),
+                                      .hint = "use one slot per item in flight, and one count per stage"});
+    if (problems.empty()) return Ok{};
+    return problems;
+  }
+
+  void count_needs() {
+    IdMap<StageId, int64_t> inputs(graph_.stages.size()), gradients(graph_.stages.size());
+    for (const ir::StageEdge& edge : graph_.edges) {
+      ++inputs[edge.to];
+      if (carries_gradient(edge)) ++gradients[edge.from];
+    }
+    for (size_t i = 0; i < result_->items.size(); ++i) {
+      const Item& item = result_->items[static_cast<ItemIndex>(i)];
+      result_->forward_needs.push_back(item.range.size() * inputs[item.stage]);
+      result_->backward_needs.push_back(item.range.size() * gradients[item.stage]);
+    }
+  }
+
+  void number_slots() {
+    slot_offset_.resize(graph_.stages.size());
+    for (const StageId stage : graph_.stage_ids()) {
+      slot_offset_[stage] = result_->slot_count;
+      const int slots = stage.index() < schedule_.slots.size() ? schedule_.slots[stage] : 0;
+      result_->slot_count += slots * static_cast<int32_t>(graph_.stages[stage].choice.devices.size());
+    }
+  }
+
+  Status fill_rows() {
+    Durations durations(graph_, ticks_per_second_, cluster_.runtime.action);
+    for (size_t p = 0; p < schedule_.programs.size(); ++p) {
+      const ir::Program& program = schedule_.programs[p];
+      result_->first_row.push_back(static_cast<RowIndex>(result_->rows.size()));
+      for (size_t i = 0; i < program.actions.size(); ++i) {
+        const Action& action = program.actions[i];
+        const StageId stage(static_cast<size_t>(action.stage));
+        ResolvedRow row;
+        if (action.slot >= 0) row.slot = slot_offset_[stage] + action.replica * schedule_.slots[stage] + action.slot;
+        const bool message = ir::is_message(action.op);
+        if (ir::is_of_item(action.op)) {
+          const bool part = message || action.op == ActionOp::kSlice;
+          row.item = result_->items.containing(stage, action.replica, action.range);
+          if (row.item < 0 || (!part && result_->items[row.item].range != action.range))
+            return schedule_problem(schedule_, p, i, "belongs to no forward of this stage and replica",
+                                    "give every row samples of one forward");
+        }
+        if (ir::is_compute(action.op)) row.duration = durations.of(action);
+        if (action.op == ActionOp::kOffload || action.op == ActionOp::kReload)
+          row.duration = copy_time(program.device, action);
+        if (message) row.busy = busy_of(action);
+        if (ir::is_send(action.op)) fill_send(program.device, action, row);
+        result_->rows.push_back(row);
+        result_->program_of_row.push_back(static_cast<int32_t>(p));
+      }
+    }
+    result_->first_row.push_back(static_cast<RowIndex>(result_->rows.size()));
+    return Ok{};
+  }
+
+  /// Of an item's stash, through the memory of its device.
+  Ticks copy_time(ir::DeviceId device, const Action& action) const {
+    const StageId stage(static_cast<size_t>(action.stage));
+    const cost::ItemBytes item = cost::item_bytes(graph_, boundaries_[stage], stage, Samples(action.range.size()));
+    const double bytes = static_cast<double>((item.stash + item.outputs).count);
+    return to_ticks(Seconds(bytes / cluster_.devices[device].memory_bandwidth.count), ticks_per_second_);
+  }
+
+  Status check_lists() const {
+    std::vector<std::vector<int32_t>> item_of;
+    std::vector<SampleRange> range_of;
+    for (size_t p = 0; p < schedule_.programs.size(); ++p) {
+      std::vector<int32_t>& items = item_of.emplace_back();
+      for (RowIndex row = result_->first_row[p]; row < result_->first_row[p + 1]; ++row)
+        items.push_back(result_->rows[static_cast<size_t>(row)].item);
+    }
+    for (size_t i = 0; i < result_->items.size(); ++i)
+      range_of.push_back(result_->items[static_cast<ItemIndex>(i)].range);
+    const std::optional<ListProblem> found = list_problem(graph_, schedule_, item_of, range_of);
+    if (!found) return Ok{};
+    if (!found->missing) return schedule_problem(schedule_, found->program, found->position, found->what, kRegenerate);
+    return schedule_problem(schedule_, found->program, found->position,
+                            text("needs ", ir::print_action(*found->missing), " before it"), kRegenerate);
+  }
+
+  double message_bytes(const Action& action) const {
+    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
+    return (ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes).at(Samples(action.range.size()));
+  }
+
+  Ticks busy_of(const Action& action) const {
+    return to_ticks(cluster_.runtime.of_message(message_bytes(action)), ticks_per_second_);
+  }
+
+  void fill_send(ir::DeviceId device, const Action& action, ResolvedRow& row) {
+    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
+    const bool backward = action.op == ActionOp::kSendBackward;
+    const ir::DeviceId peer =
+        graph_.stages[backward ? edge.from : edge.to].choice.devices[static_cast<size_t>(action.peer_replica)];
+    if (peer == device) return;
+    const ir::LinkLevel& level = cluster_.link(device, peer);
+    row.duration = to_ticks(Seconds(message_bytes(action) / level.bandwidth.count), ticks_per_second_);
+    row.latency = to_ticks(level.latency, ticks_per_second_);
+    row.link = links_.between(device, peer);
+  }
+
+  /// The rows of one channel, sends and receives in list order.
+  struct Channel {
+    std::vector<RowIndex> sends, receives;
+  };
+
+  Status pair_rows() {
+    std::vector<Channel> channels(channel_offsets());
+    for (size_t p = 0; p < schedule_.programs.size(); ++p)
+      for (size_t i = 0; i < schedule_.programs[p].actions.size(); ++i) {
+        const Action& action = schedule_.programs[p].actions[i];
+        const RowIndex row = result_->first_row[p] + static_cast<RowIndex>(i);
+        if (ir::is_send(action.op)) channels[channel_of(action)].sends.push_back(row);
+        if (ir::is_receive(action.op)) channels[channel_of(action)].receives.push_back(row);
+      }
+    for (const Channel& channel : channels) {
+      const size_t pairs = std::min(channel.sends.size(), channel.receives.size());
+      for (size_t k = 0; k < pairs; ++k) {
+        if (action_of(channel.sends[k]).range != action_of(channel.receives[k]).range)
+          return row_diagnostic(channel.receives[k], "meets a send of other samples: the channel keeps its order",
+                                "let both ends of a channel list their messages in the same order");
+        result_->rows[static_cast<size_t>(channel.sends[k])].partner = channel.receives[k];
+        result_->rows[static_cast<size_t>(channel.receives[k])].partner = channel.sends[k];
+      }
+      if (channel.sends.size() > pairs)
+        return row_diagnostic(channel.sends[pairs], "is never received", "add the receive at its peer");
+      if (channel.receives.size() > pairs)
+        return row_diagnostic(channel.receives[pairs], "is never sent", "add the send at its peer");
+    }
+    return Ok{};
+  }
+
+  size_t channel_offsets() {
+    size_t total = 0;
+    for (const ir::StageEdge& edge : graph_.edges) {
+      channel_offset_.push_back(total);
+      total += 2 * replicas(edge.from) * replicas(edge.to);
+    }
+    return total;
+  }
+
+  size_t channel_of(const Action& action) const {
+    const auto id = static_cast<size_t>(action.edge);
+    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(id)];
+    const bool at_producer = action.op == ActionOp::kSendForward || action.op == ActionOp::kReceiveBackward;
+    const auto producer = static_cast<size_t>(at_producer ? action.replica : action.peer_replica);
+    const auto consumer = static_cast<size_t>(at_producer ? action.peer_replica : action.replica);
+    const size_t direction = ir::is_backward_message(action.op) ? 1 : 0;
+    return channel_offset_[id] + (direction * replicas(edge.from) + producer) * replicas(edge.to) + consumer;
+  }
+
+  size_t replicas(StageId stage) const { return graph_.stages[stage].choice.devices.size(); }
+
+  const Action& action_of(RowIndex row) const {
+    const auto p = static_cast<size_t>(result_->program_of_row[static_cast<size_t>(row)]);
+    return schedule_.programs[p].actions[static_cast<size_t>(row - result_->first_row[p])];
+  }
+
+  Diagnostic row_diagnostic(RowIndex row, std::string_view what, std::string hint) const {
+    const auto p = static_cast<size_t>(result_->program_of_row[static_cast<size_t>(row)]);
+    return schedule_problem(schedule_, p, static_cast<size_t>(row - result_->first_row[p]), what, std::move(hint));
+  }
+
+  const StageGraph& graph_;
+  const ir::Cluster& cluster_;
+  const Schedule& schedule_;
+  double ticks_per_second_;
+  Links links_;
+  const IdMap<StageId, cost::StageBoundary> boundaries_;
+  IdMap<StageId, int32_t> slot_offset_;
+  std::vector<size_t> channel_offset_;
+  std::optional<ResolvedSchedule> result_;
+};
+
+}  // namespace
+
+Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+                                 double ticks_per_second) {
+  return Resolver(graph, cluster, schedule, ticks_per_second).run();
+}
+
+}  // namespace graphpipe::scheduler

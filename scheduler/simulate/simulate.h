@@ -1,0 +1,36 @@
+#pragma once
+// The event simulator: runs the programs of a schedule as ir/schedule.h says they are meant, in integer ticks.
+//
+// Model. One compute stream per device. A transfer starts when its send is reached and its link is free; it occupies
+// the link for bytes / bandwidth and arrives one latency later, while compute goes on. A link is what one level of the
+// cluster has between two groups of the level below, one per direction, so transfers contend for the uplinks of a host
+// but not for different pairs inside it. Transfers on one device take no time. Reductions of one group start when all
+// members have contributed, and take an all-reduce over their devices; a step waits for its reduction.
+// A program begins no earlier than the schedule's start for it. Where the cluster knows what running costs
+// (Cluster::runtime), each action takes that much longer, each end of a message keeps its device busy, and every
+// program starts after the constant part of the step.
+
+#include "ir/cluster.h"
+#include "scheduler/simulate/durations.h"
+#include "scheduler/simulate/timeline.h"
+
+namespace graphpipe::scheduler {
+
+struct SimulateOptions {
+  double ticks_per_second = kTicksPerSecond;
+  /// Sends block until their receive is reached, and receives until their send: the strictest transport.
+  bool rendezvous = false;
+  /// Refuses reductions and steps before compute actions of their stage and replica that belong to their update.
+  bool synchronous = true;
+  /// Bytes of memory traffic per byte of trainable weight in an optimizer step: it reads the weight and its gradient
+  /// and writes the weight. 0 leaves the step out.
+  double step_traffic = 3;
+};
+
+/// Runs the schedule. Takes any rows, also wrong ones: what cannot be run is refused, nothing is assumed of the list.
+/// Errors (kBadSchedule): rows that name what the plan does not have; a program that waits forever, with the device,
+/// the position and the action.
+Result<Timeline> simulate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+                          const SimulateOptions& options = {});
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,149 @@
+// The end of a step: reductions, the norm, optimizer steps.
+
+#include <algorithm>
+#include <map>
+
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/simulate/simulator.h"
+
+namespace graphpipe::scheduler {
+
+void Simulator::prepare_collectives() {
+  group_of_ = reduction_groups(graph_);
+  const std::vector<Ticks> lengths = reduction_lengths();
+  collective_of_row_.assign(resolved_.rows.size(), -1);
+  std::map<std::pair<int, int64_t>, int32_t> numbers;
+  std::vector<ir::DeviceId> norm_devices;
+  // The norm comes first, then the reductions of each group, update by update.
+  collectives_.resize(1);
+  for (RowIndex row = 0; row < static_cast<RowIndex>(resolved_.rows.size()); ++row) {
+    const Action& action = action_of(row);
+    if (action.op == ActionOp::kNorm) {
+      ++collectives_.front().members;
+      norm_devices.push_back(schedule_.programs[program_of(row)].device);
+    }
+    const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
+    const bool reduces = action.op == ActionOp::kReduceGradient;
+    if (group < 0 || !(reduces || action.op == ActionOp::kStep)) continue;
+    const auto [found, added] =
+        numbers.emplace(std::pair(group, action.range.first), static_cast<int32_t>(collectives_.size()));
+    if (added) collectives_.emplace_back().length = lengths[static_cast<size_t>(group)];
+    collective_of_row_[static_cast<size_t>(row)] = found->second;
+    if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
+  }
+  collectives_.front().length = to_ticks(all_reduce_time(cluster_, norm_devices, Bytes(8)), options_.ticks_per_second);
+  find_early_ends();
+}
+
+/// Per reduction group the time of one reduction: over the replicas of its stages, then over the copies.
+std::vector<Ticks> Simulator::reduction_lengths() const {
+  std::vector<Ticks> lengths(graph_.stages.size());
+  const auto add = [&](int group, const std::vector<ir::DeviceId>& members, Bytes bytes) {
+    if (group >= 0)
+      lengths[static_cast<size_t>(group)] +=
+          to_ticks(all_reduce_time(cluster_, members, bytes), options_.ticks_per_second);
+  };
+  for (const StageId stage : graph_.stage_ids())
+    add(group_of_[stage], graph_.stages[stage].choice.devices, graph_.stages[stage].trainable_weight_bytes);
+  for (const ir::SharedWeights& shared : graph_.shared) {
+    std::vector<ir::DeviceId> members;
+    for (const StageId stage : shared.stages) members.push_back(graph_.stages[stage].choice.devices.front());
+    add(group_of_[shared.stages.front()], members, shared.gradient_bytes);
+  }
+  return lengths;
+}
+
+/// Marks the reductions and steps that stand before compute actions of their update.
+void Simulator::find_early_ends() {
+  ends_early_.assign(resolved_.rows.size(), 0);
+  for (size_t p = 0; p < programs_.size(); ++p) {
+    // Per stage and replica: the first sample that a later compute action works on.
+    std::map<std::pair<int32_t, int32_t>, int64_t> later;
+    for (RowIndex row = resolved_.first_row[p + 1]; row-- > resolved_.first_row[p];) {
+      const Action& action = action_of(row);
+      const auto [first, added] = later.emplace(std::pair(action.stage, action.replica), graph_.batch.count);
+      if (ir::is_compute(action.op)) first->second = std::min(first->second, action.range.first);
+      if (action.op == ActionOp::kReduceGradient || action.op == ActionOp::kStep)
+        ends_early_[static_cast<size_t>(row)] = first->second < action.range.last;
+    }
+  }
+}
+
+bool Simulator::ends_too_early(RowIndex row) {
+  if (!options_.synchronous || !ends_early_[static_cast<size_t>(row)]) return false;
+  fail(row, "comes before compute actions of its stage");
+  return true;
+}
+
+/// A norm adds up what the reductions of its device have given.
+Simulator::Outcome Simulator::run_norm(size_t program, RowIndex row) {
+  ProgramRun& run = programs_[program];
+  for (const size_t group : run.reduced) {
+    if (collectives_[group].result == kUnknown) {
+      run.waits_collective = true;
+      return Outcome::kWait;
+    }
+    run.now = std::max(run.now, collectives_[group].result);
+  }
+  return contribute(program, row, collectives_.front());
+}
+
+/// Contributes and goes on; the result is known when the last member has contributed.
+Simulator::Outcome Simulator::contribute(size_t program, RowIndex row, Collective& collective) {
+  const ProgramRun& run = programs_[program];
+  collective.rows.push_back(row);
+  span(row).start = run.now;
+  if (run.now >= collective.latest) {
+    collective.latest = run.now;
+    collective.cause = run.last_compute;
+  }
+  if (++collective.arrived < collective.members) return Outcome::kNext;
+  collective.result = collective.latest + collective.length;
+  for (const RowIndex member : collective.rows) {
+    span(member).end = collective.result;
+    causes_[static_cast<size_t>(member)] = collective.cause;
+    // Programs that stand at a step look again; the others find the result when they get there.
+    const size_t other = program_of(member);
+    if (!programs_[other].waits_collective) continue;
+    programs_[other].waits_collective = false;
+    queue_.push({run.now, other});
+  }
+  return Outcome::kNext;
+}
+
+/// Seconds of one optimizer step of one replica: as measured, else the memory traffic.
+double Simulator::update_seconds(size_t program, const ir::Stage& stage) const {
+  const double bytes = static_cast<double>(stage.trainable_weight_bytes.count);
+  const ir::RuntimeCosts& costs = cluster_.runtime;
+  if (options_.step_traffic > 0 && (costs.update_tensor.count > 0 || costs.update_byte > 0))
+    return stage.trainable_tensors * costs.update_tensor.count + bytes * costs.update_byte;
+  return options_.step_traffic * bytes / cluster_.devices[schedule_.programs[program].device].memory_bandwidth.count;
+}
+
+Simulator::Outcome Simulator::run_step(size_t program, RowIndex row, const Action& action) {
+  const int32_t number = collective_of_row_[static_cast<size_t>(row)];
+  ProgramRun& run = programs_[program];
+  Ticks start = run.now;
+  RowIndex cause = run.last_compute;
+  const Collective* const norm = collectives_.front().members > 0 ? &collectives_.front() : nullptr;
+  const Collective* const reduction = number >= 0 ? &collectives_[static_cast<size_t>(number)] : nullptr;
+  for (const Collective* collective : {reduction, norm}) {
+    if (collective == nullptr) continue;
+    if (collective->result == kUnknown) {
+      run.waits_collective = true;
+      return Outcome::kWait;
+    }
+    if (collective->result >= start) {
+      start = collective->result;
+      cause = collective->rows.back();
+    }
+  }
+  const double seconds = update_seconds(program, graph_.stages[StageId(static_cast<size_t>(action.stage))]);
+  span(row) = {start, start + to_ticks(Seconds(seconds), options_.ticks_per_second)};
+  causes_[static_cast<size_t>(row)] = cause;
+  run.last_compute = row;
+  queue_.push({span(row).end, program});
+  return Outcome::kLater;
+}
+
+}  // namespace graphpipe::scheduler

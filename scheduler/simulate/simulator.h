@@ -1,0 +1,152 @@
+#pragma once
+// The simulator's state and steps; internal to simulate*.cpp. One event is one program that may go on at a time; events
+// come in ascending time, ties to the lower program, so that links are asked for in the order of time.
+
+#include <optional>
+#include <queue>
+
+#include "scheduler/simulate/resolve.h"
+#include "scheduler/simulate/simulate.h"
+
+namespace graphpipe::scheduler {
+
+inline constexpr Ticks kUnknown{-1};
+
+enum class ItemState : uint8_t { kNew, kForwardDone, kInputGradientDone, kDone };
+
+/// What happens to one item while the programs run.
+struct ItemRun {
+  ItemState state = ItemState::kNew;
+  int32_t slot = -1;
+  int64_t missing_forward = 0, missing_backward = 0;
+  /// Rows of the item that are still to come: the slot is free after the last one.
+  int32_t rows_left = 0;
+  Ticks forward_ready, backward_ready;
+  RowIndex forward_cause = -1, backward_cause = -1;
+};
+
+struct ProgramRun {
+  RowIndex next = 0, end = 0;
+  /// When the device is free for its next row.
+  Ticks now;
+  RowIndex last_compute = -1;
+  /// The item whose messages it waits for, or -1.
+  ItemIndex waits_for = -1;
+  bool waits_backward = false;
+  /// While an overlapped pair starts: when the gradient of its backward is there, and what brought it.
+  Ticks pair_ready;
+  RowIndex pair_cause = -1;
+  /// Stands at a step or a norm until a collective has its result.
+  bool waits_collective = false;
+  /// The collectives that it has contributed gradients to.
+  std::vector<size_t> reduced;
+  bool finished = false;
+};
+
+struct Collective {
+  int32_t members = 0, arrived = 0;
+  Ticks latest, length, result = kUnknown;
+  RowIndex cause = -1;
+  std::vector<RowIndex> rows;
+};
+
+class Simulator {
+ public:
+  Simulator(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+            const SimulateOptions& options, const ResolvedSchedule& resolved)
+      : graph_(graph), cluster_(cluster), schedule_(schedule), options_(options), resolved_(resolved) {}
+
+  Result<Timeline> run() {
+    prepare();
+    while (!queue_.empty() && !problem_) {
+      const Event event = queue_.top();
+      queue_.pop();
+      programs_[event.program].now = event.time;
+      advance(event.program);
+    }
+    if (problem_) return *problem_;
+    for (size_t p = 0; p < programs_.size(); ++p)
+      if (!programs_[p].finished) return stuck(p);
+    return take_timeline();
+  }
+
+ private:
+  struct Event {
+    Ticks time;
+    size_t program = 0;
+    bool operator>(const Event& other) const {
+      return time != other.time ? time > other.time : program > other.program;
+    }
+  };
+  /// What a row did: the program goes on at once, continues at a later event, or waits for somebody else.
+  enum class Outcome : uint8_t { kNext, kLater, kWait };
+
+  void prepare();
+  void prepare_collectives();
+  void advance(size_t program);
+  Outcome step(size_t program, RowIndex row, const Action& action);
+  Outcome run_send(size_t program, RowIndex row, const Action& action);
+  Outcome run_receive(size_t program, RowIndex row, const Action& action);
+  Outcome run_item_row(size_t program, RowIndex row);
+  Outcome run_compute(size_t program, RowIndex row, const Action& action);
+  std::vector<Ticks> reduction_lengths() const;
+  void find_early_ends();
+  bool ends_too_early(RowIndex row);
+  Outcome run_norm(size_t program, RowIndex row);
+  Outcome contribute(size_t program, RowIndex row, Collective& collective);
+  double update_seconds(size_t program, const ir::Stage& stage) const;
+  Outcome run_step(size_t program, RowIndex row, const Action& action);
+  Outcome wait_for(size_t program, ItemIndex index, bool backward);
+  void start_compute(size_t program, RowIndex row, const ItemRun& item, bool forward);
+  bool meet(size_t program, RowIndex row);
+  Outcome keep_busy(size_t program, RowIndex row);
+  void transfer(RowIndex send, Ticks from, RowIndex cause);
+  void deliver(RowIndex send);
+  bool enter_slot(RowIndex row, ItemRun& item);
+  void leave_slot(RowIndex row);
+  bool is_available(const Action& action, const ItemRun& item) const;
+  std::string_view order_problem(const Action& action, const ItemRun& item) const;
+  Outcome fail(RowIndex row, std::string_view what);
+  Diagnostic stuck(size_t program) const;
+  Result<Timeline> take_timeline() const;
+
+  size_t program_of(RowIndex row) const {
+    return static_cast<size_t>(resolved_.program_of_row[static_cast<size_t>(row)]);
+  }
+  const Action& action_of(RowIndex row) const {
+    const size_t p = program_of(row);
+    return schedule_.programs[p].actions[static_cast<size_t>(row - resolved_.first_row[p])];
+  }
+  const ResolvedRow& resolved(RowIndex row) const { return resolved_.rows[static_cast<size_t>(row)]; }
+  Span& span(RowIndex row) { return spans_[static_cast<size_t>(row)]; }
+  ItemRun& item(ItemIndex index) { return items_[static_cast<size_t>(index)]; }
+
+  const StageGraph& graph_;
+  const ir::Cluster& cluster_;
+  const Schedule& schedule_;
+  const SimulateOptions& options_;
+  const ResolvedSchedule& resolved_;
+  std::vector<Span> spans_;
+  std::vector<RowIndex> causes_;
+  /// Sends and receives that have been reached; rendezvous partners look here.
+  std::vector<uint8_t> reached_;
+  std::vector<ItemRun> items_;
+  std::vector<ProgramRun> programs_;
+  /// Per slot of the plan the item in it, or -1.
+  std::vector<ItemIndex> occupant_;
+  struct Link {
+    Ticks free;
+    RowIndex last = -1;
+  };
+  std::vector<Link> links_;
+  /// The norm, then one per reduction group and update.
+  std::vector<Collective> collectives_;
+  /// Per row of a reduction, or of a step that waits for one: its collective; else -1.
+  std::vector<int32_t> collective_of_row_;
+  std::vector<uint8_t> ends_early_;
+  IdMap<StageId, int> group_of_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  std::optional<Diagnostic> problem_;
+};
+
+}  // namespace graphpipe::scheduler
