@@ -13,13 +13,40 @@ int total(const DeviceCounts& counts) { return std::accumulate(counts.begin(), c
 
 }  // namespace
 
-DappleMachines::DappleMachines(const std::vector<int>& ends, int devices) {
+std::vector<int> dapple_machine_ends(const LayerPlanRequest& request) {
+  if (!request.machines.empty() || request.machine.levels.size() < 2 || request.has("D9")) return request.machines;
+  const int machine = request.machine.devices() / request.machine.levels.back().count;
+  std::vector<int> ends;
+  for (int end = machine; end <= request.machine.devices(); end += machine) ends.push_back(end);
+  return ends;
+}
+
+DappleLinks dapple_links(const LayerPlanRequest& request) {
+  if (request.has("D9"))
+    return {.inside = kDappleNvlink, .between = kDappleEthernet, .collective = kDappleEthernetCollective, .mesh = true};
+  int largest = 0, begin = 0;
+  for (const int end : dapple_machine_ends(request)) {
+    largest = std::max(largest, end - begin);
+    begin = end;
+  }
+  if (largest == 0) largest = request.machine.devices();
+  const auto& levels = request.machine.levels;
+  int group = 1;
+  DappleLinks links{.between = levels.back().bandwidth, .collective = levels.back().bandwidth};
+  for (const cost::LayerMachine::Level& level : levels) {
+    group *= level.count;
+    if (links.inside == 0 && group >= largest) links.inside = level.bandwidth;
+  }
+  return links;
+}
+
+DappleMachines::DappleMachines(const LayerPlanRequest& request) : links_(dapple_links(request)) {
   int begin = 0;
-  for (const int end : ends) {
+  for (const int end : dapple_machine_ends(request)) {
     sizes_.push_back(end - begin);
     begin = end;
   }
-  if (sizes_.empty()) sizes_.push_back(devices);
+  if (sizes_.empty()) sizes_.push_back(request.machine.devices());
 }
 
 // Marks `slots` more devices as used; false where the preference does not find as many.
@@ -67,7 +94,7 @@ std::vector<DeviceCounts> DappleMachines::candidates(const DeviceCounts& used, i
   return found;
 }
 
-double DappleMachines::transfer(const DeviceCounts& from, const DeviceCounts& to, double bytes) {
+double DappleMachines::transfer(const DeviceCounts& from, const DeviceCounts& to, double bytes) const {
   const auto machines_of = [](const DeviceCounts& counts) {
     return std::ranges::count_if(counts, [](int count) { return count > 0; });
   };
@@ -75,17 +102,18 @@ double DappleMachines::transfer(const DeviceCounts& from, const DeviceCounts& to
     int elsewhere = 0;
     for (size_t m = 0; m < from.size(); ++m)
       if (to[m] == 0) elsewhere += from[m];
-    return elsewhere > 0 ? bytes * elsewhere / (total(from) * kDappleEthernet) : bytes / kDappleNvlink;
+    return elsewhere > 0 ? bytes * elsewhere / (total(from) * links_.between) : bytes / links_.inside;
   }
-  return bytes / kDappleEthernetCollective;  // the receivers alone are on several machines
+  return bytes / links_.collective;  // the receivers alone are on several machines
 }
 
-double DappleMachines::reduction(const DeviceCounts& devices, double bytes) {
+double DappleMachines::reduction(const DeviceCounts& devices, double bytes) const {
   const int count = total(devices);
   if (count == 1) return 0;
   const double moved = 2 * bytes * (count - 1) / count;
   const bool spans = std::ranges::count_if(devices, [](int some) { return some > 0; }) > 1;
-  return spans ? moved / kDappleEthernetCollective : moved / kDappleNvlink / (count / 2);
+  if (spans) return moved / links_.collective;
+  return moved / links_.inside / (links_.mesh ? count / 2 : 1);
 }
 
 }  // namespace graphpipe::partitioner

@@ -3,15 +3,32 @@
 
 #include <vector>
 
+#include "partitioner/layers/layer_planners.h"
+
 namespace graphpipe::partitioner {
+
+/// Bytes per second of its links.
+struct DappleLinks {
+  double inside = 0, between = 0;
+  /// Between machines where the receivers are on several, and of reductions over several.
+  double collective = 0;
+  /// Reductions inside a machine use its links side by side, two devices each.
+  bool mesh = false;
+};
+/// Those of the request's machine: the innermost level that holds the largest machine, and the outermost. With the
+/// quirk D9 the constants of the original.
+DappleLinks dapple_links(const LayerPlanRequest& request);
+
+/// Devices up to the end of each machine: what the request says; where it is silent, everything below the outermost of
+/// several levels is a machine. Empty: one machine.
+std::vector<int> dapple_machine_ends(const LayerPlanRequest& request);
 
 /// Devices of each machine.
 using DeviceCounts = std::vector<int>;
 
 class DappleMachines {
  public:
-  /// `ends`: devices up to the end of each machine; empty: one machine of `devices`.
-  DappleMachines(const std::vector<int>& ends, int devices);
+  explicit DappleMachines(const LayerPlanRequest& request);
 
   const DeviceCounts& sizes() const { return sizes_; }
   DeviceCounts none() const { return DeviceCounts(sizes_.size(), 0); }
@@ -22,8 +39,9 @@ class DappleMachines {
   DeviceCounts fresh_first(const DeviceCounts& used, int count) const;
 
   /// Seconds from one set of devices to another, and of a reduction over a set.
-  static double transfer(const DeviceCounts& from, const DeviceCounts& to, double bytes);
-  static double reduction(const DeviceCounts& devices, double bytes);
+  double transfer(const DeviceCounts& from, const DeviceCounts& to, double bytes) const;
+  double reduction(const DeviceCounts& devices, double bytes) const;
+  const DappleLinks& links() const { return links_; }
 
  private:
   enum class Preference { kFresh, kAppend, kScatter };
@@ -31,6 +49,7 @@ class DappleMachines {
   bool take(DeviceCounts& used, int slots, Preference preference) const;
 
   DeviceCounts sizes_;
+  DappleLinks links_;
 };
 
 }  // namespace graphpipe::partitioner

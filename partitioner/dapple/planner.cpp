@@ -21,6 +21,8 @@ constexpr std::array kDappleQuirks = {
     Quirk{"D3", "filling the pipeline ignores replicas inside a stage"},
     Quirk{"D4", "a stage that is not the last also reduces the first weights of the next"},
     Quirk{"D7", "the first stage is only placed on untouched machines"},
+    Quirk{"D9",
+          "links of 25 GB/s inside a machine, 1 GB/s between two and 3 GB/s of collectives, whatever the machine"},
     Quirk{"PD2", "forks whose readers are all before a cut are charged at it"},
     Quirk{"PD6", "cuts that the first source of the file does not reach are not seen"},
 };
@@ -45,7 +47,7 @@ class Dapple {
         graph_(*request.graph),
         devices_(request.machine.devices()),
         scale_(static_cast<double>(request.batch) / static_cast<double>(request.profile_batch)),
-        machines_(request.machines, devices_),
+        machines_(request),
         deadline_(request.time_limit, request.cancel),
         order_(adjacency_of(graph_).order) {}
 
@@ -116,8 +118,8 @@ class Dapple {
       for (const int count : row.devices[s]) devices += count;
       latency += request_.has("D3") ? work(from, row.cuts[s]) / (r * m) : work(from, row.cuts[s]) / (devices * m);
       if (s + 1 < row.cuts.size())
-        latency += DappleMachines::transfer(row.devices[s], row.devices[s + 1], leaving(row.cuts[s]) / (r * m));
-      tail = std::max(tail, DappleMachines::reduction(row.devices[s], weights(row, s)) - static_cast<double>(s) * beat);
+        latency += machines_.transfer(row.devices[s], row.devices[s + 1], leaving(row.cuts[s]) / (r * m));
+      tail = std::max(tail, machines_.reduction(row.devices[s], weights(row, s)) - static_cast<double>(s) * beat);
     }
     return whole / (latency + tail);
   }
@@ -168,7 +170,7 @@ class Dapple {
         for (const DeviceCounts& second : machines_.candidates(first, devices_ - slots, 1))
           for (size_t cut = 1; cut < full; ++cut) {
             const double slowest = std::max({work(0, cut) / slots, work(cut, full) / (devices_ - slots),
-                                             DappleMachines::transfer(first, second, leaving(cut))});
+                                             machines_.transfer(first, second, leaving(cut))});
             if (!may_win(1, slowest, work(0, full) / (request_.has("D3") ? 1 : std::max(slots, devices_ - slots))))
               continue;
             offer({.cuts = {cut, full}, .devices = {first, second}, .copies = 1, .slowest = slowest, .traffic = 1});
@@ -223,8 +225,7 @@ class Dapple {
       for (DeviceCounts& place : machines_.candidates(entry.used, 1, copies)) {
         DeviceCounts used = entry.used;
         for (size_t m = 0; m < used.size(); ++m) used[m] += place[m];
-        const double slowest =
-            std::max(compute, DappleMachines::transfer(entry.devices.back(), place, 2 * leaving(from)));
+        const double slowest = std::max(compute, machines_.transfer(entry.devices.back(), place, 2 * leaving(from)));
         const auto same = std::ranges::find(out, used, &Entry::used);
         if (same != out.end() && !(slowest < same->slowest)) continue;
         Entry grown{.used = std::move(used), .slowest = slowest, .cuts = entry.cuts, .devices = entry.devices};
@@ -249,8 +250,8 @@ class Dapple {
     for (int slots = 2; slots <= devices_ && !deadline_.passed(); ++slots) {
       const int copies = copies_of(slots);
       if (request_.replication && devices_ % slots != 0) continue;
-      for (const double bandwidth : {kDappleNvlink, kDappleEthernet}) {
-        if (bandwidth == kDappleEthernet && machines_.sizes().size() == 1) continue;
+      for (const double bandwidth : {machines_.links().inside, machines_.links().between}) {
+        if (bandwidth != machines_.links().inside && machines_.sizes().size() == 1) continue;
         const RowLimits limits{
             .devices = slots,
             .bandwidth = bandwidth,
@@ -260,7 +261,8 @@ class Dapple {
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
         // The slow links may not be those that a placement has in the end.
-        const double most = bandwidth == kDappleNvlink ? std::min(2 * whole, max_seconds(slots, copies)) : 2 * whole;
+        const double most =
+            bandwidth == machines_.links().inside ? std::min(2 * whole, max_seconds(slots, copies)) : 2 * whole;
         if (const auto row = search.best(most, whole / slots * 0.999)) offer_row(*row, copies);
       }
     }
@@ -279,8 +281,8 @@ class Dapple {
       }
       candidate.slowest = std::max(candidate.slowest, work(stage.from, stage.to) / (stage.replicas * copies));
       if (!candidate.devices.empty())
-        candidate.slowest = std::max(
-            candidate.slowest, DappleMachines::transfer(candidate.devices.back(), place, 2 * leaving(stage.from)));
+        candidate.slowest =
+            std::max(candidate.slowest, machines_.transfer(candidate.devices.back(), place, 2 * leaving(stage.from)));
       candidate.cuts.push_back(stage.to);
       candidate.devices.push_back(std::move(place));
     }

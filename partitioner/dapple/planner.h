@@ -8,7 +8,7 @@
 
 namespace graphpipe::partitioner {
 
-/// Bytes per second that the program assumes.
+/// Bytes per second that the original assumes (quirk D9).
 inline constexpr double kDappleEthernet = 1e9, kDappleEthernetCollective = 3e9, kDappleNvlink = 25e9;
 
 std::span<const Quirk> dapple_quirks();

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "partitioner/dapple/planner.h"
+#include "partitioner/dapple/machines.h"
 #include "partitioner/layers/recompute_score.h"
 
 namespace graphpipe::partitioner {
@@ -14,7 +14,12 @@ using ir::LayerId;
 class DappleScore {
  public:
   DappleScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
-      : request_(request), graph_(*request.graph), plan_(answer.plan), terms_(answer.terms) {}
+      : request_(request),
+        graph_(*request.graph),
+        plan_(answer.plan),
+        terms_(answer.terms),
+        links_(dapple_links(request)),
+        ends_(dapple_machine_ends(request)) {}
 
   double speed_up() const {
     const double copies = terms_.copies;
@@ -52,7 +57,7 @@ class DappleScore {
   }
 
   size_t machine(int device) const {
-    return static_cast<size_t>(std::ranges::count_if(request_.machines, [&](int end) { return end <= device; }));
+    return static_cast<size_t>(std::ranges::count_if(ends_, [&](int end) { return end <= device; }));
   }
 
   bool is_one_machine(const std::vector<int>& devices) const {
@@ -61,10 +66,10 @@ class DappleScore {
 
   double point_to_point(size_t to, double bytes) const {
     const std::vector<int>&from = plan_.stages[to - 1].devices, &into = plan_.stages[to].devices;
-    if (!is_one_machine(into)) return bytes / kDappleEthernetCollective;
+    if (!is_one_machine(into)) return bytes / links_.collective;
     const auto away = std::ranges::count_if(from, [&](int device) { return machine(device) != machine(into.front()); });
-    return away > 0 ? bytes * static_cast<double>(away) / static_cast<double>(from.size()) / kDappleEthernet
-                    : bytes / kDappleNvlink;
+    return away > 0 ? bytes * static_cast<double>(away) / static_cast<double>(from.size()) / links_.between
+                    : bytes / links_.inside;
   }
 
   double reduction(size_t s) const {
@@ -82,13 +87,16 @@ class DappleScore {
     if (devices.size() < 2) return 0;
     const auto count = static_cast<double>(devices.size());
     const double moved = 2 * bytes * (count - 1) / count;
-    return is_one_machine(devices) ? moved / kDappleNvlink / std::floor(count / 2) : moved / kDappleEthernetCollective;
+    if (!is_one_machine(devices)) return moved / links_.collective;
+    return moved / links_.inside / (links_.mesh ? std::floor(count / 2) : 1);
   }
 
   const LayerPlanRequest& request_;
   const ir::LayerGraph& graph_;
   const ir::LayerPlan& plan_;
   const LayerTerms& terms_;
+  const DappleLinks links_;
+  const std::vector<int> ends_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "partitioner/dapple/planner.h"
+#include "partitioner/dapple/machines.h"
 #include "partitioner/layers/check_layer_plan.h"
 #include "tests/support/random_layer_graphs.h"
 
@@ -27,7 +27,7 @@ ir::LayerGraph random_profile(uint64_t seed, size_t layers) {
 
 LayerPlanRequest request_for(const ir::LayerGraph& graph, const std::vector<int>& machines) {
   LayerPlanRequest request{.graph = &graph};
-  request.machine.levels = {{.count = machines.back(), .bandwidth = 1e9}};
+  request.machine.levels = {{.count = machines.back(), .bandwidth = machines.size() == 1 ? 25e9 : 1e9}};
   request.machines = machines;
   return request;
 }
@@ -130,7 +130,7 @@ class Families {
         });
         if (crosses) entering += graph_.layers[id].output_bytes * scale();
       }
-      slowest = std::max({slowest, seconds / copies, 2 * entering / kDappleNvlink});
+      slowest = std::max({slowest, seconds / copies, 2 * entering / dapple_links(request_).inside});
     }
     return slowest;
   }
@@ -228,6 +228,48 @@ TEST_CASE("without replication DAPPLE has one device per stage, and the checker 
       CHECK_FALSE(check_layer_plan(request, *replicated).empty());
     }
   }
+}
+
+TEST_CASE("DAPPLE plans with the links of the machine, and with those of the original only where it is asked to") {
+  int better = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const ir::LayerGraph graph = random_profile(seed, 7);
+    LayerPlanRequest request{.graph = &graph};
+    request.machine.levels = {{.count = 2, .bandwidth = 1e11}, {.count = 2, .bandwidth = 3e6}};
+    const auto own = plan_layers(*find_layer_planner("dapple"), request);
+    REQUIRE(own.ok());
+    LayerPlanRequest as_original = request;
+    as_original.compat = {"D9"};
+    as_original.machines = {2, 4};
+    const auto blind = plan_layers(*find_layer_planner("dapple"), as_original);
+    as_original.machine.levels = {{.count = 2, .bandwidth = 1}, {.count = 2, .bandwidth = 1}};
+    const auto blinder = plan_layers(*find_layer_planner("dapple"), as_original);
+    REQUIRE(blind.ok());
+    REQUIRE(blinder.ok());
+    CHECK(blind->objective == blinder->objective);
+    // What the plan of the fixed links is worth on these.
+    LayerPlanAnswer here = *blind;
+    const double worth = recomputed_objective(request, here);
+    CHECK(own->objective >= worth * (1 - 1e-9));
+    better += own->objective > 2 * worth;
+  }
+  CHECK(better > 5);
+}
+
+TEST_CASE("levels are machines where none are named: links inside are those of the level that holds the largest") {
+  const ir::LayerGraph graph = random_profile(1, 3);
+  LayerPlanRequest request{.graph = &graph};
+  request.machine.levels = {{.count = 4, .bandwidth = 8e9}, {.count = 2, .bandwidth = 1e9}};
+  CHECK(dapple_machine_ends(request) == std::vector<int>{4, 8});
+  CHECK(dapple_links(request).inside == 8e9);
+  CHECK(dapple_links(request).between == 1e9);
+  request.machines = {6, 8};  // one machine spans both groups
+  CHECK(dapple_links(request).inside == 1e9);
+  request.machine.levels = {{.count = 4, .bandwidth = 8e9}};
+  request.machines.clear();
+  CHECK(dapple_machine_ends(request).empty());
+  CHECK(dapple_links(request).inside == 8e9);
 }
 
 }  // namespace graphpipe::partitioner
