@@ -5,11 +5,12 @@
 
 #include "codegen/mark_table.h"
 #include "codegen/stage_library.h"
+#include "wire/version.h"
 
 namespace graphpipe::codegen {
 namespace {
 
-/// Everything that does not depend on the plan.
+/// Everything that does not depend on the plan; @version@ stands for the version of the runtime.
 constexpr std::string_view kPrologue = R"cmake(cmake_minimum_required(VERSION 3.22)
 project(pipeline LANGUAGES CXX)
 
@@ -44,19 +45,28 @@ if(EXISTS "${bundle}/runtime/program.h")
     "${bundle}/runtime/transport/gloo_stubs")
 else()
   set(GRAPHPIPE_RUNTIME_DIR "$ENV{GRAPHPIPE_RUNTIME_DIR}" CACHE PATH "Where GraphPipe's runtime is installed")
-  if(NOT EXISTS "${GRAPHPIPE_RUNTIME_DIR}/share/graphpipe/runtime.cmake")
-    message(FATAL_ERROR "No GraphPipe runtime at '${GRAPHPIPE_RUNTIME_DIR}': set GRAPHPIPE_RUNTIME_DIR, "
+  find_package(GraphPipe @version@ CONFIG QUIET HINTS "${GRAPHPIPE_RUNTIME_DIR}")
+  if(NOT GraphPipe_FOUND)
+    message(FATAL_ERROR "No GraphPipe runtime @version@ at '${GRAPHPIPE_RUNTIME_DIR}' (found: "
+      "'${GraphPipe_CONSIDERED_VERSIONS}'): set GRAPHPIPE_RUNTIME_DIR or CMAKE_PREFIX_PATH to where it is installed, "
       "or generate with --bundle")
   endif()
-  include("${GRAPHPIPE_RUNTIME_DIR}/share/graphpipe/runtime.cmake")
 endif()
 )cmake";
+
+std::string prologue() {
+  constexpr std::string_view kMark = "@version@";
+  std::string text(kPrologue);
+  for (size_t at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at))
+    text.replace(at, kMark.size(), wire::kToolVersion);
+  return text;
+}
 
 /// Most of what a stage's file costs to compile are LibTorch's headers and the templates in them, whatever it holds.
 constexpr std::string_view kAddStage = R"cmake(
 # LibTorch's headers are most of what a file costs to compile. So a few files of a stage are compiled as one, and the
 # headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see
-# runtime.cmake.
+# GraphPipeConfig.cmake.
 function(add_stage name)
   add_library(${name} STATIC ${ARGN})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
@@ -132,7 +142,7 @@ std::string executable(std::string_view name, std::string_view main, const std::
 SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>& sources,
                                const std::string& first_line) {
   // The first line is a C++ comment.
-  std::string body = "#" + first_line.substr(2) + std::string(kPrologue);
+  std::string body = "#" + first_line.substr(2) + prologue();
   std::vector<ir::StageId> stages;
   for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());
   std::ranges::sort(stages);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRuntimeMark = "share/graphpipe/runtime.cmake";
+constexpr const char* kRuntimeMark = "share/graphpipe/GraphPipeConfig.cmake";
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -61,6 +61,17 @@ std::string last_lines(const std::string& text, int count) {
   return at == std::string::npos ? text : text.substr(at);
 }
 
+Result<std::string> runtime_to_link() {
+  std::string runtime = installed_runtime();
+  if (fs::exists(fs::path(runtime) / kRuntimeMark)) return runtime;
+  return Diagnostic{.code = Code::kEnvironment,
+                    .origin = ModelText(runtime),
+                    .message = "no installed runtime was found: programs have nothing to link",
+                    .hint =
+                        "set GRAPHPIPE_RUNTIME_DIR to the prefix that holds share/graphpipe (scripts/build installs "
+                        "it), or generate with --bundle"};
+}
+
 Status run_tool(const Command& command, std::ofstream& log, Progress& progress, std::string_view what) {
   double fraction = -1;
   GP_TRY(const Finished finished, run_and_collect(command, [&](size_t, std::string_view line) {
@@ -86,7 +97,9 @@ std::string installed_runtime() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return "";
-  for (const fs::path& candidate : {program.parent_path() / "../prefix", program.parent_path() / ".."})
+  // The last one is for a program that was copied out of its build folder.
+  for (const fs::path& candidate :
+       {program.parent_path() / "../prefix", program.parent_path() / "..", fs::path(GRAPHPIPE_BUILD_PREFIX)})
     if (fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
   return "";
 }
@@ -102,8 +115,10 @@ Status build_folder(const std::string& folder, const Options& options, const std
   if (has_ninja() && !fs::exists(fs::path(folder) / "build/Makefile")) {
     configure.arguments.insert(configure.arguments.end(), {"-G", "Ninja"});
   }
-  const std::string runtime = fs::exists(fs::path(folder) / "runtime") ? "" : installed_runtime();
-  if (!runtime.empty()) configure.arguments.push_back("-DGRAPHPIPE_RUNTIME_DIR=" + runtime);
+  if (!fs::exists(fs::path(folder) / "runtime")) {
+    GP_TRY(const std::string runtime, runtime_to_link());
+    configure.arguments.push_back("-DGRAPHPIPE_RUNTIME_DIR=" + runtime);
+  }
   if (const std::string libtorch = libtorch_folder(); !libtorch.empty())
     configure.arguments.push_back("-DGRAPHPIPE_LIBTORCH=" + libtorch);
   const unsigned jobs = std::max(1U, std::thread::hardware_concurrency());

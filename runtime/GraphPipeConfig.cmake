@@ -1,10 +1,13 @@
-# Defines graphpipe::runtime, the library that generated programs link. Set GRAPHPIPE_LIBTORCH to a LibTorch folder
-# (include/ and lib/, 2.11 or later), then include(<prefix>/share/graphpipe/runtime.cmake).
+# find_package(GraphPipe): defines graphpipe::runtime, the library that generated programs link. Needs GRAPHPIPE_LIBTORCH,
+# a LibTorch folder (include/ and lib/, 2.11 to 2.15); without it, the LibTorch that the runtime was built with.
 # Sets GRAPHPIPE_COMPILED_HEADERS to a header that stands for all of LibTorch and came compiled with the runtime; empty
 # where the project's compiler, flags or LibTorch are not those that it was compiled with.
 
 if(NOT TARGET graphpipe::runtime)
   include("${CMAKE_CURRENT_LIST_DIR}/built_with.cmake")  # sets GRAPHPIPE_CUDA and graphpipe_built_with
+  if(NOT GRAPHPIPE_LIBTORCH)
+    file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/libtorch.path" GRAPHPIPE_LIBTORCH LIMIT_COUNT 1)
+  endif()
   include("${CMAKE_CURRENT_LIST_DIR}/libtorch.cmake")
   get_filename_component(_graphpipe_prefix "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
   add_library(graphpipe::runtime INTERFACE IMPORTED)
