@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Our planners against what the original programs answered on the same profiles, row by row.
 
-    bench/peers.py [--graphpipe build/release/bin/graphpipe] [--shared ../shared/data]
+    bench/peers.py [--graphpipe build/release/bin/graphpipe] [--data tests/data]
 
-Reads planner-peer-results.csv (its README says how it was made) and plans every row of PipeDream, Piper, and the exact
+Reads planner-peer-results.csv (tests/data/README.md says how it was made) and plans every row of PipeDream, Piper, and the exact
 program over downsets whose profile lies beside it: with all quirks of the original (`equal` must be 1), and without
 (`ours/peer` must not exceed 1 where the convention is the same). Prints both ratios, and the processor seconds of the
 two programs; the originals' were measured elsewhere, on a machine of the same kind.
@@ -53,8 +53,8 @@ PEERS = {
 }
 
 
-def profile_of(shared: pathlib.Path, folder: str, name: str) -> pathlib.Path | None:
-    found = [path for path in (shared / folder).rglob("*") if path.stem == name and path.suffix in (".txt", ".json")]
+def profile_of(data: pathlib.Path, folder: str, name: str) -> pathlib.Path | None:
+    found = [path for path in (data / folder).rglob("*") if path.stem == name and path.suffix in (".txt", ".json")]
     return found[0] if found else None
 
 
@@ -82,15 +82,15 @@ def ratio(answer: dict | None, row: dict) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
-    parser.add_argument("--shared", type=pathlib.Path, default=ROOT / "../shared/data")
+    parser.add_argument("--data", type=pathlib.Path, default=ROOT / "tests/data")
     parser.add_argument("inputs", nargs="*", help="only these profiles")
     arguments = parser.parse_args()
     print(f"{'peer':10} {'profile':26} {'configuration':48} {'equal':>9} {'ours/peer':>10} {'peer s':>8} {'ours s':>7}")
-    with open(arguments.shared / "planner-peer-results.csv", encoding="utf-8") as file:
+    with open(arguments.data / "planner-peer-results.csv", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["peer"] in PEERS and row["status"] == "ok"]
     for row in rows:
         folder, format_, planner, flags = PEERS[row["peer"]]
-        profile = profile_of(arguments.shared, folder, row["input"])
+        profile = profile_of(arguments.data, folder, row["input"])
         if profile is None or arguments.inputs and row["input"] not in arguments.inputs:
             continue
         words = ["--profile", str(profile), "--profile-format", format_, "--planner", planner, *flags(row)]

@@ -2,13 +2,13 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "cost/memory.h"
 #include "tests/support/plan_graphs.h"
+#include "tests/support/test_data.h"
 
 using namespace graphpipe;
 using namespace graphpipe::cost;
@@ -16,7 +16,9 @@ using ir::StageId;
 
 namespace {
 
-const std::string kCases = std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/schedules/derived/dag/";
+nlohmann::json recorded(const std::string& name) {
+  return nlohmann::json::parse(tests::read_data("schedules/derived/dag/" + name + ".json"));
+}
 
 /// In-flight samples of stages given by their predecessors.
 std::vector<int64_t> rule(const std::vector<std::vector<size_t>>& predecessors, const std::vector<FlightStage>& stages,
@@ -47,12 +49,7 @@ std::vector<int64_t> chain_rule(std::vector<FlightStage> stages, int64_t batch) 
 }  // namespace
 
 TEST_CASE("the rule gives the exact in-flight numbers of the recorded cases, latency and unequal costs included") {
-  std::ifstream file(kCases + "inflight_rule_cases.json");
-  if (!file) {
-    MESSAGE("SKIP: no " << kCases);
-    return;
-  }
-  for (const nlohmann::json& item : nlohmann::json::parse(file)) {
+  for (const nlohmann::json& item : recorded("inflight_rule_cases")) {
     std::vector<FlightStage> stages;
     for (size_t i = 0; i < item["forward"].size(); ++i)
       stages.push_back({.micro_batch = 1,
@@ -67,12 +64,7 @@ TEST_CASE("the rule gives the exact in-flight numbers of the recorded cases, lat
 
 TEST_CASE("the rule gives the recorded numbers of stages with different micro-batch sizes and k") {
   for (const char* name : {"graphpipe_fig5_like_chain", "two_towers_mixed_b", "diamond_mixed_b"}) {
-    std::ifstream file(kCases + name + ".json");
-    if (!file) {
-      MESSAGE("SKIP: no " << kCases);
-      return;
-    }
-    const nlohmann::json item = nlohmann::json::parse(file);
+    const nlohmann::json item = recorded(name);
     std::vector<FlightStage> stages;
     for (size_t i = 0; i < item["k"].size(); ++i)
       stages.push_back(unit(item["micro_batch_size"][i].get<int64_t>(), item["k"][i].get<int>()));

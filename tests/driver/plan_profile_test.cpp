@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "driver/cli/commands.h"
+#include "tests/support/test_data.h"
 
 using nlohmann::json;
 
@@ -325,12 +326,7 @@ TEST_CASE("a device that holds several runs of layers is a stage for each, simul
 }
 
 TEST_CASE("a plan that a plan file cannot say is not written") {
-  const fs::path shared = fs::path(GRAPHPIPE_SOURCE_DIR) / ".." / "shared" / "data" / "piper" / "bert32a100.json";
-  if (!fs::exists(shared)) {
-    MESSAGE("SKIP: shared profiles are absent: bert32a100");
-    return;
-  }
-  const ProfileFile file(shared);
+  const ProfileFile file(fs::path(graphpipe::tests::data_path("piper/bert32a100.json")));
   const fs::path plan = fs::temp_directory_path() / ("graphpipe-unsaid-" + std::to_string(getpid()) + ".json");
   for (const char* planner : {"piper", "auto"}) {
     CAPTURE(planner);

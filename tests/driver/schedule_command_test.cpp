@@ -8,6 +8,7 @@
 
 #include "scheduler/policies/policies.h"
 #include "tests/driver/ask.h"
+#include "tests/support/test_data.h"
 #include "wire/exit_codes.h"
 
 using namespace graphpipe;
@@ -36,14 +37,7 @@ class Folder {
   fs::path path_;
 };
 
-const std::string kDags = std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/schedules/derived/dag/";
-
-/// Empty where the shared data are absent.
-json shared_dag(const std::string& name) {
-  std::ifstream in(kDags + name + ".json");
-  if (!in) return {};
-  return json::parse(in);
-}
+json recorded_dag(const std::string& name) { return json::parse(read_data("schedules/derived/dag/" + name + ".json")); }
 
 json standalone(const Folder& folder, const json& dag, const std::string& policy) {
   const Answer answer =
@@ -55,16 +49,12 @@ json standalone(const Folder& folder, const json& dag, const std::string& policy
 
 }  // namespace
 
-TEST_CASE("--dag reproduces every field of the shared stage graph files") {
+TEST_CASE("--dag reproduces every field of the recorded stage graphs") {
   const Folder folder;
   for (const char* name : {"chain4", "diamond", "diamond_mixed_b", "four_branches_tail", "graphpipe_fig5_like_chain",
                            "n_shape_non_sp", "skewed_diamond", "two_towers_join", "two_towers_mixed_b"}) {
     CAPTURE(name);
-    const json dag = shared_dag(name);
-    if (dag.is_null()) {
-      MESSAGE("SKIP: shared schedule data are absent");
-      return;
-    }
+    const json dag = recorded_dag(name);
     const json answer = standalone(folder, dag, "kfkb");
     CHECK(answer["in_flight_samples"] == dag["inflight_samples"]);
     CHECK(answer["lists"] == dag["lists"]);
@@ -82,7 +72,7 @@ TEST_CASE("--dag reproduces every field of the shared stage graph files") {
 
 TEST_CASE("--dag reproduces every field of the latency cases and of the zero-bubble cases") {
   const Folder folder;
-  for (const json& dag : shared_dag("inflight_rule_cases")) {
+  for (const json& dag : recorded_dag("inflight_rule_cases")) {
     CAPTURE(dag.dump());
     const json exact = standalone(folder, dag, "kfkb"), depth = standalone(folder, dag, "1f1b");
     CHECK(exact["in_flight_samples"] == dag["in_flight"]);
@@ -91,7 +81,7 @@ TEST_CASE("--dag reproduces every field of the latency cases and of the zero-bub
     CHECK(depth["in_flight_samples"] == dag["depth_rule"]);
     CHECK(depth["makespan"].get<double>() == dag["makespan_depth_rule"].get<double>());
   }
-  for (const json& dag : shared_dag("zb_on_dag_cases")) {
+  for (const json& dag : recorded_dag("zb_on_dag_cases")) {
     CAPTURE(dag.dump());
     const json split = standalone(folder, dag, "zb-1p"), whole = standalone(folder, dag, "1f1b");
     CHECK(split["warm_up"] == dag["warm_up"]);

@@ -1,15 +1,13 @@
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <string>
 
 #include "files/dnn_partitioning_profile.h"
 #include "files/piper_profile.h"
+#include "tests/support/test_data.h"
 
 namespace graphpipe::files {
 namespace {
-
-const std::filesystem::path kShared = std::filesystem::path(GRAPHPIPE_SOURCE_DIR) / "../shared/data";
 
 std::string refusal(const Result<ir::LayerGraph>& graph) {
   return graph.ok() ? std::string("fine") : graph.problems()[0].message;
@@ -131,10 +129,6 @@ TEST_CASE("a split places every layer once, backward layers with their class") {
 }
 
 TEST_CASE("the published profiles are read whole") {
-  if (!std::filesystem::exists(kShared / "piper")) {
-    MESSAGE("SKIP: ../shared/data is not here");
-    return;
-  }
   struct Row {
     const char* file;
     size_t layers, edges;
@@ -142,7 +136,7 @@ TEST_CASE("the published profiles are read whole") {
   };
   for (const Row& row : {Row{"bert32a100.json", 37, 67, 0.9729, 1}, Row{"resnet.json", 177, 193, 0.462381, 0.001}}) {
     CAPTURE(row.file);
-    const auto graph = read_piper_profile((kShared / "piper" / row.file).string());
+    const auto graph = read_piper_profile(tests::data_path("piper/") + row.file);
     REQUIRE(graph.ok());
     CHECK(graph->layers.size() == row.layers);
     CHECK(graph->edges.size() == row.edges);
@@ -155,8 +149,8 @@ TEST_CASE("the published profiles are read whole") {
        {Row{"layer-bert24_training", 64, 110, 0.2178}, Row{"layer-inceptionv3_inference", 326, 363, 0.3110},
         Row{"operator-bert_l-12_training", 2012, 2751, 1.892}, Row{"operator-resnet50_training", 1243, 1806, 0.6849}}) {
     CAPTURE(row.file);
-    const auto graph = read_dnn_partitioning_profile(
-        (kShared / "dnn-partitioning/throughput" / (std::string(row.file) + ".json")).string());
+    const auto graph =
+        read_dnn_partitioning_profile(tests::data_path("dnn-partitioning/throughput/") + row.file + ".json");
     REQUIRE(graph.ok());
     CHECK(graph->layers.size() == row.layers);
     CHECK(graph->edges.size() == row.edges);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/support/csv_text.h"
+#include "tests/support/test_data.h"
 
 using namespace graphpipe;
 using graphpipe::tests::without_idle_cells;
@@ -24,14 +25,9 @@ std::string text_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("every shared schedule file reads and writes again as it was, but for idle cells") {
-  const std::filesystem::path root = std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/schedules";
-  if (!std::filesystem::exists(root)) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
+TEST_CASE("every recorded schedule reads and writes again as it was, but for idle cells") {
   int written = 0, refused = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(graphpipe::tests::data_path("schedules"))) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() != ".csv" || name == "expected.csv") continue;
     CAPTURE(name);

@@ -7,18 +7,14 @@
 
 #include "frontend/import_onnx.h"
 #include "ir/verify_graph.h"
+#include "tests/support/test_data.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
 
 TEST_CASE("the light graphs import, re-bound to any batch, with their weights as parameters") {
-  const std::filesystem::path folder = std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/onnx-light";
-  if (!std::filesystem::is_directory(folder)) {
-    MESSAGE("SKIP: the light graphs are not here (" << folder.string() << ")");
-    return;
-  }
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
+  for (const auto& entry : std::filesystem::directory_iterator(tests::data_path("onnx-light")))
     if (entry.path().extension() == ".onnx") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   CHECK(files.size() == 9);

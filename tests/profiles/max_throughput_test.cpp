@@ -2,27 +2,18 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "files/dnn_partitioning_profile.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/planner.h"
+#include "tests/support/test_data.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(GRAPHPIPE_SOURCE_DIR) / "../shared/data/dnn-partitioning";
-
 std::optional<ir::LayerGraph> profile(const std::string& name) {
-  const auto path = kFolder / "throughput" / (name + ".json");
-  if (!std::filesystem::exists(path)) {
-    MESSAGE("SKIP: ../shared/data/dnn-partitioning is not here");
-    return std::nullopt;
-  }
-  auto graph = files::read_dnn_partitioning_profile(path.string());
+  auto graph = files::read_dnn_partitioning_profile(tests::data_path("dnn-partitioning/throughput/") + name + ".json");
   REQUIRE(graph.ok());
   return *std::move(graph);
 }
@@ -161,10 +152,8 @@ TEST_CASE("placements of experts and of one device cost what was published") {
     CAPTURE(row.name);
     const auto graph = profile(row.name);
     if (!graph) return;
-    std::ifstream file(kFolder / "expert" / (std::string(row.split) + ".json"));
-    std::stringstream text;
-    text << file.rdbuf();
-    const auto split = files::parse_dnn_partitioning_split(text.str(), *graph, *graph->defaults.devices);
+    const std::string text = tests::read_data("dnn-partitioning/expert/" + std::string(row.split) + ".json");
+    const auto split = files::parse_dnn_partitioning_split(text, *graph, *graph->defaults.devices);
     REQUIRE(split.ok());
     CHECK(price(*graph, *split) == doctest::Approx(row.load).epsilon(5e-6));
   }

@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "files/piper_profile.h"
 #include "partitioner/layers/layer_planners.h"
+#include "tests/support/test_data.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -24,12 +24,7 @@ struct PiperRow {
 };
 
 std::optional<ir::LayerGraph> profile(const char* name) {
-  const auto path = std::filesystem::path(GRAPHPIPE_SOURCE_DIR) / "../shared/data/piper" / name;
-  if (!std::filesystem::exists(path)) {
-    MESSAGE("SKIP: ../shared/data/piper is not here");
-    return std::nullopt;
-  }
-  auto graph = files::read_piper_profile(path.string());
+  auto graph = files::read_piper_profile(tests::data_path("piper/") + name);
   REQUIRE(graph.ok());
   return *std::move(graph);
 }

@@ -1,11 +1,7 @@
 #pragma once
-// Shared by the scheduler's tests: reading the shared schedule data, and short ways to lists as text.
+// Shared by the scheduler's tests: reading the recorded schedules, and short ways to lists as text.
 
-#include <doctest/doctest.h>
-
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,31 +11,17 @@
 #include "scheduler/simulate/simulate.h"
 #include "scheduler/standalone/standalone_stages.h"
 #include "tests/support/csv_text.h"
+#include "tests/support/test_data.h"
 
 namespace graphpipe::tests {
 
 using namespace graphpipe::scheduler;
 
-inline std::string schedule_data(const std::string& name) {
-  return std::string(GRAPHPIPE_SOURCE_DIR) + "/../shared/data/schedules/" + name;
-}
+/// The text of a file of tests/data/schedules.
+inline std::string read_schedule(const std::string& name) { return read_data("schedules/" + name); }
 
-/// The file's text, or nullopt where the shared data are absent.
-inline std::optional<std::string> read_data(const std::string& name) {
-  std::ifstream in(schedule_data(name));
-  if (!in) return std::nullopt;
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
-/// The same as JSON; says SKIP and why where it is absent.
-inline std::optional<nlohmann::json> read_json(const std::string& name) {
-  const std::optional<std::string> text = read_data(name);
-  if (text) return nlohmann::json::parse(*text);
-  MESSAGE("SKIP: shared schedule data are absent");
-  return std::nullopt;
-}
+/// The same as JSON.
+inline nlohmann::json read_json(const std::string& name) { return nlohmann::json::parse(read_schedule(name)); }
 
 /// "F0 B0 F1": the compute actions of one stage with micro-batch numbers.
 inline std::vector<std::string> stage_list(const StageGraph& graph, const Schedule& schedule, StageId stage) {

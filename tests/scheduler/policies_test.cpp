@@ -52,16 +52,11 @@ double makespan(const StageGraph& graph, const ir::Cluster& cluster, const Sched
 
 }  // namespace
 
-TEST_CASE("kfkb makes the lists and the makespan of every stage graph of the shared files") {
+TEST_CASE("kfkb makes the lists and the makespan of every stage graph of the recorded files") {
   for (const char* name : {"chain4", "diamond", "diamond_mixed_b", "four_branches_tail", "graphpipe_fig5_like_chain",
                            "n_shape_non_sp", "skewed_diamond", "two_towers_join", "two_towers_mixed_b"}) {
     CAPTURE(name);
-    const auto text = read_data(std::string("derived/dag/") + name + ".json");
-    if (!text) {
-      MESSAGE("SKIP: shared schedule data are absent");
-      return;
-    }
-    const json j = json::parse(*text);
+    const json j = read_json(std::string("derived/dag/") + name + ".json");
     const StageGraph graph = dag_of(j);
     const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()));
     const auto schedule =
@@ -73,13 +68,11 @@ TEST_CASE("kfkb makes the lists and the makespan of every stage graph of the sha
   }
 }
 
-TEST_CASE("without given numbers kfkb reaches the full rate of the shared stage graphs") {
+TEST_CASE("without given numbers kfkb reaches the full rate of the recorded stage graphs") {
   for (const char* name : {"chain4", "diamond", "diamond_mixed_b", "four_branches_tail", "graphpipe_fig5_like_chain",
                            "n_shape_non_sp", "skewed_diamond", "two_towers_join", "two_towers_mixed_b"}) {
     CAPTURE(name);
-    const auto text = read_data(std::string("derived/dag/") + name + ".json");
-    if (!text) return;
-    const json j = json::parse(*text);
+    const json j = read_json(std::string("derived/dag/") + name + ".json");
     const StageGraph graph = dag_of(j);
     const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()));
     const auto schedule = order_kfkb({.graph = graph, .cluster = cluster});
@@ -92,9 +85,7 @@ TEST_CASE("without given numbers kfkb reaches the full rate of the shared stage 
 }
 
 TEST_CASE("kfkb makes the in-flight numbers and makespans of the latency cases, and with given numbers theirs") {
-  const auto cases = read_json("derived/dag/inflight_rule_cases.json");
-  if (!cases) return;
-  for (const json& j : *cases) {
+  for (const json& j : read_json("derived/dag/inflight_rule_cases.json")) {
     CAPTURE(j.dump());
     const StageGraph graph = dag_of(j);
     const ir::Cluster cluster =
@@ -133,12 +124,7 @@ TEST_CASE("gpipe and kfkb order chains as the reference generators do") {
         Case{"generated/deepspeed_train_p8_m16", false, false, 1},
         Case{"generated/sailsg_1f1b_p8_m24", false, false, 1}}) {
     CAPTURE(c.file);
-    const auto csv = read_data(std::string(c.file) + ".csv");
-    if (!csv) {
-      MESSAGE("SKIP: shared schedule data are absent");
-      return;
-    }
-    const Schedule golden = parse_csv(*csv);
+    const Schedule golden = parse_csv(read_schedule(std::string(c.file) + ".csv"));
     int64_t micro_batches = 0;
     for (const Action& a : golden.programs[0].actions) micro_batches += a.op == ActionOp::kForward;
     const int ranks = static_cast<int>(golden.programs.size());
@@ -166,12 +152,7 @@ struct Golden {
 
 void compare(const Golden& golden) {
   CAPTURE(golden.file);
-  const auto csv = read_data(std::string(golden.file) + ".csv");
-  if (!csv) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
-  const Schedule expected = parse_csv(*csv);
+  const Schedule expected = parse_csv(read_schedule(std::string(golden.file) + ".csv"));
   int64_t micro_batches = 0;
   for (const ir::Program& program : expected.programs)
     for (const Action& a : program.actions) micro_batches = std::max(micro_batches, a.range.last);
@@ -223,13 +204,7 @@ TEST_CASE("the policies order actions exactly as the reference generators do") {
     compare(golden);
 }
 
-TEST_CASE("zero bubble on stage graphs: lists, makespans and peaks of the shared cases") {
-  const auto text = read_data("derived/dag/zb_on_dag_cases.json");
-  const auto chain = read_data("derived/dag/chain4.json");
-  if (!text || !chain) {
-    MESSAGE("SKIP: shared schedule data are absent");
-    return;
-  }
+TEST_CASE("zero bubble on stage graphs: lists, makespans and peaks of the recorded cases") {
   const auto run = [](const json& j, double forward, double input, double weight, const char* policy) {
     StageGraph graph = dag_of(j);
     for (ir::Stage& stage : graph.stages) {
@@ -242,14 +217,14 @@ TEST_CASE("zero bubble on stage graphs: lists, makespans and peaks of the shared
     REQUIRE(schedule.ok());
     return std::pair(*schedule, makespan(graph, cluster, *schedule));
   };
-  for (const json& j : json::parse(*text)) {
+  for (const json& j : read_json("derived/dag/zb_on_dag_cases.json")) {
     CAPTURE(j.dump());
     const auto [schedule, time] = run(j, 1, 1, 1, "zb-1p");
     CHECK(time == doctest::Approx(j.at("makespan_F1I1W1").get<double>()));
     CHECK(peak_in_flight(schedule, false) == j.at("peak_F_to_W").get<std::vector<int>>());
     CHECK(run(j, 1, 2, 0, "1f1b").second == doctest::Approx(j.at("makespan_unsplit_F1B2").get<double>()));
   }
-  const json j = json::parse(*chain);
+  const json j = read_json("derived/dag/chain4.json");
   const auto [schedule, time] = run(j, 1, 1, 1, "zb-1p");
   const StageGraph graph = dag_of(j);
   for (const StageId stage : graph.stage_ids())
