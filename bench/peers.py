@@ -3,9 +3,9 @@
 
     bench/peers.py [--graphpipe build/release/bin/graphpipe] [--data tests/data]
 
-Reads planner-peer-results.csv (tests/data/README.md says how it was made) and plans every row of PipeDream, Piper, and the exact
-program over downsets whose profile lies beside it: with all quirks of the original (`equal` must be 1), and without
-(`ours/peer` must not exceed 1 where the convention is the same). Prints both ratios, and the processor seconds of the
+Reads planner-peer-results.csv (tests/data/README.md says how it was made) and plans every row of PipeDream, Piper, and
+the exact program over downsets whose profile lies beside it: with all quirks of the original (`equal` must be 1), and
+without (`ours/peer` must not exceed 1 where the convention is the same). Prints both ratios, and the processor seconds of the
 two programs; the originals' were measured elsewhere, on a machine of the same kind.
 """
 
