@@ -257,6 +257,7 @@ std::vector<OpDef> forward_and_training_rows() {
            .work = forward_work,
            .gradient = batch_norm_gradient,
            .emit = emit_batch_norm,
+           .features = FeatureAxis::kSecond,
            .mixes_samples = mixes,
            .updates_inputs = updated,
            .examples = {{.inputs = forward_inputs({kB, 3, 4, 2})},

@@ -47,7 +47,12 @@ void emit_shift(Emitter& emitter) {
 
 OpDef row(std::string_view name, Inferred (*infer)(const NodeView&), void (*emit)(Emitter&),
           std::vector<Example> examples) {
-  return {.name = name, .infer = infer, .work = one_flop_per_element, .emit = emit, .examples = std::move(examples)};
+  return {.name = name,
+          .infer = infer,
+          .work = one_flop_per_element,
+          .emit = emit,
+          .dependence = Dependence::kElement,
+          .examples = std::move(examples)};
 }
 
 }  // namespace

@@ -174,6 +174,7 @@ std::span<const OpDef> einsum_ops() {
        .work = einsum_work,
        .gradient = einsum_gradient,
        .emit = emit_einsum,
+       .features = FeatureAxis::kLast,
        .examples = {{.inputs = {normal({kB, 2, 3}), normal({kB, 4, 3})}, .attributes = equation("bqd,bkd->bqk")},
                     {.inputs = {normal({kB, 3}), weight(normal({3, 4}))}, .attributes = equation("bi, ij")},
                     {.inputs = {normal({kB, 3}), normal({kB, 4})}, .attributes = equation("bi,bj->ij")},

@@ -276,6 +276,7 @@ std::vector<OpDef> matmul_rows() {
            .work = matmul_work,
            .gradient = matmul_gradient,
            .emit = emit_matmul,
+           .features = FeatureAxis::kLast,
            .examples = matmul_examples()},
           {.name = "MatMulGradLeft",
            .infer = infer_matmul_grad_left,
@@ -301,6 +302,7 @@ std::vector<OpDef> gemm_rows() {
        .work = gemm_work,
        .gradient = gemm_gradient,
        .emit = emit_gemm,
+       .features = FeatureAxis::kLast,
        .examples = {gemm_example(false, true, 1, 1, weight(normal({3}))),
                     gemm_example(true, false, 0.5, 2, weight(normal({1, 3}))),
                     gemm_example(true, true, 0.5, 1, absent()), gemm_example(false, false, 1, 0.5, normal({kB, 3}))}},
@@ -309,6 +311,7 @@ std::vector<OpDef> gemm_rows() {
        .work = one_flop_per_element,
        .gradient = scale_gradient,
        .emit = emit_scale,
+       .dependence = Dependence::kElement,
        .examples = {{.inputs = {normal({kB, 3})}, .attributes = {{"factor", 0.25}}}}}};
 }
 

@@ -204,6 +204,7 @@ std::vector<OpDef> layer_norm_rows() {
            .work = norm_work,
            .gradient = layer_norm_gradient,
            .emit = emit_layer_norm,
+           .features = FeatureAxis::kLast,
            .examples = layer_norm_examples()},
           {.name = "LayerNormalizationGradInput",
            .infer = infer_layer_norm_grad_input,

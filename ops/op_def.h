@@ -117,6 +117,20 @@ struct Example {
   size_t outputs = 1;
 };
 
+/// Which elements of the inputs an element of the output depends on: what passes ask instead of knowing names.
+enum class Dependence : uint8_t {
+  kAny,
+  /// On the element in its place, in every input, with broadcasting; no attribute names an axis.
+  kElement,
+  /// It is the element of input 0 at the same place in row-major order: only the shape differs.
+  kSameOrder,
+  /// On the elements of input 0 along attribute `axis` (default -1); the shape is that of input 0.
+  kAlongAxis,
+};
+
+/// Where an operator that makes features puts them in its output.
+enum class FeatureAxis : uint8_t { kUnknown, kSecond, kLast };
+
 struct OpDef {
   std::string_view name;
   /// Types and batch kinds of the outputs; problems name the node by its origin.
@@ -125,6 +139,8 @@ struct OpDef {
   /// Null for ops without a derivative (integers, comparisons): a gradient then stops here.
   Status (*gradient)(GradientBuilder&) = nullptr;
   void (*emit)(Emitter&) = nullptr;
+  Dependence dependence = Dependence::kAny;
+  FeatureAxis features = FeatureAxis::kUnknown;
   /// The output shares memory with input 0.
   bool is_view = false;
   /// Whether this node works on the samples of one micro-batch together (semantics, section 1). Null: never. What
@@ -140,6 +156,8 @@ struct OpDef {
 
 /// The row of an op, or null.
 const OpDef* find_op(std::string_view name);
+/// The dependence of an op; kAny for a name that no row has.
+Dependence dependence_of(std::string_view name);
 /// All rows, by name.
 std::span<const OpDef* const> all_ops();
 

@@ -225,7 +225,11 @@ Status neg_gradient(GradientBuilder& builder) {
 }
 
 OpDef forward_row(const UnaryRow& row) {
-  OpDef def{.name = row.name, .infer = infer_unary, .work = unary_work, .emit = emit_unary};
+  OpDef def{.name = row.name,
+            .infer = infer_unary,
+            .work = unary_work,
+            .emit = emit_unary,
+            .dependence = Dependence::kElement};
   if (!row.gradient_name.empty()) def.gradient = unary_gradient;
   if (row.name == "Neg") def.gradient = neg_gradient;
   def.examples = examples_of(row);

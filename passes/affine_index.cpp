@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/op_def.h"
+
 namespace graphpipe::passes {
 namespace {
 
@@ -162,7 +164,7 @@ std::optional<AffineIndex> AffineIndices::formula(const Graph& graph, const Node
   const Shape& before = graph.value(node.inputs[0]).type.shape;
   if (node.op == "Expand") return AffineIndex{from->offset, broadcast_strides(normal(*from, before), shape.size())};
   if (node.op == "Cast" || node.op == "Identity") return from;
-  const bool reshapes = node.op == "Reshape" || node.op == "Squeeze" || node.op == "Unsqueeze" || node.op == "Flatten";
+  const bool reshapes = ops::dependence_of(node.op) == ops::Dependence::kSameOrder;
   return reshapes ? moved(*from, before, shape) : std::nullopt;
 }
 

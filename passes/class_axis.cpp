@@ -1,7 +1,8 @@
 #include "passes/class_axis.h"
 
 #include <algorithm>
-#include <array>
+
+#include "ops/op_def.h"
 
 namespace graphpipe::passes {
 namespace {
@@ -33,17 +34,15 @@ std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
 
 /// Which side the features lie on, told by the operator that made them, seen through operators that keep the axes.
 std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
-  constexpr std::array<std::string_view, 4> kLast = {"MatMul", "Gemm", "LayerNormalization", "Einsum"};
-  constexpr std::array<std::string_view, 3> kFirst = {"Conv", "ConvTranspose", "BatchNormalization"};
-  constexpr std::array<std::string_view, 8> kKeeps = {"Add",      "Sub",  "Mul",     "Div",
-                                                      "Identity", "Cast", "Softmax", "LogSoftmax"};
-  const auto in = [](const auto& list, std::string_view op) { return std::ranges::find(list, op) != list.end(); };
   ValueId value = logits;
   for (size_t depth = 0; depth < graph.node_count() && graph.value(value).producer.valid(); ++depth) {
     const ir::Node& node = graph.node(graph.value(value).producer);
-    if (in(kLast, node.op)) return static_cast<int>(graph.value(logits).type.shape.size()) - 1;
-    if (in(kFirst, node.op)) return 1;
-    if (!in(kKeeps, node.op)) return std::nullopt;
+    const ops::OpDef* row = ops::find_op(node.op);
+    if (row == nullptr) return std::nullopt;
+    if (row->features == ops::FeatureAxis::kLast) return static_cast<int>(graph.value(logits).type.shape.size()) - 1;
+    if (row->features == ops::FeatureAxis::kSecond) return 1;
+    if (row->dependence != ops::Dependence::kElement && row->dependence != ops::Dependence::kAlongAxis)
+      return std::nullopt;
     // Of two summands the one with a producer and the full rank is the features, the other a bias.
     ValueId next;
     for (ValueId input : node.inputs)

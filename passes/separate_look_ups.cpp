@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/op_def.h"
 #include "passes/rebuild.h"
 
 namespace graphpipe::passes {
@@ -46,7 +47,8 @@ class LookUp {
 /// Through one reshape before it, so that what was flattened for the look-up is never flattened.
 Result<ValueId> LookUp::reshape(ValueId value, Shape shape) {
   const Node* producer = producer_of(made_, value);
-  if (producer != nullptr && (producer->op == "Reshape" || producer->op == "Flatten")) value = producer->inputs[0];
+  if (producer != nullptr && ops::dependence_of(producer->op) == ops::Dependence::kSameOrder)
+    value = producer->inputs[0];
   if (shape_of(made_, value) == shape) return value;
   return append("Reshape", {value}, {{"shape", std::move(shape)}});
 }
@@ -97,8 +99,8 @@ bool LookUp::is_within(ValueId index, int64_t size) {
       const Dim dim = shape_of(made_, node->inputs[0])[static_cast<size_t>(axis < 0 ? axis + rank : axis)];
       return dim.is_fixed() && dim.factor <= size;
     }
-    const bool same = node->op == "Unsqueeze" || node->op == "Squeeze" || node->op == "Reshape" ||
-                      node->op == "Expand" || node->op == "Cast";
+    const bool same =
+        ops::dependence_of(node->op) == ops::Dependence::kSameOrder || node->op == "Expand" || node->op == "Cast";
     if (!same) return false;
     index = node->inputs[0];
   }

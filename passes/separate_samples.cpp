@@ -1,8 +1,8 @@
 #include "passes/separate_samples.h"
 
 #include <algorithm>
-#include <array>
 
+#include "ops/op_def.h"
 #include "passes/rebuild.h"
 #include "passes/separate_look_ups.h"
 
@@ -15,25 +15,14 @@ using ir::Node;
 using ir::Shape;
 using ir::ValueId;
 
-constexpr std::array<std::string_view, 4> kReshapes = {"Reshape", "Flatten", "Squeeze", "Unsqueeze"};
-/// Element by element, one input, no attribute that names an axis.
-constexpr std::array<std::string_view, 23> kUnary = {"Relu", "Gelu",     "Tanh", "Sigmoid", "Erf",       "Exp",
-                                                     "Log",  "Sqrt",     "Neg",  "Abs",     "LeakyRelu", "Elu",
-                                                     "Selu", "Celu",     "Mish", "Swish",   "HardSwish", "HardSigmoid",
-                                                     "Cast", "Softplus", "Clip", "Scale",   "Reciprocal"};
-constexpr std::array<std::string_view, 4> kBinary = {"Add", "Sub", "Mul", "Div"};
-
-template <typename List>
-bool contains(const List& list, std::string_view op) {
-  return std::find(list.begin(), list.end(), op) != list.end();
-}
+using ops::Dependence;
 
 bool is_mixed(const Graph& graph, ValueId value) { return graph.value(value).batch == ir::BatchKind::kMixed; }
 /// The unmixed value that `value` is a mixed reshape of; invalid where it is none.
 ValueId unmixed_root(const Graph& graph, ValueId value) {
   if (!value.valid() || !is_mixed(graph, value) || !graph.value(value).producer.valid()) return {};
   const Node& producer = graph.node(graph.value(value).producer);
-  if (!contains(kReshapes, producer.op) || is_mixed(graph, producer.inputs[0])) return {};
+  if (ops::dependence_of(producer.op) != Dependence::kSameOrder || is_mixed(graph, producer.inputs[0])) return {};
   return producer.inputs[0];
 }
 
@@ -56,7 +45,7 @@ Result<Replacement> in_old_shape(const Rebuilding& step, ValueId computed) {
 
 Result<Replacement> move_unary(const Rebuilding& step) {
   const ValueId root = unmixed_root(step.made, step.node.inputs[0]);
-  if (!root.valid() || step.node.inputs.size() != 1 || step.outputs.size() != 1) return Replacement();
+  if (!root.valid() || step.outputs.size() != 1) return Replacement();
   GP_TRY(const ValueId moved, append_like(step.made, step.node, step.node.op, {root}, step.node.attributes));
   return in_old_shape(step, moved);
 }
@@ -95,7 +84,6 @@ bool broadcasts_over_rows(const Graph& graph, ValueId other, ValueId flat) {
 }
 
 Result<Replacement> move_binary(const Rebuilding& step) {
-  if (step.node.inputs.size() != 2) return Replacement();
   const ValueId roots[] = {unmixed_root(step.made, step.node.inputs[0]), unmixed_root(step.made, step.node.inputs[1])};
   std::vector<ValueId> inputs = step.node.inputs;
   if (roots[0].valid() && roots[1].valid()) {
@@ -108,8 +96,20 @@ Result<Replacement> move_binary(const Rebuilding& step) {
     GP_TRY(inputs[at], row_root(step, inputs[at]));
     if (!inputs[at].valid()) return Replacement();
   }
-  GP_TRY(const ValueId moved, append_like(step.made, step.node, step.node.op, std::move(inputs)));
+  GP_TRY(const ValueId moved, append_like(step.made, step.node, step.node.op, std::move(inputs), step.node.attributes));
   return in_old_shape(step, moved);
+}
+
+/// Operators that work element by element.
+Result<Replacement> move_elements(const Rebuilding& step) {
+  switch (step.node.inputs.size()) {
+    case 1:
+      return move_unary(step);
+    case 2:
+      return move_binary(step);
+    default:
+      return Replacement();
+  }
 }
 
 Result<Replacement> move_product(const Rebuilding& step) {
@@ -137,7 +137,7 @@ Result<Replacement> move_product(const Rebuilding& step) {
   return in_old_shape(step, product);
 }
 
-/// Normalization and Softmax over the last axis.
+/// What works along the last axis, such as Softmax.
 Result<Replacement> move_last_axis(const Rebuilding& step) {
   const ValueId flat = step.node.inputs[0];
   if (!unmixed_root(step.made, flat).valid()) return Replacement();
@@ -160,11 +160,17 @@ Result<Replacement> move_last_axis(const Rebuilding& step) {
 Result<Replacement> separate(const Rebuilding& step, AffineIndices& indices) {
   const std::string& op = step.node.op;
   if (op == "Gather" || op == "GatherND") return separate_look_up(step, indices);
-  if (contains(kReshapes, op)) return compose_reshapes(step);
-  if (contains(kUnary, op)) return move_unary(step);
-  if (contains(kBinary, op)) return move_binary(step);
   if (op == "MatMul" || op == "Gemm") return move_product(step);
-  if (op == "Softmax" || op == "LogSoftmax") return move_last_axis(step);
+  switch (ops::dependence_of(op)) {
+    case Dependence::kSameOrder:
+      return compose_reshapes(step);
+    case Dependence::kElement:
+      return move_elements(step);
+    case Dependence::kAlongAxis:
+      return move_last_axis(step);
+    case Dependence::kAny:
+      break;
+  }
   return Replacement();
 }
 

@@ -37,6 +37,8 @@ struct Case {
   std::vector<int> updated;
   /// The op works on the samples together.
   bool mixes_samples = false;
+  /// ops::Dependence, as a number, and the value of attribute `axis`, else -1.
+  int dependence = 0, axis = -1;
 };
 
 inline constexpr int64_t kCaseSamples = 5;

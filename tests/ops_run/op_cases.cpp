@@ -98,6 +98,8 @@ class CaseMaker {
     made_.forward = *added;
     const std::vector<ir::ValueId> outputs = made_.graph.node(*added).outputs;
     made_.outputs = outputs.size();
+    made_.dependence = static_cast<int>(row_.dependence);
+    made_.axis = static_cast<int>(example_.attributes.get_int("axis", -1));
     made_.mixes_samples =
         row_.mixes_samples != nullptr && row_.mixes_samples(ops::NodeView(made_.graph, made_.graph.node(*added)));
     for (ir::ValueId output : outputs) add_output(output);

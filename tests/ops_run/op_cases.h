@@ -21,6 +21,7 @@ struct OpCase {
   std::vector<std::vector<double>> values;
   std::vector<int> weighted_outputs, weights, differentiated, updated;
   bool mixes_samples = false;
+  int dependence = 0, axis = -1;
 };
 
 /// Floating inputs, and attributes named "to", of type f32 become `floating`.

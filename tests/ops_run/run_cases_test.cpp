@@ -205,6 +205,33 @@ TEST_CASE("outputs with a batch axis can be computed for some of the samples") {
   });
 }
 
+TEST_CASE("outputs depend on the elements of the inputs as the rows say") {
+  // As ops::Dependence numbers them.
+  enum { kAny, kElement, kSameOrder, kAlongAxis };
+  size_t seen[4] = {};
+  for_each_case([&](const Case& each) {
+    ++seen[each.dependence];
+    if (each.dependence == kAny) return;
+    const Tensors inputs = all_inputs(each, false);
+    const at::Tensor output = run(each, false, inputs)[0];
+    if (each.dependence == kSameOrder) CHECK(output.flatten().equal(inputs[0].flatten()));
+    if (each.dependence == kAlongAxis) CHECK(output.sizes() == inputs[0].sizes());
+    if (each.dependence == kSameOrder) return;
+    // What is reversed along an axis on the way in is reversed on the way out.
+    for (int64_t from_end = 1; from_end <= output.dim(); ++from_end) {
+      CAPTURE(from_end);
+      if (each.dependence == kAlongAxis && (each.axis == -from_end || each.axis == output.dim() - from_end)) continue;
+      Tensors reversed = inputs;
+      for (at::Tensor& input : reversed)
+        if (input.dim() >= from_end) input = input.flip({-from_end}).contiguous();
+      CHECK(difference(run(each, false, reversed)[0], output.flip({-from_end})) < 1e-6);
+    }
+  });
+  CHECK(seen[kElement] > 50);
+  CHECK(seen[kSameOrder] > 5);
+  CHECK(seen[kAlongAxis] > 2);
+}
+
 TEST_CASE("gradients equal autograd through the emitted forward") {
   for_each_case([](const Case& each) {
     if (each.differentiated.empty()) return;

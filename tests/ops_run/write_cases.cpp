@@ -92,7 +92,7 @@ std::string case_text(const OpCase& made, const std::string& run, const std::str
   return text("    {\"", made.name, "\", ", problem, ", ", run, ", ", run_double, ",\n     ", braced(inputs),
               ",\n     ", braced(outputs), ",\n     ", braced(made.weighted_outputs), ", ", braced(made.weights), ", ",
               braced(made.differentiated), ", ", braced(made.updated), ", ", made.mixes_samples ? "true" : "false",
-              "},\n");
+              ", ", made.dependence, ", ", made.axis, "},\n");
 }
 
 /// The text without // comments, which name types.
