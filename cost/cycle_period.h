@@ -1,5 +1,5 @@
 #pragma once
-// The steady period of alternating lists by their cycles of waits (specs/schedules.md 5.5): every cycle of the
+// The steady period of alternating lists by their cycles of waits (docs/schedules.md, section 4.3): every cycle of the
 // dependency graph of one micro-batch after the other takes some seconds and spans some micro-batches; the largest
 // quotient is the period. On series-parallel graphs the in-flight rule makes it the target; elsewhere cycles over two
 // forks and two joins exist that no single way down and up shows.

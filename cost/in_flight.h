@@ -1,6 +1,6 @@
 #pragma once
 // In-flight numbers: how many samples a stage holds between forward and backward so that the pipeline never starves.
-// One function for the planner's memory and for the scheduler (semantics, section 5).
+// One function for the planner's memory and for the scheduler (docs/semantics.md, section 5).
 //
 // The rule is the cycle argument for strict alternation of forwards and backwards, in sample units. A steady-state
 // cycle goes down from s with forwards, turns in a descendant t, and comes back up. With T the period (seconds per

@@ -1,5 +1,5 @@
 #pragma once
-// What limits a plan, and what would lift it: one sentence next to every plan (specs: the bound and its reason).
+// What limits a plan, and what would lift it: one sentence next to every plan.
 
 #include <string>
 #include <string_view>

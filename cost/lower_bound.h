@@ -1,5 +1,5 @@
 #pragma once
-// Bounds that no schedule of a plan, or no plan of a graph, can beat (specs: lower bounds next to every plan).
+// Bounds that no schedule of a plan, or no plan of a graph, can beat (docs/schedules.md, section 7).
 
 #include "cost/iteration_time.h"
 #include "ir/plan_graph.h"

@@ -1,5 +1,6 @@
 #pragma once
-// Peak memory of a plan: bytes that the stages' programs allocate (semantics, section 5), not a process's resident set.
+// Peak memory of a plan: bytes that the stages' programs allocate (docs/semantics.md, section 5), not a process's
+// resident set.
 
 #include <algorithm>
 

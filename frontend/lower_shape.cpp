@@ -19,7 +19,7 @@ std::optional<Dim> quotient(Dim a, Dim b) {
 
 /// In a file with a fixed batch n, a Reshape target may hold n as a constant. Where the batch is the first axis and the
 /// leading target dim equals the leading traced size, or the product of the first few, rows stay rows, so the batch
-/// goes to the leading dim (specs: group rule). Elsewhere the target stays and the check below refuses it.
+/// goes to the leading dim. Elsewhere the target stays and the check below refuses it.
 void rebind_batch(NodeContext& context, Shape& target) {
   const int64_t traced = context.lowering().traced_batch();
   const Shape& from = context.type(0).shape;

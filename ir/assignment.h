@@ -10,7 +10,7 @@ namespace graphpipe::ir {
 
 using StageId = Id<struct StageTag>;
 
-/// How the replicas of a stage share the samples (semantics, section 1).
+/// How the replicas of a stage share the samples (docs/semantics.md, section 1).
 enum class ReplicaMode : uint8_t {
   kSplit,       // each micro-batch is divided: replica r takes rows [floor(r b / d), floor((r+1) b / d))
   kRoundRobin,  // whole micro-batches: number m goes to replica m mod d

@@ -85,7 +85,7 @@ struct Param {
 enum class InputRole : uint8_t {
   kData,       // a model input, read from the data folder
   kLabel,      // the loss's label, read from the data folder
-  kLossScale,  // float scalar: 1/N of the step's loss (semantics, section 4), set by the runtime
+  kLossScale,  // float scalar: 1/N of the step's loss (docs/semantics.md, section 4), set by the runtime
 };
 struct Input {
   ValueId value;

@@ -16,7 +16,7 @@ using PlanNodeId = Id<struct PlanNodeTag>;
 using PlanValueId = Id<struct PlanValueTag>;
 using WeightGroupId = Id<struct WeightGroupTag>;
 
-/// One parameter with all its uses, ties included (semantics, section 3).
+/// One parameter with all its uses, ties included (docs/semantics.md, section 3).
 struct WeightGroup {
   Bytes bytes;
   bool trainable = true;

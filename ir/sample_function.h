@@ -1,6 +1,6 @@
 #pragma once
 // A price as a function of the sample count: small micro-batches are slower per sample, and some sizes grow
-// with its square (semantics, section 5).
+// with its square (docs/semantics.md, section 5).
 
 #include <vector>
 

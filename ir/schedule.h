@@ -22,7 +22,7 @@
 // - A reduction contributes its gradients when it is reached and does not wait there; the step of the same stage
 //   and replica waits for it.
 //
-// Weight versions and updates (specs/schedules.md 1.3; the validator's check 5 and 6):
+// Weight versions and updates (docs/schedules.md, section 3; validated by sections 8.5 and 8.6):
 // - Versions count from the start of the step: 0 is what the step finds, a STEP names the version it makes, one above
 //   the newest. Compute actions name the version they read; all actions of an item read the same one.
 // - A STEP covers a range of samples, its update: it applies the gradients of exactly these samples of its stage, after

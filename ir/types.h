@@ -53,7 +53,7 @@ struct TensorType {
 /// refused for its memory, and sums of sizes do not overflow.
 Bytes byte_size(const TensorType& type, Samples samples);
 
-/// How a value depends on the samples (semantics, section 1).
+/// How a value depends on the samples (docs/semantics.md, section 1).
 enum class BatchKind : uint8_t {
   kNone,   // the same for all micro-batches: weights, position tables, a logit scale
   kAxis,   // one axis is the batch, times a constant; rows of a sample range can be sliced

@@ -1,4 +1,4 @@
-// Losses that return the sum over the counted positions of the micro-batch, as training needs them (semantics,
+// Losses that return the sum over the counted positions of the micro-batch, as training needs them (docs/semantics.md,
 // section 4): the graph multiplies the sum by 1/N of the full batch. ONNX's own losses are in onnx_loss.cpp.
 
 #include "ops/emit_helpers.h"

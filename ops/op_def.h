@@ -143,8 +143,8 @@ struct OpDef {
   FeatureAxis features = FeatureAxis::kUnknown;
   /// The output shares memory with input 0.
   bool is_view = false;
-  /// Whether this node works on the samples of one micro-batch together (semantics, section 1). Null: never. What
-  /// makes a value of kind kMixed mixes anyway; this is for nodes whose output keeps its batch axis all the same,
+  /// Whether this node works on the samples of one micro-batch together (docs/semantics.md, section 1). Null: never.
+  /// What makes a value of kind kMixed mixes anyway; this is for nodes whose output keeps its batch axis all the same,
   /// such as a training-mode BatchNormalization.
   bool (*mixes_samples)(const NodeView&) = nullptr;
   /// Draws random numbers, keyed by (seed, step, node, sample).

@@ -153,7 +153,7 @@ struct StageRow {
   bool recompute = false;
 };
 
-/// How N, the loss's divisor, is known before the first backward (semantics, section 4).
+/// How N, the loss's divisor, is known before the first backward (docs/semantics.md, section 4).
 struct LossRow {
   enum class Normalizer : uint8_t {
     kSamples,           // N = samples of the step (means over samples; contrastive; output:NAME mean)
@@ -214,8 +214,8 @@ int run_device(const DeviceProgram& program, int argc, char** argv);
 /// launcher's environment names. Without either, and with several programs, it ends with kExitUsage.
 int run_rank(std::span<const DeviceProgram> programs, int argc, char** argv);
 
-/// The main function of the serial interpreter (semantics, section 2): all programs of the plan in one process and
-/// one thread, without channels or slot rings.
+/// The main function of the serial interpreter (docs/semantics.md, section 2): all programs of the plan in one
+/// process and one thread, without channels or slot rings.
 int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv);
 
 }  // namespace graphpipe::runtime

@@ -33,7 +33,7 @@ enum class Code {
   kBadLoss,          // the loss names nothing, or its shapes do not fit
   kBadCluster,       // a cluster file with impossible numbers
   kBadProfile,       // a profile file that does not fit the model
-  kBadPlan,          // a plan that breaks a rule of `semantics`
+  kBadPlan,          // a plan that breaks a rule of docs/semantics.md
   kBadSchedule,      // a schedule that fails its checks
   kNoFeasiblePlan,   // nothing fits: an answer, with the smallest shortfall
   kBadData,          // a data folder that does not fit the model

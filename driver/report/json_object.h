@@ -1,5 +1,6 @@
 #pragma once
-// The flat object that --json prints: the verb's fields at the top level, then the envelope (semantics, section 6).
+// The flat object that --json prints: the verb's fields at the top level, then the envelope (docs/semantics.md, section
+// 6).
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 // DAPPLE's planner (Fan et al., PPoPP 2021, as its program computes): the speed-up of one synchronous iteration over
-// one device, with stages placed on machines (specs: planners, 2.4). Its program finds data parallelism, two stages, or
-// one device per stage; those three families are enumerated and scored by its formula. Without the quirk D1 rows of
-// unequal stages are scored too.
+// one device, with stages placed on machines (docs/planners.md, section 5). Its program finds data parallelism, two
+// stages, or one device per stage; those three families are enumerated and scored by its formula. Without the quirk D1
+// rows of unequal stages are scored too.
 
 #include "partitioner/layers/layer_planners.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which device gets which stage (specs/graphpipe.md 7: the heaviest cut on the fastest link, devices of unequal speed
+// Which device gets which stage (the heaviest cut on the fastest link, devices of unequal speed
 // and memory). A stage's price follows from its devices (ir/stage_graph.h), so each placement is a plan of its own.
 
 #include <vector>

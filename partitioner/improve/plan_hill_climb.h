@@ -1,5 +1,5 @@
 #pragma once
-// Improves a plan on the true graph, move by move, whatever planner it came from (specs: local search on the true DAG):
+// Improves a plan on the true graph, move by move, whatever planner it came from (docs/planners.md, section 9):
 // nodes over a boundary, or into the least busy stage of another branch; two stages into one; one stage into two; a
 // replica more or less; another micro-batch size; recomputation on or off; a small stage onto the device of another, so
 // that its own device is free; the devices of two stages exchanged. A move stays if the plan is sound, fits and its

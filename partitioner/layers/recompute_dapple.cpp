@@ -10,7 +10,7 @@ namespace {
 
 using ir::LayerId;
 
-// The formula of specs: planners, 2.4, from device numbers.
+// The formula of docs/planners.md, section 5, from device numbers.
 class DappleScore {
  public:
   DappleScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)

@@ -1,6 +1,6 @@
 #pragma once
 // The fewest devices that a linear pipeline takes within a bottleneck: one number per downset instead of one per
-// downset and devices used (specs: planners, 4.2). Says at once that no row of a given number of devices meets a
+// downset and devices used (docs/planners.md, section 2). Says at once that no row of a given number of devices meets a
 // bottleneck.
 
 #include "partitioner/pipedream/one_level_dp.h"

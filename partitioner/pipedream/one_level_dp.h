@@ -1,6 +1,6 @@
 #pragma once
 // The best linear pipeline over one level of equal devices, out of given downsets: PipeDream's recurrence with one row,
-// windows of devices and pruning by a bound (specs: planners, 2.1 and 4.2). Exact over the downsets that it is given.
+// windows of devices and pruning by a bound (docs/planners.md, section 2). Exact over the downsets that it is given.
 
 #include <algorithm>
 #include <optional>

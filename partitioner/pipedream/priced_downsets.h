@@ -1,5 +1,5 @@
 #pragma once
-// Downsets with what a linear pipeline costs at them: PipeDream's states (SOSP 2019; specs: planners, 2.1).
+// Downsets with what a linear pipeline costs at them: PipeDream's states (SOSP 2019; docs/planners.md, section 2).
 
 #include "cost/layer_cost.h"
 #include "partitioner/layers/downsets.h"

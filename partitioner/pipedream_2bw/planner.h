@@ -8,9 +8,9 @@
 //   memory           = 2 |W| + d |A|, recomputing 2 |W| + |A| + d |A that enters the stage|
 //
 // |W|, |A| of one stage, B bytes per second of the innermost level that holds the devices which talk. One version of
-// the weights is in use while the other is made, which takes m >= d (specs/schedules.md 1.3). Layers with measured
-// variants use these: the first without, the last with recomputation; where no layer has two, recomputing takes the
-// forward once more. What a step has over m w micro-batches is not counted on.
+// the weights is in use while the other is made, which takes m >= d (docs/schedules.md, section 3). Layers with
+// measured variants use these: the first without, the last with recomputation; where no layer has two, recomputing
+// takes the forward once more. What a step has over m w micro-batches is not counted on.
 
 #include "partitioner/layers/layer_planners.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // torchgpipe's balance (block partitions of sequences, Barany and Grinberg): layers in one order, moved between
-// neighbouring blocks until heaviest and lightest differ by at most one largest layer (specs: planners, 2.3). Beside it
-// the exact minimum of the heaviest block, which is its bound.
+// neighbouring blocks until heaviest and lightest differ by at most one largest layer (docs/planners.md, section 4).
+// Beside it the exact minimum of the heaviest block, which is its bound.
 
 #include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/layers/layer_planners.h"

@@ -27,7 +27,7 @@ std::unique_ptr<Data> data_folder(const std::string& folder);
 /// Floats are standard normal, integers uniform below DataRow::limit.
 std::unique_ptr<Data> synthetic_data(uint64_t seed);
 
-/// N of semantics, section 4, for the samples of one update: what their loss is divided by.
+/// N of docs/semantics.md, section 4, for the samples of one update: what their loss is divided by.
 double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update);
 
 /// What every update's loss is divided by.

@@ -1,7 +1,7 @@
 #pragma once
-// The serial interpreter (semantics, section 2): runs all programs of a plan in one process and one thread. Item
-// tensors and messages lie in plain maps; there are no rings, channels or posted receives, and nothing of the executor.
-// A distributed run must give the same bits.
+// The serial interpreter (docs/semantics.md, section 2): runs all programs of a plan in one process and one thread.
+// Item tensors and messages lie in plain maps; there are no rings, channels or posted receives, and nothing of the
+// executor. A distributed run must give the same bits.
 
 #include <map>
 #include <optional>

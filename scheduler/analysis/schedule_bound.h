@@ -1,5 +1,6 @@
 #pragma once
-// A time that no order of the same actions can beat (specs/schedules.md, 5.7): to be reported next to every makespan.
+// A time that no order of the same actions can beat (docs/schedules.md, section 7): to be reported next to every
+// makespan.
 
 #include "ir/cluster.h"
 #include "scheduler/lowering/items.h"

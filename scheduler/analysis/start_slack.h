@@ -2,7 +2,7 @@
 // How late each device may start. A step that follows another without a flush leaves the time before a device's first
 // action to the step before it, so that the span from first start to last end is what counts (zero bubble, ZB-2P). On a
 // graph of stages short branches could begin long before anybody waits for them: their spans are zero bubble only when
-// their starts are delayed (specs/schedules.md 5.6).
+// their starts are delayed (docs/schedules.md, section 6).
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Weight updates inside a step (ir/schedule.h says what they mean): which version each item reads, and where the rows
 // that make, show and drop versions stand. Two integers per stage describe PipeDream's weight stashing and vertical
-// sync, 2BW and the parameter server; specs/schedules.md 1.3, in samples so that stages of any graph may differ.
+// sync, 2BW and the parameter server; docs/schedules.md, section 3, in samples so that stages of any graph may differ.
 
 #include "scheduler/policies/compute_order.h"
 

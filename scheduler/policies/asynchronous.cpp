@@ -1,6 +1,6 @@
 // Schedules whose weights change inside the step: 1F1B without a flush (PipeDream, its round-robin form, 2BW) and data
 // parallelism with a parameter server. They differ in two integers per stage: the samples of an update, and how many
-// samples the version that an item reads lags behind; specs/schedules.md 1.3.
+// samples the version that an item reads lags behind; docs/schedules.md, section 3.
 
 #include <algorithm>
 #include <map>

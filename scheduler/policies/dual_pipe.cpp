@@ -1,7 +1,7 @@
 // Bidirectional pipelines. DualPipe and Chimera keep two replicas of a chain and feed them from both ends: replica 0 of
 // stage s on rank s, replica 1 on rank P-1-s. DualPipeV folds DualPipe: the second direction becomes the second chunk
 // of a V, and one replica is enough. Sources: DeepSeek-V3 (DualPipe), its cut-in-half form (DualPipeV), Chimera with
-// direct concatenation; specs/schedules.md 1.2.
+// direct concatenation; docs/schedules.md, section 2.7.
 
 #include <algorithm>
 

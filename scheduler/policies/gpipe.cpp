@@ -1,5 +1,5 @@
 // GPipe: fill, then drain. The backward order is first-in-first-out in most systems and last-in-first-out where
-// automatic differentiation runs the recorded work in reverse (specs of GPipe and torchgpipe); same makespan and peak.
+// automatic differentiation runs the recorded work in reverse (docs/schedules.md, section 2.1); same makespan and peak.
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // V-Half and V-Min: about half and a third of the activations of 1F1B. Four first slots per rank make the block; then,
 // twice, the ends are pulled together: each action of the fill and the drain moves to the earliest free slot after what
 // it needs, as long as no rank holds more than before. The second time weight gradients are wherever a slot is free.
-// The first slots are those of specs/schedules.md 1.2 for even and odd numbers of ranks alike; lists to compare with
-// are published for even ones only.
+// The first slots are those of docs/schedules.md, section 2.6, for even and odd numbers of ranks alike; lists to
+// compare with are published for even ones only.
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
-// What somebody says of the weight versions of a schedule, so that the check can prove it; specs/schedules.md 1.3 and
-// 5.4. Stages without trainable weights have no versions and take part in no claim.
+// What somebody says of the weight versions of a schedule, so that the check can prove it; docs/schedules.md,
+// section 8.5. Stages without trainable weights have no versions and take part in no claim.
 
 namespace graphpipe::scheduler {
 

@@ -41,7 +41,7 @@ struct Trained {
   std::vector<int64_t> peak_bytes, predicted_peaks;
   std::string weights, gradients;  // files
 };
-/// Losses agree to this, relatively: semantics, section 2.
+/// Losses agree to this, relatively: docs/semantics.md, section 2.
 inline constexpr double kLossTolerance = 1e-5;
 
 /// Five steps with the optimizer's numbers of the reference: by `graphpipe run`, or by the serial interpreter.

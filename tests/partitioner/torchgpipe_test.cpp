@@ -15,7 +15,7 @@ double weight(const std::vector<double>& costs, size_t begin, size_t end) {
                          0.0);
 }
 
-/// The original's loop, word by word (specs: planners, 2.3).
+/// The original's loop, word by word (docs/planners.md, section 4).
 std::vector<size_t> by_definition(const std::vector<int64_t>& raw, size_t parts) {
   const auto [least, most] = std::ranges::minmax(raw);
   std::vector<double> costs;

@@ -1,4 +1,4 @@
-// The acceptance numbers of DAPPLE and torchgpipe on the shared profiles (specs: planners, 5.4 and 5.5).
+// The acceptance numbers of DAPPLE and torchgpipe on PipeDream's profiles (docs/planners.md, section 11).
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// The acceptance numbers of PipeDream on the shared profiles (specs: planners, 5.1), milliseconds per mini-batch.
+// The acceptance numbers of PipeDream on its profiles (docs/planners.md, section 11), milliseconds per mini-batch.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Both checks of semantics, section 2, on hand-written tables: distributed runs give the bits of the serial
+// Both checks of docs/semantics.md, section 2, on hand-written tables: distributed runs give the bits of the serial
 // interpreter, and the numbers of one full batch.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
-// The cases in which schedules provably meet their bounds, over random stage graphs (specs/schedules.md 5.5 to 5.7).
+// The cases in which schedules provably meet their bounds, over random stage graphs (docs/schedules.md, sections 4 to
+// 7).
 
 #include <doctest/doctest.h>
 

@@ -66,7 +66,6 @@ TEST_CASE("zb-2p starts short branches late, so that no device of a series-paral
   }
   MESSAGE(tight_without << " of " << kGraphs << " without late starts, all with them");
   CHECK(tight_without + carry_starts == kGraphs);
-  // specs/schedules.md 5.6 counts 443 of its own 1000 graphs.
   CHECK(tight_without > 0);
   CHECK(carry_starts > kGraphs / 10);
 }
