@@ -82,6 +82,7 @@ void Checker::graph(const GraphBody& body, const Scope* outer) {
   for (const ValueInfo& input : body.inputs) {
     if (!inputs.insert(input.name).second)
       problem(ModelText(input.name), "the input is declared twice", "export the model again");
+    if (input.name.empty()) problem({}, "an input has no name", "export the model again");
     scope.names.insert(input.name);
   }
   std::unordered_set<std::string_view> all_outputs;

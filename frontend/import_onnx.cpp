@@ -8,11 +8,11 @@
 #include "frontend/bind_inputs.h"
 #include "frontend/check_batch.h"
 #include "frontend/drop_unused.h"
-#include "frontend/libonnx_steps.h"
 #include "frontend/lowering.h"
 #include "frontend/mapped_file.h"
 #include "frontend/node_context.h"
 #include "frontend/parameters.h"
+#include "frontend/prepare_model.h"
 #include "frontend/wire_scan.h"
 #include "ops/infer_helpers.h"
 
@@ -193,8 +193,13 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
 
 Result<Imported> import_onnx(const ImportRequest& request) {
   GP_TRY(const MappedFile file, MappedFile::open(request.path, request.limits.file_bytes));
-  GP_TRY(const WireScan scan, scan_wire(file.bytes(), request.limits));
-  GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits));
+  return import_onnx(request, file.bytes());
+}
+
+Result<Imported> import_onnx(const ImportRequest& request, std::string_view file) {
+  GP_TRY(WireScan scan, scan_wire(file, request.limits));
+  GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits, request.isolated));
+  scan.stripped = {};
   return lower_model(prepared, request, scan);
 }
 

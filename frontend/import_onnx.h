@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -62,6 +63,8 @@ struct ImportRequest {
   BatchNormMode batchnorm = BatchNormMode::kTrain;
   DropoutMode dropout = DropoutMode::kOn;
   Limits limits;
+  /// Whether ONNX's library, which crashes on some models, runs in a process of its own.
+  bool isolated = true;
 };
 
 /// What a tensor of the file is for, by the input slots that read it.
@@ -94,5 +97,7 @@ struct Imported {
 
 /// Reads, checks and lowers the model. On failure: all problems found.
 Result<Imported> import_onnx(const ImportRequest& request);
+/// The same for the bytes of a file that lies, or might lie, at the request's path.
+Result<Imported> import_onnx(const ImportRequest& request, std::string_view file);
 
 }  // namespace graphpipe::frontend

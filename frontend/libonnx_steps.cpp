@@ -7,12 +7,13 @@
 #include <onnx/version_converter/convert.h>
 
 #include <exception>
+#include <new>
+#include <optional>
 #include <set>
 
-#include "frontend/check_model.h"
+#include "frontend/check_nodes.h"
 #include "frontend/function_budget.h"
 #include "frontend/node_context.h"
-#include "frontend/read_model.h"
 #include "ops/op_def.h"
 
 // libonnx's own macro of this name would hide ours' meaning in messages below.
@@ -23,35 +24,22 @@ namespace {
 
 namespace pb = graphpipe_onnx;
 
-/// Opsets above this one are unknown to the library that the rows were written against.
-constexpr int64_t kNewestOpset = 28;
-
 Diagnostic bad_model(const std::string& origin, std::string message, std::string hint) {
   return {.code = Code::kBadModel, .origin = ModelText(origin), .message = std::move(message), .hint = std::move(hint)};
 }
 
-/// libonnx's messages quote names from the file.
-std::string library_text(const std::exception& problem) {
-  return Terminal::encode_text(std::string_view(problem.what()).substr(0, 500)).str();
-}
-
-int64_t main_opset(const pb::ModelProto& model) {
-  for (const auto& import : model.opset_import())
-    if (import.domain().empty() || import.domain() == "ai.onnx") return import.version();
-  return 0;
-}
-
-Status check_header(const pb::ModelProto& model) {
-  if (!model.has_graph()) return bad_model("", "the file holds no graph", "give an .onnx model file");
-  const int64_t opset = main_opset(model);
-  if (opset < 1)
-    return bad_model("", "the file names no opset of the standard operators",
-                     "export the model with torch.onnx.export");
-  if (opset > kNewestOpset)
-    return Diagnostic{.code = Code::kUnsupportedOp,
-                      .message = text("the file uses opset ", opset, ", the newest known one is ", kNewestOpset),
-                      .hint = text("export with opset_version=", ops::kInternalOpset)};
-  return Ok{};
+/// What the library throws in `step`, made safe to print: it quotes names from the file. Lack of memory is thrown on,
+/// because it says nothing about the model.
+template <typename Step>
+std::optional<std::string> exception_of(Step step) {
+  try {
+    step();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& problem) {
+    return Terminal::encode_text(std::string_view(problem.what()).substr(0, 500)).str();
+  }
+  return std::nullopt;
 }
 
 bool has_stripped_tensor_or_body(const pb::NodeProto& node) {
@@ -62,9 +50,9 @@ bool has_stripped_tensor_or_body(const pb::NodeProto& node) {
   return false;
 }
 
-/// Every node against its schema, each on its own, so that all bad nodes are named. Nodes with bodies or stripped
-/// tensors are left out: the checker would look for the stripped data on disk.
-Status check_nodes(const pb::ModelProto& model) {
+/// What check_nodes does not look at, such as the fields of attributes. Nodes with bodies or stripped tensors are left
+/// out: the checker would look for the stripped data on disk.
+Status check_with_library(const pb::ModelProto& model) {
   pb::checker::CheckerContext context;
   context.set_ir_version(static_cast<int>(model.ir_version()));
   std::unordered_map<std::string, int> imports;
@@ -78,13 +66,11 @@ Status check_nodes(const pb::ModelProto& model) {
     const auto* schema =
         pb::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(main_opset(model)), pb::ONNX_DOMAIN);
     if (schema == nullptr) continue;  // lowering refuses unknown ops by name
-    try {
-      pb::checker::check_node(node, context, scope);
-    } catch (const std::exception& problem) {
+    if (const auto thrown = exception_of([&] { pb::checker::check_node(node, context, scope); }))
       problems.push_back(bad_model(node.name().empty() ? node.op_type() : node.name(),
-                                   text("breaks the rules of its operator: ", library_text(problem)),
+                                   text("breaks the rules of its operator: ", *thrown),
                                    "export the model again, or correct the node"));
-    }
+    if (problems.size() >= kMaxProblems) break;
   }
   if (!problems.empty()) return problems;
   return Ok{};
@@ -93,40 +79,32 @@ Status check_nodes(const pb::ModelProto& model) {
 Status inline_functions(pb::ModelProto& model, const Limits& limits) {
   GP_TRY_VOID(count_expanded_nodes(model, limits.expanded_nodes));
   if (model.functions_size() == 0) return Ok{};
-  try {
-    pb::inliner::InlineLocalFunctions(model, true);
-  } catch (const std::exception& problem) {
-    return bad_model("", text("its local functions cannot be inlined: ", library_text(problem)),
-                     "inline them when exporting");
-  }
+  if (const auto thrown = exception_of([&] { pb::inliner::InlineLocalFunctions(model, true); }))
+    return bad_model("", text("its local functions cannot be inlined: ", *thrown), "inline them when exporting");
   return Ok{};
 }
 
 /// Shapes help the converter and are compared with ours later; a model that ONNX cannot infer may still be lowered.
 void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
-  try {
-    pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
-    pb::shape_inference::InferShapes(model, pb::OpSchemaRegistry::Instance(), options);
-  } catch (const std::exception& problem) {
+  const pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
+  if (const auto thrown =
+          exception_of([&] { pb::shape_inference::InferShapes(model, pb::OpSchemaRegistry::Instance(), options); }))
     notes.push_back({.code = Code::kUnresolvedShape,
                      .severity = Severity::kWarning,
-                     .message = text("ONNX's own shape inference fails: ", library_text(problem)),
+                     .message = text("ONNX's own shape inference fails: ", *thrown),
                      .hint = "none needed where the import succeeds"});
-  }
 }
 
 Status convert_opset(pb::ModelProto& model) {
   const int64_t opset = main_opset(model);
   if (opset >= ops::kInternalOpset) return Ok{};
-  try {
-    model = pb::version_conversion::ConvertVersion(model, ops::kInternalOpset);
-    model.set_ir_version(10);  // the oldest IR version that knows the internal opset
-  } catch (const std::exception& problem) {
-    return Diagnostic{.code = Code::kUnsupportedOp,
-                      .message = text("cannot be converted from opset ", opset, " to ", ops::kInternalOpset, ": ",
-                                      library_text(problem)),
-                      .hint = text("export with opset_version=", ops::kInternalOpset)};
-  }
+  if (const auto thrown =
+          exception_of([&] { model = pb::version_conversion::ConvertVersion(model, ops::kInternalOpset); }))
+    return Diagnostic{
+        .code = Code::kUnsupportedOp,
+        .message = text("cannot be converted from opset ", opset, " to ", ops::kInternalOpset, ": ", *thrown),
+        .hint = text("export with opset_version=", ops::kInternalOpset)};
+  model.set_ir_version(10);  // the oldest IR version that knows the internal opset
   return Ok{};
 }
 
@@ -169,38 +147,54 @@ void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
   for (const std::string& name : names) functions.emplace_back("", name);
   pb::ModelProto expanded = model;
   declare_initializers(*expanded.mutable_graph());
-  try {
+  const auto thrown = exception_of([&] {
     const auto set = pb::inliner::FunctionIdSet::Create(std::move(functions));
     pb::inliner::InlineSelectedFunctions(expanded, *set, nullptr);
-    model.Swap(&expanded);
-  } catch (const std::exception&) {
-    return;
-  }
+  });
+  if (!thrown) model.Swap(&expanded);
 }
 
 }  // namespace
 
-Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits) {
-  pb::ModelProto proto;
-  if (!proto.ParseFromString(stripped))
-    return Diagnostic{.code = Code::kMalformedFile,
-                      .message = "not a valid ONNX file: the fields do not form a model",
-                      .hint = "give an .onnx file, or fetch the file again"};
-  GP_TRY_VOID(check_header(proto));
-  Prepared prepared;
-  GP_TRY(const Model as_stored, read_model(proto, slot_count));
-  GP_TRY_VOID(check_model(as_stored));
-  GP_TRY_VOID(check_nodes(proto));
-  GP_TRY_VOID(inline_functions(proto, limits));
-  infer_shapes(proto, prepared.notes);
-  GP_TRY_VOID(convert_opset(proto));
-  expand_schema_functions(proto, limits);
-  GP_TRY(prepared.model, read_model(proto, slot_count));
-  // Conversion drops metadata, which says what is a parameter.
-  prepared.model.graph.metadata = as_stored.graph.metadata;
-  prepared.declared_outputs = as_stored.graph.outputs;
-  GP_TRY_VOID(check_model(prepared.model));
-  return prepared;
+std::string_view step_name(LibonnxStep step) {
+  switch (step) {
+    case LibonnxStep::kNone:
+      break;
+    case LibonnxStep::kCheck:
+      return "it checks the nodes";
+    case LibonnxStep::kInline:
+      return "it inlines the local functions";
+    case LibonnxStep::kInfer:
+      return "it infers shapes";
+    case LibonnxStep::kConvert:
+      return "it converts the opset";
+    case LibonnxStep::kExpand:
+      return "it expands operators";
+  }
+  return "it starts";
+}
+
+int64_t main_opset(const pb::ModelProto& model) {
+  for (const auto& import : model.opset_import())
+    if (import.domain().empty() || import.domain() == "ai.onnx") return import.version();
+  return 0;
+}
+
+Status run_libonnx_steps(pb::ModelProto& model, const Limits& limits, const std::function<void(LibonnxStep)>& at,
+                         Diagnostics& notes) {
+  at(LibonnxStep::kCheck);
+  GP_TRY_VOID(check_with_library(model));
+  at(LibonnxStep::kInline);
+  GP_TRY_VOID(inline_functions(model, limits));
+  // A call with fewer operands than its function has leaves nodes of the body without theirs.
+  GP_TRY_VOID(check_nodes(model));
+  at(LibonnxStep::kInfer);
+  infer_shapes(model, notes);
+  at(LibonnxStep::kConvert);
+  GP_TRY_VOID(convert_opset(model));
+  at(LibonnxStep::kExpand);
+  expand_schema_functions(model, limits);
+  return Ok{};
 }
 
 }  // namespace graphpipe::frontend

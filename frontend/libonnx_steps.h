@@ -1,23 +1,30 @@
 #pragma once
-// The steps that libonnx does: parse, check each node against its schema, inline local functions, infer shapes, convert
-// to the internal opset. Its exceptions end here.
+// The steps that ONNX's library does: check each node, inline local functions, infer shapes, convert to the internal
+// opset, expand operators that have no row. Its exceptions end here; its crashes do not (see prepare_model).
 
-#include <string>
+#include <cstdint>
+#include <functional>
+#include <string_view>
 
 #include "frontend/import_onnx.h"
-#include "frontend/model.h"
+
+namespace graphpipe_onnx {
+class ModelProto;
+}
 
 namespace graphpipe::frontend {
 
-struct Prepared {
-  Model model;
-  /// The outputs as the file declares them; inference puts numbers in the place of symbols.
-  std::vector<ValueInfo> declared_outputs;
-  Diagnostics notes;
-};
+enum class LibonnxStep : uint8_t { kNone, kCheck, kInline, kInfer, kConvert, kExpand };
+/// What the library does in this step, to stand behind "while": "it infers shapes".
+std::string_view step_name(LibonnxStep step);
 
-/// Needs: bytes of scan_wire (stripped, within limits). Ensures: a model of the internal opset without local functions,
-/// checked by check_model; where the file's opset is newer than the internal one it keeps that opset.
-Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits);
+/// The version of the standard operators that the model imports, or 0.
+int64_t main_opset(const graphpipe_onnx::ModelProto& model);
+
+/// Changes the model to one of the internal opset without local functions. `at` is told each step before it begins.
+/// Adds to `notes` what the library could not do and the import can do without.
+/// Needs: a model that check_model and check_nodes accept. Throws std::bad_alloc.
+Status run_libonnx_steps(graphpipe_onnx::ModelProto& model, const Limits& limits,
+                         const std::function<void(LibonnxStep)>& at, Diagnostics& notes);
 
 }  // namespace graphpipe::frontend

@@ -134,6 +134,8 @@ Status lower_if(NodeContext& context) {
   if (branch == nullptr || branch->graph.empty())
     return context.problem(Code::kBadModel, "lacks a branch", "export the model again");
   const GraphBody& body = branch->graph[0];
+  if (!body.inputs.empty())
+    return context.problem(Code::kBadModel, "has a branch with inputs", "let the branch read what is outside it");
   Lowering& lowering = context.lowering();
   for (const Tensor& tensor : body.initializers) {
     GP_TRY(Binding binding, lowering.tensor_binding(tensor, node_label(context.node())));

@@ -1,5 +1,6 @@
 #include <map>
 
+#include "frontend/check_nodes.h"
 #include "frontend/node_context.h"
 #include "ops/op_def.h"
 
@@ -34,7 +35,9 @@ Handler find_handler(std::string_view op) {
 }
 
 bool is_supported(const OnnxNode& node) {
-  return node.domain.empty() && (find_handler(node.op) != nullptr || ops::find_op(node.op) != nullptr);
+  // Rows that only the compiler makes have names too; check_nodes has seen no schema of theirs.
+  return node.domain.empty() && is_onnx_operator(node.op) &&
+         (find_handler(node.op) != nullptr || ops::find_op(node.op) != nullptr);
 }
 
 Status lower_plain(NodeContext& context) {

@@ -78,7 +78,9 @@ TensorData Reader::tensor_data(const pb::TensorProto& proto, const std::string& 
     for (const auto& entry : proto.external_data())
       if (entry.key() == "location" && entry.value().rfind("slot ", 0) == 0)
         data.slot = std::strtoll(entry.value().c_str() + 5, nullptr, 10);
-    GP_CHECK(data.slot >= 0 && data.slot < static_cast<int64_t>(slot_count_));
+    if (data.slot >= 0 && data.slot < static_cast<int64_t>(slot_count_)) return data;
+    problem(Code::kBadModel, owner, "a tensor whose data lie nowhere", "export the model again");
+    data.slot = -1;
     return data;
   }
   if (proto.has_segment()) problem(Code::kBadModel, owner, "a tensor in segments", "export the model again");

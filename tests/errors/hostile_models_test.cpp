@@ -292,3 +292,57 @@ TEST_CASE("empty operands where one element is needed") {
     CHECK_FALSE(import_text(body).ok());
   }
 }
+
+TEST_CASE("nodes without their operands, where the checker used not to look") {
+  // In a function that is called with fewer operands than it has, and in a function's own body.
+  CHECK(reports(import_text(R"(<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+    g (float[N,3] x) => (float[N,3] y) { y = own.f() }
+    <opset_import: ["" : 21], domain: "own">
+    f (a) => (b) { b = Identity(a) })")
+                    .problems(),
+                Code::kBadModel, "Identity"));
+  CHECK(reports(import_text(R"(<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+    g (float[N,3] x) => (float[N,3] y) { y = own.f(x) }
+    <opset_import: ["" : 21], domain: "own">
+    f (a) => (b) { b = Identity() })")
+                    .problems(),
+                Code::kBadModel, "Identity"));
+  // In a branch, and in a node that has an attribute with a graph which it should not have.
+  CHECK(reports(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
+    flag = Constant<value = bool {1}>()
+    y = If(flag) <then_branch = t () => (float[N,3] a) { a = Identity() },
+                  else_branch = e () => (float[N,3] b) { b = Neg(x) }> })")
+                    .problems(),
+                Code::kBadModel, "Identity"));
+  CHECK(reports(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
+    y = BatchNormalization <odd = body () => () { }> (x) })")
+                    .problems(),
+                Code::kBadModel, "BatchNormalization"));
+  CHECK(reports(import_text("g (float[N,3] x) => (float[N,3] y) { y = Concat<axis = 1>(x, , x) }").problems(),
+                Code::kBadModel, "absent"));
+}
+
+TEST_CASE("names of the compiler's own operations are no operators of a file") {
+  for (const char* name : {"ResizeGrad", "DropoutGrad", "Full", "ScaleBySamples", "Iota"}) {
+    CAPTURE(name);
+    CHECK(reports(import_text(text("g (float[N,3] x) => (float[N,3] y) { y = ", name, "(x) }")).problems(),
+                  Code::kUnsupportedOp, name));
+  }
+  // An operator of a later opset than the file's has no schema there.
+  CHECK(reports(import_text("<ir_version: 10, opset_import: [\"\" : 12]> g (float[N,3] x) => (float[N,3] y) { y = "
+                            "LayerNormalization(x, x) }")
+                    .problems(),
+                Code::kUnsupportedOp, "opset 12"));
+}
+
+TEST_CASE("attributes that ONNX's library computes with before it looks at a shape") {
+  for (const std::string body : {
+           "g (float[N,3] x, float[3] s) => (float[N,3] y) { y = LayerNormalization<axis = 9223372036854775807>(x, s) "
+           "}",
+           "g (float[N,3,4] x, int64[N,3,1] i) => (float[N,3] y) { y = GatherND<batch_dims = -255>(x, i) }",
+           "g (float[N,3] x) => (float[N,3] y) { y = Transpose<perm = [-1, 4611686018427387904]>(x) }",
+       }) {
+    CAPTURE(body);
+    CHECK(reports(import_text(body).problems(), Code::kBadModel, "is not between"));
+  }
+}

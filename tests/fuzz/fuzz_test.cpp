@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "tests/fuzz/targets.h"
-#include "tests/support/random_plan_graphs.h"
+#include "tests/support/dice.h"
 
 namespace graphpipe::tests {
 namespace {

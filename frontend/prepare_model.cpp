@@ -1,0 +1,159 @@
+#include "frontend/prepare_model.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "frontend/check_model.h"
+#include "frontend/check_nodes.h"
+#include "frontend/forked_call.h"
+#include "frontend/handover.h"
+#include "frontend/libonnx_steps.h"
+#include "frontend/read_model.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+namespace pb = graphpipe_onnx;
+using Ending = ForkedAnswer::Ending;
+
+/// Opsets above this one are unknown to the library that the rows were written against.
+constexpr int64_t kNewestOpset = 28;
+
+Status check_header(const pb::ModelProto& model) {
+  if (!model.has_graph())
+    return Diagnostic{
+        .code = Code::kBadModel, .message = "the file holds no graph", .hint = "give an .onnx model file"};
+  const int64_t opset = main_opset(model);
+  if (opset < 1)
+    return Diagnostic{.code = Code::kBadModel,
+                      .message = "the file names no opset of the standard operators",
+                      .hint = "export the model with torch.onnx.export"};
+  if (opset > kNewestOpset)
+    return Diagnostic{.code = Code::kUnsupportedOp,
+                      .message = text("the file uses opset ", opset, ", the newest known one is ", kNewestOpset),
+                      .hint = text("export with opset_version=", ops::kInternalOpset)};
+  return Ok{};
+}
+
+Result<pb::ModelProto> parse(std::string_view bytes) {
+  pb::ModelProto proto;
+  if (proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return proto;
+  return Diagnostic{.code = Code::kMalformedFile,
+                    .message = "not a valid ONNX file: the fields do not form a model",
+                    .hint = "give an .onnx file, or fetch the file again"};
+}
+
+/// What a model of this size may need: exports take a second and 30 times their size at most.
+ForkLimits fork_limits(size_t bytes) {
+  constexpr int64_t kSmall = int64_t{1} << 30;
+  const auto size = static_cast<int64_t>(bytes);
+  return {.memory_bytes = kSmall + 64 * size, .cpu_seconds = 8 + size / 100'000, .answer_bytes = kSmall + 8 * size};
+}
+
+Handover run_steps(pb::ModelProto& proto, const Limits& limits, const std::function<void(LibonnxStep)>& at) {
+  Handover handover;
+  const Status status = run_libonnx_steps(proto, limits, at, handover.notes);
+  if (status.ok()) handover.model = proto.SerializeAsString();
+  else handover.problems = status.problems();
+  return handover;
+}
+
+ForkedAnswer run_forked(pb::ModelProto& proto, const Limits& limits, const ForkLimits& fork_limits) {
+  return call_forked(fork_limits, [&](const StepMarker& mark) {
+    return encode_handover(run_steps(proto, limits, [&](LibonnxStep step) { mark(static_cast<uint8_t>(step)); }));
+  });
+}
+
+/// The model's first nodes alone. Nothing has to be computed from them.
+pb::ModelProto beginning_of(const pb::ModelProto& proto, int nodes) {
+  pb::ModelProto beginning = proto;
+  auto& graph = *beginning.mutable_graph();
+  graph.mutable_node()->DeleteSubrange(nodes, graph.node_size() - nodes);
+  graph.clear_output();
+  return beginning;
+}
+
+/// The first node with which the library crashes, found by trying beginnings of the model: where the crash needs the
+/// whole model, none.
+ModelText crashing_node(const pb::ModelProto& proto, const Limits& limits, const ForkLimits& fork_limits) {
+  const auto crashes = [&](int nodes) {
+    pb::ModelProto beginning = beginning_of(proto, nodes);
+    return run_forked(beginning, limits, fork_limits).ending == Ending::kCrashed;
+  };
+  int sound = 0, bad = proto.graph().node_size();
+  if (bad == 0 || !crashes(bad)) return {};
+  while (bad - sound > 1) {
+    const int middle = sound + (bad - sound) / 2;
+    (crashes(middle) ? bad : sound) = middle;
+  }
+  const pb::NodeProto& node = proto.graph().node(bad - 1);
+  return ModelText(node.name().empty() ? node.op_type() : node.name());
+}
+
+Diagnostic failure(const pb::ModelProto& proto, const ForkedAnswer& answer, const Limits& limits,
+                   const ForkLimits& fork_limits) {
+  const std::string_view step = step_name(static_cast<LibonnxStep>(answer.step));
+  if (answer.ending == Ending::kNotStarted)
+    return {.code = Code::kEnvironment,
+            .message = text("no process can be started to read the model in: ", std::strerror(answer.error)),
+            .hint = "end other processes, or raise the limit on their number"};
+  if (answer.ending == Ending::kOutOfMemory || answer.ending == Ending::kOutOfTime)
+    return {.code = Code::kLimitExceeded,
+            .message = text("ONNX's library needs more than ",
+                            answer.ending == Ending::kOutOfTime ? text(fork_limits.cpu_seconds, " s")
+                                                                : text(fork_limits.memory_bytes >> 20, " MiB"),
+                            " while ", step),
+            .hint = "export the model again; if it is what you meant, simplify the part that is so costly"};
+  return {.code = Code::kBadModel,
+          .origin = crashing_node(proto, limits, fork_limits),
+          .message = text("ONNX's library crashes on this model while ", step),
+          .hint = "correct the node's operands and attributes, or export the model again"};
+}
+
+Result<Handover> run_isolated(pb::ModelProto& proto, const Limits& limits, size_t bytes) {
+  const ForkLimits own = fork_limits(bytes);
+  const ForkedAnswer answer = run_forked(proto, limits, own);
+  if (answer.ending != Ending::kAnswered) return failure(proto, answer, limits, own);
+  if (std::optional<Handover> handover = decode_handover(answer.text)) return std::move(*handover);
+  ForkedAnswer garbled;
+  garbled.step = answer.step;
+  return failure(proto, garbled, limits, own);
+}
+
+}  // namespace
+
+Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits, bool isolated) {
+  GP_TRY(pb::ModelProto proto, parse(stripped));
+  GP_TRY_VOID(check_header(proto));
+  Prepared prepared;
+  {
+    GP_TRY(Model as_stored, read_model(proto, slot_count));
+    GP_TRY_VOID(check_model(as_stored));
+    // Conversion drops metadata, which says what is a parameter.
+    prepared.model.graph.metadata = std::move(as_stored.graph.metadata);
+    prepared.declared_outputs = std::move(as_stored.graph.outputs);
+  }
+  GP_TRY_VOID(check_nodes(proto));
+  Handover handover;
+  if (isolated) {
+    GP_TRY(handover, run_isolated(proto, limits, stripped.size()));
+  } else {
+    handover = run_steps(proto, limits, [](LibonnxStep) {});
+  }
+  if (!handover.problems.empty()) return handover.problems;
+  prepared.notes = std::move(handover.notes);
+  proto.Clear();
+  GP_TRY(proto, parse(handover.model));
+  handover.model = {};
+  std::map<std::string, std::string> metadata = std::move(prepared.model.graph.metadata);
+  GP_TRY(prepared.model, read_model(proto, slot_count));
+  prepared.model.graph.metadata = std::move(metadata);
+  GP_TRY_VOID(check_model(prepared.model));
+  GP_TRY_VOID(check_nodes(proto));
+  return prepared;
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,53 @@
+#include "tests/fuzz/exercise_model.h"
+
+#include "cost/price.h"
+#include "frontend/import_onnx.h"
+#include "ir/verify_graph.h"
+#include "passes/pipeline.h"
+#include "support/check.h"
+
+namespace graphpipe::tests {
+namespace {
+
+// No byte of a hostile file reaches a terminal, and a problem says what to do.
+void check_words(const Diagnostics& problems) {
+  for (const Diagnostic& problem : problems) {
+    for (const char c : to_line(problem)) GP_CHECK(c >= 0x20 && c < 0x7f);
+    GP_CHECK(!problem.message.empty() && !problem.hint.empty());
+  }
+}
+
+bool price(const ir::Graph& graph, const passes::PassContext& context) {
+  const Result<ir::Graph> passed = passes::run_pipeline(graph, context);
+  check_words(passed.problems());
+  if (!passed.ok()) return false;
+  GP_CHECK(ir::verify_graph(*passed).ok());
+  const Result<ir::PlanGraph> priced = cost::price(*passed, ir::equal_devices(2), {.batch = Samples(4)});
+  check_words(priced.problems());
+  return priced.ok();
+}
+
+}  // namespace
+
+ModelFate exercise_model(std::string_view bytes, bool isolated, bool* crashed) {
+  frontend::ImportRequest request;
+  request.path = "model.onnx";
+  request.isolated = isolated;
+  const Result<frontend::Imported> imported = frontend::import_onnx(request, bytes);
+  check_words(imported.problems());
+  for (const Diagnostic& problem : imported.problems())
+    if (crashed != nullptr && problem.message.find("library crashes") != std::string::npos) *crashed = true;
+  if (!imported.ok()) return ModelFate::kRefused;
+  check_words(imported->notes);
+  GP_CHECK(ir::verify_graph(imported->graph).ok());
+  bool priced = price(imported->graph, {.forward_only = true});
+  for (const ir::Output& output : imported->graph.outputs()) {
+    const auto kind = imported->graph.value(output.value).type.shape.empty() ? passes::LossKind::kOutput
+                                                                             : passes::LossKind::kMeanSquaredError;
+    priced =
+        price(imported->graph, {.loss = {.kind = kind, .output = output.name, .label = ModelText("label")}}) || priced;
+  }
+  return priced ? ModelFate::kPriced : ModelFate::kImported;
+}
+
+}  // namespace graphpipe::tests
