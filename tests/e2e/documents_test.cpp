@@ -53,7 +53,64 @@ std::vector<std::string> commands_of(const std::string& page) {
   return commands;
 }
 
+// A command of a "console" block, and the lines of its output that the page shows.
+struct Exchange {
+  std::string command;
+  std::vector<std::string> shown;
+};
+
+std::vector<Exchange> exchanges_of(const std::string& page) {
+  std::ifstream file(page);
+  REQUIRE(file.good());
+  std::vector<Exchange> exchanges;
+  bool in_block = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("```")) in_block = line == "```console";
+    else if (in_block && line.starts_with("$ ")) exchanges.push_back({line.substr(2), {}});
+    else if (in_block) exchanges.back().shown.push_back(line);
+  }
+  return exchanges;
+}
+
+// Whether the line is as shown, where "..." stands for anything.
+bool is_as_shown(const std::string& line, const std::string& shown) {
+  size_t at = 0, from = 0;
+  while (true) {
+    const size_t gap = shown.find("...", from);
+    const std::string part = shown.substr(from, gap - from);
+    const size_t found = line.find(part, at);
+    if (found == std::string::npos || (from == 0 && found != 0)) return false;
+    at = found + part.size();
+    if (gap == std::string::npos) return part.empty() || line.ends_with(part);
+    from = gap + 3;
+  }
+}
+
 }  // namespace
+
+TEST_CASE("the journey of docs/architecture.md: its commands work, and their output has the lines that it shows") {
+  const std::vector<Exchange> exchanges = exchanges_of(kSource + "/docs/architecture.md");
+  REQUIRE(exchanges.size() >= 5);
+  fs::create_directories(kBuild + "/e2e");
+  for (const Exchange& exchange : exchanges) {
+    std::string command = exchange.command;
+    replace_all(command, "build/", kBuild + "/e2e/");
+    CAPTURE(command);
+    const std::string path = "PATH='" + kBuild + "/bin':\"$PATH\"; ";
+    const auto finished =
+        driver::run_and_collect({.arguments = {"sh", "-c", path + command}, .working_folder = kSource});
+    REQUIRE(finished.ok());
+    CAPTURE(finished->output);
+    CHECK(finished->ending.ok());
+    std::istringstream lines(finished->output);
+    std::string line;
+    for (const std::string& shown : exchange.shown) {
+      bool found = shown == "...";
+      while (!found && std::getline(lines, line)) found = is_as_shown(line, shown);
+      CHECK_MESSAGE(found, shown);
+    }
+  }
+}
 
 TEST_CASE("the commands of the README and of docs/") {
   for (const char* page : {"README.md", "docs/files.md"}) {
