@@ -15,6 +15,7 @@ include("${PROJECT_SOURCE_DIR}/runtime/libtorch.cmake")
 function(graphpipe_runtime_library name)
   cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   # One of each pair is built: CUDA and NCCL, or the file that says they are not there.
   if(GRAPHPIPE_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_(cuda|nccl)\\.cpp$")

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/cli/suggestion.h"
+#include "ir/cluster_presets.h"
 #include "partitioner/layers/layer_planners.h"
 #include "partitioner/planners.h"
 #include "scheduler/policies/policies.h"
@@ -103,10 +104,13 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
 
 // What is asked of a planner, whichever it is.
 void problem_flags(CLI::App& app, PlanOptions& plan) {
-  auto* cluster = app.add_option("--cluster", plan.cluster, "cluster file");
-  app.add_option("--devices", plan.devices, "this many equal devices; without it and without --cluster, one")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
-      ->excludes(cluster);
+  std::string presets;
+  for (const ir::ClusterPreset& preset : ir::cluster_presets()) presets += text(", ", preset.name);
+  app.add_option("--cluster", plan.cluster,
+                 text("cluster file, or a name", presets,
+                      ", default (documented constants); without it this machine, calibrated"));
+  app.add_option("--devices", plan.devices, "this many devices: processes of this machine, or the first of the cluster")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");

@@ -69,7 +69,7 @@ void report_failures(const std::vector<Ending>& endings) {
       std::cerr << "graphpipe: device " << i << " was ended by signal " << endings[i].signal << "\n";
 }
 
-// One process for each of the programs, in the order of their ranks.
+// One process for each of the programs (their paths), in the order of their ranks.
 Result<RunOutcome> launch(const std::string& folder, const std::vector<std::string>& programs,
                           const wire::RunOptions& options, bool echo) {
   const LoopbackListener listener;
@@ -89,7 +89,7 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     own.parent = getpid();
     own.listen_fd = rank == 0 ? listener.descriptor() : -1;
     Command command;
-    command.arguments = {folder + "/build/" + programs[rank]};
+    command.arguments = {programs[rank]};
     GP_TRY_VOID(check_program(command.arguments.front()));
     for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
     command.inherited_descriptor = own.listen_fd;
@@ -147,12 +147,19 @@ Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Pla
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo) {
   std::vector<std::string> programs;
-  for (int device = 0; device < device_count; ++device) programs.push_back("device" + std::to_string(device));
+  for (int device = 0; device < device_count; ++device)
+    programs.push_back(folder + "/build/device" + std::to_string(device));
   return launch(folder, programs, options, echo);
 }
 
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options) {
-  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), "profile"), options, false);
+  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), folder + "/build/profile"), options,
+                false);
+}
+
+Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options) {
+  const std::string folder = std::filesystem::path(program).parent_path().string();
+  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options) {

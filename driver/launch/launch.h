@@ -29,6 +29,9 @@ Result<RunOutcome> launch_devices(const std::string& folder, int device_count, c
 /// Runs `ranks` processes of the folder's profiling program.
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options);
 
+/// Runs `ranks` processes of a program of the installed runtime, as above.
+Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options);
+
 /// Runs the serial interpreter of the same folder.
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options);
 

@@ -9,7 +9,6 @@
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/mixing.h"
-#include "files/cluster.h"
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
@@ -21,11 +20,6 @@ namespace fs = std::filesystem;
 
 // Bytes of state per byte of trained weight that must fit: SGD's momentum is switched on when the plan is run.
 double optimizer_state(ir::OptimizerKind kind) { return kind == ir::OptimizerKind::kAdamW ? 2 : 1; }
-
-Result<ir::Cluster> cluster_of(const PlanOptions& options) {
-  if (!options.cluster.empty()) return files::read_cluster(options.cluster);
-  return ir::equal_devices(static_cast<int>(std::max<int64_t>(options.devices, 1)));
-}
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
@@ -82,7 +76,7 @@ Result<std::string> parameter_rules(const ModelOptions& model) {
   return rules;
 }
 
-Result<ir::Plan> plan_of(const Options& options) {
+Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   ir::Plan plan;
   plan.model = ModelText(fs::absolute(options.model.model).string());
   if (const std::string& root = options.model.trusted_root; !root.empty())
@@ -102,8 +96,8 @@ Result<ir::Plan> plan_of(const Options& options) {
     GP_TRY(const frontend::SymbolBinding binding, parse_binding(flag));
     plan.bindings.push_back({.symbol = ModelText(binding.name), .size = binding.size});
   }
-  GP_TRY(plan.cluster, cluster_of(options.plan));
-  if (!options.plan.cluster.empty()) {
+  plan.cluster = machine.cluster;
+  if (machine.source == MachineSource::kFile) {
     GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
   }
   GP_TRY_VOID(add_profile(plan, options.plan.profile));
@@ -216,10 +210,12 @@ Status derive(Pipeline& pipeline) {
 
 Result<Pipeline> price_model(const Options& options) {
   Pipeline pipeline;
-  GP_TRY(pipeline.plan, plan_of(options));
+  GP_TRY(pipeline.machine, find_machine(options));
+  GP_TRY(pipeline.plan, plan_of(options, pipeline.machine));
   pipeline.order = options.plan.order;
   GP_TRY(pipeline.model, make_training_graph(options.model, options.training, options.plan.policy));
   pipeline.plan.model_digest = pipeline.model.digest;
+  for (const Diagnostic& note : pipeline.machine.notes) pipeline.model.notes.push_back(note);
   // From here on the operator graph never changes: its ids may be kept.
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan, {}));
   GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, profile ? &*profile : nullptr));

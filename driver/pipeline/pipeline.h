@@ -5,6 +5,7 @@
 #include <string>
 
 #include "driver/cli/options.h"
+#include "driver/pipeline/machine.h"
 #include "driver/pipeline/model_source.h"
 #include "ir/plan.h"
 #include "ir/plan_graph.h"
@@ -16,6 +17,9 @@ namespace graphpipe::driver {
 /// A plan with all that is derived from it. Stages and order are fixed.
 struct Pipeline {
   ir::Plan plan;
+  /// Where the devices of a new plan come from; its cluster stands in the plan. Without a sentence for a plan of a
+  /// file.
+  Machine machine;
   /// Used where the plan has no schedule yet.
   OrderOptions order;
   TrainingGraph model;

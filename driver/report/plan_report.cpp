@@ -53,17 +53,48 @@ bool shards_state(const Pipeline& pipeline) {
   return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state);
 }
 
+/// Seconds of a step at least, where the processes have no more cores than this machine: all their work, evenly spread.
+/// Zero where the devices are not this machine's processes.
+double step_on_cores(const Pipeline& pipeline) {
+  if (pipeline.machine.cores == 0) return 0;
+  const auto& [schedule, timeline, memory] = pipeline.built;
+  double ticks = 0;
+  for (size_t program = 0; program < timeline.spans.size(); ++program)
+    for (size_t i = 0; i < timeline.spans[program].size(); ++i)
+      if (const scheduler::Span& span = timeline.spans[program][i];
+          wire::is_compute(schedule.programs[program].actions[i].op))
+        ticks += static_cast<double>(span.end.count - span.start.count);
+  return ticks / scheduler::kTicksPerSecond * pipeline.plan.threads / pipeline.machine.cores;
+}
+
+JsonObject machine_json(const Pipeline& pipeline) {
+  const ir::Cluster& cluster = pipeline.plan.cluster;
+  const ir::Device& device = cluster.devices[ir::DeviceId(0u)];
+  JsonObject object;
+  object.add("source", source_name(pipeline.machine.source)).add("description", pipeline.machine.sentence);
+  object.add("devices", cluster.devices.size()).add("cores", pipeline.machine.cores);
+  object.add("flops_per_second", device.compute.count).add("memory_bytes_per_second", device.memory_bandwidth.count);
+  object.add("launch_overhead_seconds", device.launch_overhead.count).add("memory_bytes", device.memory.count);
+  object.add("latency_seconds", cluster.levels.front().latency.count);
+  return object.add("bytes_per_second", cluster.levels.front().bandwidth.count);
+}
+
 double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 0; }
 
 }  // namespace
 
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);
+  if (!pipeline.machine.sentence.empty()) out += "devices: " + pipeline.machine.sentence + "\n";
   const double step = pipeline.built.step_seconds();
   const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
   out += fmt::format("planner {}, policy {}, searched {}{}\n", pipeline.plan.planner, pipeline.plan.policy,
                      human_seconds(pipeline.search_seconds), pipeline.complete ? "" : " (ended early)");
   out += fmt::format("simulated step {}, idle {:.1f} %\n", human_seconds(step), 100 * metrics.bubble_of_makespan);
+  if (const double shared = step_on_cores(pipeline); shared > step)
+    out +=
+        fmt::format("simulated as if every process had cores of its own; on the {} of this machine no less than {}\n",
+                    pipeline.machine.cores, human_seconds(shared));
   out += fmt::format("lower bound: {} for this plan (gap {:.1f} %), {} for any plan on these devices (gap {:.1f} %)\n",
                      human_seconds(pipeline.step_bound), 100 * gap(step, pipeline.step_bound),
                      human_seconds(pipeline.model_bound), 100 * gap(step, pipeline.model_bound));
@@ -102,6 +133,9 @@ JsonObject plan_json(const Pipeline& pipeline) {
   object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");
   object.add("objective", pipeline.built.step_seconds())
       .add("gap", gap(pipeline.built.step_seconds(), pipeline.model_bound));
+  if (!pipeline.machine.sentence.empty()) object.add("machine", machine_json(pipeline));
+  if (const double shared = step_on_cores(pipeline); shared > pipeline.built.step_seconds())
+    object.add("step_on_cores", shared);
   object.add("idle_fraction", metrics.bubble_of_makespan).add("peak_bytes", peaks);
   const cost::Limit limit = limit_of(pipeline);
   object.add("limit", limit.sentence).add("limit_kind", std::string(cost::name_of(limit.kind)));

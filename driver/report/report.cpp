@@ -34,12 +34,13 @@ bool is_number_column(const std::vector<std::vector<std::string>>& rows, size_t 
 }
 
 std::string scaled(double value, double base, std::initializer_list<const char*> units) {
+  // What rounds to a thousand belongs to the next unit: three digits never need an exponent.
   const auto* unit = units.begin();
-  while (value >= base && unit + 1 != units.end()) {
+  while (value >= 999.5 && unit + 1 != units.end()) {
     value /= base;
     ++unit;
   }
-  return fmt::format("{:.3g} {}", value, *unit);
+  return value >= 999.5 ? fmt::format("{:.0f} {}", value, *unit) : fmt::format("{:.3g} {}", value, *unit);
 }
 
 }  // namespace
@@ -74,9 +75,10 @@ void print_json(std::string_view verb, JsonObject object, const Diagnostics& dia
 }
 
 std::string human_bytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
+std::string human_count(double count) { return scaled(count, 1000, {"", "k", "M", "G", "T", "P"}); }
 std::string human_seconds(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
-  return scaled(seconds * 1e9, 1000, {"ns", "us", "ms"});
+  if (seconds == 0) return "0 s";
+  return scaled(seconds * 1e9, 1000, {"ns", "us", "ms", "s"});
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {

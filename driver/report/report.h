@@ -24,6 +24,8 @@ void print_json(std::string_view verb, JsonObject object, const Diagnostics& dia
 
 /// "12.3 MiB", "4.56 ms": for people, three digits.
 std::string human_bytes(double bytes);
+/// "96 G": powers of a thousand.
+std::string human_count(double count);
 std::string human_seconds(double seconds);
 
 /// A table with aligned columns; the first row is the heading. Columns of numbers are aligned to the right.

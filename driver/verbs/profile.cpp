@@ -48,6 +48,7 @@ Result<Pipeline> one_stage(const Options& options) {
   Options own = options;
   own.plan = {};
   own.plan.devices = own.plan.stages = 1;
+  own.plan.cluster = "default";  // its prices decide nothing
   own.plan.planner = "sequential";
   own.plan.micro_batch = std::to_string(options.training.batch);
   return make_pipeline(own);

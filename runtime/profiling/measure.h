@@ -1,6 +1,7 @@
 #pragma once
 // The parts of the profiling program (profile.h).
 
+#include <chrono>
 #include <vector>
 
 #include "runtime/profiling/profile.h"
@@ -10,6 +11,11 @@
 namespace graphpipe::runtime {
 
 double median(std::vector<double> values);
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Seconds of every mark for one item of `samples` samples.
 struct MarkSeconds {
@@ -30,12 +36,21 @@ ModelMeasurement measure_model(const DeviceProgram& program, std::span<const Mar
 struct MessageSeconds {
   double constant = 0, per_byte = 0;
 };
+/// Steps of 32 items, of which the median counts.
+struct MessageRounds {
+  int warm_ups = 5, steps = 31;
+};
 /// Seconds of one item's four actions (F and B of two empty stages that exchange nothing): the executor's own cost.
-double measure_bare_item();
+double measure_bare_item(MessageRounds rounds = {});
 /// What a send or a receive takes of the compute of its device, each. `bare`: measure_bare_item().
-MessageSeconds measure_messages_of_one(double bare);
+MessageSeconds measure_messages_of_one(double bare, MessageRounds rounds = {});
 /// One way between this rank and the other of two, beside `busy`, what the sender's compute spends on it. Both ranks
 /// call it; the first one's answer is right.
-MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy);
+MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy,
+                            MessageRounds rounds = {});
+
+/// Gives rank r of `ranks` the cores [r * threads, (r + 1) * threads) of those that this process may use. False, and
+/// nothing is done, where they do not suffice for all ranks.
+bool pin_to_cores(int32_t rank, int32_t ranks, int threads);
 
 }  // namespace graphpipe::runtime

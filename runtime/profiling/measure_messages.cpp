@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "runtime/executor/executor.h"
 #include "runtime/profiling/measure.h"
@@ -13,12 +12,9 @@
 namespace graphpipe::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using wire::ActionOp;
 
 constexpr int64_t kMessageItems = 32;
-constexpr int kMessageWarmUps = 5;
-constexpr int kSteps = 31;
 constexpr int64_t kSmall = 1 << 10, kLarge = 1 << 20;  // bytes
 constexpr double kStallSeconds = 60;
 
@@ -98,7 +94,8 @@ struct TwoStages {
 };
 
 /// Median seconds of an item's way down and up.
-double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Transport> transport) {
+double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Transport> transport,
+                       MessageRounds rounds) {
   const std::unique_ptr<Device> device = open_cpu();
   const std::unique_ptr<Data> data = synthetic_data(0);
   std::vector<StageState> states;
@@ -107,11 +104,10 @@ double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Tr
   Channels channels(stages.plan, rank, stages.resolved.channels, std::move(transport), kStallSeconds);
   Executor executor(stages.plan, stages.resolved, channels, *data, *device, states, 0, 0);
   std::vector<double> seconds;
-  for (int step = 0; step < kMessageWarmUps + kSteps; ++step) {
+  for (int step = 0; step < rounds.warm_ups + rounds.steps; ++step) {
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
-    if (step >= kMessageWarmUps)
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / kMessageItems);
+    if (step >= rounds.warm_ups) seconds.push_back(seconds_since(start) / kMessageItems);
   }
   executor.finish();
   channels.leave("");
@@ -139,13 +135,13 @@ MessageSeconds line(double small, double large) {
 
 }  // namespace
 
-double measure_bare_item() { return seconds_of_item(TwoStages(0, 1, 0), 0, nullptr); }
+double measure_bare_item(MessageRounds rounds) { return seconds_of_item(TwoStages(0, 1, 0), 0, nullptr, rounds); }
 
-MessageSeconds measure_messages_of_one(double bare) {
+MessageSeconds measure_messages_of_one(double bare, MessageRounds rounds) {
   const auto seconds = [&](int64_t bytes) {
     const TwoStages stages(bytes, 1, 0);
     // Two sends and two receives beside the actions. A message is copied once here, at each end between ranks.
-    return std::max(0.0, seconds_of_item(stages, 0, nullptr) - bare);
+    return std::max(0.0, seconds_of_item(stages, 0, nullptr, rounds) - bare);
   };
   const double small = seconds(kSmall), large = seconds(kLarge);
   MessageSeconds of_end = line(small / 4, large / 4);
@@ -153,7 +149,8 @@ MessageSeconds measure_messages_of_one(double bare) {
   return of_end;
 }
 
-MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy) {
+MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy,
+                            MessageRounds rounds) {
   const auto seconds = [&](int64_t bytes) {
     const TwoStages stages(bytes, 2, rank);
     PrefixedStore own(store, text("link", bytes, "/"));
@@ -162,7 +159,7 @@ MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double ba
                                .store = &own,
                                .channels = remote_channels(stages.resolved.channels),
                                .may_spin = may_spin};
-    const double item = seconds_of_item(stages, rank, open_shm(setup));
+    const double item = seconds_of_item(stages, rank, open_shm(setup), rounds);
     own.barrier("over", 2);
     const double busy_seconds = busy.constant + busy.per_byte * static_cast<double>(bytes);
     return std::max(0.0, (item - bare) / 2 - busy_seconds);

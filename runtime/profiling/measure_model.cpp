@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "runtime/executor/executor.h"
 #include "runtime/io/folder.h"
@@ -15,14 +14,10 @@
 namespace graphpipe::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kModelItems = 4;  // of a step, so that most weight gradients are added to a sum
 constexpr int kModelWarmUps = 5;
 constexpr int kFewestSteps = 15;
 constexpr double kSecondsPerSize = 2;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// A stage of one device that runs items of `samples` samples, one after the other.
 struct Trial {
@@ -81,7 +76,7 @@ class ModelMeter {
     constexpr int kMarks = 10000;
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < kMarks; ++i) mark(0);
-    return since(start) / kMarks;
+    return seconds_since(start) / kMarks;
   }
   void update_seconds(ModelMeasurement& result) const;
 
@@ -106,15 +101,15 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   std::vector<double> rests;
   const Clock::time_point begin = Clock::now();
   for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.steps, kFewestSteps); ++step) {
-    if (step >= kModelWarmUps + kFewestSteps && since(begin) > kSecondsPerSize) break;
+    if (step >= kModelWarmUps + kFewestSteps && seconds_since(begin) > kSecondsPerSize) break;
     std::ranges::fill(stopwatch.nanoseconds, 0);
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
-    double rest = since(start);
+    double rest = seconds_since(start);
     complete_gradients(states_.front(), gradients_of(states_.front(), 0));
     const Clock::time_point update = Clock::now();
     step_weights(states_.front(), 0, 1, false);
-    if (step >= kModelWarmUps) updates_.push_back(since(update));
+    if (step >= kModelWarmUps) updates_.push_back(seconds_since(update));
     for (size_t i = 0; i < marks_.size(); ++i) {
       const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
       rest -= seconds;
@@ -159,7 +154,7 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
   for (int i = 0; i < kTimes; ++i) {
     const Clock::time_point start = Clock::now();
     step_weights(large, 0, 1, false);
-    seconds.push_back(since(start));
+    seconds.push_back(seconds_since(start));
   }
   result.update_byte = median(std::move(seconds)) / static_cast<double>(large.weights.front().nbytes());
   const StageState& state = states_.front();

@@ -1,7 +1,5 @@
 #include "runtime/profiling/profile.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -17,19 +15,6 @@ namespace {
 
 // The other rank measures operators meanwhile.
 constexpr double kProfileRendezvousSeconds = 24 * 3600;
-
-/// Gives rank r the cores [r * threads, (r + 1) * threads) of those that this process may use.
-void pin(int32_t rank, int threads) {
-  cpu_set_t allowed, own;
-  CPU_ZERO(&own);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  if (static_cast<int>(cores.size()) < (rank + 1) * threads) return;
-  for (int i = 0; i < threads; ++i) CPU_SET(cores[static_cast<size_t>(rank * threads + i)], &own);
-  sched_setaffinity(0, sizeof own, &own);
-}
 
 void print_operators(const ModelMeasurement& model, std::span<const MarkRow> marks) {
   for (const MarkSeconds& at : model.marks) {
@@ -49,7 +34,7 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   const int32_t rank = std::max(options.rank, 0), ranks = std::max(options.world_size, 1);
   const int threads = options.threads > 0 ? options.threads : std::max(1, program.plan->threads);
   if (ranks > 2) fail(Code::kUsage, "the profiling program runs as one rank or as two", "pass --world-size 2");
-  pin(rank, threads);
+  pin_to_cores(rank, ranks, threads);
   const bool may_spin = static_cast<unsigned>(threads * ranks) <= std::thread::hardware_concurrency();
   std::unique_ptr<C10dStore> store;
   if (ranks == 2) store = join_store(find_rendezvous(options, rank, ranks), kProfileRendezvousSeconds);

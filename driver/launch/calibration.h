@@ -1,0 +1,41 @@
+#pragma once
+// What this machine does per second: measured once by graphpipe-calibrate of the installed runtime, then taken from a
+// cache of the user ($XDG_CACHE_HOME/graphpipe, or ~/.cache/graphpipe).
+
+#include <optional>
+
+#include "ir/cluster.h"
+#include "ir/plan.h"
+
+namespace graphpipe::driver {
+
+/// For what programs: their numbers differ.
+struct CalibrationRequest {
+  /// Processes that work side by side; two stand for more.
+  int processes = 1;
+  int threads = 1;
+  ir::OptimizerKind optimizer = ir::OptimizerKind::kSgd;
+};
+
+struct Calibration {
+  /// One device, and one level of links for any number of it (of one process: the documented constants). Its memory is
+  /// not measured.
+  ir::Cluster cluster;
+  /// Where it could not be kept, why.
+  Diagnostics notes;
+};
+
+/// The calibration of this machine, measured where no file of the cache is one: a file that is damaged, or was made for
+/// another machine, LibTorch or version, is measured again. Nothing where no runtime is installed.
+/// Errors: kEnvironment where the measurement fails, kInterrupted.
+Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request);
+
+/// What a cached calibration is for, as it names its device: processor, cores, LibTorch, version, and the request.
+std::string calibration_key(const CalibrationRequest& request);
+
+/// The lines that graphpipe-calibrate prints (runtime/profiling/calibrate.h), with `key` as the name of the device.
+/// Nothing where they are not its lines.
+std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const CalibrationRequest& request,
+                                                const std::string& key);
+
+}  // namespace graphpipe::driver

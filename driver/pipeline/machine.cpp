@@ -1,0 +1,145 @@
+#include "driver/pipeline/machine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "driver/cli/usage.h"
+#include "driver/launch/calibration.h"
+#include "driver/report/report.h"
+#include "files/cluster.h"
+#include "ir/cluster_presets.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using ir::DeviceId;
+
+constexpr const char* kVariable = "GRAPHPIPE_CALIBRATION";
+constexpr const char* kConstantsName = "default";
+
+std::string rates_text(const ir::Cluster& cluster) {
+  const ir::Device& device = cluster.devices[DeviceId(0u)];
+  const ir::LinkLevel& link = cluster.levels.front();
+  std::string out =
+      fmt::format("{}FLOP/s, {}B/s, {} per operator", human_count(device.compute.count),
+                  human_count(device.memory_bandwidth.count), human_seconds(device.launch_overhead.count));
+  if (cluster.devices.size() > 1)
+    out += fmt::format(", messages {} + {}B/s", human_seconds(link.latency.count), human_count(link.bandwidth.count));
+  return out;
+}
+
+std::string devices_text(size_t count, std::string_view one, std::string_view many) {
+  return text(count, " ", count == 1 ? one : many);
+}
+
+int count_of(const PlanOptions& options) { return static_cast<int>(std::max<int64_t>(options.devices, 1)); }
+
+Result<Machine> machine_of_file(const PlanOptions& options) {
+  Machine machine{.source = MachineSource::kFile};
+  GP_TRY(machine.cluster, files::read_cluster(options.cluster));
+  const auto found = static_cast<int64_t>(machine.cluster.devices.size());
+  if (options.devices > found)
+    return usage(text("--devices ", options.devices), text("the cluster file has ", found, " devices"),
+                 "ask for as many or fewer, or leave --devices out");
+  if (options.devices > 0) machine.cluster = ir::first_devices(std::move(machine.cluster), count_of(options));
+  machine.sentence = text(devices_text(machine.cluster.devices.size(), "device", "devices"), " of ",
+                          Terminal::encode_text(options.cluster).str());
+  return machine;
+}
+
+Machine machine_of_preset(const ir::ClusterPreset& preset, const PlanOptions& options) {
+  const int count = options.devices > 0 ? count_of(options) : preset.devices_of_host;
+  Machine machine{.cluster = ir::preset_cluster(preset, count), .source = MachineSource::kPreset};
+  machine.sentence = text(devices_text(machine.cluster.devices.size(), "device", "devices"), " of ", preset.name, " (",
+                          preset.description, ")");
+  return machine;
+}
+
+Machine machine_of_constants(const PlanOptions& options, std::string_view why) {
+  Machine machine{.cluster = ir::equal_devices(count_of(options)), .source = MachineSource::kConstants};
+  machine.sentence = text(devices_text(machine.cluster.devices.size(), "equal device", "equal devices"), " (", why,
+                          ": ", rates_text(machine.cluster), ")");
+  return machine;
+}
+
+/// The processes of this machine: each is the calibration's device, with its share of the memory.
+ir::Cluster processes(const ir::Cluster& calibration, int count) {
+  const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  ir::Cluster cluster;
+  for (int i = 0; i < count; ++i) {
+    ir::Device device = calibration.devices[DeviceId(0u)];
+    device.name = ModelText(text("process", i));
+    device.host = 0;
+    if (pages > 0 && page > 0) device.memory = Bytes(std::max<int64_t>(1, static_cast<int64_t>(pages * page / count)));
+    cluster.devices.push_back(std::move(device));
+  }
+  cluster.levels = {calibration.levels.front()};
+  cluster.levels.front().group = count;
+  cluster.runtime = calibration.runtime;
+  return cluster;
+}
+
+Machine this_machine(const ir::Cluster& calibration, const Options& options, std::string_view how) {
+  Machine machine{.cluster = processes(calibration, count_of(options.plan)), .source = MachineSource::kCalibrated};
+  machine.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int64_t used = static_cast<int64_t>(machine.cluster.devices.size()) * options.training.threads;
+  machine.sentence = devices_text(machine.cluster.devices.size(), "process", "processes") + " of this machine";
+  if (used > machine.cores) machine.sentence += text(" on ", devices_text(machine.cores, "core", "cores"));
+  machine.sentence += text(" (", how, ": ", rates_text(machine.cluster), ")");
+  return machine;
+}
+
+Result<Machine> machine_of_variable(const std::string& path, const Options& options) {
+  GP_TRY(ir::Cluster cluster, files::read_cluster(path));
+  if (cluster.levels.empty()) cluster.levels = ir::equal_devices(1).levels;
+  return this_machine(cluster, options, "as " + Terminal::encode_text(path).str() + " has it");
+}
+
+}  // namespace
+
+std::string_view source_name(MachineSource source) {
+  switch (source) {
+    case MachineSource::kFile:
+      return "file";
+    case MachineSource::kPreset:
+      return "preset";
+    case MachineSource::kCalibrated:
+      return "calibrated";
+    case MachineSource::kProfile:
+      return "profile";
+    default:
+      return "constants";
+  }
+}
+
+Result<Machine> find_machine(const Options& options) {
+  const std::string& name = options.plan.cluster;
+  if (name == kConstantsName) return machine_of_constants(options.plan, "constants");
+  if (const ir::ClusterPreset* preset = ir::find_cluster_preset(name)) return machine_of_preset(*preset, options.plan);
+  if (!name.empty()) return machine_of_file(options.plan);
+  if (!options.plan.profile.empty()) {
+    Machine machine = machine_of_constants(options.plan, "constants");
+    machine.source = MachineSource::kProfile;
+    machine.sentence = text(devices_text(machine.cluster.devices.size(), "process", "processes"), ", as measured in ",
+                            Terminal::encode_text(options.plan.profile).str());
+    return machine;
+  }
+  const char* variable = std::getenv(kVariable);
+  if (variable != nullptr && std::string_view(variable) == kConstantsName)
+    return machine_of_constants(options.plan, text("constants, as ", kVariable, " says"));
+  if (variable != nullptr && *variable != '\0') return machine_of_variable(variable, options);
+  const CalibrationRequest request{.processes = count_of(options.plan),
+                                   .threads = static_cast<int>(options.training.threads),
+                                   .optimizer = ir::optimizer_of_name(options.training.optimizer).value()};
+  GP_TRY(std::optional<Calibration> calibration, calibrate_machine(request));
+  if (!calibration) return machine_of_constants(options.plan, "constants: no runtime is installed to calibrate with");
+  Machine machine = this_machine(calibration->cluster, options, "calibrated");
+  machine.notes = std::move(calibration->notes);
+  return machine;
+}
+
+}  // namespace graphpipe::driver

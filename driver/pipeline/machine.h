@@ -1,0 +1,33 @@
+#pragma once
+// Which machines the flags mean: a cluster file, a preset, documented constants, or this machine as it was measured.
+
+#include <string>
+
+#include "driver/cli/options.h"
+#include "ir/cluster.h"
+#include "support/result.h"
+
+namespace graphpipe::driver {
+
+enum class MachineSource : uint8_t { kFile, kPreset, kConstants, kCalibrated, kProfile };
+/// "file", "preset", "constants", "calibrated", "profile".
+std::string_view source_name(MachineSource source);
+
+struct Machine {
+  ir::Cluster cluster;
+  MachineSource source = MachineSource::kConstants;
+  /// What the devices are, for people: "4 processes of this machine (calibrated: ...)".
+  std::string sentence;
+  /// Of this machine, where the devices are its processes; else 0. The cluster's devices are priced as if each had as
+  /// many as it has threads.
+  int cores = 0;
+  Diagnostics notes;
+};
+
+/// `--cluster FILE|NAME` and `--devices N`; without a cluster this machine, calibrated (driver/launch/calibration.h).
+/// The environment's GRAPHPIPE_CALIBRATION is a cluster file whose first device and innermost link stand for this
+/// machine, or "default" for the documented constants. With a profile nothing is measured: it has what counts.
+/// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has.
+Result<Machine> find_machine(const Options& options);
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,77 @@
+#include "ir/cluster_presets.h"
+
+#include <algorithm>
+#include <array>
+
+namespace graphpipe::ir {
+
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+Device gpu(int64_t memory, double teraflops, double bandwidth, double launch) {
+  return {.name = {},
+          .host = 0,
+          .memory = Bytes(memory),
+          .compute = FlopsPerSecond(teraflops * 1e12),
+          .memory_bandwidth = BytesPerSecond(bandwidth),
+          .launch_overhead = Seconds(launch)};
+}
+
+LinkLevel level(int group, double latency, double bandwidth) {
+  return {.group = group, .latency = Seconds(latency), .bandwidth = BytesPerSecond(bandwidth)};
+}
+
+}  // namespace
+
+std::span<const ClusterPreset> cluster_presets() {
+  // Latencies and launches are no numbers of data sheets: docs/clusters.md says what they are.
+  constexpr double kInside = 10e-6, kNetwork = 20e-6, kLaunch = 10e-6;
+  static const std::array kSummitLinks = {level(2, kInside, 50e9), level(4, kInside, 32e9)};
+  static const std::array kA100Links = {level(8, kInside, 300e9)};
+  static const std::array kH100Links = {level(8, kInside, 450e9)};
+  static const std::array kPresets = {
+      ClusterPreset{"summit", "machines of four V100 of 16 GB, two to a socket, NVLink 2, 100 Gb/s", 4,
+                    gpu(16 * kGiB, 15.7, 900e9, kLaunch), kSummitLinks, level(0, kNetwork, 12.5e9)},
+      ClusterPreset{"dgx-a100", "machines of eight A100 of 80 GB, NVLink 3, 200 Gb/s a GPU", 8,
+                    gpu(80 * kGiB, 19.5, 2039e9, kLaunch), kA100Links, level(0, kNetwork, 25e9)},
+      ClusterPreset{"dgx-h100", "machines of eight H100 of 80 GB, NVLink 4, 400 Gb/s a GPU", 8,
+                    gpu(80 * kGiB, 67, 3350e9, kLaunch), kH100Links, level(0, kNetwork, 50e9)},
+  };
+  return kPresets;
+}
+
+const ClusterPreset* find_cluster_preset(std::string_view name) {
+  const auto presets = cluster_presets();
+  const auto found = std::ranges::find(presets, name, &ClusterPreset::name);
+  return found == presets.end() ? nullptr : &*found;
+}
+
+Cluster preset_cluster(const ClusterPreset& preset, int count) {
+  GP_CHECK(count >= 1);
+  Cluster cluster;
+  for (int i = 0; i < count; ++i) {
+    Device device = preset.device;
+    device.name = ModelText(text(preset.name, "-", i));
+    device.host = i / preset.devices_of_host;
+    cluster.devices.push_back(std::move(device));
+  }
+  cluster.levels.assign(preset.inside.begin(), preset.inside.end());
+  if (count > preset.devices_of_host) {
+    cluster.levels.push_back(preset.network);
+    const int hosts = (count + preset.devices_of_host - 1) / preset.devices_of_host;
+    cluster.levels.back().group = hosts * preset.devices_of_host;
+  }
+  return first_devices(std::move(cluster), count);
+}
+
+Cluster first_devices(Cluster cluster, int count) {
+  GP_CHECK(count >= 1 && static_cast<size_t>(count) <= cluster.devices.size());
+  cluster.devices.resize(static_cast<size_t>(count));
+  const auto covers = [&](const LinkLevel& level) { return level.group >= count; };
+  const auto last = std::ranges::find_if(cluster.levels, covers);
+  if (last != cluster.levels.end()) cluster.levels.erase(last + 1, cluster.levels.end());
+  return cluster;
+}
+
+}  // namespace graphpipe::ir
