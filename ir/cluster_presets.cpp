@@ -25,18 +25,18 @@ LinkLevel level(int group, double latency, double bandwidth) {
 }  // namespace
 
 std::span<const ClusterPreset> cluster_presets() {
-  // Latencies and launches are no numbers of data sheets: docs/clusters.md says what they are.
-  constexpr double kInside = 10e-6, kNetwork = 20e-6, kLaunch = 10e-6;
+  // Not of data sheets: latencies are assumptions, launches are fitted to measured layers (docs/clusters.md).
+  constexpr double kInside = 10e-6, kNetwork = 20e-6, kV100Launch = 4e-6, kA100Launch = 8e-6, kH100Launch = 7e-6;
   static const std::array kSummitLinks = {level(2, kInside, 50e9), level(4, kInside, 32e9)};
   static const std::array kA100Links = {level(8, kInside, 300e9)};
   static const std::array kH100Links = {level(8, kInside, 450e9)};
   static const std::array kPresets = {
       ClusterPreset{"summit", "machines of four V100 of 16 GB, two to a socket, NVLink 2, 100 Gb/s", 4,
-                    gpu(16 * kGiB, 15.7, 900e9, kLaunch), kSummitLinks, level(0, kNetwork, 12.5e9)},
+                    gpu(16 * kGiB, 15.7, 900e9, kV100Launch), kSummitLinks, level(0, kNetwork, 12.5e9)},
       ClusterPreset{"dgx-a100", "machines of eight A100 of 80 GB, NVLink 3, 200 Gb/s a GPU", 8,
-                    gpu(80 * kGiB, 19.5, 2039e9, kLaunch), kA100Links, level(0, kNetwork, 25e9)},
+                    gpu(80 * kGiB, 19.5, 2039e9, kA100Launch), kA100Links, level(0, kNetwork, 25e9)},
       ClusterPreset{"dgx-h100", "machines of eight H100 of 80 GB, NVLink 4, 400 Gb/s a GPU", 8,
-                    gpu(80 * kGiB, 67, 3350e9, kLaunch), kH100Links, level(0, kNetwork, 50e9)},
+                    gpu(80 * kGiB, 67, 3350e9, kH100Launch), kH100Links, level(0, kNetwork, 50e9)},
   };
   return kPresets;
 }

@@ -17,6 +17,8 @@ struct Answer {
   nlohmann::json object() const { return nlohmann::json::parse(out); }
 };
 
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 inline Answer ask(std::vector<std::string> words) {
   words.insert(words.begin(), "graphpipe");
   std::vector<char*> arguments;

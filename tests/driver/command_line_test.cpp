@@ -12,12 +12,6 @@
 using namespace graphpipe;
 using namespace graphpipe::tests;
 
-namespace {
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
-
 TEST_CASE("help lists every verb, and every verb's help shows its example") {
   const Answer overview = ask({"--help"});
   CHECK(overview.code == 0);
