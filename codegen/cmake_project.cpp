@@ -146,7 +146,7 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   std::vector<ir::StageId> stages;
   for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());
   std::ranges::sort(stages);
-  stages.erase(std::ranges::unique(stages).begin(), stages.end());
+  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
   body += std::string(kAddStage) + precompiled_headers(stages, sources);
   for (ir::StageId stage : stages) body += stage_library(stage, sources);
   body += program_library(ranks.programs.size());

@@ -68,7 +68,7 @@ class FunctionWriter {
     for (ValueId input : graph_.node(step.node).inputs)
       if (input.valid() && !param_of_[input].valid()) inputs.push_back(input);
     std::ranges::sort(inputs);
-    inputs.erase(std::ranges::unique(inputs).begin(), inputs.end());
+    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
     return inputs;
   }
 

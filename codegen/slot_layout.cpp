@@ -30,7 +30,7 @@ PhaseUse use_of(const Graph& graph, const std::vector<Step>& steps, const IdMap<
     for (ValueId output : outputs_of_step(graph, step)) use.made.insert(output);
   }
   std::ranges::sort(use.read);
-  use.read.erase(std::ranges::unique(use.read).begin(), use.read.end());
+  use.read.erase(std::unique(use.read.begin(), use.read.end()), use.read.end());
   return use;
 }
 

@@ -53,12 +53,14 @@ std::string Attributes::get_string(std::string_view name, std::string_view fallb
 
 std::vector<int64_t> Attributes::get_ints(std::string_view name, std::vector<int64_t> fallback) const {
   const auto* value = get<std::vector<int64_t>>(*this, name);
-  return value ? *value : std::move(fallback);
+  if (value) return *value;
+  return fallback;
 }
 
 std::vector<double> Attributes::get_doubles(std::string_view name, std::vector<double> fallback) const {
   const auto* value = get<std::vector<double>>(*this, name);
-  return value ? *value : std::move(fallback);
+  if (value) return *value;
+  return fallback;
 }
 
 Shape Attributes::get_shape(std::string_view name) const {
