@@ -135,7 +135,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double s
             text("warm-up and drain, ", percent(ends / total), " % of the step; ", stage_words(graph, stage), " runs ",
                  micro_batch_count(graph, stage),
                  micro_batch_count(graph, stage) == 1 ? " micro-batch: " : " micro-batches: ",
-                 more_micro_batches(graph, stage), ", or fewer stages in a row, would lift it")};
+                 more_micro_batches(graph, stage), ", or fewer stages one after the other, would lift it")};
   if (time.reduce > time.steady)
     return {LimitKind::kReduction, stage, time.reduce / total,
             text("summing gradients over copies, ", percent(time.reduce / total),

@@ -108,8 +108,8 @@ std::vector<double> devices_by_kind(const ir::PlanGraph& graph) {
 /// Seconds per sample of all work where each device has the share of it that suits its speed.
 ///
 /// For any weights y of the devices that sum to 1, a period is at least the weighted mean of what the devices work, and
-/// that at least the sum over the nodes of the smallest y p, p the node's price on a device. Weights inverse to the
-/// price of all nodes are exact where kinds differ by one factor.
+/// that at least the sum over the nodes of the smallest y p, p the node's cost on a device. Weights inverse to the
+/// cost of all nodes are exact where kinds differ by one factor.
 double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count) {
   std::vector<double> all(count.size(), 0);
   for (const ir::PlanNode& node : graph.nodes)

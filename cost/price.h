@@ -1,7 +1,7 @@
 #pragma once
 // Operator graph -> plan graph: what each forward node costs, with the backward that serves it.
 //
-// Analytic price of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
+// Analytic cost of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
 // the constants of the slowest device of the cluster, and of each kind of device where they differ. It is evaluated at
 // 1, 2, 4, ... samples and at the batch, and interpolated between. A measured profile replaces it where one is given,
 // for all devices alike.
@@ -17,12 +17,12 @@ struct PriceRequest {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 SGD, 1 with momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
-  /// Measured seconds; null for analytic prices.
+  /// Measured seconds; null for analytic costs.
   const ir::Profile* profile = nullptr;
 };
 
 /// Needs: a verified graph, differentiated or forward only.
-/// - A plan node is a forward node with an output that depends on the samples. Its I and W prices are those of the
+/// - A plan node is a forward node with an output that depends on the samples. Its I and W costs are those of the
 ///   gradient nodes that serve it.
 /// - Computations on weights alone are shared out over the plan nodes that read their results, and the parameters below
 ///   become those nodes' weights: a stage repeats what it needs.

@@ -1,5 +1,5 @@
 #pragma once
-// The name under which an operator is measured: nodes with equal signatures have equal prices.
+// The name under which an operator is measured: nodes with equal signatures have equal costs.
 
 #include <string>
 

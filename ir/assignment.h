@@ -12,7 +12,7 @@ using StageId = Id<struct StageTag>;
 
 /// How the replicas of a stage share the samples (docs/semantics.md, section 1).
 enum class ReplicaMode : uint8_t {
-  kSplit,       // each micro-batch is divided: replica r takes rows [floor(r b / d), floor((r+1) b / d))
+  kSplit,       // each micro-batch is divided: replica r takes samples [floor(r b / d), floor((r+1) b / d))
   kRoundRobin,  // whole micro-batches: number m goes to replica m mod d
 };
 

@@ -35,7 +35,7 @@ struct SymbolBinding {
 struct Plan {
   /// The model file: absolute, or relative to the plan's folder. And the second folder that its data may lie in.
   ModelText model, trusted_root;
-  /// The measured profile that it was priced with, named like the model; empty for analytic prices.
+  /// The measured profile that it was priced with, named like the model; empty for analytic costs.
   ModelText profile;
   /// SHA-256 as 64 lower-case hex digits of what the plan was made from; empty where there was no such file.
   std::string model_digest, cluster_digest, profile_digest;

@@ -55,15 +55,14 @@ class PlanGraphVerifier {
          {&node.forward, &node.input_gradient, &node.weight_gradient, &node.stash_to_input_gradient,
           &node.stash_to_weight_gradient, &node.kept_gradients, &node.workspace})
       if (!is_sound(*f))
-        report(node.label, text("node ", id, " has a negative or infinite price"), "prices are finite and at least 0");
+        report(node.label, text("node ", id, " has a negative or infinite cost"), "costs are finite and at least 0");
     for (const PassSeconds& seconds : node.by_kind)
       for (const SampleFunction* f : {&seconds.forward, &seconds.input_gradient, &seconds.weight_gradient})
         if (!is_sound(*f))
-          report(node.label, text("node ", id, " has a negative or infinite price"),
-                 "prices are finite and at least 0");
+          report(node.label, text("node ", id, " has a negative or infinite cost"), "costs are finite and at least 0");
     if (static_cast<int>(node.by_kind.size()) != graph_.kind_count())
       report(node.label,
-             text("node ", id, " has prices of ", node.by_kind.size(), " kinds of devices, there are ",
+             text("node ", id, " has costs on ", node.by_kind.size(), " kinds of devices, there are ",
                   graph_.kind_count()),
              "price each node on each kind");
     if (node.buffer_bytes.count < 0)

@@ -1,5 +1,5 @@
 #pragma once
-// What planners see: nodes and values with prices, weight groups, flags. Nothing about operators: a priced ONNX
+// What planners see: nodes and values with costs, weight groups, flags. Nothing about operators: a priced ONNX
 // model and an imported profile are the same thing here.
 
 #include <string>
@@ -31,7 +31,7 @@ struct PassSeconds {
 };
 
 /// One forward node that depends on the samples, with its backward. Computations on weights alone are not nodes:
-/// every stage that needs one repeats it, and their price is in the nodes that read them.
+/// every stage that needs one repeats it, and their cost is in the nodes that read them.
 struct PlanNode {
   /// The operator node it prices, where there is an operator graph.
   NodeId source;

@@ -14,7 +14,7 @@ namespace graphpipe::ir {
 
 /// Seconds of one operator signature for `samples` samples. A pass that the operator does not have is absent.
 struct OpMeasurement {
-  /// Operator, attributes and input types as cost/ spells them: equal signatures have equal prices.
+  /// Operator, attributes and input types as cost/ spells them: equal signatures have equal costs.
   ModelText signature;
   Samples samples{1};
   std::optional<Seconds> forward, input_gradient, weight_gradient;

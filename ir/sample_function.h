@@ -1,5 +1,5 @@
 #pragma once
-// A price as a function of the sample count: small micro-batches are slower per sample, and some sizes grow
+// A cost as a function of the sample count: small micro-batches are slower per sample, and some sizes grow
 // with its square (docs/semantics.md, section 5).
 
 #include <vector>

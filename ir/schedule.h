@@ -8,17 +8,17 @@
 //   slot that it names, which must be free of its previous item; a compute action waits for the messages of its item.
 // - The k-th send of a channel meets its k-th receive. A channel is (edge, direction, producer replica, consumer
 //   replica) and carries nothing else.
-// - A message of a part of its item has a SLICE right before its send, which cuts these rows; an item that gets a value
-//   or a gradient in several pieces has a CONCAT of that edge right before the action that reads it. The stage says
-//   which end of the edge it is, and so whether values or gradients are meant. Whole messages have neither.
+// - A message of a part of its item has a SLICE right before its send, which cuts these samples out; an item that gets
+//   a value or a gradient in several pieces has a CONCAT of that edge right before the action that reads it. The stage
+//   says which end of the edge it is, and so whether values or gradients are meant. Whole messages have neither.
 // - ALLOC and RELEASE may say where the life of an item in its slot begins and ends; without them it lasts from the
 //   item's first action to its last. Between an OFFLOAD and its RELOAD, both after the item's forward, what the slot
 //   holds is in the host's memory, and only receives of the item may be posted. Each takes the time of a copy through
 //   the device's memory. A device that is its own host moves nothing.
 // - FLUSH ends the samples of its range on its stage's replica: all their items have ended before it, all other items
 //   begin after it. A synchronous step has one before its reductions and steps. TRACE is a mark for the eye.
-// - Two stages on one device talk by the same rows: the send is followed by its receive in the same list and both
-//   use a loopback channel, which buffers. Nothing else is special about them.
+// - Two stages on one device talk by the same kinds of actions: the send is followed by its receive in the same list
+//   and both use a loopback channel, which buffers. Nothing else is special about them.
 // - A reduction contributes its gradients when it is reached and does not wait there; the step of the same stage
 //   and replica waits for it.
 //

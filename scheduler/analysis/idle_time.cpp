@@ -55,7 +55,7 @@ class Ledger {
     return items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
   }
 
-  /// When the message of a receive is there: at the end of its send, though its row may be posted later.
+  /// When the message of a receive is there: at the end of its send, though its action may be posted later.
   Ticks arrival(size_t p, size_t position) const {
     const ActionPlace send = timeline_.causes[p][position];
     if (send.program < 0) return timeline_.spans[p][position].end;

@@ -7,7 +7,7 @@
 
 namespace graphpipe::scheduler {
 
-/// Seconds of the prices. Largest over the devices, and over their stages one by one, of
+/// In the seconds of the stages' costs. The largest over the devices, and over their stages one by one, of
 ///   head + all of the work + tail                   where backwards are whole,
 ///   head + all of the work, and head + the work without W + tail   where some backward is split,
 /// with head the longest way of forwards and latencies down to the stage, tail the longest way of backwards back to a

@@ -17,7 +17,7 @@ bool ends_item(const Action& action) {
   return action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient;
 }
 
-/// The rows of one replica of a stage while its program is written.
+/// The actions of one replica of a stage while its program is written.
 class Updater {
  public:
   Updater(StageId stage, int replica, const UpdateRule& rule, bool reduces, int64_t batch)
@@ -68,7 +68,7 @@ class Updater {
   int32_t count() const { return static_cast<int32_t>(items_left_.size()); }
   size_t update_of(const Action& action) const { return static_cast<size_t>(action.range.first / rule_.update); }
 
-  /// A row about update number `update`.
+  /// An action about update number `update`.
   Action row(ActionOp op, int32_t update, int32_t version) const {
     const int64_t first = update * rule_.update;
     Action action = compute_action(op, stage_, replica_, {first, std::min(first + rule_.update, batch_)});

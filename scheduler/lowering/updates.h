@@ -1,7 +1,8 @@
 #pragma once
-// Weight updates inside a step (ir/schedule.h says what they mean): which version each item reads, and where the rows
-// that make, show and drop versions stand. Two integers per stage describe PipeDream's weight stashing and vertical
-// sync, 2BW and the parameter server; docs/schedules.md, section 3, in samples so that stages of any graph may differ.
+// Weight updates inside a step (ir/schedule.h says what they mean): which version each item reads, and where the
+// actions that make, show and drop versions stand. Two integers per stage describe PipeDream's weight stashing and
+// vertical sync, 2BW and the parameter server; docs/schedules.md, section 3, in samples so that stages of any graph may
+// differ.
 
 #include "scheduler/policies/compute_order.h"
 
@@ -23,7 +24,7 @@ struct UpdateRule {
 /// Errors (kBadPlan): the rules of a stage make a forward read a version that its list makes only later.
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules);
 
-/// The rows that add_updates adds, and whether a schedule has any.
+/// The actions that add_updates adds, and whether a schedule has any.
 bool is_update(ActionOp op);
 bool has_updates(const Schedule& schedule);
 

@@ -56,7 +56,7 @@ class Walker {
     return {};
   }
 
-  /// Of a row of an item. `last`: the item ends with this action, and with it all that its slot holds.
+  /// Of an action of an item. `last`: the item ends with this action, and with it all that its slot holds.
   MemoryChange change(const Action& action, bool last) {
     Bytes& held = held_[slot_key(action)];
     MemoryChange change = change_within_item(action);

@@ -35,11 +35,11 @@ struct PolicyRequest {
 Diagnostic refused(std::string_view policy, std::string_view what, std::string hint);
 
 /// Returns a schedule that holds compute actions only (F, B, I, W), one program per used device, ascending.
-/// Asynchronous policies add the rows of their updates (updates.h). Errors: kBadPlan where the policy cannot order this
-/// stage graph.
+/// Asynchronous policies add the actions of their updates (updates.h). Errors: kBadPlan where the policy cannot order
+/// this stage graph.
 using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
 
-/// The stage graph that a policy is defined on, for studies of P devices without a model.
+/// The stage graph that a policy is defined on, for standalone schedules of P devices.
 enum class StageShape : uint8_t {
   kAny,            // one stage per device; the usual case is a chain
   kLoop,           // a chain of P * chunks stages, stage s on device s mod P
@@ -58,7 +58,7 @@ struct Policy {
   std::string_view description;
   PolicyFunction order;
   StageShape shape = StageShape::kAny;
-  /// Weights change inside the step. Only stages with trainable weights have versions, in studies too.
+  /// Weights change inside the step. Only stages with trainable weights have versions, in standalone schedules too.
   bool asynchronous = false;
   /// Forwards only: takes the stage graph as without_backward leaves it.
   bool forward_only = false;

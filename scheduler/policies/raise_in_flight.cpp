@@ -112,7 +112,8 @@ class Raiser {
     return false;
   }
 
-  /// A stage and all that feed it, directly or through others: where several in a row hold too few, one is not enough.
+  /// A stage and all that feed it, directly or through others: one raise is not enough where several of them hold too
+  /// few.
   bool raise_with_ancestors() {
     for (size_t index = numbers_.size(); index-- > 0;) {
       IdMap<StageId, Samples> candidate = numbers_;

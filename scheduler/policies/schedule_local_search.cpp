@@ -127,7 +127,7 @@ class Search {
     return false;
   }
 
-  /// An action that has moved over rows of updates must still find its weight version.
+  /// An action that has moved over actions of updates must still find its weight version.
   bool keeps_versions(const Evaluation& moved) const {
     return !updates_ ||
            check_schedule(graph_, cluster_, moved.schedule, {.memory = {}, .check_memory = false, .claims = {}}).ok();

@@ -10,7 +10,7 @@ struct OrderScore {
   /// Bytes beyond the devices' memory, summed over devices.
   Bytes excess;
   Ticks makespan;
-  /// Sum of the ends of all rows: how early things happen where the makespan is the same.
+  /// Sum of the ends of all actions: how early things happen where the makespan is the same.
   Ticks ends;
   auto operator<=>(const OrderScore&) const = default;
 };
@@ -19,14 +19,14 @@ struct OrderScore {
 std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute);
 
 struct SearchOptions {
-  /// Rows simulated in all: the search is bounded by work, so that it gives the same result on every machine.
+  /// Actions simulated in all: the search is bounded by work, so that it gives the same result on every machine.
   int64_t max_rows = 4'000'000;
   /// How far behind a gap an action may stand that is moved into it.
   size_t window = 32;
 };
 
 /// A schedule that is never worse than `compute`: no longer, within the devices' memory if `compute` is, and runnable
-/// if it is. Takes what a policy gives: compute actions, and the rows of updates inside the step, which keep their
+/// if it is. Takes what a policy gives: compute actions, and the actions of updates inside the step, which keep their
 /// places among themselves; an item keeps its weight version, an overlapped pair stays one. Schedules that cannot run
 /// come back as they are. Deterministic.
 Schedule improve(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,

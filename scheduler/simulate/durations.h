@@ -1,5 +1,5 @@
 #pragma once
-// How long actions take, in integer ticks: the prices of the stages, rounded once per (stage, action, sample count).
+// How long actions take, in integer ticks: the costs of the stages, rounded once per (stage, action, sample count).
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace graphpipe::scheduler {
 
-/// Ticks of one second of the prices: nanoseconds for real prices. A standalone schedule whose prices are units uses
+/// Ticks of one second of the costs: nanoseconds for real costs. A standalone schedule whose costs are units uses
 /// kTicksPerUnit, so that 1 is a million ticks.
 inline constexpr double kTicksPerSecond = 1e9;
 inline constexpr double kTicksPerUnit = 1e6;
@@ -15,7 +15,7 @@ inline constexpr double kTicksPerUnit = 1e6;
 /// Rounds to the nearest tick; caps at 2^53, so that sums of a thousand of them stay within 64 bits.
 Ticks to_ticks(Seconds time, double ticks_per_second);
 
-/// Ticks finer than any price of the plan: the longest item takes about a million. 1 where all prices are zero.
+/// Ticks finer than any cost of the plan: the longest item takes about a million. 1 where all costs are zero.
 double fine_ticks_per_second(const StageGraph& graph);
 
 class Durations {

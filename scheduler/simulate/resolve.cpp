@@ -12,7 +12,7 @@ namespace {
 
 /// Row numbers are 32 bits.
 constexpr size_t kMaxRows = size_t{1} << 30;
-constexpr const char* kRegenerate = "lower the compute order again, or correct this row";
+constexpr const char* kRegenerate = "lower the compute order again, or correct this action";
 
 /// Links by cluster level: one per direction between two groups of the level below.
 class Links {
@@ -133,7 +133,7 @@ class Resolver {
           row.item = result_->items.containing(stage, action.replica, action.range);
           if (row.item < 0 || (!part && result_->items[row.item].range != action.range))
             return schedule_problem(schedule_, p, i, "belongs to no forward of this stage and replica",
-                                    "give every row samples of one forward");
+                                    "give every action samples of one forward");
         }
         if (ir::is_compute(action.op)) row.duration = durations.of(action);
         if (action.op == ActionOp::kOffload || action.op == ActionOp::kReload)
@@ -194,7 +194,7 @@ class Resolver {
     row.link = links_.between(device, peer);
   }
 
-  /// The rows of one channel, sends and receives in list order.
+  /// The actions of one channel, sends and receives in list order.
   struct Channel {
     std::vector<RowIndex> sends, receives;
   };

@@ -1,6 +1,6 @@
 #pragma once
-// Static look-ups of a schedule: which item each row belongs to, which receive meets which send, which link it takes.
-// Made once, so that the simulator's loop only follows indices.
+// Static look-ups of a schedule: which item each action belongs to, which receive meets which send, which link it
+// takes. Made once, so that the simulator's loop only follows indices.
 
 #include "ir/cluster.h"
 #include "scheduler/simulate/durations.h"
@@ -9,11 +9,11 @@
 
 namespace graphpipe::scheduler {
 
-/// A row of the flat list of all actions.
+/// An action of the flat list of all actions.
 using RowIndex = int32_t;
 
 struct ResolvedRow {
-  /// The item of the row; -1 for the rows of updates and control.
+  /// The item of the action; -1 for the actions of updates and control.
   ItemIndex item = -1;
   /// The other end of a transfer; -1 for all else.
   RowIndex partner = -1;
@@ -31,7 +31,7 @@ struct ResolvedRow {
 
 struct ResolvedSchedule {
   ItemTable items;
-  /// First row of each program, and one past the last.
+  /// First action of each program, and one past the last.
   std::vector<RowIndex> first_row;
   std::vector<ResolvedRow> rows;
   std::vector<int32_t> program_of_row;
@@ -41,9 +41,9 @@ struct ResolvedSchedule {
   std::vector<int64_t> forward_needs, backward_needs;
 };
 
-/// Errors (kBadSchedule): a row that names a stage, replica, edge, slot or device that does not exist or that is not
-/// its own; a message that no item of its replica contains; a send without its receive or the reverse; a channel whose
-/// k-th send and k-th receive differ in their range; what list_order.h says.
+/// Errors (kBadSchedule): an action that names a stage, replica, edge, slot or device that does not exist or that is
+/// not its own; a message that no item of its replica contains; a send without its receive or the reverse; a channel
+/// whose k-th send and k-th receive differ in their range; what list_order.h says.
 Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                                  double ticks_per_second);
 

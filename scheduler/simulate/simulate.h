@@ -27,9 +27,9 @@ struct SimulateOptions {
   double step_traffic = 3;
 };
 
-/// Runs the schedule. Takes any rows, also wrong ones: what cannot be run is refused, nothing is assumed of the list.
-/// Errors (kBadSchedule): rows that name what the plan does not have; a program that waits forever, with the device,
-/// the position and the action.
+/// Runs the schedule. Takes any actions, also wrong ones: what cannot be run is refused, nothing is assumed of the
+/// list. Errors (kBadSchedule): actions that name what the plan does not have; a program that waits forever, with the
+/// device, the position and the action.
 Result<Timeline> simulate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                           const SimulateOptions& options = {});
 

@@ -108,7 +108,7 @@ void Simulator::deliver(RowIndex send) {
   ++run.next;
 }
 
-/// Whether the row's slot is free or its item's already; takes it. Rows without slots always fit.
+/// Whether the action's slot is free or its item's already; takes it. Actions without slots always fit.
 bool Simulator::enter_slot(RowIndex row, ItemRun& item) {
   const int32_t slot = resolved(row).slot;
   if (slot < 0) return item.slot < 0;

@@ -19,7 +19,7 @@ struct ItemRun {
   ItemState state = ItemState::kNew;
   int32_t slot = -1;
   int64_t missing_forward = 0, missing_backward = 0;
-  /// Rows of the item that are still to come: the slot is free after the last one.
+  /// Actions of the item that are still to come: the slot is free after the last one.
   int32_t rows_left = 0;
   Ticks forward_ready, backward_ready;
   RowIndex forward_cause = -1, backward_cause = -1;
@@ -27,7 +27,7 @@ struct ItemRun {
 
 struct ProgramRun {
   RowIndex next = 0, end = 0;
-  /// When the device is free for its next row.
+  /// When the device is free for its next action.
   Ticks now;
   RowIndex last_compute = -1;
   /// The item whose messages it waits for, or -1.
@@ -78,7 +78,7 @@ class Simulator {
       return time != other.time ? time > other.time : program > other.program;
     }
   };
-  /// What a row did: the program goes on at once, continues at a later event, or waits for somebody else.
+  /// What an action did: the program goes on at once, continues at a later event, or waits for somebody else.
   enum class Outcome : uint8_t { kNext, kLater, kWait };
 
   void prepare();
@@ -141,7 +141,7 @@ class Simulator {
   std::vector<Link> links_;
   /// The norm, then one per reduction group and update.
   std::vector<Collective> collectives_;
-  /// Per row of a reduction, or of a step that waits for one: its collective; else -1.
+  /// Per action of a reduction, or of a step that waits for one: its collective; else -1.
   std::vector<int32_t> collective_of_row_;
   std::vector<uint8_t> ends_early_;
   IdMap<StageId, int> group_of_;

@@ -16,7 +16,7 @@ bool any_row(const Schedule& schedule, Matches matches) {
   });
 }
 
-/// A schedule with added rows, and per row the row of the given schedule that it stands for or follows from.
+/// A schedule with added actions, and per action the action of the given schedule that it stands for or follows from.
 struct Extended {
   Schedule schedule;
   std::vector<std::vector<int>> origin;
@@ -106,7 +106,7 @@ size_t device_count(const Schedule& schedule) {
   return count;
 }
 
-/// Rows that are more than compute: complete them, check all of them.
+/// Actions that are more than compute: complete them, check all of them.
 std::optional<ScheduleProblem> complete_rows(const Schedule& given, const VersionClaims& claims, WholeSchedule& whole) {
   Extended extended;
   const bool bare = given.slots.empty();

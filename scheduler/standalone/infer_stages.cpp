@@ -10,9 +10,9 @@ constexpr const char* kHint = "give every stage and replica one device, and numb
 /// Devices of a standalone schedule; more would only be a typing error.
 constexpr size_t kMaxDevices = size_t{1} << 20;
 
-/// What the rows of one stage say.
+/// What the actions of one stage say.
 struct StageRows {
-  /// By replica: its program, -1 where no row names it.
+  /// By replica: its program, -1 where no action names it.
   std::vector<int> program_of;
   int64_t largest_item = 0;
   bool has_forward = false, has_backward = false, recomputes = false, steps = false, reduces = false;
@@ -62,7 +62,7 @@ class Inference {
     const auto stage = static_cast<size_t>(action.stage), replica = static_cast<size_t>(action.replica);
     stages_.resize(std::max(stages_.size(), stage + 1));
     StageRows& rows = stages_[stage];
-    // Names of replicas count against the rows too, so that a hostile file stays as small as it is.
+    // Names of replicas count against the actions too, so that a hostile file stays as small as it is.
     replica_count_ += replica >= rows.program_of.size() ? replica + 1 - rows.program_of.size() : 0;
     if (replica_count_ > row_count_) return fail(p, position, "names more replicas than there are actions");
     if (replica >= rows.program_of.size()) rows.program_of.resize(replica + 1, -1);

@@ -1,23 +1,25 @@
 #pragma once
-// A standalone schedule from a bare schedule: what graph of stages its rows speak of. For files that hold orders and
+// A standalone schedule from a bare schedule: what graph of stages its actions speak of. For files that hold orders and
 // nothing else.
 //
-// Stages and replicas are those that the rows name, on the devices of their programs. Edges are those of the messages;
-// without messages the stages are a chain. The micro-batch of a stage is its largest item, the batch the last sample.
+// Stages and replicas are those that the actions name, on the devices of their programs. Edges are those of the
+// messages; without messages the stages are a chain. The micro-batch of a stage is its largest item, the batch the last
+// sample.
 
 #include "scheduler/standalone/standalone_stages.h"
 #include "scheduler/validate/check_schedule.h"
 
 namespace graphpipe::scheduler {
 
-/// Whose numbers the edges of message rows are.
+/// Whose numbers the edges of message actions are.
 enum class EdgeNumbers : uint8_t {
-  kChain,   // edge s joins stages s and s + 1, whether rows name it or not
-  kAsRows,  // the rows tell both ends
+  kChain,   // edge s joins stages s and s + 1, whether actions name it or not
+  kAsRows,  // the actions tell both ends
 };
 
-/// A stage graph, or the first row from which none can be inferred: a stage or replica that no row names below one that
-/// is named, a replica on two devices, more stages than rows, an edge with one end or against the order of the stages.
+/// A stage graph, or the first action from which none can be inferred: a stage or replica that no action names below
+/// one that is named, a replica on two devices, more stages than actions, an edge with one end or against the order of
+/// the stages.
 struct InferredStages {
   StageGraph graph;
   std::optional<ScheduleProblem> problem;
@@ -38,7 +40,7 @@ struct WholeSchedule {
 struct Verdict {
   /// Present where the schedule is right.
   std::optional<WholeSchedule> whole;
-  /// Present where it is not. Places count the rows of the schedule that was given.
+  /// Present where it is not. Places count the actions of the schedule that was given.
   std::optional<ScheduleProblem> problem;
 };
 

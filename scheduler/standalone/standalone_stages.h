@@ -1,6 +1,6 @@
 #pragma once
-// Standalone schedules: stage graphs without a model. Stages have prices given by hand, edges carry data and gradients
-// of no size, and every device has one stage or several chunks. A unit of cost is one second of the prices; simulate
+// Standalone schedules: stage graphs without a model. Stages have given costs, edges carry data and gradients
+// of no size, and every device has one stage or several chunks. A unit of cost is one second of the costs; simulate
 // with kTicksPerUnit.
 
 #include "ir/cluster.h"

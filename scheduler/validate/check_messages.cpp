@@ -9,7 +9,7 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
-constexpr const char* kLower = "let the lowering insert the transfers, or correct this row";
+constexpr const char* kLower = "let the lowering insert the transfers, or correct this action";
 
 /// Channel: edge, backward, producer replica, consumer replica.
 using Channel = std::tuple<int32_t, bool, int32_t, int32_t>;
@@ -21,7 +21,7 @@ Channel channel_of(const Action& action) {
                      : Channel(action.edge, backward, action.peer_replica, action.replica);
 }
 
-/// Whether the row stands where its item allows: sends after what they send, receives before what they feed.
+/// Whether the action stands where its item allows: sends after what they send, receives before what they feed.
 std::string_view position_problem(const CheckedItem& item, const Action& action, int position) {
   switch (action.op) {
     case ActionOp::kSendForward:

@@ -42,7 +42,7 @@ Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
       what =
           overlap_problem(schedule.programs[static_cast<size_t>(place.program)], static_cast<size_t>(place.position));
     if (!what.empty() && problems.size() < kMaxProblems)
-      problems.push_back(tables.problem(place, what, "correct the row, or lower the compute order again"));
+      problems.push_back(tables.problem(place, what, "correct the action, or lower the compute order again"));
   });
   return problems;
 }

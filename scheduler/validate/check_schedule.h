@@ -1,7 +1,7 @@
 #pragma once
 // The independent check of a schedule: shares nothing with the lowering that makes one, and does not simulate time.
 //
-// 1 Rows     Every index exists and belongs to the row's device.
+// 1 Actions  Every index exists and belongs to the action's device.
 // 2 Items    Forwards tile each stage's samples; each item has its backward once, whole or split, in order; stages
 //            without a backward have none; R where the stage recomputes.
 // 3 Messages The messages of an item and edge tile its range; each lies inside one item at both ends. Sends follow, and

@@ -63,7 +63,7 @@ struct Tables {
   }
 };
 
-/// Calls f(place, action) for every row, program by program.
+/// Calls f(place, action) for every action, program by program.
 template <typename F>
 void each_row(const Tables& tables, F&& f) {
   for (size_t p = 0; p < tables.schedule.programs.size(); ++p)

@@ -17,8 +17,9 @@ struct ListProblem {
   std::optional<Action> missing;
 };
 
-/// The first row that breaks a rule. `item_of`: per program and action the item that it works on, or -1 where it works
-/// on none; `range_of`: per item its samples. Needs: rows that pass row_problem, and item rows inside their items.
+/// The first action that breaks a rule. `item_of`: per program and action the item that it works on, or -1 where it
+/// works on none; `range_of`: per item its samples. Needs: actions that pass row_problem, and item actions inside their
+/// items.
 std::optional<ListProblem> list_problem(const StageGraph& graph, const Schedule& schedule,
                                         const std::vector<std::vector<int32_t>>& item_of,
                                         const std::vector<SampleRange>& range_of);

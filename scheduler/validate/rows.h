@@ -1,11 +1,11 @@
 #pragma once
-// Single rows of a schedule: whether their indices exist, and how diagnostics name them.
+// Single actions of a schedule: whether their indices exist, and how diagnostics name them.
 
 #include "scheduler/lowering/items.h"
 
 namespace graphpipe::scheduler {
 
-/// What is wrong with a row by itself; empty where nothing is. Afterwards its stage, replica, range, edge, peer and
+/// What is wrong with an action by itself; empty where nothing is. Afterwards its stage, replica, range, edge, peer and
 /// slot may be used as indices.
 std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a);
 
