@@ -1,6 +1,6 @@
 #pragma once
-// The second way to gradients, for tests: the forward runs again with autograd recording, and LibTorch walks back.
-// It shares the forward rows with the compiled gradients and nothing else.
+// The second way to gradients, for tests: the forward runs again under autograd, and LibTorch computes the backward.
+// It shares nothing with the compiled gradients but the forward code of the operators.
 
 #include <string>
 

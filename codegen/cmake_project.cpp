@@ -62,7 +62,7 @@ std::string prologue() {
   return text;
 }
 
-/// Most of what a stage's file costs to compile are LibTorch's headers and the templates in them, whatever it holds.
+/// The time to compile a stage's file is mostly that of LibTorch's headers and their templates, whatever it holds.
 constexpr std::string_view kAddStage = R"cmake(
 # LibTorch's headers are most of what a file costs to compile. So a few files of a stage are compiled as one, and the
 # headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see

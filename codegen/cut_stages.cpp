@@ -13,8 +13,8 @@ using ir::ParamId;
 using ir::StageId;
 using ir::ValueId;
 
-/// What stage `reader` sends back to the producer of `value`: the contributions and sums that arise in it and are used
-/// outside of it.
+/// What stage `reader` sends back to the producer of `value`: the contributions and sums that it computes and that
+/// are used outside of it.
 std::vector<ValueId> gradients_from(const Graph& graph, const NodePlaces& places, ValueId value, StageId reader) {
   std::vector<ValueId> result;
   if (value.index() >= graph.gradient_of().size()) return result;

@@ -1,5 +1,5 @@
 #pragma once
-// The operator graph cut along the stages: what each stage runs in each phase, what it finds and what it leaves.
+// The operator graph cut along the stages: what each stage runs in each phase, what it is given and what it leaves.
 //
 // Rules. A forward node with samples, and the gradient nodes that serve it, run in its stage. What is the same for
 // all samples is repeated in every function that reads it, its gradient in every stage that has a share of it. A sum
@@ -14,7 +14,7 @@
 
 namespace graphpipe::codegen {
 
-/// What one stage runs, before anything is said about where values lie.
+/// What one stage runs; slot_layout.h adds the places of its values.
 struct StageSteps {
   std::vector<Step> forward, input_gradient, weight_gradient;
   /// The shares of gradients that the stage's weight-gradient steps compute, in order.

@@ -19,7 +19,7 @@ using ir::ValueId;
 constexpr size_t kNever = static_cast<size_t>(-1);
 constexpr size_t kCommentLength = 90;
 
-/// What a person wants to know beside a line: which node, which ONNX node it came from, which type.
+/// The comment beside a line: which node, which ONNX node it came from, which type.
 std::string comment_of(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   std::string result = text("  // n", id);
@@ -123,10 +123,10 @@ class FunctionWriter {
 
   std::vector<ValueId> write_node(NodeId id) {
     const Node& node = graph_.node(id);
-    const ops::OpDef* row = ops::find_op(node.op);
-    GP_CHECK(row != nullptr && row->emit != nullptr);
+    const ops::OpDef* entry = ops::find_op(node.op);
+    GP_CHECK(entry != nullptr && entry->emit != nullptr);
     NodeEmitter emitter(graph_, id, options_.weight_index, param_of_, headers_);
-    row->emit(emitter);
+    entry->emit(emitter);
     std::vector<std::string> lines = emitter.lines();
     GP_CHECK(!lines.empty());
     lines.front() += comment_of(graph_, id);

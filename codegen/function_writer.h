@@ -3,7 +3,8 @@
 //
 // Tensors are named after their value (v17 is %17 of the graph text), parameters are w[i]. A tensor is released
 // right after its last use, so that the memory in use is what the plan counted. What the function finds when it
-// starts and what it leaves behind is told by loads and stores; how a node is computed is told by its row.
+// starts and what it leaves behind is given by loads and stores, how a node is computed by its entry in the op
+// dictionary.
 
 #include <map>
 #include <set>
@@ -22,13 +23,13 @@ struct Step {
   ir::NodeId node;
   /// For a sum of gradients of which only one operand exists in this stage: that operand, which is passed on as it is.
   ir::ValueId only_operand;
-  /// A gradient that arises in other stages only: here it counts as zero, and this step makes nothing but it. `node`
+  /// A gradient that only other stages compute: here it counts as zero, and this step makes nothing but it. `node`
   /// is then the node that reads it.
   ir::ValueId zero;
   bool operator==(const Step&) const = default;
 };
 
-/// A value that lies in a place, such as "slot[4]", when the function starts.
+/// A value that is in a place, such as "slot[4]", when the function starts.
 struct Load {
   ir::ValueId value;
   std::string place;
@@ -71,13 +72,13 @@ struct FunctionText {
   std::set<std::string> headers;
 };
 
-/// Needs: steps in an order in which every value is loaded, a parameter, or computed before it is read; every op has a
-/// row that can be emitted. Ensures: warning-free text.
+/// Needs: steps in an order in which every value is loaded, a parameter, or computed before it is read; every op has
+/// an entry that can be emitted. Ensures: warning-free text.
 FunctionText write_function(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
 
 /// A whole C++ file with one function `void NAME(const graphpipe::runtime::StageArguments& a)` that runs `nodes`:
 /// graph input i is read from slot[i], parameter p is weights[p], graph output j is left in slot[inputs + j].
-/// For tests of single rows and for profiling.
+/// For tests of single operators and for profiling.
 std::string write_single_function(const ir::Graph& graph, std::span<const ir::NodeId> nodes, std::string_view name);
 
 /// The include lines of a generated file, sorted: <ATen/core/Tensor.h>, the given headers, "runtime/program.h".

@@ -21,7 +21,7 @@ struct GenerateOptions {
   /// SHA-256 of the model and of the plan, hex: named in the first line of every file and checked by the programs.
   std::string model_digest, plan_digest;
   OptimizerKind optimizer = OptimizerKind::kSgd;
-  /// Threads of a stage: they are part of the plan, because kernels give other bits with other numbers of threads.
+  /// Threads of a stage: they are part of the plan, because kernels give different bits with another number of threads.
   int threads = 1;
   /// What the plan's longest action is expected to take, milliseconds: the programs wait longer for a peer where that
   /// is more than usual. 0: unknown.

@@ -1,5 +1,5 @@
 #pragma once
-// What the stopwatch of a profiling program tells apart: the forward nodes, and the functions that their work runs in.
+// What a profiling program times separately: the forward nodes, and the functions that their work runs in.
 
 #include <map>
 #include <utility>

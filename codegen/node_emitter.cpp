@@ -31,9 +31,9 @@ NodeEmitter::NodeEmitter(const ir::Graph& graph, ir::NodeId id, const std::map<i
       weight_index_(&weight_index),
       param_of_(&param_of),
       headers_(&headers) {
-  const ops::OpDef* row = ops::find_op(view_.node().op);
-  if (row == nullptr || row->updates_inputs == nullptr) return;
-  updated_inputs_ = row->updates_inputs(view_);
+  const ops::OpDef* entry = ops::find_op(view_.node().op);
+  if (entry == nullptr || entry->updates_inputs == nullptr) return;
+  updated_inputs_ = entry->updates_inputs(view_);
   for (size_t i = 0; i < view_.input_count(); ++i)
     if (updated_inputs_ >> i & 1)
       statement(text("const at::Tensor ", in(i), " = a.recompute ? ", operand(i), ".clone() : ", operand(i)), "");

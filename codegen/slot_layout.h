@@ -1,5 +1,6 @@
 #pragma once
-// Where an item's tensors lie: the slots of a stage, and what each of its functions finds, leaves and releases there.
+// The places of an item's tensors: the slots of a stage, and what each of its functions finds, leaves and releases
+// there.
 
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ enum class SlotUse : uint8_t {
   kReceivedValue,  // boundary input
   kSentValue,      // boundary output, one slot per edge
   kLoss,
-  kOutput,  // of the model
+  kOutput,            // of the model
   kReceivedGradient,  // of a boundary output
   kSentGradient,      // of a boundary input
   kSaved,             // from one of the stage's functions to a later one

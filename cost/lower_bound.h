@@ -17,7 +17,7 @@ struct StepBound {
 /// A bound on the step of one plan, whatever the order, with unsplit or split backward.
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
-/// Bounds on every plan of a graph on a cluster. Prices are taken at the sample count where a sample is cheapest,
+/// Bounds on every plan of a graph on a cluster. Costs are taken at the sample count where a sample is cheapest,
 /// and where devices differ on the device that suits best.
 struct PlanBound {
   double work = 0;           // seconds per sample: all work over all devices

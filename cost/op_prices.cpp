@@ -80,11 +80,11 @@ OpPrices::OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const Pri
 
 ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   const ir::Node& node = graph_.node(id);
-  const ops::OpDef* row = ops::find_op(node.op);
-  GP_CHECK(row != nullptr);
+  const ops::OpDef* entry = ops::find_op(node.op);
+  GP_CHECK(entry != nullptr);
   std::vector<ir::SampleFunction::Point> points;
   for (int64_t n : points_) {
-    const ops::Work work = row->work == nullptr ? ops::Work{} : row->work(ops::NodeView(graph_, node), Samples(n));
+    const ops::Work work = entry->work == nullptr ? ops::Work{} : entry->work(ops::NodeView(graph_, node), Samples(n));
     const double seconds = std::max(work.flops / device_.compute.count, work.bytes / device_.memory_bandwidth.count);
     points.push_back({static_cast<double>(n), device_.launch_overhead.count + seconds});
   }

@@ -22,7 +22,7 @@ class OpPrices {
  public:
   OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
 
-  /// Seconds of one node by the roofline. Needs: the node's op has a row.
+  /// Seconds of one node by the roofline. Needs: the node's op has an entry.
   ir::SampleFunction analytic(ir::NodeId node) const;
 
   struct Measured {

@@ -31,7 +31,7 @@ struct PriceRequest {
 /// - A saved view counts as the value that it looks at. Data that a gradient reads again is in the stash of the node
 ///   that reads it. A node's workspace is what is alive beside the stash while it runs, in the whole model
 ///   (transients.h): never less than in its stage.
-/// Errors (kBadProfile): the profile misses operators of the model. (kUnsupportedOp): an operator without a row.
+/// Errors (kBadProfile): the profile misses operators of the model. (kUnsupportedOp): an operator without an entry.
 Result<ir::PlanGraph> price(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
 
 }  // namespace graphpipe::cost

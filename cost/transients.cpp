@@ -41,8 +41,8 @@ class Sweep {
  private:
   ir::SampleFunction scratch_of(NodeId id) const {
     const ops::NodeView view(graph_, graph_.node(id));
-    const auto* row = ops::find_op(graph_.node(id).op);
-    const double one = row->work(view, Samples(1)).scratch, two = row->work(view, Samples(2)).scratch;
+    const auto* entry = ops::find_op(graph_.node(id).op);
+    const double one = entry->work(view, Samples(1)).scratch, two = entry->work(view, Samples(2)).scratch;
     return ir::SampleFunction::polynomial(2 * one - two, two - one, 0);
   }
 

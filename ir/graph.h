@@ -3,7 +3,7 @@
 //
 // Invariants (checked by verify_graph.h): acyclic; ids dense, nodes in topological order; every value has one
 // producer (a node, an input or a parameter); types and batch kinds agree with the op dictionary.
-// Passes take a Graph and return a Graph. Weight data are never in it: a Param holds where they lie.
+// Passes take a Graph and return a Graph. It holds no weight data: a Param says where they are.
 
 #include <cstdint>
 #include <string>

@@ -59,7 +59,7 @@ struct Plan {
   Assignment assignment;
   /// For people: what each node is called. Either empty or one per node.
   IdMap<PlanNodeId, ModelText> labels;
-  /// Absent where the policy is to make it again.
+  /// Absent: the policy makes it.
   std::optional<Schedule> schedule;
   bool operator==(const Plan&) const = default;
 };

@@ -238,7 +238,7 @@ void emit_grad_variance(Emitter& emitter) {
                  kSumHeader);
 }
 
-// --- rows ---
+// --- entries ---
 
 std::vector<ExampleInput> forward_inputs(const ExampleShape& x) {
   return {normal(x), weight(normal({3})), weight(normal({3})), weight(normal({3})), weight(positive({3}))};

@@ -238,7 +238,7 @@ Inferred infer_extremum_gradient(const NodeView& node) {
   return infer_gradient(node);
 }
 
-// --- rows ---
+// --- entries ---
 
 Work ten_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 10); }
 Work flop_per_input(const NodeView& node, Samples samples) {

@@ -290,7 +290,7 @@ Inferred infer_conv_grad_weight(const NodeView& node) {
   return one_output(node, node.input(2).type, Mixing::kMixes);
 }
 
-// --- rows ---
+// --- entries ---
 
 using Ints = std::vector<int64_t>;
 

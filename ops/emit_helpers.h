@@ -11,7 +11,7 @@
 
 namespace graphpipe::ops {
 
-/// ATen headers that many rows name.
+/// ATen headers that many entries name.
 inline constexpr std::string_view kSumHeader = "ATen/ops/sum.h", kMulHeader = "ATen/ops/mul.h",
                                   kWhereHeader = "ATen/ops/where.h";
 

@@ -1,5 +1,5 @@
 #pragma once
-// Short spellings for the examples of the rows: `normal({fixed(2), fixed(3)})`, `batched({2, 3})`.
+// Short spellings for the examples of the entries: `normal({fixed(2), fixed(3)})`, `batched({2, 3})`.
 //
 // In the shape lists of these helpers a plain number is a fixed size and `batch()` is the batch.
 

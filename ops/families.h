@@ -1,5 +1,5 @@
 #pragma once
-// The families of ops. Each file ops/<family>.cpp exposes its rows by one function; ops/registry.cpp lists them.
+// The families of ops. Each file ops/<family>.cpp exposes its entries by one function; ops/registry.cpp lists them.
 
 #include <span>
 

@@ -200,7 +200,7 @@ void emit_scatter_nd_gradient(Emitter& emitter) {
                  "ATen/ops/index_put.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 std::vector<OpDef> gather_nd_rows() {
   const ir::Attributes shared = {{"batch_dims", int64_t{1}}};

@@ -119,7 +119,7 @@ void emit_grid_sample_gradient(Emitter& emitter, size_t part) {
 void emit_gradient_of_sampled(Emitter& emitter) { emit_grid_sample_gradient(emitter, 0); }
 void emit_gradient_of_grid(Emitter& emitter) { emit_grid_sample_gradient(emitter, 1); }
 
-// --- rows ---
+// --- entries ---
 
 Example sampled(const ExampleShape& x, const ExampleShape& grid, std::string mode, std::string padding, bool corners) {
   return {.inputs = {normal(x), uniform01(grid)},

@@ -137,7 +137,7 @@ void emit_gather_elements_gradient(Emitter& emitter) {
                  "ATen/ops/scatter_add.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 using Axis = ir::Attributes;
 Axis along(int64_t axis) { return {{"axis", axis}}; }

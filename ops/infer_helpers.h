@@ -1,5 +1,5 @@
 #pragma once
-// What the `infer` and `work` functions of the rows share: checks of inputs and axes, broadcasting of shapes whose
+// What the `infer` and `work` functions of the entries share: checks of inputs and axes, broadcasting of shapes whose
 // dims may hold the batch, the rule for batch kinds, and the common counts of flops and bytes.
 //
 // A check that fails returns a Diagnostic that names the node by its first origin. Sizes are products below 2^48:
@@ -18,7 +18,7 @@ namespace graphpipe::ops {
 
 using Inferred = Result<std::vector<ir::Value>>;
 
-/// The largest rank that rows accept: the limit of ATen's element-wise kernels.
+/// The largest rank that entries accept: the limit of ATen's element-wise kernels.
 inline constexpr size_t kMaxRank = 64;
 
 // --- problems ---

@@ -352,7 +352,7 @@ void emit_tile_gradient(Emitter& emitter) {
       "ATen/ops/sum.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 using Ints = std::vector<int64_t>;
 

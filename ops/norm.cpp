@@ -183,7 +183,7 @@ void emit_rms_norm_grad_input(Emitter& emitter) {
 
 void emit_rms_norm_grad_scale(Emitter& emitter) { assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMulHeader); }
 
-// --- rows ---
+// --- entries ---
 
 std::vector<Example> layer_norm_examples() {
   return {{.inputs = {normal({kB, 3, 4}), weight(normal({4})), weight(normal({4}))},

@@ -167,7 +167,7 @@ void emit_nll_gradient(Emitter& emitter) {
                  "ATen/ops/neg.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 ir::Attributes reducing(std::string reduction) { return {{"reduction", std::move(reduction)}}; }
 ir::Attributes ignoring(std::string reduction, int64_t index) {

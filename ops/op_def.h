@@ -1,5 +1,5 @@
 #pragma once
-// One operator, one row. Shape inference, work, gradient, emitted code and tests all read the same row.
+// One operator, one entry. Shape inference, work, gradient, emitted code and tests all read the same entry.
 //
 // All functions are pure. Names: ONNX ops keep ONNX's name and meaning at the internal opset (kInternalOpset);
 // ops that only gradients use are named <Op>Grad<What>.
@@ -15,7 +15,7 @@
 
 namespace graphpipe::ops {
 
-/// The ONNX opset whose meaning the rows have.
+/// The ONNX opset whose meaning the entries have.
 inline constexpr int kInternalOpset = 21;
 
 /// A node with the values around it, as inference, pricing and emission see it.
@@ -154,11 +154,11 @@ struct OpDef {
   std::vector<Example> examples;
 };
 
-/// The row of an op, or null.
+/// The entry of an op, or null.
 const OpDef* find_op(std::string_view name);
-/// The dependence of an op; kAny for a name that no row has.
+/// The dependence of an op; kAny for a name that no entry has.
 Dependence dependence_of(std::string_view name);
-/// All rows, by name.
+/// All entries, by name.
 std::span<const OpDef* const> all_ops();
 
 }  // namespace graphpipe::ops

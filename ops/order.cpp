@@ -178,7 +178,7 @@ void emit_one_hot(Emitter& emitter) {
   emitter.assign(0, hot + values, "ATen/ops/eq.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 ir::Attributes axis_alone(int64_t axis) { return {{"axis", axis}}; }
 

@@ -276,7 +276,7 @@ Status global_average_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-// --- rows ---
+// --- entries ---
 
 Example pool_example(const ExampleShape& x, ir::Attributes attributes, size_t outputs) {
   return {.inputs = {distinct(x)}, .attributes = std::move(attributes), .outputs = outputs};

@@ -141,7 +141,7 @@ void emit_bernoulli(Emitter& emitter) {
                  "ATen/ops/lt.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 std::vector<OpDef> dropout_rows() {
   return {

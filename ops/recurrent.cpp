@@ -255,7 +255,7 @@ void emit_previous(Emitter& emitter) {
                  kRecurrent);
 }
 
-// --- rows ---
+// --- entries ---
 
 Example recurrent_example(int64_t gates, std::string direction, bool has_state) {
   const int64_t directions = direction == "bidirectional" ? 2 : 1, hidden = 2;

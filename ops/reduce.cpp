@@ -249,7 +249,7 @@ Status prod_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-// --- rows ---
+// --- entries ---
 
 Work reduce_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 1); }
 

@@ -1,4 +1,4 @@
-// The op dictionary: an explicit list of families. A row is found by its name.
+// The op dictionary: an explicit list of families. An entry is found by its name.
 
 #include <algorithm>
 #include <vector>

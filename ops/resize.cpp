@@ -164,7 +164,7 @@ void emit_resize_gradient(Emitter& emitter) {
                  text("ATen/ops/", form.function, "_backward.h"));
 }
 
-// --- rows ---
+// --- entries ---
 
 ir::Attributes way(std::string mode, std::string coordinates, std::string nearest = "round_prefer_floor") {
   return {{"mode", std::move(mode)},

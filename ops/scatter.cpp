@@ -218,7 +218,7 @@ void emit_reduced_gradient_of_updates(Emitter& emitter) {
   emitter.assign(0, text(gradient.at_updates(shares), ".mul(", update_wins, ")"), "ATen/ops/gather.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 ir::Attributes by(std::string reduction) { return {{"axis", int64_t{1}}, {"reduction", std::move(reduction)}}; }
 

@@ -272,7 +272,7 @@ void emit_iota(Emitter& emitter) {
                  "ATen/ops/arange.h");
 }
 
-// --- rows ---
+// --- entries ---
 
 ir::Attributes axes(std::vector<int64_t> list) { return {{"axes", std::move(list)}}; }
 ir::Attributes target(const ExampleShape& dims) { return {{"shape", shape_of(dims)}}; }

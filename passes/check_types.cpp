@@ -21,9 +21,9 @@ bool agree(const ir::Value& stored, const ir::Value& inferred) {
 
 Status check_types(const ir::Graph& graph, ir::NodeId id) {
   const ir::Node& node = graph.node(id);
-  const ops::OpDef* row = ops::find_op(node.op);
-  if (row == nullptr || row->infer == nullptr) return problem(graph, id, "has no row in the dictionary");
-  GP_TRY(const std::vector<ir::Value> inferred, row->infer(ops::NodeView(graph, node)));
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry == nullptr || entry->infer == nullptr) return problem(graph, id, "has no entry in the op dictionary");
+  GP_TRY(const std::vector<ir::Value> inferred, entry->infer(ops::NodeView(graph, node)));
   if (inferred.size() != node.outputs.size())
     return problem(graph, id, text("has ", node.outputs.size(), " outputs, inference makes ", inferred.size()));
   for (size_t i = 0; i < node.outputs.size(); ++i)

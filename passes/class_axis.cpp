@@ -32,16 +32,16 @@ std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
   return axes;
 }
 
-/// Which side the features lie on, told by the operator that made them, seen through operators that keep the axes.
+/// The axis of the features, by the operator that made them; operators that keep the axes are skipped.
 std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
   ValueId value = logits;
   for (size_t depth = 0; depth < graph.node_count() && graph.value(value).producer.valid(); ++depth) {
     const ir::Node& node = graph.node(graph.value(value).producer);
-    const ops::OpDef* row = ops::find_op(node.op);
-    if (row == nullptr) return std::nullopt;
-    if (row->features == ops::FeatureAxis::kLast) return static_cast<int>(graph.value(logits).type.shape.size()) - 1;
-    if (row->features == ops::FeatureAxis::kSecond) return 1;
-    if (row->dependence != ops::Dependence::kElement && row->dependence != ops::Dependence::kAlongAxis)
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr) return std::nullopt;
+    if (entry->features == ops::FeatureAxis::kLast) return static_cast<int>(graph.value(logits).type.shape.size()) - 1;
+    if (entry->features == ops::FeatureAxis::kSecond) return 1;
+    if (entry->dependence != ops::Dependence::kElement && entry->dependence != ops::Dependence::kAlongAxis)
       return std::nullopt;
     // Of two summands the one with a producer and the full rank is the features, the other a bias.
     ValueId next;

@@ -23,8 +23,8 @@ IdSet<ValueId> find_values_with_gradient(const Graph& graph) {
     if (graph.param(param).trainable) needs.insert(graph.param(param).value);
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    const ops::OpDef* row = ops::find_op(node.op);
-    if (row == nullptr || row->gradient == nullptr) continue;
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr || entry->gradient == nullptr) continue;
     const bool reached =
         std::ranges::any_of(node.inputs, [&](ValueId input) { return input.valid() && needs.contains(input); });
     if (!reached) continue;
@@ -104,7 +104,7 @@ class Differentiator {
     return Ok{};
   }
 
-  /// What an input gradient reads is phase I, whichever side its row counted it to.
+  /// What an input gradient reads is phase I, whichever side its entry counted it to.
   void settle_phases() {
     IdSet<ValueId> read_by_input_gradient(graph_.value_count());
     for (size_t i = graph_.node_count(); i-- > before_.node_count();) {

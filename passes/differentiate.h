@@ -15,7 +15,7 @@ namespace graphpipe::passes {
 ///
 /// A trainable parameter that the loss does not depend on becomes frozen, with a note. Without a loss output the graph
 /// is returned unchanged.
-/// Errors: nothing to train or no path from it to the loss (kUntrainable); a row without the gradient that is wanted
+/// Errors: nothing to train or no path from it to the loss (kUntrainable); an op without the gradient that is needed
 /// (kUnsupportedOp).
 Result<ir::Graph> differentiate(ir::Graph graph, const PassContext& context);
 

@@ -15,7 +15,7 @@ using ir::Node;
 using ir::Shape;
 using ir::ValueId;
 
-/// The node that is being made again, as an expression whose parts have been made.
+/// The node that is being rebuilt, as an expression whose parts are there already.
 class Fusion {
  public:
   Fusion(const Rebuilding& step, const Expressions& parts) : step_(step), parts_(parts) {}

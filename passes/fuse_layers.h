@@ -1,6 +1,6 @@
 #pragma once
 // Recognises layers that exporters write as arithmetic (LayerNorm below opset 17, RMSNorm below 23, Gelu below 20) and
-// makes each the one operator that it is: one kernel call, and a gradient that needs fewer saved values.
+// replaces each by one operator: one kernel call, and a gradient that needs fewer saved values.
 
 #include "passes/pass.h"
 

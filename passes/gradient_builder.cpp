@@ -43,7 +43,7 @@ std::vector<ValueId> NodeGradientBuilder::add(size_t for_input, std::string_view
   const Result<NodeId> added = append_node(graph_, std::move(node));
   if (added.ok()) return graph_.node(*added).outputs;
   problems_.insert(problems_.end(), added.problems().begin(), added.problems().end());
-  // The row goes on with a stand-in of the right count; contributions() then refuses the node.
+  // The entry goes on with a stand-in of the right count; contributions() then refuses the node.
   return std::vector<ValueId>(8, view_.node().outputs.front());
 }
 
@@ -79,7 +79,7 @@ Result<std::map<size_t, ValueId>> NodeGradientBuilder::contributions() {
       problems_.push_back(
           {.code = Code::kUnsupportedOp,
            .origin = origin_of(before_, id_),
-           .message = text("the row of ", quoted(ModelText(view_.node().op)),
+           .message = text("the entry of ", quoted(ModelText(view_.node().op)),
                            given == given_.end() ? " gives no gradient" : " gives a gradient of another type",
                            " for input ", i),
            .hint = "freeze what lies upstream of this input, or replace the operator"});

@@ -29,7 +29,7 @@ class NodeGradientBuilder final : public ops::GradientBuilder {
   void set_input_gradient(size_t i, ir::ValueId gradient) override;
 
   /// The contribution to each wanted input's gradient, by input position: one node's own value each.
-  /// Errors: a wanted gradient that the row did not give, or one of another type than its input.
+  /// Errors: a wanted gradient that the entry did not give, or one of another type than its input.
   Result<std::map<size_t, ir::ValueId>> contributions();
 
  private:

@@ -15,9 +15,9 @@ using ir::NodeId;
 using ir::ValueId;
 
 bool is_mergeable(const Graph& graph, const Node& node) {
-  const ops::OpDef* row = ops::find_op(node.op);
-  if (row == nullptr || row->is_random) return false;
-  if (row->updates_inputs != nullptr && row->updates_inputs(ops::NodeView(graph, node)) != 0) return false;
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry == nullptr || entry->is_random) return false;
+  if (entry->updates_inputs != nullptr && entry->updates_inputs(ops::NodeView(graph, node)) != 0) return false;
   for (ValueId output : node.outputs) {
     const ir::Value& value = graph.value(output);
     if (value.batch != ir::BatchKind::kNone && ir::is_floating(value.type.dtype)) return false;

@@ -16,13 +16,13 @@ ModelText origin_of(const Graph& graph, NodeId node) {
 }
 
 Result<NodeId> append_node(Graph& graph, Node node) {
-  const ops::OpDef* row = ops::find_op(node.op);
-  if (row == nullptr || row->infer == nullptr)
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry == nullptr || entry->infer == nullptr)
     return Diagnostic{.code = Code::kUnsupportedOp,
                       .origin = node.origins.empty() ? ModelText() : node.origins.front(),
-                      .message = text("the dictionary has no row for ", quoted(ModelText(node.op))),
-                      .hint = "replace the operator, or add a row to ops/"};
-  GP_TRY(std::vector<ir::Value> outputs, row->infer(ops::NodeView(graph, node)));
+                      .message = text("the op dictionary has no entry for ", quoted(ModelText(node.op))),
+                      .hint = "replace the operator, or add an entry to ops/"};
+  GP_TRY(std::vector<ir::Value> outputs, entry->infer(ops::NodeView(graph, node)));
   return graph.add_node(std::move(node), std::move(outputs));
 }
 

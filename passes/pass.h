@@ -46,7 +46,8 @@ struct PassContext {
   }
 };
 
-/// Appends a node whose output types come from its row. Errors: no row (kUnsupportedOp), or what inference refuses.
+/// Appends a node whose output types come from its entry in the op dictionary. Errors: no entry (kUnsupportedOp), or
+/// what inference refuses.
 Result<ir::NodeId> append_node(ir::Graph& graph, ir::Node node);
 
 /// The first of the node's origins, or an empty name.

@@ -1,5 +1,5 @@
 #pragma once
-// Makes a forward graph again, node by node, so that a rule may put other nodes in the place of one. Types and batch
+// Rebuilds a forward graph node by node, so that a rule may replace a node by others. Types and batch
 // kinds of everything that follows are derived again from the dictionary.
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace graphpipe::passes {
 
-/// One node that is about to be made again.
+/// One node that is about to be rebuilt.
 struct Rebuilding {
   ir::Graph& made;
   /// Its inputs are values of `made`.
