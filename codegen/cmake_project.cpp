@@ -40,9 +40,6 @@ if(EXISTS "${bundle}/runtime/program.h")
   add_library(graphpipe::runtime ALIAS graphpipe_runtime)
   target_include_directories(graphpipe_runtime PUBLIC "${bundle}")
   target_link_libraries(graphpipe_runtime PUBLIC graphpipe_torch)
-  # ProcessGroupGloo's header includes Gloo's, which LibTorch does not ship.
-  set_source_files_properties("${bundle}/runtime/transport/gloo.cpp" PROPERTIES INCLUDE_DIRECTORIES
-    "${bundle}/runtime/transport/gloo_stubs")
 else()
   set(GRAPHPIPE_RUNTIME_DIR "$ENV{GRAPHPIPE_RUNTIME_DIR}" CACHE PATH "Where GraphPipe's runtime is installed")
   find_package(GraphPipe @version@ CONFIG QUIET HINTS "${GRAPHPIPE_RUNTIME_DIR}")

@@ -33,6 +33,15 @@ bool read(const std::string& word, std::optional<double>& value) {
   return true;
 }
 
+bool read(const std::string& word, std::vector<int>& values) {
+  for (size_t begin = 0; begin <= word.size(); begin = std::min(word.find(',', begin), word.size()) + 1) {
+    int value = 0;
+    if (!read(word.substr(begin, word.find(',', begin) - begin), value)) return false;
+    values.push_back(value);
+  }
+  return true;
+}
+
 std::string write(const std::string& value) { return value; }
 std::string write(double value) {
   char buffer[40];
@@ -45,6 +54,12 @@ std::string write(Integer value)
   requires std::is_integral_v<Integer>
 {
   return std::to_string(value);
+}
+
+std::string write(const std::vector<int>& values) {
+  std::string out;
+  for (int value : values) out += (out.empty() ? "" : ",") + std::to_string(value);
+  return out;
 }
 
 // One row per flag; a flag without `read` is a switch.
@@ -105,7 +120,7 @@ const std::vector<Flag>& flags() {
                               "a peer without progress for longer ends the run (10, or what long actions need)"),
       switch_flag<&O::json>("--json", "one JSON object on stdout"),
       switch_flag<&O::progress>("--progress", "one line per step on stderr"),
-      flag<&O::transport>("--transport", "NAME", "auto, shm, gloo or nccl (auto)"),
+      flag<&O::transport>("--transport", "NAME", "auto, shm, tcp or nccl (auto)"),
       flag<&O::folder>("--folder", "DIR", "the generated folder (found from the program's place)"),
       flag<&O::rank>("--rank", "N", "this program's rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID)"),
       flag<&O::world_size>("--world-size", "N", "number of ranks (WORLD_SIZE, OMPI_COMM_WORLD_SIZE, ...)"),
@@ -113,6 +128,7 @@ const std::vector<Flag>& flags() {
       {"--master-port", "PORT", "its port, 1 to 65535 (MASTER_PORT)", read_port,
        [](const O& o) { return write(o.master_port); }},
       flag<&O::listen_fd>("--listen-fd", "FD", "rank 0: inherited listening socket of the rendezvous"),
+      flag<&O::rendezvous_fds>("--rendezvous-fds", "FD,...", "inherited connections between rank 0 and the others"),
       flag<&O::parent>("--parent", "PID", "dies with this process"),
       switch_flag<&O::help>("--help", "prints this text"),
   };

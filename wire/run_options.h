@@ -44,7 +44,7 @@ struct RunOptions {
   bool json = false;
   /// Writes one line per step to stderr (rank 0).
   bool progress = false;
-  /// "auto": shared memory where all ranks run on one host, else gloo.
+  /// "auto": shared memory where all ranks run on one host, else TCP.
   std::string transport = "auto";
   /// The generated folder (manifest, weights). Empty: looked for from the program's own folder upwards.
   std::string folder;
@@ -57,6 +57,9 @@ struct RunOptions {
   int master_port = -1;
   /// Rank 0 only: a listening socket that it inherits and serves the rendezvous on; -1: it opens one.
   int listen_fd = -1;
+  /// Connections between rank 0 and the others, made before they started: descriptors that rank 0 inherits, one per
+  /// other rank, and that each of these inherits, one. Empty: they meet at the address and port.
+  std::vector<int> rendezvous_fds;
   /// Process id of the launcher: the program dies with it. 0: it does not watch.
   int64_t parent = 0;
   bool help = false;

@@ -185,7 +185,7 @@ void training_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--clip-norm", run.clip_norm, "largest global gradient norm; 0: no clipping")->check(kNotNegative);
   app.add_option("--device", run.device, "where stages compute; cuda needs programs that were built with CUDA")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "gloo", "nccl"}));
+  app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "tcp", "nccl", "gloo"}));
   app.add_option("--stall-timeout", run.stall_timeout,
                  "seconds without progress that end the run; without it 10, or what long actions need")
       ->check(kNotNegative)

@@ -1,47 +1,64 @@
 #include "driver/launch/launch.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include "driver/launch/process.h"
 #include "wire/exit_codes.h"
+#include "wire/secret.h"
 
 namespace graphpipe::driver {
 namespace {
 
-// Owns a listening socket on the loopback interface; rank 0 inherits it, so no port is guessed and none is raced for.
-class LoopbackListener {
- public:
-  LoopbackListener() {
-    socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (socket_ < 0 || bind(socket_, generic, length) != 0 || listen(socket_, 64) != 0 ||
-        getsockname(socket_, generic, &length) != 0)
-      return;
-    port_ = ntohs(address.sin_port);
-  }
-  LoopbackListener(const LoopbackListener&) = delete;
-  LoopbackListener& operator=(const LoopbackListener&) = delete;
-  ~LoopbackListener() {
-    if (socket_ >= 0) close(socket_);
-  }
-  int descriptor() const { return socket_; }
-  int port() const { return port_; }
+// Ranks learn at once that another one has failed, and end by themselves; one that is stopped, or in a long action, does
+// not.
+constexpr double kGraceSeconds = 2;
 
- private:
-  int socket_ = -1;
-  int port_ = -1;
+// How the ranks meet.
+struct Meeting {
+  std::vector<std::vector<int>> descriptors;  // by rank
+  std::string secret;
 };
+
+Diagnostic no_meeting(const char* what) {
+  return Diagnostic{.code = Code::kEnvironment,
+                    .message = text("the processes cannot be connected: ", what),
+                    .hint = "check the limit on open files (ulimit -n)"};
+}
+
+// A connection from rank 0 to every other rank, made here and inherited: nobody else can reach them. The secret keeps
+// strangers from the sockets that the ranks open themselves where they talk by TCP.
+Result<Meeting> connect_ranks(size_t ranks) {
+  Meeting meeting{.descriptors = std::vector<std::vector<int>>(ranks), .secret = {}};
+  for (size_t rank = 1; rank < ranks; ++rank) {
+    int ends[2] = {-1, -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      const char* why = std::strerror(errno);
+      for (const std::vector<int>& of_rank : meeting.descriptors)
+        for (int descriptor : of_rank) close(descriptor);
+      return no_meeting(why);
+    }
+    meeting.descriptors[0].push_back(ends[0]);
+    meeting.descriptors[rank].push_back(ends[1]);
+  }
+  std::array<unsigned char, 32> random{};
+  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    return no_meeting("the system gives no random numbers");
+  for (unsigned char byte : random) {
+    meeting.secret += "0123456789abcdef"[byte >> 4];
+    meeting.secret += "0123456789abcdef"[byte & 15];
+  }
+  return meeting;
+}
 
 Status check_program(const std::string& path) {
   if (access(path.c_str(), X_OK) == 0) return Ok{};
@@ -51,48 +68,47 @@ Status check_program(const std::string& path) {
                     .hint = "run `graphpipe build` on the folder first"};
 }
 
-// The exit code of the child that failed for a reason of its own, before those that lost a peer.
+// Whether a child failed for a reason of its own, rather than by what another one did.
+bool is_cause(const Ending& ending) { return ending.signal != 0 || ending.exit_code != wire::kExitPeerFailed; }
+
+// The exit code of the first child that failed for a reason of its own, else of the first that lost another one.
 int outcome_code(const std::vector<Ending>& endings) {
   if (interrupted()) return 128 + interrupting_signal();
-  int code = wire::kExitOk;
+  const Ending* first = nullptr;
   for (const Ending& ending : endings) {
-    if (ending.signal != 0) return wire::kExitPeerFailed;
-    if (ending.exit_code != 0 && (code == wire::kExitOk || code == wire::kExitPeerFailed)) code = ending.exit_code;
+    if (ending.ok() || ending.stopped_by_us) continue;
+    const auto rank = [](const Ending& e) { return std::pair(!is_cause(e), e.order); };
+    if (first == nullptr || rank(ending) < rank(*first)) first = &ending;
   }
-  return code;
+  if (first == nullptr) return wire::kExitOk;
+  return first->signal != 0 ? static_cast<int>(wire::kExitPeerFailed) : first->exit_code;
 }
 
 void report_failures(const std::vector<Ending>& endings) {
   if (interrupted()) return;  // they ended because we asked them to
   for (size_t i = 0; i < endings.size(); ++i)
-    if (endings[i].signal != 0)
+    if (endings[i].signal != 0 && !endings[i].stopped_by_us)
       std::cerr << "graphpipe: device " << i << " was ended by signal " << endings[i].signal << "\n";
 }
 
 // One process for each of the programs (their paths), in the order of their ranks.
 Result<RunOutcome> launch(const std::string& folder, const std::vector<std::string>& programs,
                           const wire::RunOptions& options, bool echo) {
-  const LoopbackListener listener;
-  if (listener.port() < 0) {
-    return Diagnostic{.code = Code::kEnvironment,
-                      .message = "no port can be opened on the loopback interface",
-                      .hint = "check the limits on sockets and that the loopback interface is up"};
-  }
+  for (const std::string& program : programs) GP_TRY_VOID(check_program(program));
+  GP_TRY(const Meeting meeting, connect_ranks(programs.size()));
   std::vector<Command> commands;
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     wire::RunOptions own = options;
     own.folder = std::filesystem::absolute(folder).string();
     own.rank = static_cast<int>(rank);
     own.world_size = static_cast<int>(programs.size());
-    own.master_address = "127.0.0.1";
-    own.master_port = listener.port();
+    own.rendezvous_fds = meeting.descriptors[rank];
     own.parent = getpid();
-    own.listen_fd = rank == 0 ? listener.descriptor() : -1;
     Command command;
     command.arguments = {programs[rank]};
-    GP_TRY_VOID(check_program(command.arguments.front()));
     for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
-    command.inherited_descriptor = own.listen_fd;
+    command.environment = {text(wire::kSecretVariable, "=", meeting.secret)};
+    command.inherited_descriptors = own.rendezvous_fds;
     commands.push_back(std::move(command));
   }
   RunOutcome outcome;
@@ -102,8 +118,7 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     outcome.report += '\n';
     if (echo) std::cout << line << std::endl;
   };
-  const double grace_seconds = options.stall_timeout.value_or(wire::kStallTimeout) + 5;
-  GP_TRY(const std::vector<Ending> endings, run_processes(commands, grace_seconds, on_line));
+  GP_TRY(const std::vector<Ending> endings, run_processes(commands, kGraceSeconds, on_line));
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);
   return outcome;

@@ -20,9 +20,11 @@ struct RunOutcome {
 /// The run flags as the device programs take them. Errors (kUsage): betas that are not two numbers in [0, 1).
 Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Plan& plan, bool json);
 
-/// Runs `device_count` device programs over loopback rendezvous. Their talk goes to stderr; rank 0's report is
-/// collected and, where `echo` is set, printed as it comes.
-/// Errors: kEnvironment where a program is missing or no port can be had. A program that fails is an outcome.
+/// Runs `device_count` device programs, with connections between rank 0 and the others that no other process can reach
+/// and a secret of this run alone. Their talk goes to stderr; rank 0's report is collected and, where `echo` is set,
+/// printed as it comes. When one fails the others have two seconds to end by themselves; the exit code is that of the
+/// first that failed for a reason of its own.
+/// Errors: kEnvironment where a program is missing or no connection can be made. A program that fails is an outcome.
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo);
 

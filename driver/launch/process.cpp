@@ -51,7 +51,7 @@ struct Child {
   signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows
   dup2(output, STDOUT_FILENO);
   if (join_errors) dup2(output, STDERR_FILENO);
-  if (command.inherited_descriptor >= 0) fcntl(command.inherited_descriptor, F_SETFD, 0);
+  for (int descriptor : command.inherited_descriptors) fcntl(descriptor, F_SETFD, 0);
   const bool moved = command.working_folder.empty() || chdir(command.working_folder.c_str()) == 0;
   if (moved) execvpe(arguments.front(), arguments.data(), variables.data());
   const int error = errno;
@@ -120,12 +120,14 @@ void read_lines(Child& child, size_t index, const LineHandler& on_line) {
   child.output = -1;
 }
 
-void reap(Child& child) {
+// Whether it has ended just now.
+bool reap(Child& child) {
   int status = 0;
-  if (child.ended || waitpid(child.pid, &status, WNOHANG) != child.pid) return;
+  if (child.ended || waitpid(child.pid, &status, WNOHANG) != child.pid) return false;
   child.ended = true;
-  child.ending = WIFEXITED(status) ? Ending{.exit_code = WEXITSTATUS(status), .signal = 0}
-                                   : Ending{.exit_code = 0, .signal = WTERMSIG(status)};
+  if (WIFEXITED(status)) child.ending.exit_code = WEXITSTATUS(status);
+  else child.ending.signal = WTERMSIG(status);
+  return true;
 }
 
 void signal_all(const std::vector<Child>& children, int signal) {
@@ -146,13 +148,21 @@ void poll_outputs(std::vector<Child>& children, const LineHandler& on_line) {
     if (descriptors[i].revents != 0) read_lines(children[owners[i]], owners[i], on_line);
 }
 
+void close_inherited(const Command& command) {
+  for (int descriptor : command.inherited_descriptors) close(descriptor);
+}
+
 // Watches running children and decides when the rest must go.
 class Supervisor {
  public:
   Supervisor(std::vector<Child>& children, double grace_seconds) : children_(children), grace_(grace_seconds) {}
 
   void step() {
-    for (Child& child : children_) reap(child);
+    for (Child& child : children_) {
+      if (!reap(child)) continue;
+      child.ending.order = ended_++;
+      child.ending.stopped_by_us = asked_ || passed_on_;
+    }
     const bool failed = std::ranges::any_of(children_, [](const Child& c) { return c.ended && !c.ending.ok(); });
     if (interrupted() && !passed_on_) {
       passed_on_ = true;
@@ -174,6 +184,7 @@ class Supervisor {
 
   std::vector<Child>& children_;
   double grace_;
+  size_t ended_ = 0;
   bool passed_on_ = false, armed_ = false, asked_ = false;
   Clock::time_point deadline_;
 };
@@ -197,7 +208,9 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
   std::vector<Child> children;
   for (const Command& command : commands) {
     Result<Child> child = start(command, false);
+    close_inherited(command);
     if (!child) {
+      for (size_t i = children.size() + 1; i < commands.size(); ++i) close_inherited(commands[i]);
       signal_all(children, SIGKILL);
       supervise(children, 0, {});
       return child.problems();

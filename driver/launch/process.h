@@ -18,14 +18,18 @@ struct Command {
   std::string working_folder;          // empty: ours
   /// "NAME=value", added to our environment.
   std::vector<std::string> environment;
-  /// A descriptor of ours that the child keeps under the same number; -1: none.
-  int inherited_descriptor = -1;
+  /// Descriptors of ours that the child keeps under the same numbers. Here they are closed once it has them.
+  std::vector<int> inherited_descriptors;
 };
 
 /// How a child ended.
 struct Ending {
   int exit_code = 0;  // where it exited by itself
   int signal = 0;     // where a signal ended it
+  /// It ended after we had asked it to: whatever its code or signal, it is no cause of anything.
+  bool stopped_by_us = false;
+  /// 0 for the first child that ended, and so on.
+  size_t order = 0;
   bool ok() const { return exit_code == 0 && signal == 0; }
 };
 

@@ -131,7 +131,7 @@ void Channels::wait_until(const std::function<bool()>& ready, const std::functio
     // What a rank sends to itself is there as soon as both ends are posted.
     if (!remote_) report_stall({.culprit = rank_, .last = std::nullopt});
     check_failure();
-    if (const std::optional<Stall> stall = watch.look(peer())) report_stall(*stall);
+    if (const std::optional<Stall> stall = watch.look(peer())) report_stall(known_stall(*stall));
     beat(peer());
     remote_->wait(longest);
   }
@@ -193,6 +193,13 @@ void Channels::beat(int32_t peer) {
 
 std::optional<Activity> Channels::activity_of(int32_t rank) const {
   return remote_ ? remote_->activity_of(rank) : std::nullopt;
+}
+
+// While the rank that tells what the others do is silent, they all seem to stand still.
+Stall Channels::known_stall(const Stall& stall) const {
+  const std::optional<int32_t> relay = remote_->silent_relay(stall_seconds_ / 2);
+  if (!relay || *relay == rank_) return stall;
+  return {.culprit = *relay, .last = activity_of(*relay)};
 }
 
 void Channels::report_stall(const Stall& stall) const {

@@ -75,6 +75,8 @@ class Channels {
   /// Publishes that this rank still waits, for `peer`.
   void beat(int32_t peer);
   std::optional<Activity> activity_of(int32_t rank) const;
+  /// What is to be blamed in truth.
+  Stall known_stall(const Stall& stall) const;
   [[noreturn]] void report_stall(const Stall& stall) const;
   std::string activity_text(const Activity& activity) const;
   std::string rank_text(int32_t rank) const;

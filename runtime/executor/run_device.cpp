@@ -22,8 +22,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Others may still be loading, or hashing, their weights.
-constexpr double kRendezvousSeconds = 120;
 // Of one rank's trace; what comes later is counted.
 constexpr size_t kMaxEvents = size_t{1} << 20;
 
@@ -39,8 +37,10 @@ class Rank {
 
   void run();
   std::string where() const { return channels_ ? channels_->where() : "before the first action"; }
+  /// Tells the others that this rank fails.
   void leave(const std::string& problem) {
     if (channels_) channels_->leave(problem);
+    if (control_) control_->leave(problem);
   }
 
  private:
@@ -54,7 +54,7 @@ class Rank {
   const DeviceProgram& program_;
   const PlanTable& plan_;
   const wire::RunOptions& options_;
-  std::unique_ptr<C10dStore> store_;
+  std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<Safetensors> weights_, own_weights_;
   std::unique_ptr<Device> device_;
   std::vector<StageState> states_;
@@ -65,6 +65,8 @@ class Rank {
 
 void Rank::run() {
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
+  // First of all: from here on the others learn at once what becomes of this rank.
+  if (plan_.device_count > 1) control_ = join_run(rendezvous);
   const std::string folder = find_folder(options_.folder);
   check_manifest(folder, plan_.plan_digest,
                  program_.device == 0       ? FolderCheck::kAllFiles
@@ -75,12 +77,14 @@ void Rank::run() {
   device_ = open_device(options_.device, rendezvous.local_rank);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
-  // Not before the others have joined: they find a rank 0 that ends at once.
   if (program_.device == 0) check_outputs(options_);
   load_stages(resolved, folder);
   const std::unique_ptr<Data> data = open_data(options_);
   Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);
-  if (store_) store_->barrier("ready", plan_.device_count);
+  if (control_) {
+    control_->barrier("ready", plan_.device_count);
+    control_->start_is_over();
+  }
   if (!options_.save_outputs.empty()) executor.keep_outputs(outputs_);
   device_->reset_peak();
   std::optional<Tracer> tracer;
@@ -90,28 +94,29 @@ void Rank::run() {
   if (tracer) write_trace(executor.gather(), *tracer);
   save(executor.gather());
   executor.gather().broadcast({});  // no rank ends well before rank 0 has all
-  channels_->leave("");
+  leave("");
   if (program_.device == 0) print_result(options_, result_);
 }
 
 std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
                                                 const std::vector<ChannelSpec>& channels) {
   if (plan_.device_count == 1) return nullptr;
-  store_ = join_store(rendezvous, kRendezvousSeconds);
   const int threads = options_.threads > 0 ? options_.threads : std::max(1, plan_.threads);
   const unsigned cores = std::thread::hardware_concurrency();
   const TransportSetup setup{.rank = program_.device,
                              .world_size = plan_.device_count,
-                             .store = store_.get(),
+                             .store = control_.get(),
+                             .control = control_.get(),
                              .channels = remote_channels(channels),
                              .may_spin = static_cast<unsigned>(threads * plan_.device_count) <= cores,
-                             .address = local_address_towards(rendezvous),
+                             .address = rendezvous.inherited.empty() ? rendezvous.address : "127.0.0.1",
                              .compute_stream = device_->compute_stream()};
   std::string name = options_.transport;
-  if (name == "auto") name = ranks_share_memory(setup) ? "shm" : "gloo";
+  if (name == "auto") name = ranks_share_memory(setup) ? "shm" : "tcp";
+  if (name == "gloo") name = "tcp";  // what it was called
   if (name == "nccl" && device_->is_host())
     fail(Code::kUsage, "NCCL passes messages between GPUs, and this run computes on the CPU",
-         "add --device cuda, or take --transport shm or gloo");
+         "add --device cuda, or take --transport shm or tcp");
   std::string known;
   for (const TransportEntry& entry : transports()) {
     known += std::string(known.empty() ? "" : ", ") + entry.name;
@@ -196,18 +201,21 @@ using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
 
 int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
   std::unique_ptr<Rank> rank;
+  std::string problem;
   const auto body = [&](const wire::RunOptions& options) {
     rank = std::make_unique<Rank>(choose(options), options);
     try {
       rank->run();
     } catch (const std::exception& error) {
-      rank->leave(error.what());
+      problem = error.what();
       throw;
     }
     rank.reset();
   };
   const int code =
       run_main(plan, argc, argv, body, [&] { return rank ? rank->where() : std::string("before the first action"); });
+  // After this rank's own message, so that the cause is read first.
+  if (rank && !problem.empty()) rank->leave(problem);
   // Threads of a transport may wait for ever on a peer that is gone; a run that failed has nothing to tidy up.
   if (code != 0) std::_Exit(code);
   return code;

@@ -51,7 +51,7 @@ void sha256_blocks(Sha256State& state, const unsigned char* data, size_t count) 
   for (; count > 0; --count, data += kBlock) add_block(state, data);
 }
 
-std::string sha256_hex(std::span<const std::byte> bytes) {
+Sha256Digest sha256(std::span<const std::byte> bytes) {
   const Sha256Blocks of_cpu = sha256_blocks_of_cpu();
   const Sha256Blocks fold = of_cpu != nullptr ? of_cpu : sha256_blocks;
   Sha256State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -68,9 +68,17 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   for (size_t i = 0; i < 8; ++i) tail[tail_size - 1 - i] = static_cast<unsigned char>(bits >> (8 * i));
   fold(state, tail, tail_size / kBlock);
 
+  Sha256Digest digest;
+  for (size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<std::byte>(state[i / 4] >> (24 - 8 * (i % 4)));
+  return digest;
+}
+
+std::string sha256_hex(std::span<const std::byte> bytes) {
   std::string hex;
-  for (uint32_t word : state)
-    for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(word >> shift) & 15];
+  for (std::byte byte : sha256(bytes)) {
+    hex += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
+    hex += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
+  }
   return hex;
 }
 

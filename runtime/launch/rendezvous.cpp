@@ -1,19 +1,17 @@
 #include "runtime/launch/rendezvous.h"
 
-#include <arpa/inet.h>
 #include <c10/util/Logging.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <sstream>
+#include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/error.h"
+#include "runtime/launch/sockets.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -48,58 +46,45 @@ const Launcher* find_launcher() {
   return nullptr;
 }
 
-// torchrun's agent keeps its store when it starts the ranks again: each attempt has keys of its own.
-std::string key_prefix() {
-  const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
-  return std::string("graphpipe/") + (attempt == nullptr ? "0" : attempt);
-}
-
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
-}
-
-class TcpStore final : public C10dStore {
+// The store of torchrun's agent answers anybody, so it only says where rank 0 listens, with a MAC.
+class AgentStore {
  public:
-  TcpStore(const Rendezvous& rendezvous, double seconds) {
+  AgentStore(const Rendezvous& rendezvous, const Key& key) : key_(key) {
     c10d::TCPStoreOptions options;
-    options.isServer = rendezvous.rank == 0 && !rendezvous.agent_store;
     options.port = static_cast<uint16_t>(rendezvous.port);
     options.waitWorkers = false;
-    options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-    if (options.isServer && rendezvous.listen_fd >= 0) options.masterListenFd = rendezvous.listen_fd;
-    options.useLibUV = false;  // the server of its own that every build has: a second try would find the socket closed
+    options.timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * rendezvous.join_seconds()));
     store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
-    store_ = c10::make_intrusive<c10d::PrefixStore>(key_prefix(), store_);
   }
-
-  void set(const std::string& key, const std::string& value) override {
-    guarded(key, [&] { store_->set(key, std::vector<uint8_t>(value.begin(), value.end())); });
+  void tell(const std::string& place) {
+    const std::string value = mac_of_place(place) + " " + place;
+    store_->set(name(), std::vector<uint8_t>(value.begin(), value.end()));
   }
-  std::string get(const std::string& key) override {
-    std::vector<uint8_t> value;
-    guarded(key, [&] { value = store_->get(key); });
-    return {value.begin(), value.end()};
+  std::string ask() {
+    const std::vector<uint8_t> bytes = store_->get(name());
+    const std::string value(bytes.begin(), bytes.end());
+    const size_t space = std::min(value.find(' '), value.size());
+    std::string place = value.substr(std::min(space + 1, value.size()));
+    const std::string mac = mac_of_place(place);
+    if (!equal_secretly(std::as_bytes(std::span(value)).first(space), std::as_bytes(std::span(mac))))
+      fail(Code::kEnvironment, "what torchrun's store says of rank 0 was not written by a rank of this run",
+           "see that all ranks have the same secret and that nobody else writes into torchrun's store");
+    return place;
   }
-  void barrier(const std::string& name, int32_t count) override {
-    guarded(name, [&] {
-      if (store_->add("barrier/" + name, 1) == count) store_->set("open/" + name, std::vector<uint8_t>{1});
-      store_->wait({"open/" + name});
-    });
-  }
-  void* c10d_store() override { return &store_; }
 
  private:
-  template <typename Work>
-  static void guarded(const std::string& key, Work work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      const std::string what = error.what();
-      fail(Code::kPeerFailed, "the rendezvous failed at '" + key + "': " + what.substr(0, what.find('\n')),
-           "see which rank ended first or did not start");
-    }
+  // torchrun's agent keeps its store when it starts the ranks again: each attempt has a key of its own.
+  static std::string name() {
+    const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+    return std::string("graphpipe/") + (attempt == nullptr ? "0" : attempt);
+  }
+  std::string mac_of_place(const std::string& place) const {
+    const std::string words = name() + " " + place;
+    const Sha256Digest mac = hmac_sha256(key_, {std::as_bytes(std::span(words))});
+    return sha256_hex(mac);
   }
 
+  Key key_;
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
@@ -114,6 +99,7 @@ std::optional<int32_t> find_rank(const wire::RunOptions& options) {
 Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int32_t device_count) {
   Rendezvous r;
   r.listen_fd = options.listen_fd;
+  r.inherited = options.rendezvous_fds;
   r.rank = find_rank(options).value_or(device);
   const Launcher* launcher = find_launcher();
   r.world_size = device_count;
@@ -139,69 +125,116 @@ Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int3
          "set it to a port from 1 to 65535");
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   r.agent_store = options.rank < 0 && agent != nullptr && std::strcmp(agent, "True") == 0;
-  if (r.world_size > 1 && r.port == 0)
+  const size_t connections = r.rank == 0 ? static_cast<size_t>(r.world_size) - 1 : 1;
+  if (!r.inherited.empty() && r.inherited.size() != connections)
+    fail(Code::kUsage, text("--rendezvous-fds names ", r.inherited.size(), " descriptors, where rank ", r.rank, " has ",
+                            connections, " connections"),
+         "leave it to `graphpipe run`");
+  if (r.world_size > 1 && r.port == 0 && r.inherited.empty())
     fail(Code::kUsage, "no port for the rendezvous", "pass --master-port, or set MASTER_ADDR and MASTER_PORT");
   return r;
 }
 
-int listen_on_loopback(int32_t& port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  name.sin_port = htons(static_cast<uint16_t>(port));
-  const int on = 1;
-  socklen_t length = sizeof name;
-  if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 || listen(fd, 1024) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0)
-    fail(Code::kEnvironment, text("cannot listen on 127.0.0.1:", port, ": ", std::strerror(errno)),
-         "choose another --master-port");
-  port = ntohs(name.sin_port);
-  return fd;
-}
+namespace {
 
-// The system picks the address when a datagram socket is connected; nothing is sent.
-std::string local_address_towards(const Rendezvous& rendezvous) {
-  if (is_loopback(rendezvous.address)) return "127.0.0.1";
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(rendezvous.port);
-  std::string address;
-  if (getaddrinfo(rendezvous.address.c_str(), port.c_str(), &hints, &found) == 0 && found != nullptr) {
-    const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    sockaddr_storage name{};
-    socklen_t length = sizeof name;
-    char host[NI_MAXHOST] = "";
-    if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-        getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length) == 0 &&
-        getnameinfo(reinterpret_cast<sockaddr*>(&name), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0)
-      address = host;
-    if (fd >= 0) close(fd);
-    freeaddrinfo(found);
-  }
-  if (address.empty())
-    fail(Code::kEnvironment, "no way to rank 0 at " + quoted(ModelText(rendezvous.address)), "check MASTER_ADDR");
-  return address;
-}
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
-std::unique_ptr<C10dStore> join_store(const Rendezvous& rendezvous, double seconds) {
-  Rendezvous r = rendezvous;
-  if (r.rank == 0 && !r.agent_store && r.listen_fd < 0 && is_loopback(r.address))
-    r.listen_fd = listen_on_loopback(r.port);
-  // What c10d warns about ends the run anyway, in our own words.
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 2;
+constexpr milliseconds kConnectTime{2000}, kAnswerTime{5000}, kBetweenCalls{50};
+
+template <typename Work>
+void with_agent(const Rendezvous& r, const Key& key, Work work) {
   try {
-    return std::make_unique<TcpStore>(r, seconds);
+    AgentStore agent(r, key);
+    work(agent);
   } catch (const RunError&) {
     throw;
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    fail(Code::kEnvironment,
-         text("cannot join the rendezvous at ", r.address, ":", r.port, ": ", what.substr(0, what.find('\n'))),
-         "check the address, the port and whether rank 0 runs");
+    fail(Code::kEnvironment, text("torchrun's store at ", r.address, ":", r.port, ": ", what.substr(0, what.find('\n'))),
+         "check MASTER_ADDR, MASTER_PORT and whether torchrun's agent runs");
   }
+}
+
+Hello control_hello(int32_t rank) {
+  return {.purpose = Hello::Purpose::kControl, .rank = static_cast<uint32_t>(rank)};
+}
+
+std::unique_ptr<ControlPlane> open_introduced(const Rendezvous& r, Descriptor socket, const Key& session, const Key& key,
+                                              std::unique_ptr<ControlServer> server) {
+  Introduced introduced{.socket = std::move(socket), .hello = control_hello(r.rank), .session = session};
+  return open_control(r.rank, std::move(introduced), std::move(server), key, r.times, r.get_seconds);
+}
+
+// Where torchrun's agent has the port, on another one.
+Descriptor listen_as_rank_zero(const Rendezvous& r, const Key& key) {
+  if (r.listen_fd >= 0) return Descriptor(r.listen_fd);
+  int32_t port = r.agent_store ? 0 : r.port;
+  Descriptor listener = listen_at(r.address, port);
+  if (r.agent_store)
+    with_agent(r, key, [&](AgentStore& agent) {
+      agent.tell(text(local_address_towards(r.address, r.port), " ", port));
+    });
+  return listener;
+}
+
+std::unique_ptr<ControlPlane> serve_run(const Rendezvous& r, const Key& key) {
+  std::vector<Descriptor> inherited(static_cast<size_t>(r.world_size));
+  for (size_t i = 0; i < r.inherited.size(); ++i) inherited[i + 1] = Descriptor(r.inherited[i]);
+  auto [own, served] = connected_pair();
+  inherited[0] = std::move(served);
+  Descriptor listener;
+  if (r.inherited.empty() && r.world_size > 1) listener = listen_as_rank_zero(r, key);
+  auto server =
+      std::make_unique<ControlServer>(std::move(inherited), std::move(listener), key, r.times);
+  Key session{};
+  const milliseconds patience(static_cast<int64_t>(1000 * r.join_seconds()));
+  if (introduce(own.get(), control_hello(r.rank), key, patience, session) != Answer::kAccepted)
+    fail(Code::kEnvironment, "rank 0 cannot reach itself", "see whether this host has threads and memory left");
+  return open_introduced(r, std::move(own), session, key, std::move(server));
+}
+
+// Strangers may keep rank 0 from answering one call, so it is tried again until the time is over.
+std::unique_ptr<ControlPlane> call_rank_zero(const Rendezvous& rendezvous, const Key& key) {
+  Rendezvous r = rendezvous;
+  if (r.agent_store)
+    with_agent(rendezvous, key, [&](AgentStore& agent) { std::istringstream(agent.ask()) >> r.address >> r.port; });
+  const Clock::time_point deadline = Clock::now() + milliseconds(static_cast<int64_t>(1000 * r.join_seconds()));
+  do {
+    Descriptor socket = connect_to(r.address, r.port, kConnectTime);
+    Key session{};
+    const Answer answer = socket ? introduce(socket.get(), control_hello(r.rank), key, kAnswerTime, session)
+                                 : Answer::kClosed;
+    if (answer == Answer::kAccepted) return open_introduced(r, std::move(socket), session, key, nullptr);
+    if (answer == Answer::kWrong)
+      fail(Code::kEnvironment, text("what listens at ", r.address, ":", r.port, " does not know the secret of this run"),
+           "give all ranks the same secret, and choose a port that nothing else uses");
+    std::this_thread::sleep_for(kBetweenCalls);
+  } while (Clock::now() < deadline);
+  fail(Code::kPeerFailed, text("no rank 0 at ", r.address, ":", r.port, " within ", r.join_seconds(), " s"),
+       "check the address, the port and whether rank 0 runs");
+}
+
+std::unique_ptr<ControlPlane> call_by_inherited(const Rendezvous& r, const Key& key) {
+  Descriptor socket(r.inherited.front());
+  Key session{};
+  const milliseconds patience(static_cast<int64_t>(1000 * r.join_seconds()));
+  const Answer answer = introduce(socket.get(), control_hello(r.rank), key, patience, session);
+  if (answer == Answer::kAccepted) return open_introduced(r, std::move(socket), session, key, nullptr);
+  if (answer == Answer::kSilent)
+    fail(Code::kPeerFailed, text("rank 0 did not start within ", r.join_seconds(), " s"),
+         "see whether its process is stopped");
+  fail(Code::kPeerFailed, "rank 0 ended before the ranks met", "look at that rank's own message");
+}
+
+}  // namespace
+
+std::unique_ptr<ControlPlane> join_run(const Rendezvous& r) {
+  // What c10d warns about ends the run anyway, in our own words.
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 2;
+  const Key key = find_secret();
+  if (r.rank == 0) return serve_run(r, key);
+  return r.inherited.empty() ? call_rank_zero(r, key) : call_by_inherited(r, key);
 }
 
 }  // namespace graphpipe::runtime

@@ -1,11 +1,12 @@
 #pragma once
-// Where ranks meet: a c10d TCPStore that rank 0 serves, on loopback unless the run spans hosts.
+// Where ranks meet: at rank 0, by connections that the launcher made before it started them, or else by TCP, on loopback
+// unless the run spans hosts.
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "runtime/transport/channel.h"
+#include "runtime/launch/control.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::runtime {
@@ -22,8 +23,16 @@ struct Rendezvous {
   int32_t port = 0;
   /// Rank 0: an inherited listening socket, or -1.
   int32_t listen_fd = -1;
-  /// The launcher's agent serves the store, so that rank 0 too is a client.
+  /// Inherited connections between rank 0 and the others: of rank 0 one per other rank, of these one. Else empty.
+  /// join_run() owns and closes them, as it does listen_fd.
+  std::vector<int> inherited;
+  /// torchrun's agent has its own store at the address and port: rank 0 listens elsewhere and says where in that store.
   bool agent_store = false;
+  /// Seconds until all ranks must have called at rank 0. Those of one launcher on one host start together.
+  double join_seconds() const { return inherited.empty() ? 120 : 20; }
+  /// Seconds to wait for what another rank does before it is ready (it may read large weights), while it is alive.
+  double get_seconds = 3600;
+  ControlTimes times;
 };
 
 /// The rank that --rank or the environment of torchrun, mpirun or srun names. Throws RunError (kUsage) where a variable
@@ -34,19 +43,10 @@ std::optional<int32_t> find_rank(const wire::RunOptions& options);
 /// program's own device. Throws RunError (kUsage) where they contradict the plan.
 Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int32_t device_count);
 
-/// The store of c10d itself, for transports that are c10d's: a c10::intrusive_ptr<c10d::Store>*.
-class C10dStore : public Store {
- public:
-  virtual void* c10d_store() = 0;
-};
-
-/// Serves (rank 0) and joins the store; waits at most `seconds` for the others.
-std::unique_ptr<C10dStore> join_store(const Rendezvous& rendezvous, double seconds);
-
-/// The numeric address that this host reaches rank 0's from: what other hosts can reach it by.
-std::string local_address_towards(const Rendezvous& rendezvous);
-
-/// Opens a listening socket on 127.0.0.1 with a port of the system's choice. Returns the descriptor; sets `port`.
-int listen_on_loopback(int32_t& port);
+/// Joins the ranks of the run; rank 0 serves their control connections. Strangers are kept out by the run's secret
+/// (wire/secret.h), whatever they send. A rank that cannot be reached, ends or stops before the start is over ends the
+/// run: RunError (kPeerFailed; kUsage without a secret; kEnvironment where no port can be had, or where what listens at
+/// rank 0's does not know the secret).
+std::unique_ptr<ControlPlane> join_run(const Rendezvous& rendezvous);
 
 }  // namespace graphpipe::runtime

@@ -26,7 +26,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-constexpr double kCalibrationRendezvousSeconds = 60;
 /// Rounds of a measurement; the fastest counts. Each takes at least so long, and no longer than a slice of the system's
 /// scheduler: of many some are undisturbed.
 constexpr size_t kRounds = 15;
@@ -145,8 +144,8 @@ void calibrate(const wire::RunOptions& options) {
   const int threads = std::max(1, options.threads);
   if (ranks > 2) fail(Code::kUsage, "the calibration runs as one rank or as two", "pass --world-size 2");
   const bool own_cores = pin_to_cores(rank, ranks, threads);
-  std::unique_ptr<C10dStore> store;
-  if (ranks == 2) store = join_store(find_rendezvous(options, rank, ranks), kCalibrationRendezvousSeconds);
+  std::unique_ptr<ControlPlane> store;
+  if (ranks == 2) store = join_run(find_rendezvous(options, rank, ranks));
   if (store) store->barrier("ready", ranks);
   // Processes that share a core would measure each other.
   if (rank == 0 || own_cores) measure_operators(rank == 0);
@@ -155,6 +154,7 @@ void calibrate(const wire::RunOptions& options) {
   // Rank 0 serves the store: it stays until the other has no question left.
   if (store && rank == 0) store->get("left");
   if (store && rank == 1) store->set("left", "1");
+  if (store) store->leave("");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace graphpipe::runtime {
 namespace {
 
 // The other rank measures operators meanwhile.
-constexpr double kProfileRendezvousSeconds = 24 * 3600;
+constexpr double kMeasureSeconds = 24 * 3600;
 
 void print_operators(const ModelMeasurement& model, std::span<const MarkRow> marks) {
   for (const MarkSeconds& at : model.marks) {
@@ -36,8 +36,12 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   if (ranks > 2) fail(Code::kUsage, "the profiling program runs as one rank or as two", "pass --world-size 2");
   pin_to_cores(rank, ranks, threads);
   const bool may_spin = static_cast<unsigned>(threads * ranks) <= std::thread::hardware_concurrency();
-  std::unique_ptr<C10dStore> store;
-  if (ranks == 2) store = join_store(find_rendezvous(options, rank, ranks), kProfileRendezvousSeconds);
+  std::unique_ptr<ControlPlane> store;
+  if (ranks == 2) {
+    Rendezvous rendezvous = find_rendezvous(options, rank, ranks);
+    rendezvous.get_seconds = kMeasureSeconds;
+    store = join_run(rendezvous);
+  }
   ModelMeasurement model;
   if (rank == 0) {
     model = measure_model(program, marks, options);
@@ -52,6 +56,7 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
     // Rank 0 serves the store: it stays until the other has no question left.
     if (rank == 0) store->get("left");
     else store->set("left", "1");
+    store->leave("");
   }
   if (rank != 0) return;
   std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,

@@ -117,33 +117,39 @@ class Transport {
   virtual void publish(const Activity&) {}
   /// What another rank published last, where that is known.
   virtual std::optional<Activity> activity_of(int32_t) const { return std::nullopt; }
+  /// The rank that tells what the others do, where it has been silent for so long: then nothing is known of them.
+  virtual std::optional<int32_t> silent_relay(double) const { return std::nullopt; }
   /// The first peer found dead or failed.
   virtual std::optional<PeerFailure> find_failure() { return std::nullopt; }
   /// Tells the others that this rank ends well, or with `problem`.
   virtual void leave(const std::string& problem) { static_cast<void>(problem); }
 };
 
-/// The key-value store of the rendezvous.
+/// The key-value store that the ranks meet at.
 class Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Waits for the key; throws RunError (kPeerFailed) after the rendezvous time-out.
+  /// Waits for the key; throws RunError (kPeerFailed) where a rank fails or is lost meanwhile, or after the time-out.
   virtual std::string get(const std::string& key) = 0;
   /// Returns once `count` ranks have called it with this name.
   virtual void barrier(const std::string& name, int32_t count) = 0;
 };
+
+class ControlPlane;
 
 /// What a transport is opened with. `channels` are those with an end on this rank, and one on another.
 struct TransportSetup {
   int32_t rank = 0;
   int32_t world_size = 1;
   Store* store = nullptr;
+  /// For transports over the network; others need the store alone.
+  ControlPlane* control = nullptr;
   std::vector<ChannelSpec> channels;
   /// Whether each rank has a core of its own, so that a short spin pays.
   bool may_spin = false;
-  /// Host name or address that this rank is reached at, for transports over the network.
-  std::string address;
+  /// For transports over the network: loopback where all ranks run on one host, else the address of rank 0.
+  std::string address = "127.0.0.1";
   /// Device::compute_stream(), for transports that take device memory.
   void* compute_stream = nullptr;
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "runtime/error.h"
+#include "runtime/launch/descriptor.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -32,7 +34,33 @@ uint64_t ring_capacity(int64_t largest_bytes) {
 
 [[noreturn]] void cannot(const std::string& what) {
   fail(Code::kEnvironment, text("shared memory: cannot ", what, ": ", std::strerror(errno)),
-       "run with --transport gloo, or let the ranks share one process-id namespace and user");
+       "run with --transport tcp, or let the ranks share one process-id namespace and user");
+}
+
+[[noreturn]] void refuse_segment(const std::string& path, const char* why) {
+  fail(Code::kPeerFailed, text("a rank names ", path, " as its shared memory, which ", why),
+       "start all ranks again; if it happens again, somebody else takes part in this run");
+}
+
+// Nobody can make it shorter, longer, or take this back.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// Without opening what it names: to open a device or a FIFO does something.
+Descriptor find_segment(const SegmentCard& card) {
+  const std::string path = text("/proc/", card.pid, "/fd/", card.fd);
+  const Descriptor named(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct stat status {};
+  if (!named || fstat(named.get(), &status) != 0)
+    cannot("open the segment of process " + std::to_string(card.pid));
+  if (!S_ISREG(status.st_mode)) refuse_segment(path, "is not a file in memory");
+  if (status.st_uid != geteuid()) refuse_segment(path, "belongs to another user");
+  if (static_cast<uint64_t>(status.st_size) != card.size) refuse_segment(path, "has another size");
+  // The same file, whatever the process does with the number meanwhile.
+  Descriptor file(::open(text("/proc/self/fd/", named.get()).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) cannot("open the segment of process " + std::to_string(card.pid));
+  // Only files in memory have seals, and then their size stays.
+  if (fcntl(file.get(), F_GET_SEALS) != kSeals) refuse_segment(path, "is not sealed");
+  return file;
 }
 
 void* map(int fd, uint64_t size) {
@@ -62,7 +90,8 @@ SegmentCard parse_card(const std::string& text) {
     int kind = 0;
     in >> kind >> ring.key.index >> ring.key.from >> ring.key.to >> ring.offset >> ring.capacity;
     ring.key.kind = static_cast<ChannelKind>(kind);
-    const bool has_words = ring.offset < card.size && card.size - ring.offset > sizeof(RingWords);
+    const bool has_words = ring.offset % kPage == 0 && ring.offset < card.size &&
+                           card.size - ring.offset > sizeof(RingWords);
     const bool inside =
         has_words && ring.capacity > 0 && ring.capacity <= card.size - ring.offset - sizeof(RingWords);
     if (!inside) in.setstate(std::ios::failbit);
@@ -80,8 +109,9 @@ Segment Segment::make(const std::vector<ChannelSpec>& incoming, SegmentCard& car
     card.rings.push_back({spec.key, size, capacity});
     size += round_up(sizeof(RingWords) + capacity);
   }
-  const int fd = memfd_create("graphpipe", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0) cannot("make a segment");
+  const int fd = memfd_create("graphpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0)
+    cannot("make a segment");
   card.pid = getpid();
   card.fd = fd;
   card.size = size;
@@ -92,12 +122,7 @@ Segment Segment::make(const std::vector<ChannelSpec>& incoming, SegmentCard& car
 }
 
 Segment Segment::open(const SegmentCard& card) {
-  const std::string path = text("/proc/", card.pid, "/fd/", card.fd);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) cannot("open the segment of process " + std::to_string(card.pid));
-  void* memory = map(fd, card.size);
-  close(fd);
-  return Segment(memory, card.size, -1);
+  return Segment(map(find_segment(card).get(), card.size), card.size, -1);
 }
 
 Segment::Segment(Segment&& other) noexcept

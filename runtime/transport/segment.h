@@ -1,7 +1,8 @@
 #pragma once
 // The shared memory of a rank: a block of words that all ranks read, then the rings that others write into.
 // It is an anonymous file (memfd) that the other ranks open through /proc: no name exists in any folder, so nothing
-// stays behind however the processes end.
+// stays behind however the processes end. Its size is sealed. What a card names is mapped only where it is such a file
+// of this user and of this size: another one would let whoever wrote the card have its bytes changed, or cut it short.
 
 #include <atomic>
 #include <cstdint>
@@ -46,7 +47,8 @@ class Segment {
  public:
   /// Makes this rank's segment with a ring per incoming channel.
   static Segment make(const std::vector<ChannelSpec>& incoming, SegmentCard& card);
-  /// Maps another rank's. Throws RunError (kEnvironment) where it cannot be reached.
+  /// Maps another rank's. Throws RunError: kEnvironment where it cannot be reached, kPeerFailed where it is not a
+  /// segment of that size.
   static Segment open(const SegmentCard& card);
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;

@@ -9,11 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <fstream>
-#include <map>
 
 #include "runtime/error.h"
+#include "runtime/transport/message_lane.h"
 #include "runtime/transport/segment.h"
 #include "runtime/transport/transports.h"
 #include "support/check.h"
@@ -45,14 +44,8 @@ struct Peer {
   bool used = false;  // has a channel with this rank
 };
 
-struct Lane {
+struct Lane : MessageLane {
   Ring ring;
-  int32_t peer = -1;
-  bool is_send = false;
-  std::deque<Message*> queue;
-  MessageHeader header;     // receives: of the message that arrives
-  size_t header_bytes = 0;  // of the front message, moved so far
-  size_t payload_bytes = 0;
 };
 
 class Shm final : public Transport {
@@ -72,8 +65,7 @@ class Shm final : public Transport {
  private:
   void post(size_t channel, Message& message);
   bool move(Lane& lane);
-  bool move_send(Lane& lane);
-  bool move_receive(Lane& lane);
+  Moved move_send(Lane& lane);
   RankWords& words_of(int32_t rank) const { return peers_[static_cast<size_t>(rank)]->segment.words(); }
 
   int32_t rank_;
@@ -125,7 +117,7 @@ Shm::Shm(const TransportSetup& setup)
     GP_CHECK(other != rank_);
     const Segment& where = is_send ? peers_[static_cast<size_t>(other)]->segment : own_;
     const RingPlace place = place_in(is_send ? cards[static_cast<size_t>(other)] : own_card, spec);
-    lanes_.push_back(Lane{.ring = where.ring(place), .peer = other, .is_send = is_send});
+    lanes_.push_back(Lane{{.peer = other, .is_send = is_send}, where.ring(place)});
     peers_[static_cast<size_t>(other)]->used = true;
   }
   setup.store->barrier("shm", setup.world_size);
@@ -144,62 +136,26 @@ void Shm::post(size_t channel, Message& message) {
   if (lane.is_send && lane.queue.size() == 1) move(lane);
 }
 
-bool Shm::move_send(Lane& lane) {
-  Message& message = *lane.queue.front();
-  bool moved = false;
-  if (lane.header_bytes < sizeof(MessageHeader)) {
-    const auto bytes = std::as_bytes(std::span(&message.header, 1)).subspan(lane.header_bytes);
+Moved Shm::move_send(Lane& lane) {
+  bool copied = false;
+  return send_front(lane, [&](std::span<const std::byte> bytes) {
+    // The receiver may copy the last piece while we copy the next.
+    if (copied) words_of(lane.peer).doorbell.ring();
+    const bool payload = lane.has_header();
     const size_t count = lane.ring.write(bytes, kPiece);
-    lane.header_bytes += count;
-    moved = count > 0;
-  }
-  const auto total = static_cast<size_t>(message.header.bytes);
-  while (lane.header_bytes == sizeof(MessageHeader) && lane.payload_bytes < total) {
-    const std::span<const std::byte> rest(message.data + lane.payload_bytes, total - lane.payload_bytes);
-    const size_t count = lane.ring.write(rest, kPiece);
-    if (count == 0) break;
-    lane.payload_bytes += count;
-    moved = true;
-    // The receiver may copy this piece while we copy the next.
-    if (lane.payload_bytes < total) words_of(lane.peer).doorbell.ring();
-  }
-  message.done = lane.header_bytes == sizeof(MessageHeader) && lane.payload_bytes == total;
-  return moved;
-}
-
-bool Shm::move_receive(Lane& lane) {
-  Message& message = *lane.queue.front();
-  bool moved = false;
-  if (lane.header_bytes < sizeof(MessageHeader)) {
-    const auto bytes = std::as_writable_bytes(std::span(&lane.header, 1)).subspan(lane.header_bytes);
-    const size_t count = lane.ring.read(bytes, kPiece);
-    lane.header_bytes += count;
-    moved = count > 0;
-    if (lane.header_bytes < sizeof(MessageHeader)) return moved;
-    check_received(message, lane.header);
-    if (message.sink != nullptr) message.sink->resize(static_cast<size_t>(lane.header.bytes));
-  }
-  const auto total = static_cast<size_t>(lane.header.bytes);
-  std::byte* data = message.sink != nullptr ? message.sink->data() : message.data;
-  while (lane.payload_bytes < total) {
-    const size_t count = lane.ring.read({data + lane.payload_bytes, total - lane.payload_bytes}, kPiece);
-    if (count == 0) break;
-    lane.payload_bytes += count;
-    moved = true;
-  }
-  message.done = lane.payload_bytes == total;
-  return moved;
+    copied = payload && count > 0;
+    return count;
+  });
 }
 
 bool Shm::move(Lane& lane) {
   bool moved_any = false;
   while (!lane.queue.empty()) {
-    const bool moved = lane.is_send ? move_send(lane) : move_receive(lane);
-    moved_any |= moved;
-    if (!lane.queue.front()->done) break;
-    lane.queue.pop_front();
-    lane.header_bytes = lane.payload_bytes = 0;
-    moved_any = true;
+    const auto read = [&](std::span<std::byte> bytes) { return lane.ring.read(bytes, kPiece); };
+    const Moved moved = lane.is_send ? move_send(lane) : receive_front(lane, read);
+    moved_any |= moved.any || moved.finished;
+    if (!moved.finished) break;
+    lane.pop()->done = true;
   }
   if (moved_any) words_of(lane.peer).doorbell.ring();
   return moved_any;

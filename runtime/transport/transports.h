@@ -10,8 +10,8 @@ std::unique_ptr<Transport> open_shm(const TransportSetup& setup);
 /// Whether this rank could use open_shm with all others: equal on all ranks, decided over the store.
 bool ranks_share_memory(const TransportSetup& setup);
 
-/// c10d's ProcessGroupGloo. The rendezvous store must be a TCPStore.
-std::unique_ptr<Transport> open_gloo(const TransportSetup& setup);
+/// TCP connections. Needs TransportSetup::control.
+std::unique_ptr<Transport> open_tcp(const TransportSetup& setup);
 
 /// NCCL, or null where this build has none.
 std::unique_ptr<Transport> open_nccl(const TransportSetup& setup);

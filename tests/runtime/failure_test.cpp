@@ -96,8 +96,8 @@ TEST_CASE("a rank that is killed ends the run: its stage, action and micro-batch
   CHECK(files_in_shared_memory().empty());
 }
 
-TEST_CASE("a rank that is killed ends the run over gloo too") {
-  const Ended ended = run_misbehaving(dying_forward, "gloo");
+TEST_CASE("a rank that is killed ends the run over TCP too") {
+  const Ended ended = run_misbehaving(dying_forward, "tcp");
   CHECK(ended.ends[0].exit_code == 6);
   CAPTURE(ended.ends[0].errors);
   CHECK(has(ended.ends[0].errors, "rank 1 (stage 1)"));
@@ -105,7 +105,7 @@ TEST_CASE("a rank that is killed ends the run over gloo too") {
 }
 
 TEST_CASE("a rank that waits for longer than the time-out, while its peer goes from action to action, is not stalled") {
-  for (const std::string transport : {"shm", "gloo"}) {
+  for (const std::string transport : {"shm", "tcp"}) {
     CAPTURE(transport);
     const Misbehaving slow(slow_forward, {.micro_batch = {1, 1}});
     const std::string folder = make_folder(false, 16);
@@ -120,7 +120,7 @@ TEST_CASE("a rank that waits for longer than the time-out, while its peer goes f
 }
 
 TEST_CASE("a rank without progress ends the run") {
-  for (const std::string transport : {"shm", "gloo"}) {
+  for (const std::string transport : {"shm", "tcp"}) {
     CAPTURE(transport);
     const Misbehaving bad(sleeping_forward);
     const std::string folder = make_folder(false, 16);

@@ -130,13 +130,13 @@ TEST_CASE("clipping is refused where a device steps before its compute is over")
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("gloo gives the same bits") {
+TEST_CASE("TCP gives the same bits") {
   for (const size_t index : {size_t{2}, size_t{4}, size_t{7}}) {
     const Case& c = cases()[index];
     CAPTURE(c.name);
     const std::string folder = make_folder(c.shape.shared, 19);
     const TwoStagePlan plan(c.shape);
-    check_same_bits(run_distributed(plan, folder, "gloo"), run_serial_case(plan, folder, "serial"));
+    check_same_bits(run_distributed(plan, folder, "tcp"), run_serial_case(plan, folder, "serial"));
     std::filesystem::remove_all(folder);
   }
 }

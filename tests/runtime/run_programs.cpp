@@ -13,7 +13,8 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/launch/rendezvous.h"
+#include "runtime/launch/sockets.h"
+#include "wire/secret.h"
 
 namespace graphpipe::runtime::test {
 namespace {
@@ -61,7 +62,8 @@ ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std
                            std::vector<std::string> arguments)
     : folder_(folder), run_(next_run++) {
   int32_t port = 0;
-  const int fd = listen_on_loopback(port);
+  Descriptor listener = listen_at("127.0.0.1", port);
+  setenv(wire::kSecretVariable, "the secret of all runs of these tests", 1);
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     std::vector<std::string> own = arguments;
     for (const std::string& word :
@@ -69,11 +71,10 @@ ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std
           std::to_string(programs.size()), std::string("--master-port"), std::to_string(port), std::string("--parent"),
           std::to_string(getpid())})
       own.push_back(word);
-    if (rank == 0) own.insert(own.end(), {"--listen-fd", std::to_string(fd)});
+    if (rank == 0) own.insert(own.end(), {"--listen-fd", std::to_string(listener.get())});
     pids_.push_back(spawn(out_path(folder, run_, rank), own,
                           [&](int argc, char** argv) { return run_device(programs[rank], argc, argv); }));
   }
-  close(fd);
 }
 
 ProcessGroup::~ProcessGroup() {

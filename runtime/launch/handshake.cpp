@@ -1,0 +1,143 @@
+#include "runtime/launch/handshake.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace graphpipe::runtime {
+namespace {
+
+using State = Answerer::State;
+
+template <typename Value>
+std::span<const std::byte> bytes_of_value(const Value& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+// Another word for each use, so that no message can be played back as another one.
+Sha256Digest mac_of(std::string_view use, const Key& key, const Hello& hello, const Reply& reply) {
+  return hmac_sha256(key, {std::as_bytes(std::span(use)), bytes_of_value(hello), reply.random});
+}
+Sha256Digest reply_mac(const Key& key, const Hello& hello, const Reply& reply) {
+  return mac_of("reply", key, hello, reply);
+}
+Sha256Digest proof_mac(const Key& key, const Hello& hello, const Reply& reply) {
+  return mac_of("proof", key, hello, reply);
+}
+Key session_key(const Key& key, const Hello& hello, const Reply& reply) { return mac_of("session", key, hello, reply); }
+
+// A new connection has room for a hundred bytes: less means that it is gone.
+bool send_whole(int socket, std::span<const std::byte> bytes) {
+  return send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
+}
+
+}  // namespace
+
+Answerer::Answerer(Descriptor socket) : socket_(std::move(socket)) {}
+
+bool Answerer::read_to(size_t end) {
+  while (count_ < end) {
+    const ssize_t got = recv(socket_.get(), received_.data() + count_, end - count_, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      closed_ = got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+      return false;
+    }
+    count_ += static_cast<size_t>(got);
+  }
+  return true;
+}
+
+State Answerer::step(const Key& key, Hello::Purpose purpose, const RunId& run) {
+  const auto unfinished = [&] { return closed_ ? State::kRefused : State::kWaits; };
+  if (!read_to(sizeof(Hello))) return unfinished();
+  Hello hello;
+  std::memcpy(&hello, received_.data(), sizeof hello);
+  if (!replied_) {
+    if (hello.magic != Hello::kMagic || hello.purpose != purpose || hello.run != run) return State::kRefused;
+    fill_random(reply_.random);
+    reply_.mac = reply_mac(key, hello, reply_);
+    if (!send_whole(socket_.get(), bytes_of_value(reply_))) return State::kRefused;
+    replied_ = true;
+  }
+  if (!read_to(received_.size())) return unfinished();
+  const auto proof = std::span(received_).subspan(sizeof(Hello));
+  return equal_secretly(proof, proof_mac(key, hello, reply_)) ? State::kDone : State::kRefused;
+}
+
+Introduced Answerer::take(const Key& key) {
+  Introduced out{.socket = std::move(socket_), .hello = {}, .session = {}};
+  std::memcpy(&out.hello, received_.data(), sizeof out.hello);
+  out.session = session_key(key, out.hello, reply_);
+  return out;
+}
+
+Door::Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run)
+    : listener_(std::move(listener)), key_(key), purpose_(purpose), run_(run) {
+  fcntl(listener_.get(), F_SETFL, fcntl(listener_.get(), F_GETFL) | O_NONBLOCK);
+}
+
+void Door::add_to(std::vector<pollfd>& polled) const {
+  polled.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  for (const Answerer& stranger : strangers_)
+    polled.push_back({.fd = stranger.descriptor(), .events = POLLIN, .revents = 0});
+}
+
+void Door::accept_all() {
+  // In a flood of connections a caller must not be pushed out before it has been answered: few at a time.
+  for (size_t i = 0; i < kMaxStrangers / 8; ++i) {
+    Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const bool out_of_descriptors = !socket && (errno == EMFILE || errno == ENFILE);
+    if (!socket && !out_of_descriptors) return;
+    if (!strangers_.empty() && (out_of_descriptors || strangers_.size() == kMaxStrangers))
+      strangers_.erase(strangers_.begin());
+    if (socket) strangers_.emplace_back(std::move(socket));
+  }
+}
+
+std::vector<Introduced> Door::step() {
+  std::vector<Introduced> introduced;
+  const auto answer_all = [&] {
+    std::erase_if(strangers_, [&](Answerer& stranger) {
+      const State state = stranger.step(key_, purpose_, run_);
+      if (state == State::kDone) introduced.push_back(stranger.take(key_));
+      const bool late = Answerer::Clock::now() - stranger.since() > kPatience;
+      return state != State::kWaits || late;
+    });
+  };
+  // First those who wait already: new ones may push them out.
+  answer_all();
+  accept_all();
+  answer_all();
+  return introduced;
+}
+
+Answer introduce(int socket, Hello hello, const Key& key, std::chrono::milliseconds patience, Key& session) {
+  fill_random(hello.random);
+  if (!send_whole(socket, bytes_of_value(hello))) return Answer::kClosed;
+  const auto deadline = Answerer::Clock::now() + patience;
+  Reply reply;
+  auto* into = reinterpret_cast<std::byte*>(&reply);
+  for (size_t count = 0; count < sizeof reply;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Answerer::Clock::now());
+    pollfd polled{.fd = socket, .events = POLLIN, .revents = 0};
+    if (left.count() <= 0) return Answer::kSilent;
+    if (poll(&polled, 1, static_cast<int>(left.count()) + 1) <= 0) continue;
+    const ssize_t got = recv(socket, into + count, sizeof reply - count, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return Answer::kClosed;
+    count += static_cast<size_t>(got);
+  }
+  if (!equal_secretly(reply.mac, reply_mac(key, hello, reply))) return Answer::kWrong;
+  if (!send_whole(socket, bytes_of_value(proof_mac(key, hello, reply)))) return Answer::kClosed;
+  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+  session = session_key(key, hello, reply);
+  return Answer::kAccepted;
+}
+
+}  // namespace graphpipe::runtime

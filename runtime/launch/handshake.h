@@ -1,0 +1,109 @@
+#pragma once
+// How the two ends of a new connection prove to each other that they know the run's secret, without telling it.
+//
+//   caller:   Hello       what it wants, and a random number
+//   answerer: Reply       a random number of its own, and the MAC of both under the secret
+//   caller:   Proof       another MAC of both
+//
+// Messages have fixed sizes and the answerer never waits for one, so that a stranger who connects costs it a descriptor
+// and a hundred bytes until a deadline. What follows belongs to a key that only these two ends know.
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/launch/descriptor.h"
+#include "runtime/launch/secret.h"
+
+namespace graphpipe::runtime {
+
+/// Tells the runs of one secret from each other.
+using RunId = std::array<std::byte, 16>;
+
+/// As it lies in memory: all ranks run the same kind of machine.
+struct Hello {
+  static constexpr uint32_t kMagic = 0x47504831;  // "GPH1"
+  enum class Purpose : uint32_t { kControl = 1, kChannel = 2 };
+  uint32_t magic = kMagic;
+  Purpose purpose = Purpose::kControl;
+  uint32_t rank = 0;  // the caller's
+  uint32_t channel = 0;  // kChannel: which of the answerer's incoming channels
+  RunId run{};           // kChannel: the run's; else zeros, which the caller cannot know yet
+  std::array<std::byte, 32> random{};
+};
+static_assert(sizeof(Hello) == 64);
+
+struct Reply {
+  std::array<std::byte, 32> random{};
+  Sha256Digest mac{};
+};
+
+/// A connection whose other end knows the secret.
+struct Introduced {
+  Descriptor socket;
+  Hello hello;
+  Key session;
+};
+
+/// The answerer's side of one connection.
+class Answerer {
+ public:
+  enum class State { kWaits, kDone, kRefused };
+  using Clock = std::chrono::steady_clock;
+
+  explicit Answerer(Descriptor socket);
+  /// Goes on as far as it can without waiting.
+  State step(const Key& key, Hello::Purpose purpose, const RunId& run);
+  /// The connection, once it is kDone.
+  Introduced take(const Key& key);
+  int descriptor() const { return socket_.get(); }
+  Clock::time_point since() const { return since_; }
+
+ private:
+  /// Whether all of the next message is there; sets closed_ where it cannot come any more.
+  bool read_to(size_t end);
+
+  Descriptor socket_;
+  Clock::time_point since_ = Clock::now();
+  std::array<std::byte, sizeof(Hello) + sizeof(Sha256Digest)> received_{};
+  size_t count_ = 0;
+  bool closed_ = false, replied_ = false;
+  Reply reply_;
+};
+
+/// Answers at a listening socket. Strangers can hold kMaxStrangers connections, each for kPatience; then the oldest ones
+/// are closed.
+class Door {
+ public:
+  static constexpr size_t kMaxStrangers = 64;
+  static constexpr std::chrono::seconds kPatience{5};
+
+  Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run);
+  /// What to poll for.
+  void add_to(std::vector<pollfd>& polled) const;
+  /// Those whose other ends have proven themselves meanwhile.
+  std::vector<Introduced> step();
+
+ private:
+  void accept_all();
+
+  Descriptor listener_;
+  Key key_;
+  Hello::Purpose purpose_;
+  RunId run_;
+  std::vector<Answerer> strangers_;  // oldest first
+};
+
+enum class Answer {
+  kAccepted,
+  kClosed,  // the other end closed the connection
+  kSilent,  // no answer in time
+  kWrong,   // an answer by somebody who does not know the secret
+};
+/// The caller's side of a blocking socket, which is non-blocking afterwards. Fills in `hello`'s random number.
+Answer introduce(int socket, Hello hello, const Key& key, std::chrono::milliseconds patience, Key& session);
+
+}  // namespace graphpipe::runtime

@@ -1,6 +1,0 @@
-#pragma once
-// See gloo/algorithm.h.
-
-namespace gloo::transport {
-class Device;
-}

@@ -1,0 +1,83 @@
+#pragma once
+// One end of a channel: the messages that wait to pass, in order, and how far the front one has come. What carries the
+// bytes takes or gives as many as it can at a time.
+
+#include <deque>
+
+#include "runtime/transport/channel.h"
+
+namespace graphpipe::runtime {
+
+struct MessageLane {
+  int32_t peer = -1;
+  bool is_send = false;
+  std::deque<Message*> queue;
+  MessageHeader header;     // receives: of the message that arrives
+  size_t header_bytes = 0;  // of the front message, moved so far
+  size_t payload_bytes = 0;
+
+  bool has_header() const { return header_bytes == sizeof(MessageHeader); }
+
+  /// Takes the front message off, once all of it has passed.
+  Message* pop() {
+    Message* message = queue.front();
+    queue.pop_front();
+    header_bytes = payload_bytes = 0;
+    return message;
+  }
+};
+
+struct Moved {
+  bool any = false;       // at least one byte
+  bool finished = false;  // all of the front message
+};
+
+/// Moves the front message of a lane that sends, by `write`(bytes), which returns how many it has taken.
+template <typename Write>
+Moved send_front(MessageLane& lane, Write&& write) {
+  const Message& message = *lane.queue.front();
+  Moved moved;
+  if (!lane.has_header()) {
+    const size_t count = write(std::as_bytes(std::span(&message.header, 1)).subspan(lane.header_bytes));
+    lane.header_bytes += count;
+    moved.any = count > 0;
+  }
+  const auto total = static_cast<size_t>(message.header.bytes);
+  while (lane.has_header() && lane.payload_bytes < total) {
+    const size_t count =
+        write(std::span<const std::byte>(message.data + lane.payload_bytes, total - lane.payload_bytes));
+    if (count == 0) break;
+    lane.payload_bytes += count;
+    moved.any = true;
+  }
+  moved.finished = lane.has_header() && lane.payload_bytes == total;
+  return moved;
+}
+
+/// Moves the front message of a lane that receives, by `read`(bytes), which fills as many as have come and returns how
+/// many. Throws RunError (kPeerFailed) where another message comes than the one expected.
+template <typename Read>
+Moved receive_front(MessageLane& lane, Read&& read) {
+  Message& message = *lane.queue.front();
+  Moved moved;
+  if (!lane.has_header()) {
+    const size_t count = read(std::as_writable_bytes(std::span(&lane.header, 1)).subspan(lane.header_bytes));
+    lane.header_bytes += count;
+    moved.any = count > 0;
+    if (!lane.has_header()) return moved;
+    check_received(message, lane.header);
+    if (message.sink != nullptr) message.sink->resize(static_cast<size_t>(lane.header.bytes));
+  }
+  const auto total = static_cast<size_t>(lane.header.bytes);
+  std::byte* data = message.sink != nullptr ? message.sink->data() : message.data;
+  while (lane.payload_bytes < total) {
+    const size_t count = read(std::span<std::byte>(data + lane.payload_bytes, total - lane.payload_bytes));
+    if (count == 0) break;
+    lane.payload_bytes += count;
+    moved.any = true;
+  }
+  moved.finished = lane.payload_bytes == total;
+  return moved;
+}
+
+}  // namespace graphpipe::runtime
