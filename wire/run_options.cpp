@@ -50,9 +50,7 @@ std::string write(double value) {
 }
 std::string write(const std::optional<double>& value) { return value ? write(*value) : std::string(); }
 template <typename Integer>
-std::string write(Integer value)
-  requires std::is_integral_v<Integer>
-{
+std::string write(Integer value) requires std::is_integral_v<Integer> {
   return std::to_string(value);
 }
 

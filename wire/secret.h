@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a run learn its secret, by which they know each other: a variable, which `graphpipe run` sets for the
-// processes that it starts, or a file that a variable names. Never an argument: every user of a host may read the
+// How the ranks of a run learn its secret, by which they know each other: a variable, which `graphpipe run` sets for
+// the processes that it starts, or a file that a variable names. Never an argument: every user of a host may read the
 // arguments of all processes, but the environment of a process only its own user (proc(5), /proc/PID/environ).
 
 #include <cstddef>

@@ -19,8 +19,8 @@
 namespace graphpipe::driver {
 namespace {
 
-// Ranks learn at once that another one has failed, and end by themselves; one that is stopped, or in a long action, does
-// not.
+// Ranks learn at once that another one has failed, and end by themselves; one that is stopped, or in a long action,
+// does not.
 constexpr double kGraceSeconds = 2;
 
 // How the ranks meet.

@@ -130,10 +130,9 @@ void ControlClient::read_frames() {
 }
 
 void ControlClient::wait_for_frames(bool unsent, double seconds) const {
-  pollfd polled[2] = {{.fd = wake_.get(), .events = POLLIN, .revents = 0},
-                      {.fd = frames_.descriptor(),
-                       .events = static_cast<short>(POLLIN | (unsent ? POLLOUT : 0)),
-                       .revents = 0}};
+  pollfd polled[2] = {
+      {.fd = wake_.get(), .events = POLLIN, .revents = 0},
+      {.fd = frames_.descriptor(), .events = static_cast<short>(POLLIN | (unsent ? POLLOUT : 0)), .revents = 0}};
   poll(polled, 2, static_cast<int>(1000 * seconds) + 1);
   eventfd_t count = 0;
   eventfd_read(wake_.get(), &count);
@@ -180,16 +179,15 @@ std::string ControlClient::get(const std::string& key) {
 }
 
 void ControlClient::fail_waiting(const std::string& key) const {
-  const char* hint = "see which rank ended first or did not start";
   if (failure_ && failure_->rank != rank_)
     fail(Code::kPeerFailed, text("rank ", failure_->rank, " ", failure_->what), "look at that rank's own message");
   if (frames_.over())
-    fail(Code::kPeerFailed, text("rank 0 has ended, or there is another process of rank ", rank_), hint);
+    fail(Code::kPeerFailed, "rank 0 ended before the ranks had started",
+         text("look at that rank's own message; it also closes the connection of a second process of rank ", rank_));
   if (silent_ > times_.silence)
-    fail(Code::kPeerFailed,
-         text("rank 0 gave no sign of life for ", times_.silence, " s before the ranks had started"),
+    fail(Code::kPeerFailed, text("rank 0 gave no sign of life for ", times_.silence, " s before the ranks had started"),
          "see whether its process is stopped, and whether its host can be reached");
-  fail(Code::kPeerFailed, "the ranks did not all come to '" + key + "'", hint);
+  fail(Code::kPeerFailed, "the ranks did not all come to '" + key + "'", "see which rank did not");
 }
 
 void ControlClient::barrier(const std::string& name, int32_t count) {
@@ -234,9 +232,8 @@ void ControlClient::leave(const std::string& problem) {
   else send(FrameKind::kFailure, {problem});
   // The echo says that rank 0 has told the others.
   std::unique_lock lock(mutex_);
-  news_.wait_for(lock, kLeaveTime, [&] {
-    return frames_.over() || (problem.empty() ? frames_.unsent() == 0 : failure_.has_value());
-  });
+  news_.wait_for(lock, kLeaveTime,
+                 [&] { return frames_.over() || (problem.empty() ? frames_.unsent() == 0 : failure_.has_value()); });
 }
 
 void ControlClient::name_run() {
@@ -255,7 +252,8 @@ void ControlClient::name_run() {
 
 std::unique_ptr<ControlPlane> open_control(int32_t rank, Introduced introduced, std::unique_ptr<ControlServer> server,
                                            const Key& key, ControlTimes times, double get_seconds) {
-  auto control = std::make_unique<ControlClient>(rank, std::move(introduced), std::move(server), key, times, get_seconds);
+  auto control =
+      std::make_unique<ControlClient>(rank, std::move(introduced), std::move(server), key, times, get_seconds);
   control->name_run();
   return control;
 }

@@ -15,14 +15,15 @@ class ControlPlane : public Store {
   /// From here on the other ranks need not hear of this one: the start is over. Until then a rank that is silent for
   /// longer than ControlTimes::silence ends the run.
   virtual void start_is_over() = 0;
-  /// What this rank works on; told to the others while it keeps changing hands, at most every ControlTimes::share.
+  /// What this rank works on. From the first call on the others are told, every ControlTimes::share.
   virtual void publish(const Activity& activity) = 0;
   virtual std::optional<Activity> activity_of(int32_t rank) const = 0;
   /// The first rank that failed, or ended without a word.
   virtual std::optional<PeerFailure> find_failure() const = 0;
-  /// Seconds since rank 0 was last heard of. It tells on what the others do: while it is silent nothing is known of them.
+  /// Seconds since rank 0 was last heard of. It tells on what the others do: while it is silent nothing is known of
+  /// them.
   virtual double silence_of_rank_zero() const = 0;
-  /// Tells the others that this rank ends well, or with `problem`. Returns when they have been told, or cannot be.
+  /// Tells the others that this rank ends well, or with `problem`. Returns once rank 0 has told them, or cannot.
   virtual void leave(const std::string& problem) = 0;
   /// What the channels between ranks are authenticated with, and the run's own number.
   virtual const Key& channel_key() const = 0;

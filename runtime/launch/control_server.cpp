@@ -178,10 +178,11 @@ void ControlServer::tick() {
 void ControlServer::watch_silence(double passed) {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     Member& member = members_[rank];
-    if (!member.frames || member.left || member.started) continue;
+    if (member.left || member.started) continue;
     // Of the time between two looks only so much counts: a process that was stopped heard nobody meanwhile.
     member.silent += std::min(passed, 2 * times_.beat);
-    if (member.silent > times_.silence)
+    if (!member.frames && member.silent > times_.join) fail_run(rank, text("did not start within ", times_.join, " s"));
+    if (member.frames && member.silent > times_.silence)
       fail_run(rank, text("gave no sign of life for ", times_.silence, " s before the ranks had started"));
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Rank 0's side of the control connections: the store that the ranks meet at, the watch on ranks that end or stop before
-// they have started, and what each rank works on, told to all.
+// Rank 0's side of the control connections: the store that the ranks meet at, the watch on ranks that end or stop
+// before they have started, and what each rank works on, told to all.
 
 #include <condition_variable>
 #include <map>
@@ -17,6 +17,8 @@ namespace graphpipe::runtime {
 
 /// How often the ends of a control connection speak, and after what silence one counts as stopped. In seconds.
 struct ControlTimes {
+  /// Until all ranks must have joined.
+  double join = 120;
   double beat = 1;
   double silence = 10;
   /// What ranks work on is told on so often where a transport wants it told.
@@ -26,8 +28,8 @@ struct ControlTimes {
 /// A thread of rank 0. The connections of all ranks end there, rank 0's own too.
 class ControlServer {
  public:
-  /// `inherited` has a connected socket per rank, or none where the rank calls at `listener` (which may be none where no
-  /// rank does). The listener is closed once all ranks are there.
+  /// `inherited` has a connected socket per rank, or none where the rank calls at `listener` (which may be none where
+  /// no rank does). The listener is closed once all ranks are there.
   ControlServer(std::vector<Descriptor> inherited, Descriptor listener, const Key& key, ControlTimes times);
   /// Sends what is unsent and ends.
   ~ControlServer();
@@ -41,7 +43,7 @@ class ControlServer {
     std::optional<Answerer> answerer;  // an inherited connection before its handshake
     std::optional<FrameStream> frames;
     bool left = false, started = false;
-    double silent = 0;  // seconds since its last frame
+    double silent = 0;  // seconds since its last frame, or since the server began
     std::string activity;
   };
 

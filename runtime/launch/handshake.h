@@ -29,7 +29,7 @@ struct Hello {
   enum class Purpose : uint32_t { kControl = 1, kChannel = 2 };
   uint32_t magic = kMagic;
   Purpose purpose = Purpose::kControl;
-  uint32_t rank = 0;  // the caller's
+  uint32_t rank = 0;     // the caller's
   uint32_t channel = 0;  // kChannel: which of the answerer's incoming channels
   RunId run{};           // kChannel: the run's; else zeros, which the caller cannot know yet
   std::array<std::byte, 32> random{};
@@ -74,8 +74,8 @@ class Answerer {
   Reply reply_;
 };
 
-/// Answers at a listening socket. Strangers can hold kMaxStrangers connections, each for kPatience; then the oldest ones
-/// are closed.
+/// Answers at a listening socket. Strangers can hold kMaxStrangers connections, each for kPatience; then the oldest
+/// ones are closed.
 class Door {
  public:
   static constexpr size_t kMaxStrangers = 64;

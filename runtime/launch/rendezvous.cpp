@@ -46,6 +46,9 @@ const Launcher* find_launcher() {
   return nullptr;
 }
 
+// The ranks of one launcher start together; those of a batch system may start minutes apart.
+constexpr double kJoinOnOneHost = 20;
+
 // The store of torchrun's agent answers anybody, so it only says where rank 0 listens, with a MAC.
 class AgentStore {
  public:
@@ -53,7 +56,7 @@ class AgentStore {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(rendezvous.port);
     options.waitWorkers = false;
-    options.timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * rendezvous.join_seconds()));
+    options.timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * rendezvous.times.join));
     store_ = c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options);
   }
   void tell(const std::string& place) {
@@ -125,10 +128,12 @@ Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int3
          "set it to a port from 1 to 65535");
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   r.agent_store = options.rank < 0 && agent != nullptr && std::strcmp(agent, "True") == 0;
+  if (!r.inherited.empty()) r.times.join = kJoinOnOneHost;
   const size_t connections = r.rank == 0 ? static_cast<size_t>(r.world_size) - 1 : 1;
   if (!r.inherited.empty() && r.inherited.size() != connections)
-    fail(Code::kUsage, text("--rendezvous-fds names ", r.inherited.size(), " descriptors, where rank ", r.rank, " has ",
-                            connections, " connections"),
+    fail(Code::kUsage,
+         text("--rendezvous-fds names ", r.inherited.size(), " descriptors, where rank ", r.rank, " has ", connections,
+              " connections"),
          "leave it to `graphpipe run`");
   if (r.world_size > 1 && r.port == 0 && r.inherited.empty())
     fail(Code::kUsage, "no port for the rendezvous", "pass --master-port, or set MASTER_ADDR and MASTER_PORT");
@@ -151,17 +156,16 @@ void with_agent(const Rendezvous& r, const Key& key, Work work) {
     throw;
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    fail(Code::kEnvironment, text("torchrun's store at ", r.address, ":", r.port, ": ", what.substr(0, what.find('\n'))),
+    fail(Code::kEnvironment,
+         text("torchrun's store at ", r.address, ":", r.port, ": ", what.substr(0, what.find('\n'))),
          "check MASTER_ADDR, MASTER_PORT and whether torchrun's agent runs");
   }
 }
 
-Hello control_hello(int32_t rank) {
-  return {.purpose = Hello::Purpose::kControl, .rank = static_cast<uint32_t>(rank)};
-}
+Hello control_hello(int32_t rank) { return {.purpose = Hello::Purpose::kControl, .rank = static_cast<uint32_t>(rank)}; }
 
-std::unique_ptr<ControlPlane> open_introduced(const Rendezvous& r, Descriptor socket, const Key& session, const Key& key,
-                                              std::unique_ptr<ControlServer> server) {
+std::unique_ptr<ControlPlane> open_introduced(const Rendezvous& r, Descriptor socket, const Key& session,
+                                              const Key& key, std::unique_ptr<ControlServer> server) {
   Introduced introduced{.socket = std::move(socket), .hello = control_hello(r.rank), .session = session};
   return open_control(r.rank, std::move(introduced), std::move(server), key, r.times, r.get_seconds);
 }
@@ -172,9 +176,8 @@ Descriptor listen_as_rank_zero(const Rendezvous& r, const Key& key) {
   int32_t port = r.agent_store ? 0 : r.port;
   Descriptor listener = listen_at(r.address, port);
   if (r.agent_store)
-    with_agent(r, key, [&](AgentStore& agent) {
-      agent.tell(text(local_address_towards(r.address, r.port), " ", port));
-    });
+    with_agent(r, key,
+               [&](AgentStore& agent) { agent.tell(text(local_address_towards(r.address, r.port), " ", port)); });
   return listener;
 }
 
@@ -185,10 +188,9 @@ std::unique_ptr<ControlPlane> serve_run(const Rendezvous& r, const Key& key) {
   inherited[0] = std::move(served);
   Descriptor listener;
   if (r.inherited.empty() && r.world_size > 1) listener = listen_as_rank_zero(r, key);
-  auto server =
-      std::make_unique<ControlServer>(std::move(inherited), std::move(listener), key, r.times);
+  auto server = std::make_unique<ControlServer>(std::move(inherited), std::move(listener), key, r.times);
   Key session{};
-  const milliseconds patience(static_cast<int64_t>(1000 * r.join_seconds()));
+  const milliseconds patience(static_cast<int64_t>(1000 * r.times.join));
   if (introduce(own.get(), control_hello(r.rank), key, patience, session) != Answer::kAccepted)
     fail(Code::kEnvironment, "rank 0 cannot reach itself", "see whether this host has threads and memory left");
   return open_introduced(r, std::move(own), session, key, std::move(server));
@@ -199,30 +201,31 @@ std::unique_ptr<ControlPlane> call_rank_zero(const Rendezvous& rendezvous, const
   Rendezvous r = rendezvous;
   if (r.agent_store)
     with_agent(rendezvous, key, [&](AgentStore& agent) { std::istringstream(agent.ask()) >> r.address >> r.port; });
-  const Clock::time_point deadline = Clock::now() + milliseconds(static_cast<int64_t>(1000 * r.join_seconds()));
+  const Clock::time_point deadline = Clock::now() + milliseconds(static_cast<int64_t>(1000 * r.times.join));
   do {
     Descriptor socket = connect_to(r.address, r.port, kConnectTime);
     Key session{};
-    const Answer answer = socket ? introduce(socket.get(), control_hello(r.rank), key, kAnswerTime, session)
-                                 : Answer::kClosed;
+    const Answer answer =
+        socket ? introduce(socket.get(), control_hello(r.rank), key, kAnswerTime, session) : Answer::kClosed;
     if (answer == Answer::kAccepted) return open_introduced(r, std::move(socket), session, key, nullptr);
     if (answer == Answer::kWrong)
-      fail(Code::kEnvironment, text("what listens at ", r.address, ":", r.port, " does not know the secret of this run"),
+      fail(Code::kEnvironment,
+           text("what listens at ", r.address, ":", r.port, " does not know the secret of this run"),
            "give all ranks the same secret, and choose a port that nothing else uses");
     std::this_thread::sleep_for(kBetweenCalls);
   } while (Clock::now() < deadline);
-  fail(Code::kPeerFailed, text("no rank 0 at ", r.address, ":", r.port, " within ", r.join_seconds(), " s"),
+  fail(Code::kPeerFailed, text("no rank 0 at ", r.address, ":", r.port, " within ", r.times.join, " s"),
        "check the address, the port and whether rank 0 runs");
 }
 
 std::unique_ptr<ControlPlane> call_by_inherited(const Rendezvous& r, const Key& key) {
   Descriptor socket(r.inherited.front());
   Key session{};
-  const milliseconds patience(static_cast<int64_t>(1000 * r.join_seconds()));
+  const milliseconds patience(static_cast<int64_t>(1000 * r.times.join));
   const Answer answer = introduce(socket.get(), control_hello(r.rank), key, patience, session);
   if (answer == Answer::kAccepted) return open_introduced(r, std::move(socket), session, key, nullptr);
   if (answer == Answer::kSilent)
-    fail(Code::kPeerFailed, text("rank 0 did not start within ", r.join_seconds(), " s"),
+    fail(Code::kPeerFailed, text("rank 0 did not start within ", r.times.join, " s"),
          "see whether its process is stopped");
   fail(Code::kPeerFailed, "rank 0 ended before the ranks met", "look at that rank's own message");
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Where ranks meet: at rank 0, by connections that the launcher made before it started them, or else by TCP, on loopback
-// unless the run spans hosts.
+// Where ranks meet: at rank 0, by connections that the launcher made before it started them, or else by TCP, on
+// loopback unless the run spans hosts.
 
 #include <memory>
 #include <optional>
@@ -28,8 +28,6 @@ struct Rendezvous {
   std::vector<int> inherited;
   /// torchrun's agent has its own store at the address and port: rank 0 listens elsewhere and says where in that store.
   bool agent_store = false;
-  /// Seconds until all ranks must have called at rank 0. Those of one launcher on one host start together.
-  double join_seconds() const { return inherited.empty() ? 120 : 20; }
   /// Seconds to wait for what another rank does before it is ready (it may read large weights), while it is alive.
   double get_seconds = 3600;
   ControlTimes times;

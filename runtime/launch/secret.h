@@ -14,8 +14,8 @@ namespace graphpipe::runtime {
 /// A key for hmac_sha256.
 using Key = Sha256Digest;
 
-/// HMAC-SHA-256 (RFC 2104) of the parts, one behind the other. The caller makes parts of fixed size, or says their sizes
-/// in the parts, so that no two messages read alike.
+/// HMAC-SHA-256 (RFC 2104) of the parts, one behind the other. The caller makes parts of fixed size, or says their
+/// sizes in the parts, so that no two messages read alike.
 Sha256Digest hmac_sha256(const Key& key, std::initializer_list<std::span<const std::byte>> parts);
 
 /// Takes the same time wherever the texts differ; false where their sizes do.

@@ -221,6 +221,7 @@ class Nccl final : public Transport {
   }
   void publish(const Activity& activity) override { host_->publish(activity); }
   std::optional<Activity> activity_of(int32_t rank) const override { return host_->activity_of(rank); }
+  std::optional<int32_t> silent_relay(double seconds) const override { return host_->silent_relay(seconds); }
   std::optional<PeerFailure> find_failure() override {
     if (std::optional<PeerFailure> failure = host_->find_failure()) return failure;
     for (const std::unique_ptr<NcclWire>& wire : wires_)

@@ -27,8 +27,8 @@ constexpr uint64_t kPage = 4096;
 uint64_t round_up(uint64_t size) { return (size + kPage - 1) / kPage * kPage; }
 
 uint64_t ring_capacity(int64_t largest_bytes) {
-  const uint64_t wanted = 2 * (std::min<uint64_t>(static_cast<uint64_t>(largest_bytes), kLargestRing) +
-                               sizeof(MessageHeader));
+  const uint64_t wanted =
+      2 * (std::min<uint64_t>(static_cast<uint64_t>(largest_bytes), kLargestRing) + sizeof(MessageHeader));
   return std::clamp(std::bit_ceil(wanted), kSmallestRing, kLargestRing);
 }
 
@@ -50,8 +50,7 @@ Descriptor find_segment(const SegmentCard& card) {
   const std::string path = text("/proc/", card.pid, "/fd/", card.fd);
   const Descriptor named(::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status {};
-  if (!named || fstat(named.get(), &status) != 0)
-    cannot("open the segment of process " + std::to_string(card.pid));
+  if (!named || fstat(named.get(), &status) != 0) cannot("open the segment of process " + std::to_string(card.pid));
   if (!S_ISREG(status.st_mode)) refuse_segment(path, "is not a file in memory");
   if (status.st_uid != geteuid()) refuse_segment(path, "belongs to another user");
   if (static_cast<uint64_t>(status.st_size) != card.size) refuse_segment(path, "has another size");
@@ -90,10 +89,9 @@ SegmentCard parse_card(const std::string& text) {
     int kind = 0;
     in >> kind >> ring.key.index >> ring.key.from >> ring.key.to >> ring.offset >> ring.capacity;
     ring.key.kind = static_cast<ChannelKind>(kind);
-    const bool has_words = ring.offset % kPage == 0 && ring.offset < card.size &&
-                           card.size - ring.offset > sizeof(RingWords);
-    const bool inside =
-        has_words && ring.capacity > 0 && ring.capacity <= card.size - ring.offset - sizeof(RingWords);
+    const bool has_words =
+        ring.offset % kPage == 0 && ring.offset < card.size && card.size - ring.offset > sizeof(RingWords);
+    const bool inside = has_words && ring.capacity > 0 && ring.capacity <= card.size - ring.offset - sizeof(RingWords);
     if (!inside) in.setstate(std::ios::failbit);
     card.rings.push_back(ring);
   }

@@ -101,7 +101,10 @@ RingPlace place_in(const SegmentCard& card, const ChannelSpec& spec) {
 }
 
 Shm::Shm(const TransportSetup& setup)
-    : rank_(setup.rank), may_spin_(setup.may_spin), own_(make_own(setup)), peers_(static_cast<size_t>(setup.world_size)) {
+    : rank_(setup.rank),
+      may_spin_(setup.may_spin),
+      own_(make_own(setup)),
+      peers_(static_cast<size_t>(setup.world_size)) {
   std::vector<SegmentCard> cards(peers_.size());
   for (int32_t rank = 0; rank < setup.world_size; ++rank) {
     const auto index = static_cast<size_t>(rank);

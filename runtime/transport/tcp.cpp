@@ -239,8 +239,7 @@ class Opening {
   std::atomic<Clock::time_point> deadline_ = Clock::now() + kOpenTime;
 };
 
-Opening::Opening(const TransportSetup& setup)
-    : setup_(setup), control_(*setup.control), lanes_(setup.channels.size()) {
+Opening::Opening(const TransportSetup& setup) : setup_(setup), control_(*setup.control), lanes_(setup.channels.size()) {
   for (size_t channel = 0; channel < lanes_.size(); ++channel) {
     const ChannelSpec& spec = setup.channels[channel];
     lanes_[channel].is_send = spec.from_rank == setup.rank;
@@ -281,8 +280,8 @@ void Opening::call(const ChannelSpec& spec, TcpLane& lane) {
   if (at == std::string::npos) refuse_channel(spec);
   const Hello hello{.purpose = Hello::Purpose::kChannel,
                     .rank = static_cast<uint32_t>(setup_.rank),
-                    .channel = static_cast<uint32_t>(std::count(place.channels.begin(),
-                                                                place.channels.begin() + static_cast<ptrdiff_t>(at), '\n')),
+                    .channel = static_cast<uint32_t>(
+                        std::count(place.channels.begin(), place.channels.begin() + static_cast<ptrdiff_t>(at), '\n')),
                     .run = control_.run()};
   while (true) {
     Descriptor socket = connect_to(place.address, place.port, kCallTime);

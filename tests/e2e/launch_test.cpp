@@ -50,6 +50,7 @@ Outcome start(const Names& names, int ranks, const std::vector<std::string>& fla
     command.arguments = {three_stage_folder() + "/build/device"};
     command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
     command.environment = names.also;
+    command.environment.push_back("GRAPHPIPE_SECRET=what all ranks of these tests know");
     command.environment.insert(
         command.environment.end(),
         {names.rank + "=" + std::to_string(rank), names.size + "=" + std::to_string(ranks), "MASTER_PORT=" + port});

@@ -66,10 +66,10 @@ TEST_CASE("ranks on two hosts have the losses of one process") {
     driver::Command command;
     command.arguments = {
         "ip",          "netns", "exec", hosts.host(rank == 0 ? 0 : 1), three_stage_folder() + "/build/device",
-        "--transport", "gloo"};
+        "--transport", "tcp"};
     command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
-    command.environment = {text("RANK=", rank), "WORLD_SIZE=3", text("MASTER_ADDR=", kAddresses[0]),
-                           text("MASTER_PORT=", kPort)};
+    command.environment = {"GRAPHPIPE_SECRET=what the ranks on both hosts know", text("RANK=", rank), "WORLD_SIZE=3",
+                           text("MASTER_ADDR=", kAddresses[0]), text("MASTER_PORT=", kPort)};
     commands.push_back(std::move(command));
   }
   commands.push_back({.arguments = {three_stage_folder() + "/build/serial"}});

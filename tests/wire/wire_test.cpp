@@ -68,6 +68,7 @@ TEST_CASE("options parse back from the arguments made from them") {
   options.rank = 3;
   options.parent = 4711;
   options.master_port = 65535;
+  options.rendezvous_fds = {5, 17};
   options.stall_timeout = 2.5;
   RunOptions again;
   CHECK(parse_run_options(to_arguments(options), again) == "");
