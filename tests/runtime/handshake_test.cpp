@@ -71,7 +71,10 @@ const std::string kLong = "0123456789abcdef0123456789abcdef";
 std::optional<Code> secret_from_file(const std::string& path) {
   unsetenv(graphpipe::wire::kSecretVariable);
   setenv(graphpipe::wire::kSecretFileVariable, path.c_str(), 1);
-  const auto code = error_of([] { CHECK(find_secret() == key_of(kLong)); });
+  const auto code = error_of([] {
+    const Key found = find_secret();
+    CHECK(found == key_of(kLong));
+  });
   unsetenv(graphpipe::wire::kSecretFileVariable);
   return code;
 }
