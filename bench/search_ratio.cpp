@@ -9,10 +9,10 @@
 #include <ctime>
 #include <string>
 
-#include "cost/layer_conversion.h"
 #include "partitioner/candidates.h"
-#include "partitioner/layers/layer_planners.h"
-#include "partitioner/planners.h"
+#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/layer_view.h"
+#include "partitioner/planner.h"
 #include "tests/support/paper_models.h"
 
 using namespace graphpipe;
@@ -49,7 +49,7 @@ Search over_downsets(const char* planner, const partitioner::PlanRequest& reques
   Search search;
   const double start = processor_seconds();
   for (const Samples size : partitioner::micro_batch_sizes(request)) {
-    const ir::LayerGraph graph = cost::layer_graph_of(*request.graph, size, bandwidth);
+    const partitioner::LayerGraph graph = partitioner::layer_graph_of(*request.graph, size, bandwidth);
     partitioner::LayerPlanRequest layers{.graph = &graph};
     layers.machine.levels = {{.count = static_cast<int>(cluster.devices.size()), .bandwidth = bandwidth}};
     layers.micro_batches = request.graph->batch.count / size.count;
@@ -57,7 +57,7 @@ Search over_downsets(const char* planner, const partitioner::PlanRequest& reques
     layers.memory_budget = 4e9;
     layers.max_pairs = INT64_MAX / 2;
     layers.time_limit = max_seconds - (processor_seconds() - start);
-    const auto answer = partitioner::plan_layers(*partitioner::find_layer_planner(planner), layers);
+    const auto answer = partitioner::plan_layers(*partitioner::find_planner(planner), layers);
     search.finished = search.finished && answer.ok() && answer->complete && answer->stopped.empty();
     if (!search.finished) break;
   }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cost/lower_bound.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "tests/support/paper_models.h"
 
 using namespace graphpipe;

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "cost/iteration_time.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "tests/support/paper_models.h"
 
 using namespace graphpipe;

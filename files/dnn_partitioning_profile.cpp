@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "files/numbered_layers.h"
+#include "files/profile_builder.h"
 
 namespace graphpipe::files {
 namespace {
@@ -82,71 +82,76 @@ class DnnEvents {
   }
 };
 
-/// Turns what was read into a layer graph.
+/// Turns what was read into a plan graph.
 class DnnBuilder {
  public:
   explicit DnnBuilder(DnnEvents&& events) : raw_(std::move(events)) {}
 
-  Result<ir::LayerGraph> build() {
-    ir::LayerGraph& graph = layers_.graph;
-    graph.time_unit_seconds = kMillisecond;
+  Result<ir::ImportedProfile> build() {
     for (size_t i = 0; i < raw_.nodes.size() && layers_.may_go_on(); ++i) add_layer(i);
-    sent_.assign(graph.layers.size(), false);
+    sent_.assign(layers_.builder.size(), false);
     for (size_t i = 0; i < raw_.edges.size() && layers_.may_go_on(); ++i) add_edge(i);
     const auto count = [](const std::optional<int64_t>& field) {
       return field ? std::optional(static_cast<int>(*field)) : std::nullopt;
     };
-    graph.defaults = {.devices = count(raw_.accelerators), .cpus = count(raw_.cpus), .memory = raw_.memory};
-    return layers_.finish();
+    ir::ImportedProfile profile{.format = ir::ProfileFormat::kDnnPartitioning, .time_unit_seconds = kMillisecond};
+    profile.defaults = {.devices = count(raw_.accelerators), .cpus = count(raw_.cpus), .memory = raw_.memory};
+    GP_TRY(profile.graph, layers_.finish());
+    return profile;
   }
 
  private:
+  /// All seconds of a layer are those of its half.
+  static ir::PassSeconds seconds_of(double seconds, bool is_backward) {
+    return {.forward = per_sample(is_backward ? 0 : seconds),
+            .input_gradient = per_sample(is_backward ? seconds : 0),
+            .weight_gradient = {}};
+  }
+
   void add_layer(size_t i) {
     const RawNode& raw = raw_.nodes[i];
     const std::string path = text("nodes[", i, "]");
     if (!raw.id) return layers_.problems.add(path, "has no id");
-    const bool backward = raw.is_backward.value_or(false);
-    const double seconds = kMillisecond * layers_.need(raw.accelerator_time, path, "fpgaLatency");
-    layers_.add(*raw.id,
-                {.label = raw.name,
-                 .forward_seconds = backward ? 0 : seconds,
-                 .backward_seconds = backward ? seconds : 0,
-                 .cpu_seconds = kMillisecond * layers_.need(raw.cpu_time, path, "cpuLatency"),
-                 .on_accelerator = raw.supported.value_or(true),
-                 .memory_bytes = layers_.need(raw.size, path, "size"),
-                 .is_backward = backward,
-                 .color_class = raw.color_class,
-                 .coarse_layer = raw.coarse_layer},
-                path);
+    ProfileBuilder::Layer layer{.color_class = raw.color_class};
+    ir::PlanNode& node = layer.node;
+    node.description = raw.name;
+    node.is_backward = raw.is_backward.value_or(false);
+    const auto on = [&](const std::optional<double>& time, std::string_view name) {
+      return seconds_of(kMillisecond * layers_.need(time, path, name), node.is_backward);
+    };
+    node.by_kind = {on(raw.accelerator_time, "fpgaLatency"), on(raw.cpu_time, "cpuLatency")};
+    node.forward = node.by_kind.front().forward;
+    node.input_gradient = node.by_kind.front().input_gradient;
+    if (!raw.supported.value_or(true)) node.refused_kinds = {0};
+    node.buffer_bytes = whole_bytes(layers_.need(raw.size, path, "size"));
+    layers_.add(*raw.id, std::move(layer), path);
   }
 
   void add_edge(size_t i) {
     const DnnEdge& raw = raw_.edges[i];
     const std::string path = text("edges[", i, "]");
-    const double seconds = kMillisecond * layers_.need(raw.cost, path, "cost");
-    const ir::LayerId from = layers_.end_of(raw.from, path + ".sourceId"),
-                      to = layers_.end_of(raw.to, path + ".destId");
+    const ir::SampleFunction seconds = per_sample(kMillisecond * layers_.need(raw.cost, path, "cost"));
+    const LayerId from = layers_.end_of(raw.from, path + ".sourceId"), to = layers_.end_of(raw.to, path + ".destId");
     if (!from.valid() || !to.valid()) return;
-    ir::Layer& source = layers_.graph.layers[from];
-    if (sent_[from.index()] && source.transfer_seconds != seconds)
+    ir::PlanNode& source = layers_.builder[from].node;
+    if (sent_[from.index()] && source.host_transfer != seconds)
       layers_.problems.add(path + ".cost", "another edge of the same source has another cost");
     sent_[from.index()] = true;
-    source.transfer_seconds = seconds;
-    source.output_bytes = std::max(source.output_bytes, raw.size.value_or(0));
-    layers_.graph.edges.push_back({.from = from, .to = to, .bytes = raw.size.value_or(0)});
+    source.host_transfer = seconds;
+    layers_.builder.add_edge(from, to, raw.size.value_or(0));
   }
 
   DnnEvents raw_;
-  NumberedLayers layers_{ir::LayerSource::kDnnPartitioning};
+  NumberedLayers layers_;
   std::vector<bool> sent_;
 };
 
 /// Places layers on the devices of a split.
 class SplitReader {
  public:
-  SplitReader(const ir::LayerGraph& graph, int first_cpu)
-      : graph_(graph), first_cpu_(first_cpu), stage_of_(graph.layers.size(), -1) {
-    for (const ir::LayerId id : graph.layer_ids()) layer_of_.emplace(graph.layers[id].id, id);
+  SplitReader(const ir::PlanGraph& graph, int first_cpu) : graph_(graph), first_cpu_(first_cpu) {
+    plan_.stage_of.resize(graph.nodes.size());
+    for (const ir::PlanNodeId id : graph.node_ids()) node_of_.emplace(graph.nodes[id].label, id);
   }
 
   std::string take(const JsonEvent& event) {
@@ -157,7 +162,7 @@ class SplitReader {
     if (path.size() == 2) {
       const bool on_cpu = path[0] == "cpus";
       int& count = on_cpu ? cpus_ : accelerators_;
-      plan_.stages.push_back({.devices = {on_cpu ? first_cpu_ + count : count}, .on_cpu = on_cpu});
+      plan_.choice.push_back({.devices = {ir::DeviceId(static_cast<size_t>((on_cpu ? first_cpu_ : 0) + count))}});
       ++count;
       return need_kind(event, JsonKind::kObject);
     }
@@ -166,55 +171,62 @@ class SplitReader {
     std::optional<int64_t> id;
     const std::string problem = read_id(event, id);
     if (!problem.empty()) return problem;
-    const auto found = layer_of_.find(ModelText(std::to_string(*id)));
-    if (found == layer_of_.end()) return "names no node";
-    if (stage_of_[found->second] >= 0) return "is on two devices";
-    stage_of_[found->second] = static_cast<int>(plan_.stages.size()) - 1;
+    const auto found = node_of_.find(ModelText(std::to_string(*id)));
+    if (found == node_of_.end()) return "names no node";
+    if (plan_.stage_of[found->second].valid()) return "is on two devices";
+    plan_.stage_of[found->second] = ir::StageId(plan_.choice.size() - 1);
     return "";
   }
 
-  Result<ir::LayerPlan> finish() {
-    std::map<int64_t, int> stage_of_class;
-    for (const ir::LayerId id : graph_.layer_ids())
-      if (const auto color = graph_.layers[id].color_class; color && stage_of_[id] >= 0)
-        stage_of_class.emplace(*color, stage_of_[id]);
-    for (const ir::LayerId id : graph_.layer_ids()) {
-      int stage = stage_of_[id];
-      if (const auto color = graph_.layers[id].color_class; stage < 0 && color && stage_of_class.contains(*color))
-        stage = stage_of_class[*color];
-      if (stage < 0)
+  Result<ir::Assignment> finish() {
+    for (const auto& members : graph_.colocated) {
+      ir::StageId listed;
+      for (const ir::PlanNodeId id : members)
+        if (!listed.valid()) listed = plan_.stage_of[id];
+      for (const ir::PlanNodeId id : members)
+        if (!plan_.stage_of[id].valid()) plan_.stage_of[id] = listed;
+    }
+    for (const ir::PlanNodeId id : graph_.file_order.nodes)
+      if (!plan_.stage_of[id].valid())
         return Diagnostic{.code = Code::kBadPlan,
-                          .origin = graph_.layers[id].id,
+                          .origin = graph_.nodes[id].label,
                           .message = "it is on no device of the split",
                           .hint = "list every node, or a node of its class"};
-      plan_.stages[static_cast<size_t>(stage)].layers.push_back(id);
-    }
-    std::erase_if(plan_.stages, [](const ir::LayerStage& stage) { return stage.layers.empty(); });
+    drop_empty_stages();
     return std::move(plan_);
   }
 
  private:
-  const ir::LayerGraph& graph_;
+  void drop_empty_stages() {
+    IdMap<ir::StageId, ir::StageId> renamed(plan_.choice.size());
+    IdMap<ir::StageId, ir::StageChoice> kept;
+    for (const ir::StageId stage : ids<ir::StageId>(plan_.choice.size()))
+      if (std::ranges::find(plan_.stage_of, stage) != plan_.stage_of.end())
+        renamed[stage] = kept.push_back(plan_.choice[stage]);
+    plan_.choice = std::move(kept);
+    for (ir::StageId& stage : plan_.stage_of) stage = renamed[stage];
+  }
+
+  const ir::PlanGraph& graph_;
   int first_cpu_, cpus_ = 0, accelerators_ = 0;
-  std::map<ModelText, ir::LayerId> layer_of_;
-  IdMap<ir::LayerId, int> stage_of_;
-  ir::LayerPlan plan_;
+  std::map<ModelText, ir::PlanNodeId> node_of_;
+  ir::Assignment plan_;
 };
 
 }  // namespace
 
-Result<ir::LayerGraph> parse_dnn_partitioning_profile(std::string_view text_form) {
+Result<ir::ImportedProfile> parse_dnn_partitioning_profile(std::string_view text_form) {
   DnnEvents events;
   GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return events.take(event); }));
   return DnnBuilder(std::move(events)).build();
 }
 
-Result<ir::LayerGraph> read_dnn_partitioning_profile(const std::string& path) {
-  return read_layers(path, parse_dnn_partitioning_profile);
+Result<ir::ImportedProfile> read_dnn_partitioning_profile(const std::string& path) {
+  return read_profile_with(path, parse_dnn_partitioning_profile);
 }
 
-Result<ir::LayerPlan> parse_dnn_partitioning_split(std::string_view text_form, const ir::LayerGraph& graph,
-                                                   int first_cpu) {
+Result<ir::Assignment> parse_dnn_partitioning_split(std::string_view text_form, const ir::PlanGraph& graph,
+                                                    int first_cpu) {
   SplitReader reader(graph, first_cpu);
   GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return reader.take(event); }));
   return reader.finish();

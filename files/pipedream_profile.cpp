@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "files/profile_builder.h"
 #include "files/text_file.h"
 #include "support/text.h"
 
@@ -35,7 +36,7 @@ std::optional<double> sum_of(std::string_view text) {
 
 class ProfileReader {
  public:
-  Result<ir::LayerGraph> read(std::string_view text) {
+  Result<ir::ImportedProfile> read(std::string_view text) {
     size_t line_number = 0;
     while (!text.empty() && problems_.size() < kMaxProblems) {
       const size_t end = std::min(text.find('\n'), text.size());
@@ -45,7 +46,7 @@ class ProfileReader {
       text.remove_prefix(std::min(end + 1, text.size()));
     }
     if (!problems_.empty()) return problems_;
-    GP_TRY_VOID(ir::verify_layer_graph(graph_));
+    GP_TRY_VOID(builder_.check());
     return without_inputs();
   }
 
@@ -76,7 +77,9 @@ class ProfileReader {
       if (found == ids_.end())
         return problem(text("the edge names ", shown(name), ", which no line before lists"),
                        "list nodes before their edges");
-    graph_.edges.push_back({.from = from->second, .to = to->second, .bytes = graph_.layers[from->second].output_bytes});
+    has_reader_.insert(from->second);
+    has_input_.insert(to->second);
+    builder_.add_edge(from->second, to->second, builder_[from->second].output_bytes);
   }
 
   void read_node(std::string_view line) {
@@ -84,15 +87,17 @@ class ProfileReader {
     if (fields.size() < 3 || fields.size() > 4 || (fields.size() == 4 && !fields[3].starts_with("stage_id=")))
       return problem(text("a node has an id, a description and four numbers, this line has ", fields.size(), " fields"),
                      "write ID -- DESCRIPTION -- forward_compute_time=..., ...");
-    ir::Layer layer{.id = ModelText(std::string(fields[0])), .label = ModelText(std::string(fields[1]))};
+    ProfileBuilder::Layer layer;
+    layer.node.label = ModelText(std::string(fields[0]));
+    layer.node.description = ModelText(std::string(fields[1]));
     if (fields[0].empty()) return problem("the node has no id", "start the line with one");
     if (!read_numbers(fields[2], layer)) return;
-    const auto [known, is_new] = ids_.emplace(std::string(fields[0]), ir::LayerId(graph_.layers.size()));
+    const auto [known, is_new] = ids_.emplace(std::string(fields[0]), LayerId(builder_.size()));
     if (!is_new) return problem(text("a second node ", shown(fields[0])), "give each node its own id");
-    graph_.layers.push_back(std::move(layer));
+    builder_.add(std::move(layer));
   }
 
-  bool read_numbers(std::string_view field, ir::Layer& layer) {
+  bool read_numbers(std::string_view field, ProfileBuilder::Layer& layer) {
     static constexpr std::array<std::string_view, 4> kKeys = {"forward_compute_time", "backward_compute_time",
                                                               "activation_size", "parameter_size"};
     std::array<std::optional<double>, 4> values;
@@ -107,10 +112,10 @@ class ProfileReader {
     }
     for (size_t i = 0; i < values.size(); ++i)
       if (!values[i]) return bad_number(kKeys[i], "is missing");
-    layer.forward_seconds = *values[0] / 1e3;
-    layer.backward_seconds = *values[1] / 1e3;
     layer.output_bytes = *values[2];
     layer.weight_bytes = *values[3];
+    set_seconds(layer.node, *values[0] / 1e3, *values[1] / 1e3, layer.weight_bytes);
+    layer.node.stash_to_input_gradient = per_sample(layer.output_bytes);
     return true;
   }
 
@@ -120,42 +125,43 @@ class ProfileReader {
     return false;
   }
 
-  ir::LayerGraph without_inputs() const {
-    const ir::LayerAdjacency adjacency = adjacency_of(graph_);
-    IdSet<ir::LayerId> dropped(graph_.layers.size());
-    for (const ir::LayerId id : graph_.layer_ids()) {
-      const std::string& label = graph_.layers[id].label.raw();
-      if ((adjacency.predecessors[id].empty() && label.starts_with("Input")) ||
-          (adjacency.successors[id].empty() && label.starts_with("__getitem__")))
-        dropped.insert(id);
+  ir::ImportedProfile without_inputs() {
+    ir::ImportedProfile profile{.format = ir::ProfileFormat::kPipeDream, .time_unit_seconds = 1e-3};
+    IdSet<LayerId> left_out(builder_.size());
+    for (const LayerId id : builder_.layer_ids()) {
+      const std::string& description = builder_[id].node.description.raw();
+      if ((has_input_.contains(id) || !description.starts_with("Input")) &&
+          (has_reader_.contains(id) || !description.starts_with("__getitem__")))
+        continue;
+      left_out.insert(id);
+      profile.left_out.push_back(builder_[id].node.label);
     }
-    ir::LayerGraph kept = without_layers(graph_, dropped);
-    for (const ir::LayerId id : graph_.layer_ids())
-      if (dropped.contains(id)) kept.left_out.push_back(graph_.layers[id].id);
-    return kept;
+    profile.graph = builder_.build(left_out);
+    return profile;
   }
 
-  ir::LayerGraph graph_{.source = ir::LayerSource::kPipeDream, .time_unit_seconds = 1e-3};
-  std::map<std::string, ir::LayerId, std::less<>> ids_;
+  ProfileBuilder builder_;
+  IdSet<LayerId> has_input_, has_reader_;
+  std::map<std::string, LayerId, std::less<>> ids_;
   size_t line_ = 0;
   Diagnostics problems_;
 };
 
 }  // namespace
 
-Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text) {
+Result<ir::ImportedProfile> parse_pipedream_profile(std::string_view text) {
   if (static_cast<int64_t>(text.size()) > kMaxProfileBytes)
     return Diagnostic{
         .code = Code::kLimitExceeded, .message = "the profile is larger than 64 MiB", .hint = "use a coarser profile"};
-  GP_TRY(ir::LayerGraph graph, ProfileReader().read(text));
-  if (graph.layers.empty())
+  GP_TRY(ir::ImportedProfile profile, ProfileReader().read(text));
+  if (profile.graph.nodes.empty())
     return Diagnostic{.code = Code::kBadProfile,
                       .message = "no layer of the profile computes anything",
                       .hint = "check that the file is a profile of PipeDream"};
-  return graph;
+  return profile;
 }
 
-Result<ir::LayerGraph> read_pipedream_profile(const std::string& path) {
+Result<ir::ImportedProfile> read_pipedream_profile(const std::string& path) {
   GP_TRY(const std::string text, read_file(path, kMaxProfileBytes));
   return parse_pipedream_profile(text);
 }

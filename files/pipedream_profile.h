@@ -10,14 +10,14 @@
 #include <string>
 #include <string_view>
 
-#include "ir/layer_graph.h"
+#include "ir/imported_profile.h"
 
 namespace graphpipe::files {
 
 /// The layers that compute: sources described as `Input...` and sinks described as `__getitem__...` are left out, as
 /// PipeDream's optimizer does, and named in left_out. Errors: kMalformedFile with the number of the line, kBadProfile
-/// for a graph that verify_layer_graph refuses, kLimitExceeded.
-Result<ir::LayerGraph> parse_pipedream_profile(std::string_view text);
-Result<ir::LayerGraph> read_pipedream_profile(const std::string& path);
+/// for layers that make no graph, kLimitExceeded.
+Result<ir::ImportedProfile> parse_pipedream_profile(std::string_view text);
+Result<ir::ImportedProfile> read_pipedream_profile(const std::string& path);
 
 }  // namespace graphpipe::files

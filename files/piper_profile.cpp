@@ -4,7 +4,7 @@
 #include <charconv>
 #include <map>
 
-#include "files/numbered_layers.h"
+#include "files/profile_builder.h"
 
 namespace graphpipe::files {
 namespace {
@@ -135,127 +135,139 @@ class PiperEvents {
   size_t variant_count_ = 0, sync_count_ = 0;
 };
 
-/// Turns what was read into a layer graph.
+/// Turns what was read into a plan graph.
 class PiperBuilder {
  public:
   explicit PiperBuilder(PiperEvents&& events) : raw_(std::move(events)) {}
 
-  Result<ir::LayerGraph> build() {
+  Result<ir::ImportedProfile> build() {
+    check_variants();
+    if (layers_.problems.empty()) set_units();
     for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_layer(i);
     for (size_t i = 0; i < raw_.edges.size() && layers_.may_go_on(); ++i) add_edge(i);
     if (!layers_.problems.empty()) return layers_.problems.take();
-    set_units();
-    graph_.defaults = {.devices = raw_.devices ? std::optional(static_cast<int>(*raw_.devices)) : std::nullopt,
-                       .memory = raw_.memory,
-                       .bandwidth = raw_.bandwidth,
-                       .micro_batches = raw_.micro_batches};
-    for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_syncs(i);
-    return layers_.finish();
+    profile_.defaults = {.devices = raw_.devices ? std::optional(static_cast<int>(*raw_.devices)) : std::nullopt,
+                         .memory = raw_.memory,
+                         .bandwidth = raw_.bandwidth,
+                         .micro_batches = raw_.micro_batches};
+    neighbours_ = layers_.builder.neighbours();
+    for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_boundaries(i);
+    GP_TRY(profile_.graph, layers_.finish());
+    return std::move(profile_);
   }
 
  private:
+  void check_variants() {
+    for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) {
+      const RawLayer& raw = raw_.layers[i];
+      const std::string path = text("nodes[", i, "]");
+      if (!raw.id) {
+        layers_.problems.add(path, "has no id");
+        continue;
+      }
+      if (raw.degrees.empty() || raw.degrees.begin()->second.empty()) {
+        layers_.problems.add(path, "has no TMPCs");
+        continue;
+      }
+      for (const auto& [degree, variants] : raw.degrees) {
+        if (variants.empty()) layers_.problems.add(text(path, ".TMPCs.", degree), "has no variant");
+        for (const RawVariant& variant : variants) {
+          layers_.need(variant.time, path, "timePerSample");
+          layers_.need(variant.weights, path, "parameterSize");
+          layers_.need(variant.per_item, path, "memoryUsageA");
+          layers_.need(variant.fixed, path, "memoryUsageB");
+        }
+      }
+    }
+  }
+
+  void set_units() {
+    double total = 0;
+    for (const RawLayer& raw : raw_.layers) total += *raw.degrees.begin()->second.front().time;
+    if (total > kSlowLayer * static_cast<double>(raw_.layers.size())) profile_.time_unit_seconds = 0.001;
+  }
+
   void add_layer(size_t i) {
     const RawLayer& raw = raw_.layers[i];
-    const std::string path = text("nodes[", i, "]");
-    if (!raw.id) return layers_.problems.add(path, "has no id");
-    ir::Layer layer{.label = raw.name};
-    for (const auto& [degree, variants] : raw.degrees) {
-      ir::LayerDegree out{.degree = degree};
-      for (const RawVariant& variant : variants)
-        out.variants.push_back({.name = variant.name,
-                                .seconds = layers_.need(variant.time, path, "timePerSample"),
-                                .weight_bytes = layers_.need(variant.weights, path, "parameterSize"),
-                                .memory_per_item = layers_.need(variant.per_item, path, "memoryUsageA"),
-                                .memory_fixed = layers_.need(variant.fixed, path, "memoryUsageB")});
-      layer.degrees.push_back(std::move(out));
-    }
-    if (layer.degrees.empty() || layer.degrees.front().variants.empty())
-      return layers_.problems.add(path, "has no TMPCs");
-    layer.forward_seconds = layer.degrees.front().variants.front().seconds;
-    layer.weight_bytes = layer.degrees.front().variants.front().weight_bytes;
-    layers_.add(*raw.id, std::move(layer), path);
+    if (!raw.id || raw.degrees.empty() || raw.degrees.begin()->second.empty()) return;
+    ProfileBuilder::Layer layer;
+    layer.node.description = raw.name;
+    for (const auto& [degree, variants] : raw.degrees)
+      for (const RawVariant& variant : variants) layer.node.alternatives.push_back(alternative_of(degree, variant));
+    const ir::NodeAlternative& plain = layer.node.alternatives.front();
+    layer.weight_bytes = plain.weight_bytes;
+    layer.node.forward = plain.seconds.forward;
+    layer.node.input_gradient = plain.seconds.input_gradient;
+    layer.node.weight_gradient = plain.seconds.weight_gradient;
+    layer.node.stash_to_input_gradient = per_sample(plain.kept_bytes);
+    layer.node.buffer_bytes = whole_bytes(plain.fixed_bytes - 2 * plain.weight_bytes);
+    layers_.add(*raw.id, std::move(layer), text("nodes[", i, "]"));
+  }
+
+  /// The file does not tell forward from backward: a third is forward.
+  ir::NodeAlternative alternative_of(int degree, const RawVariant& raw) const {
+    const double seconds = raw.time.value_or(0) * profile_.time_unit_seconds;
+    ir::PlanNode priced;
+    set_seconds(priced, seconds / 3, seconds * 2 / 3, raw.weights.value_or(0));
+    return {.degree = degree,
+            .name = raw.name,
+            .seconds = {priced.forward, priced.input_gradient, priced.weight_gradient},
+            .weight_bytes = raw.weights.value_or(0),
+            .kept_bytes = raw.per_item.value_or(0),
+            .fixed_bytes = raw.fixed.value_or(0),
+            .from = {},
+            .to = {}};
   }
 
   void add_edge(size_t i) {
     const PiperEdge& raw = raw_.edges[i];
     const std::string path = text("edges[", i, "]");
     const double bytes = layers_.need(raw.bytes, path, "communicationCost");
-    const ir::LayerId from = layers_.end_of(raw.from, path + ".sourceId"),
-                      to = layers_.end_of(raw.to, path + ".destId");
-    if (!from.valid() || !to.valid()) return;
-    graph_.edges.push_back({.from = from, .to = to, .bytes = bytes});
-    graph_.layers[from].output_bytes = std::max(graph_.layers[from].output_bytes, bytes);
-  }
-
-  void set_units() {
-    double total = 0;
-    for (const ir::Layer& layer : graph_.layers) total += layer.forward_seconds;
-    if (total <= kSlowLayer * static_cast<double>(graph_.layers.size())) return;
-    graph_.time_unit_seconds = 0.001;
-    for (ir::Layer& layer : graph_.layers) {
-      layer.forward_seconds *= 0.001;
-      for (ir::LayerDegree& degree : layer.degrees)
-        for (ir::LayerVariant& variant : degree.variants) variant.seconds *= 0.001;
-    }
+    const LayerId from = layers_.end_of(raw.from, path + ".sourceId"), to = layers_.end_of(raw.to, path + ".destId");
+    if (from.valid() && to.valid()) layers_.builder.add_edge(from, to, bytes);
   }
 
   /// Some files list the neighbours of both directions under either name: only those of the right side count.
-  void add_syncs(size_t i) {
-    if (neighbours_.empty()) {
-      neighbours_.resize(graph_.layers.size());
-      for (const ir::LayerEdge& edge : graph_.edges) {
-        neighbours_[edge.from].to.push_back(edge.to);
-        neighbours_[edge.to].from.push_back(edge.from);
-      }
-      for (Neighbours& row : neighbours_) {
-        std::ranges::sort(row.from);
-        std::ranges::sort(row.to);
-      }
-    }
-    const ir::LayerId id(i);
-    ir::Layer& layer = graph_.layers[id];
-    size_t d = 0;
-    for (const auto& [degree, variants] : raw_.layers[i].degrees) {
-      for (size_t v = 0; v < variants.size(); ++v) {
-        ir::LayerVariant& out = layer.degrees[d].variants[v];
+  void add_boundaries(size_t i) {
+    const LayerId id(i);
+    auto way = layers_.builder[id].node.alternatives.begin();
+    for (const auto& [degree, variants] : raw_.layers[i].degrees)
+      for (size_t v = 0; v < variants.size(); ++v, ++way) {
         const std::string path = text("nodes[", i, "].TMPCs.", degree, "[", v, "]");
-        out.sync_from = syncs(variants[v].sync_from, neighbours_[id].from, path + ".syncTimeFw");
-        out.sync_to = syncs(variants[v].sync_to, neighbours_[id].to, path + ".syncTimeBw");
+        way->from = boundaries(variants[v].sync_from, neighbours_[id].from, path + ".syncTimeFw");
+        way->to = boundaries(variants[v].sync_to, neighbours_[id].to, path + ".syncTimeBw");
       }
-      ++d;
-    }
   }
 
-  std::vector<ir::LayerSync> syncs(const std::vector<std::pair<int64_t, double>>& raw,
-                                   const std::vector<ir::LayerId>& side, const std::string& path) {
-    std::vector<ir::LayerSync> out;
+  std::vector<ir::NodeAlternative::Boundary> boundaries(const std::vector<std::pair<int64_t, double>>& raw,
+                                                        const std::vector<LayerId>& side, const std::string& path) {
+    std::vector<ir::NodeAlternative::Boundary> out;
     for (const auto& [neighbour, bytes] : raw) {
       const auto found = layers_.find(neighbour);
       if (!found) layers_.problems.add(path, "names no node");
-      else if (std::ranges::binary_search(side, *found)) out.push_back({.neighbour = *found, .bytes = bytes});
+      else if (std::ranges::binary_search(side, *found))
+        out.push_back({.neighbour = ir::PlanNodeId(found->index()), .bytes = bytes});
     }
-    std::ranges::sort(out, {}, &ir::LayerSync::neighbour);
+    std::ranges::sort(out, {}, &ir::NodeAlternative::Boundary::neighbour);
     return out;
   }
 
-  struct Neighbours {
-    std::vector<ir::LayerId> from, to;
-  };
-
   PiperEvents raw_;
-  NumberedLayers layers_{ir::LayerSource::kPiper};
-  ir::LayerGraph& graph_ = layers_.graph;
-  IdMap<ir::LayerId, Neighbours> neighbours_;
+  NumberedLayers layers_;
+  IdMap<LayerId, ProfileBuilder::Neighbours> neighbours_;
+  ir::ImportedProfile profile_{.format = ir::ProfileFormat::kPiper};
 };
 
 }  // namespace
 
-Result<ir::LayerGraph> parse_piper_profile(std::string_view text_form) {
+Result<ir::ImportedProfile> parse_piper_profile(std::string_view text_form) {
   PiperEvents events;
   GP_TRY_VOID(scan_json(text_form, kProfileLimits, [&](const JsonEvent& event) { return events.take(event); }));
   return PiperBuilder(std::move(events)).build();
 }
 
-Result<ir::LayerGraph> read_piper_profile(const std::string& path) { return read_layers(path, parse_piper_profile); }
+Result<ir::ImportedProfile> read_piper_profile(const std::string& path) {
+  return read_profile_with(path, parse_piper_profile);
+}
 
 }  // namespace graphpipe::files

@@ -4,17 +4,17 @@
 #include <string>
 #include <string_view>
 
-#include "ir/layer_graph.h"
+#include "ir/imported_profile.h"
 #include "support/result.h"
 
 namespace graphpipe::files {
 
 /// Fields that the format does not have are passed over. Times are seconds; a file whose layers take more than a tenth
-/// of a second each on average is read as milliseconds (LayerGraph::time_unit_seconds says so): the format names no
-/// unit, and one of the published files is in milliseconds next to bytes per second.
-/// Errors: kMalformedFile and kLimitExceeded with the path of the field, kBadProfile.
-Result<ir::LayerGraph> parse_piper_profile(std::string_view text);
+/// of a second each on average is read as milliseconds (ImportedProfile::time_unit_seconds says so): the format names
+/// no unit, and one of the published files is in milliseconds next to bytes per second. Errors: kMalformedFile and
+/// kLimitExceeded with the path of the field, kBadProfile.
+Result<ir::ImportedProfile> parse_piper_profile(std::string_view text);
 /// Errors: also kUnreadableFile.
-Result<ir::LayerGraph> read_piper_profile(const std::string& path);
+Result<ir::ImportedProfile> read_piper_profile(const std::string& path);
 
 }  // namespace graphpipe::files

@@ -19,6 +19,9 @@ enum class ReplicaMode : uint8_t {
 struct StageChoice {
   /// One per replica, each once. A device may hold several stages.
   std::vector<DeviceId> devices;
+  /// Tensor-parallel degree: each replica runs on so many devices with consecutive numbers, of which `devices` names
+  /// the first.
+  int degree = 1;
   /// Samples of one micro-batch; the last of a step may be smaller.
   Samples micro_batch{1};
   /// k of kFkB: k forwards, then k backwards in steady state.
@@ -40,6 +43,8 @@ struct StageChoice {
 struct Assignment {
   IdMap<PlanNodeId, StageId> stage_of;
   IdMap<StageId, StageChoice> choice;
+  /// Of each node the number of its alternative, which has the degree of its stage; empty: every node as it stands.
+  IdMap<PlanNodeId, int> alternative;
   bool operator==(const Assignment&) const = default;
 };
 

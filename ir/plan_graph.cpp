@@ -53,23 +53,46 @@ class PlanGraphVerifier {
     const PlanNode& node = graph_.nodes[id];
     for (const SampleFunction* f :
          {&node.forward, &node.input_gradient, &node.weight_gradient, &node.stash_to_input_gradient,
-          &node.stash_to_weight_gradient, &node.kept_gradients, &node.workspace})
+          &node.stash_to_weight_gradient, &node.kept_gradients, &node.workspace, &node.host_transfer})
       if (!is_sound(*f))
         report(node.label, text("node ", id, " has a negative or infinite cost"), "costs are finite and at least 0");
     for (const PassSeconds& seconds : node.by_kind)
       for (const SampleFunction* f : {&seconds.forward, &seconds.input_gradient, &seconds.weight_gradient})
         if (!is_sound(*f))
           report(node.label, text("node ", id, " has a negative or infinite cost"), "costs are finite and at least 0");
-    if (static_cast<int>(node.by_kind.size()) != graph_.kind_count())
+    const bool all_priced = graph_.kind_of_device.empty() ? node.by_kind.size() == graph_.nodes.begin()->by_kind.size()
+                                                          : std::ssize(node.by_kind) >= graph_.kind_count();
+    if (!all_priced)
       report(node.label,
              text("node ", id, " has costs on ", node.by_kind.size(), " kinds of devices, there are ",
                   graph_.kind_count()),
              "price each node on each kind");
+    check_alternatives(node);
     if (node.buffer_bytes.count < 0)
       report(node.label, text("node ", id, " has negative buffer bytes"), "correct the profile");
     for (WeightGroupId group : node.weights)
       if (group.index() >= graph_.weight_groups.size())
         report(node.label, text("node ", id, " names a weight group that does not exist"), "correct the profile");
+  }
+
+  void check_alternatives(const PlanNode& node) {
+    int before = 1;
+    for (const NodeAlternative& way : node.alternatives) {
+      if (way.degree < before) report(node.label, "its degrees do not ascend from 1", "sort the alternatives by degree");
+      before = way.degree;
+      bool is_sound_price = true;
+      for (const SampleFunction* f : {&way.seconds.forward, &way.seconds.input_gradient, &way.seconds.weight_gradient})
+        is_sound_price = is_sound_price && is_sound(*f);
+      for (const double bytes : {way.weight_bytes, way.kept_bytes, way.fixed_bytes})
+        is_sound_price = is_sound_price && std::isfinite(bytes) && bytes >= 0;
+      for (const auto* side : {&way.from, &way.to})
+        for (const NodeAlternative::Boundary& boundary : *side)
+          is_sound_price = is_sound_price && boundary.neighbour.index() < graph_.nodes.size() &&
+                           std::isfinite(boundary.bytes) && boundary.bytes >= 0;
+      if (!is_sound_price)
+        report(node.label, text("an alternative of degree ", way.degree, " has a negative or infinite cost"),
+               "costs are finite and at least 0");
+    }
   }
 
   void check_value(PlanValueId id) {

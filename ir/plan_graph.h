@@ -3,6 +3,7 @@
 // model and an imported profile are the same thing here.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/sample_function.h"
@@ -30,18 +31,45 @@ struct PassSeconds {
   bool operator==(const PassSeconds&) const = default;
 };
 
+/// One way to execute a node: `degree` devices share it (tensor parallelism), in one of a few variants (plain, with
+/// recomputation, ...). All numbers are those of one of the devices, for one micro-batch of one sample where not said
+/// otherwise.
+struct NodeAlternative {
+  int degree = 1;
+  ModelText name;
+  /// The collectives inside of the node included.
+  PassSeconds seconds;
+  /// Bytes that replicas have to synchronise.
+  double weight_bytes = 0;
+  /// Bytes that each micro-batch in flight keeps, and bytes whatever is in flight: weights and their states included.
+  double kept_bytes = 0, fixed_bytes = 0;
+  /// Bytes that a collective moves where the edge to a neighbour is cut.
+  struct Boundary {
+    PlanNodeId neighbour;
+    double bytes = 0;
+    bool operator==(const Boundary&) const = default;
+  };
+  /// By predecessor and by successor, each once; absent: none.
+  std::vector<Boundary> from, to;
+  bool operator==(const NodeAlternative&) const = default;
+};
+
 /// One forward node that depends on the samples, with its backward. Computations on weights alone are not nodes:
 /// every stage that needs one repeats it, and their cost is in the nodes that read them.
 struct PlanNode {
   /// The operator node it prices, where there is an operator graph.
   NodeId source;
-  /// What people call it: the ONNX name or the profile's description.
-  ModelText label;
+  /// What people call it: the ONNX name or the profile's id; and what the profile says of it beside.
+  ModelText label, description;
   /// Seconds of one replica for n samples. Zero where the pass does not exist (frozen parts).
-  /// Where devices differ these are no less than those of any device.
+  /// Where devices differ these are no less than those of any device; in a profile with CPUs those of an accelerator.
   SampleFunction forward, input_gradient, weight_gradient;
   /// The same on each kind of device (PlanGraph::kind_of_device); empty where all are alike.
   std::vector<PassSeconds> by_kind;
+  /// Kinds of devices that cannot run it, ascending.
+  std::vector<int> refused_kinds;
+  /// Other ways to execute it, by degree; the first of the smallest degree is the node as it stands. Empty: only that.
+  std::vector<NodeAlternative> alternatives;
   /// Bytes that only this node keeps, beside the values that PlanValue's saved_by lists name (statistics, masks; all of
   /// the stash in an imported profile): from the forward until the input gradient has run, and from the input gradient
   /// until the weight gradient has run (then with the gradients that the weight gradient reads).
@@ -57,6 +85,11 @@ struct PlanNode {
   bool has_backward = true;
   /// Works on the samples of one micro-batch together: its stage has one replica.
   bool mixes_samples = false;
+  /// The backward half of another node of its colocated set, listed as a node of its own (profiles of training graphs).
+  /// Such graphs have no stage graph before cost::fold_backward.
+  bool is_backward = false;
+  /// Seconds in which all that it puts out moves between a device and host memory, where a profile measured that.
+  SampleFunction host_transfer;
   bool operator==(const PlanNode&) const = default;
 };
 
@@ -81,6 +114,14 @@ struct PlanValue {
   bool operator==(const PlanValue&) const = default;
 };
 
+/// The order in which a file lists nodes, and edges between them; it need not be topological. Planners that reproduce
+/// other programs break ties by it.
+struct FileOrder {
+  std::vector<PlanNodeId> nodes;
+  std::vector<std::pair<PlanNodeId, PlanNodeId>> edges;
+  bool operator==(const FileOrder&) const = default;
+};
+
 /// Invariants: acyclic with node ids in topological order (producer id < reader id); ids dense; functions total
 /// and non-negative. `verify_plan_graph` states them.
 class PlanGraph {
@@ -94,8 +135,11 @@ class PlanGraph {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 plain SGD, 1 momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
-  /// By number of the device its kind, from 0, where devices differ in speed; empty where all are alike.
+  /// By number of the device its kind, from 0, where devices differ in speed; empty where all are alike. Of a profile
+  /// 0 is an accelerator, 1 a CPU.
   std::vector<int> kind_of_device;
+  /// Empty where the graph does not come from a file.
+  FileOrder file_order;
 
   IdRange<PlanNodeId> node_ids() const { return ids<PlanNodeId>(nodes.size()); }
   IdRange<PlanValueId> value_ids() const { return ids<PlanValueId>(values.size()); }

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <queue>
 #include <set>
+
+#include "support/digraph.h"
 
 namespace graphpipe::ir {
 
 namespace {
-
-using StagePair = std::pair<StageId, StageId>;
 
 Diagnostic bad_plan(const ModelText& origin, std::string message, std::string hint) {
   return {.code = Code::kBadPlan, .origin = origin, .message = std::move(message), .hint = std::move(hint)};
@@ -67,36 +66,28 @@ Status check_colocation(const PlanGraph& graph, const Assignment& assignment) {
 }
 
 /// A topological order of the quotient graph, old stage ids; ties go to the stage with the lowest node.
-Result<std::vector<StageId>> topological_order(const PlanGraph& graph, const Assignment& assignment) {
+Result<std::vector<StageId>> stage_order(const PlanGraph& graph, const Assignment& assignment) {
   const size_t count = assignment.choice.size();
-  std::vector<PlanNodeId> lowest(count);
+  std::vector<uint32_t> lowest(count, UINT32_MAX);
   for (PlanNodeId node : graph.node_ids()) {
-    PlanNodeId& low = lowest[assignment.stage_of[node].index()];
-    if (!low.valid()) low = node;
+    uint32_t& low = lowest[assignment.stage_of[node].index()];
+    low = std::min(low, static_cast<uint32_t>(node.index()));
   }
-  std::set<StagePair> arcs;
+  EdgeList edges;
   for (const PlanValue& value : graph.values)
     for (PlanNodeId reader : value.readers) {
-      const StagePair arc{assignment.stage_of[value.producer], assignment.stage_of[reader]};
-      if (arc.first != arc.second) arcs.insert(arc);
+      const StageId from = assignment.stage_of[value.producer], to = assignment.stage_of[reader];
+      if (from != to) edges.emplace_back(static_cast<uint32_t>(from.index()), static_cast<uint32_t>(to.index()));
     }
-  std::vector<int> waiting(count, 0);
-  for (const StagePair& arc : arcs) ++waiting[arc.second.index()];
-  using Ready = std::pair<PlanNodeId, StageId>;
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  for (StageId stage : ids<StageId>(count))
-    if (waiting[stage.index()] == 0) ready.push({lowest[stage.index()], stage});
   std::vector<StageId> order;
-  while (!ready.empty()) {
-    const StageId stage = ready.top().second;
-    ready.pop();
-    order.push_back(stage);
-    for (auto arc = arcs.lower_bound({stage, StageId(size_t{0})}); arc != arcs.end() && arc->first == stage; ++arc)
-      if (--waiting[arc->second.index()] == 0) ready.push({lowest[arc->second.index()], arc->second});
+  std::vector<bool> done(count, false);
+  for (const uint32_t stage : topological_order(count, edges, lowest)) {
+    order.emplace_back(stage);
+    done[stage] = true;
   }
   if (order.size() == count) return order;
-  const auto stuck = std::find_if(waiting.begin(), waiting.end(), [](int w) { return w > 0; });
-  return bad_plan({}, text("stage ", stuck - waiting.begin(), " depends on itself through other stages"),
+  const auto stuck = std::find(done.begin(), done.end(), false);
+  return bad_plan({}, text("stage ", stuck - done.begin(), " depends on itself through other stages"),
                   "a stage must not both feed another stage and read from it, directly or through others");
 }
 
@@ -301,7 +292,7 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
     check_choice(assignment.choice[stage], stage.index(), graph.batch, problems);
   if (!problems.empty()) return problems;
   GP_TRY_VOID(check_colocation(graph, assignment));
-  GP_TRY(const std::vector<StageId> order, topological_order(graph, assignment));
+  GP_TRY(const std::vector<StageId> order, stage_order(graph, assignment));
   renumber(assignment, order);
 
   StageGraph result;

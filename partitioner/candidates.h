@@ -6,7 +6,7 @@
 
 #include "ir/stage_graph.h"
 #include "partitioner/graphpipe/pipeline_dp.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {

@@ -5,8 +5,7 @@
 
 #include "driver/cli/suggestion.h"
 #include "ir/cluster_presets.h"
-#include "partitioner/layers/layer_planners.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
 
 namespace graphpipe::driver {
@@ -51,19 +50,6 @@ CLI::Validator one_of(const Rows& rows) {
 CLI::Option* repeated(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
                       const std::string& help) {
   return app.add_option(flag, words, help)->allow_extra_args(false);
-}
-
-struct PlannerName {
-  std::string_view name;
-};
-
-// Planners of plan graphs, then those of layer graphs that are not among them.
-std::vector<PlannerName> planner_names() {
-  std::vector<PlannerName> names;
-  for (const auto& row : partitioner::planners()) names.push_back({row.name});
-  for (const auto& row : partitioner::layer_planners())
-    if (partitioner::find_planner(row.name) == nullptr) names.push_back({row.name});
-  return names;
 }
 
 void output_flags(CLI::App& app, Options& options) {
@@ -132,7 +118,8 @@ void order_flags(CLI::App& app, OrderOptions& order) {
 }
 
 void planning_flags(CLI::App& app, PlanOptions& plan) {
-  app.add_option("--planner", plan.planner, "rule that cuts the model into stages")->check(one_of(planner_names()));
+  app.add_option("--planner", plan.planner, "rule that cuts the model into stages")
+      ->check(one_of(partitioner::planners()));
   app.add_option("--policy", plan.policy, "rule that orders each device's work")
       ->check(one_of(scheduler::all_policies()));
   order_flags(app, plan.order);

@@ -4,10 +4,10 @@
 #include <limits>
 #include <thread>
 
-#include "cost/iteration_time.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/shaped_plan.h"
+#include "driver/pipeline/yardstick.h"
 #include "support/units.h"
 
 namespace graphpipe::driver {
@@ -24,30 +24,8 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
   return partitioner::ForcedReplicas{.stage = static_cast<int>(stage), .replicas = static_cast<int>(replicas)};
 }
 
-/// Micro-batches times replicas of all stages above which the closed form stands for a plan while others are searched:
-/// to simulate one of them takes many seconds.
-constexpr int64_t kMaxSimulatedItems = 200'000;
-
-int64_t items_of(const ir::PlanGraph& priced, const ir::Assignment& assignment) {
-  int64_t items = 0;
-  for (const ir::StageChoice& choice : assignment.choice)
-    items +=
-        (priced.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count * std::ssize(choice.devices);
-  return items;
-}
-
-double simulated_step(const ir::PlanGraph& priced, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
-                      ir::Assignment assignment) {
-  const auto stages = ir::build_stage_graph(priced, assignment);
-  if (!stages) return kInfinity;
-  if (items_of(priced, assignment) > kMaxSimulatedItems) {
-    const cost::IterationTime time = cost::iteration_time(*stages, cluster);
-    return time.fits ? time.total() : kInfinity;
-  }
-  const auto built = scheduler::build_schedule(*stages, cluster, options);
-  if (!built) return kInfinity;
-  return built->step_seconds();
-}
+/// Passes of a step above which the closed form stands for a plan: to simulate one of them takes many seconds.
+constexpr int64_t kMaxSimulated = 200'000;
 
 // Replicas divide micro-batches unless the policy lets them take whole ones in turn.
 ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
@@ -134,7 +112,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   const bool take_turns = policy != nullptr && policy->takes_turns;
   request.evaluate = [&](const ir::Assignment& assignment) {
-    return simulated_step(priced, cluster, building, with_turns(assignment, take_turns));
+    return step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated);
   };
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   GP_TRY(partitioner::PlanAnswer answer,

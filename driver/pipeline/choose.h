@@ -4,7 +4,7 @@
 #include "driver/cli/options.h"
 #include "ir/plan_graph.h"
 #include "ir/stage_graph.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "scheduler/build_schedule.h"
 
 namespace graphpipe::driver {

@@ -1,9 +1,10 @@
-// From flags to the request of a planner of layer graphs.
+// From flags to the request of a planner on a profile.
 
 #include <cmath>
 
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
+#include "driver/pipeline/choose.h"
 #include "driver/pipeline/plan_profile.h"
 #include "files/dnn_partitioning_profile.h"
 #include "files/pipedream_profile.h"
@@ -15,8 +16,6 @@ namespace {
 constexpr int kMaxDevices = 1 << 16;
 constexpr int64_t kUnitsPerStep = 16;
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
-/// A search without --time-limit ends here: nobody waits longer for a graph of a thousand layers.
-constexpr double kUsualSeconds = 40;
 
 Result<std::vector<int>> parse_machines(const std::string& text) {
   std::vector<int> ends;
@@ -28,41 +27,6 @@ Result<std::vector<int>> parse_machines(const std::string& text) {
     ends.push_back(end);
   }
   return ends;
-}
-
-Result<cost::LayerMachine> machine_of(const Options& options, const ir::LayerGraph& graph,
-                                      const std::vector<int>& machines) {
-  const ForeignOptions& foreign = options.foreign;
-  cost::LayerMachine machine;
-  if (!foreign.topology.empty()) {
-    GP_TRY(machine.levels, parse_topology(foreign.topology));
-    if (options.plan.devices > 0 && options.plan.devices != machine.devices())
-      return usage("--topology " + foreign.topology,
-                   text("it has ", machine.devices(), " devices, --devices says ", options.plan.devices),
-                   "leave one of the two out");
-  } else {
-    const double bandwidth = foreign.bandwidth > 0 ? foreign.bandwidth : graph.defaults.bandwidth.value_or(1e9);
-    int devices = static_cast<int>(options.plan.devices);
-    if (devices <= 0)
-      devices = machines.empty() ? std::clamp(graph.defaults.devices.value_or(1), 1, kMaxDevices) : machines.back();
-    machine.levels = {{.count = devices, .bandwidth = bandwidth}};
-  }
-  if (!machines.empty() && machines.back() != machine.devices())
-    return usage("--machines", text("they have ", machines.back(), " devices, the plan ", machine.devices()),
-                 "make the last number the number of devices");
-  for (const auto& level : machine.levels)
-    if (!(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
-      return usage("--bandwidth", "it is not above zero", "give bytes per second, for example --bandwidth 1e9");
-  // Only files of dnn-partitioning say how long a layer takes on a CPU.
-  if (graph.source != ir::LayerSource::kDnnPartitioning && foreign.cpus > 0)
-    return usage("--cpus", "the profile does not say how long a layer takes on a CPU",
-                 "leave it out; dnn-partitioning files say it");
-  if (graph.source == ir::LayerSource::kDnnPartitioning)
-    machine.cpus = foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
-                                     : std::clamp(graph.defaults.cpus.value_or(0), 0, kMaxDevices);
-  if (foreign.memory > 0) machine.memory = foreign.memory;
-  else if (graph.defaults.memory.value_or(0) > 0) machine.memory = *graph.defaults.memory;
-  return machine;
 }
 
 // Flags of models say nothing about a profile that has none; passing over one would mislead.
@@ -92,61 +56,12 @@ Status refuse_flags_of_models(const Options& options) {
   return Ok{};
 }
 
-// Samples of a step and of a micro-batch, and micro-batches of a step: any two flags give the third.
-Status read_units(const Options& options, const ir::LayerGraph& graph, partitioner::LayerPlanRequest& request) {
-  const int64_t given = options.foreign.micro_batches;
-  const bool has_batch = options.training.batch_given, has_size = options.plan.micro_batch != "auto";
-  if (has_batch) request.batch = options.training.batch;
-  if (has_batch && given > 0 && request.batch % given != 0)
-    return usage("--micro-batches " + std::to_string(given),
-                 text("a batch of ", request.batch, " samples has no ", given, " equal micro-batches"),
-                 "give a number that divides the batch");
-  request.micro_batch = std::min<int64_t>(64, request.batch);
-  if (has_batch && given > 0 && !has_size) request.micro_batch = std::max<int64_t>(1, request.batch / given);
-  if (has_size && (!read_number(options.plan.micro_batch, request.micro_batch) || request.micro_batch < 1 ||
-                   request.micro_batch > kMaxSamples))
-    return usage("--micro-batch " + options.plan.micro_batch, text("expected a number from 1 to ", kMaxSamples),
-                 "for example --micro-batch 64");
-  if (given > 0) request.micro_batches = given;
-  else if (has_batch) request.micro_batches = std::max<int64_t>(1, request.batch / request.micro_batch);
-  else request.micro_batches = std::clamp<int64_t>(graph.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
-  if (!has_batch && given > 0 && request.micro_batch <= kMaxSamples / given)
-    request.batch = given * request.micro_batch;
-  if (!has_batch) request.batch = std::max(request.batch, request.micro_batch);
-  if (request.batch < request.micro_batch)
-    return usage("--micro-batch " + options.plan.micro_batch, text("the batch has only ", request.batch, " samples"),
-                 "for example --micro-batch 64");
-  if (has_batch && given > 0 && has_size && request.batch / request.micro_batch != given)
-    return usage("--micro-batches",
-                 text("a batch of ", request.batch, " has ", request.batch / request.micro_batch, " micro-batches of ",
-                      request.micro_batch),
-                 "leave one of --batch, --micro-batch and --micro-batches out");
-  return Ok{};
+Bytes memory_bytes(double bytes) {
+  constexpr double kMaxMemory = 1e15;  // what a cluster file may say
+  return Bytes(static_cast<int64_t>(std::min(std::round(bytes), kMaxMemory)));
 }
 
-}  // namespace
-
-Result<std::vector<cost::LayerMachine::Level>> parse_topology(const std::string& text) {
-  std::vector<cost::LayerMachine::Level> levels;
-  int64_t devices = 1;
-  for (const std::string_view word : split(text, ",")) {
-    const size_t at = std::min(word.find('@'), word.size());
-    cost::LayerMachine::Level level;
-    if (!read_number(word.substr(0, at), level.count) ||
-        !read_number(word.substr(std::min(at + 1, word.size())), level.bandwidth) || level.count < 1 ||
-        level.count > kMaxDevices || !(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
-      return usage("--topology " + text, "expected COUNT@BYTES_PER_SECOND for each level, innermost first",
-                   "for example --topology 4@10e9,4@1.25e9");
-    devices *= level.count;
-    levels.push_back(level);
-    if (devices > kMaxDevices || levels.size() > 8)
-      return usage("--topology " + text, graphpipe::text("more than ", kMaxDevices, " devices or 8 levels"),
-                   "plan for a smaller machine");
-  }
-  return levels;
-}
-
-Result<ir::LayerGraph> read_foreign_profile(const Options& options) {
+Result<ir::ImportedProfile> read_profile_file(const Options& options) {
   if (options.plan.profile.empty())
     return usage("--profile-format " + options.foreign.format, "it says what --profile FILE is, and there is none",
                  "add --profile FILE");
@@ -158,35 +73,173 @@ Result<ir::LayerGraph> read_foreign_profile(const Options& options) {
   return files::read_pipedream_profile(options.plan.profile);
 }
 
-Result<partitioner::LayerPlanRequest> layer_request(const Options& options, const ir::LayerGraph& graph) {
-  const ForeignOptions& foreign = options.foreign;
-  partitioner::LayerPlanRequest request;
-  request.graph = &graph;
-  GP_TRY_VOID(refuse_flags_of_models(options));
-  if (!foreign.machines.empty()) {
-    GP_TRY(request.machines, parse_machines(foreign.machines));
+}  // namespace
+
+Result<std::vector<ir::LinkLevel>> parse_topology(const std::string& text) {
+  std::vector<ir::LinkLevel> levels;
+  int64_t devices = 1;
+  for (const std::string_view word : split(text, ",")) {
+    const size_t at = std::min(word.find('@'), word.size());
+    int count = 0;
+    double bandwidth = 0;
+    if (!read_number(word.substr(0, at), count) ||
+        !read_number(word.substr(std::min(at + 1, word.size())), bandwidth) || count < 1 || count > kMaxDevices ||
+        !(bandwidth > 0) || !std::isfinite(bandwidth))
+      return usage("--topology " + text, "expected COUNT@BYTES_PER_SECOND for each level, innermost first",
+                   "for example --topology 4@10e9,4@1.25e9");
+    devices *= count;
+    if (devices > kMaxDevices || levels.size() == 8)
+      return usage("--topology " + text, graphpipe::text("more than ", kMaxDevices, " devices or 8 levels"),
+                   "plan for a smaller machine");
+    levels.push_back(
+        {.group = static_cast<int>(devices), .latency = Seconds(0), .bandwidth = BytesPerSecond(bandwidth)});
   }
-  GP_TRY(request.machine, machine_of(options, graph, request.machines));
-  if (const auto* row = partitioner::find_layer_planner(options.plan.planner); row != nullptr) {
-    GP_TRY(request.compat, partitioner::parse_compat(*row, foreign.compat));
+  return levels;
+}
+
+Status ProfileProblem::take_machine() {
+  const ForeignOptions& foreign = options_.foreign;
+  const ir::ProfileDefaults& file = profile_.defaults;
+  std::vector<int> machines;
+  if (!foreign.machines.empty()) {
+    GP_TRY(machines, parse_machines(foreign.machines));
+  }
+  std::vector<ir::LinkLevel> levels;
+  if (!foreign.topology.empty()) {
+    GP_TRY(levels, parse_topology(foreign.topology));
+    devices_ = levels.back().group;
+    if (options_.plan.devices > 0 && options_.plan.devices != devices_)
+      return usage("--topology " + foreign.topology,
+                   text("it has ", devices_, " devices, --devices says ", options_.plan.devices),
+                   "leave one of the two out");
+  } else {
+    const double bandwidth = foreign.bandwidth > 0 ? foreign.bandwidth : file.bandwidth.value_or(1e9);
+    if (!(bandwidth > 0) || !std::isfinite(bandwidth))
+      return usage("--bandwidth", "it is not above zero", "give bytes per second, for example --bandwidth 1e9");
+    devices_ = static_cast<int>(options_.plan.devices);
+    if (devices_ <= 0)
+      devices_ = machines.empty() ? std::clamp(file.devices.value_or(1), 1, kMaxDevices) : machines.back();
+    levels = {{.group = devices_, .latency = Seconds(0), .bandwidth = BytesPerSecond(bandwidth)}};
+  }
+  if (!machines.empty() && machines.back() != devices_)
+    return usage("--machines", text("they have ", machines.back(), " devices, the plan ", devices_),
+                 "make the last number the number of devices");
+  // Only files of dnn-partitioning say how long a layer takes on a CPU.
+  const bool prices_cpus = profile_.format == ir::ProfileFormat::kDnnPartitioning;
+  if (!prices_cpus && foreign.cpus > 0)
+    return usage("--cpus", "the profile does not say how long a layer takes on a CPU",
+                 "leave it out; dnn-partitioning files say it");
+  const int cpus = !prices_cpus        ? 0
+                   : foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
+                                       : std::clamp(file.cpus.value_or(0), 0, kMaxDevices);
+  double memory = kInfinity;
+  if (foreign.memory > 0) memory = foreign.memory;
+  else if (file.memory.value_or(0) > 0) memory = *file.memory;
+  request_.limit_memory = std::isfinite(memory);
+
+  cluster_ = ir::equal_devices(devices_ + cpus);
+  for (int d = 0; d < devices_ + cpus; ++d) {
+    ir::Device& device = cluster_.devices[ir::DeviceId(static_cast<size_t>(d))];
+    device.memory = memory_bytes(d < devices_ ? memory : kInfinity);
+    for (const int end : machines) device.host += end <= d && d < devices_ ? 1 : 0;
+  }
+  // All links reach the CPUs at the outermost level's bandwidth; groups are multiples of the level below.
+  if (cpus > 0)
+    levels.push_back({.group = devices_ * ((2 * devices_ + cpus - 1) / devices_),
+                      .latency = Seconds(0),
+                      .bandwidth = levels.back().bandwidth});
+  cluster_.levels = std::move(levels);
+  for (int d = 0; d < devices_ + cpus && cpus > 0; ++d) profile_.graph.kind_of_device.push_back(d < devices_ ? 0 : 1);
+  if (cpus == 0)
+    for (ir::PlanNode& node : profile_.graph.nodes) node.by_kind.clear();
+  return Ok{};
+}
+
+// Samples of a step and of a micro-batch, and micro-batches of a step: any two flags give the third.
+Status ProfileProblem::take_units() {
+  partitioner::OriginalOptions& original = request_.original;
+  const int64_t given = options_.foreign.micro_batches;
+  const bool has_batch = options_.training.batch_given, has_size = options_.plan.micro_batch != "auto";
+  if (has_batch) original.batch = options_.training.batch;
+  if (has_batch && given > 0 && original.batch % given != 0)
+    return usage("--micro-batches " + std::to_string(given),
+                 text("a batch of ", original.batch, " samples has no ", given, " equal micro-batches"),
+                 "give a number that divides the batch");
+  original.micro_batch = std::min<int64_t>(64, original.batch);
+  if (has_batch && given > 0 && !has_size) original.micro_batch = std::max<int64_t>(1, original.batch / given);
+  if (has_size && (!read_number(options_.plan.micro_batch, original.micro_batch) || original.micro_batch < 1 ||
+                   original.micro_batch > kMaxSamples))
+    return usage("--micro-batch " + options_.plan.micro_batch, text("expected a number from 1 to ", kMaxSamples),
+                 "for example --micro-batch 64");
+  int64_t micro_batches = std::clamp<int64_t>(profile_.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
+  if (given > 0) micro_batches = given;
+  else if (has_batch) micro_batches = std::max<int64_t>(1, original.batch / original.micro_batch);
+  if (!has_batch && given > 0 && original.micro_batch <= kMaxSamples / given)
+    original.batch = given * original.micro_batch;
+  if (!has_batch) original.batch = std::max(original.batch, original.micro_batch);
+  if (original.batch < original.micro_batch)
+    return usage("--micro-batch " + options_.plan.micro_batch, text("the batch has only ", original.batch, " samples"),
+                 "for example --micro-batch 64");
+  if (has_batch && given > 0 && has_size && original.batch / original.micro_batch != given)
+    return usage("--micro-batches",
+                 text("a batch of ", original.batch, " has ", original.batch / original.micro_batch,
+                      " micro-batches of ", original.micro_batch),
+                 "leave one of --batch, --micro-batch and --micro-batches out");
+  profile_.graph.batch = Samples(micro_batches);
+  return Ok{};
+}
+
+Status ProfileProblem::take_request() {
+  const ForeignOptions& foreign = options_.foreign;
+  const partitioner::PlannerEntry* planner = partitioner::find_planner(options_.plan.planner);
+  partitioner::OriginalOptions& original = request_.original;
+  if (planner != nullptr && planner->search != nullptr) {
+    GP_TRY(original.compat, partitioner::parse_compat(*planner, foreign.compat));
   } else if (!foreign.compat.empty() && foreign.compat != "all") {  // all of none is none
-    return usage("--compat " + foreign.compat, text("the planner ", options.plan.planner, " reproduces no original"),
+    return usage("--compat " + foreign.compat, text("the planner ", options_.plan.planner, " reproduces no original"),
                  "leave it out");
   }
-  if (foreign.non_contiguous && options.plan.planner != "max-throughput" && options.plan.planner != "auto")
-    return usage("--non-contiguous", text("the planner ", options.plan.planner, " knows nothing of it"),
+  if (foreign.non_contiguous && options_.plan.planner != "max-throughput" && options_.plan.planner != "auto")
+    return usage("--non-contiguous", text("the planner ", options_.plan.planner, " knows nothing of it"),
                  "leave it out, or use the planner max-throughput");
-  request.non_contiguous = foreign.non_contiguous;
-  request.replication = !foreign.no_replication;
-  request.use_fewer = foreign.use_fewer;
-  request.charge_traffic = !foreign.no_traffic;
-  request.recompute = !foreign.no_recompute;
-  request.profile_batch = foreign.profile_batch;
-  GP_TRY_VOID(read_units(options, graph, request));
-  if (foreign.max_degree > 0) request.max_degree = static_cast<int>(foreign.max_degree);
-  request.time_limit = options.plan.time_limit > 0 ? options.plan.time_limit : kUsualSeconds;
-  request.cancel = &interrupt_flag();
-  return request;
+  original.non_contiguous = foreign.non_contiguous;
+  original.use_fewer = foreign.use_fewer;
+  original.charge_traffic = !foreign.no_traffic;
+  original.recompute = !foreign.no_recompute;
+  original.profile_batch = foreign.profile_batch;
+  if (foreign.max_degree > 0) original.max_degree = static_cast<int>(foreign.max_degree);
+  request_.replication = !foreign.no_replication;
+  GP_TRY_VOID(take_units());
+  request_.graph = &profile_.graph;
+  request_.cluster = &cluster_;
+  request_.profile = &profile_;
+  // One sample of the plan graph is one unit of the profiled work; only DAPPLE divides it.
+  PlanOptions flags = options_.plan;
+  if (flags.planner == "dapple") flags.micro_batch = "auto";
+  if (flags.micro_batch != "auto") {
+    if (original.micro_batch % original.profile_batch != 0)
+      return usage("--micro-batch " + flags.micro_batch,
+                   text("the profile is of ", original.profile_batch, " samples, which are not divided"),
+                   "give a multiple, or say --profile-batch");
+    flags.micro_batch = std::to_string(original.micro_batch / original.profile_batch);
+  }
+  GP_TRY_VOID(take_flags(flags, request_));
+  request_.cancel = &interrupt_flag();
+  request_.threads = static_cast<int>(options_.training.threads);
+  request_.plain_nodes = !options_.output.empty();
+  request_.evaluate = [this](const ir::Assignment& assignment) { return step_in_search(assignment); };
+  request_.measure = [this](const partitioner::PlanCandidate& plan) { return measure(plan); };
+  return Ok{};
+}
+
+Result<std::unique_ptr<ProfileProblem>> ProfileProblem::read(const Options& options) {
+  std::unique_ptr<ProfileProblem> problem(new ProfileProblem(options));
+  GP_TRY(problem->profile_, read_profile_file(options));
+  GP_TRY_VOID(refuse_flags_of_models(options));
+  GP_TRY_VOID(problem->take_machine());
+  GP_TRY_VOID(problem->take_request());
+  problem->folded_ = cost::fold_backward(problem->profile_.graph);
+  return problem;
 }
 
 }  // namespace graphpipe::driver

@@ -3,7 +3,7 @@
 // a chain on each device, or one stage everywhere. Equal runs of the model are laid onto the devices in that shape.
 
 #include "driver/cli/options.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
 
 namespace graphpipe::driver {

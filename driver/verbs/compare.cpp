@@ -14,7 +14,7 @@
 #include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
 #include "driver/report/report.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
 #include "wire/exit_codes.h"
 
@@ -60,11 +60,6 @@ Result<std::vector<std::string>> planners_of(const Options& options) {
     known.emplace_back(row.name);
     if (row.name != "manual" && row.name != "exhaustive") usual.emplace_back(row.name);
   }
-  for (const partitioner::LayerPlannerEntry& row : partitioner::layer_planners()) {
-    if (!is_foreign(options) || std::ranges::find(known, row.name) != known.end()) continue;
-    known.emplace_back(row.name);
-    usual.emplace_back(row.name);
-  }
   if (options.planners.empty()) return usual;
   return names_of("--planners", options.planners, known);
 }
@@ -98,16 +93,17 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
 }
 
 // Plans a profile of another project.
-Status contend(const Options& options, const partitioner::LayerPlanRequest& request, Contender& contender) {
-  GP_TRY(const ProfilePlan plan, plan_profile(contender.planner, options, request));
-  contender.objective = plan.objective;
-  contender.bound = plan.bound;
-  contender.gap = plan.gap;
-  contender.unit = plan.unit;
-  contender.step = plan.simulated_step;
-  contender.stages = plan.stages.size();
-  contender.search_seconds = plan.search_seconds;
-  contender.complete = plan.complete;
+Status contend(const Options&, const ProfileProblem& problem, Contender& contender) {
+  GP_TRY(const partitioner::PlanAnswer answer, problem.plan(contender.planner));
+  const partitioner::PlanCandidate& plan = answer.candidates.front();
+  contender.objective = plan.own->objective;
+  contender.bound = plan.own->bound;
+  contender.gap = plan.own->gap;
+  contender.unit = plan.own->unit;
+  contender.step = plan.step_seconds;
+  contender.stages = plan.assignment.choice.size();
+  contender.search_seconds = answer.search_seconds;
+  contender.complete = answer.complete;
   contender.fits = plan.fits;
   return Ok{};
 }
@@ -135,9 +131,8 @@ Result<std::vector<Contender>> compare(const Options& options) {
   GP_TRY(const std::vector<std::string> planners, planners_of(options));
   GP_TRY(const std::vector<std::string> policies, policies_of(options));
   if (is_foreign(options)) {
-    GP_TRY(const ir::LayerGraph graph, read_foreign_profile(options));
-    GP_TRY(const partitioner::LayerPlanRequest request, layer_request(options, graph));
-    return contend_all(options, request, planners, {"-"});
+    GP_TRY(const std::unique_ptr<ProfileProblem> problem, ProfileProblem::read(options));
+    return contend_all(options, *problem, planners, {"-"});
   }
   if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");
   // The graph of forwards alone is another model: no loss, no backward.

@@ -34,20 +34,20 @@ void thin_out(Line& line) {
   line.crossing.resize(kept);
 }
 
-Line line_of(const ir::LayerGraph& graph) {
-  const ir::LayerAdjacency adjacency = adjacency_of(graph);
+Line line_of(const LayerGraph& graph) {
+  const LayerAdjacency adjacency = adjacency_of(graph);
   Line line;
   line.work = {0};
-  IdMap<ir::LayerId, size_t> position(graph.layers.size(), 0);
-  for (const ir::LayerId id : adjacency.order) {
+  IdMap<LayerId, size_t> position(graph.layers.size(), 0);
+  for (const LayerId id : adjacency.order) {
     position[id] = line.order.size();
     line.order.push_back(static_cast<uint32_t>(id.index()));
     line.work.push_back(line.work.back() + graph.layers[id].seconds());
   }
   std::vector<double> change(line.order.size() + 2, 0);
-  for (const ir::LayerId id : graph.layer_ids()) {
+  for (const LayerId id : graph.layer_ids()) {
     size_t last = position[id];
-    for (const ir::LayerId reader : adjacency.successors[id]) last = std::max(last, position[reader]);
+    for (const LayerId reader : adjacency.successors[id]) last = std::max(last, position[reader]);
     change[position[id] + 1] += graph.layers[id].output_bytes;
     change[last + 1] -= graph.layers[id].output_bytes;
   }
@@ -112,7 +112,7 @@ class Clusters {
 
 }  // namespace
 
-std::vector<std::vector<uint32_t>> cluster_layers(const ir::LayerGraph& graph, size_t count) {
+std::vector<std::vector<uint32_t>> cluster_layers(const LayerGraph& graph, size_t count) {
   const Line line = line_of(graph);
   std::vector<double> traffic(line.crossing);
   std::ranges::sort(traffic);

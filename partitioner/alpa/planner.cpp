@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "partitioner/alpa/cluster_layers.h"
-#include "partitioner/layers/search_clock.h"
+#include "support/deadline.h"
 #include "partitioner/piper/cost_model.h"
 #include "support/units.h"
 
@@ -33,7 +33,7 @@ struct Reach {
   int least = std::numeric_limits<int>::max(), most = -1;
 };
 
-std::vector<int> submeshes(const cost::LayerMachine& machine) {
+std::vector<int> submeshes(const LayerMachine& machine) {
   const int devices = machine.devices();
   const int machine_size = machine.levels.size() > 1 ? machine.levels.front().count : devices;
   std::vector<int> sizes;
@@ -55,9 +55,9 @@ PiperOptions options_of(const LayerPlanRequest& request, VariantRule rule) {
 
 class Alpa {
  public:
-  Alpa(const LayerPlanRequest& request, const SearchClock& clock)
+  Alpa(const LayerPlanRequest& request, const Deadline& deadline)
       : request_(request),
-        clock_(clock),
+        deadline_(deadline),
         clusters_(cluster_layers(*request.graph,
                                  request.graph->layers.size() <= kMaxUnclustered ? kMaxUnclustered : kClusters)),
         count_(clusters_.size()),
@@ -78,7 +78,7 @@ class Alpa {
     keep();
     // Nothing below the first candidate that gives a plan need be tried.
     size_t low = 0, high = candidates.size();
-    while (low < high && !clock_.must_stop()) {
+    while (low < high && !deadline_.passed()) {
       const size_t middle = low + (high - low) / 2;
       if (smallest_sum(candidates[middle]) < kInfinity) high = middle;
       else low = middle + 1;
@@ -88,17 +88,17 @@ class Alpa {
       const double most = candidates[low];
       if (most == tried) continue;
       if (least_sum + most * static_cast<double>(micro_batches() - 1) >= objective_) break;
-      if (clock_.must_stop()) return false;
+      if (deadline_.passed()) return false;
       tried = most;
       if (smallest_sum(most) < kInfinity) keep();
     }
-    return !clock_.must_stop();
+    return !deadline_.passed();
   }
 
   int64_t micro_batches() const { return std::max<int64_t>(1, request_.micro_batches); }
   /// Seconds; infinite where there is no plan.
   double objective() const { return objective_; }
-  const ir::LayerPlan& plan() const { return plan_; }
+  const LayerPlan& plan() const { return plan_; }
   /// No plan is faster: each stage time is at least the work over all devices.
   double least() const {
     const PiperCosts costs(*request_.graph, options_of(request_, VariantRule::kChoose));
@@ -221,33 +221,33 @@ class Alpa {
     }
   }
 
-  ir::LayerPlan plan_of(size_t stages) {
-    ir::LayerPlan plan;
+  LayerPlan plan_of(size_t stages) {
+    LayerPlan plan;
     plan.micro_batches = micro_batches();
     size_t from = 0;
     int devices = devices_;
     for (; stages > 0; --stages) {
       const Best step = best(stages, from, devices);
-      ir::LayerStage stage{.replicas = step.config->replicas, .degree = step.config->degree};
+      LayerStage stage{.replicas = step.config->replicas, .degree = step.config->degree};
       for (; from < step.end; ++from)
         for (const uint32_t layer : clusters_[from]) stage.layers.emplace_back(layer);
       std::ranges::sort(stage.layers);
       for (int i = 0; i < step.config->devices; ++i) stage.devices.push_back(devices_ - devices + i);
       devices -= step.config->devices;
-      for (const ir::LayerId id : stage.layers) stage.variants.push_back(variant(id, *step.config));
+      for (const LayerId id : stage.layers) stage.variants.push_back(variant(id, *step.config));
       plan.stages.push_back(std::move(stage));
     }
     return plan;
   }
 
-  int variant(ir::LayerId id, const Config& config) const {
+  int variant(LayerId id, const Config& config) const {
     const auto& degrees = request_.graph->layers[id].degrees;
-    const auto found = std::ranges::find(degrees, config.degree, &ir::LayerDegree::degree);
+    const auto found = std::ranges::find(degrees, config.degree, &LayerDegree::degree);
     return found == degrees.end() || !config.last_variant ? 0 : static_cast<int>(found->variants.size()) - 1;
   }
 
   const LayerPlanRequest& request_;
-  const SearchClock& clock_;
+  const Deadline& deadline_;
   std::vector<std::vector<uint32_t>> clusters_;
   size_t count_;
   int devices_;
@@ -257,7 +257,7 @@ class Alpa {
   /// [stages][first cluster]
   std::vector<Reach> reach_;
   double objective_ = kInfinity;
-  ir::LayerPlan plan_;
+  LayerPlan plan_;
   int64_t tried_ = 0;
 };
 
@@ -268,8 +268,8 @@ Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
     return Diagnostic{.code = Code::kUsage,
                       .message = text(request.machine.devices(), " devices are more than this planner takes"),
                       .hint = "plan for at most 4096"};
-  const SearchClock clock(request);
-  Alpa alpa(request, clock);
+  const Deadline deadline(request.time_limit, request.cancel);
+  Alpa alpa(request, deadline);
   const bool complete = alpa.run();
   if (alpa.objective() == kInfinity)
     return complete
@@ -277,27 +277,27 @@ Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
                             .message = text("no row of submeshes fits ", request.machine.memory, " bytes a device"),
                             .hint = "give the devices more memory, or plan for more devices"}
                : Diagnostic{.code = Code::kInterrupted,
-                            .message = clock.reason() + " before any plan was found",
+                            .message = deadline.reason() + " before any plan was found",
                             .hint = "give the search more time"};
   LayerPlanAnswer answer{.plan = alpa.plan()};
   answer.terms = {.score = LayerScore::kIteration,
-                  .convention = {.overlap = cost::Overlap::kAdd,
-                                 .cut = cost::CutRule::kStageEdges,
-                                 .copies = cost::CopiesRule::kStages,
+                  .convention = {.overlap = Overlap::kAdd,
+                                 .cut = CutRule::kStageEdges,
+                                 .copies = CopiesRule::kStages,
                                  .communication_scale = request.charge_traffic ? 1.0 : 0.0,
                                  .reduction_factor = 4,
                                  .reduction_every = alpa.micro_batches()}};
   answer.unit = "s";
-  const cost::LayerPlanPrice price =
+  const LayerPlanPrice price =
       price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention);
   answer.objective = static_cast<double>(alpa.micro_batches() - 1) * price.bottleneck;
-  for (const cost::StagePrice& stage : price.stages) answer.objective += stage.total;
+  for (const StagePrice& stage : price.stages) answer.objective += stage.total;
   answer.bound = complete ? answer.objective : std::min(answer.objective, alpa.least());
   answer.complete = complete;
-  if (!complete) answer.stopped = clock.reason();
+  if (!complete) answer.stopped = deadline.reason();
   answer.states = alpa.intervals();
   answer.pairs = alpa.tried();
-  answer.search_seconds = clock.seconds();
+  answer.search_seconds = deadline.seconds();
   return answer;
 }
 

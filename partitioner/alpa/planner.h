@@ -1,7 +1,7 @@
 #pragma once
 // Alpa's inter-operator program (OSDI 2022) over a layer graph.
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

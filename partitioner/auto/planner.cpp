@@ -5,12 +5,12 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/baselines/exhaustive.h"
+#include "partitioner/cost_models/plan_by_layers.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
 #include "partitioner/graphpipe/planner.h"
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "partitioner/improve/plan_hill_climb.h"
-#include "partitioner/layers/layer_adapter.h"
 #include "support/run_tasks.h"
 #include "support/stopwatch.h"
 
@@ -43,11 +43,11 @@ class AutoPlanner {
       if (answer.ok()) merge(best, std::move(*answer));
       else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
-    for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(row->plan(rest_of(best)));
+    for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
     for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     // The row of this name cuts without replicas; this one has them, and neither of 2bw's limits on depth and devices.
-    take(plan_by_layers("equal-split", rest_of(best)));
+    take(plan_by_layers(*find_planner("equal-split"), rest_of(best)));
     on_fewer_devices(best);
     // The search climbs from the best of these too, beside the starts that it has of its own.
     if (best) best_of_others_ = best->candidates.front().assignment;
@@ -78,7 +78,7 @@ class AutoPlanner {
     run_tasks(rows.size(), request.threads, [&](size_t i) {
       PlanRequest rest = request;
       rest.time_limit = time_left();
-      answers[i] = rows[i]->plan(rest);
+      answers[i] = ask(*rows[i], rest);
     });
     return answers;
   }

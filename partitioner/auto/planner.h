@@ -9,7 +9,7 @@
 // Not exact: more memory or bandwidth may lead it to another, worse hill.
 // All by cost::iteration_time, the best few by the request's `evaluate`.
 
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 
 namespace graphpipe::partitioner {
 

@@ -26,7 +26,7 @@ void try_split(const PiperCosts& costs, const std::vector<std::vector<uint32_t>>
 
 }  // namespace
 
-EqualSplit split_equally(const ir::LayerGraph& graph, const PiperCosts& costs) {
+EqualSplit split_equally(const LayerGraph& graph, const PiperCosts& costs) {
   EqualSplit best;
   const RepeatedLayers layers = repeated_layers(graph);
   const auto devices = static_cast<size_t>(costs.options().devices);

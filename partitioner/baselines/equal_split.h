@@ -16,6 +16,6 @@ struct EqualSplit {
 /// Tries every number of stages p, with what stands before and behind the repeated layers in the first and last run or
 /// in stages of their own; every d with p d up to the devices and the micro-batches; every degree of the first layer.
 /// The first found of the fastest wins.
-EqualSplit split_equally(const ir::LayerGraph& graph, const PiperCosts& costs);
+EqualSplit split_equally(const LayerGraph& graph, const PiperCosts& costs);
 
 }  // namespace graphpipe::partitioner

@@ -2,7 +2,7 @@
 // Every plan of a small graph: all ways to group its items into stages without a cycle, all replica counts, the
 // requested micro-batch sizes (the same in every stage, k = 1).
 
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 
 namespace graphpipe::partitioner {
 

@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::string_view kRepeatedLayer = "ParallelTransformerLayer";
 
-DagEdges edges_between(const ir::LayerGraph& graph) {
+DagEdges edges_between(const LayerGraph& graph) {
   DagEdges edges;
-  for (const ir::LayerEdge& edge : graph.edges)
+  for (const LayerEdge& edge : graph.edges)
     edges.emplace_back(static_cast<uint32_t>(edge.from.index()), static_cast<uint32_t>(edge.to.index()));
   return edges;
 }
@@ -31,7 +31,7 @@ std::vector<std::vector<uint32_t>> runs_of(const std::vector<uint32_t>& layers, 
 
 }  // namespace
 
-RepeatedLayers repeated_layers(const ir::LayerGraph& graph) {
+RepeatedLayers repeated_layers(const LayerGraph& graph) {
   RepeatedLayers parts;
   const size_t count = graph.layers.size();
   const DagEdges edges = edges_between(graph);
@@ -40,7 +40,7 @@ RepeatedLayers repeated_layers(const ir::LayerGraph& graph) {
   // Whether a layer is, or follows, or leads to, a repeated one.
   std::vector<bool> is_repeated(count), follows(count), leads_to(count);
   for (const uint32_t layer : order) {
-    is_repeated[layer] = graph.layers[ir::LayerId(layer)].label.raw() == kRepeatedLayer;
+    is_repeated[layer] = graph.layers[LayerId(layer)].label.raw() == kRepeatedLayer;
     follows[layer] = is_repeated[layer] ||
                      std::ranges::any_of(dag.predecessors(layer), [&](uint32_t from) { return follows[from]; });
   }

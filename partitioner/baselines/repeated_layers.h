@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/layer_graph.h"
+#include "partitioner/cost_models/layer_graph.h"
 
 namespace graphpipe::partitioner {
 
@@ -16,7 +16,7 @@ struct RepeatedLayers {
 
 /// Repeated: layers of the label ParallelTransformerLayer and what stands between two of them; of a graph without such
 /// layers, all. Before: the others that lead to one of them.
-RepeatedLayers repeated_layers(const ir::LayerGraph& graph);
+RepeatedLayers repeated_layers(const LayerGraph& graph);
 
 enum class Ends : uint8_t {
   kJoined,  // what stands before and behind belongs to the first and the last run

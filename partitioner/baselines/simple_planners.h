@@ -1,7 +1,7 @@
 #pragma once
 // Planners without a search: a given plan, one stage on all devices, one stage per equal share of the work.
 
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 
 namespace graphpipe::partitioner {
 

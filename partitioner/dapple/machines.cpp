@@ -33,7 +33,7 @@ DappleLinks dapple_links(const LayerPlanRequest& request) {
   const auto& levels = request.machine.levels;
   int group = 1;
   DappleLinks links{.between = levels.back().bandwidth, .collective = levels.back().bandwidth};
-  for (const cost::LayerMachine::Level& level : levels) {
+  for (const LayerMachine::Level& level : levels) {
     group *= level.count;
     if (links.inside == 0 && group >= largest) links.inside = level.bandwidth;
   }

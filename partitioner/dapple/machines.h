@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

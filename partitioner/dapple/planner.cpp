@@ -14,8 +14,6 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-using ir::LayerId;
-
 constexpr std::array kDappleQuirks = {
     Quirk{"D1", "only data parallelism, two stages, or one device per stage are found"},
     Quirk{"D3", "filling the pipeline ignores replicas inside a stage"},
@@ -53,12 +51,12 @@ class Dapple {
 
   Result<LayerPlanAnswer> run() {
     const Stopwatch watch;
-    const cost::CutRule rule = !request_.charge_traffic ? cost::CutRule::kNone
-                               : request_.has("PD2")    ? cost::CutRule::kBoundaryAntichain
-                                                        : cost::CutRule::kBoundaryTensors;
+    const CutRule rule = !request_.charge_traffic ? CutRule::kNone
+                               : request_.has("PD2")    ? CutRule::kBoundaryAntichain
+                                                        : CutRule::kBoundaryTensors;
     GP_TRY_VOID(check_boundary_rule(graph_, rule));
     sets_.emplace(graph_, find_cuts(), rule);
-    terms_ = {.score = LayerScore::kDapple, .convention = {.cut = rule, .copies = cost::CopiesRule::kNone}};
+    terms_ = {.score = LayerScore::kDapple, .convention = {.cut = rule, .copies = CopiesRule::kNone}};
     if (sets_->seconds(sets_->size() - 1) <= 0)
       return Diagnostic{.code = Code::kNoFeasiblePlan,
                         .message = "no layer takes any time, so nothing can be sped up",
@@ -256,7 +254,7 @@ class Dapple {
             .devices = slots,
             .bandwidth = bandwidth,
             .replication = request_.replication,
-            .convention = {.cut = terms_.convention.cut, .copies = cost::CopiesRule::kNone, .reduction_factor = 0},
+            .convention = {.cut = terms_.convention.cut, .copies = CopiesRule::kNone, .reduction_factor = 0},
             .max_pairs = request_.max_pairs};
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
@@ -305,7 +303,7 @@ class Dapple {
     answer.plan.micro_batches = request_.batch / best_->copies / request_.micro_batch;
     DeviceCounts used = machines_.none();
     for (size_t s = 0; s < best_->cuts.size(); ++s) {
-      ir::LayerStage stage{.layers = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s])};
+      LayerStage stage{.layers = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s])};
       int begin = 0;
       for (size_t m = 0; m < used.size(); ++m) {
         for (int i = 0; i < best_->devices[s][m]; ++i) stage.devices.push_back(begin + used[m]++);
@@ -318,7 +316,7 @@ class Dapple {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   const int devices_;
   const double scale_;
   const DappleMachines machines_;

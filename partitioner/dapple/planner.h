@@ -4,7 +4,7 @@
 // stages, or one device per stage; those three families are enumerated and scored by its formula. Without the quirk D1
 // rows of unequal stages are scored too.
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

@@ -16,29 +16,17 @@ using ir::PlanNodeId;
 
 /// The sets in topological order of the quotient; ties go to the lowest node.
 NodeSets in_topological_order(const ir::PlanGraph& graph, NodeSets sets) {
-  IdMap<PlanNodeId, size_t> set_of(graph.nodes.size(), 0);
-  for (size_t i = 0; i < sets.size(); ++i)
+  IdMap<PlanNodeId, uint32_t> set_of(graph.nodes.size(), 0);
+  for (uint32_t i = 0; i < sets.size(); ++i)
     for (PlanNodeId node : sets[i]) set_of[node] = i;
-  std::vector<std::vector<size_t>> next(sets.size());
-  std::vector<size_t> waiting(sets.size(), 0);
+  EdgeList edges;
   for (const ir::PlanValue& value : graph.values)
     for (PlanNodeId reader : value.readers)
-      if (set_of[reader] != set_of[value.producer]) {
-        next[set_of[value.producer]].push_back(set_of[reader]);
-        ++waiting[set_of[reader]];
-      }
-  using Ready = std::pair<PlanNodeId, size_t>;
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  for (size_t i = 0; i < sets.size(); ++i)
-    if (waiting[i] == 0) ready.push({sets[i].front(), i});
+      if (set_of[reader] != set_of[value.producer]) edges.emplace_back(set_of[value.producer], set_of[reader]);
+  std::vector<uint32_t> lowest;
+  for (const auto& set : sets) lowest.push_back(static_cast<uint32_t>(set.front().index()));
   NodeSets ordered;
-  while (!ready.empty()) {
-    const size_t set = ready.top().second;
-    ready.pop();
-    ordered.push_back(std::move(sets[set]));
-    for (size_t below : next[set])
-      if (--waiting[below] == 0) ready.push({sets[below].front(), below});
-  }
+  for (const uint32_t set : topological_order(sets.size(), edges, lowest)) ordered.push_back(std::move(sets[set]));
   GP_CHECK(ordered.size() == sets.size());  // a cycle between the sets
   return ordered;
 }

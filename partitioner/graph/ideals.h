@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/digraph.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -38,7 +39,7 @@ class Dag {
   std::vector<uint32_t> successor_start_, successors_, predecessor_start_, predecessors_;
 };
 
-using DagEdges = std::vector<std::pair<uint32_t, uint32_t>>;
+using DagEdges = EdgeList;
 
 /// Kahn's order: the node that became free last goes first. Sources become free by number, readers in the order of the
 /// edges, which may repeat.

@@ -15,15 +15,6 @@ std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.s
 
 }  // namespace
 
-Deadline::Deadline(double seconds, const std::atomic<bool>* cancel) : seconds_(seconds), cancel_(cancel) {}
-
-bool Deadline::passed() {
-  if (passed_) return true;
-  if (cancel_ != nullptr && cancel_->load(std::memory_order_relaxed)) passed_ = true;
-  if (seconds_ < kInfinity && watch_.seconds() > seconds_) passed_ = true;
-  return passed_;
-}
-
 PipelineDp::PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> evaluators, Samples batch,
                        Deadline& deadline)
     : space_(space), evaluators_(std::move(evaluators)), batch_(batch), deadline_(deadline) {}

@@ -8,7 +8,6 @@
 //
 // With `blind` memory is checked only for the fewest samples a stage can hold; a state is then a device count alone.
 
-#include <atomic>
 #include <map>
 #include <optional>
 
@@ -16,7 +15,7 @@
 #include "partitioner/graphpipe/search_space.h"
 #include "partitioner/graphpipe/stage_cost_table.h"
 #include "partitioner/graphpipe/stage_rows.h"
-#include "support/stopwatch.h"
+#include "support/deadline.h"
 
 namespace graphpipe::partitioner {
 
@@ -35,20 +34,6 @@ struct SearchLimits {
   /// Bytes of a device; infinity: not limited.
   double memory = 0;
   bool blind = false;
-};
-
-/// When to stop: checked often by the searches.
-class Deadline {
- public:
-  Deadline(double seconds, const std::atomic<bool>* cancel);
-  /// Stays true once it was.
-  bool passed();
-
- private:
-  Stopwatch watch_;
-  double seconds_;
-  const std::atomic<bool>* cancel_;
-  bool passed_ = false;
 };
 
 class PipelineDp {

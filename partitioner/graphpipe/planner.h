@@ -5,7 +5,7 @@
 
 #include "partitioner/candidates.h"
 #include "partitioner/graph/coarsen.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 
 namespace graphpipe::partitioner {
 

@@ -7,74 +7,13 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/graph/item_closure.h"
+#include "support/digraph.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
 using ir::PlanNodeId;
-
-class DisjointSets {
- public:
-  explicit DisjointSets(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), size_t{0}); }
-  size_t find(size_t item) {
-    while (parent_[item] != item) item = parent_[item] = parent_[parent_[item]];
-    return item;
-  }
-  /// The lower root stays.
-  bool join(size_t a, size_t b) {
-    a = find(a);
-    b = find(b);
-    if (a == b) return false;
-    parent_[std::max(a, b)] = std::min(a, b);
-    return true;
-  }
-
- private:
-  std::vector<size_t> parent_;
-};
-
-/// Joins what lies on a path between two nodes of one set, until no set can be left and entered again.
-void close_cycles(const ir::PlanAdjacency& adjacency, DisjointSets& sets, size_t count) {
-  ItemGraph graph(count);
-  for (size_t i = 0; i < count; ++i)
-    for (PlanNodeId next : adjacency.successors[PlanNodeId(i)]) graph[i].push_back(next.index());
-  // Strongly connected sets of the quotient, by repeated contraction: forward reach from each set that has several.
-  bool changed = true;
-  while (changed) {
-    changed = false;
-    std::vector<std::vector<size_t>> members(count);
-    for (size_t i = 0; i < count; ++i) members[sets.find(i)].push_back(i);
-    for (size_t root = 0; root < count && !changed; ++root) {
-      if (members[root].size() < 2) continue;
-      // Two sweeps over the quotient: what the set reaches, then what of that reaches the set.
-      std::vector<size_t> pending{root};
-      std::map<size_t, std::vector<size_t>> entered_from;
-      std::set<size_t> seen{root};
-      while (!pending.empty()) {
-        const size_t at = pending.back();
-        pending.pop_back();
-        for (size_t node : members[at])
-          for (size_t next : graph[node]) {
-            const size_t target = sets.find(next);
-            if (target == at) continue;
-            entered_from[target].push_back(at);
-            if (seen.insert(target).second) pending.push_back(target);
-          }
-      }
-      std::vector<size_t> back(entered_from[root]);
-      std::set<size_t> on_cycle(back.begin(), back.end());
-      while (!back.empty()) {
-        const size_t at = back.back();
-        back.pop_back();
-        if (at == root) continue;
-        for (size_t from : entered_from[at])
-          if (on_cycle.insert(from).second) back.push_back(from);
-      }
-      for (size_t other : on_cycle) changed = sets.join(root, other) || changed;
-    }
-  }
-}
 
 class TreeSpace {
  public:
@@ -157,47 +96,37 @@ std::vector<size_t> depth_first_order(const ItemGraph& graph) {
 }  // namespace
 
 Items make_items(const ir::PlanGraph& graph) {
-  const ir::PlanAdjacency adjacency = adjacency_of(graph);
   const size_t count = graph.nodes.size();
-  DisjointSets sets(count);
+  EdgeList edges;
+  for (const ir::PlanValue& value : graph.values)
+    for (const PlanNodeId reader : value.readers)
+      edges.emplace_back(static_cast<uint32_t>(value.producer.index()), static_cast<uint32_t>(reader.index()));
+  UnionFind<> sets(count);
   bool any = false;
   for (const auto& set : graph.colocated)
-    for (PlanNodeId node : set) any = sets.join(set.front().index(), node.index()) || any;
-  if (any) close_cycles(adjacency, sets, count);
+    for (const PlanNodeId node : set)
+      any = sets.join(static_cast<uint32_t>(set.front().index()), static_cast<uint32_t>(node.index())) || any;
+  if (any) join_cycles(edges, sets);
 
   // A topological order of the sets; ties go to the lowest node.
-  std::vector<std::set<size_t>> successors(count);
-  std::vector<size_t> waiting(count, 0);
-  for (size_t i = 0; i < count; ++i)
-    for (PlanNodeId next : adjacency.successors[PlanNodeId(i)]) {
-      const size_t from = sets.find(i), to = sets.find(next.index());
-      if (from != to && successors[from].insert(to).second) ++waiting[to];
-    }
-  std::set<size_t> ready;
-  for (size_t i = 0; i < count; ++i)
-    if (sets.find(i) == i && waiting[i] == 0) ready.insert(i);
-  std::vector<size_t> item_of_root(count, 0), roots;
-  while (!ready.empty()) {
-    const size_t root = *ready.begin();
-    ready.erase(ready.begin());
-    item_of_root[root] = roots.size();
-    roots.push_back(root);
-    for (size_t next : successors[root])
-      if (--waiting[next] == 0) ready.insert(next);
-  }
+  std::set<std::pair<uint32_t, uint32_t>> between;
+  for (const auto& [from, to] : edges)
+    if (sets.find(from) != sets.find(to)) between.emplace(sets.find(from), sets.find(to));
+  std::vector<uint32_t> roots = topological_order(count, {between.begin(), between.end()});
+  std::erase_if(roots, [&](uint32_t node) { return sets.find(node) != node; });
+  std::vector<size_t> item_of_root(count, 0);
+  for (size_t item = 0; item < roots.size(); ++item) item_of_root[roots[item]] = item;
   Items items;
   items.nodes.resize(roots.size());
   items.graph.resize(roots.size());
   items.weight.resize(roots.size(), 0);
   for (size_t i = 0; i < count; ++i) {
-    const size_t item = item_of_root[sets.find(i)];
+    const size_t item = item_of_root[sets.find(static_cast<uint32_t>(i))];
     items.nodes[item].push_back(PlanNodeId(i));
     items.weight[item] += cost::cheapest_seconds_per_sample(graph.nodes[PlanNodeId(i)], graph.batch);
   }
-  for (size_t item = 0; item < roots.size(); ++item) {
-    for (size_t next : successors[roots[item]]) items.graph[item].push_back(item_of_root[next]);
-    std::sort(items.graph[item].begin(), items.graph[item].end());
-  }
+  for (const auto& [from, to] : between) items.graph[item_of_root[from]].push_back(item_of_root[to]);
+  for (std::vector<size_t>& next : items.graph) std::sort(next.begin(), next.end());
   return items;
 }
 

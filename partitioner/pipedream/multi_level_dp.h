@@ -8,19 +8,19 @@
 namespace graphpipe::partitioner {
 
 struct LevelLimits {
-  std::vector<cost::LayerMachine::Level> levels;
+  std::vector<LayerMachine::Level> levels;
   double memory = kInfinity;
   bool replication = true, use_fewer = false;
-  cost::LayerConvention convention;
+  LayerConvention convention;
   /// Only rows with a smaller bottleneck are looked for.
   double most = kInfinity;
 };
 
 struct FoundLevels {
   double seconds = 0;
-  /// Innermost stages in order; `groups` as in ir::LayerPlan.
+  /// Innermost stages in order; `groups` as in LayerPlan.
   std::vector<RowStage> stages;
-  std::vector<ir::LayerGroup> groups;
+  std::vector<LayerGroup> groups;
 };
 
 class MultiLevelDp {

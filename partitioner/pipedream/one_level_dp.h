@@ -15,7 +15,7 @@ struct RowLimits {
   double bandwidth = 1e9;
   double memory = kInfinity;
   bool replication = true, use_fewer = false;
-  cost::LayerConvention convention;
+  LayerConvention convention;
   int64_t max_pairs = 2'500'000'000;
 };
 

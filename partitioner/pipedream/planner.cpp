@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "partitioner/layers/recompute_score.h"
+#include "partitioner/cost_models/independent_score.h"
 #include "partitioner/pipedream/multi_level_dp.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -13,8 +13,6 @@
 namespace graphpipe::partitioner {
 
 namespace {
-
-using ir::LayerId;
 
 constexpr std::array kPipeDreamQuirks = {
     Quirk{"PD1", "traffic between stages costs nothing, as without the program's compression ratio", false},
@@ -73,7 +71,7 @@ class PipeDream {
     double seconds = 0;
     std::vector<std::vector<LayerId>> layers;
     std::vector<int> replicas;
-    std::vector<ir::LayerGroup> groups;
+    std::vector<LayerGroup> groups;
     std::vector<Words> cuts;
   };
 
@@ -83,7 +81,7 @@ class PipeDream {
     const int devices = request_.machine.devices();
     int64_t total = 0;
     double bound = 0;
-    for (const ir::Layer& layer : graph_.layers) {
+    for (const Layer& layer : graph_.layers) {
       const int64_t ticks = std::llround(layer.seconds() / quantum);
       total += ticks;
       bound = std::max(bound, best_alone(static_cast<double>(ticks) * quantum, layer.weight_bytes));
@@ -108,7 +106,7 @@ class PipeDream {
   // A bottleneck that no row has.
   double most() const {
     double seconds = 0, bytes = 0;
-    for (const ir::Layer& layer : graph_.layers) {
+    for (const Layer& layer : graph_.layers) {
       seconds += layer.seconds();
       bytes += 4 * layer.weight_bytes + 2 * layer.output_bytes;
     }
@@ -139,7 +137,7 @@ class PipeDream {
   }
 
   void keep(const PricedDownsets& sets, double seconds, const std::vector<RowStage>& stages,
-            std::vector<ir::LayerGroup> groups) {
+            std::vector<LayerGroup> groups) {
     if (found_ && found_->seconds <= seconds) return;
     Found found{.seconds = seconds, .groups = std::move(groups)};
     for (const RowStage& stage : stages) {
@@ -262,7 +260,7 @@ class PipeDream {
               .message = text("no linear pipeline uses all ", row_limits_.devices, " devices"),
               .hint = "allow replication or fewer devices"};
     double bytes = 0;
-    for (const ir::Layer& layer : graph_.layers) bytes = std::max(bytes, layer.weight_bytes + layer.output_bytes);
+    for (const Layer& layer : graph_.layers) bytes = std::max(bytes, layer.weight_bytes + layer.output_bytes);
     return {.code = Code::kNoFeasiblePlan,
             .message = text("no linear pipeline fits ", request_.machine.memory,
                             " bytes per device; one copy of the largest layer takes ", bytes),
@@ -276,23 +274,23 @@ class PipeDream {
     std::vector<int> starts(found_->layers.size(), -1);
     // A group of the first outer level begins on a fresh unit, after all copies of the group before it.
     int unit = 0;
-    for (const ir::LayerGroup& group : found_->groups)
+    for (const LayerGroup& group : found_->groups)
       if (group.level == 1) {
         starts[static_cast<size_t>(group.first)] = unit * inner;
         unit += group.replicas;
       }
     for (size_t s = 0; s < found_->layers.size(); ++s) {
       if (starts[s] >= 0) next = starts[s];
-      ir::LayerStage stage{.layers = found_->layers[s], .replicas = found_->replicas[s]};
+      LayerStage stage{.layers = found_->layers[s], .replicas = found_->replicas[s]};
       for (int d = 0; d < stage.replicas; ++d) stage.devices.push_back(next++);
       answer_.plan.stages.push_back(std::move(stage));
     }
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   const SetGraph neighbours_;
-  const cost::LayerConvention convention_;
+  const LayerConvention convention_;
   Deadline deadline_;
   RowLimits row_limits_;
   double bound_ = 0;
@@ -304,16 +302,16 @@ class PipeDream {
 
 std::span<const Quirk> pipedream_quirks() { return kPipeDreamQuirks; }
 
-cost::LayerConvention pipedream_convention(const LayerPlanRequest& request) {
+LayerConvention pipedream_convention(const LayerPlanRequest& request) {
   const bool has_traffic = request.charge_traffic && !request.has("PD1");
   const bool has_limit = std::isfinite(request.machine.memory);
-  return {.overlap = cost::Overlap::kMax,
-          .cut = !has_traffic         ? cost::CutRule::kNone
-                 : request.has("PD2") ? cost::CutRule::kBoundaryAntichain
-                                      : cost::CutRule::kBoundaryTensors,
-          .copies = !has_limit           ? cost::CopiesRule::kNone
-                    : request.has("PD8") ? cost::CopiesRule::kAfter
-                                         : cost::CopiesRule::kFrom,
+  return {.overlap = Overlap::kMax,
+          .cut = !has_traffic         ? CutRule::kNone
+                 : request.has("PD2") ? CutRule::kBoundaryAntichain
+                                      : CutRule::kBoundaryTensors,
+          .copies = !has_limit           ? CopiesRule::kNone
+                    : request.has("PD8") ? CopiesRule::kAfter
+                                         : CopiesRule::kFrom,
           .reduction_factor = 4,
           .group_end_pays_twice = request.has("PD3"),
           .parallel_links_everywhere = !request.has("PD4"),

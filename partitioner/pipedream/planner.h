@@ -5,7 +5,7 @@
 // Exact over all downsets where their tables fit the budget. Wider graphs are searched over the cuts of several
 // topological orders and the neighbourhoods of the best of them; the bound is then the work over all devices.
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -13,6 +13,6 @@ std::span<const Quirk> pipedream_quirks();
 Result<LayerPlanAnswer> plan_pipedream(const LayerPlanRequest& request);
 
 /// How PipeDream prices a plan under the request's options and quirks.
-cost::LayerConvention pipedream_convention(const LayerPlanRequest& request);
+LayerConvention pipedream_convention(const LayerPlanRequest& request);
 
 }  // namespace graphpipe::partitioner

@@ -9,8 +9,6 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-using ir::LayerId;
-
 constexpr size_t kMaxLayersOfAntichains = 10'000;
 
 // The layers before each one, it included.
@@ -34,7 +32,7 @@ class Ancestors {
 // Quirk PD2: for a last layer x the layers before it that something not before it reads, and x.
 class AntichainBoundaries {
  public:
-  AntichainBoundaries(const ir::LayerGraph& graph, const SetGraph& sets) : graph_(graph), sets_(sets) {
+  AntichainBoundaries(const LayerGraph& graph, const SetGraph& sets) : graph_(graph), sets_(sets) {
     const Ancestors ancestors(sets);
     senders_.assign(sets.layers * sets.width, 0);
     for (const LayerId x : graph.layer_ids()) {
@@ -63,12 +61,12 @@ class AntichainBoundaries {
   }
 
  private:
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   const SetGraph& sets_;
   Words senders_;
 };
 
-double exact_boundary(const ir::LayerGraph& graph, const SetGraph& sets, const uint64_t* set) {
+double exact_boundary(const LayerGraph& graph, const SetGraph& sets, const uint64_t* set) {
   double sum = 0;
   for (const LayerId x : graph.layer_ids()) {
     if (!has_bit(set, x.index())) continue;
@@ -80,23 +78,23 @@ double exact_boundary(const ir::LayerGraph& graph, const SetGraph& sets, const u
 
 }  // namespace
 
-Status check_boundary_rule(const ir::LayerGraph& graph, cost::CutRule rule) {
-  if (rule != cost::CutRule::kBoundaryAntichain || graph.layers.size() <= kMaxLayersOfAntichains) return Ok{};
+Status check_boundary_rule(const LayerGraph& graph, CutRule rule) {
+  if (rule != CutRule::kBoundaryAntichain || graph.layers.size() <= kMaxLayersOfAntichains) return Ok{};
   return Diagnostic{.code = Code::kLimitExceeded,
                     .origin = ModelText("--compat"),
                     .message = text("the quirk PD2 takes a table of the square of ", graph.layers.size(), " layers"),
                     .hint = text("leave PD2 out above ", kMaxLayersOfAntichains, " layers")};
 }
 
-double quantum_of(const ir::LayerGraph& graph) {
+double quantum_of(const LayerGraph& graph) {
   std::vector<double> seconds;
-  for (const ir::Layer& layer : graph.layers) seconds.push_back(layer.seconds());
+  for (const Layer& layer : graph.layers) seconds.push_back(layer.seconds());
   std::ranges::sort(seconds);  // the same sum for every order of the layers
   const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   return total > 0 ? std::ldexp(1.0, std::ilogb(total) - 59) : 1;
 }
 
-PricedDownsets::PricedDownsets(const ir::LayerGraph& graph, const SetTable& sets, cost::CutRule rule)
+PricedDownsets::PricedDownsets(const LayerGraph& graph, const SetTable& sets, CutRule rule)
     : sets_(graph.layers.size()), quantum_(quantum_of(graph)) {
   const SetGraph neighbours(graph);
   std::vector<int64_t> ticks(sets.size(), 0);
@@ -113,7 +111,7 @@ PricedDownsets::PricedDownsets(const ir::LayerGraph& graph, const SetTable& sets
   std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
     return std::tuple(ticks[a], counts[a], a) < std::tuple(ticks[b], counts[b], b);
   });
-  const bool antichain = rule == cost::CutRule::kBoundaryAntichain;
+  const bool antichain = rule == CutRule::kBoundaryAntichain;
   std::optional<AntichainBoundaries> boundaries;
   if (antichain) boundaries.emplace(graph, neighbours);
   for (const uint32_t s : order) {
@@ -128,7 +126,7 @@ PricedDownsets::PricedDownsets(const ir::LayerGraph& graph, const SetTable& sets
     weights_.push_back(weights);
     outputs_.push_back(outputs);
     const bool is_full = static_cast<size_t>(counts[s]) == graph.layers.size();
-    leaving_.push_back(rule == cost::CutRule::kNone || is_full ? 0
+    leaving_.push_back(rule == CutRule::kNone || is_full ? 0
                        : antichain                             ? boundaries->bytes(sets[s])
                                                                : exact_boundary(graph, neighbours, sets[s]));
   }

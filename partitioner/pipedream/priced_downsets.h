@@ -1,8 +1,8 @@
 #pragma once
 // Downsets with what a linear pipeline costs at them: PipeDream's states (SOSP 2019; docs/planners.md, section 2).
 
-#include "cost/layer_cost.h"
-#include "partitioner/layers/downsets.h"
+#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/graph/downsets.h"
 
 namespace graphpipe::partitioner {
 
@@ -10,7 +10,7 @@ namespace graphpipe::partitioner {
 class PricedDownsets {
  public:
   /// Needs: `sets` holds the empty and the full set. `rule`: which bytes leave a downset.
-  PricedDownsets(const ir::LayerGraph& graph, const SetTable& sets, cost::CutRule rule);
+  PricedDownsets(const LayerGraph& graph, const SetTable& sets, CutRule rule);
 
   size_t size() const { return sets_.size(); }
   const SetTable& sets() const { return sets_; }
@@ -24,7 +24,7 @@ class PricedDownsets {
   /// Bytes that leave the downset.
   double leaving(size_t set) const { return leaving_[set]; }
   /// The layers of `to` that are not in `from`, ascending.
-  std::vector<ir::LayerId> stage(size_t from, size_t to) const;
+  std::vector<LayerId> stage(size_t from, size_t to) const;
 
  private:
   SetTable sets_;
@@ -35,10 +35,10 @@ class PricedDownsets {
 
 /// Errors (kLimitExceeded): the original's rule for cuts (quirk PD2) takes a table of the square of the layers, and
 /// there are too many.
-Status check_boundary_rule(const ir::LayerGraph& graph, cost::CutRule rule);
+Status check_boundary_rule(const LayerGraph& graph, CutRule rule);
 
 /// A power of two that divides sums of these seconds finely: any sum of all of them stays below 2^61 of it.
-double quantum_of(const ir::LayerGraph& graph);
+double quantum_of(const LayerGraph& graph);
 
 /// The downsets that PipeDream's program reaches from the first source of the file, with the empty and the full one
 /// (quirk PD6). Returns false where `max_bytes` or the deadline ended it.

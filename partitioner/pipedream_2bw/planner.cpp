@@ -4,15 +4,15 @@
 #include <tuple>
 
 #include "partitioner/baselines/repeated_layers.h"
-#include "partitioner/layers/search_clock.h"
+#include "support/deadline.h"
 #include "partitioner/piper/planner.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const ir::LayerDegree* undivided(const ir::Layer& layer) {
-  const auto found = std::ranges::find(layer.degrees, 1, &ir::LayerDegree::degree);
+const LayerDegree* undivided(const Layer& layer) {
+  const auto found = std::ranges::find(layer.degrees, 1, &LayerDegree::degree);
   return found == layer.degrees.end() ? nullptr : &*found;
 }
 
@@ -22,11 +22,11 @@ Status check_two_bw_request(const LayerPlanRequest& request) {
                       .origin = ModelText("--compat"),
                       .message = text("the quirk ", *request.compat.begin(), " is one of the equal split inside Piper"),
                       .hint = "add E2, which takes that for this planner, or say all"};
-  if (request.graph->source == ir::LayerSource::kDnnPartitioning)
+  if (request.graph->source == LayerSource::kDnnPartitioning)
     return Diagnostic{.code = Code::kUsage,
                       .message = "layers of a dnn-partitioning file have no weights, and their backward stands apart",
                       .hint = "join the forward and the backward of each layer first"};
-  for (const ir::Layer& layer : request.graph->layers)
+  for (const Layer& layer : request.graph->layers)
     if (!layer.degrees.empty() && undivided(layer) == nullptr)
       return Diagnostic{.code = Code::kUsage,
                         .message = text("the layer ", quoted(layer.id), " has no price on one device"),
@@ -36,14 +36,14 @@ Status check_two_bw_request(const LayerPlanRequest& request) {
 
 class TwoBwSearch {
  public:
-  TwoBwSearch(const LayerPlanRequest& request, const SearchClock& clock)
+  TwoBwSearch(const LayerPlanRequest& request, const Deadline& deadline)
       : request_(request),
         graph_(*request.graph),
-        clock_(clock),
+        deadline_(deadline),
         layers_(repeated_layers(graph_)),
         micro_batches_(std::max<int64_t>(1, request.micro_batches)),
-        is_measured_(std::ranges::any_of(graph_.layers, [](const ir::Layer& layer) {
-          const ir::LayerDegree* degree = undivided(layer);
+        is_measured_(std::ranges::any_of(graph_.layers, [](const Layer& layer) {
+          const LayerDegree* degree = undivided(layer);
           return degree != nullptr && degree->variants.size() > 1;
         })) {}
 
@@ -61,9 +61,9 @@ class TwoBwSearch {
     answer.objective = 1 / best_.bottleneck;
     answer.complete = complete_;
     answer.bound = complete_ ? answer.objective : std::max(answer.objective, devices() / work);
-    if (!complete_) answer.stopped = clock_.reason();
+    if (!complete_) answer.stopped = deadline_.reason();
     answer.states = tried_;
-    answer.search_seconds = clock_.seconds();
+    answer.search_seconds = deadline_.seconds();
     return answer;
   }
 
@@ -81,24 +81,24 @@ class TwoBwSearch {
 
   LayerTerms terms_of(int width) const {
     return {.score = LayerScore::kThroughput,
-            .convention = {.overlap = cost::Overlap::kMaxWithReduction,
-                           .cut = cost::CutRule::kStageMessages,
-                           .copies = cost::CopiesRule::kTwoVersions,
+            .convention = {.overlap = Overlap::kMaxWithReduction,
+                           .cut = CutRule::kStageMessages,
+                           .copies = CopiesRule::kTwoVersions,
                            .communication_scale = request_.charge_traffic ? 1.0 : 0.0,
                            .level_of_devices = true,
                            .reduction_factor = 2,
                            .reduction_every = micro_batches_ / width * width}};
   }
 
-  ir::LayerPlan plan_of(const Split& split) const {
-    ir::LayerPlan plan;
+  LayerPlan plan_of(const Split& split) const {
+    LayerPlan plan;
     plan.micro_batches = micro_batches_;
     for (const auto& run : equal_stages(layers_, static_cast<size_t>(split.depth), Ends::kJoined)) {
-      ir::LayerStage stage{.replicas = split.width, .recompute = split.recompute && !is_measured_};
+      LayerStage stage{.replicas = split.width, .recompute = split.recompute && !is_measured_};
       for (const uint32_t layer : run) {
         stage.layers.emplace_back(layer);
         if (!split.recompute || !is_measured_) continue;
-        const ir::LayerDegree* degree = undivided(graph_.layers[ir::LayerId(layer)]);
+        const LayerDegree* degree = undivided(graph_.layers[LayerId(layer)]);
         stage.variants.push_back(degree != nullptr ? static_cast<int>(degree->variants.size()) - 1 : 0);
       }
       const auto place = static_cast<int>(plan.stages.size());
@@ -109,8 +109,8 @@ class TwoBwSearch {
     return plan;
   }
 
-  cost::LayerPlanPrice price_of(const Split& split) const {
-    return cost::price_layer_plan(graph_, plan_of(split), request_.machine, terms_of(split.width).convention);
+  LayerPlanPrice price_of(const Split& split) const {
+    return price_layer_plan(graph_, plan_of(split), request_.machine, terms_of(split.width).convention);
   }
 
   /// Seconds of the whole graph on one device.
@@ -126,7 +126,7 @@ class TwoBwSearch {
       if (work / used > best_.bottleneck) return;
       for (int depth = 1; depth <= std::min(runs, used); ++depth) {
         if (used % depth != 0) continue;
-        if (tried_ > 0 && clock_.must_stop()) {  // one is tried in no time, and gives a plan
+        if (tried_ > 0 && deadline_.passed()) {  // one is tried in no time, and gives a plan
           complete_ = false;
           return;
         }
@@ -150,7 +150,7 @@ class TwoBwSearch {
   }
 
   void consider(Split split) {
-    const cost::LayerPlanPrice price = price_of(split);
+    const LayerPlanPrice price = price_of(split);
     ++tried_;
     split.bottleneck = price.bottleneck;
     if (price.shortfall > 0) shortfall_ = std::min(shortfall_, price.shortfall);
@@ -160,7 +160,7 @@ class TwoBwSearch {
   Diagnostic no_plan() const {
     if (!complete_)
       return {.code = Code::kInterrupted,
-              .message = clock_.reason() + " before any plan was found",
+              .message = deadline_.reason() + " before any plan was found",
               .hint = "give the search more time"};
     Diagnostic none{.code = Code::kNoFeasiblePlan};
     if (shortfall_ < kInfinity) {
@@ -180,8 +180,8 @@ class TwoBwSearch {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
-  const SearchClock& clock_;
+  const LayerGraph& graph_;
+  const Deadline& deadline_;
   const RepeatedLayers layers_;
   const int64_t micro_batches_;
   /// The layers say what recomputing costs.
@@ -206,8 +206,8 @@ std::span<const Quirk> two_bw_quirks() {
 Result<LayerPlanAnswer> plan_two_bw(const LayerPlanRequest& request) {
   if (request.has("E2")) return plan_equal_split_layers(request);
   GP_TRY_VOID(check_two_bw_request(request));
-  const SearchClock clock(request);
-  return TwoBwSearch(request, clock).run();
+  const Deadline deadline(request.time_limit, request.cancel);
+  return TwoBwSearch(request, deadline).run();
 }
 
 }  // namespace graphpipe::partitioner

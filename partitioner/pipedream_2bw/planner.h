@@ -12,7 +12,7 @@
 // measured variants use these: the first without, the last with recomputation; where no layer has two, recomputing
 // takes the forward once more. What a step has over m w micro-batches is not counted on.
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

@@ -17,16 +17,16 @@ std::vector<int> divisors(int64_t number, int64_t most) {
   return found;
 }
 
-std::vector<std::pair<uint32_t, uint32_t>> edges_of(const ir::LayerGraph& graph) {
+std::vector<std::pair<uint32_t, uint32_t>> edges_of(const LayerGraph& graph) {
   std::vector<std::pair<uint32_t, uint32_t>> edges;
-  for (const ir::LayerEdge& edge : graph.edges)
+  for (const LayerEdge& edge : graph.edges)
     edges.emplace_back(static_cast<uint32_t>(edge.from.index()), static_cast<uint32_t>(edge.to.index()));
   return edges;
 }
 
 }  // namespace
 
-PiperCosts::PiperCosts(const ir::LayerGraph& graph, const PiperOptions& options)
+PiperCosts::PiperCosts(const LayerGraph& graph, const PiperOptions& options)
     : options_(options), dag_(graph.layers.size(), edges_of(graph)) {
   GP_CHECK(options.devices >= 1 && options.micro_batches >= 1 && options.bandwidth > 0);
   replicas_ = divisors(options.micro_batches, std::min(options.devices, options.max_replicas));
@@ -36,29 +36,29 @@ PiperCosts::PiperCosts(const ir::LayerGraph& graph, const PiperOptions& options)
   collect_syncs(graph);
 }
 
-void PiperCosts::collect_degrees(const ir::LayerGraph& graph) {
+void PiperCosts::collect_degrees(const LayerGraph& graph) {
   std::set<int> degrees;
-  for (const ir::Layer& layer : graph.layers) {
+  for (const Layer& layer : graph.layers) {
     if (layer.degrees.empty()) degrees.insert(1);
-    for (const ir::LayerDegree& degree : layer.degrees) degrees.insert(degree.degree);
+    for (const LayerDegree& degree : layer.degrees) degrees.insert(degree.degree);
   }
   for (const int degree : degrees)
     if (degree <= std::min(options_.devices, options_.max_degree)) degrees_.push_back(degree);
 }
 
-void PiperCosts::collect_variants(const ir::LayerGraph& graph) {
+void PiperCosts::collect_variants(const LayerGraph& graph) {
   variant_start_ = {0};
-  for (const ir::Layer& layer : graph.layers) {
+  for (const Layer& layer : graph.layers) {
     double least = kInfinity;
     for (const int degree : degrees_) {
-      const auto found = std::ranges::find(layer.degrees, degree, &ir::LayerDegree::degree);
+      const auto found = std::ranges::find(layer.degrees, degree, &LayerDegree::degree);
       const size_t first = variants_.size();
       if (found != layer.degrees.end()) {
         const int count = static_cast<int>(found->variants.size());
         const int from = options_.variants == VariantRule::kLast ? count - 1 : 0;
         const int to = options_.variants == VariantRule::kFirst ? 1 : count;
         for (int i = from; i < to; ++i) {
-          const ir::LayerVariant& variant = found->variants[static_cast<size_t>(i)];
+          const LayerVariant& variant = found->variants[static_cast<size_t>(i)];
           variants_.push_back({.variant = i,
                                .seconds = variant.seconds,
                                .weights = variant.weight_bytes,
@@ -84,16 +84,16 @@ void PiperCosts::collect_variants(const ir::LayerGraph& graph) {
   }
 }
 
-void PiperCosts::collect_links(const ir::LayerGraph& graph) {
+void PiperCosts::collect_links(const LayerGraph& graph) {
   link_start_.assign(graph.layers.size() + 1, 0);
-  for (const ir::LayerEdge& edge : graph.edges) {
+  for (const LayerEdge& edge : graph.edges) {
     ++link_start_[edge.from.index() + 1];
     ++link_start_[edge.to.index() + 1];
   }
   for (size_t i = 1; i < link_start_.size(); ++i) link_start_[i] += link_start_[i - 1];
   links_.resize(link_start_.back());
   std::vector<size_t> next(link_start_.begin(), link_start_.end() - 1);
-  for (const ir::LayerEdge& edge : graph.edges) {
+  for (const LayerEdge& edge : graph.edges) {
     const size_t from = edge.from.index(), to = edge.to.index();
     links_[next[from]] = {static_cast<uint32_t>(to), static_cast<uint32_t>(next[to]), edge.bytes};
     links_[next[to]++] = {static_cast<uint32_t>(from), static_cast<uint32_t>(next[from]), edge.bytes};
@@ -101,16 +101,16 @@ void PiperCosts::collect_links(const ir::LayerGraph& graph) {
   }
 }
 
-void PiperCosts::collect_syncs(const ir::LayerGraph& graph) {
+void PiperCosts::collect_syncs(const LayerGraph& graph) {
   syncs_.assign(links_.size() * degrees_.size() * max_variants_, 0);
   charges_.assign(links_.size() * degrees_.size(), 0);
   for (uint32_t layer = 0; layer < graph.layers.size(); ++layer)
-    for (const ir::LayerDegree& degree : graph.layers[ir::LayerId(layer)].degrees) {
+    for (const LayerDegree& degree : graph.layers[LayerId(layer)].degrees) {
       const auto row = std::ranges::find(degrees_, degree.degree);
       if (row == degrees_.end()) continue;
       for (size_t v = 0; v < degree.variants.size(); ++v)
         for (const auto* side : {&degree.variants[v].sync_from, &degree.variants[v].sync_to})
-          for (const ir::LayerSync& sync : *side)
+          for (const LayerSync& sync : *side)
             for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
               if (links_[link].other == sync.neighbour.index())
                 syncs_[(link * degrees_.size() + static_cast<size_t>(row - degrees_.begin())) * max_variants_ + v] =

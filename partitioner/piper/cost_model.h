@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/layer_graph.h"
+#include "partitioner/cost_models/layer_graph.h"
 #include "partitioner/graph/ideals.h"
 #include "support/units.h"
 
@@ -53,7 +53,7 @@ struct VariantChoice {
 class PiperCosts {
  public:
   /// Layers without degrees have degree 1 and one variant, with no memory. Needs: `graph` outlives it.
-  PiperCosts(const ir::LayerGraph& graph, const PiperOptions& options);
+  PiperCosts(const LayerGraph& graph, const PiperOptions& options);
 
   const PiperOptions& options() const { return options_; }
   const Dag& dag() const { return dag_; }
@@ -112,10 +112,10 @@ class PiperCosts {
   /// By option of a layer its part of the numerator of the formula above, in a stage of the layers that are `inside`.
   void price_options(uint32_t layer, size_t degree, int replicas, const std::vector<char>& inside,
                      std::vector<double>& seconds) const;
-  void collect_degrees(const ir::LayerGraph& graph);
-  void collect_variants(const ir::LayerGraph& graph);
-  void collect_links(const ir::LayerGraph& graph);
-  void collect_syncs(const ir::LayerGraph& graph);
+  void collect_degrees(const LayerGraph& graph);
+  void collect_variants(const LayerGraph& graph);
+  void collect_links(const LayerGraph& graph);
+  void collect_syncs(const LayerGraph& graph);
 
   PiperOptions options_;
   Dag dag_;

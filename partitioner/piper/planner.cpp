@@ -4,8 +4,8 @@
 #include <array>
 
 #include "partitioner/baselines/equal_split.h"
-#include "partitioner/layers/layer_lattice.h"
-#include "partitioner/layers/search_clock.h"
+#include "partitioner/graph/lattice_within.h"
+#include "support/deadline.h"
 #include "partitioner/piper/pipeline_dp.h"
 #include "support/units.h"
 
@@ -46,10 +46,10 @@ Status check_request(const LayerPlanRequest& request) {
 }
 
 /// Bytes of the edges that leave a set of layers.
-double cut_bytes(const ir::LayerGraph& graph, std::span<const uint64_t> bits) {
-  const auto inside = [&](ir::LayerId id) { return bits[id.index() / 64] >> (id.index() % 64) & 1; };
+double cut_bytes(const LayerGraph& graph, std::span<const uint64_t> bits) {
+  const auto inside = [&](LayerId id) { return bits[id.index() / 64] >> (id.index() % 64) & 1; };
   double bytes = 0;
-  for (const ir::LayerEdge& edge : graph.edges)
+  for (const LayerEdge& edge : graph.edges)
     if (inside(edge.from) && !inside(edge.to)) bytes += edge.bytes;
   return bytes;
 }
@@ -58,15 +58,15 @@ LayerPlanAnswer answer_of(const LayerPlanRequest& request, const std::vector<Pip
   LayerPlanAnswer answer;
   int next_device = 0;
   for (const PiperStageChoice& choice : stages) {
-    ir::LayerStage stage{.replicas = choice.replicas, .degree = choice.degree, .variants = choice.variants};
+    LayerStage stage{.replicas = choice.replicas, .degree = choice.degree, .variants = choice.variants};
     for (const uint32_t layer : choice.layers) stage.layers.emplace_back(layer);
     for (int i = 0; i < choice.replicas * choice.degree; ++i) stage.devices.push_back(next_device++);
     answer.plan.stages.push_back(std::move(stage));
   }
   answer.plan.micro_batches = std::max<int64_t>(1, request.micro_batches);
-  answer.terms.convention = {.overlap = cost::Overlap::kAdd,
-                             .cut = cost::CutRule::kStageEdges,
-                             .copies = cost::CopiesRule::kVariants,
+  answer.terms.convention = {.overlap = Overlap::kAdd,
+                             .cut = CutRule::kStageEdges,
+                             .copies = CopiesRule::kVariants,
                              .communication_scale = communication_scale(request),
                              .reduction_factor = 4,
                              .reduction_every = answer.plan.micro_batches};
@@ -78,29 +78,29 @@ LayerPlanAnswer answer_of(const LayerPlanRequest& request, const std::vector<Pip
 }
 
 /// The least memory of a device at which some row exists, to about one percent.
-double least_memory(const ir::LayerGraph& graph, PiperOptions options, const Lattice& lattice,
-                    const SearchClock& clock) {
+double least_memory(const LayerGraph& graph, PiperOptions options, const Lattice& lattice,
+                    const Deadline& deadline) {
   const auto fits = [&](double memory) {
     options.memory = memory;
     const PiperCosts costs(graph, options);
-    return has_piper_row(costs, lattice, [&] { return clock.must_stop(); });
+    return has_piper_row(costs, lattice, [&] { return deadline.passed(); });
   };
   double low = options.memory, high = std::max(1.0, options.memory);
   do high *= 2;
-  while (!fits(high) && high < 1e24 && !clock.must_stop());
-  while (high > low * 1.01 && !clock.must_stop()) {
+  while (!fits(high) && high < 1e24 && !deadline.passed());
+  while (high > low * 1.01 && !deadline.passed()) {
     const double middle = low + (high - low) / 2;
     (fits(middle) ? high : low) = middle;
   }
   return high;
 }
 
-Diagnostic no_plan(const LayerPlanRequest& request, const Lattice& lattice, const SearchClock& clock) {
+Diagnostic no_plan(const LayerPlanRequest& request, const Lattice& lattice, const Deadline& deadline) {
   Diagnostic none{.code = Code::kNoFeasiblePlan,
                   .message = text("no linear pipeline fits ", request.machine.memory, " bytes a device"),
                   .hint = "give the devices more memory, or plan for more devices"};
   if (!request.measure_shortfall) return none;
-  const double missing = least_memory(*request.graph, options_of(request), lattice, clock) - request.machine.memory;
+  const double missing = least_memory(*request.graph, options_of(request), lattice, deadline) - request.machine.memory;
   none.message += text(": about ", missing, " bytes more are needed");
   return none;
 }
@@ -111,10 +111,10 @@ std::span<const Quirk> piper_quirks() { return kPiperQuirks; }
 
 Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   GP_TRY_VOID(check_request(request));
-  const SearchClock clock(request);
-  const auto stop = [&] { return clock.must_stop(); };
+  const Deadline deadline(request.time_limit, request.cancel);
+  const auto stop = [&] { return deadline.passed(); };
   const auto why_stopped = [&] {
-    return clock.must_stop() ? clock.reason() : "the graph has more layers than the memory budget holds sets of them";
+    return deadline.passed() ? deadline.reason() : "the graph has more layers than the memory budget holds sets of them";
   };
   const PiperCosts costs(*request.graph, options_of(request));
   const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };
@@ -125,17 +125,17 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   if (prefixes) found = search_piper(costs, *prefixes, stop);
   const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
   if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
-  if (found.stages.empty() && (!lattice || clock.must_stop())) {
+  if (found.stages.empty() && (!lattice || deadline.passed())) {
     EqualSplit split = split_equally(*request.graph, costs);
     found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
   }
   if (found.stages.empty()) {
-    if (!lattice || clock.must_stop())
+    if (!lattice || deadline.passed())
       return Diagnostic{.code = Code::kInterrupted,
                         .message = why_stopped() + " before any plan was found",
-                        .hint = clock.must_stop() ? "give the search more time"
+                        .hint = deadline.passed() ? "give the search more time"
                                                   : "use the planner graphpipe, which contracts large graphs"};
-    return no_plan(request, *lattice, clock);
+    return no_plan(request, *lattice, deadline);
   }
   LayerPlanAnswer answer = answer_of(request, found.stages);
   const double units = answer.unit == "s" ? 1 : 1000;
@@ -147,19 +147,19 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   answer.complete = found.complete;
   if (!found.complete)
     answer.stopped =
-        !lattice || clock.must_stop() ? why_stopped() : "the search looked at as many pairs of sets as it may";
+        !lattice || deadline.passed() ? why_stopped() : "the search looked at as many pairs of sets as it may";
   else if (!lattice->complete())
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";
   answer.states = lattice ? static_cast<int64_t>(lattice->size()) : 0;
   answer.pairs = found.pairs;
-  answer.search_seconds = clock.seconds();
+  answer.search_seconds = deadline.seconds();
   return answer;
 }
 
 Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request) {
   GP_TRY_VOID(check_request(request));
-  const SearchClock clock(request);
+  const Deadline deadline(request.time_limit, request.cancel);
   PiperOptions options = options_of(request);
   if (request.has("E1")) options.max_replicas = std::numeric_limits<int>::max();
   std::vector<PiperStageChoice> best;
@@ -180,7 +180,7 @@ Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request)
                       .hint = "give the devices more memory, or use the planner piper"};
   LayerPlanAnswer answer = answer_of(request, best);
   answer.bound = answer.objective;
-  answer.search_seconds = clock.seconds();
+  answer.search_seconds = deadline.seconds();
   return answer;
 }
 

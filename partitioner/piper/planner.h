@@ -2,7 +2,7 @@
 // Piper (NeurIPS 2021) and the equal split that its authors measured for PipeDream-2BW's planner. Both price a stage as
 // piper/cost_model.h says, in seconds of a micro-batch.
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

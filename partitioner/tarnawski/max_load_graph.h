@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/layer_graph.h"
+#include "partitioner/cost_models/layer_graph.h"
 #include "partitioner/graph/ideals.h"
 
 namespace graphpipe::partitioner {
@@ -41,10 +41,10 @@ enum class Fusion : uint8_t {
 /// Steps 1 to 6 of the original: classes contracted; backward classes without a forward layer get one of no cost, with
 /// the backward edges turned round; strongly connected parts fused; forward layers that take no time and touch one
 /// other node joined to it.
-MaxLoadGraph fuse_layers(const ir::LayerGraph& graph, Fusion fusion);
+MaxLoadGraph fuse_layers(const LayerGraph& graph, Fusion fusion);
 
 /// What placements of any pattern are made of, so that each has a schedule: classes, and cycles between them, as
-/// cost::convert_layers joins them; its edges are those of both directions, turned forward.
-MaxLoadGraph fuse_for_schedules(const ir::LayerGraph& graph);
+/// cost::fold_backward joins them; its edges are those of both directions, turned forward.
+MaxLoadGraph fuse_for_schedules(const LayerGraph& graph);
 
 }  // namespace graphpipe::partitioner

@@ -10,10 +10,10 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// Nothing where layers of one node are in stages of different devices.
-std::optional<DeviceOfNode> placement_of(const ir::LayerPlan& plan, const MaxLoadGraph& graph, size_t layers) {
+std::optional<DeviceOfNode> placement_of(const LayerPlan& plan, const MaxLoadGraph& graph, size_t layers) {
   std::vector<uint32_t> device_of_layer(layers, 0);
-  for (const ir::LayerStage& stage : plan.stages)
-    for (const ir::LayerId layer : stage.layers)
+  for (const LayerStage& stage : plan.stages)
+    for (const LayerId layer : stage.layers)
       device_of_layer[layer.index()] = static_cast<uint32_t>(stage.devices.front());
   DeviceOfNode device_of;
   for (const MaxLoadGraph::Node& node : graph.nodes) {
@@ -39,15 +39,15 @@ DeviceOfNode equal_runs(const MaxLoadGraph& graph, int accelerators, const Devic
 }
 
 /// A stage for each run. Devices of a kind are numbered as they come.
-ir::LayerPlan plan_of_runs(const MaxLoadGraph& graph, const std::vector<DeviceRun>& runs, int accelerators) {
-  ir::LayerPlan plan;
+LayerPlan plan_of_runs(const MaxLoadGraph& graph, const std::vector<DeviceRun>& runs, int accelerators) {
+  LayerPlan plan;
   std::map<uint32_t, int> number_of;
   int next_accelerator = 0, next_cpu = accelerators;
   for (const DeviceRun& run : runs) {
     const bool on_cpu = run.device >= static_cast<uint32_t>(accelerators);
     const auto [known, is_new] = number_of.try_emplace(run.device, on_cpu ? next_cpu : next_accelerator);
     if (is_new) ++(on_cpu ? next_cpu : next_accelerator);
-    ir::LayerStage stage{.devices = {known->second}, .on_cpu = on_cpu};
+    LayerStage stage{.devices = {known->second}, .on_cpu = on_cpu};
     for (const uint32_t node : run.nodes)
       for (const uint32_t layer : graph.nodes[node].layers) stage.layers.emplace_back(layer);
     std::ranges::sort(stage.layers);
@@ -78,13 +78,13 @@ LayerTerms non_contiguous_terms() {
 }
 
 Result<LayerPlanAnswer> plan_non_contiguous(const LayerPlanRequest& request, const Result<LayerPlanAnswer>& contiguous,
-                                            const SearchClock& clock) {
+                                            const Deadline& deadline) {
   if (!contiguous.ok() && contiguous.problems().front().code != Code::kNoFeasiblePlan) return contiguous;
   const MaxLoadGraph graph = fuse_for_schedules(*request.graph);
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
                                .memory = request.machine.memory,
-                               .stop = [&] { return clock.must_stop(); }};
+                               .stop = [&] { return deadline.passed(); }};
   const std::vector<DeviceOfNode> starts = starts_of(request, contiguous, graph, options);
   const double least = least_max_load(graph, options);
   PlacementResult found;
@@ -100,10 +100,10 @@ Result<LayerPlanAnswer> plan_non_contiguous(const LayerPlanRequest& request, con
       units * price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention).bottleneck;
   answer.bound = std::min(answer.objective, units * least);
   answer.complete = found.complete;
-  if (!answer.complete) answer.stopped = clock.reason();
+  if (!answer.complete) answer.stopped = deadline.reason();
   answer.states = contiguous.ok() ? contiguous->states : 0;
   answer.pairs = found.tried + (contiguous.ok() ? contiguous->pairs : 0);
-  answer.search_seconds = clock.seconds();
+  answer.search_seconds = deadline.seconds();
   return answer;
 }
 

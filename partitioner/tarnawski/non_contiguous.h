@@ -2,8 +2,8 @@
 // Tarnawski et al. without contiguity: devices may hold several runs of layers. Each run is a stage of its own, and the
 // stages of one device count as one set of layers.
 
-#include "partitioner/layers/layer_planners.h"
-#include "partitioner/layers/search_clock.h"
+#include "partitioner/cost_models/layer_request.h"
+#include "support/deadline.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,6 +14,6 @@ LayerTerms non_contiguous_terms();
 /// optimum unless it parts layers that a schedule keeps together. The bound is that of the work and holds for all
 /// placements. Errors: those of `contiguous`, where no placement was found.
 Result<LayerPlanAnswer> plan_non_contiguous(const LayerPlanRequest& request, const Result<LayerPlanAnswer>& contiguous,
-                                            const SearchClock& clock);
+                                            const Deadline& deadline);
 
 }  // namespace graphpipe::partitioner

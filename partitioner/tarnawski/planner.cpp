@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "partitioner/layers/layer_lattice.h"
-#include "partitioner/layers/search_clock.h"
+#include "partitioner/graph/lattice_within.h"
+#include "support/deadline.h"
 #include "partitioner/tarnawski/max_load_dp.h"
 #include "partitioner/tarnawski/non_contiguous.h"
 
@@ -28,12 +28,12 @@ double crossing_seconds(const MaxLoadGraph& graph, std::span<const uint64_t> bit
   return seconds;
 }
 
-ir::LayerPlan plan_of(const LayerPlanRequest& request, const MaxLoadGraph& graph,
+LayerPlan plan_of(const LayerPlanRequest& request, const MaxLoadGraph& graph,
                       const std::vector<MaxLoadStage>& stages) {
-  ir::LayerPlan plan;
+  LayerPlan plan;
   int next_accelerator = 0, next_cpu = request.machine.devices();
   for (const MaxLoadStage& chosen : stages) {
-    ir::LayerStage stage;
+    LayerStage stage;
     stage.on_cpu = chosen.on_cpu;
     stage.devices = {chosen.on_cpu ? next_cpu++ : next_accelerator++};
     for (const uint32_t node : chosen.nodes)
@@ -124,21 +124,21 @@ Diagnostic no_plan(const LayerPlanRequest& request, const MaxLoadGraph& graph) {
           .hint = "give the accelerators more memory, or plan for more devices"};
 }
 
-Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const SearchClock& clock) {
+Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const Deadline& deadline) {
   const MaxLoadGraph graph = fuse_layers(*request.graph, request.has("W4") ? Fusion::kBiconnected : Fusion::kClasses);
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
                                .memory = request.machine.memory,
-                               .stop = [&] { return clock.must_stop(); },
+                               .stop = [&] { return deadline.passed(); },
                                .max_pairs = request.max_pairs};
   const Found found = search(request, graph, options);
   const std::string why_stopped =
-      clock.must_stop() ? clock.reason() : "the search looked at as many pairs of sets as it may, or holds";
+      deadline.passed() ? deadline.reason() : "the search looked at as many pairs of sets as it may, or holds";
   if (found.result.stages.empty()) {
     if (found.result.complete) return no_plan(request, graph);
     return Diagnostic{.code = Code::kInterrupted,
                       .message = why_stopped + " before any plan was found",
-                      .hint = clock.must_stop() ? "give the search more time"
+                      .hint = deadline.passed() ? "give the search more time"
                                                 : "use the planner graphpipe, which contracts large graphs"};
   }
   const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
@@ -156,7 +156,7 @@ Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const S
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";
   answer.states = found.states;
   answer.pairs = found.result.pairs;
-  answer.search_seconds = clock.seconds();
+  answer.search_seconds = deadline.seconds();
   return answer;
 }
 
@@ -166,9 +166,9 @@ std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
 
 LayerTerms max_throughput_terms() {
   return {.score = LayerScore::kBottleneck,
-          .convention = {.overlap = cost::Overlap::kAdd,
-                         .cut = cost::CutRule::kStageTransfers,
-                         .copies = cost::CopiesRule::kOnce,
+          .convention = {.overlap = Overlap::kAdd,
+                         .cut = CutRule::kStageTransfers,
+                         .copies = CopiesRule::kOnce,
                          .reduction_factor = 0}};
 }
 
@@ -178,9 +178,9 @@ Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
                       .origin = ModelText("--non-contiguous"),
                       .message = text("with --compat ", *request.compat.begin(), " each device has one run of layers"),
                       .hint = "leave one of the two out"};
-  const SearchClock clock(request);
-  Result<LayerPlanAnswer> contiguous = plan_contiguous(request, clock);
-  return request.non_contiguous ? plan_non_contiguous(request, contiguous, clock) : contiguous;
+  const Deadline deadline(request.time_limit, request.cancel);
+  Result<LayerPlanAnswer> contiguous = plan_contiguous(request, deadline);
+  return request.non_contiguous ? plan_non_contiguous(request, contiguous, deadline) : contiguous;
 }
 
 }  // namespace graphpipe::partitioner

@@ -2,7 +2,7 @@
 // Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), for throughput:
 // the smallest maximum load of accelerators and CPUs, over contiguous placements.
 
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

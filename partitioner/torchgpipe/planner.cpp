@@ -4,14 +4,12 @@
 #include <cmath>
 #include <numeric>
 
-#include "partitioner/layers/downsets.h"
+#include "partitioner/graph/downsets.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
-
-using ir::LayerId;
 
 /// The original stops by itself; this many moves are far beyond what it makes.
 constexpr int64_t kMaxBalanceMoves = 10'000'000;
@@ -105,7 +103,7 @@ std::span<const Quirk> torchgpipe_quirks() { return {}; }
 
 Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   const Stopwatch watch;
-  const ir::LayerGraph& graph = *request.graph;
+  const LayerGraph& graph = *request.graph;
   const auto parts = static_cast<size_t>(request.machine.devices());
   if (graph.layers.size() < parts)
     return Diagnostic{.code = Code::kNoFeasiblePlan,
@@ -116,7 +114,7 @@ Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   for (const LayerId id : order) costs.push_back(std::llround(std::min(graph.layers[id].seconds() * 1e6, 1e12)));
   LayerPlanAnswer answer;
   answer.terms.score = LayerScore::kBlocks;
-  answer.terms.convention.copies = cost::CopiesRule::kNone;
+  answer.terms.convention.copies = CopiesRule::kNone;
   answer.unit = "us";
   size_t begin = 0;
   int64_t heaviest = 0;
@@ -124,7 +122,7 @@ Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   Deadline deadline(request.time_limit, request.cancel);
   for (const size_t end : torchgpipe_blocks(costs, parts, &deadline)) {
     if (end == begin) continue;
-    ir::LayerStage stage{.devices = {device++}};
+    LayerStage stage{.devices = {device++}};
     stage.layers.assign(order.begin() + static_cast<std::ptrdiff_t>(begin),
                         order.begin() + static_cast<std::ptrdiff_t>(end));
     std::ranges::sort(stage.layers);

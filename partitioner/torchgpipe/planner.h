@@ -4,7 +4,7 @@
 // Beside it the exact minimum of the heaviest block, which is its bound.
 
 #include "partitioner/graphpipe/pipeline_dp.h"
-#include "partitioner/layers/layer_planners.h"
+#include "partitioner/cost_models/layer_request.h"
 
 namespace graphpipe::partitioner {
 

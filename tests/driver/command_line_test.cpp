@@ -5,8 +5,7 @@
 #include <sstream>
 
 #include "driver/cli/commands.h"
-#include "partitioner/layers/layer_planners.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "tests/driver/ask.h"
 
 using namespace graphpipe;
@@ -94,8 +93,7 @@ TEST_CASE("docs/planners.md names every planner and every quirk") {
   page << file.rdbuf();
   const std::string text = page.str();
   const auto names = [&](std::string_view name) { return holds(text, "`" + std::string(name) + "`"); };
-  for (const partitioner::PlannerEntry& row : partitioner::planners()) CHECK_MESSAGE(names(row.name), row.name);
-  for (const partitioner::LayerPlannerEntry& row : partitioner::layer_planners()) {
+  for (const partitioner::PlannerEntry& row : partitioner::planners()) {
     CHECK_MESSAGE(names(row.name), row.name);
     for (const partitioner::Quirk& quirk : row.quirks) CHECK_MESSAGE(names(quirk.name), quirk.name);
   }

@@ -3,13 +3,14 @@
 #include <string>
 
 #include "files/dnn_partitioning_profile.h"
+#include "files/pipedream_profile.h"
 #include "files/piper_profile.h"
 #include "tests/support/test_data.h"
 
 namespace graphpipe::files {
 namespace {
 
-std::string refusal(const Result<ir::LayerGraph>& graph) {
+std::string refusal(const Result<ir::ImportedProfile>& graph) {
   return graph.ok() ? std::string("fine") : graph.problems()[0].message;
 }
 
@@ -29,21 +30,51 @@ std::string piper(const std::string& variants, const std::string& edge = R"({"so
 TEST_CASE("a Piper profile: degrees ascend by number, collectives belong to edges, slow layers are milliseconds") {
   const auto graph = parse_piper_profile(piper("[" + kVariant + "]"));
   REQUIRE(graph.ok());
-  CHECK(graph->source == ir::LayerSource::kPiper);
+  CHECK(graph->format == ir::ProfileFormat::kPiper);
   CHECK(graph->time_unit_seconds == 0.001);
   CHECK(graph->defaults.devices == 3);
   CHECK(graph->defaults.micro_batches == 8);
   CHECK_FALSE(graph->defaults.memory.has_value());
-  const ir::Layer& first = graph->layers[ir::LayerId(0)];
-  CHECK(first.id.raw() == "4");
-  REQUIRE(first.degrees.size() == 2);
-  CHECK(first.degrees[0].degree == 2);
-  CHECK(first.degrees[1].degree == 10);
-  CHECK(first.forward_seconds == 0.25 * 0.001);
-  CHECK(first.output_bytes == 16);
-  REQUIRE(first.degrees[0].variants[0].sync_to.size() == 1);
-  CHECK(first.degrees[0].variants[0].sync_to[0].bytes == 5);
-  CHECK(first.degrees[0].variants[0].sync_from.empty());
+  const ir::PlanNode& first = graph->graph.nodes[ir::PlanNodeId(0)];
+  CHECK(first.label.raw() == "4");
+  CHECK(first.description.raw() == "a");
+  REQUIRE(first.alternatives.size() == 2);
+  CHECK(first.alternatives[0].degree == 2);
+  CHECK(first.alternatives[1].degree == 10);
+  const auto seconds = [](const auto& price) {
+    return price.forward.at(1.0) + price.input_gradient.at(1.0) + price.weight_gradient.at(1.0);
+  };
+  CHECK(seconds(first) == doctest::Approx(0.25 * 0.001));
+  CHECK(seconds(first.alternatives[1].seconds) == doctest::Approx(0.25 * 0.001));
+  REQUIRE(graph->graph.values.size() == 1);
+  CHECK(graph->graph.values[ir::PlanValueId(0)].bytes.at(1.0) == 16);
+  REQUIRE(first.alternatives[0].to.size() == 1);
+  CHECK(first.alternatives[0].to[0].neighbour == ir::PlanNodeId(1));
+  CHECK(first.alternatives[0].to[0].bytes == 5);
+  CHECK(first.alternatives[0].from.empty());
+}
+
+TEST_CASE("nodes are numbered in topological order, and the file keeps its own") {
+  const auto graph = parse_pipedream_profile(
+      "b -- Layer -- forward_compute_time=1.0, backward_compute_time=4.0, activation_size=8.0, parameter_size=2.0\n"
+      "a -- Layer -- forward_compute_time=1.0, backward_compute_time=0.0, activation_size=6.0, parameter_size=0.0\n"
+      "x -- Input0 -- forward_compute_time=0.0, backward_compute_time=0.0, activation_size=6.0, parameter_size=0.0\n"
+      "\ta -- b\n\tx -- a\n");
+  REQUIRE(graph.ok());
+  CHECK(ir::verify_plan_graph(graph->graph).ok());
+  REQUIRE(graph->graph.nodes.size() == 2);
+  const ir::PlanNode &first = graph->graph.nodes[ir::PlanNodeId(0)], &second = graph->graph.nodes[ir::PlanNodeId(1)];
+  CHECK(first.label.raw() == "a");
+  CHECK(second.label.raw() == "b");
+  CHECK(graph->graph.file_order.nodes == std::vector{ir::PlanNodeId(1), ir::PlanNodeId(0)});
+  CHECK(graph->left_out == std::vector{ModelText("x")});
+  CHECK(second.input_gradient.at(1.0) == 0.002);  // half of a backward with weights is their gradient
+  CHECK(second.weight_gradient.at(1.0) == 0.002);
+  CHECK(first.weights.empty());
+  // A tensor that nothing reads is there too: it takes memory.
+  REQUIRE(graph->graph.values.size() == 2);
+  CHECK(graph->graph.values[ir::PlanValueId(1)].readers.empty());
+  CHECK(graph->graph.values[ir::PlanValueId(1)].bytes.at(1.0) == 8);
 }
 
 TEST_CASE("what is wrong with a Piper profile is named by its path") {
@@ -83,14 +114,17 @@ TEST_CASE("a dnn-partitioning profile is read in milliseconds") {
   REQUIRE(graph.ok());
   CHECK(graph->defaults.cpus == 1);
   CHECK(graph->defaults.memory == 100);
-  const ir::Layer &first = graph->layers[ir::LayerId(0)], &second = graph->layers[ir::LayerId(1)];
-  CHECK(first.forward_seconds == 2 * 0.001);
-  CHECK(first.transfer_seconds == 4 * 0.001);
-  CHECK_FALSE(first.color_class.has_value());
-  CHECK(second.backward_seconds == 3 * 0.001);
+  const ir::PlanNode &first = graph->graph.nodes[ir::PlanNodeId(0)], &second = graph->graph.nodes[ir::PlanNodeId(1)];
+  CHECK(first.forward.at(1.0) == 2 * 0.001);
+  CHECK(first.by_kind[1].forward.at(1.0) == 20 * 0.001);
+  CHECK(first.host_transfer.at(1.0) == 4 * 0.001);
+  CHECK(first.buffer_bytes == Bytes(10));
+  CHECK(second.input_gradient.at(1.0) == 3 * 0.001);
+  CHECK(second.forward.is_zero());
   CHECK(second.is_backward);
-  CHECK_FALSE(second.on_accelerator);
-  CHECK(second.color_class == 7);
+  CHECK(second.refused_kinds == std::vector{0});
+  REQUIRE(graph->graph.colocated.size() == 1);
+  CHECK(graph->graph.colocated[0] == std::vector{ir::PlanNodeId(1)});
 }
 
 TEST_CASE("what is wrong with a dnn-partitioning profile is named by its path") {
@@ -112,13 +146,14 @@ TEST_CASE("a split places every layer once, backward layers with their class") {
   auto graph = parse_dnn_partitioning_profile(dnn(R"(, "colorClass": 7)", ""));
   REQUIRE(graph.ok());
   const auto split = parse_dnn_partitioning_split(
-      R"({"fpgas": [{"nodes": []}, {"load": -1, "nodes": [1]}], "cpus": [{"nodes": []}], "maxLoad": -1})", *graph, 2);
+      R"({"fpgas": [{"nodes": []}, {"load": -1, "nodes": [1]}], "cpus": [{"nodes": []}], "maxLoad": -1})", graph->graph,
+      2);
   REQUIRE(split.ok());
-  REQUIRE(split->stages.size() == 1);
-  CHECK(split->stages[0].layers.size() == 2);
-  CHECK(split->stages[0].devices == std::vector<int>{1});
+  REQUIRE(split->choice.size() == 1);
+  for (const ir::StageId stage : split->stage_of) CHECK(stage == ir::StageId(0));
+  CHECK(split->choice[ir::StageId(0)].devices == std::vector{ir::DeviceId(1)});
   const auto refused = [&](std::string_view text) {
-    const auto bad = parse_dnn_partitioning_split(text, *graph, 2);
+    const auto bad = parse_dnn_partitioning_split(text, graph->graph, 2);
     return bad.ok() ? std::string("fine") : bad.problems()[0].message;
   };
   CHECK(refused(R"({"cpus": [{"nodes": [2]}]})") == "fine");
@@ -138,11 +173,12 @@ TEST_CASE("the published profiles are read whole") {
     CAPTURE(row.file);
     const auto graph = read_piper_profile(tests::data_path("piper/") + row.file);
     REQUIRE(graph.ok());
-    CHECK(graph->layers.size() == row.layers);
-    CHECK(graph->edges.size() == row.edges);
+    CHECK(graph->graph.nodes.size() == row.layers);
+    CHECK(graph->graph.file_order.edges.size() == row.edges);
     CHECK(graph->time_unit_seconds == row.unit);
     double seconds = 0;
-    for (const ir::Layer& layer : graph->layers) seconds += layer.seconds();
+    for (const ir::PlanNode& node : graph->graph.nodes)
+      seconds += node.forward.at(1.0) + node.input_gradient.at(1.0) + node.weight_gradient.at(1.0);
     CHECK(seconds == doctest::Approx(row.seconds).epsilon(1e-4));
   }
   for (const Row& row :
@@ -152,10 +188,11 @@ TEST_CASE("the published profiles are read whole") {
     const auto graph =
         read_dnn_partitioning_profile(tests::data_path("dnn-partitioning/throughput/") + row.file + ".json");
     REQUIRE(graph.ok());
-    CHECK(graph->layers.size() == row.layers);
-    CHECK(graph->edges.size() == row.edges);
+    CHECK(graph->graph.nodes.size() == row.layers);
+    CHECK(graph->graph.file_order.edges.size() == row.edges);
     double seconds = 0;
-    for (const ir::Layer& layer : graph->layers) seconds += layer.seconds();
+    for (const ir::PlanNode& node : graph->graph.nodes)
+      seconds += node.forward.at(1.0) + node.input_gradient.at(1.0) + node.weight_gradient.at(1.0);
     CHECK(seconds == doctest::Approx(row.seconds).epsilon(1e-3));
   }
 }

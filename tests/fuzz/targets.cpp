@@ -1,5 +1,6 @@
 #include "tests/fuzz/targets.h"
 
+#include "cost/fold.h"
 #include "files/cluster.h"
 #include "files/dnn_partitioning_profile.h"
 #include "files/pipedream_profile.h"
@@ -213,13 +214,15 @@ std::vector<std::string> graph_seeds() {
   return seeds;
 }
 
-// What is accepted is a layer graph that its verifier accepts.
-void check_layer_graph(const Result<ir::LayerGraph>& graph) {
+// What is accepted is a plan graph that its verifier accepts, and that can be folded.
+void check_imported(const Result<ir::ImportedProfile>& profile) {
   check_problems(graph);
-  if (graph.ok()) GP_CHECK(ir::verify_layer_graph(*graph).ok());
+  if (!profile.ok()) return;
+  GP_CHECK(ir::verify_plan_graph(profile->graph).ok());
+  GP_CHECK(ir::verify_plan_graph(cost::fold_backward(profile->graph).graph).ok());
 }
 
-void run_piper(std::string_view input) { check_layer_graph(files::parse_piper_profile(input)); }
+void run_piper(std::string_view input) { check_imported(files::parse_piper_profile(input)); }
 
 std::vector<std::string> piper_seeds() {
   const std::string variant = R"({"id": "vanilla", "timePerSample": 0.5, "parameterSize": 8, "memoryUsageA": 3,
@@ -230,7 +233,7 @@ std::vector<std::string> piper_seeds() {
           R"(}], "edges": [{"sourceId": 1, "destId": 2, "communicationCost": 16}]})"};
 }
 
-void run_dnn_partitioning(std::string_view input) { check_layer_graph(files::parse_dnn_partitioning_profile(input)); }
+void run_dnn_partitioning(std::string_view input) { check_imported(files::parse_dnn_partitioning_profile(input)); }
 
 std::vector<std::string> dnn_partitioning_seeds() {
   const std::string node = R"("supportedOnFpga": 1, "fpgaLatency": 2, "cpuLatency": 20, "isBackwardNode": false,
@@ -239,7 +242,7 @@ std::vector<std::string> dnn_partitioning_seeds() {
           node + R"(}], "edges": [{"sourceId": 1, "destId": 2, "cost": 4, "size": 64}]})"};
 }
 
-void run_pipedream(std::string_view input) { check_layer_graph(files::parse_pipedream_profile(input)); }
+void run_pipedream(std::string_view input) { check_imported(files::parse_pipedream_profile(input)); }
 
 std::vector<std::string> pipedream_seeds() {
   const auto node = [](const std::string& id, const std::string& what, const std::string& activation) {

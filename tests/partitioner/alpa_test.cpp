@@ -7,13 +7,13 @@
 
 #include "partitioner/alpa/cluster_layers.h"
 #include "partitioner/alpa/planner.h"
-#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerEntry& alpa() { return *find_layer_planner("alpa"); }
+const PlannerEntry& alpa() { return *find_planner("alpa"); }
 
 /// All linear pipelines of a small graph, from the formulas alone.
 class AlpaExhaustive {
@@ -28,13 +28,13 @@ class AlpaExhaustive {
 
  private:
   struct Stage {
-    std::vector<ir::LayerId> layers;
+    std::vector<LayerId> layers;
     int degree, replicas;
     bool last_variant;
   };
 
-  const ir::LayerVariant* variant(ir::LayerId id, const Stage& stage) const {
-    for (const ir::LayerDegree& degree : graph_.layers[id].degrees)
+  const LayerVariant* variant(LayerId id, const Stage& stage) const {
+    for (const LayerDegree& degree : graph_.layers[id].degrees)
       if (degree.degree == stage.degree) return stage.last_variant ? &degree.variants.back() : &degree.variants.front();
     return nullptr;
   }
@@ -71,19 +71,19 @@ class AlpaExhaustive {
   double time_of(const Stage& stage, double in_flight) const {
     const double d = stage.replicas, steps = static_cast<double>(request_.micro_batches);
     double seconds = 0, bytes = 0, memory = 0;
-    for (const ir::LayerId id : stage.layers) {
-      const ir::LayerVariant* run = variant(id, stage);
+    for (const LayerId id : stage.layers) {
+      const LayerVariant* run = variant(id, stage);
       if (run == nullptr) return INFINITY;
       seconds += run->seconds;
       bytes += 4 * (d - 1) * run->weight_bytes / steps;
       memory += run->memory_per_item * in_flight / d + run->memory_fixed;
-      for (const ir::LayerEdge& edge : graph_.edges) {
+      for (const LayerEdge& edge : graph_.edges) {
         const bool out = edge.from == id;
         if (!out && edge.to != id) continue;
-        const ir::LayerId other = out ? edge.to : edge.from;
+        const LayerId other = out ? edge.to : edge.from;
         if (std::ranges::find(stage.layers, other) != stage.layers.end()) continue;
         bytes += 2 * edge.bytes;
-        for (const ir::LayerSync& sync : out ? run->sync_to : run->sync_from)
+        for (const LayerSync& sync : out ? run->sync_to : run->sync_from)
           if (sync.neighbour == other) bytes += 2 * sync.bytes;
       }
     }
@@ -92,8 +92,8 @@ class AlpaExhaustive {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
-  std::vector<ir::LayerId> order_;
+  const LayerGraph& graph_;
+  std::vector<LayerId> order_;
   std::vector<Stage> stages_;
   double best_ = INFINITY;
 };
@@ -102,7 +102,7 @@ TEST_CASE("alpa equals the search over all rows of submeshes") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 80; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 4, true);
+    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 4, true);
     tests::Dice dice(seed);
     LayerPlanRequest request{.graph = &graph};
     request.machine.levels = {
@@ -125,7 +125,7 @@ TEST_CASE("alpa equals the search over all rows of submeshes") {
 }
 
 TEST_CASE("a long chain is clustered and planned; a search that is ended says so") {
-  const ir::LayerGraph graph = tests::equal_branches(1, 64);
+  const LayerGraph graph = tests::equal_branches(1, 64);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 1e12}, {.count = 2, .bandwidth = 1e12}};
   request.micro_batches = 1000;
@@ -140,8 +140,8 @@ TEST_CASE("a long chain is clustered and planned; a search that is ended says so
 }
 
 TEST_CASE("clusters: as many as asked, balanced, cut where little crosses") {
-  ir::LayerGraph graph = tests::equal_branches(1, 12);
-  for (const ir::LayerId id : graph.layer_ids()) graph.layers[id].output_bytes = id.index() % 3 == 1 ? 1 : 100;
+  LayerGraph graph = tests::equal_branches(1, 12);
+  for (const LayerId id : graph.layer_ids()) graph.layers[id].output_bytes = id.index() % 3 == 1 ? 1 : 100;
   const auto clusters = cluster_layers(graph, 4);
   REQUIRE(clusters.size() == 4);
   CHECK(clusters[0] == std::vector<uint32_t>{0, 1});
@@ -149,7 +149,7 @@ TEST_CASE("clusters: as many as asked, balanced, cut where little crosses") {
   CHECK(clusters[2] == std::vector<uint32_t>{5, 6, 7});
   CHECK(clusters[3] == std::vector<uint32_t>{8, 9, 10, 11});
   CHECK(cluster_layers(graph, 100).size() == 12);
-  graph.layers[ir::LayerId(5)].forward_seconds = 1000;
+  graph.layers[LayerId(5)].forward_seconds = 1000;
   for (const auto& cluster : cluster_layers(graph, 4)) CHECK_FALSE(cluster.empty());
 }
 

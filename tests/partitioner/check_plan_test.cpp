@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;

@@ -6,17 +6,17 @@
 #include <functional>
 #include <numeric>
 
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/dapple/machines.h"
-#include "partitioner/layers/check_layer_plan.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-ir::LayerGraph random_profile(uint64_t seed, size_t layers) {
+LayerGraph random_profile(uint64_t seed, size_t layers) {
   tests::Dice dice(seed);
-  ir::LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 3));
-  for (ir::Layer& layer : graph.layers) {
+  LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 3));
+  for (Layer& layer : graph.layers) {
     layer.forward_seconds = static_cast<double>(1 + dice.below(50)) / 1024;
     layer.backward_seconds = static_cast<double>(dice.below(100)) / 1024;
     layer.output_bytes = static_cast<double>(dice.below(40)) * 1e7;
@@ -25,7 +25,7 @@ ir::LayerGraph random_profile(uint64_t seed, size_t layers) {
   return graph;
 }
 
-LayerPlanRequest request_for(const ir::LayerGraph& graph, const std::vector<int>& machines) {
+LayerPlanRequest request_for(const LayerGraph& graph, const std::vector<int>& machines) {
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = machines.back(), .bandwidth = machines.size() == 1 ? 25e9 : 1e9}};
   request.machines = machines;
@@ -78,7 +78,7 @@ class Families {
   uint32_t full() const { return (1u << graph_.layers.size()) - 1; }
 
   bool is_closed(uint32_t set) const {
-    return std::ranges::all_of(graph_.edges, [&](const ir::LayerEdge& edge) {
+    return std::ranges::all_of(graph_.edges, [&](const LayerEdge& edge) {
       return !(set >> edge.to.index() & 1) || (set >> edge.from.index() & 1);
     });
   }
@@ -123,9 +123,9 @@ class Families {
     for (size_t s = 0; s < cuts.size(); ++s) {
       const uint32_t before = s == 0 ? 0 : cuts[s - 1];
       double seconds = 0, entering = 0;
-      for (const ir::LayerId id : graph_.layer_ids()) {
+      for (const LayerId id : graph_.layer_ids()) {
         if ((cuts[s] & ~before) >> id.index() & 1) seconds += graph_.layers[id].seconds() * scale();
-        const bool crosses = std::ranges::any_of(graph_.edges, [&](const ir::LayerEdge& edge) {
+        const bool crosses = std::ranges::any_of(graph_.edges, [&](const LayerEdge& edge) {
           return edge.from == id && (before >> id.index() & 1) && !(before >> edge.to.index() & 1);
         });
         if (crosses) entering += graph_.layers[id].output_bytes * scale();
@@ -139,14 +139,14 @@ class Families {
     if (request_.batch / copies / request_.micro_batch == 0) return 0;
     LayerPlanAnswer answer;
     answer.terms = {.score = LayerScore::kDapple,
-                    .convention = {.cut = cost::CutRule::kBoundaryTensors, .copies = cost::CopiesRule::kNone},
+                    .convention = {.cut = CutRule::kBoundaryTensors, .copies = CopiesRule::kNone},
                     .copies = copies,
                     .traffic_factor = traffic_factor};
     int next = 0;
     for (size_t s = 0; s < cuts.size(); ++s) {
-      ir::LayerStage stage{.replicas = slots[s] * copies};
+      LayerStage stage{.replicas = slots[s] * copies};
       for (int i = 0; i < stage.replicas; ++i) stage.devices.push_back(next++);
-      for (const ir::LayerId id : graph_.layer_ids())
+      for (const LayerId id : graph_.layer_ids())
         if ((cuts[s] & ~(s == 0 ? 0 : cuts[s - 1])) >> id.index() & 1) stage.layers.push_back(id);
       answer.plan.stages.push_back(std::move(stage));
     }
@@ -154,7 +154,7 @@ class Families {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   const int devices_;
 };
 
@@ -164,10 +164,10 @@ TEST_CASE("on one machine DAPPLE gives the best of its families, and more withou
   double worst = 1;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = random_profile(seed, 5 + seed % 3);
+    const LayerGraph graph = random_profile(seed, 5 + seed % 3);
     LayerPlanRequest request = request_for(graph, {2 + static_cast<int>(seed % 4)});
     request.compat = {"D1"};
-    const auto blind = plan_layers(*find_layer_planner("dapple"), request);
+    const auto blind = plan_layers(*find_planner("dapple"), request);
     REQUIRE(blind.ok());
     const int devices = request.machine.devices();
     Families families(request);
@@ -182,10 +182,10 @@ TEST_CASE("on one machine DAPPLE gives the best of its families, and more withou
     CHECK(blind->objective >= std::max(known, low) * (1 - 1e-12));
     CHECK(blind->objective <= std::max(known, high) * (1 + 1e-12));
     request.compat.clear();
-    const auto open = plan_layers(*find_layer_planner("dapple"), request);
+    const auto open = plan_layers(*find_planner("dapple"), request);
     REQUIRE(open.ok());
     CHECK(open->objective >= blind->objective);
-    CHECK(plan_layers(*find_layer_planner("dapple"), request)->plan == open->plan);
+    CHECK(plan_layers(*find_planner("dapple"), request)->plan == open->plan);
     worst = std::max(worst, Families(request).best_of_all() / open->objective);
   }
   MESSAGE("the best row of any replicas is up to ", worst, " times as fast as DAPPLE's plan");
@@ -195,10 +195,10 @@ TEST_CASE("on one machine DAPPLE gives the best of its families, and more withou
 TEST_CASE("on several machines DAPPLE's plan is sound and never behind data parallelism or two stages") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = random_profile(seed, 6);
+    const LayerGraph graph = random_profile(seed, 6);
     const std::vector<std::vector<int>> machines = {{2, 4}, {1, 2, 3}, {3, 4}, {1, 4}};
     const LayerPlanRequest request = request_for(graph, machines[seed % machines.size()]);
-    const auto answer = plan_layers(*find_layer_planner("dapple"), request);
+    const auto answer = plan_layers(*find_planner("dapple"), request);
     REQUIRE(answer.ok());
     CHECK(answer->objective <= answer->bound);
     CHECK(answer->objective >= Families(request).best_of_one_or_two() * (1 - 1e-12));
@@ -208,21 +208,21 @@ TEST_CASE("on several machines DAPPLE's plan is sound and never behind data para
 TEST_CASE("without replication DAPPLE has one device per stage, and the checker refuses anything else") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = random_profile(seed, 6);
+    const LayerGraph graph = random_profile(seed, 6);
     const std::vector<std::vector<int>> machines = {{4}, {2, 4}, {8}, {1}};
     LayerPlanRequest request = request_for(graph, machines[seed % machines.size()]);
-    const auto replicated = plan_layers(*find_layer_planner("dapple"), request);
+    const auto replicated = plan_layers(*find_planner("dapple"), request);
     REQUIRE(replicated.ok());
     request.replication = false;
     for (const bool quirks : {false, true}) {
-      if (quirks) request.compat = *parse_compat(*find_layer_planner("dapple"), "all");
-      const auto answer = plan_layers(*find_layer_planner("dapple"), request);
+      if (quirks) request.compat = *parse_compat(*find_planner("dapple"), "all");
+      const auto answer = plan_layers(*find_planner("dapple"), request);
       REQUIRE(answer.ok());
-      for (const ir::LayerStage& stage : answer->plan.stages) CHECK(stage.devices.size() == 1);
+      for (const LayerStage& stage : answer->plan.stages) CHECK(stage.devices.size() == 1);
       CHECK(answer->plan.stages.size() <= static_cast<size_t>(request.machine.devices()));
       CHECK(answer->objective >= 1 - 1e-9);
     }
-    const auto has_replicas = [](const ir::LayerStage& stage) { return stage.replicas > 1; };
+    const auto has_replicas = [](const LayerStage& stage) { return stage.replicas > 1; };
     if (std::ranges::any_of(replicated->plan.stages, has_replicas)) {
       request.compat.clear();
       CHECK_FALSE(check_layer_plan(request, *replicated).empty());
@@ -234,17 +234,17 @@ TEST_CASE("DAPPLE plans with the links of the machine, and with those of the ori
   int better = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = random_profile(seed, 7);
+    const LayerGraph graph = random_profile(seed, 7);
     LayerPlanRequest request{.graph = &graph};
     request.machine.levels = {{.count = 2, .bandwidth = 1e11}, {.count = 2, .bandwidth = 3e6}};
-    const auto own = plan_layers(*find_layer_planner("dapple"), request);
+    const auto own = plan_layers(*find_planner("dapple"), request);
     REQUIRE(own.ok());
     LayerPlanRequest as_original = request;
     as_original.compat = {"D9"};
     as_original.machines = {2, 4};
-    const auto blind = plan_layers(*find_layer_planner("dapple"), as_original);
+    const auto blind = plan_layers(*find_planner("dapple"), as_original);
     as_original.machine.levels = {{.count = 2, .bandwidth = 1}, {.count = 2, .bandwidth = 1}};
-    const auto blinder = plan_layers(*find_layer_planner("dapple"), as_original);
+    const auto blinder = plan_layers(*find_planner("dapple"), as_original);
     REQUIRE(blind.ok());
     REQUIRE(blinder.ok());
     CHECK(blind->objective == blinder->objective);
@@ -258,7 +258,7 @@ TEST_CASE("DAPPLE plans with the links of the machine, and with those of the ori
 }
 
 TEST_CASE("levels are machines where none are named: links inside are those of the level that holds the largest") {
-  const ir::LayerGraph graph = random_profile(1, 3);
+  const LayerGraph graph = random_profile(1, 3);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 8e9}, {.count = 2, .bandwidth = 1e9}};
   CHECK(dapple_machine_ends(request) == std::vector<int>{4, 8});

@@ -7,27 +7,27 @@
 #include <numeric>
 #include <set>
 
-#include "partitioner/graph/connected_parts.h"
-#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/non_contiguous.h"
 #include "partitioner/tarnawski/planner.h"
+#include "support/digraph.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerEntry& max_throughput() { return *find_layer_planner("max-throughput"); }
+const PlannerEntry& max_throughput() { return *find_planner("max-throughput"); }
 
 /// All ways to give classes devices, from the formulas alone.
 class MaxLoadExhaustive {
  public:
   explicit MaxLoadExhaustive(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
-    for (const ir::Layer& layer : graph_.layers)
+    for (const Layer& layer : graph_.layers)
       class_of_.push_back(index_of_.emplace(*layer.color_class, index_of_.size()).first->second);
     has_forward_.assign(index_of_.size(), false);
     for (size_t i = 0; i < class_of_.size(); ++i)
-      if (!graph_.layers[ir::LayerId(i)].is_backward) has_forward_[class_of_[i]] = true;
+      if (!graph_.layers[LayerId(i)].is_backward) has_forward_[class_of_[i]] = true;
     devices_ = static_cast<size_t>(request.machine.devices() + request.machine.cpus);
   }
 
@@ -45,7 +45,7 @@ class MaxLoadExhaustive {
  private:
   bool has_order(const std::vector<size_t>& device) const {
     DagEdges edges;
-    for (const ir::LayerEdge& edge : graph_.edges) {
+    for (const LayerEdge& edge : graph_.edges) {
       const size_t from = class_of_[edge.from.index()], to = class_of_[edge.to.index()];
       const bool back_from = graph_.layers[edge.from].is_backward, back_to = graph_.layers[edge.to].is_backward;
       const auto a = static_cast<uint32_t>(device[from]), b = static_cast<uint32_t>(device[to]);
@@ -68,14 +68,14 @@ class MaxLoadExhaustive {
   double load(const std::vector<size_t>& device) const {
     const auto accelerators = static_cast<size_t>(request_.machine.devices());
     std::vector<double> loads(devices_, 0), bytes(devices_, 0);
-    for (const ir::LayerId id : graph_.layer_ids()) {
-      const ir::Layer& layer = graph_.layers[id];
+    for (const LayerId id : graph_.layer_ids()) {
+      const Layer& layer = graph_.layers[id];
       const size_t own = device[class_of_[id.index()]];
       if (own < accelerators && !layer.on_accelerator) return INFINITY;
       loads[own] += own < accelerators ? layer.seconds() : layer.cpu_seconds;
       bytes[own] += layer.memory_bytes;
       std::set<size_t> touched;
-      for (const ir::LayerEdge& edge : graph_.edges)
+      for (const LayerEdge& edge : graph_.edges)
         if (edge.from == id) touched.insert(device[class_of_[edge.to.index()]]);
       if (touched.empty() || (touched.size() == 1 && touched.contains(own))) continue;
       touched.insert(own);
@@ -88,14 +88,14 @@ class MaxLoadExhaustive {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   std::map<int64_t, size_t> index_of_;
   std::vector<size_t> class_of_;
   std::vector<bool> has_forward_;
   size_t devices_ = 0;
 };
 
-LayerPlanRequest max_load_request(const ir::LayerGraph& graph, uint64_t seed) {
+LayerPlanRequest max_load_request(const LayerGraph& graph, uint64_t seed) {
   tests::Dice dice(seed + 77);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = static_cast<int>(1 + dice.below(3)), .bandwidth = 1}};
@@ -108,8 +108,7 @@ TEST_CASE("max-throughput equals the search over all contiguous placements") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 5);
-    REQUIRE(verify_layer_graph(graph).ok());
+    const LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 5);
     LayerPlanRequest request = max_load_request(graph, seed);
     const double best = MaxLoadExhaustive(request).best();
     const auto answer = plan_layers(max_throughput(), request);
@@ -135,7 +134,7 @@ TEST_CASE("with several runs per device it equals the search over all placements
   int better = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 6);
+    const LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 6);
     LayerPlanRequest request = max_load_request(graph, seed);
     request.machine.cpus = std::min(request.machine.cpus, 1);
     const double best = MaxLoadExhaustive(request).best(false);
@@ -154,10 +153,10 @@ TEST_CASE("with several runs per device it equals the search over all placements
 }
 
 TEST_CASE("several runs per device fit memory that no single runs fit, and are refused where nothing fits") {
-  ir::LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
-  graph.source = ir::LayerSource::kDnnPartitioning;
+  LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
+  graph.source = LayerSource::kDnnPartitioning;
   const double bytes[] = {6, 5, 4, 5};
-  for (const ir::LayerId id : graph.layer_ids()) {
+  for (const LayerId id : graph.layer_ids()) {
     graph.layers[id].forward_seconds = 1;
     graph.layers[id].memory_bytes = bytes[id.index()];
   }
@@ -181,16 +180,16 @@ TEST_CASE("several runs per device fit memory that no single runs fit, and are r
 LayerPlanAnswer there_and_back() {
   LayerPlanAnswer answer{.terms = non_contiguous_terms(), .unit = "s"};
   for (const size_t layer : {0, 1, 2})
-    answer.plan.stages.push_back({.layers = {ir::LayerId(layer)}, .devices = {layer == 1 ? 1 : 0}});
+    answer.plan.stages.push_back({.layers = {LayerId(layer)}, .devices = {layer == 1 ? 1 : 0}});
   answer.objective = 10;  // 1 + 4 of work, the tensors of layers 0 and 1 in and out: 2 + 3
   return answer;
 }
 
 TEST_CASE("stages of one device cost what its layers together cost, and share it only where both sides say so") {
-  ir::LayerGraph graph = tests::layer_graph(3, {{0, 1}, {1, 2}, {0, 2}});
-  graph.source = ir::LayerSource::kDnnPartitioning;
+  LayerGraph graph = tests::layer_graph(3, {{0, 1}, {1, 2}, {0, 2}});
+  graph.source = LayerSource::kDnnPartitioning;
   for (const size_t i : {0, 1, 2}) {
-    ir::Layer& layer = graph.layers[ir::LayerId(i)];
+    Layer& layer = graph.layers[LayerId(i)];
     layer.forward_seconds = i == 0 ? 1 : 4;
     layer.transfer_seconds = static_cast<double>(2 + i);
     layer.memory_bytes = 5;
@@ -227,9 +226,9 @@ TEST_CASE("stages of one device cost what its layers together cost, and share it
 TEST_CASE("several runs per device: what ends the search is said, and compatibility with one run is refused") {
   std::vector<std::pair<size_t, size_t>> row;
   for (size_t layer = 1; layer < 200; ++layer) row.emplace_back(layer - 1, layer);
-  ir::LayerGraph graph = tests::layer_graph(200, row);
+  LayerGraph graph = tests::layer_graph(200, row);
   tests::Dice dice(1);
-  for (ir::Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1000 + dice.below(9999)) / 7;
+  for (Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1000 + dice.below(9999)) / 7;
   LayerPlanRequest request{.graph = &graph, .non_contiguous = true};
   request.machine.levels = {{.count = 5, .bandwidth = 1}};
   request.time_limit = 0.2;
@@ -251,7 +250,7 @@ TEST_CASE("several runs per device: what ends the search is said, and compatibil
 TEST_CASE("more memory, accelerators or CPUs never make the load larger") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_placement_graph(seed, 9);
+    const LayerGraph graph = tests::random_placement_graph(seed, 9);
     LayerPlanRequest request = max_load_request(graph, seed);
     double before = INFINITY;
     for (int step = 0; step < 6; ++step) {
@@ -267,7 +266,7 @@ TEST_CASE("more memory, accelerators or CPUs never make the load larger") {
 }
 
 TEST_CASE("eight branches of four layers are placed, and proven") {
-  const ir::LayerGraph graph = tests::equal_branches(8, 4);
+  const LayerGraph graph = tests::equal_branches(8, 4);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 8, .bandwidth = 1}};
   const auto answer = plan_layers(max_throughput(), request);
@@ -322,14 +321,14 @@ TEST_CASE("strongly connected and biconnected parts equal their definitions") {
 }
 
 TEST_CASE("fusing: classes, their cycles, free layers with one neighbour, backward layers without a forward one") {
-  ir::LayerGraph graph = tests::layer_graph(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
-  for (ir::Layer& layer : graph.layers) layer.forward_seconds = 1;
-  graph.layers[ir::LayerId(1)].color_class = graph.layers[ir::LayerId(3)].color_class = 7;
+  LayerGraph graph = tests::layer_graph(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
+  for (Layer& layer : graph.layers) layer.forward_seconds = 1;
+  graph.layers[LayerId(1)].color_class = graph.layers[LayerId(3)].color_class = 7;
   CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a cycle
-  graph.layers[ir::LayerId(0)].forward_seconds = 0;
+  graph.layers[LayerId(0)].forward_seconds = 0;
   CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 3);
-  graph.layers[ir::LayerId(5)] = {.id = ModelText("5"), .backward_seconds = 1, .is_backward = true};
-  graph.layers[ir::LayerId(4)].is_backward = true;
+  graph.layers[LayerId(5)] = {.id = ModelText("5"), .backward_seconds = 1, .is_backward = true};
+  graph.layers[LayerId(4)].is_backward = true;
   const MaxLoadGraph fused = fuse_layers(graph, Fusion::kClasses);
   REQUIRE(fused.nodes.size() == 3);
   CHECK(fused.edges == DagEdges{{2, 1}});  // the backward edge 4 -> 5 turned round

@@ -7,7 +7,7 @@
 #include "ir/stage_graph.h"
 #include "partitioner/graph/sp_decompose.h"
 #include "partitioner/graphpipe/search_space.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;

@@ -3,18 +3,16 @@
 #include <random>
 
 #include "files/pipedream_profile.h"
-#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/pipedream/planner.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;
-using ir::LayerId;
-
 namespace {
 
-ir::LayerGraph random_layers(uint64_t seed, size_t layers) {
+LayerGraph random_layers(uint64_t seed, size_t layers) {
   std::mt19937_64 random(seed);
-  ir::LayerGraph graph;
+  LayerGraph graph;
   for (size_t i = 0; i < layers; ++i)
     graph.layers.push_back({.id = ModelText("n" + std::to_string(i)),
                             .forward_seconds = static_cast<double>(random() % 50 + 1) / 1000,
@@ -27,7 +25,7 @@ ir::LayerGraph random_layers(uint64_t seed, size_t layers) {
   return graph;
 }
 
-LayerPlanRequest pipedream_request(const ir::LayerGraph& graph, int devices) {
+LayerPlanRequest pipedream_request(const LayerGraph& graph, int devices) {
   LayerPlanRequest request;
   request.graph = &graph;
   request.machine.levels = {{.count = devices, .bandwidth = 1e9}};
@@ -45,7 +43,7 @@ class PipeDreamBruteForce {
 
  private:
   bool is_downset(uint32_t set) const {
-    for (const ir::LayerEdge& edge : request_.graph->edges)
+    for (const LayerEdge& edge : request_.graph->edges)
       if ((set >> edge.to.index() & 1) != 0 && (set >> edge.from.index() & 1) == 0) return false;
     return true;
   }
@@ -61,7 +59,7 @@ class PipeDreamBruteForce {
     for (uint32_t set = before + 1; set <= full; ++set) {
       if ((set & before) != before || !is_downset(set)) continue;
       for (int d = 1; d <= (request_.replication ? devices - used : std::min(1, devices - used)); ++d) {
-        ir::LayerStage stage{.replicas = d};
+        LayerStage stage{.replicas = d};
         for (size_t i = 0; i < request_.graph->layers.size(); ++i)
           if (((set & ~before) >> i & 1) != 0) stage.layers.push_back(LayerId(i));
         plan_.stages.push_back(std::move(stage));
@@ -72,8 +70,8 @@ class PipeDreamBruteForce {
   }
 
   const LayerPlanRequest& request_;
-  const cost::LayerConvention convention_;
-  ir::LayerPlan plan_;
+  const LayerConvention convention_;
+  LayerPlan plan_;
 };
 
 }  // namespace
@@ -81,13 +79,13 @@ class PipeDreamBruteForce {
 TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule for cuts, and its checker agrees") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = random_layers(seed, 6);
+    const LayerGraph graph = random_layers(seed, 6);
     for (const bool quirks : {false, true}) {
       CAPTURE(quirks);
       LayerPlanRequest request = pipedream_request(graph, 3);
       request.replication = seed % 4 != 0;
       if (quirks) request.compat = {"PD2"};
-      const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+      const auto answer = plan_layers(*find_planner("pipedream"), request);
       const double best = PipeDreamBruteForce(request).best;
       if (!answer.ok()) {
         CHECK(best == std::numeric_limits<double>::infinity());
@@ -100,28 +98,28 @@ TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule f
 }
 
 TEST_CASE("the order of the layers does not change PipeDream's objective by a bit") {
-  const ir::LayerGraph graph = random_layers(7, 9);
-  const double expected = plan_layers(*find_layer_planner("pipedream"), pipedream_request(graph, 4))->objective;
+  const LayerGraph graph = random_layers(7, 9);
+  const double expected = plan_layers(*find_planner("pipedream"), pipedream_request(graph, 4))->objective;
   std::mt19937_64 random(1);
   for (int round = 0; round < 10; ++round) {
     std::vector<size_t> place(graph.layers.size());
     for (size_t i = 0; i < place.size(); ++i) place[i] = i;
     std::shuffle(place.begin(), place.end(), random);
-    ir::LayerGraph other = graph;
+    LayerGraph other = graph;
     for (size_t i = 0; i < place.size(); ++i) other.layers[LayerId(place[i])] = graph.layers[LayerId(i)];
-    for (ir::LayerEdge& edge : other.edges)
+    for (LayerEdge& edge : other.edges)
       edge = {LayerId(place[edge.from.index()]), LayerId(place[edge.to.index()]), edge.bytes};
-    CHECK(plan_layers(*find_layer_planner("pipedream"), pipedream_request(other, 4))->objective == expected);
+    CHECK(plan_layers(*find_planner("pipedream"), pipedream_request(other, 4))->objective == expected);
   }
 }
 
 TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a copy too few is refused") {
-  const ir::LayerGraph graph = random_layers(3, 8);
+  const LayerGraph graph = random_layers(3, 8);
   double before = std::numeric_limits<double>::infinity();
   for (const double memory : {1.5e8, 2.5e8, 4e8, 1e9}) {
     LayerPlanRequest request = pipedream_request(graph, 3);
     request.machine.memory = memory;
-    const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+    const auto answer = plan_layers(*find_planner("pipedream"), request);
     const double objective = answer.ok() ? answer->objective : std::numeric_limits<double>::infinity();
     CHECK(objective <= before);
     before = objective;
@@ -130,29 +128,29 @@ TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a co
   for (double bandwidth = 1e7; bandwidth < 1e10; bandwidth *= 3) {
     LayerPlanRequest faster = pipedream_request(graph, 3);
     faster.machine.levels[0].bandwidth = bandwidth;
-    const double slow = plan_layers(*find_layer_planner("pipedream"), faster)->objective;
+    const double slow = plan_layers(*find_planner("pipedream"), faster)->objective;
     faster.machine.levels[0].bandwidth *= 3;
-    CHECK(plan_layers(*find_layer_planner("pipedream"), faster)->objective <= slow);
+    CHECK(plan_layers(*find_planner("pipedream"), faster)->objective <= slow);
   }
   LayerPlanRequest request = pipedream_request(graph, 3);
   request.machine.memory = 1e9;
-  auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+  auto answer = plan_layers(*find_planner("pipedream"), request);
   REQUIRE(answer.ok());
   request.machine.memory = 1;
   CHECK_FALSE(check_layer_plan(request, *answer).empty());
 }
 
 TEST_CASE("a second source loses no cut, and nested levels are checked from node lists") {
-  const ir::LayerGraph graph = random_layers(11, 8);
+  const LayerGraph graph = random_layers(11, 8);
   LayerPlanRequest request = pipedream_request(graph, 4);
   request.machine.levels = {{.count = 2, .bandwidth = 4e9}, {.count = 2, .bandwidth = 1e9}};
-  const auto plain = plan_layers(*find_layer_planner("pipedream"), request);
-  request.compat = *parse_compat(*find_layer_planner("pipedream"), "all");
-  const auto compat = plan_layers(*find_layer_planner("pipedream"), request);
+  const auto plain = plan_layers(*find_planner("pipedream"), request);
+  request.compat = *parse_compat(*find_planner("pipedream"), "all");
+  const auto compat = plan_layers(*find_planner("pipedream"), request);
   REQUIRE(plain.ok());
   REQUIRE(compat.ok());
   CHECK(plain->objective <= compat->objective * (1 + 1e-12));
-  CHECK_FALSE(parse_compat(*find_layer_planner("pipedream"), "PD2,P1").ok());
+  CHECK_FALSE(parse_compat(*find_planner("pipedream"), "PD2,P1").ok());
 }
 
 TEST_CASE("hostile PipeDream profiles are refused with the line") {

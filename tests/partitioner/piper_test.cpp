@@ -6,14 +6,14 @@
 #include <cmath>
 #include <map>
 
-#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/piper/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerEntry& piper() { return *find_layer_planner("piper"); }
+const PlannerEntry& piper() { return *find_planner("piper"); }
 
 /// Piper's recurrence over all (set, devices, replicas) with all choices of variants, from the formulas alone;
 /// `greedy`: with the choice of the original's knapsack, where the variants of a degree have equal weights and
@@ -44,7 +44,7 @@ class PiperExhaustive {
   }
 
   bool is_closed(uint32_t set) const {
-    return std::ranges::all_of(graph_.edges, [&](const ir::LayerEdge& edge) {
+    return std::ranges::all_of(graph_.edges, [&](const LayerEdge& edge) {
       return !(set >> edge.to.index() & 1) || (set >> edge.from.index() & 1);
     });
   }
@@ -63,7 +63,7 @@ class PiperExhaustive {
     uint32_t slow = 0;
     double memory = 0;
     std::vector<std::tuple<double, size_t, double>> changes;
-    for (const ir::LayerId id : graph_.layer_ids()) {
+    for (const LayerId id : graph_.layer_ids()) {
       const auto& degrees = graph_.layers[id].degrees;
       if (!(stage >> id.index() & 1) || degrees.size() < static_cast<size_t>(t)) continue;
       const auto& variants = degrees[static_cast<size_t>(t) - 1].variants;
@@ -85,22 +85,22 @@ class PiperExhaustive {
 
   double stage_time(uint32_t stage, uint32_t slow, int t, int d, int y) const {
     double time = 0, bytes = 0, memory = 0;
-    for (const ir::LayerId id : graph_.layer_ids()) {
+    for (const LayerId id : graph_.layer_ids()) {
       if (!(stage >> id.index() & 1)) continue;
       const auto& degrees = graph_.layers[id].degrees;
       if (degrees.size() < static_cast<size_t>(t)) return INFINITY;
       const auto& variants = degrees[static_cast<size_t>(t) - 1].variants;
       const size_t chosen = slow >> id.index() & 1;
       if (chosen >= variants.size()) return INFINITY;
-      const ir::LayerVariant& variant = variants[chosen];
+      const LayerVariant& variant = variants[chosen];
       time += variant.seconds / d;
       bytes += 4.0 * (d - 1) * variant.weight_bytes / (d * static_cast<double>(request_.micro_batches));
       memory += variant.memory_per_item * y + variant.memory_fixed;
-      for (const ir::LayerEdge& edge : graph_.edges) {
+      for (const LayerEdge& edge : graph_.edges) {
         const bool from = edge.from == id, to = edge.to == id;
         if ((!from && !to) || (stage >> (from ? edge.to : edge.from).index() & 1)) continue;
         double extra = 0;
-        for (const ir::LayerSync& sync : from ? variant.sync_to : variant.sync_from)
+        for (const LayerSync& sync : from ? variant.sync_to : variant.sync_from)
           if (sync.neighbour == (from ? edge.to : edge.from)) extra = sync.bytes;
         bytes += 2 * (edge.bytes + extra) / d;
       }
@@ -109,13 +109,13 @@ class PiperExhaustive {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   int devices_;
   bool greedy_;
   std::map<std::tuple<uint32_t, int, int>, double> known_;
 };
 
-LayerPlanRequest piper_request(const ir::LayerGraph& graph, uint64_t seed) {
+LayerPlanRequest piper_request(const LayerGraph& graph, uint64_t seed) {
   tests::Dice dice(seed + 1000);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {
@@ -129,7 +129,7 @@ LayerPlanRequest piper_request(const ir::LayerGraph& graph, uint64_t seed) {
 /// everywhere: the last n mod p of p runs hold a layer more, each has d replicas and as many micro-batches in flight as
 /// there are runs from it on.
 double best_equal_runs(const LayerPlanRequest& request) {
-  const ir::LayerGraph& graph = *request.graph;
+  const LayerGraph& graph = *request.graph;
   const size_t layers = graph.layers.size(), devices = static_cast<size_t>(request.machine.devices());
   const double bandwidth = request.machine.levels.front().bandwidth;
   const auto micro_batches = static_cast<size_t>(request.micro_batches);
@@ -144,7 +144,7 @@ double best_equal_runs(const LayerPlanRequest& request) {
           const size_t end = first + layers / p + (run + layers % p >= p ? 1 : 0);
           double seconds = 0, bytes = 0, memory = 0;
           for (size_t i = first; i < end; ++i) {
-            const ir::LayerVariant& chosen = graph.layers[ir::LayerId(i)].degrees[0].variants[variant];
+            const LayerVariant& chosen = graph.layers[LayerId(i)].degrees[0].variants[variant];
             seconds += chosen.seconds;
             bytes += 4 * static_cast<double>(d - 1) * chosen.weight_bytes / static_cast<double>(micro_batches);
             memory += chosen.memory_per_item * static_cast<double>(p - run) + chosen.memory_fixed;
@@ -164,8 +164,7 @@ TEST_CASE("piper equals the search over its whole space") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, seed % 3 > 0);
-    REQUIRE(verify_layer_graph(graph).ok());
+    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, seed % 3 > 0);
     const LayerPlanRequest request = piper_request(graph, seed);
     const double best = PiperExhaustive(request).best();
     const auto answer = plan_layers(piper(), request);
@@ -185,7 +184,7 @@ TEST_CASE("piper equals the search over its whole space") {
     CHECK(overshot->objective >= answer->objective * (1 - 1e-12));
     CHECK(overshot->bound <= best * (1 + 1e-12));
     LayerPlanRequest split = request;
-    const auto equal = plan_layers(*find_layer_planner("equal-split"), split);
+    const auto equal = plan_layers(*find_planner("equal-split"), split);
     if (equal.ok()) CHECK(equal->objective >= answer->objective * (1 - 1e-12));
   }
   CHECK(planned > 60);
@@ -196,7 +195,7 @@ TEST_CASE("with the greedy knapsack piper equals its own recurrence with that kn
   double largest = 1;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, true);
+    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, true);
     LayerPlanRequest request = piper_request(graph, seed);
     request.compat = {"P1"};
     const double expected = PiperExhaustive(request, true).best();
@@ -216,7 +215,7 @@ TEST_CASE("with the greedy knapsack piper equals its own recurrence with that kn
 TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_piper_graph(seed, 9, true);
+    const LayerGraph graph = tests::random_piper_graph(seed, 9, true);
     LayerPlanRequest request = piper_request(graph, seed);
     double before = INFINITY;
     for (int step = 0; step < 5; ++step) {
@@ -237,15 +236,15 @@ TEST_CASE("equal-split equals the search over all equal runs of a chain, and nev
     const size_t layers = 3 + seed % 7;
     std::vector<std::pair<size_t, size_t>> edges;
     for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
-    ir::LayerGraph graph = tests::layer_graph(layers, edges);
-    graph.source = ir::LayerSource::kPiper;
-    for (ir::LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
-    for (ir::Layer& layer : graph.layers) {
-      ir::LayerVariant plain{.seconds = static_cast<double>(3 + dice.below(9)),
-                             .weight_bytes = static_cast<double>(dice.below(9)),
-                             .memory_per_item = static_cast<double>(1 + dice.below(9)),
-                             .memory_fixed = static_cast<double>(dice.below(5))};
-      ir::LayerVariant again = plain;
+    LayerGraph graph = tests::layer_graph(layers, edges);
+    graph.source = LayerSource::kPiper;
+    for (LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
+    for (Layer& layer : graph.layers) {
+      LayerVariant plain{.seconds = static_cast<double>(3 + dice.below(9)),
+                         .weight_bytes = static_cast<double>(dice.below(9)),
+                         .memory_per_item = static_cast<double>(1 + dice.below(9)),
+                         .memory_fixed = static_cast<double>(dice.below(5))};
+      LayerVariant again = plain;
       again.seconds += 2;
       again.memory_per_item = 0;
       layer.degrees = {{.degree = 1, .variants = {plain, again}}};
@@ -255,22 +254,22 @@ TEST_CASE("equal-split equals the search over all equal runs of a chain, and nev
     request.machine.levels = {{.count = static_cast<int>(1 + dice.below(8)), .bandwidth = 5}};
     request.machine.memory = static_cast<double>(10 + dice.below(90));
     request.micro_batches = 12;
-    const auto answer = plan_layers(*find_layer_planner("equal-split"), request);
+    const auto answer = plan_layers(*find_planner("equal-split"), request);
     const double best = best_equal_runs(request);
     CHECK(answer.ok() == std::isfinite(best));
     if (!answer.ok()) continue;
     ++planned;
     CHECK(answer->objective == doctest::Approx(best).epsilon(1e-12));
     request.machine.memory *= 2;
-    CHECK(plan_layers(*find_layer_planner("equal-split"), request)->objective <= answer->objective);
+    CHECK(plan_layers(*find_planner("equal-split"), request)->objective <= answer->objective);
     request.machine.levels[0].bandwidth *= 2;
-    CHECK(plan_layers(*find_layer_planner("equal-split"), request)->objective <= answer->objective);
+    CHECK(plan_layers(*find_planner("equal-split"), request)->objective <= answer->objective);
   }
   CHECK(planned > 30);
 }
 
 TEST_CASE("what does not fit says how much is missing; a search that is ended says so") {
-  const ir::LayerGraph graph = tests::random_piper_graph(3, 6, true);
+  const LayerGraph graph = tests::random_piper_graph(3, 6, true);
   LayerPlanRequest request = piper_request(graph, 3);
   request.machine.memory = 1;
   const auto nothing = plan_layers(piper(), request);
@@ -285,9 +284,9 @@ TEST_CASE("what does not fit says how much is missing; a search that is ended sa
 }
 
 TEST_CASE("every planner of layers has a sound plan with a bound even where it must stop at once") {
-  const ir::LayerGraph graph = tests::equal_branches(12, 9);
+  const LayerGraph graph = tests::equal_branches(12, 9);
   const std::atomic<bool> cancel = true;
-  for (const LayerPlannerEntry& row : layer_planners()) {
+  for (const PlannerEntry& row : layer_planners()) {
     CAPTURE(row.name);
     LayerPlanRequest request{.graph = &graph, .cancel = &cancel};
     request.machine.levels = {{.count = 4, .bandwidth = 1e9}};
@@ -302,7 +301,7 @@ TEST_CASE("every planner of layers has a sound plan with a bound even where it m
 }
 
 TEST_CASE("a wide graph gets a plan with a bound") {
-  const ir::LayerGraph graph = tests::equal_branches(8, 4);
+  const LayerGraph graph = tests::equal_branches(8, 4);
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 8, .bandwidth = 1e9}};
   request.micro_batches = 32;

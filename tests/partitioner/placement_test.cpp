@@ -59,7 +59,7 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
   for (uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const ir::LayerGraph layers = tests::random_placement_graph(seed, 10);
+    const LayerGraph layers = tests::random_placement_graph(seed, 10);
     const MaxLoadGraph graph = fuse_for_schedules(layers);
     const DeviceOfNode device_of = random_placement(dice, graph, 3, 4);
     std::vector<int> run_of(graph.nodes.size(), -1);
@@ -82,8 +82,8 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
     const auto contiguous = plan_max_throughput(request);
     REQUIRE(contiguous.ok());
     std::map<uint32_t, uint32_t> device_of_layer;
-    for (const ir::LayerStage& stage : contiguous->plan.stages)
-      for (const ir::LayerId layer : stage.layers)
+    for (const LayerStage& stage : contiguous->plan.stages)
+      for (const LayerId layer : stage.layers)
         device_of_layer[static_cast<uint32_t>(layer.index())] = static_cast<uint32_t>(stage.devices.front());
     DeviceOfNode one_run;
     for (const MaxLoadGraph::Node& node : graph.nodes) one_run.push_back(device_of_layer[node.layers.front()]);

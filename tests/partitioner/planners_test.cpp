@@ -1,4 +1,4 @@
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 
 #include <doctest/doctest.h>
 

@@ -109,16 +109,16 @@ TEST_CASE("torchgpipe's blocks equal their definition, and its bound the best ch
 TEST_CASE("torchgpipe's plan is the same on every run, and too few layers are refused") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     tests::Dice dice(seed);
-    ir::LayerGraph graph = tests::layer_graph(8, tests::random_layer_edges(dice, 8, 3));
-    for (ir::Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1 + dice.below(900)) / 1e6;
+    LayerGraph graph = tests::layer_graph(8, tests::random_layer_edges(dice, 8, 3));
+    for (Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1 + dice.below(900)) / 1e6;
     LayerPlanRequest request{.graph = &graph};
     request.machine.levels = {{.count = 3, .bandwidth = 1e9}};
-    const auto answer = plan_layers(*find_layer_planner("torchgpipe"), request);
+    const auto answer = plan_layers(*find_planner("torchgpipe"), request);
     REQUIRE(answer.ok());
     CHECK(answer->bound <= answer->objective);
-    CHECK(plan_layers(*find_layer_planner("torchgpipe"), request)->plan == answer->plan);
+    CHECK(plan_layers(*find_planner("torchgpipe"), request)->plan == answer->plan);
     request.machine.levels[0].count = 9;
-    CHECK_FALSE(plan_layers(*find_layer_planner("torchgpipe"), request).ok());
+    CHECK_FALSE(plan_layers(*find_planner("torchgpipe"), request).ok());
   }
 }
 

@@ -8,39 +8,39 @@
 #include <optional>
 
 #include "partitioner/baselines/repeated_layers.h"
-#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/pipedream_2bw/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerPlannerEntry& two_bw() { return *find_layer_planner("2bw"); }
+const PlannerEntry& two_bw() { return *find_planner("2bw"); }
 
 /// A chain with forward and backward times, or with measured variants.
-ir::LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {
+LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {
   std::vector<std::pair<size_t, size_t>> edges;
   for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
-  ir::LayerGraph graph = tests::layer_graph(layers, edges);
+  LayerGraph graph = tests::layer_graph(layers, edges);
   const size_t heaviest = dice.below(2) == 0 ? 4 : 40;
-  for (ir::Layer& layer : graph.layers) {
+  for (Layer& layer : graph.layers) {
     layer.forward_seconds = static_cast<double>(1 + dice.below(5));
     layer.backward_seconds = static_cast<double>(1 + dice.below(9));
     layer.output_bytes = static_cast<double>(1 + dice.below(20));
     layer.weight_bytes = static_cast<double>(dice.below(heaviest));
     if (!measured) continue;
-    ir::LayerVariant plain{.seconds = layer.seconds(),
-                           .weight_bytes = layer.weight_bytes,
-                           .memory_per_item = static_cast<double>(4 + dice.below(20)),
-                           .memory_fixed = 2 * layer.weight_bytes + static_cast<double>(dice.below(3))};
-    ir::LayerVariant again = plain;
+    LayerVariant plain{.seconds = layer.seconds(),
+                       .weight_bytes = layer.weight_bytes,
+                       .memory_per_item = static_cast<double>(4 + dice.below(20)),
+                       .memory_fixed = 2 * layer.weight_bytes + static_cast<double>(dice.below(3))};
+    LayerVariant again = plain;
     again.seconds += static_cast<double>(dice.below(4));
     again.memory_per_item = static_cast<double>(dice.below(4));
     again.memory_fixed += static_cast<double>(dice.below(6));
     layer.degrees = {{.degree = 1, .variants = {plain}}};
     if (dice.below(4) > 0) layer.degrees[0].variants.push_back(again);
   }
-  for (ir::LayerEdge& edge : graph.edges) edge.bytes = graph.layers[edge.from].output_bytes;
+  for (LayerEdge& edge : graph.edges) edge.bytes = graph.layers[edge.from].output_bytes;
   return graph;
 }
 
@@ -48,7 +48,7 @@ ir::LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {
 class Formula {
  public:
   explicit Formula(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
-    for (const ir::Layer& layer : graph_.layers)
+    for (const Layer& layer : graph_.layers)
       measured_ = measured_ || (!layer.degrees.empty() && layer.degrees[0].variants.size() > 1);
   }
 
@@ -100,7 +100,7 @@ class Formula {
       double compute = 0, weights = 0, fixed = 0, kept = 0;
       bool chose_smaller = false;
       for (size_t i = first; i < end; ++i) {
-        const ir::Layer& layer = graph_.layers[ir::LayerId(i)];
+        const Layer& layer = graph_.layers[LayerId(i)];
         weights += layer.weight_bytes;
         if (layer.degrees.empty()) {
           compute += layer.forward_seconds + layer.backward_seconds + (recompute ? layer.forward_seconds : 0);
@@ -109,7 +109,7 @@ class Formula {
           continue;
         }
         const auto& variants = layer.degrees[0].variants;
-        const ir::LayerVariant& chosen = recompute ? variants.back() : variants.front();
+        const LayerVariant& chosen = recompute ? variants.back() : variants.front();
         chose_smaller = chose_smaller || (recompute && variants.size() > 1);
         compute += chosen.seconds * (recompute && !measured_ ? 4.0 / 3 : 1);
         kept += chosen.memory_per_item;
@@ -137,11 +137,11 @@ class Formula {
   }
 
   const LayerPlanRequest& request_;
-  const ir::LayerGraph& graph_;
+  const LayerGraph& graph_;
   bool measured_ = false;
 };
 
-LayerPlanRequest two_bw_request(const ir::LayerGraph& graph, tests::Dice& dice) {
+LayerPlanRequest two_bw_request(const LayerGraph& graph, tests::Dice& dice) {
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {
       {.count = static_cast<int>(1 + dice.below(12)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
@@ -157,8 +157,8 @@ LayerPlanRequest two_bw_request(const ir::LayerGraph& graph, tests::Dice& dice) 
   return request;
 }
 
-bool recomputes(const ir::LayerPlan& plan) {
-  return std::ranges::any_of(plan.stages, [](const ir::LayerStage& stage) {
+bool recomputes(const LayerPlan& plan) {
+  return std::ranges::any_of(plan.stages, [](const LayerStage& stage) {
     return stage.recompute || std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
   });
 }
@@ -168,8 +168,7 @@ TEST_CASE("2bw finds the best throughput over all depths, widths and recomputati
   for (uint64_t seed = 0; seed < 800; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const ir::LayerGraph graph = chain_of(dice, 1 + seed % 9, seed % 2 == 0);
-    REQUIRE(verify_layer_graph(graph).ok());
+    const LayerGraph graph = chain_of(dice, 1 + seed % 9, seed % 2 == 0);
     const LayerPlanRequest request = two_bw_request(graph, dice);
     const std::optional<double> best = Formula(request).best();
     const auto answer = plan_layers(two_bw(), request);
@@ -185,7 +184,7 @@ TEST_CASE("2bw finds the best throughput over all depths, widths and recomputati
     CHECK(answer->complete);
     CHECK(answer->unit == "1/s");
     CHECK(answer->larger_is_better);
-    const ir::LayerPlan& plan = answer->plan;
+    const LayerPlan& plan = answer->plan;
     const int depth = static_cast<int>(plan.stages.size()), width = plan.stages.front().replicas;
     const bool by_pipeline = plan.stages[0].devices.back() != width - 1;
     CHECK(Formula(request).throughput(depth, width, recomputes(plan), by_pipeline) ==
@@ -207,7 +206,7 @@ TEST_CASE("more memory or bandwidth never makes the throughput smaller") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const ir::LayerGraph graph = chain_of(dice, 8, seed % 2 == 0);
+    const LayerGraph graph = chain_of(dice, 8, seed % 2 == 0);
     LayerPlanRequest request = two_bw_request(graph, dice);
     request.machine.memory = 60;
     double before = 0;
@@ -222,20 +221,20 @@ TEST_CASE("more memory or bandwidth never makes the throughput smaller") {
 }
 
 /// Four layers of 1 s forward and 2 s backward, outputs of 10 bytes, weights of 40 bytes.
-ir::LayerGraph four_layers() {
-  ir::LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
-  for (ir::Layer& layer : graph.layers) {
+LayerGraph four_layers() {
+  LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
+  for (Layer& layer : graph.layers) {
     layer.forward_seconds = 1;
     layer.backward_seconds = 2;
     layer.output_bytes = 10;
     layer.weight_bytes = 40;
   }
-  for (ir::LayerEdge& edge : graph.edges) edge.bytes = 10;
+  for (LayerEdge& edge : graph.edges) edge.bytes = 10;
   return graph;
 }
 
 TEST_CASE("an example by hand: reductions beside the micro-batches, recomputation where memory ends") {
-  const ir::LayerGraph graph = four_layers();
+  const LayerGraph graph = four_layers();
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 10}};
   request.micro_batches = 8;
@@ -253,7 +252,7 @@ TEST_CASE("an example by hand: reductions beside the micro-batches, recomputatio
   CHECK(answer->objective == doctest::Approx(2.0 / 8).epsilon(1e-12));
   REQUIRE(answer->plan.stages.size() == 2);
   CHECK(answer->plan.stages[0].devices == std::vector<int>{0, 1});
-  CHECK(answer->plan.stages[1].layers == std::vector<ir::LayerId>{ir::LayerId(2), ir::LayerId(3)});
+  CHECK(answer->plan.stages[1].layers == std::vector<LayerId>{LayerId(2), LayerId(3)});
   CHECK_FALSE(recomputes(answer->plan));
   // 2 * 80 + 2 * 20 = 200 bytes; recomputing 160 + 20 + 2 * 10 on the second stage, as much. With 199 bytes only d = 4
   // fits: 80 + 4 * 10 plain.
@@ -267,9 +266,9 @@ TEST_CASE("an example by hand: reductions beside the micro-batches, recomputatio
 }
 
 TEST_CASE("where activations fill the memory the plan recomputes, and says where no plan fits how much is missing") {
-  ir::LayerGraph graph = four_layers();
-  for (ir::Layer& layer : graph.layers) layer.output_bytes = 100;
-  for (ir::LayerEdge& edge : graph.edges) edge.bytes = 1;
+  LayerGraph graph = four_layers();
+  for (Layer& layer : graph.layers) layer.output_bytes = 100;
+  for (LayerEdge& edge : graph.edges) edge.bytes = 1;
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1e3}};
   request.replication = false;
@@ -283,7 +282,7 @@ TEST_CASE("where activations fill the memory the plan recomputes, and says where
   CHECK(answer->plan.stages[0].recompute);
   CHECK(answer->objective == doctest::Approx(1 / 8.001).epsilon(1e-12));
   // A file that does not tell forward from backward: a third more.
-  for (ir::Layer& layer : graph.layers) layer.backward_seconds = layer.seconds(), layer.forward_seconds = 0;
+  for (Layer& layer : graph.layers) layer.backward_seconds = layer.seconds(), layer.forward_seconds = 0;
   CHECK(plan_layers(two_bw(), request)->objective == doctest::Approx(1 / 8.001).epsilon(1e-12));
   request.recompute = false;
   answer = plan_layers(two_bw(), request);
@@ -297,8 +296,8 @@ TEST_CASE("where activations fill the memory the plan recomputes, and says where
 }
 
 TEST_CASE("no pipeline is deeper than its micro-batches between two updates") {
-  ir::LayerGraph graph = four_layers();
-  for (ir::Layer& layer : graph.layers) layer.weight_bytes = 80;
+  LayerGraph graph = four_layers();
+  for (Layer& layer : graph.layers) layer.weight_bytes = 80;
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 0.1}};  // so slow that replicas do not pay
   request.micro_batches = 4;
@@ -316,7 +315,7 @@ TEST_CASE("no pipeline is deeper than its micro-batches between two updates") {
   auto answer = *fewer;
   answer.plan.stages.clear();
   for (size_t s = 0; s < 4; ++s)
-    answer.plan.stages.push_back({.layers = {ir::LayerId(s)}, .devices = {static_cast<int>(s)}});
+    answer.plan.stages.push_back({.layers = {LayerId(s)}, .devices = {static_cast<int>(s)}});
   const Diagnostics problems = check_layer_plan(request, answer);
   REQUIRE_FALSE(problems.empty());
   CHECK(problems[0].message.find("two versions of the weights") != std::string::npos);
@@ -327,8 +326,8 @@ TEST_CASE("what stands around and between the repeated layers goes with them, an
     CAPTURE(seed);
     tests::Dice dice(seed);
     const size_t layers = 2 + seed % 12;
-    ir::LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 4));
-    for (ir::Layer& layer : graph.layers) {
+    LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 4));
+    for (Layer& layer : graph.layers) {
       if (dice.below(2) == 0) layer.label = ModelText("ParallelTransformerLayer");
       layer.forward_seconds = 1;
     }
@@ -342,16 +341,16 @@ TEST_CASE("what stands around and between the repeated layers goes with them, an
         for (size_t s = 0; s < stages.size(); ++s)
           for (const uint32_t layer : stages[s]) stage_of[layer] = s;
         CHECK(std::ranges::none_of(stage_of, [&](size_t s) { return s == stages.size(); }));
-        for (const ir::LayerEdge& edge : graph.edges) CHECK(stage_of[edge.from.index()] <= stage_of[edge.to.index()]);
+        for (const LayerEdge& edge : graph.edges) CHECK(stage_of[edge.from.index()] <= stage_of[edge.to.index()]);
       }
   }
 }
 
 TEST_CASE("a tensor crosses once to each stage that reads it, and its gradient comes back from each") {
   // 0 is read by 1, and by 2 and 3 of the next stage; 2 by 3.
-  ir::LayerGraph graph = tests::layer_graph(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}});
-  for (ir::Layer& layer : graph.layers) layer.forward_seconds = 1;
-  for (ir::LayerEdge& edge : graph.edges) edge.bytes = edge.from.index() == 0 ? 7 : 2;
+  LayerGraph graph = tests::layer_graph(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}});
+  for (Layer& layer : graph.layers) layer.forward_seconds = 1;
+  for (LayerEdge& edge : graph.edges) edge.bytes = edge.from.index() == 0 ? 7 : 2;
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.micro_batches = 4;
@@ -368,15 +367,15 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
   int planned = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const ir::LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 7, true);
+    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 7, true);
     tests::Dice dice(seed);
     LayerPlanRequest request = two_bw_request(graph, dice);
     LayerPlanRequest equal = request;
     request.compat = *parse_compat(two_bw(), "all");
-    equal.compat = *parse_compat(*find_layer_planner("equal-split"), "all");
+    equal.compat = *parse_compat(*find_planner("equal-split"), "all");
     CHECK(request.has("E2"));
     const auto stand_in = plan_layers(two_bw(), request);
-    const auto split = plan_layers(*find_layer_planner("equal-split"), equal);
+    const auto split = plan_layers(*find_planner("equal-split"), equal);
     REQUIRE(stand_in.ok() == split.ok());
     if (!split.ok()) continue;
     ++planned;
@@ -385,7 +384,7 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
     CHECK(stand_in->unit == split->unit);
   }
   CHECK(planned > 20);
-  const ir::LayerGraph graph = four_layers();
+  const LayerGraph graph = four_layers();
   for (const char* quirk : {"P1", "P5", "E1"}) {
     LayerPlanRequest request{.graph = &graph};
     request.machine.levels = {{.count = 2, .bandwidth = 1}};
@@ -398,7 +397,7 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
 }
 
 TEST_CASE("graphs that the formulas say nothing of are refused by name, and a search that is ended says so") {
-  ir::LayerGraph graph = four_layers();
+  LayerGraph graph = four_layers();
   LayerPlanRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.micro_batches = 4;
@@ -419,14 +418,14 @@ TEST_CASE("graphs that the formulas say nothing of are refused by name, and a se
   CHECK(problem().code == Code::kInterrupted);
   request.machine.memory = INFINITY;
   request.cancel = nullptr;
-  graph.layers[ir::LayerId(1)].degrees = {{.degree = 2, .variants = {{.seconds = 1}}}};
+  graph.layers[LayerId(1)].degrees = {{.degree = 2, .variants = {{.seconds = 1}}}};
   CHECK(problem().code == Code::kUsage);
   CHECK(problem().message.find("one device") != std::string::npos);
   graph = four_layers();
-  graph.source = ir::LayerSource::kDnnPartitioning;
+  graph.source = LayerSource::kDnnPartitioning;
   CHECK(problem().code == Code::kUsage);
-  graph.source = ir::LayerSource::kPipeDream;
-  for (ir::Layer& layer : graph.layers) layer.forward_seconds = layer.backward_seconds = 0;
+  graph.source = LayerSource::kPipeDream;
+  for (Layer& layer : graph.layers) layer.forward_seconds = layer.backward_seconds = 0;
   CHECK(problem().message.find("no throughput") != std::string::npos);
 }
 

@@ -2,9 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <optional>
-
 #include "files/dnn_partitioning_profile.h"
+#include "partitioner/cost_models/layer_view.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/planner.h"
 #include "tests/support/test_data.h"
@@ -12,18 +11,26 @@
 namespace graphpipe::partitioner {
 namespace {
 
-std::optional<ir::LayerGraph> profile(const std::string& name) {
-  auto graph = files::read_dnn_partitioning_profile(tests::data_path("dnn-partitioning/throughput/") + name + ".json");
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
+struct Problem {
+  ir::ImportedProfile profile;
+  LayerGraph graph;
+  /// On the file's devices.
+  LayerPlanRequest request() const {
+    LayerPlanRequest request{.graph = &graph};
+    request.machine.levels = {{.count = *profile.defaults.devices, .bandwidth = 1}};
+    request.machine.cpus = *profile.defaults.cpus;
+    request.machine.memory = *profile.defaults.memory;
+    return request;
+  }
+};
 
-LayerPlanRequest request_of(const ir::LayerGraph& graph) {
-  LayerPlanRequest request{.graph = &graph};
-  request.machine.levels = {{.count = *graph.defaults.devices, .bandwidth = 1}};
-  request.machine.cpus = *graph.defaults.cpus;
-  request.machine.memory = *graph.defaults.memory;
-  return request;
+Problem problem_of(const std::string& name) {
+  auto profile =
+      files::read_dnn_partitioning_profile(tests::data_path("dnn-partitioning/throughput/" + name + ".json"));
+  REQUIRE(profile.ok());
+  Problem problem{.profile = *std::move(profile)};
+  problem.graph = layers_of(problem.profile);
+  return problem;
 }
 
 struct MaxLoadRow {
@@ -55,17 +62,16 @@ constexpr MaxLoadRow kRows[] = {
 TEST_CASE("contiguous optima are reached and proven; the lattices have the published sizes") {
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
-    const auto graph = profile(row.name);
-    if (!graph) return;
-    const LayerPlanRequest request = request_of(*graph);
-    const auto answer = plan_layers(*find_layer_planner("max-throughput"), request);
+    const Problem problem = problem_of(row.name);
+    const LayerPlanRequest request = problem.request();
+    const auto answer = plan_layers(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->objective == doctest::Approx(row.exact).epsilon(1e-6));
     CHECK(answer->gap() == 0);
     CHECK(answer->complete);
     CHECK(answer->states == static_cast<int64_t>(row.downsets));
     CHECK(answer->unit == "ms");
-    const MaxLoadGraph fused = fuse_layers(*graph, Fusion::kClasses);
+    const MaxLoadGraph fused = fuse_layers(problem.graph, Fusion::kClasses);
     if (row.pairs > 0)
       CHECK(Lattice::enumerate(Dag(fused.nodes.size(), fused.edges))->nested_pairs(10'000'000) == row.pairs);
   }
@@ -74,11 +80,10 @@ TEST_CASE("contiguous optima are reached and proven; the lattices have the publi
 TEST_CASE("several runs per device: the known optima and better placements are found, never above one run") {
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
-    const auto graph = profile(row.name);
-    if (!graph) return;
-    LayerPlanRequest request = request_of(*graph);
+    const Problem problem = problem_of(row.name);
+    LayerPlanRequest request = problem.request();
     request.non_contiguous = true;
-    const auto answer = plan_layers(*find_layer_planner("max-throughput"), request);
+    const auto answer = plan_layers(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->complete);
     CHECK(answer->objective <= row.any_runs * (1 + 1e-6));
@@ -90,11 +95,10 @@ TEST_CASE("several runs per device: the known optima and better placements are f
 TEST_CASE("one linear order: as many prefixes as published, and the published loads") {
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
-    const auto graph = profile(row.name);
-    if (!graph) return;
-    LayerPlanRequest request = request_of(*graph);
+    const Problem problem = problem_of(row.name);
+    LayerPlanRequest request = problem.request();
     request.compat = {"linear"};
-    const auto answer = plan_layers(*find_layer_planner("max-throughput"), request);
+    const auto answer = plan_layers(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->states == static_cast<int64_t>(row.prefixes));
     CHECK(answer->objective == doctest::Approx(row.linear).epsilon(1e-6));
@@ -114,30 +118,40 @@ TEST_CASE("the emulation of PipeDream") {
                                {"layer-inceptionv3_inference", 60.417, 34},
                                {"layer-inceptionv3_training", 128.317, 34}}) {
     CAPTURE(row.name);
-    const auto graph = profile(row.name);
-    if (!graph) return;
-    LayerPlanRequest request = request_of(*graph);
+    const Problem problem = problem_of(row.name);
+    LayerPlanRequest request = problem.request();
     request.compat = {"W4"};
-    const auto answer = plan_layers(*find_layer_planner("max-throughput"), request);
+    const auto answer = plan_layers(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->objective == doctest::Approx(row.objective).epsilon(5e-6));
     CHECK(answer->states == row.states);
   }
 }
 
-double price(const ir::LayerGraph& graph, const ir::LayerPlan& plan) {
-  return 1000 * price_layer_plan(graph, plan, request_of(graph).machine, max_throughput_terms().convention).bottleneck;
+double price(const Problem& problem, const LayerPlan& plan) {
+  return 1000 *
+         price_layer_plan(problem.graph, plan, problem.request().machine, max_throughput_terms().convention).bottleneck;
+}
+
+LayerPlan plan_of(const Problem& problem, const ir::Assignment& split) {
+  LayerPlan plan;
+  for (const ir::StageChoice& choice : split.choice) {
+    const auto device = static_cast<int>(choice.devices.front().index());
+    plan.stages.push_back({.devices = {device}, .on_cpu = device >= *problem.profile.defaults.devices});
+  }
+  for (const LayerId id : problem.graph.layer_ids())
+    plan.stages[split.stage_of[problem.profile.graph.file_order.nodes[id.index()]].index()].layers.push_back(id);
+  return plan;
 }
 
 TEST_CASE("placements of experts and of one device cost what was published") {
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
-    const auto graph = profile(row.name);
-    if (!graph) return;
-    ir::LayerPlan one;
+    const Problem problem = problem_of(row.name);
+    LayerPlan one;
     one.stages.push_back({.devices = {0}});
-    for (const ir::LayerId id : graph->layer_ids()) one.stages[0].layers.push_back(id);
-    CHECK(price(*graph, one) == doctest::Approx(row.single_device).epsilon(5e-6));
+    for (const LayerId id : problem.graph.layer_ids()) one.stages[0].layers.push_back(id);
+    CHECK(price(problem, one) == doctest::Approx(row.single_device).epsilon(5e-6));
   }
   struct Expert {
     const char *name, *split;
@@ -150,12 +164,12 @@ TEST_CASE("placements of experts and of one device cost what was published") {
                             {"layer-inceptionv3_inference", "layer-inceptionv3_inference", 102.482},
                             {"layer-inceptionv3_training", "layer-inceptionv3_inference", 213.654}}) {
     CAPTURE(row.name);
-    const auto graph = profile(row.name);
-    if (!graph) return;
+    const Problem problem = problem_of(row.name);
     const std::string text = tests::read_data("dnn-partitioning/expert/" + std::string(row.split) + ".json");
-    const auto split = files::parse_dnn_partitioning_split(text, *graph, *graph->defaults.devices);
+    const auto split =
+        files::parse_dnn_partitioning_split(text, problem.profile.graph, *problem.profile.defaults.devices);
     REQUIRE(split.ok());
-    CHECK(price(*graph, *split) == doctest::Approx(row.load).epsilon(5e-6));
+    CHECK(price(problem, plan_of(problem, *split)) == doctest::Approx(row.load).epsilon(5e-6));
   }
 }
 

@@ -2,13 +2,13 @@
 
 #include <doctest/doctest.h>
 
-#include "partitioner/layers/check_layer_plan.h"
+#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/pipedream/planner.h"
 #include "tests/profiles/shared_profiles.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;
-using Level = cost::LayerMachine::Level;
+using Level = LayerMachine::Level;
 
 namespace {
 
@@ -30,18 +30,18 @@ const std::vector<Numbers> kNumbers = {
     {"gnmt_large", 137.129, 82.845, 58.971, 137.129, 0, 0, 42.061, 0},
 };
 
-LayerPlanRequest request_for(const ir::LayerGraph& graph, std::vector<Level> levels, bool compat) {
+LayerPlanRequest request_for(const LayerGraph& graph, std::vector<Level> levels, bool compat) {
   LayerPlanRequest request;
   request.graph = &graph;
   request.machine.levels = std::move(levels);
-  const LayerPlannerEntry* row = find_layer_planner("pipedream");
+  const PlannerEntry* row = find_planner("pipedream");
   REQUIRE(row != nullptr);
   if (compat) request.compat = *parse_compat(*row, "all");
   return request;
 }
 
 double objective(const LayerPlanRequest& request) {
-  const auto answer = plan_layers(*find_layer_planner("pipedream"), request);
+  const auto answer = plan_layers(*find_planner("pipedream"), request);
   if (!answer.ok()) FAIL(answer.problems().front().message);
   CHECK(answer->complete);
   CHECK(answer->bound <= answer->objective * (1 + 1e-12));
@@ -50,8 +50,7 @@ double objective(const LayerPlanRequest& request) {
   return answer->objective;
 }
 
-void check_row(const ir::LayerGraph& graph, int devices, double expected, bool straight, bool no_traffic,
-               double memory) {
+void check_row(const LayerGraph& graph, int devices, double expected, bool straight, bool no_traffic, double memory) {
   CAPTURE(devices);
   LayerPlanRequest request = request_for(graph, {{devices, 1e9}}, true);
   request.replication = !straight;
@@ -68,27 +67,25 @@ void check_row(const ir::LayerGraph& graph, int devices, double expected, bool s
 TEST_CASE("PipeDream's program is reproduced on one level, and not worse without its quirks") {
   for (const Numbers& row : kNumbers) {
     CAPTURE(row.profile);
-    const auto graph = tests::pipedream_profile(row.profile);
-    if (!graph) return;
-    check_row(*graph, 4, row.four, false, false, 0);
-    check_row(*graph, 8, row.eight, false, false, 0);
-    check_row(*graph, 16, row.sixteen, false, false, 0);
-    check_row(*graph, 4, row.straight, true, false, 0);
-    if (row.no_traffic > 0) check_row(*graph, 4, row.no_traffic, false, true, 0);
-    if (row.memory > 0) check_row(*graph, 4, row.memory, false, false, 16e9);
+    const LayerGraph graph = tests::pipedream_profile(row.profile);
+    check_row(graph, 4, row.four, false, false, 0);
+    check_row(graph, 8, row.eight, false, false, 0);
+    check_row(graph, 16, row.sixteen, false, false, 0);
+    check_row(graph, 4, row.straight, true, false, 0);
+    if (row.no_traffic > 0) check_row(graph, 4, row.no_traffic, false, true, 0);
+    if (row.memory > 0) check_row(graph, 4, row.memory, false, false, 16e9);
   }
 }
 
 TEST_CASE("PipeDream's program is reproduced on two levels") {
   for (const Numbers& row : kNumbers) {
     CAPTURE(row.profile);
-    const auto graph = tests::pipedream_profile(row.profile);
-    if (!graph) return;
+    const LayerGraph graph = tests::pipedream_profile(row.profile);
     if (row.four_by_four > 0)
-      CHECK(objective(request_for(*graph, {{4, 10e9}, {4, 1.25e9}}, true)) ==
+      CHECK(objective(request_for(graph, {{4, 10e9}, {4, 1.25e9}}, true)) ==
             doctest::Approx(row.four_by_four).epsilon(1e-6));
     if (row.eight_by_two > 0)
-      CHECK(objective(request_for(*graph, {{8, 30e9}, {2, 3.125e9}}, true)) ==
+      CHECK(objective(request_for(graph, {{8, 30e9}, {2, 3.125e9}}, true)) ==
             doctest::Approx(row.eight_by_two).epsilon(1e-6));
   }
 }
@@ -106,9 +103,8 @@ TEST_CASE("with the exact rule for cuts PipeDream's other quirks give the record
                          {"resnext50", 4, false, 200.591928},
                          {"resnext50", 4, true, 341.624}}) {
     CAPTURE(row.profile);
-    const auto graph = tests::pipedream_profile(row.profile);
-    if (!graph) return;
-    LayerPlanRequest request = request_for(*graph, {{row.devices, 1e9}}, true);
+    const LayerGraph graph = tests::pipedream_profile(row.profile);
+    LayerPlanRequest request = request_for(graph, {{row.devices, 1e9}}, true);
     request.compat.erase("PD2");
     request.replication = !row.straight;
     CHECK(objective(request) == doctest::Approx(row.expected).epsilon(1e-6));
@@ -116,24 +112,22 @@ TEST_CASE("with the exact rule for cuts PipeDream's other quirks give the record
   for (const Numbers& row : kNumbers) {
     if (row.memory == 0) continue;
     CAPTURE(row.profile);
-    const auto graph = tests::pipedream_profile(row.profile);
-    if (!graph) return;
-    LayerPlanRequest request = request_for(*graph, {{8, 1e9}}, true);
+    const LayerGraph graph = tests::pipedream_profile(row.profile);
+    LayerPlanRequest request = request_for(graph, {{8, 1e9}}, true);
     request.use_fewer = true;
     CHECK(objective(request) == doctest::Approx(row.eight).epsilon(1e-6));
   }
 }
 
 TEST_CASE("graphs that are too wide for the original get plans with a bound") {
-  const auto inception = tests::pipedream_profile("inception_v3");
-  const auto nasnet = tests::pipedream_profile("nasnetalarge");
-  if (!inception || !nasnet) return;
+  const LayerGraph inception = tests::pipedream_profile("inception_v3");
+  const LayerGraph nasnet = tests::pipedream_profile("nasnetalarge");
   // A first-in-first-out order, cut optimally, gives these.
-  CHECK(objective(request_for(*inception, {{4, 1e9}}, false)) <= 198.997 * (1 + 1e-6));
-  CHECK(objective(request_for(*inception, {{8, 1e9}}, false)) <= 106.775 * (1 + 1e-6));
-  LayerPlanRequest request = request_for(*nasnet, {{4, 1e9}}, false);
+  CHECK(objective(request_for(inception, {{4, 1e9}}, false)) <= 198.997 * (1 + 1e-6));
+  CHECK(objective(request_for(inception, {{8, 1e9}}, false)) <= 106.775 * (1 + 1e-6));
+  LayerPlanRequest request = request_for(nasnet, {{4, 1e9}}, false);
   CHECK(objective(request) >= 164.57);
   request.charge_traffic = false;
   CHECK(objective(request) <= 1.10 * 164.57);
-  CHECK(objective(request_for(*nasnet, {{8, 1e9}}, false)) >= 82.29);
+  CHECK(objective(request_for(nasnet, {{8, 1e9}}, false)) >= 82.29);
 }

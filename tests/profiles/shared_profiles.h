@@ -3,18 +3,18 @@
 
 #include <doctest/doctest.h>
 
-#include <optional>
 #include <string>
 
 #include "files/pipedream_profile.h"
+#include "partitioner/cost_models/layer_view.h"
 #include "tests/support/test_data.h"
 
 namespace graphpipe::tests {
 
-inline std::optional<ir::LayerGraph> pipedream_profile(const std::string& name) {
-  auto graph = files::read_pipedream_profile(data_path("pipedream/" + name + ".txt"));
-  REQUIRE(graph.ok());
-  return *std::move(graph);
+inline partitioner::LayerGraph pipedream_profile(const std::string& name) {
+  const auto profile = files::read_pipedream_profile(data_path("pipedream/" + name + ".txt"));
+  REQUIRE(profile.ok());
+  return partitioner::layers_of(*profile);
 }
 
 }  // namespace graphpipe::tests

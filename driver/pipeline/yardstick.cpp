@@ -1,0 +1,29 @@
+#include "driver/pipeline/yardstick.h"
+
+#include "cost/iteration_time.h"
+#include "support/units.h"
+
+namespace graphpipe::driver {
+
+int64_t schedule_size(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
+  int64_t size = 0;
+  for (const ir::StageChoice& choice : assignment.choice) {
+    const int64_t micro_batches = (graph.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count;
+    size += micro_batches * (choice.mode == ir::ReplicaMode::kSplit ? std::ssize(choice.devices) : 1);
+  }
+  return size;
+}
+
+double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
+               ir::Assignment assignment, int64_t max_simulated) {
+  const auto stages = ir::build_stage_graph(graph, assignment);
+  if (!stages) return kInfinity;
+  if (schedule_size(graph, assignment) > max_simulated) {
+    const cost::IterationTime time = cost::iteration_time(*stages, cluster);
+    return time.fits ? time.total() : kInfinity;
+  }
+  const auto built = scheduler::build_schedule(*stages, cluster, options);
+  return built ? built->step_seconds() : kInfinity;
+}
+
+}  // namespace graphpipe::driver

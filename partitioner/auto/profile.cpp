@@ -1,0 +1,133 @@
+#include "partitioner/profile.h"
+
+#include <algorithm>
+
+#include "support/deadline.h"
+#include "support/run_tasks.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+/// A planner, and whether devices may hold several runs of layers.
+struct Asked {
+  const PlannerEntry* planner = nullptr;
+  bool non_contiguous = false;
+};
+
+/// All whom `auto` asks. Its own search contains ours, and asks them for their best few: their own choice among these
+/// is made by the simulator of long steps.
+std::vector<Asked> asked_for_profiles() {
+  std::vector<Asked> all;
+  for (const PlannerEntry& planner : planners())
+    if (planner.asked != AskedByAuto::kNever) all.push_back({&planner});
+  all.push_back({find_planner("max-throughput"), true});
+  return all;
+}
+
+class BestOfAll {
+ public:
+  explicit BestOfAll(const PlanRequest& request) : request_(request), deadline_(request.time_limit, request.cancel) {}
+
+  Result<PlanAnswer> run() const {
+    PlanRequest half = rest_of_time();
+    half.time_limit /= 2;
+    Result<PlanAnswer> best = plan_folded(*find_planner("auto"), half);
+    if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
+    const double bound = least_step_of_profile(request_);
+    bool complete = was_complete(best);
+    std::string finder;
+    if (!best.ok() || !is_proven(*best)) complete = ask_others(best, finder) && complete;
+    if (best.ok()) present(*best, finder, bound, complete && !deadline_.passed());
+    return best;
+  }
+
+ private:
+  PlanRequest rest_of_time() const {
+    PlanRequest rest = request_;
+    rest.time_limit = std::max(0.0, request_.time_limit - deadline_.seconds());
+    return rest;
+  }
+
+  /// Whether all of them were asked, and ended before their time was over.
+  bool ask_others(Result<PlanAnswer>& best, std::string& finder) const {
+    const std::vector<Asked> asked = asked_for_profiles();
+    std::vector<Result<PlanAnswer>> others(asked.size(), best);
+    std::vector<char> ended(asked.size(), 0);
+    run_tasks(asked.size(), request_.threads, [&](size_t i) {
+      if (best.ok() && deadline_.passed()) ended[i] = 1;
+      else others[i] = ask_one(asked[i]);
+    });
+    bool complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
+    for (size_t i = 0; i < asked.size(); ++i) {
+      complete = complete && was_complete(others[i]);
+      if (!others[i].ok() || (request_.plain_nodes && !is_plain(others[i]->candidates.front()))) continue;
+      if (best.ok() && !is_better(others[i]->candidates.front(), best->candidates.front())) continue;
+      best = std::move(others[i]);
+      finder = text(asked[i].planner->name, asked[i].non_contiguous ? " --non-contiguous" : "");
+    }
+    return complete;
+  }
+
+  Result<PlanAnswer> ask_one(const Asked& asked) const {
+    PlanRequest request = rest_of_time();
+    request.original.non_contiguous = asked.non_contiguous;
+    request.original.compat.clear();
+    return plan_of_profile(*asked.planner, request);
+  }
+
+  static bool was_complete(const Result<PlanAnswer>& answer) {
+    return answer.ok() ? answer->complete : answer.problems().front().code != Code::kInterrupted;
+  }
+
+  static bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+    return std::pair(!a.fits, a.step_seconds) < std::pair(!b.fits, b.step_seconds);
+  }
+
+  bool is_on_accelerators(const ir::StageChoice& choice) const {
+    const auto& kinds = request_.graph->kind_of_device;
+    return std::ranges::none_of(choice.devices,
+                                [&](ir::DeviceId d) { return d.index() < kinds.size() && kinds[d.index()] != 0; });
+  }
+
+  /// Whether every node runs as it stands, on accelerators.
+  bool is_plain(const PlanCandidate& candidate) const {
+    const ir::Assignment& plan = candidate.assignment;
+    return std::ranges::all_of(plan.choice,
+                               [&](const auto& choice) { return choice.degree == 1 && is_on_accelerators(choice); }) &&
+           std::ranges::all_of(plan.alternative, [](int way) { return way == 0; });
+  }
+
+  /// Whether no plan is faster. CPUs, and other alternatives of nodes, have prices that the bound does not know.
+  bool is_proven(const PlanAnswer& best) const {
+    return best.candidates.front().step_seconds <= best.bound &&
+           std::ranges::none_of(request_.graph->kind_of_device, [](int kind) { return kind != 0; }) &&
+           std::ranges::all_of(request_.graph->nodes,
+                               [](const ir::PlanNode& node) { return node.alternatives.size() <= 1; });
+  }
+
+  void present(PlanAnswer& best, const std::string& finder, double bound, bool complete) const {
+    best.candidates.resize(1);
+    PlanCandidate& plan = best.candidates.front();
+    const bool is_bounded = std::ranges::all_of(
+        plan.assignment.choice, [&](const auto& choice) { return choice.degree == 1 && is_on_accelerators(choice); });
+    if (!finder.empty()) best.stopped = "found by " + finder;
+    best.objective = plan.step_seconds;
+    best.bound = is_bounded ? bound : 0;
+    plan.own = {.objective = best.objective,
+                .bound = best.bound,
+                .gap = gap_over(best.objective, best.bound),
+                .unit = "s",
+                .fits = plan.fits};
+    best.search_seconds = deadline_.seconds();
+    best.complete = complete;
+  }
+
+  const PlanRequest& request_;
+  const Deadline deadline_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_auto_of_profile(const PlanRequest& request) { return BestOfAll(request).run(); }
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,176 @@
+#pragma once
+// The planners: an explicit list, in the order in which `auto` asks them. A planner turns a priced graph and a cluster
+// into candidate assignments; several are returned where none is best in every respect, and the caller's `evaluate`
+// ranks them.
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/assignment.h"
+#include "ir/imported_profile.h"
+#include "support/result.h"
+#include "support/units.h"
+
+namespace graphpipe::partitioner {
+
+/// `--replicas STAGE=D`: the stage with this topological number has D replicas, and all stages without such a request
+/// have one.
+struct ForcedReplicas {
+  int stage = 0;
+  int replicas = 1;
+};
+
+/// A deviation of an original program from its own paper or from sense, by the name that the specification gives it.
+struct Quirk {
+  std::string_view name;
+  std::string_view description;
+  /// Whether `--compat all` switches it on.
+  bool in_all = true;
+};
+
+/// What planners of other projects are asked beside the rest, in the terms of their programs; others pass over it.
+struct OriginalOptions {
+  /// Names of quirks to reproduce; each planner knows its own.
+  std::set<std::string, std::less<>> compat;
+  /// A plan may leave devices idle where the original uses all.
+  bool use_fewer = false;
+  bool charge_traffic = true;
+  /// max-throughput: devices may hold several runs of layers.
+  bool non_contiguous = false;
+  /// Variants that recompute may be chosen.
+  bool recompute = true;
+  int max_degree = std::numeric_limits<int>::max();
+  /// DAPPLE: samples of a step, of a micro-batch, and of the unit of work that was profiled.
+  int64_t batch = 1024, micro_batch = 64, profile_batch = 64;
+};
+
+struct PlanCandidate;
+
+/// What a plan of a profile comes to: seconds of a step, and whether it fits the devices. One that does not is timed as
+/// if it did.
+struct PlanMeasure {
+  double step_seconds = kInfinity;
+  bool fits = true;
+};
+
+struct PlanRequest {
+  /// Needs: both outlive the call and pass their verifiers.
+  const ir::PlanGraph* graph = nullptr;
+  const ir::Cluster* cluster = nullptr;
+  /// Exactly this many stages; absent: any number.
+  std::optional<int> stages;
+  /// The same in every stage; absent: searched over the powers of two up to the batch, and the batch.
+  std::optional<Samples> micro_batch;
+  /// Let stages have different micro-batch sizes, with k such that k times the size is the same everywhere. Slower.
+  bool micro_batch_per_stage = false;
+  bool replication = true;
+  std::vector<ForcedReplicas> replicas;
+  /// Refuse plans that do not fit the devices.
+  bool limit_memory = true;
+  /// Where a plan does not fit otherwise, replicas may divide the optimizer's state among them.
+  bool shard_optimizer_state = false;
+  double time_limit = kInfinity;
+  /// Set by another thread to end the search with the best plan so far; may be null.
+  const std::atomic<bool>* cancel = nullptr;
+  /// Threads of the search. The plan does not depend on it.
+  int threads = 1;
+  /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of
+  /// the best few by cost::iteration_time.
+  std::function<double(const ir::Assignment&)> evaluate;
+  /// A step that is known already: of plans that cannot be shorter, a planner may find none.
+  double known_step = std::numeric_limits<double>::infinity();
+  /// The plan that the planner `manual` checks and uses as given.
+  const ir::Assignment* manual = nullptr;
+
+  /// The profile that `graph` came from, null for a model. Planners of other projects then plan its unit of work, one
+  /// sample, by the numbers of the file, within the limits of their searches instead of those of one size among many;
+  /// ours plan the folded graph (cost/fold.h) on the accelerators.
+  const ir::ImportedProfile* profile = nullptr;
+  /// Needs: set where `profile` is. Asked of the plans that an answer has in the end.
+  std::function<PlanMeasure(const PlanCandidate&)> measure = {};
+  OriginalOptions original = {};
+  /// `auto` takes only plans that run every node as it stands on an accelerator.
+  bool plain_nodes = false;
+};
+
+/// A planner's own number for a plan, and its bound on that of any plan, in `unit`.
+struct OwnTerms {
+  double objective = 0, bound = 0;
+  /// Relative distance from the bound.
+  double gap = 0;
+  std::string_view unit;
+  /// Whether the plan fits as the project counts memory that the profile comes from.
+  bool fits = false;
+};
+
+struct PlanCandidate {
+  /// Stages in topological order; what build_stage_graph accepts.
+  ir::Assignment assignment;
+  /// GraphPipe's objective: the largest time per sample of a device, seconds (cost::bottleneck_time_per_sample).
+  double objective = 0;
+  /// What `evaluate` said: seconds of one step.
+  double step_seconds = 0;
+  /// Where the planner goes by another number than `objective`.
+  std::optional<OwnTerms> own = {};
+  /// Of plans of profiles: what PlanRequest::measure said.
+  bool fits = true;
+};
+
+struct PlanAnswer {
+  /// At least one, best step first; ties go to the lower objective, then to the earlier found.
+  std::vector<PlanCandidate> candidates;
+  /// The smallest objective among the candidates, and a proven bound on that of any plan, seconds per sample.
+  double objective = 0, bound = 0;
+  double gap() const { return bound > 0 ? objective / bound - 1 : 0; }
+  /// False where a limit or `cancel` ended the search; `stopped` may say which, in words, or who found the plan.
+  bool complete = true;
+  std::string stopped = {};
+  /// Of searches over sets of layers: sets visited, and pairs of them tried as stages.
+  int64_t states = 0, pairs = 0;
+  double search_seconds = 0;
+};
+
+struct LayerPlanRequest;
+struct LayerPlanAnswer;
+
+/// Whether the planner `auto` asks another one. What is asked first gives its local search plans to start from.
+enum class AskedByAuto : uint8_t { kNever, kFirst, kThen };
+
+struct PlannerEntry {
+  std::string_view name;
+  std::string_view description;
+  /// Errors: kNoFeasiblePlan with the smallest shortfall found; kBadPlan for a manual plan or a request that breaks a
+  /// rule; kInterrupted where the search ended before any plan was found.
+  Result<PlanAnswer> (*plan)(const PlanRequest&) = nullptr;
+  AskedByAuto asked = AskedByAuto::kNever;
+  /// Of planners of other projects: what they deviate in, and the search in their own terms
+  /// (cost_models/layer_request.h), which plans profiles and, where `plan` is null, models.
+  std::span<const Quirk> quirks = {};
+  Result<LayerPlanAnswer> (*search)(const LayerPlanRequest&) = nullptr;
+};
+
+std::span<const PlannerEntry> planners();
+/// The row of a planner, or null.
+const PlannerEntry* find_planner(std::string_view name);
+
+/// Runs a planner without the checks of plan(): for planners that ask others.
+Result<PlanAnswer> ask(const PlannerEntry& planner, const PlanRequest& request);
+
+/// Expands "all" and "PD2,P1" to the quirks of a planner. Errors (kUsage): a name that the planner does not know.
+Result<std::set<std::string, std::less<>>> parse_compat(const PlannerEntry& planner, std::string_view list);
+
+/// How far a value is above its bound, relatively; infinity where the bound is zero and the value is not.
+double gap_over(double value, double bound);
+
+/// Checks the request and its graph, runs the planner, checks every candidate with check_plan.
+/// Errors: those of verify_plan_graph and of the planner; kUsage for an unknown name.
+Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request);
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,91 @@
+#include "partitioner/profile.h"
+
+#include <algorithm>
+
+#include "cost/fold.h"
+#include "cost/lower_bound.h"
+#include "partitioner/cost_models/plan_by_layers.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+/// Plans of a search that are measured in the end.
+constexpr size_t kMeasured = 4;
+
+/// The folded graph at the prices of accelerators.
+cost::FoldedGraph folded_for_accelerators(const ir::PlanGraph& graph) {
+  cost::FoldedGraph folded = cost::fold_backward(graph);
+  folded.graph.kind_of_device.clear();
+  for (ir::PlanNode& node : folded.graph.nodes) node.by_kind.clear();
+  return folded;
+}
+
+void measure(const PlanRequest& request, PlanAnswer& answer) {
+  GP_CHECK(request.measure);
+  for (PlanCandidate& candidate : answer.candidates) {
+    const PlanMeasure measured = request.measure(candidate);
+    candidate.step_seconds = measured.step_seconds;
+    candidate.fits = measured.fits;
+  }
+  std::ranges::stable_sort(answer.candidates, {}, &PlanCandidate::step_seconds);
+}
+
+}  // namespace
+
+ir::Cluster accelerators_of(const PlanRequest& request) {
+  ir::Cluster cluster = *request.cluster;
+  const auto& kinds = request.graph->kind_of_device;
+  if (std::ranges::count(kinds, 0) == std::ssize(kinds)) return cluster;
+  const auto count = static_cast<size_t>(std::ranges::count(kinds, 0));
+  cluster.devices.resize(count);
+  std::erase_if(cluster.levels, [&](const ir::LinkLevel& level) { return level.group > static_cast<int>(count); });
+  return cluster;
+}
+
+Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& request) {
+  const cost::FoldedGraph folded = folded_for_accelerators(*request.graph);
+  const ir::Cluster cluster = accelerators_of(request);
+  PlanRequest ours = request;
+  ours.graph = &folded.graph;
+  ours.cluster = &cluster;
+  ours.profile = nullptr;
+  if (request.evaluate)
+    ours.evaluate = [&](const ir::Assignment& assignment) { return request.evaluate(unfold(folded, assignment)); };
+  ir::Assignment manual;
+  if (request.manual != nullptr) {
+    if (request.manual->stage_of.size() != folded.node_of.size())
+      return Diagnostic{.code = Code::kBadPlan,
+                        .message = text("the plan places ", request.manual->stage_of.size(), " of ",
+                                        folded.node_of.size(), " layers"),
+                        .hint = "make the plan again from this profile"};
+    GP_TRY(manual, fold(folded, *request.manual));
+    ours.manual = &manual;
+  }
+  GP_TRY(PlanAnswer answer, plan(planner.name, ours));
+  answer.candidates.resize(std::min(kMeasured, answer.candidates.size()));
+  for (PlanCandidate& candidate : answer.candidates) candidate.assignment = unfold(folded, candidate.assignment);
+  measure(request, answer);
+  answer.bound = cost::plan_bound(folded.graph, cluster).step(folded.graph.batch);
+  for (PlanCandidate& candidate : answer.candidates)
+    candidate.own = {.objective = candidate.step_seconds,
+                     .bound = answer.bound,
+                     .gap = gap_over(candidate.step_seconds, answer.bound),
+                     .unit = "s"};
+  answer.objective = answer.candidates.front().step_seconds;
+  return answer;
+}
+
+double least_step_of_profile(const PlanRequest& request) {
+  const cost::FoldedGraph folded = folded_for_accelerators(*request.graph);
+  return cost::plan_bound(folded.graph, accelerators_of(request)).step(folded.graph.batch);
+}
+
+Result<PlanAnswer> plan_of_profile(const PlannerEntry& planner, const PlanRequest& request) {
+  if (planner.name == "auto") return plan_auto_of_profile(request);
+  if (planner.search == nullptr) return plan_folded(planner, request);
+  GP_TRY(PlanAnswer answer, plan_by_layers(planner, request));
+  measure(request, answer);
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

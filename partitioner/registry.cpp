@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <vector>
+
+#include "partitioner/alpa/planner.h"
+#include "partitioner/auto/planner.h"
+#include "partitioner/baselines/exhaustive.h"
+#include "partitioner/baselines/simple_planners.h"
+#include "partitioner/check_plan.h"
+#include "partitioner/cost_models/plan_by_layers.h"
+#include "partitioner/dapple/planner.h"
+#include "partitioner/graphpipe/planner.h"
+#include "partitioner/pipedream/planner.h"
+#include "partitioner/pipedream_2bw/planner.h"
+#include "partitioner/piper/planner.h"
+#include "partitioner/planner.h"
+#include "partitioner/profile.h"
+#include "partitioner/tarnawski/planner.h"
+#include "partitioner/torchgpipe/planner.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+// Of the planners of other projects the quick ones first: `auto` asks them in this order, and its time may run out.
+const std::vector<PlannerEntry> kPlanners = {
+    {"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
+    {"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
+     AskedByAuto::kFirst},
+    {"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential, AskedByAuto::kFirst},
+    {"equal-split",
+     "as many runs of equal work as there are devices, no replicas; of a profile equal runs of the repeated layers, "
+     "the "
+     "same replicas and recomputation everywhere, in Piper's terms",
+     plan_equal_split, AskedByAuto::kFirst, piper_quirks(), plan_equal_split_layers},
+    {"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel, AskedByAuto::kFirst},
+    {"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
+    {"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours", nullptr, AskedByAuto::kThen,
+     torchgpipe_quirks(), plan_torchgpipe},
+    {"2bw", "PipeDream-2BW: the largest throughput of whole pipelines of equal runs, recomputed or not", nullptr,
+     AskedByAuto::kThen, two_bw_quirks(), plan_two_bw},
+    {"alpa",
+     "Alpa between operators: the smallest sum of stage times and waiting for the largest",
+     nullptr,
+     AskedByAuto::kThen,
+     {},
+     plan_alpa},
+    {"dapple", "DAPPLE: the largest speed-up of a synchronous iteration, stages placed on machines", nullptr,
+     AskedByAuto::kThen, dapple_quirks(), plan_dapple},
+    {"pipedream", "PipeDream: the smallest bottleneck of replicated stages, on levels of a machine", nullptr,
+     AskedByAuto::kThen, pipedream_quirks(), plan_pipedream},
+    {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
+     nullptr, AskedByAuto::kThen, max_throughput_quirks(), plan_max_throughput},
+    {"piper", "Piper: stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
+     nullptr, AskedByAuto::kThen, piper_quirks(), plan_piper},
+    {"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
+    {"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
+};
+
+Diagnostic bad_request(std::string message, std::string hint) {
+  return {.code = Code::kUsage, .message = std::move(message), .hint = std::move(hint)};
+}
+
+Status check_request(const PlanRequest& request) {
+  GP_CHECK(request.graph != nullptr && request.cluster != nullptr);
+  if (request.graph->nodes.empty())
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = "no node of the model depends on the samples",
+                      .hint = "check the model's inputs with `graphpipe inspect`"};
+  GP_TRY_VOID(verify_plan_graph(*request.graph));
+  GP_CHECK(!request.cluster->devices.empty() && !request.cluster->levels.empty());
+  if (request.stages && (*request.stages < 1 || *request.stages > static_cast<int>(request.cluster->devices.size())))
+    return bad_request(
+        text("--stages ", *request.stages, " does not fit ", request.cluster->devices.size(), " devices"),
+        "ask for 1 stage to as many as there are devices");
+  if (request.micro_batch && (request.micro_batch->count < 1 || *request.micro_batch > request.graph->batch))
+    return bad_request(text("--micro-batch ", *request.micro_batch, " does not fit a batch of ", request.graph->batch),
+                       "ask for 1 sample to the whole batch");
+  for (const ForcedReplicas& forced : request.replicas)
+    if (forced.stage < 0 || forced.replicas < 1)
+      return bad_request(text("--replicas ", forced.stage, "=", forced.replicas, " is not a stage and its replicas"),
+                         "write STAGE=D with a stage from 0 and at least one replica");
+  return Ok{};
+}
+
+}  // namespace
+
+std::span<const PlannerEntry> planners() { return kPlanners; }
+
+const PlannerEntry* find_planner(std::string_view name) {
+  const auto found = std::ranges::find(kPlanners, name, &PlannerEntry::name);
+  return found == kPlanners.end() ? nullptr : &*found;
+}
+
+Result<PlanAnswer> ask(const PlannerEntry& planner, const PlanRequest& request) {
+  return planner.plan != nullptr ? planner.plan(request) : plan_by_layers(planner, request);
+}
+
+Result<std::set<std::string, std::less<>>> parse_compat(const PlannerEntry& planner, std::string_view list) {
+  std::set<std::string, std::less<>> names;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    const std::string_view word = list.substr(0, comma);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    if (word == "all") {
+      for (const Quirk& quirk : planner.quirks)
+        if (quirk.in_all) names.emplace(quirk.name);
+      continue;
+    }
+    if (std::ranges::find(planner.quirks, word, &Quirk::name) == planner.quirks.end()) {
+      std::string known = "all";
+      for (const Quirk& quirk : planner.quirks) known += text(", ", quirk.name);
+      return Diagnostic{.code = Code::kUsage,
+                        .origin = ModelText("--compat"),
+                        .message = text("the planner ", planner.name, " has no quirk '",
+                                        Terminal::encode_text(word.substr(0, 40)).str(), "'"),
+                        .hint = "it knows " + known};
+    }
+    names.emplace(word);
+  }
+  return names;
+}
+
+double gap_over(double value, double bound) {
+  if (value <= bound) return 0;
+  return bound > 0 ? value / bound - 1 : kInfinity;
+}
+
+Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
+  const PlannerEntry* row = find_planner(planner);
+  if (row == nullptr) {
+    std::string names;
+    for (const PlannerEntry& known : kPlanners) names += text(names.empty() ? "" : ", ", known.name);
+    return bad_request(text("there is no planner '", Terminal::encode_text(planner).str(), "'"), "use one of " + names);
+  }
+  GP_TRY_VOID(check_request(request));
+  if (request.profile != nullptr) return plan_of_profile(*row, request);
+  GP_TRY(PlanAnswer answer, ask(*row, request));
+  for (const PlanCandidate& candidate : answer.candidates) {
+    const bool is_manual = planner == "manual";
+    const bool may_share_devices = is_manual || planner == "auto";
+    const Diagnostics problems = check_plan(*request.graph, *request.cluster, candidate.assignment,
+                                            {.one_stage_per_device = !may_share_devices,
+                                             .limit_memory = request.limit_memory,
+                                             .stages = is_manual ? 0 : request.stages.value_or(0),
+                                             .objective = candidate.objective});
+    if (!problems.empty()) {
+      if (is_manual) return problems;
+      GP_CHECK(problems.empty());  // a planner and the checker disagree: a defect of ours
+    }
+  }
+  return answer;
+}
+
+}  // namespace graphpipe::partitioner

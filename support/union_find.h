@@ -1,0 +1,36 @@
+#pragma once
+// Sets of numbers that are joined and never parted.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+namespace graphpipe {
+
+template <typename Index = uint32_t>
+class UnionFind {
+ public:
+  explicit UnionFind(size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), Index{0}); }
+
+  size_t size() const { return parent_.size(); }
+  /// The smallest number of the set names it.
+  Index find(Index item) {
+    while (parent_[item] != item) item = parent_[item] = parent_[parent_[item]];
+    return item;
+  }
+  /// Whether the two were in different sets.
+  bool join(Index a, Index b) {
+    a = find(a);
+    b = find(b);
+    if (a == b) return false;
+    parent_[std::max(a, b)] = std::min(a, b);
+    return true;
+  }
+
+ private:
+  std::vector<Index> parent_;
+};
+
+}  // namespace graphpipe
