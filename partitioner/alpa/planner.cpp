@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "partitioner/alpa/cluster_layers.h"
-#include "support/deadline.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/piper/cost_model.h"
+#include "support/deadline.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -288,8 +289,7 @@ Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
                                  .reduction_factor = 4,
                                  .reduction_every = alpa.micro_batches()}};
   answer.unit = "s";
-  const LayerPlanPrice price =
-      price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention);
+  const LayerPlanPrice price = price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention);
   answer.objective = static_cast<double>(alpa.micro_batches() - 1) * price.bottleneck;
   for (const StagePrice& stage : price.stages) answer.objective += stage.total;
   answer.bound = complete ? answer.objective : std::min(answer.objective, alpa.least());

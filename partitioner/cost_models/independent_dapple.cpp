@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "partitioner/cost_models/independent_score.h"
-#include "partitioner/dapple/machines.h"
 
 namespace graphpipe::partitioner {
 
@@ -16,8 +16,20 @@ class DappleScore {
         graph_(*request.graph),
         plan_(answer.plan),
         terms_(answer.terms),
-        links_(dapple_links(request)),
-        ends_(dapple_machine_ends(request)) {}
+        is_original_(request.has("D9")) {
+    const auto& levels = request.machine.levels;
+    collective_ = between_ = is_original_ ? 1e9 : levels.back().bandwidth;
+    if (is_original_) collective_ = 3e9;
+    std::map<size_t, int> size_of;
+    for (int device = 0; device < request.machine.devices(); ++device) ++size_of[machine(device)];
+    int largest = 0, group = 1;
+    for (const auto& [number, size] : size_of) largest = std::max(largest, size);
+    inside_ = is_original_ ? 25e9 : 0;
+    for (const LayerMachine::Level& level : levels) {
+      group *= level.count;
+      if (inside_ == 0 && group >= largest) inside_ = level.bandwidth;
+    }
+  }
 
   double speed_up() const {
     const double copies = terms_.copies;
@@ -55,7 +67,10 @@ class DappleScore {
   }
 
   size_t machine(int device) const {
-    return static_cast<size_t>(std::ranges::count_if(ends_, [&](int end) { return end <= device; }));
+    const auto& levels = request_.machine.levels;
+    if (request_.machines.empty() && levels.size() > 1 && !is_original_)
+      return static_cast<size_t>(device / (request_.machine.devices() / levels.back().count));
+    return static_cast<size_t>(std::ranges::count_if(request_.machines, [&](int end) { return end <= device; }));
   }
 
   bool is_one_machine(const std::vector<int>& devices) const {
@@ -64,10 +79,9 @@ class DappleScore {
 
   double point_to_point(size_t to, double bytes) const {
     const std::vector<int>&from = plan_.stages[to - 1].devices, &into = plan_.stages[to].devices;
-    if (!is_one_machine(into)) return bytes / links_.collective;
+    if (!is_one_machine(into)) return bytes / collective_;
     const auto away = std::ranges::count_if(from, [&](int device) { return machine(device) != machine(into.front()); });
-    return away > 0 ? bytes * static_cast<double>(away) / static_cast<double>(from.size()) / links_.between
-                    : bytes / links_.inside;
+    return away > 0 ? bytes * static_cast<double>(away) / static_cast<double>(from.size()) / between_ : bytes / inside_;
   }
 
   double reduction(size_t s) const {
@@ -85,16 +99,18 @@ class DappleScore {
     if (devices.size() < 2) return 0;
     const auto count = static_cast<double>(devices.size());
     const double moved = 2 * bytes * (count - 1) / count;
-    if (!is_one_machine(devices)) return moved / links_.collective;
-    return moved / links_.inside / (links_.mesh ? std::floor(count / 2) : 1);
+    if (!is_one_machine(devices)) return moved / collective_;
+    return moved / inside_ / (is_original_ ? std::floor(count / 2) : 1);
   }
 
   const LayerPlanRequest& request_;
   const LayerGraph& graph_;
   const LayerPlan& plan_;
   const LayerTerms& terms_;
-  const DappleLinks links_;
-  const std::vector<int> ends_;
+  /// The constants of the original, whose reductions inside a machine use its links side by side.
+  const bool is_original_;
+  /// Bytes per second inside a machine, between two, and of what involves several.
+  double inside_ = 0, between_ = 0, collective_ = 0;
 };
 
 }  // namespace

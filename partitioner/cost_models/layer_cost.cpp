@@ -352,12 +352,6 @@ LayerPlanPrice price_pools(const LayerGraph& graph, const LayerPlan& plan, const
 
 }  // namespace
 
-int LayerMachine::devices() const {
-  int product = 1;
-  for (const Level& level : levels) product *= level.count;
-  return product;
-}
-
 LayerPlanPrice price_layer_plan(const LayerGraph& graph, const LayerPlan& plan, const LayerMachine& machine,
                                 const LayerConvention& convention) {
   GP_CHECK(!machine.levels.empty() && !plan.stages.empty());

@@ -1,97 +1,12 @@
 #pragma once
-// What a plan of a layer graph costs, in the terms of the planner that made it. Each planner of the field counts
-// traffic, gradient reductions and memory in its own way; its way is a record here, so that one evaluator prices the
-// plans of all of them (and so that a plan of one can be priced in the terms of another).
+// What a plan over layers costs, in the terms of the planner that made it, or of another one.
 
-#include <limits>
 #include <vector>
 
+#include "partitioner/cost_models/layer_convention.h"
 #include "partitioner/cost_models/layer_plan.h"
-#include "support/units.h"
 
 namespace graphpipe::partitioner {
-
-/// The machine as these planners see it.
-struct LayerMachine {
-  /// Innermost first: `count` units of the level below (devices at the first) with `bandwidth` bytes per second each.
-  struct Level {
-    int count = 1;
-    double bandwidth = 1e9;
-  };
-  std::vector<Level> levels;
-  int cpus = 0;
-  /// Bytes of one accelerator.
-  double memory = kInfinity;
-  /// Accelerators: the product of the counts.
-  int devices() const;
-};
-
-/// How stage time is made of compute, traffic and gradient reduction.
-enum class Overlap : uint8_t {
-  kAdd,  // compute + reduction + traffic (Piper, Tarnawski)
-  kMax,  // the larger of compute + reduction and of each direction's traffic (PipeDream)
-  /// The larger of compute + traffic and of the reduction, which runs beside the micro-batches (PipeDream-2BW).
-  kMaxWithReduction,
-};
-
-/// Which bytes a stage is charged for.
-enum class CutRule : uint8_t {
-  kNone,
-  /// At each boundary of the row: every tensor of the layers before it that some layer behind it reads, once.
-  kBoundaryTensors,
-  /// The same in PipeDream's form: also tensors of forks whose readers are all before the boundary, as far as one of
-  /// them is not before the same last layer (quirk PD2).
-  kBoundaryAntichain,
-  /// Every edge into or out of the stage, twice, with its synchronisation bytes (Piper).
-  kStageEdges,
-  /// Every tensor that enters or leaves the stage, once, at the producer's transfer_seconds (Tarnawski).
-  kStageTransfers,
-  /// What the stage receives: every tensor from another stage once, and the gradient of every tensor that it sends from
-  /// each stage that reads it. A tensor is as large as the largest of its edges into the stage (PipeDream-2BW).
-  kStageMessages,
-};
-
-/// Which copies of weights and activations a stage holds.
-enum class CopiesRule : uint8_t {
-  kNone,      // memory is not looked at
-  kAfter,     // ceil(devices of later stages / replicas) times weights and outputs (quirk PD8)
-  kFrom,      // the same with the stage's own devices counted: what the runtime keeps
-  kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
-  kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: d share each micro-batch)
-  kOnce,      // sum of the layers' memory_bytes (Tarnawski)
-  /// 2 w + n a, n = stages of the row: two versions of the weights, each stage with as many micro-batches in flight as
-  /// the first. A stage that recomputes: 2 w + a + n times the tensors that enter it. Of layers with variants the
-  /// measured b for 2 w and a per micro-batch, at least the tensors that enter where a recomputing one is chosen
-  /// (PipeDream-2BW).
-  kTwoVersions,
-};
-
-struct LayerConvention {
-  Overlap overlap = Overlap::kMax;
-  CutRule cut = CutRule::kBoundaryTensors;
-  CopiesRule copies = CopiesRule::kFrom;
-  /// Seconds of traffic and reduction per second of the exact division by the bandwidth: 1, or the unit of the file's
-  /// times where the original mixes units (quirk P5).
-  double communication_scale = 1;
-  /// PipeDream-2BW: what moves between devices goes over the innermost level that holds them; between two stages as
-  /// fast as between the replicas with the same number that are farthest apart. Off: over the first level.
-  bool level_of_devices = false;
-  /// The reduction moves `reduction_factor` (d - 1) / d bytes per byte of weight over d replicas.
-  double reduction_factor = 4;
-  /// Micro-batches over which one reduction is spread; 0: over the replicas, as the stage's work is.
-  int64_t reduction_every = 0;
-  /// PipeDream: each boundary of a row is paid by the stage behind it and, unless that is the first of its row, by the
-  /// stage before it. On (quirk PD3): the last stage of a group pays what leaves the group here too, although the level
-  /// outside charges it already.
-  bool group_end_pays_twice = false;
-  /// PipeDream: links of a group of devices work in parallel. Off (quirk PD4): only for the first stage of a level.
-  bool parallel_links_everywhere = true;
-  /// PipeDream: a group has as many links as devices. Off (quirk PD5): as units of the level below.
-  bool links_of_all_levels = true;
-  /// Stages with the same devices count as one: what crosses between them is free, and each of them has the price of
-  /// all. Not for the boundary rules.
-  bool pools_devices = false;
-};
 
 struct StagePrice {
   /// Seconds, already divided over the replicas.

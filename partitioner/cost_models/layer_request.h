@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/layer_convention.h"
 #include "partitioner/cost_models/layer_plan.h"
 #include "partitioner/planner.h"
 

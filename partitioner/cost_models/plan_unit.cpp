@@ -3,6 +3,7 @@
 #include <set>
 
 #include "cost/fold.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/cost_models/layer_request.h"
 #include "partitioner/cost_models/layer_view.h"
 #include "partitioner/cost_models/plan_by_layers.h"

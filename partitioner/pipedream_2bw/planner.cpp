@@ -4,8 +4,9 @@
 #include <tuple>
 
 #include "partitioner/baselines/repeated_layers.h"
-#include "support/deadline.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/piper/planner.h"
+#include "support/deadline.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {

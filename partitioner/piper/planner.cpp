@@ -4,9 +4,10 @@
 #include <array>
 
 #include "partitioner/baselines/equal_split.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/graph/lattice_within.h"
-#include "support/deadline.h"
 #include "partitioner/piper/pipeline_dp.h"
+#include "support/deadline.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -78,8 +79,7 @@ LayerPlanAnswer answer_of(const LayerPlanRequest& request, const std::vector<Pip
 }
 
 /// The least memory of a device at which some row exists, to about one percent.
-double least_memory(const LayerGraph& graph, PiperOptions options, const Lattice& lattice,
-                    const Deadline& deadline) {
+double least_memory(const LayerGraph& graph, PiperOptions options, const Lattice& lattice, const Deadline& deadline) {
   const auto fits = [&](double memory) {
     options.memory = memory;
     const PiperCosts costs(graph, options);
@@ -114,7 +114,8 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   const Deadline deadline(request.time_limit, request.cancel);
   const auto stop = [&] { return deadline.passed(); };
   const auto why_stopped = [&] {
-    return deadline.passed() ? deadline.reason() : "the graph has more layers than the memory budget holds sets of them";
+    return deadline.passed() ? deadline.reason()
+                             : "the graph has more layers than the memory budget holds sets of them";
   };
   const PiperCosts costs(*request.graph, options_of(request));
   const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };

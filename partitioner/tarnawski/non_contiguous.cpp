@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/tarnawski/placement_annealing.h"
 #include "partitioner/tarnawski/planner.h"
 

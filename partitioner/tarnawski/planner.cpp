@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/graph/lattice_within.h"
-#include "support/deadline.h"
 #include "partitioner/tarnawski/max_load_dp.h"
 #include "partitioner/tarnawski/non_contiguous.h"
+#include "support/deadline.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -28,8 +29,7 @@ double crossing_seconds(const MaxLoadGraph& graph, std::span<const uint64_t> bit
   return seconds;
 }
 
-LayerPlan plan_of(const LayerPlanRequest& request, const MaxLoadGraph& graph,
-                      const std::vector<MaxLoadStage>& stages) {
+LayerPlan plan_of(const LayerPlanRequest& request, const MaxLoadGraph& graph, const std::vector<MaxLoadStage>& stages) {
   LayerPlan plan;
   int next_accelerator = 0, next_cpu = request.machine.devices();
   for (const MaxLoadStage& chosen : stages) {

@@ -126,6 +126,30 @@ TEST_CASE("a test includes what its program links, and tests") {
   });
 }
 
+// What a checker may include beside the languages and the ground: words that say what is checked, no code that computes
+// it.
+TEST_CASE("checkers include nothing of what they check") {
+  const std::string models = "partitioner/cost_models/";
+  const std::set<std::string> words = {"partitioner/check_plan.h",     models + "check_layer_plan.h",
+                                       models + "independent_score.h", models + "layer_convention.h",
+                                       models + "layer_graph.h",       models + "layer_plan.h",
+                                       models + "layer_request.h",     "partitioner/planner.h"};
+  size_t checked = 0;
+  for_each_include([&](const SourceFile& file, const Include& include) {
+    const std::string stem = file.path.substr(0, file.path.rfind('.'));
+    if (include.angled || (stem != "partitioner/check_plan" && stem != models + "check_layer_plan" &&
+                           stem != models + "independent_score" && stem != models + "independent_dapple" &&
+                           stem != models + "layer_request"))
+      return;
+    const std::string edge = text(file.path, ":", include.line, " includes ", include.target);
+    CAPTURE(edge);
+    const bool is_ground = include.target.starts_with("ir/") || include.target.starts_with("support/");
+    CHECK((is_ground || words.contains(include.target)));
+    ++checked;
+  });
+  CHECK(checked > 10);
+}
+
 TEST_CASE("quoted includes start at the project root and lead to a file") {
   const std::filesystem::path root(GRAPHPIPE_SOURCE_DIR);
   for_each_include([&](const SourceFile& file, const Include& include) {

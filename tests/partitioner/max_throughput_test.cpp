@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partitioner/cost_models/check_layer_plan.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/non_contiguous.h"
 #include "partitioner/tarnawski/planner.h"
@@ -194,7 +195,8 @@ TEST_CASE("stages of one device cost what its layers together cost, and share it
     layer.transfer_seconds = static_cast<double>(2 + i);
     layer.memory_bytes = 5;
   }
-  LayerPlanRequest request{.graph = &graph, .non_contiguous = true};
+  LayerPlanRequest request{.graph = &graph};
+  request.non_contiguous = true;
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.machine.memory = 10;
   const LayerPlanAnswer sound = there_and_back();
@@ -229,7 +231,8 @@ TEST_CASE("several runs per device: what ends the search is said, and compatibil
   LayerGraph graph = tests::layer_graph(200, row);
   tests::Dice dice(1);
   for (Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1000 + dice.below(9999)) / 7;
-  LayerPlanRequest request{.graph = &graph, .non_contiguous = true};
+  LayerPlanRequest request{.graph = &graph};
+  request.non_contiguous = true;
   request.machine.levels = {{.count = 5, .bandwidth = 1}};
   request.time_limit = 0.2;
   const auto short_of_time = plan_layers(max_throughput(), request);

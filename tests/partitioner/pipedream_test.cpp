@@ -4,6 +4,7 @@
 
 #include "files/pipedream_profile.h"
 #include "partitioner/cost_models/check_layer_plan.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/pipedream/planner.h"
 
 using namespace graphpipe;

@@ -286,7 +286,8 @@ TEST_CASE("what does not fit says how much is missing; a search that is ended sa
 TEST_CASE("every planner of layers has a sound plan with a bound even where it must stop at once") {
   const LayerGraph graph = tests::equal_branches(12, 9);
   const std::atomic<bool> cancel = true;
-  for (const PlannerEntry& row : layer_planners()) {
+  for (const PlannerEntry& row : planners()) {
+    if (row.search == nullptr) continue;
     CAPTURE(row.name);
     LayerPlanRequest request{.graph = &graph, .cancel = &cancel};
     request.machine.levels = {{.count = 4, .bandwidth = 1e9}};

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "files/dnn_partitioning_profile.h"
+#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/cost_models/layer_view.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/planner.h"
