@@ -1,15 +1,9 @@
 #include "codegen/table_text.h"
 
-#include <array>
-
 namespace graphpipe::codegen {
 namespace {
 
-std::string_view element_type(ir::DType dtype) {
-  constexpr std::array<std::string_view, 10> kNames = {"kFloat32", "kFloat64", "kFloat16", "kBFloat16", "kInt64",
-                                                       "kInt32",   "kInt16",   "kInt8",    "kUInt8",    "kBool"};
-  return kNames[static_cast<size_t>(dtype)];
-}
+std::string_view element_type(ir::DType dtype) { return wire::find_element_type(dtype)->enumerator; }
 
 }  // namespace
 

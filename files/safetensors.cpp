@@ -1,13 +1,13 @@
 #include "files/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 
 #include "files/proto_json.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
+#include "wire/element_type.h"
 
 namespace graphpipe::files {
 namespace {
@@ -15,21 +15,6 @@ namespace {
 // Offsets pass through a double on their way in.
 constexpr double kMaxExact = 0x1p53;
 constexpr std::string_view kMetadata = "__metadata__";
-
-struct TypeRow {
-  std::string_view name;
-  ir::DType dtype;
-};
-constexpr std::array<TypeRow, 10> kTypes = {{{"F32", ir::DType::kFloat32},
-                                             {"F64", ir::DType::kFloat64},
-                                             {"F16", ir::DType::kFloat16},
-                                             {"BF16", ir::DType::kBFloat16},
-                                             {"I64", ir::DType::kInt64},
-                                             {"I32", ir::DType::kInt32},
-                                             {"I16", ir::DType::kInt16},
-                                             {"I8", ir::DType::kInt8},
-                                             {"U8", ir::DType::kUInt8},
-                                             {"BOOL", ir::DType::kBool}}};
 
 Diagnostic problem(Code code, const ModelText& tensor, std::string message) {
   return {.code = code,
@@ -82,11 +67,11 @@ class HeaderReader {
   static std::string see_field(const JsonEvent& event, Draft& draft) {
     const std::string& field = event.path[1];
     if (field == "dtype") {
-      const auto* row = event.path.size() == 2 && event.kind == JsonKind::kString
-                            ? std::ranges::find(kTypes, event.string, &TypeRow::name)
-                            : kTypes.end();
-      if (row == kTypes.end()) return "is no element type that is supported";
-      draft.entry.dtype = row->dtype;
+      const bool is_name = event.path.size() == 2 && event.kind == JsonKind::kString;
+      const auto* info =
+          is_name ? wire::find_element_type(&wire::ElementTypeInfo::safetensors_name, event.string) : nullptr;
+      if (info == nullptr) return "is no element type that is supported";
+      draft.entry.dtype = info->type;
       draft.has_dtype = true;
       return {};
     }
@@ -181,10 +166,10 @@ Diagnostics check_names(const std::vector<TensorToWrite>& tensors) {
 }
 
 std::string print_entry(const TensorToWrite& tensor, int64_t first, int64_t last) {
-  const auto* row = std::ranges::find(kTypes, tensor.dtype, &TypeRow::dtype);
+  const std::string_view type = wire::find_element_type(tensor.dtype)->safetensors_name;
   std::string shape;
   for (int64_t size : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
-  return text(JsonString::encode(tensor.name).str(), ":{\"dtype\":\"", row->name, "\",\"shape\":[", shape,
+  return text(JsonString::encode(tensor.name).str(), ":{\"dtype\":\"", type, "\",\"shape\":[", shape,
               "],\"data_offsets\":[", first, ",", last, "]}");
 }
 

@@ -9,12 +9,12 @@
 #include "frontend/check_batch.h"
 #include "frontend/drop_unused.h"
 #include "frontend/lowering.h"
-#include "frontend/mapped_file.h"
 #include "frontend/node_context.h"
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
 #include "frontend/wire_scan.h"
 #include "ops/infer_helpers.h"
+#include "support/mapped_file.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -193,7 +193,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
 
 Result<Imported> import_onnx(const ImportRequest& request) {
   GP_TRY(const MappedFile file, MappedFile::open(request.path, request.limits.file_bytes));
-  return import_onnx(request, file.bytes());
+  return import_onnx(request, file.text());
 }
 
 Result<Imported> import_onnx(const ImportRequest& request, std::string_view file) {

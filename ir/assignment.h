@@ -5,16 +5,13 @@
 
 #include "ir/cluster.h"
 #include "ir/plan_graph.h"
+#include "wire/training.h"
 
 namespace graphpipe::ir {
 
 using StageId = Id<struct StageTag>;
 
-/// How the replicas of a stage share the samples (docs/semantics.md, section 1).
-enum class ReplicaMode : uint8_t {
-  kSplit,       // each micro-batch is divided: replica r takes samples [floor(r b / d), floor((r+1) b / d))
-  kRoundRobin,  // whole micro-batches: number m goes to replica m mod d
-};
+using ReplicaMode = wire::ReplicaMode;
 
 struct StageChoice {
   /// One per replica, each once. A device may hold several stages.

@@ -14,7 +14,7 @@
 
 namespace graphpipe::ir {
 
-enum class OptimizerKind : uint8_t { kSgd, kAdamW };
+using OptimizerKind = wire::OptimizerKind;
 /// "sgd", "adamw".
 std::string_view optimizer_name(OptimizerKind kind);
 std::optional<OptimizerKind> optimizer_of_name(std::string_view name);

@@ -7,24 +7,10 @@
 namespace graphpipe::ir {
 namespace {
 
-struct DTypeRow {
-  DType dtype;
-  std::string_view name;
-  int64_t bytes;
-  bool floating;
-};
-
-constexpr DTypeRow kDTypes[] = {
-    {DType::kFloat32, "f32", 4, true},   {DType::kFloat64, "f64", 8, true}, {DType::kFloat16, "f16", 2, true},
-    {DType::kBFloat16, "bf16", 2, true}, {DType::kInt64, "i64", 8, false},  {DType::kInt32, "i32", 4, false},
-    {DType::kInt16, "i16", 2, false},    {DType::kInt8, "i8", 1, false},    {DType::kUInt8, "u8", 1, false},
-    {DType::kBool, "bool", 1, false},
-};
-
-const DTypeRow& row_of(DType dtype) {
-  const auto* row = std::ranges::find(kDTypes, dtype, &DTypeRow::dtype);
-  GP_CHECK(row != std::end(kDTypes));
-  return *row;
+const wire::ElementTypeInfo& info_of(DType dtype) {
+  const wire::ElementTypeInfo* info = wire::find_element_type(dtype);
+  GP_CHECK(info != nullptr);
+  return *info;
 }
 
 constexpr int64_t kMaxElements = int64_t{1} << 48;
@@ -40,17 +26,17 @@ std::optional<int64_t> size_at(Dim dim, Samples samples) {
 
 }  // namespace
 
-std::string_view dtype_name(DType dtype) { return row_of(dtype).name; }
+std::string_view dtype_name(DType dtype) { return info_of(dtype).short_name; }
 
 std::optional<DType> dtype_of_name(std::string_view name) {
-  const auto* row = std::ranges::find(kDTypes, name, &DTypeRow::name);
-  if (row == std::end(kDTypes)) return std::nullopt;
-  return row->dtype;
+  const wire::ElementTypeInfo* info = wire::find_element_type(&wire::ElementTypeInfo::short_name, name);
+  if (info == nullptr) return std::nullopt;
+  return info->type;
 }
 
-int64_t bytes_per_element(DType dtype) { return row_of(dtype).bytes; }
+int64_t bytes_per_element(DType dtype) { return info_of(dtype).bytes; }
 
-bool is_floating(DType dtype) { return row_of(dtype).floating; }
+bool is_floating(DType dtype) { return info_of(dtype).is_floating; }
 
 int64_t Dim::at(Samples samples) const {
   GP_CHECK(samples.count >= 0);

@@ -9,6 +9,7 @@
 
 #include "support/id.h"
 #include "support/units.h"
+#include "wire/element_type.h"
 
 namespace graphpipe::ir {
 
@@ -16,7 +17,7 @@ using NodeId = Id<struct NodeTag>;
 using ValueId = Id<struct ValueTag>;
 using ParamId = Id<struct ParamTag>;
 
-enum class DType : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool };
+using DType = wire::ElementType;
 
 /// "f32", "i64", "bool", ...: the spelling of the graph text, of manifests and of profiles.
 std::string_view dtype_name(DType dtype);

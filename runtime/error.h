@@ -6,6 +6,7 @@
 #include <string>
 
 #include "support/diagnostic.h"
+#include "support/result.h"
 #include "support/text.h"
 
 namespace graphpipe::runtime {
@@ -21,8 +22,18 @@ class RunError : public std::exception {
 };
 
 [[noreturn]] inline void fail(Code code, std::string message, std::string hint) {
-  throw RunError(Diagnostic{
-      .code = code, .severity = Severity::kError, .origin = {}, .message = std::move(message), .hint = std::move(hint)});
+  throw RunError(Diagnostic{.code = code,
+                            .severity = Severity::kError,
+                            .origin = {},
+                            .message = std::move(message),
+                            .hint = std::move(hint)});
+}
+
+/// The value of what support/ returns, or its first problem thrown.
+template <typename T>
+T value_or_throw(Result<T> result) {
+  if (!result.ok()) throw RunError(result.problems().front());
+  return std::move(result).value();
 }
 
 }  // namespace graphpipe::runtime

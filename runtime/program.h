@@ -7,6 +7,8 @@
 #include <span>
 
 #include "wire/action.h"
+#include "wire/element_type.h"
+#include "wire/training.h"
 
 namespace at {
 class Tensor;
@@ -40,8 +42,7 @@ struct StageArguments {
 };
 using StageFunction = void (*)(const StageArguments&);
 
-/// ir::DType, by position.
-enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool };
+using ElementType = wire::ElementType;
 
 /// factor * samples^power.
 struct DimRow {
@@ -88,8 +89,8 @@ struct OutputRow {
 /// value's type (more than one only where partial sums would change the order of additions).
 struct BoundaryRow {
   int32_t edge = -1;
-  bool is_input = false;  // this stage receives the value
-  int32_t slot = -1;      // slot index of the value
+  bool is_input = false;       // this stage receives the value
+  int32_t slot = -1;           // slot index of the value
   int32_t gradient_slot = -1;  // slot index of the first gradient tensor, consecutive; -1 where no gradient flows
   int32_t gradient_count = 0;
   TensorRow tensor;
@@ -102,10 +103,10 @@ struct BoundaryRow {
 /// values, the boundary outputs and the loss. Before an input-gradient function the executor puts the received
 /// gradients of the boundary outputs there; the function adds the gradients of the boundary inputs, all of them
 /// defined. Generated code resets what it finds after its last reader: saved values, received gradients, and, where the
-/// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it leaves
-/// for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs, the loss, the
-/// model's outputs. The executor clears the whole slot when the item's last action is done. A backward (B) calls
-/// input_gradient, then weight_gradient.
+/// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it
+/// leaves for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs, the
+/// loss, the model's outputs. The executor clears the whole slot when the item's last action is done. A backward (B)
+/// calls input_gradient, then weight_gradient.
 struct StageEntry {
   int32_t stage = -1;
   int32_t slot_size = 0;
@@ -144,7 +145,7 @@ struct GroupRow {
   std::span<const int32_t> stages;  // ascending
 };
 
-enum class ReplicaMode : uint8_t { kSplit, kRoundRobin };
+using ReplicaMode = wire::ReplicaMode;
 struct StageRow {
   int64_t micro_batch = 1;
   int32_t replicas = 1;
@@ -169,7 +170,7 @@ struct LossRow {
   int64_t elements_per_sample = 1;
 };
 
-enum class OptimizerKind : uint8_t { kSgd, kAdamW };
+using OptimizerKind = wire::OptimizerKind;
 
 /// Everything about the plan that every device knows.
 struct PlanTable {
@@ -182,8 +183,8 @@ struct PlanTable {
   /// What the plan expects its longest action to take, milliseconds; 0: unknown.
   int64_t longest_action_ms = 0;
   LossRow loss;
-  /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where there is
-  /// one, the step.
+  /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where there
+  /// is one, the step.
   std::span<const wire::SampleRange> loss_updates;
   std::span<const StageRow> stages;  // by stage id
   std::span<const EdgeRow> edges;    // by edge id

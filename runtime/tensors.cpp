@@ -8,21 +8,16 @@
 namespace graphpipe::runtime {
 namespace {
 
-struct ElementInfo {
-  at::ScalarType scalar;
-  int64_t size;
-  const char* name;
-};
-
-const ElementInfo& info(ElementType type) {
-  static constexpr ElementInfo kInfos[] = {
-      {at::kFloat, 4, "float32"}, {at::kDouble, 8, "float64"}, {at::kHalf, 2, "float16"}, {at::kBFloat16, 2, "bfloat16"},
-      {at::kLong, 8, "int64"},    {at::kInt, 4, "int32"},      {at::kShort, 2, "int16"},  {at::kChar, 1, "int8"},
-      {at::kByte, 1, "uint8"},    {at::kBool, 1, "bool"}};
-  const auto index = static_cast<size_t>(type);
-  GP_CHECK(index < std::size(kInfos));
-  return kInfos[index];
+const wire::ElementTypeInfo& info(ElementType type) {
+  const wire::ElementTypeInfo* found = wire::find_element_type(type);
+  GP_CHECK(found != nullptr);
+  return *found;
 }
+
+/// By the number of the element type.
+constexpr at::ScalarType kScalarTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
+                                           at::kInt,   at::kShort,  at::kChar, at::kByte,     at::kBool};
+static_assert(std::size(kScalarTypes) == std::size(wire::kElementTypes));
 
 int64_t multiply(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -33,9 +28,16 @@ int64_t multiply(int64_t a, int64_t b) {
 
 }  // namespace
 
-at::ScalarType scalar_type(ElementType type) { return info(type).scalar; }
-int64_t element_size(ElementType type) { return info(type).size; }
-const char* element_name(ElementType type) { return info(type).name; }
+at::ScalarType scalar_type(ElementType type) { return kScalarTypes[static_cast<size_t>(info(type).type)]; }
+
+std::optional<ElementType> element_type(at::ScalarType type) {
+  for (size_t i = 0; i < std::size(kScalarTypes); ++i)
+    if (kScalarTypes[i] == type) return static_cast<ElementType>(i);
+  return std::nullopt;
+}
+
+int64_t element_size(ElementType type) { return info(type).bytes; }
+std::string_view element_name(ElementType type) { return info(type).long_name; }
 
 std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples) {
   std::vector<int64_t> dims;

@@ -6,8 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/program.h"
@@ -17,7 +19,9 @@ namespace graphpipe::runtime {
 at::ScalarType scalar_type(ElementType type);
 int64_t element_size(ElementType type);
 /// "float32", "int64", ...
-const char* element_name(ElementType type);
+std::string_view element_name(ElementType type);
+/// None for a type that plans do not know.
+std::optional<ElementType> element_type(at::ScalarType type);
 
 /// The dims of `row` for an item of `samples`. Overflow is refused.
 std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples);

@@ -124,7 +124,7 @@ class TestDataFolder : public StoredData {
     for (const std::string_view kind : {"input_", "output_"})
       for (int i = 0; exists(text(folder, "/", kind, i, ".pb")); ++i) {
         const std::string path = text(folder, "/", kind, i, ".pb");
-        const MappedFile file(path);
+        const MappedFile file = value_or_throw(MappedFile::open(path));
         StoredTensor tensor = read_tensor_proto(file.bytes(), path);
         std::string name = tensor.name.empty() ? text(kind, i) : tensor.name;
         sets_[std::move(name)].push_back(std::move(tensor));

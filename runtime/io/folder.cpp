@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "runtime/error.h"
-#include "runtime/io/mapped_file.h"
 #include "runtime/io/sha256.h"
+#include "support/mapped_file.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kLevels = 3;
 
 void check_file(const std::string& folder, const wire::ManifestEntry& entry, bool by_content) {
-  const MappedFile file(folder + "/" + entry.path);
+  const MappedFile file = value_or_throw(MappedFile::open(folder + "/" + entry.path));
   if (file.bytes().size() != static_cast<size_t>(entry.size) ||
       (by_content && sha256_hex(file.bytes()) != entry.sha256))
     fail(Code::kMalformedFile, quoted(ModelText(entry.path)) + " is not the file that the manifest names",
@@ -34,11 +34,10 @@ std::string find_folder(const std::string& given) {
 
 void check_manifest(const std::string& folder, const std::string& plan_digest, FolderCheck check) {
   const std::string path = folder + "/" + std::string(wire::kManifestFile);
-  const MappedFile file(path);
+  const MappedFile file = value_or_throw(MappedFile::open(path));
   wire::Manifest manifest;
   std::string problem;
-  const std::string_view words(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (!wire::parse_manifest(words, manifest, problem))
+  if (!wire::parse_manifest(file.text(), manifest, problem))
     fail(Code::kMalformedFile, quoted(ModelText(path)) + ": " + problem, "generate the folder again");
   if (manifest.plan != plan_digest)
     fail(Code::kMalformedFile, "the manifest in " + quoted(ModelText(folder)) + " is of another plan than this program",

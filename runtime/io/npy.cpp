@@ -132,6 +132,7 @@ NpyHeader read_npy_header(std::span<const std::byte> file, const std::string& na
   return header;
 }
 
-NpyFile::NpyFile(const std::string& path) : file_(path), header_(read_npy_header(file_.bytes(), path)) {}
+NpyFile::NpyFile(const std::string& path)
+    : file_(value_or_throw(MappedFile::open(path))), header_(read_npy_header(file_.bytes(), path)) {}
 
 }  // namespace graphpipe::runtime

@@ -16,25 +16,18 @@ namespace {
 
 constexpr uint64_t kMaxHeader = 100 << 20;  // what other readers accept
 
-struct TypeName {
-  at::ScalarType type;
-  const char* name;
-};
-constexpr TypeName kTypeNames[] = {
-    {at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}, {at::kLong, "I64"},
-    {at::kInt, "I32"},   {at::kShort, "I16"},  {at::kChar, "I8"},  {at::kByte, "U8"},       {at::kBool, "BOOL"}};
-
 std::optional<at::ScalarType> type_of(const std::string& name) {
-  for (const TypeName& row : kTypeNames)
-    if (name == row.name) return row.type;
-  return std::nullopt;
+  const auto* info = wire::find_element_type(&wire::ElementTypeInfo::safetensors_name, name);
+  if (info == nullptr) return std::nullopt;
+  return scalar_type(info->type);
 }
 
-const char* name_of(at::ScalarType type) {
-  for (const TypeName& row : kTypeNames)
-    if (row.type == type) return row.name;
-  fail(Code::kUnsupportedType, text("safetensors cannot hold elements of type ", c10::toString(type)),
-       "leave this tensor out");
+std::string name_of(at::ScalarType type) {
+  const std::optional<ElementType> element = element_type(type);
+  if (!element)
+    fail(Code::kUnsupportedType, text("safetensors cannot hold elements of type ", c10::toString(type)),
+         "leave this tensor out");
+  return std::string(wire::find_element_type(*element)->safetensors_name);
 }
 
 // Whether the entry's offsets hold exactly its elements; fills `place`.
@@ -99,7 +92,7 @@ std::map<std::string, TensorPlace> read_safetensors_header(std::span<const std::
 }
 
 Safetensors::Safetensors(const std::string& path)
-    : file_(path), tensors_(read_safetensors_header(file_.bytes(), path)) {}
+    : file_(value_or_throw(MappedFile::open(path))), tensors_(read_safetensors_header(file_.bytes(), path)) {}
 
 const TensorPlace* Safetensors::find(const std::string& name) const {
   const auto found = tensors_.find(name);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/mapped_file.h"
+#include "support/mapped_file.h"
 
 namespace graphpipe::runtime {
 

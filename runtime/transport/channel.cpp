@@ -12,7 +12,7 @@ std::string range_text(wire::SampleRange range) { return text("[", range.first, 
 
 std::string shape_of(const MessageHeader& header) {
   const size_t count = std::min<size_t>(header.rank, MessageHeader::kMaxDims);
-  return element_name(header.type) + shape_text({header.dims, count});
+  return text(element_name(header.type), shape_text({header.dims, count}));
 }
 
 bool same_shape(const MessageHeader& a, const MessageHeader& b) {

@@ -16,17 +16,15 @@
 #include <iostream>
 #include <string>
 
+#include "runtime/tensors.h"
 #include "tests/ops_run/case_table.h"
 #include "tests/ops_run/reference.h"
+#include "wire/element_type.h"
 
 namespace graphpipe::ops_run {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-constexpr at::ScalarType kScalarTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
-                                           at::kInt,   at::kShort,  at::kChar, at::kByte,     at::kBool};
-constexpr const char* kNames[] = {"f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"};
 
 std::vector<int64_t> sizes_at(const TensorCase& tensor, int64_t samples) {
   std::vector<int64_t> sizes;
@@ -39,7 +37,7 @@ std::vector<int64_t> sizes_at(const TensorCase& tensor, int64_t samples) {
 }
 
 at::ScalarType scalar_type(const TensorCase& tensor, bool wide) {
-  const at::ScalarType type = kScalarTypes[static_cast<size_t>(tensor.type)];
+  const at::ScalarType type = runtime::scalar_type(tensor.type);
   return wide && type == at::kFloat ? at::kDouble : type;
 }
 
@@ -179,7 +177,7 @@ TEST_CASE("outputs have the values of ONNX's reference evaluator") {
     for (size_t i = 0; i < std::min(reference->second.size(), each.outputs.size()); ++i) {
       CAPTURE(i);
       const ReferenceTensor& expected = reference->second[i];
-      CHECK(expected.dtype == kNames[static_cast<size_t>(each.outputs[i].type)]);
+      CHECK(expected.dtype == wire::find_element_type(each.outputs[i].type)->short_name);
       CHECK(difference(results[i], at::tensor(expected.values, at::kDouble).reshape(expected.shape)) < 2e-6);
     }
   });

@@ -11,9 +11,10 @@
 #include <cmath>
 #include <fstream>
 
-#include "runtime/io/mapped_file.h"
+#include "runtime/error.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/io/sha256.h"
+#include "support/mapped_file.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime::test {
@@ -258,7 +259,7 @@ std::string make_folder(const std::vector<NamedTensor>& weights, int64_t samples
   std::string folder = "/tmp/graphpipe_test_XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp");
   write_safetensors(folder + "/weights.safetensors", weights);
-  const MappedFile file(folder + "/weights.safetensors");
+  const MappedFile file = value_or_throw(MappedFile::open(folder + "/weights.safetensors"));
   std::ofstream(folder + "/manifest.txt") << wire::print_manifest(
       {kFolderDigest, {{"weights.safetensors", static_cast<int64_t>(file.bytes().size()), sha256_hex(file.bytes())}}});
   write_npy(folder + "/x.npy", samples, 0);

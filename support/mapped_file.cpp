@@ -1,4 +1,4 @@
-#include "frontend/mapped_file.h"
+#include "support/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,15 +9,14 @@
 #include <cstring>
 #include <utility>
 
-namespace graphpipe::frontend {
+namespace graphpipe {
 namespace {
 
 Diagnostic unreadable(const std::string& path, const std::string& why) {
   return Diagnostic{.code = Code::kUnreadableFile,
-                    .severity = Severity::kError,
                     .origin = ModelText(path),
-                    .message = text("the model file cannot be read: ", why),
-                    .hint = "give the path of a readable .onnx file"};
+                    .message = text("the file cannot be read: ", why),
+                    .hint = "check the path and its permissions"};
 }
 
 }  // namespace
@@ -35,9 +34,8 @@ Result<MappedFile> MappedFile::open(const std::string& path, int64_t limit) {
   if (info.st_size > limit) {
     close(file);
     return Diagnostic{.code = Code::kLimitExceeded,
-                      .severity = Severity::kError,
                       .origin = ModelText(path),
-                      .message = text("the file has ", info.st_size, " bytes, the limit is ", limit),
+                      .message = graphpipe::text("the file has ", info.st_size, " bytes, the limit is ", limit),
                       .hint = "store the weights as external data"};
   }
   const auto size = static_cast<size_t>(info.st_size);
@@ -45,20 +43,24 @@ Result<MappedFile> MappedFile::open(const std::string& path, int64_t limit) {
   const int reason = errno;
   close(file);
   if (data == MAP_FAILED) return unreadable(path, std::strerror(reason));
-  return MappedFile(static_cast<const char*>(data), size);
+  return MappedFile(path, static_cast<const std::byte*>(data), size);
 }
 
+MappedFile::MappedFile(std::string path, const std::byte* data, size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
-}  // namespace graphpipe::frontend
+}  // namespace graphpipe
