@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Our planners against what the original programs answered on the same profiles, row by row.
 
-    bench/peers.py [--graphpipe build/release/bin/graphpipe] [--data tests/data]
+    bench/peers.py [--graphpipe build/release/bin/graphpipe] [--data tests/data] [--save FILE]
 
 Reads planner-peer-results.csv (tests/data/README.md says how it was made) and plans every row of PipeDream, Piper, and
 the exact program over downsets whose profile lies beside it: with all quirks of the original (`equal` must be 1), and
 without (`ours/peer` must not exceed 1 where the convention is the same). Prints both ratios, and the processor seconds of the
-two programs; the originals' were measured elsewhere, on a machine of the same kind.
+two programs; the originals' were measured elsewhere, on a machine of the same kind. --save writes the rows to a file for
+compare_results.py.
 """
 
 import argparse
@@ -17,6 +18,8 @@ import pathlib
 import re
 import resource
 import subprocess
+
+import results
 
 NO_FEASIBLE_PLAN = 4
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -83,11 +86,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "tests/data")
+    parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("inputs", nargs="*", help="only these profiles")
     arguments = parser.parse_args()
     print(f"{'peer':10} {'profile':26} {'configuration':48} {'equal':>9} {'ours/peer':>10} {'peer s':>8} {'ours s':>7}")
     with open(arguments.data / "planner-peer-results.csv", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["peer"] in PEERS and row["status"] == "ok"]
+    saved = []
     for row in rows:
         folder, format_, planner, flags = PEERS[row["peer"]]
         profile = profile_of(arguments.data, folder, row["input"])
@@ -96,8 +101,13 @@ def main() -> None:
         words = ["--profile", str(profile), "--profile-format", format_, "--planner", planner, *flags(row)]
         same, seconds = plan(arguments.graphpipe, words + ["--compat", "all"])
         free, _ = plan(arguments.graphpipe, words)
+        saved.append({"peer": row["peer"], "profile": row["input"], "config": row["config"], "devices": row["devices"],
+                      "equal": ratio(same, row), "objective": ratio(free, row)})
         print(f"{row['peer'].split(':')[0]:10.10} {row['input']:26.26} {row['config'] + ', ' + row['devices']:48.48} "
               f"{ratio(same, row):9.6f} {ratio(free, row):10.4f} {row['cpu_s'] or '-':>8} {seconds:7.2f}", flush=True)
+    if arguments.save:
+        results.save(arguments.save, "peers", saved, key=["peer", "profile", "config", "devices"],
+                     lower_is_better=["equal", "objective"])
 
 
 if __name__ == "__main__":

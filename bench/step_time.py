@@ -2,9 +2,10 @@
 """One training step of the single-stage program against PyTorch eager: same model, data, optimizer and threads.
 
     .deps/oracle/bin/python bench/step_time.py [--graphpipe build/release/bin/graphpipe] [--rounds 5] [--steps 200]
+                                             [--save FILE]
 
 Rounds alternate between the two, so a machine whose speed drifts moves both. Prints the median step of each and the
-ratio round by round; below 1 means that GraphPipe is faster.
+ratio round by round; below 1 means that GraphPipe is faster. --save writes them to a file for compare_results.py.
 """
 
 import argparse
@@ -22,6 +23,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 import torch
 
 import models
+import results
 
 BATCH = 8
 
@@ -55,10 +57,12 @@ def main() -> None:
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("models", nargs="*", default=list(models.NAMES))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'model':12} {'eager ms':>9} {'ours ms':>9} {'ratio min':>10} {'median':>7} {'max':>7}")
+    rows = []
     for name in arguments.models:
         source = ROOT / "tests/data/models" / name
         loss = json.loads((source / "reference.json").read_text())["loss"]
@@ -72,9 +76,13 @@ def main() -> None:
                 rounds.append((eager, compiled_step_seconds(arguments.graphpipe, folder, str(source / "data"),
                                                             arguments.steps)))
         ratios = sorted(ours / eager for eager, ours in rounds)
+        rows.append({"model": name, "eager_seconds": statistics.median(r[0] for r in rounds),
+                     "step_seconds": statistics.median(r[1] for r in rounds), "ratio": statistics.median(ratios)})
         print(f"{name:12} {1e3 * statistics.median(r[0] for r in rounds):9.3f} "
               f"{1e3 * statistics.median(r[1] for r in rounds):9.3f} {ratios[0]:10.3f} "
               f"{statistics.median(ratios):7.3f} {ratios[-1]:7.3f}", flush=True)
+    if arguments.save:
+        results.save(arguments.save, "step_time", rows, key=["model"], lower_is_better=["ratio"])
 
 
 if __name__ == "__main__":
