@@ -1,4 +1,4 @@
-// Bit by bit on whole numbers: masks and hashes. Without derivatives.
+// Bitwise operators on integers: masks and hashes. They have no derivatives.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"

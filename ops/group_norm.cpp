@@ -124,7 +124,7 @@ std::vector<ExampleInput> gradient_inputs(int64_t groups) {
   return {normal({kB, 4, 3}), normal({kB, 4, 3}), normal({kB, groups}), positive({kB, groups}), weight(normal({4}))};
 }
 
-// The three rows of one form.
+// The three entries of one form.
 std::vector<OpDef> form_rows(std::string_view forward, std::string_view grad_input, std::string_view grad_weight,
                              const ir::Attributes& attributes, int64_t groups) {
   ir::Attributes weight_attributes = attributes;

@@ -1,5 +1,5 @@
 // LRN: x / base^beta, base = bias + alpha / size * (sum of squares over a window of channels). The window of channel c
-// is [c - (size-1)/2, c + size/2], cut at the ends. The gradient makes the base again from x.
+// is [c - (size-1)/2, c + size/2], cut at the ends. The gradient computes the base again from x.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
