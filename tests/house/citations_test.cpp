@@ -67,6 +67,19 @@ std::vector<std::string> bad_citations(const SourceFile& file) {
   return problems;
 }
 
+/// Sources and documents that the text of a file names by their path from the root, and that are not there.
+std::vector<std::string> missing_paths(const SourceFile& file) {
+  static const std::regex kPath(
+      R"((?:^|[^\w/.-])((?:support|wire|ir|files|ops|frontend|passes|cost|partitioner|scheduler|codegen|runtime|driver|)"
+      R"(tests|bench|docs|cmake)/[\w/]+\.(?:h|cpp|py|md|proto|csv))\b)");
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < file.lines.size(); ++i)
+    for (std::sregex_iterator it(file.lines[i].begin(), file.lines[i].end(), kPath), end; it != end; ++it)
+      if (!std::filesystem::exists(std::filesystem::path(GRAPHPIPE_SOURCE_DIR) / it->str(1)))
+        problems.push_back(text("line ", i + 1, ": ", it->str(1), " does not exist"));
+  return problems;
+}
+
 std::string joined(const std::vector<std::string>& lines) {
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
@@ -86,6 +99,18 @@ TEST_CASE("citations are found, also over two lines, and wrong ones are refused"
   CHECK(problems({std::string("// (spec") + "s: planners, 2.1)"}).starts_with("line 1: 'spec" + std::string("s:'")));
   CHECK(problems({std::string("// N of sem") + "antics, section 4"}).size() > 0);
   CHECK(problems({"  for (const ChannelSpec& spec : specs)"}).empty());
+}
+
+TEST_CASE("every file that a comment or a document names by its path exists") {
+  const std::string away = "cost/";
+  CHECK(joined(missing_paths({"a/b.h", {"// as cost/price.h and " + away + "nowhere.h say"}})) ==
+        "line 1: " + away + "nowhere.h does not exist\n");
+  for (const SourceFile& file : project_files()) {
+    if (!file.is_cpp() && !file.has_extension(".md")) continue;
+    CAPTURE(file.path);
+    const std::string problems = joined(missing_paths(file));
+    CHECK_MESSAGE(problems.empty(), problems);
+  }
 }
 
 TEST_CASE("every document and section that a file cites exists") {
