@@ -7,6 +7,7 @@
 #include "files/proto_json.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
+#include "support/output_file.h"
 #include "wire/element_type.h"
 
 namespace graphpipe::files {
@@ -200,7 +201,7 @@ Result<std::string> header_of(const std::vector<TensorToWrite>& tensors, const s
   return size + header;
 }
 
-Status write_tensor(AtomicFile& file, const TensorToWrite& tensor, size_t index, const TensorSource& source) {
+Status write_tensor(OutputFile& file, const TensorToWrite& tensor, size_t index, const TensorSource& source) {
   const int64_t length = *byte_length(tensor.dtype, tensor.shape);
   int64_t written = 0;
   GP_TRY_VOID(source(index, [&](std::string_view bytes) -> Status {
@@ -259,7 +260,7 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToWrit
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return ir::bytes_per_element(tensors[i].dtype); });
   GP_TRY(const std::string header, header_of(tensors, order, metadata));
-  Result<AtomicFile> file = AtomicFile::create(path);
+  Result<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.problems();
   GP_TRY_VOID(file->write(header));
   for (size_t index : order) GP_TRY_VOID(write_tensor(*file, tensors[index], index, source));

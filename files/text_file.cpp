@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <utility>
+
+#include "support/output_file.h"
 
 namespace graphpipe::files {
 namespace {
@@ -42,12 +41,6 @@ Diagnostic too_large(const std::string& path, int64_t max_bytes) {
           .hint = "check that this is the file you meant"};
 }
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 }  // namespace
 
 Result<FileStart> read_start(const std::string& path, int64_t max_bytes) {
@@ -78,58 +71,8 @@ Result<std::string> read_file(const std::string& path, int64_t max_bytes) {
   return std::move(start->bytes);
 }
 
-Diagnostic AtomicFile::problem(std::string_view what) const {
-  return {.code = Code::kEnvironment,
-          .origin = ModelText(path_),
-          .message = text("cannot ", what, " the file: ", std::strerror(errno)),
-          .hint = "check the folder, its permissions and the space on its disk"};
-}
-
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  std::string temporary = path + ".XXXXXX";
-  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
-  AtomicFile file(path, std::move(temporary), descriptor);
-  if (descriptor < 0) return file.problem("create");
-  // mkostemp gives the file to its owner alone; a plan is as readable as any other file.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  if (::fchmod(descriptor, 0666 & ~mask) != 0) return file.problem("create");
-  return file;
-}
-
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(temporary_.c_str());
-}
-
-Status AtomicFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return problem("write");
-    bytes.remove_prefix(static_cast<size_t>(count));
-  }
-  return Ok{};
-}
-
-Status AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) return problem("write");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return problem("rename");
-  ::close(std::exchange(descriptor_, -1));
-  const OpenFile folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Not every file system can flush a folder; the file itself is safe by now.
-  if (folder.number() >= 0) ::fsync(folder.number());
-  return Ok{};
-}
-
 Status write_file(const std::string& path, std::string_view contents) {
-  Result<AtomicFile> file = AtomicFile::create(path);
+  Result<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.problems();
   GP_TRY_VOID(file->write(contents));
   return file->commit();

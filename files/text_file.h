@@ -19,29 +19,7 @@ struct FileStart {
 };
 Result<FileStart> read_start(const std::string& path, int64_t max_bytes);
 
-/// A file that appears under its name only when it is complete: it is written beside it under another name, flushed to
-/// the disk and renamed. Dropped without commit() it leaves nothing behind.
-class AtomicFile {
- public:
-  /// Errors here and below: kEnvironment.
-  static Result<AtomicFile> create(const std::string& path);
-  AtomicFile(AtomicFile&& other) noexcept;
-  AtomicFile& operator=(AtomicFile&&) = delete;
-  ~AtomicFile();
-
-  Status write(std::string_view bytes);
-  Status commit();
-
- private:
-  AtomicFile(std::string path, std::string temporary, int descriptor)
-      : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
-  Diagnostic problem(std::string_view what) const;
-
-  std::string path_, temporary_;
-  int descriptor_ = -1;
-};
-
-/// Writes all of `contents` through an AtomicFile.
+/// Writes all of `contents` through an OutputFile. Errors: kEnvironment.
 Status write_file(const std::string& path, std::string_view contents);
 
 }  // namespace graphpipe::files

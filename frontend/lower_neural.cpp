@@ -178,36 +178,11 @@ Status lower_dropout(NodeContext& context) {
   return context.emit_outputs("Dropout", {input}, {{"ratio", ratio}});
 }
 
-Status lower_resize(NodeContext& context) {
-  ir::Attributes attributes{
-      {"mode", context.string_attribute("mode", "nearest")},
-      {"coordinate_transformation_mode", context.string_attribute("coordinate_transformation_mode", "half_pixel")},
-      {"nearest_mode", context.string_attribute("nearest_mode", "round_prefer_floor")},
-      {"cubic_coeff_a", context.float_attribute("cubic_coeff_a", -0.75)}};
-  if (context.int_attribute("antialias", 0) != 0 || context.int_attribute("exclude_outside", 0) != 0 ||
-      context.node().find("axes") != nullptr ||
-      context.string_attribute("keep_aspect_ratio_policy", "stretch") != "stretch")
-    return context.problem(Code::kUnsupportedOp,
-                           "axes, antialias, exclude_outside and keep_aspect_ratio_policy are not supported",
-                           "use torch.nn.functional.interpolate without them");
-  const bool has_sizes = context.has_input(3);
-  if (has_sizes) {
-    GP_TRY(ir::Shape sizes, context.dims(3, "sizes"));
-    attributes.set("sizes", std::move(sizes));
-  } else {
-    GP_TRY(std::vector<double> scales, context.reals(2, "scales"));
-    attributes.set("scales", std::move(scales));
-  }
-  GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs("Resize", {input}, std::move(attributes));
-}
-
 }  // namespace
 
 std::vector<HandlerEntry> neural_handlers() {
   return {{"Conv", lower_conv},        {"ConvTranspose", lower_conv_transpose},  {"MaxPool", lower_pool},
-          {"AveragePool", lower_pool}, {"BatchNormalization", lower_batch_norm}, {"Dropout", lower_dropout},
-          {"Resize", lower_resize}};
+          {"AveragePool", lower_pool}, {"BatchNormalization", lower_batch_norm}, {"Dropout", lower_dropout}};
 }
 
 }  // namespace graphpipe::frontend

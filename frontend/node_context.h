@@ -82,5 +82,7 @@ std::vector<HandlerEntry> sequence_handlers();
 std::vector<HandlerEntry> bag_handlers();
 std::vector<HandlerEntry> recurrent_handlers();
 std::vector<HandlerEntry> constant_handlers();
+std::vector<HandlerEntry> resize_handlers();
+std::vector<HandlerEntry> random_handlers();
 
 }  // namespace graphpipe::frontend

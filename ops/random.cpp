@@ -133,7 +133,9 @@ void emit_normal(Emitter& emitter) {
 }
 
 void emit_bernoulli(Emitter& emitter) {
-  const ir::DType dtype = emitter.node().input(0).type.dtype;
+  // A uniform number of 16 bits may round up to 1, and a probability of 1 would not always be met.
+  const ir::DType given = emitter.node().input(0).type.dtype;
+  const ir::DType dtype = given == ir::DType::kFloat64 ? given : ir::DType::kFloat32;
   emitter.include(kRandom);
   emitter.assign(0,
                  text("at::lt(", draw_text(emitter, "random_uniform", 0, 1, dtype), ", ", emitter.in(0), ").to(",

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/output_path.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/pipeline.h"
@@ -63,6 +64,7 @@ JsonObject simulation_json(const Pipeline& pipeline) {
 }  // namespace
 
 int run_plan(const Options& options) {
+  if (const Status output = check_output(options); !output) return report_problems(options, "plan", output.problems());
   if (options.foreign.format != "graphpipe") return run_plan_profile(options);
   if (options.model.model.empty())
     return report_problems(options, "plan", {usage("model", "no model is named", "add the ONNX file to plan")});
@@ -71,6 +73,8 @@ int run_plan(const Options& options) {
   if (!pipeline) return report_problems(options, "plan", pipeline.problems());
   report_notes(options, pipeline->model.notes);
   if (!options.output.empty()) {
+    const Status spared = check_output(options, pipeline->model.imported.files);
+    if (!spared) return report_problems(options, "plan", spared.problems());
     const Status written = files::write_plan(options.output, pipeline->plan);
     if (!written) return report_problems(options, "plan", written.problems());
   }
@@ -80,8 +84,13 @@ int run_plan(const Options& options) {
 }
 
 int run_simulate(const Options& options) {
+  const std::string plan_file = plan_file_of(options.input);
+  if (const Status output = check_output(options, {&plan_file, 1}); !output)
+    return report_problems(options, "simulate", output.problems());
   const Result<Pipeline> pipeline = load_pipeline(options.input);
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
+  if (const Status spared = check_output(options, pipeline->model.imported.files); !spared)
+    return report_problems(options, "simulate", spared.problems());
   std::string picture = drawing(*pipeline, options.format);
   if (!options.executed.empty()) {
     const Result<std::string> executed = read_executed(options);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/output_path.h"
 #include "driver/launch/build_folder.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
@@ -119,6 +120,8 @@ void print_profile_summary(const ir::Profile& profile, const std::string& output
 
 int run_profile(const Options& options) {
   catch_interrupts();
+  if (const Status output = check_output(options); !output)
+    return report_problems(options, "profile", output.problems());
   const Result<ir::Profile> profile = make_profile(options);
   if (!profile) return report_problems(options, "profile", profile.problems());
   const Status written = files::write_profile(options.output, *profile);

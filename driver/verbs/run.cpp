@@ -1,7 +1,5 @@
 // graphpipe run: train on this host, one process per device.
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -12,32 +10,29 @@
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/report.h"
 #include "files/plan.h"
+#include "support/output_file.h"
 #include "wire/exit_codes.h"
-#include "wire/manifest.h"
+#include "wire/run_outputs.h"
 
 namespace graphpipe::driver {
 namespace {
 
 // Found out before the training, not after it.
 Status check_writable(const std::string& flag, const std::string& path) {
-  if (path.empty()) return Ok{};
-  const std::string folder = std::filesystem::absolute(path).parent_path();
-  if (access(folder.c_str(), W_OK | X_OK) == 0 && !std::filesystem::is_directory(path)) return Ok{};
-  return Diagnostic{.code = Code::kEnvironment,
-                    .origin = ModelText(flag + " " + path),
-                    .message = "no file can be written there",
-                    .hint = "name a file in a folder that exists and may be written"};
+  const Status status = check_output_path(path);
+  if (status.ok()) return Ok{};
+  Diagnostic problem = status.problems().front();
+  problem.origin = ModelText(flag + " " + path);
+  return problem;
 }
 
-// The folder's initial weights are part of what its manifest vouches for: overwritten, no program would start again.
-Status check_save_path(const std::string& folder, const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path own = fs::weakly_canonical(fs::absolute(folder) / wire::kWeightsFile, error);
-  if (path.empty() || error || fs::weakly_canonical(fs::absolute(path), error) != own) return Ok{};
+// Overwritten, the folder would not run again, or the data would be lost to the next run.
+Status check_save_path(const std::string& flag, const std::string& path, const Options& options) {
+  const std::string kept = wire::kept_file(path, options.input, options.run.data);
+  if (kept.empty()) return Ok{};
   return Diagnostic{.code = Code::kUsage,
-                    .origin = ModelText(path),
-                    .message = "this file holds the folder's initial weights",
+                    .origin = ModelText(flag + " " + path),
+                    .message = text("this file is ", kept),
                     .hint = "save under another name, such as trained.safetensors"};
 }
 
@@ -51,7 +46,7 @@ Status check_written_files(const Options& options) {
   std::map<fs::path, const char*> seen;
   for (const auto& [flag, path] : files) {
     if (path->empty()) continue;
-    GP_TRY_VOID(check_save_path(options.input, *path));
+    GP_TRY_VOID(check_save_path(flag, *path, options));
     GP_TRY_VOID(check_writable(flag, *path));
     const auto [other, is_new] = seen.emplace(fs::weakly_canonical(fs::absolute(*path)), flag);
     if (!is_new) {

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/output_path.h"
 #include "driver/report/report.h"
 #include "driver/report/schedule_report.h"
 #include "files/schedule_csv.h"
@@ -58,6 +59,8 @@ Result<std::string> form_of(const StandaloneSchedule& standalone, const std::str
 }  // namespace
 
 int run_schedule(const Options& options) {
+  if (const Status output = check_output(options); !output)
+    return report_problems(options, "schedule", output.problems());
   const Result<StandaloneSchedule> standalone = make_standalone(options.schedule);
   if (!standalone) return report_problems(options, "schedule", standalone.problems());
   const Result<std::string> form = form_of(*standalone, options.format);

@@ -77,7 +77,7 @@ void Rank::run() {
   device_ = open_device(options_.device, rendezvous.local_rank);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
-  if (program_.device == 0) check_outputs(options_);
+  if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
   const std::unique_ptr<Data> data = open_data(options_);
   Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);

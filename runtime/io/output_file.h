@@ -1,13 +1,12 @@
 #pragma once
-// A file that a run writes at its end: under a temporary name first, so that whoever reads the path finds the old file
-// or the whole new one. A pipe or a device is written to as it is.
+// The files that a run writes at its end, by the rule of support/output_file.h.
 
 #include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "support/output_file.h"
 
 namespace graphpipe::runtime {
 
@@ -15,24 +14,19 @@ class OutputFile {
  public:
   /// Throws RunError (kEnvironment) where no file can be made there, or the path is a folder.
   explicit OutputFile(const std::string& path);
-  OutputFile(const OutputFile&) = delete;
-  /// Removes what was written, unless it was kept.
-  ~OutputFile();
 
   /// Throws RunError (kEnvironment), also where the disk is full.
   void write(std::span<const std::byte> bytes);
-  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// Gives the file its name.
+  void write(std::string_view text);
+  /// Gives the file its name. Without it, nothing is left of what was written.
   void keep();
 
  private:
-  [[noreturn]] void refuse() const;
-
-  std::string path_, temporary_;
-  FILE* file_ = nullptr;
+  graphpipe::OutputFile file_;
 };
 
 /// Finds out before a long run what would refuse its file after it. An empty path is none. Leaves an old file as it is.
+/// Throws RunError (kEnvironment).
 void check_output(const std::string& path);
 
 }  // namespace graphpipe::runtime

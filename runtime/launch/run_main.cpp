@@ -13,6 +13,7 @@
 #include "runtime/executor/allocator.h"
 #include "runtime/io/output_file.h"
 #include "wire/exit_codes.h"
+#include "wire/run_outputs.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -68,9 +69,12 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
   return code;
 }
 
-void check_outputs(const wire::RunOptions& options) {
-  for (const std::string* path : {&options.save, &options.save_gradients, &options.save_outputs, &options.trace})
+void check_outputs(const wire::RunOptions& options, const std::string& folder) {
+  for (const std::string* path : {&options.save, &options.save_gradients, &options.save_outputs, &options.trace}) {
+    if (const std::string kept = wire::kept_file(*path, folder, options.data); !kept.empty())
+      fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
     check_output(*path);
+  }
 }
 
 double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {

@@ -17,8 +17,9 @@ namespace graphpipe::runtime {
 int run_main(const PlanTable& plan, int argc, char** argv, const std::function<void(const wire::RunOptions&)>& body,
              const std::function<std::string()>& where);
 
-/// Refuses, before any work, files that could not be written after it. Throws RunError (kEnvironment).
-void check_outputs(const wire::RunOptions& options);
+/// Refuses, before any work, files that could not be written after it (kEnvironment), and those that the run or its
+/// folder needs (kUsage). Throws RunError.
+void check_outputs(const wire::RunOptions& options, const std::string& folder);
 
 /// The stall time-out in seconds: what the options say, else wire::kStallTimeout or five times as long as the plan's
 /// longest action is expected to take, whatever is more.

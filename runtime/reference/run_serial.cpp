@@ -36,8 +36,8 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   if (!options.trace.empty())
     fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
          "trace the device programs");
-  check_outputs(options);
   const std::string folder = find_folder(options.folder);
+  check_outputs(options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
   const std::unique_ptr<Data> data = open_data(options);

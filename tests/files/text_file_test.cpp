@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "files/plan.h"
+#include "support/output_file.h"
 #include "tests/files/random_plan.h"
 
 namespace graphpipe::files {
@@ -43,7 +44,7 @@ TEST_CASE("a file that is not committed leaves nothing behind and the old one un
   const std::string path = folder.file("a");
   REQUIRE(write_file(path, "old").ok());
   {
-    Result<AtomicFile> file = AtomicFile::create(path);
+    Result<OutputFile> file = OutputFile::create(path);
     REQUIRE(file.ok());
     REQUIRE(file->write("half").ok());
     CHECK(folder.count() == 2);
