@@ -58,7 +58,8 @@ double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
 }  // namespace
 
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
-  IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  const IdMap<StageId, StageCost> whole_costs = stage_costs(graph, cluster);
+  IdMap<StageId, StageCost> costs = whole_costs;
   // A bound may not charge messages that share a link one after the other: keep only the latency of a hop.
   const double latency = cluster.levels.empty() ? 0 : cluster.levels.front().latency.count;
   for (StageCost& cost : costs) {
@@ -76,7 +77,7 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
     const double work = work_of(graph, stage, true);
     bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + work);
     const double without_last_weights =
-        work - static_cast<double>(micro_batch_count(graph, stage)) * stage_cost(graph, cluster, stage).weight_gradient;
+        work - static_cast<double>(micro_batch_count(graph, stage)) * whole_costs[stage].weight_gradient;
     bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + without_last_weights + paths[stage].tail);
     if (graph.stages[stage].choice.devices.size() == 1) load[graph.stages[stage].choice.devices.front()] += work;
   }

@@ -1,12 +1,12 @@
 // Runs every target on its seeds and on seeded mutations of them: the same inputs on every run. A failing input ends
-// the process; with GRAPHPIPE_FUZZ_TRACE set, the number of each input is printed before it runs, and so the last is
-// the one. GRAPHPIPE_FUZZ_ROUNDS runs more.
+// the process; GRAPHPIPE_FUZZ_KEEP names a file that holds the input in work. GRAPHPIPE_FUZZ_ROUNDS runs more,
+// GRAPHPIPE_FUZZ_TARGET one target alone, GRAPHPIPE_FUZZ_SEED other mutations.
 
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/dice.h"
@@ -15,6 +15,7 @@ namespace graphpipe::tests {
 namespace {
 
 std::string mutated(std::string input, const FuzzTarget& target, const std::vector<std::string>& seeds, Dice& dice) {
+  if (target.mutate != nullptr && dice.below(8) > 0) return target.mutate(input, dice);
   for (size_t changes = 1 + dice.below(4); changes > 0; --changes) {
     const size_t at = dice.below(input.size() + 1);
     const size_t length = std::min(input.size() - at, dice.below(40));
@@ -47,8 +48,7 @@ std::string mutated(std::string input, const FuzzTarget& target, const std::vect
 }
 
 void run(const FuzzTarget& target, const std::string& input, size_t number) {
-  if (std::getenv("GRAPHPIPE_FUZZ_TRACE") != nullptr)
-    std::fprintf(stderr, "%.*s %zu\n", static_cast<int>(target.name.size()), target.name.data(), number);
+  if (const char* kept = std::getenv("GRAPHPIPE_FUZZ_KEEP")) std::ofstream(kept, std::ios::binary) << input;
   const auto start = std::chrono::steady_clock::now();
   target.run(input);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -56,17 +56,23 @@ void run(const FuzzTarget& target, const std::string& input, size_t number) {
   CHECK(took.count() < 5.0);
 }
 
+size_t number_of(const char* variable, size_t otherwise) {
+  const char* wanted = std::getenv(variable);
+  return wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : otherwise;
+}
+
 TEST_CASE("no reader crashes, hangs or accepts what it cannot print") {
-  const char* wanted = std::getenv("GRAPHPIPE_FUZZ_ROUNDS");
-  const size_t rounds = wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 500;
+  const size_t rounds = number_of("GRAPHPIPE_FUZZ_ROUNDS", 500), first_seed = number_of("GRAPHPIPE_FUZZ_SEED", 1);
+  const char* only = std::getenv("GRAPHPIPE_FUZZ_TARGET");
   for (const FuzzTarget& target : fuzz_targets()) {
     const std::string name(target.name);
+    if (only != nullptr && name != only) continue;
     CAPTURE(name);
     const std::vector<std::string> seeds = target.seeds();
     REQUIRE_FALSE(seeds.empty());
     run(target, "", 0);
     for (const std::string& seed : seeds) run(target, seed, 0);
-    Dice dice(1);
+    Dice dice(first_seed);
     for (size_t round = 1; round <= rounds; ++round)
       run(target, mutated(seeds[dice.below(seeds.size())], target, seeds, dice), round);
   }

@@ -18,7 +18,9 @@
 #include "scheduler/standalone/infer_stages.h"
 #include "support/check.h"
 #include "tests/files/random_plan.h"
+#include "tests/fuzz/onnx_target.h"
 #include "tests/support/random_graph.h"
+#include "wire/manifest.h"
 
 namespace graphpipe::tests {
 namespace {
@@ -195,6 +197,29 @@ std::vector<std::string> safetensors_seeds() {
   return {size + header + "123456789"};
 }
 
+void run_manifest(std::string_view input) {
+  wire::Manifest manifest;
+  std::string problem;
+  const bool read = wire::parse_manifest(input, manifest, problem);
+  GP_CHECK(read == problem.empty());
+  if (!read) return;
+  wire::Manifest again;
+  GP_CHECK(wire::parse_manifest(wire::print_manifest(manifest), again, problem) && again == manifest);
+  for (const wire::ManifestEntry& entry : manifest.files) {
+    GP_CHECK(entry.size >= 0 && entry.sha256.size() == 64);
+    GP_CHECK(!entry.path.empty() && entry.path.front() != '/' &&
+             ("/" + entry.path + "/").find("/../") == entry.path.npos);
+  }
+}
+
+std::vector<std::string> manifest_seeds() {
+  const std::string digest(64, 'a');
+  return {wire::print_manifest({.plan = digest, .files = {}}),
+          wire::print_manifest({.plan = digest,
+                                .files = {{.path = "weights.safetensors", .size = 12, .sha256 = digest},
+                                          {.path = "stage0/part one.cpp", .size = 0, .sha256 = digest}}})};
+}
+
 // What the verifier accepts, every helper must take.
 void run_graph(std::string_view input) {
   check_round_trip(input, ir::parse_graph, ir::print_graph);
@@ -275,6 +300,7 @@ const std::vector<std::string_view> kJsonWords = {"{",     "}",  "[",  "]",     
 
 std::span<const FuzzTarget> fuzz_targets() {
   static const std::vector<FuzzTarget> targets = {
+      {"onnx", run_onnx, onnx_seeds, {"Identity", "If", "axis", "\xff\xff\xff\xff\x0f", "N"}, mutate_onnx},
       {"strict_json", run_json, json_seeds, kJsonWords},
       {"plan", run_plan, plan_seeds, kJsonWords},
       {"cluster", run_cluster, cluster_seeds, kJsonWords},
@@ -295,6 +321,10 @@ std::span<const FuzzTarget> fuzz_targets() {
        run_safetensors,
        safetensors_seeds,
        {"data_offsets", "[0,0]", "18446744073709551615", "F64", "\""}},
+      {"manifest",
+       run_manifest,
+       manifest_seeds,
+       {"file ", "plan ", "graphpipe-manifest 1", "../", "/", " ", "\n", "\r", "18446744073709551616", "-1"}},
       {"graph_text",
        run_graph,
        graph_seeds,

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/dice.h"
+
 namespace graphpipe::tests {
 
 struct FuzzTarget {
@@ -17,6 +19,8 @@ struct FuzzTarget {
   std::vector<std::string> (*seeds)();
   /// Pieces that mean something to the reader.
   std::vector<std::string_view> words;
+  /// Changes an input as what it is; null where changing bytes does.
+  std::string (*mutate)(std::string_view input, Dice& dice) = nullptr;
 };
 
 std::span<const FuzzTarget> fuzz_targets();

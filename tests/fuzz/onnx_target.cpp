@@ -1,0 +1,347 @@
+#include "tests/fuzz/onnx_target.h"
+
+#include <onnx/defs/parser.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "support/check.h"
+#include "tests/fuzz/exercise_model.h"
+#include "tests/fuzz/one_operator_models.h"
+
+namespace graphpipe::tests {
+namespace {
+
+namespace pb = graphpipe_onnx;
+
+const char* const kSeedTexts[] = {
+    "g (float[N,6,4] x) => (float[M,K] y) { s = Shape<end = 1>(x) r = Constant<value_ints = [-1]>() "
+    "t = Concat<axis = 0>(s, r) y = Reshape(x, t) }",
+    "g (float[N,3,8,8] x, float[4,3,3,3] k) => (float[N,4] y) <float[4,4] w = "
+    "{1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> "
+    "{ c = Conv<pads = [1,1,1,1], strides = [2,2]>(x, k) a = MaxPool<kernel_shape = [2,2]>(c) axes = "
+    "Constant<value_ints "
+    "= [2, 3]>() b = ReduceMean<keepdims = 0>(a, axes) y = Gemm<transB = 1>(b, w) }",
+    "g (float[N,6] x) => (float[N,2] y) { two = Constant<value_int = 2>() i = Constant<value_int = 1>() "
+    "p = SplitToSequence<axis = 1>(x, two) y = SequenceAt(p, i) }",
+    "g (float[N,4,8] q, float[N,4,8] k, float[8] s, float[8] b) => (float[N,4,8] y) { t = Transpose<perm = [0,2,1]>(k) "
+    "m = MatMul(q, t) p = Softmax<axis = -1>(m) v = MatMul(p, k) a = Add(v, q) y = LayerNormalization<axis = -1>(a, s, "
+    "b) }",
+    "g (int64[N,5] ids, float[7,4] table) => (float[N,4] y) { e = Gather<axis = 0>(table, ids) axes = "
+    "Constant<value_ints "
+    "= [1]>() y = ReduceSum<keepdims = 0>(e, axes) }",
+    "g (float[N,3] x) => (float[N,3] y) { flag = Constant<value = bool {1}>() y = If(flag) <then_branch = t () => "
+    "(float[N,3] a) { h = Neg(x) a = Exp(h) }, else_branch = e () => (float[N,3] b) { b = Neg(x) }> }",
+    R"(<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+    g (float[N,3] x) => (float[N,3] y) { a = own.f<alpha = 0.5>(x) y = own.f(a) }
+    <opset_import: ["" : 21], domain: "own"> f <alpha: float = 1.0> (a) => (b) { c = LeakyRelu<alpha: float = @alpha>(a)
+      b = Add(c, a) })",
+    "g (float[N,2,4,4] x) => (float[N,2,P,Q] y) { s = Constant<value_floats = [1.0, 1.0, 2.0, 1.5]>() y = Resize<mode "
+    "= "
+    "\"linear\">(x, , s) }",
+    "g (float[N,4] x) => (float[N,4] y) { n = Constant<value_int = 3>() c = Constant<value = bool {1}>() y = Loop(n, "
+    "c, x) "
+    "<body = b (int64 i, bool go, float[N,4] h) => (bool on, float[N,4] r) { on = Identity(go) r = Neg(h) }> }",
+    "<ir_version: 8, opset_import: [\"\" : 11]> g (float[N,3,4] x) => (float[N,P] y) { a = ReduceSum<axes = [1], "
+    "keepdims "
+    "= 0>(x) b = Softmax<axis = 1>(a) p = Pad<mode = \"constant\">(b, w) y = Unsqueeze<axes = [0]>(p) }",
+    "g (float[7,N,3] x, float[1,16,3] w, float[1,16,4] r) => (float[7,1,N,4] y) { y, h, c = LSTM<hidden_size = 4>(x, "
+    "w, "
+    "r) }",
+    "g (float[N,4] x, int64[N,2] i) => (float[N,4] y) { u = GatherElements<axis = 1>(x, i) z = ScatterElements<axis = "
+    "1, "
+    "reduction = \"add\">(x, i, u) e = Einsum<equation = \"ij,ij->ij\">(z, x) k = Constant<value_int = 2>() v, n = "
+    "TopK(e, "
+    "k) w = Where(f, e, x) y = CumSum(e, k) f = Cast<to = 9>(e) }",
+};
+
+std::string exported_model() {
+  std::ifstream file(std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/dlrm/model.onnx", std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+template <typename T>
+T* any_of(google::protobuf::RepeatedPtrField<T>* items, Dice& dice) {
+  return items->empty() ? nullptr : items->Mutable(static_cast<int>(dice.below(static_cast<size_t>(items->size()))));
+}
+
+class Mutator {
+ public:
+  Mutator(pb::ModelProto& model, Dice& dice) : model_(model), dice_(dice) { visit(*model.mutable_graph()); }
+
+  void change();
+
+ private:
+  using Nodes = google::protobuf::RepeatedPtrField<pb::NodeProto>;
+
+  void visit(pb::GraphProto& graph);
+  pb::GraphProto& any_graph() { return *graphs_[dice_.below(graphs_.size())]; }
+  /// The nodes of a graph, a body or a function.
+  Nodes& any_nodes();
+  /// A name that something in the model has.
+  std::string any_name();
+  void change_operands(pb::NodeProto& node);
+  void change_attribute(pb::NodeProto& node);
+  void change_operator(pb::NodeProto& node);
+  void move_nodes(Nodes& nodes);
+  void change_type();
+  void change_tensor();
+  void change_interface();
+  void wrap(Nodes& nodes);
+  void splice(Nodes& nodes);
+
+  pb::ModelProto& model_;
+  Dice& dice_;
+  std::vector<pb::GraphProto*> graphs_;
+};
+
+void Mutator::visit(pb::GraphProto& graph) {
+  graphs_.push_back(&graph);
+  for (pb::NodeProto& node : *graph.mutable_node())
+    for (pb::AttributeProto& attribute : *node.mutable_attribute())
+      if (attribute.has_g() && graphs_.size() < 50) visit(*attribute.mutable_g());
+}
+
+Mutator::Nodes& Mutator::any_nodes() {
+  pb::FunctionProto* function = dice_.below(4) == 0 ? any_of(model_.mutable_functions(), dice_) : nullptr;
+  return function != nullptr ? *function->mutable_node() : *any_graph().mutable_node();
+}
+
+std::string Mutator::any_name() {
+  pb::GraphProto& graph = any_graph();
+  if (dice_.below(12) == 0) return "";
+  if (const auto* node = any_of(graph.mutable_node(), dice_); node != nullptr && dice_.below(2) == 0)
+    if (node->output_size() > 0) return node->output(static_cast<int>(dice_.below(node->output_size())));
+  if (const auto* tensor = any_of(graph.mutable_initializer(), dice_); tensor != nullptr && dice_.below(2) == 0)
+    return tensor->name();
+  const auto* input = any_of(graph.mutable_input(), dice_);
+  return input != nullptr ? input->name() : "x";
+}
+
+void Mutator::change_operands(pb::NodeProto& node) {
+  auto& list = dice_.below(4) == 0 ? *node.mutable_output() : *node.mutable_input();
+  const bool of_outputs = &list == node.mutable_output();
+  const auto at = [&] { return static_cast<int>(dice_.below(static_cast<size_t>(list.size()))); };
+  switch (dice_.below(4)) {
+    case 0:
+      if (!list.empty()) list.RemoveLast();
+      break;
+    case 1:
+      list.Add(of_outputs ? "new" + std::to_string(dice_.below(9)) : any_name());
+      break;
+    case 2:
+      if (!list.empty()) *list.Mutable(at()) = dice_.below(6) == 0 ? "" : any_name();
+      break;
+    default:
+      if (list.size() > 1) list.SwapElements(at(), at());
+  }
+}
+
+void Mutator::change_attribute(pb::NodeProto& node) {
+  const auto* schema = pb::OpSchemaRegistry::Schema(node.op_type(), pb::ONNX_DOMAIN);
+  if (schema == nullptr || schema->attributes().empty()) return;
+  auto known = schema->attributes().begin();
+  std::advance(known, dice_.below(schema->attributes().size()));
+  auto& attributes = *node.mutable_attribute();
+  for (int i = 0; i < attributes.size(); ++i) {
+    if (attributes[i].name() != known->first) continue;
+    if (dice_.below(4) == 0) attributes.DeleteSubrange(i, 1);
+    else if (!attributes[i].has_g()) attributes[i] = random_attribute(known->first, attributes[i].type(), dice_);
+    return;
+  }
+  *node.add_attribute() = random_attribute(known->first, known->second.type, dice_);
+}
+
+void Mutator::change_operator(pb::NodeProto& node) {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const pb::OpSchema& schema : pb::OpSchemaRegistry::get_all_schemas())
+      if (schema.domain().empty()) names.push_back(schema.Name());
+    return names;
+  }();
+  node.set_op_type(kNames[dice_.below(kNames.size())]);
+  if (dice_.below(2) == 0) node.clear_attribute();
+}
+
+void Mutator::move_nodes(Nodes& nodes) {
+  if (nodes.empty()) return;
+  const auto at = [&] { return static_cast<int>(dice_.below(static_cast<size_t>(nodes.size()))); };
+  switch (dice_.below(3)) {
+    case 0:
+      nodes.DeleteSubrange(at(), 1);
+      break;
+    case 1:
+      nodes.SwapElements(at(), at());
+      break;
+    default: {
+      const pb::NodeProto copy = nodes[at()];
+      pb::NodeProto& added = *nodes.Add();
+      added = copy;
+      for (int i = 0; i < added.output_size(); ++i) added.set_output(i, "copy" + std::to_string(dice_.below(99)));
+    }
+  }
+}
+
+void Mutator::change_type() {
+  pb::GraphProto& graph = any_graph();
+  pb::ValueInfoProto* info = any_of(dice_.below(3) > 0 ? graph.mutable_input() : graph.mutable_output(), dice_);
+  if (info == nullptr) return;
+  auto& type = *info->mutable_type()->mutable_tensor_type();
+  auto& dims = *type.mutable_shape()->mutable_dim();
+  switch (dice_.below(4)) {
+    case 0:
+      type.set_elem_type(static_cast<int>(dice_.below(26)));
+      break;
+    case 1:
+      dims.Add()->set_dim_value(absurd_integer(dice_));
+      break;
+    case 2:
+      if (!dims.empty()) dims.RemoveLast();
+      break;
+    default:
+      if (auto* dim = any_of(&dims, dice_)) {
+        if (dice_.below(3) == 0) dim->set_dim_param(dice_.below(2) == 0 ? "N" : "T");
+        else dim->set_dim_value(dice_.below(2) == 0 ? static_cast<int64_t>(dice_.below(9)) : absurd_integer(dice_));
+      }
+  }
+}
+
+void Mutator::change_tensor() {
+  pb::TensorProto* tensor = any_of(any_graph().mutable_initializer(), dice_);
+  if (tensor == nullptr) return;
+  switch (dice_.below(4)) {
+    case 0:
+      tensor->set_data_type(static_cast<int>(dice_.below(26)));
+      break;
+    case 1:
+      if (tensor->dims_size() > 0)
+        tensor->set_dims(static_cast<int>(dice_.below(static_cast<size_t>(tensor->dims_size()))),
+                         absurd_integer(dice_));
+      break;
+    case 2:
+      tensor->clear_raw_data();
+      tensor->clear_float_data();
+      tensor->clear_dims();
+      tensor->set_data_type(pb::TensorProto::INT64);
+      tensor->add_dims(3);
+      for (int i = 0; i < 3; ++i) tensor->add_int64_data(absurd_integer(dice_));
+      break;
+    default:
+      if (tensor->dims_size() > 0) tensor->mutable_dims()->RemoveLast();
+  }
+}
+
+void Mutator::change_interface() {
+  pb::GraphProto& graph = any_graph();
+  switch (dice_.below(5)) {
+    case 0:
+      model_.mutable_opset_import(0)->set_version(static_cast<int64_t>(1 + dice_.below(27)));
+      break;
+    case 1:
+      if (graph.output_size() > 0) graph.mutable_output(0)->set_name(any_name());
+      break;
+    case 2:
+      graph.add_output()->set_name(any_name());
+      break;
+    case 3:
+      if (graph.input_size() > 0) graph.mutable_input()->RemoveLast();
+      break;
+    default:
+      graph.add_input()->set_name(any_name());
+  }
+}
+
+// A node moves into the branches of an If.
+void Mutator::wrap(Nodes& nodes) {
+  pb::NodeProto* node = any_of(&nodes, dice_);
+  if (node == nullptr || node->output_size() == 0) return;
+  pb::NodeProto choice;
+  choice.set_op_type("If");
+  choice.add_input(any_name());
+  for (const char* name : {"then_branch", "else_branch"}) {
+    pb::AttributeProto& branch = *choice.add_attribute();
+    branch.set_name(name);
+    branch.set_type(pb::AttributeProto::GRAPH);
+    branch.mutable_g()->set_name(name);
+    pb::NodeProto& inner = *branch.mutable_g()->add_node();
+    inner = *node;
+    for (int i = 0; i < inner.output_size(); ++i) {
+      inner.set_output(i, name + inner.output(i));
+      branch.mutable_g()->add_output()->set_name(inner.output(i));
+    }
+  }
+  *choice.mutable_output() = node->output();
+  *node = choice;
+}
+
+void Mutator::splice(Nodes& nodes) {
+  static const std::vector<std::string> kSeeds = onnx_seeds();
+  pb::ModelProto other;
+  if (!other.ParseFromString(kSeeds[dice_.below(kSeeds.size())])) return;
+  if (const auto* node = any_of(other.mutable_graph()->mutable_node(), dice_)) *nodes.Add() = *node;
+  if (const auto* tensor = any_of(other.mutable_graph()->mutable_initializer(), dice_))
+    *any_graph().add_initializer() = *tensor;
+}
+
+void Mutator::change() {
+  Nodes& nodes = any_nodes();
+  pb::NodeProto* node = any_of(&nodes, dice_);
+  switch (dice_.below(12)) {
+    case 0:
+      return move_nodes(nodes);
+    case 1:
+      return change_type();
+    case 2:
+      return change_tensor();
+    case 3:
+      return change_interface();
+    case 4:
+      return dice_.below(3) == 0 ? wrap(nodes) : splice(nodes);
+    case 5:
+    case 6:
+      if (node != nullptr) change_operator(*node);
+      return;
+    case 7:
+    case 8:
+    case 9:
+      if (node != nullptr) change_attribute(*node);
+      return;
+    default:
+      if (node != nullptr) change_operands(*node);
+  }
+}
+
+}  // namespace
+
+void run_onnx(std::string_view input) {
+  static const bool kIsolated = std::getenv("GRAPHPIPE_FUZZ_ISOLATED") != nullptr;
+  exercise_model(input, kIsolated);
+}
+
+std::vector<std::string> onnx_seeds() {
+  const std::string header = "<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"test\">\n";
+  std::vector<std::string> seeds;
+  for (const std::string body : kSeedTexts) {
+    pb::ModelProto model;
+    const auto status = pb::OnnxParser::Parse(model, (body.front() == '<' ? body : header + body).c_str());
+    GP_CHECK(status.IsOK());
+    seeds.push_back(model.SerializeAsString());
+  }
+  if (std::string exported = exported_model(); !exported.empty()) seeds.push_back(std::move(exported));
+  return seeds;
+}
+
+std::string mutate_onnx(std::string_view input, Dice& dice) {
+  pb::ModelProto model;
+  if (!model.ParseFromArray(input.data(), static_cast<int>(input.size())) || !model.has_graph() ||
+      model.opset_import_size() == 0)
+    return std::string(input);
+  // Changes move nodes about, and with them what the mutator has found.
+  const size_t most = dice.below(4) == 0 ? 16 : 4;
+  for (size_t changes = 1 + dice.below(most); changes > 0; --changes) Mutator(model, dice).change();
+  return model.SerializeAsString();
+}
+
+}  // namespace graphpipe::tests
