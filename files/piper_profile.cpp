@@ -15,7 +15,12 @@ constexpr int kMaxDegree = 10'000;
 /// Average seconds of a layer above which times must be milliseconds.
 constexpr double kSlowLayer = 0.1;
 
+/// The name of the variant that keeps no activations; others are plain.
+constexpr std::string_view kRecomputing = "activation recomp";
+
 struct RawVariant {
+  /// Its place in the file.
+  size_t place = 0;
   ModelText name;
   std::optional<double> time, weights, per_item, fixed;
   std::vector<std::pair<int64_t, double>> sync_from, sync_to;
@@ -86,7 +91,7 @@ class PiperEvents {
     if (path.size() == 5) {
       if (variants.size() == kMaxVariants) return text("more than ", kMaxVariants, " variants");
       if (++variant_count_ > kMaxVariantsOfFile) return text("more than ", kMaxVariantsOfFile, " variants in all");
-      variants.emplace_back();
+      variants.push_back({.place = variants.size()});
       return need_kind(event, JsonKind::kObject);
     }
     if (variants.empty()) return "must be in a list of variants";
@@ -143,6 +148,10 @@ class PiperBuilder {
   Result<ir::ImportedProfile> build() {
     check_variants();
     if (layers_.problems.empty()) set_units();
+    // What is asked for everywhere (all plain, all recomputing) is asked by name: planners count on this order.
+    for (RawLayer& layer : raw_.layers)
+      for (auto& [degree, variants] : layer.degrees)
+        std::ranges::stable_partition(variants, [](const RawVariant& v) { return v.name.raw() != kRecomputing; });
     for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_layer(i);
     for (size_t i = 0; i < raw_.edges.size() && layers_.may_go_on(); ++i) add_edge(i);
     if (!layers_.problems.empty()) return layers_.problems.take();
@@ -233,7 +242,7 @@ class PiperBuilder {
     auto way = layers_.builder[id].node.alternatives.begin();
     for (const auto& [degree, variants] : raw_.layers[i].degrees)
       for (size_t v = 0; v < variants.size(); ++v, ++way) {
-        const std::string path = text("nodes[", i, "].TMPCs.", degree, "[", v, "]");
+        const std::string path = text("nodes[", i, "].TMPCs.", degree, "[", variants[v].place, "]");
         way->from = boundaries(variants[v].sync_from, neighbours_[id].from, path + ".syncTimeFw");
         way->to = boundaries(variants[v].sync_to, neighbours_[id].to, path + ".syncTimeBw");
       }

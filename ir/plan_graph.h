@@ -31,8 +31,8 @@ struct PassSeconds {
   bool operator==(const PassSeconds&) const = default;
 };
 
-/// One way to execute a node: `degree` devices share it (tensor parallelism), in one of a few variants (plain, with
-/// recomputation, ...). All numbers are those of one of the devices, for one micro-batch of one sample where not said
+/// One way to execute a node: `degree` devices share it (tensor parallelism), in one of a few variants (plain ones, then
+/// those that recompute). All numbers are those of one of the devices, for one micro-batch of one sample where not said
 /// otherwise.
 struct NodeAlternative {
   int degree = 1;

@@ -263,9 +263,9 @@ bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::f
   return PiperDp(costs, lattice, stop).has_row();
 }
 
-double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages) {
+double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages, int64_t replicas_behind) {
   double slowest = 0;
-  int64_t replicas = 0;
+  int64_t replicas = replicas_behind;
   for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
     replicas += stage->replicas;
     const int degree = costs.degree_index(stage->degree);

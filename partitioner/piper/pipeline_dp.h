@@ -44,8 +44,9 @@ PiperDpResult search_piper(const PiperCosts& costs, const Lattice& lattice, cons
 /// Whether any row fits the memory.
 bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop);
 
-/// Seconds of the slowest stage of a row; fills in the variants.
-double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages);
+/// Seconds of the slowest stage of a row; fills in the variants. `replicas_behind`: of stages behind the last one,
+/// which count in the micro-batches in flight only.
+double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages, int64_t replicas_behind = 0);
 /// No plan at all is faster: all work at the best degrees over all devices.
 double least_piper_bottleneck(const PiperCosts& costs);
 

@@ -16,6 +16,7 @@ namespace {
 constexpr std::array kPiperQuirks = {
     Quirk{"P1", "variants of layers by a greedy knapsack instead of the best choice"},
     Quirk{"E1", "the equal split has replicas even where --no-replication forbids them"},
+    Quirk{"E3", "an equal split with the other layers apart takes devices for an end where no layer stands"},
     Quirk{"P5", "times in milliseconds against bytes per second, where the file's times are milliseconds"},
 };
 constexpr int kMaxPiperDevices = 10'000;
@@ -127,7 +128,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
   if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
   if (found.stages.empty() && (!lattice || deadline.passed())) {
-    EqualSplit split = split_equally(*request.graph, costs);
+    EqualSplit split = split_equally(*request.graph, costs, request.has("E3"));
     found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
   }
   if (found.stages.empty()) {
@@ -169,7 +170,7 @@ Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request)
     if (rule == VariantRule::kLast && !request.recompute) break;
     options.variants = rule;
     const PiperCosts costs(*request.graph, options);
-    EqualSplit split = split_equally(*request.graph, costs);
+    EqualSplit split = split_equally(*request.graph, costs, request.has("E3"));
     if (split.objective < objective) {
       objective = split.objective;
       best = std::move(split.stages);
