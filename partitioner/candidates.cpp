@@ -186,7 +186,7 @@ void Candidates::note_shortfall(double bytes) { shortfall_ = std::min(shortfall_
 
 void Candidates::absorb_refusals(const Candidates& other) {
   note_shortfall(other.shortfall_);
-  if (refusal_.empty()) refusal_ = other.refusal_;
+  if (refusal_.empty()) refusal_ = other.refusal_, cure_ = other.cure_;
 }
 
 void Candidates::absorb(Candidates other) {
@@ -226,6 +226,12 @@ double Candidates::least_objective() const {
   return least;
 }
 
+void Candidates::refuse(const ir::Assignment& assignment) {
+  const std::optional<Diagnostic> why = request_.refusal ? request_.refusal(assignment) : std::nullopt;
+  refusal_ = text("the plan found has no schedule", why ? ": " + why->message : "");
+  if (why) cure_ = why->hint;
+}
+
 /// Leaves those that have a schedule, with the step that it takes. Needs: sorted.
 void Candidates::simulate_best() {
   std::vector<PlanCandidate> simulated;
@@ -241,7 +247,7 @@ void Candidates::simulate_best() {
     candidate->step_seconds = request_.evaluate(candidate->assignment);
     known_step = std::min(known_step, candidate->step_seconds);
     if (std::isfinite(candidate->step_seconds)) simulated.push_back(std::move(*candidate));
-    else refusal_ = "the plan found has no schedule";
+    else refuse(candidate->assignment);
   }
   found_ = std::move(simulated);
 }
@@ -258,11 +264,12 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
     std::string why = refusal_.empty() ? "no plan has the stages and devices asked for" : refusal_;
     if (std::isfinite(shortfall_))
       why = text("no plan fits the devices: a stage needs ", in_words(shortfall_), " more");
-    return Diagnostic{.code = Code::kNoFeasiblePlan,
-                      .message = why,
-                      .hint = std::isfinite(shortfall_)
-                                  ? "use more devices, devices with more memory, or smaller micro-batches"
-                                  : "ask for other stages, replicas or micro-batches, or for more devices"};
+    return Diagnostic{
+        .code = Code::kNoFeasiblePlan,
+        .message = why,
+        .hint = std::isfinite(shortfall_) ? "use more devices, devices with more memory, or smaller micro-batches"
+                : !cure_.empty()          ? cure_
+                                          : "ask for other stages, replicas or micro-batches, or for more devices"};
   }
   std::stable_sort(found_.begin(), found_.end(), is_better);
   const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {

@@ -68,6 +68,8 @@ class Candidates {
   /// Adds it unless it is there already.
   void keep(PlanCandidate candidate);
   void simulate_best();
+  /// Notes why a plan that keeps all rules cannot be used.
+  void refuse(const ir::Assignment& assignment);
 
   const PlanRequest& request_;
   std::vector<PlanCandidate> found_;
@@ -75,6 +77,8 @@ class Candidates {
   std::multimap<double, size_t> at_step_;
   double shortfall_ = kInfinity;
   std::string refusal_;
+  /// What to do about it, where that is known.
+  std::string cure_;
 };
 
 }  // namespace graphpipe::partitioner

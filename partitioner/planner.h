@@ -84,6 +84,10 @@ struct PlanRequest {
   /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of
   /// the best few by cost::iteration_time.
   std::function<double(const ir::Assignment&)> evaluate;
+  /// Why `evaluate` said infinity; may be empty.
+  std::function<std::optional<Diagnostic>(const ir::Assignment&)> refusal;
+  /// `auto` also searches with single parameters fixed (auto/narrowed.cpp), which takes several times as long.
+  bool thorough = true;
   /// A step that is known already: of plans that cannot be shorter, a planner may find none.
   double known_step = std::numeric_limits<double>::infinity();
   /// The plan that the planner `manual` checks and uses as given.

@@ -27,11 +27,54 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
 /// Passes of a step above which the closed form stands for a plan: to simulate one of them takes many seconds.
 constexpr int64_t kMaxSimulated = 200'000;
 
+// Why a plan that keeps the rules cannot be used.
+std::optional<Diagnostic> refusal_of(const ir::PlanGraph& priced, const ir::Cluster& cluster,
+                                     const scheduler::BuildOptions& options, ir::Assignment assignment) {
+  const auto stages = ir::build_stage_graph(priced, assignment);
+  if (!stages) return stages.problems().front();
+  const auto built = scheduler::build_schedule(*stages, cluster, options);
+  return built ? std::nullopt : std::optional(built.problems().front());
+}
+
 // Replicas divide micro-batches unless the policy lets them take whole ones in turn.
 ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
   for (ir::StageChoice& choice : assignment.choice)
     if (take_turns && choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
   return assignment;
+}
+
+// What a policy with a stage graph of its own finds, the policy `auto` finds.
+void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& request, partitioner::PlanAnswer& answer) {
+  for (const scheduler::Policy& policy : scheduler::all_policies()) {
+    if (policy.asynchronous || policy.forward_only || !wants_shape(options, policy) || interrupted()) continue;
+    Result<partitioner::PlanAnswer> shaped = plan_shape(request, options, policy.shape);
+    if (!shaped) continue;  // its number of stages is not the one asked for
+    const auto is_first = [&](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; };
+    auto& best = *std::ranges::min_element(shaped->candidates, is_first);
+    if (best.step_seconds < answer.candidates.front().step_seconds)
+      answer.candidates.insert(answer.candidates.begin(), std::move(best));
+  }
+}
+
+bool has_several_stages(const partitioner::PlanCandidate& candidate) { return candidate.assignment.choice.size() > 1; }
+
+// Where `auto` answers with plain data parallelism: the best plan of several stages among its candidates; where they
+// are all of one stage, GraphPipe's own.
+std::optional<ir::Assignment> best_of_several_stages(const PlanOptions& options, partitioner::PlanRequest request,
+                                                     const partitioner::PlanAnswer& answer) {
+  const auto& chosen = answer.candidates.front().assignment.choice;
+  if (options.planner != "auto" || chosen.size() != 1 || chosen[ir::StageId(0u)].devices.size() < 2 || request.stages)
+    return std::nullopt;
+  const auto known = std::ranges::find_if(answer.candidates, has_several_stages);
+  if (known != answer.candidates.end()) return known->assignment;
+  std::optional<partitioner::PlanCandidate> best;
+  for (const size_t stages : {size_t{2}, request.cluster->devices.size()}) {
+    request.stages = static_cast<int>(stages);
+    const auto found = partitioner::plan("graphpipe", request);
+    if (found && (!best || found->candidates.front().step_seconds < best->step_seconds))
+      best = found->candidates.front();
+  }
+  return best ? std::optional(best->assignment) : std::nullopt;
 }
 
 }  // namespace
@@ -114,9 +157,14 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.evaluate = [&](const ir::Assignment& assignment) {
     return step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated);
   };
+  request.refusal = [&](const ir::Assignment& assignment) {
+    return refusal_of(priced, cluster, building, with_turns(assignment, take_turns));
+  };
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   GP_TRY(partitioner::PlanAnswer answer,
          shaped ? plan_shape(request, options, policy->shape) : partitioner::plan(options.planner, request));
+  if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, answer);
+  std::optional<ir::Assignment> several_stages = best_of_several_stages(options, request, answer);
   partitioner::PlanCandidate& best = answer.candidates.front();
   const partitioner::OwnTerms busiest_device{.objective = best.objective,
                                              .bound = answer.bound,
@@ -125,7 +173,8 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   return Choice{.assignment = with_turns(std::move(best.assignment), take_turns),
                 .terms = best.own.value_or(busiest_device),
                 .search_seconds = answer.search_seconds,
-                .complete = answer.complete};
+                .complete = answer.complete,
+                .several_stages = std::move(several_stages)};
 }
 
 }  // namespace graphpipe::driver

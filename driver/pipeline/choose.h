@@ -25,6 +25,8 @@ struct Choice {
   partitioner::OwnTerms terms;
   double search_seconds = 0;
   bool complete = true;
+  /// The best plan of several stages, where `auto` chose one stage with replicas.
+  std::optional<ir::Assignment> several_stages = {};
 };
 
 /// What --stages, --micro-batch and --replicas ask of a planner. Needs: the request has its graph. Errors: kUsage.

@@ -182,6 +182,36 @@ Status use_given_plan(Pipeline& pipeline, const std::string& path) {
   return Ok{};
 }
 
+// Data parallelism means all devices; what it cannot use is said.
+void note_idle_devices(Pipeline& pipeline) {
+  const size_t all = pipeline.plan.cluster.devices.size();
+  const auto& choice = pipeline.plan.assignment.choice;
+  if (pipeline.plan.planner != "data-parallel" || choice.size() != 1) return;
+  const size_t used = choice[ir::StageId(0u)].devices.size();
+  if (used == all) return;
+  pipeline.model.notes.push_back(
+      {.code = Code::kNoFeasiblePlan,
+       .severity = Severity::kWarning,
+       .origin = ModelText("--planner data-parallel"),
+       .message = text("it uses ", used, " of ", all, " devices: ", pipeline.plan.batch,
+                       " samples in micro-batches of ", choice[ir::StageId(0u)].micro_batch, " feed no more"),
+       .hint = "use another micro-batch, a larger batch, or fewer devices"});
+}
+
+// What the other plan comes to; nothing where it has no schedule after all.
+void add_beside(Pipeline& pipeline, ir::Assignment assignment) {
+  const auto stages = ir::build_stage_graph(pipeline.priced, assignment);
+  if (!stages) return;
+  const auto built = scheduler::build_schedule(*stages, pipeline.plan.cluster,
+                                               build_options(pipeline.plan.policy, pipeline.priced, pipeline.order));
+  if (!built) return;
+  pipeline.beside = {.stages = stages->stages.size(),
+                     .micro_batch = assignment.choice[ir::StageId(0u)].micro_batch.count,
+                     .step_seconds = built->step_seconds()};
+  for (const scheduler::DeviceMemory& memory : built->memory)
+    pipeline.beside->peak_bytes = std::max(pipeline.beside->peak_bytes, memory.peak.count);
+}
+
 }  // namespace
 
 Status derive(Pipeline& pipeline) {
@@ -234,6 +264,8 @@ Result<Pipeline> make_pipeline(const Options& options) {
     pipeline.plan.assignment = std::move(choice.assignment);
     pipeline.search_seconds = choice.search_seconds;
     pipeline.complete = choice.complete;
+    note_idle_devices(pipeline);
+    if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
   }
   GP_TRY_VOID(derive(pipeline));
   // From here on stages and order are fixed: only text is left to write.

@@ -14,6 +14,16 @@
 
 namespace graphpipe::driver {
 
+/// The best plan of several stages that a search found beside another one.
+struct StageGraphBeside {
+  size_t stages = 0;
+  /// Of its first stage.
+  int64_t micro_batch = 0;
+  double step_seconds = 0;
+  /// Of its fullest device.
+  int64_t peak_bytes = 0;
+};
+
 /// A plan with all that is derived from it. Stages and order are fixed.
 struct Pipeline {
   ir::Plan plan;
@@ -30,6 +40,8 @@ struct Pipeline {
   /// `model_bound`.
   double step_bound = 0, model_bound = 0;
   double search_seconds = 0;
+  /// Where `auto` answered with plain data parallelism.
+  std::optional<StageGraphBeside> beside;
   /// False where the time limit or an interrupt ended the search.
   bool complete = true;
 };

@@ -67,6 +67,31 @@ double step_on_cores(const Pipeline& pipeline) {
   return ticks / scheduler::kTicksPerSecond * pipeline.plan.threads / pipeline.machine.cores;
 }
 
+int64_t peak_bytes(const scheduler::BuiltSchedule& built) {
+  int64_t peak = 0;
+  for (const scheduler::DeviceMemory& memory : built.memory) peak = std::max(peak, memory.peak.count);
+  return peak;
+}
+
+/// What the best graph of stages would be, where the plan is plain data parallelism.
+std::string beside_text(const Pipeline& pipeline) {
+  if (!pipeline.beside) return "";
+  const StageGraphBeside& beside = *pipeline.beside;
+  const double step = pipeline.built.step_seconds();
+  return fmt::format(
+      "data parallelism is fastest; the best plan of several stages found ({} stages, micro-batch {}) takes {}, {:.2f} "
+      "times as long, and {} on its fullest device (this one {})\n",
+      beside.stages, beside.micro_batch, human_seconds(beside.step_seconds), beside.step_seconds / step,
+      human_bytes(static_cast<double>(beside.peak_bytes)),
+      human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
+}
+
+JsonObject beside_json(const StageGraphBeside& beside) {
+  JsonObject object;
+  object.add("stages", beside.stages).add("micro_batch", beside.micro_batch);
+  return object.add("simulated_step", beside.step_seconds).add("peak_bytes", beside.peak_bytes);
+}
+
 JsonObject machine_json(const Pipeline& pipeline) {
   const ir::Cluster& cluster = pipeline.plan.cluster;
   const ir::Device& device = cluster.devices[ir::DeviceId(0u)];
@@ -88,8 +113,9 @@ std::string plan_text(const Pipeline& pipeline) {
   if (!pipeline.machine.sentence.empty()) out += "devices: " + pipeline.machine.sentence + "\n";
   const double step = pipeline.built.step_seconds();
   const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
-  out += fmt::format("planner {}, policy {}, searched {}{}\n", pipeline.plan.planner, pipeline.plan.policy,
-                     human_seconds(pipeline.search_seconds), pipeline.complete ? "" : " (ended early)");
+  out += fmt::format("planner {}, policy {}", pipeline.plan.planner, pipeline.plan.policy);
+  if (pipeline.search_seconds > 0) out += ", searched " + human_seconds(pipeline.search_seconds);
+  out += pipeline.complete ? "\n" : " (ended early)\n";
   out += fmt::format("simulated step {}, idle {:.1f} %\n", human_seconds(step), 100 * metrics.bubble_of_makespan);
   if (const double shared = step_on_cores(pipeline); shared > step)
     out +=
@@ -98,6 +124,7 @@ std::string plan_text(const Pipeline& pipeline) {
   out += fmt::format("lower bound: {} for this plan (gap {:.1f} %), {} for any plan on these devices (gap {:.1f} %)\n",
                      human_seconds(pipeline.step_bound), 100 * gap(step, pipeline.step_bound),
                      human_seconds(pipeline.model_bound), 100 * gap(step, pipeline.model_bound));
+  out += beside_text(pipeline);
   out += "limited by " + limit_of(pipeline).sentence + "\n";
   out += "peak memory:";
   for (size_t i = 0; i < pipeline.built.memory.size(); ++i)
@@ -136,6 +163,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
   if (!pipeline.machine.sentence.empty()) object.add("machine", machine_json(pipeline));
   if (const double shared = step_on_cores(pipeline); shared > pipeline.built.step_seconds())
     object.add("step_on_cores", shared);
+  if (pipeline.beside) object.add("best_stage_graph", beside_json(*pipeline.beside));
   object.add("idle_fraction", metrics.bubble_of_makespan).add("peak_bytes", peaks);
   const cost::Limit limit = limit_of(pipeline);
   object.add("limit", limit.sentence).add("limit_kind", std::string(cost::name_of(limit.kind)));

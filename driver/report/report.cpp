@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
@@ -61,14 +62,34 @@ int end_code(bool complete) {
   return complete ? wire::kExitOk : wire::kExitPartial;
 }
 
+Diagnostics one_of_each_kind(const Diagnostics& diagnostics) {
+  Diagnostics kinds;
+  std::vector<size_t> counts;
+  for (const Diagnostic& diagnostic : diagnostics) {
+    const auto same = std::ranges::find_if(kinds, [&](const Diagnostic& kind) {
+      return diagnostic.severity != Severity::kError && kind.severity == diagnostic.severity &&
+             kind.code == diagnostic.code && kind.message == diagnostic.message && kind.hint == diagnostic.hint;
+    });
+    if (same != kinds.end()) {
+      ++counts[static_cast<size_t>(same - kinds.begin())];
+      continue;
+    }
+    kinds.push_back(diagnostic);
+    counts.push_back(1);
+  }
+  for (size_t i = 0; i < kinds.size(); ++i)
+    if (counts[i] > 1) kinds[i].message = text(counts[i], " times, this one first: ", kinds[i].message);
+  return kinds;
+}
+
 void report_notes(const Options& options, const Diagnostics& notes) {
   if (options.quiet) return;
-  for (const Diagnostic& note : notes) std::cerr << to_line(note) << "\n";
+  for (const Diagnostic& note : one_of_each_kind(notes)) std::cerr << to_line(note) << "\n";
 }
 
 void print_json(std::string_view verb, JsonObject object, const Diagnostics& diagnostics, bool complete) {
   std::vector<JsonObject> items;
-  for (const Diagnostic& diagnostic : diagnostics) items.push_back(to_json(diagnostic));
+  for (const Diagnostic& diagnostic : one_of_each_kind(diagnostics)) items.push_back(to_json(diagnostic));
   object.add("schema", "graphpipe." + std::string(verb) + "/1").add("tool_version", wire::kToolVersion);
   object.add("complete", complete).add("diagnostics", items);
   std::cout << object.str() << std::endl;
@@ -79,6 +100,27 @@ std::string human_count(double count) { return scaled(count, 1000, {"", "k", "M"
 std::string human_seconds(double seconds) {
   if (seconds == 0) return "0 s";
   return scaled(seconds * 1e9, 1000, {"ns", "us", "ms", "s"});
+}
+
+Units seconds_units() { return {.base = 1000, .first = 1e-9, .names = {"ns", "us", "ms", "s"}}; }
+Units byte_units() { return {.base = 1024, .first = 1, .names = {"B", "KiB", "MiB", "GiB", "TiB"}}; }
+
+Column::Column(const Units& units, const std::vector<double>& values)
+    : unit_(units.names.front()), scale_(units.first) {
+  double least = 0;
+  for (const double value : values)
+    if (value > 0 && std::isfinite(value)) least = least > 0 ? std::min(least, value) : value;
+  for (size_t i = 1; i < units.names.size() && least >= scale_ * units.base; ++i) {
+    scale_ *= units.base;
+    unit_ = units.names[i];
+  }
+  decimals_ = least < 10 * scale_ ? 2 : least < 100 * scale_ ? 1 : 0;
+}
+
+std::string Column::heading(std::string_view name) const { return text(name, ", ", unit_); }
+
+std::string Column::cell(double value) const {
+  return value > 0 && std::isfinite(value) ? fmt::format("{:.{}f}", value / scale_, decimals_) : "-";
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "driver/cli/options.h"
 #include "driver/report/json_object.h"
@@ -16,7 +17,11 @@ int report_problems(const Options& options, std::string_view verb, const Diagnos
 /// The exit code of a verb that has its answer: interrupted, partial, or ok.
 int end_code(bool complete);
 
-/// Prints warnings and notes to stderr, unless --quiet.
+/// Notes and warnings that differ in their place only are one, in the order of their first: it names the first place,
+/// and its message begins with how often there is one. Errors stay as they are.
+Diagnostics one_of_each_kind(const Diagnostics& diagnostics);
+
+/// Prints warnings and notes to stderr, one of each kind, unless --quiet.
 void report_notes(const Options& options, const Diagnostics& notes);
 
 /// Prints the verb's object, completed with the envelope: schema, tool_version, complete, diagnostics.
@@ -27,6 +32,30 @@ std::string human_bytes(double bytes);
 /// "96 G": powers of a thousand.
 std::string human_count(double count);
 std::string human_seconds(double seconds);
+
+/// Units of a quantity, each `base` times the one before, the first one for 1.
+struct Units {
+  double base = 1000, first = 1;
+  std::vector<const char*> names;
+};
+Units seconds_units();
+Units byte_units();
+
+/// A column of numbers in one unit: that in which the smallest of them is at least one.
+class Column {
+ public:
+  /// Zeros are no numbers.
+  Column(const Units& units, const std::vector<double>& values);
+  /// "step, us"
+  std::string heading(std::string_view name) const;
+  /// "-" for zero.
+  std::string cell(double value) const;
+
+ private:
+  std::string unit_;
+  double scale_ = 1;
+  int decimals_ = 0;
+};
 
 /// A table with aligned columns; the first row is the heading. Columns of numbers are aligned to the right.
 std::string table(const std::vector<std::vector<std::string>>& rows);

@@ -43,7 +43,7 @@ std::string idle_table(const std::vector<scheduler::IdleTime>& idle, const ir::S
     std::vector<std::string>& row = rows.emplace_back();
     row.push_back(device_name(schedule, p));
     row.push_back(fmt::format("{:.1f} %", 100 * static_cast<double>(total.count) / whole));
-    for (const Ticks ticks : idle[p]) row.push_back(scale.shown(units(ticks, scale)));
+    for (const Ticks ticks : idle[p]) row.push_back(ticks.count == 0 ? "-" : scale.shown(units(ticks, scale)));
   }
   return table(rows);
 }

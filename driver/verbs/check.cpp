@@ -189,9 +189,10 @@ int run_check(const Options& options) {
   const Result<StandaloneSchedule> standalone = simulate_standalone(whole.graph, whole.cluster, whole.schedule);
   if (!standalone) return report_problems(options, "check", standalone.problems());
   if (!options.json) {
-    std::cout << fmt::format("right: {} ranks, {} stages, {} micro-batches, {} replicas\n",
-                             whole.schedule.programs.size(), whole.graph.stages.size(),
-                             ir::max_micro_batches(whole.graph), max_replicas(whole.graph))
+    const size_t replicas = max_replicas(whole.graph);
+    std::cout << fmt::format("valid: {} ranks, {} stages, {} micro-batches, {}\n", whole.schedule.programs.size(),
+                             whole.graph.stages.size(), ir::max_micro_batches(whole.graph),
+                             replicas > 1 ? text("up to ", replicas, " replicas of a stage") : "no replicas")
               << standalone_text(*standalone);
     return 0;
   }

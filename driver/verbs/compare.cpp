@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <tuple>
 
 #include "driver/cli/commands.h"
 #include "driver/cli/suggestion.h"
@@ -70,6 +71,19 @@ Result<std::vector<std::string>> policies_of(const Options& options) {
   return names_of("--policies", options.policies, known);
 }
 
+// The plans of a profile's planners are given, so a policy must take the stages that it finds.
+Status check_policies_of_profiles(const std::vector<std::string>& policies) {
+  for (const std::string& name : policies) {
+    const scheduler::Policy& policy = *scheduler::find_policy(name);
+    if (policy.forward_only)
+      return usage("--policies " + name, "it runs forwards only, a profile is of training", "leave it out");
+    if (policy.shape != scheduler::StageShape::kAny)
+      return usage("--policies " + name, "it needs stages of its own shape, which no planner of profiles makes",
+                   "leave it out, or compare it on an ONNX model");
+  }
+  return Ok{};
+}
+
 // Plans a model whose prices stand in `pipeline`, which is left with the plan.
 Status contend(const Options& options, Pipeline& pipeline, Contender& contender) {
   PlanOptions plan = options.plan;
@@ -127,12 +141,26 @@ std::vector<Contender> contend_all(const Options& options, Subject& subject, con
   return contenders;
 }
 
-Result<std::vector<Contender>> compare(const Options& options) {
+// Each policy times the plans of a profile by itself.
+Result<std::vector<Contender>> contend_for_profile(const Options& options, const std::vector<std::string>& planners,
+                                                   const std::vector<std::string>& policies) {
+  GP_TRY_VOID(check_policies_of_profiles(policies));
+  std::vector<Contender> all;
+  for (const std::string& policy : policies) {
+    Options own = options;
+    own.plan.policy = policy;
+    GP_TRY(const std::unique_ptr<ProfileProblem> problem, ProfileProblem::read(own));
+    for (Contender& contender : contend_all(own, *problem, planners, {policy})) all.push_back(std::move(contender));
+  }
+  return all;
+}
+
+// `machine`: what the devices are, where plans of a model are compared.
+Result<std::vector<Contender>> compare(const Options& options, std::string& machine) {
   GP_TRY(const std::vector<std::string> planners, planners_of(options));
   GP_TRY(const std::vector<std::string> policies, policies_of(options));
   if (is_foreign(options)) {
-    GP_TRY(const std::unique_ptr<ProfileProblem> problem, ProfileProblem::read(options));
-    return contend_all(options, *problem, planners, {"-"});
+    return contend_for_profile(options, planners, policies);
   }
   if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");
   // The graph of forwards alone is another model: no loss, no backward.
@@ -143,11 +171,12 @@ Result<std::vector<Contender>> compare(const Options& options) {
   Options priced = options;
   if (forwards_only > 0) priced.plan.policy = policies.front();
   GP_TRY(Pipeline pipeline, price_model(priced));
+  machine = pipeline.machine.sentence;
   report_notes(priced, pipeline.model.notes);
   return contend_all(priced, pipeline, planners, policies);
 }
 
-JsonObject contender_json(const Contender& contender) {
+JsonObject contender_json(const Contender& contender, bool best) {
   JsonObject object;
   object.add("planner", contender.planner).add("policy", contender.policy);
   if (!contender.problems.empty())
@@ -156,27 +185,46 @@ JsonObject contender_json(const Contender& contender) {
   object.add("gap", contender.gap).add("simulated_step", contender.step);
   if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
   object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
-  return object.add("fits_memory", contender.fits).add("complete", contender.complete);
+  return object.add("best", best).add("fits_memory", contender.fits).add("complete", contender.complete);
+}
+
+/// The fastest first; of plans that do not fit the memory, and then of planners without a plan, those after all others.
+void sort_by_step(std::vector<Contender>& contenders) {
+  const auto rank = [](const Contender& c) { return std::tuple(!c.problems.empty(), !c.fits, c.step); };
+  std::ranges::stable_sort(contenders, {}, rank);
+}
+
+/// Of equal ones the first.
+bool is_winner(const std::vector<Contender>& sorted, const Contender& contender) {
+  return &contender == &sorted.front() && contender.problems.empty() && contender.fits;
 }
 
 std::string contender_table(const std::vector<Contender>& contenders) {
-  std::vector<std::vector<std::string>> rows{
-      {"planner", "policy", "objective", "unit", "gap", "simulated step", "peak memory", "stages", "search"}};
+  std::vector<double> steps, peaks, searches;
+  for (const Contender& contender : contenders) {
+    if (!contender.problems.empty()) continue;
+    steps.push_back(contender.step);
+    peaks.push_back(static_cast<double>(contender.peak_bytes));
+    searches.push_back(contender.search_seconds);
+  }
+  const Column step(seconds_units(), steps), peak(byte_units(), peaks),
+      search({.first = 1e-3, .names = {"ms"}}, searches);
+  std::vector<std::vector<std::string>> rows{{"", "planner", "policy", step.heading("step"), "of best", "stages",
+                                              peak.heading("peak memory"), search.heading("search"), ""}};
   std::string failures;
   for (const Contender& contender : contenders) {
     if (!contender.problems.empty()) {
-      rows.push_back({contender.planner, contender.policy, "-", "-", "-", "-", "-", "-", "-"});
       failures += contender.planner + ", " + contender.policy + ": " + to_line(contender.problems.front()) + "\n";
       continue;
     }
-    const auto peak = static_cast<double>(contender.peak_bytes);
-    rows.push_back({contender.planner, contender.policy, fmt::format("{:.4g}", contender.objective), contender.unit,
-                    fmt::format("{:.1f} %", 100 * contender.gap),
-                    human_seconds(contender.step) + (contender.fits ? "" : " (does not fit)"),
-                    peak > 0 ? human_bytes(peak) : "-", std::to_string(contender.stages),
-                    human_seconds(contender.search_seconds) + (contender.complete ? "" : " (ended early)")});
+    std::string remark = contender.fits ? "" : "does not fit";
+    if (!contender.complete) remark += remark.empty() ? "ended early" : ", ended early";
+    rows.push_back({is_winner(contenders, contender) ? "*" : "", contender.planner, contender.policy,
+                    step.cell(contender.step), fmt::format("{:.3f}", contender.step / contenders.front().step),
+                    std::to_string(contender.stages), peak.cell(static_cast<double>(contender.peak_bytes)),
+                    search.cell(contender.search_seconds), remark});
   }
-  return table(rows) + failures;
+  return (rows.size() > 1 ? table(rows) : "") + failures;
 }
 
 // That of the comparison; where no contender has a plan, that of the first one's problem.
@@ -194,15 +242,21 @@ int exit_code(const Options& options, const std::vector<Contender>& contenders, 
 
 int run_compare(const Options& options) {
   catch_interrupts();
-  const Result<std::vector<Contender>> contenders = compare(options);
+  std::string machine;
+  Result<std::vector<Contender>> contenders = compare(options, machine);
   if (!contenders) return report_problems(options, "compare", contenders.problems());
+  sort_by_step(*contenders);
   const bool complete =
       !interrupted() && std::ranges::all_of(*contenders, [](const Contender& c) { return c.complete; });
   if (options.json) {
     std::vector<JsonObject> rows;
-    for (const Contender& contender : *contenders) rows.push_back(contender_json(contender));
-    print_json("compare", JsonObject().add("plans", rows), {}, complete);
+    for (const Contender& contender : *contenders)
+      rows.push_back(contender_json(contender, is_winner(*contenders, contender)));
+    JsonObject object;
+    if (!machine.empty()) object.add("devices", machine);
+    print_json("compare", object.add("plans", rows), {}, complete);
   } else {
+    if (!machine.empty()) std::cout << "devices: " << machine << "\n";
     std::cout << contender_table(*contenders);
   }
   return exit_code(options, *contenders, complete);

@@ -1,5 +1,6 @@
 // graphpipe lint: every problem at once, and what training the model would mean.
 
+#include <algorithm>
 #include <iostream>
 
 #include "cost/price.h"
@@ -25,17 +26,18 @@ int run_lint(const Options& options) {
     if (!priced) return report_problems(options, "lint", priced.problems());
     for (Diagnostic& note : mixing_notes(training->graph, *priced)) notes.push_back(std::move(note));
   }
-  bool warned = false;
-  for (const Diagnostic& note : notes) warned = warned || note.severity == Severity::kWarning;
+  notes = one_of_each_kind(notes);
+  const auto warnings = std::ranges::count(notes, Severity::kWarning, &Diagnostic::severity);
   if (options.json) {
     JsonObject object;
-    object.add("problems", notes.size()).add("passed", !warned);
-    print_json("lint", object, notes);
+    object.add("warnings", int64_t{warnings}).add("notes", static_cast<int64_t>(std::ssize(notes) - warnings));
+    print_json("lint", object.add("passed", warnings == 0), notes);
   } else {
     for (const Diagnostic& note : notes) std::cout << to_line(note) << "\n";
-    std::cout << (warned ? "lint: there are warnings\n" : "lint: passed\n");
+    if (warnings > 0) std::cout << "lint: " << warnings << (warnings == 1 ? " warning\n" : " warnings\n");
+    else std::cout << "lint: passed\n";
   }
-  return warned ? wire::kExitCheckFailed : wire::kExitOk;
+  return warnings > 0 ? wire::kExitCheckFailed : wire::kExitOk;
 }
 
 }  // namespace graphpipe::driver

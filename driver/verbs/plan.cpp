@@ -27,8 +27,9 @@ std::string drawing(const Pipeline& pipeline, const std::string& format) {
   const auto& built = pipeline.built;
   if (format == "svg") return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline);
   if (format == "trace") return scheduler::trace_json(pipeline.stages, built.schedule, built.timeline, built.memory);
-  return scheduler::gantt_text(pipeline.stages, built.schedule, built.timeline,
-                               {.width = 110, .color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr});
+  return scheduler::gantt_text(
+      pipeline.stages, built.schedule, built.timeline,
+      {.width = 110, .color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr, .metrics = false});
 }
 
 // A trace that a run has written; nothing else gets into the file that is made from it.

@@ -24,10 +24,15 @@ constexpr int64_t kMaxExhaustivePlans = 20'000;
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
 constexpr int64_t kMaxEvaluations = 1500;
 constexpr double kEvaluationWork = 3e5;
+/// With the micro-batch or the number of stages fixed there is less to search, so much less is tried.
+constexpr int64_t kNarrowShare = 4;
 
-int64_t evaluations_for(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
-  const double work = static_cast<double>(graph.nodes.size() + 4 * cluster.devices.size());
-  return std::clamp(static_cast<int64_t>(kEvaluationWork / work), int64_t{50}, kMaxEvaluations);
+bool is_narrow(const PlanRequest& request) { return request.micro_batch || request.stages; }
+
+int64_t evaluations_for(const ir::PlanGraph& graph, const PlanRequest& request) {
+  const double work = static_cast<double>(graph.nodes.size() + 4 * request.cluster->devices.size());
+  const auto all = std::clamp(static_cast<int64_t>(kEvaluationWork / work), int64_t{50}, kMaxEvaluations);
+  return is_narrow(request) ? all / kNarrowShare : all;
 }
 
 class AutoPlanner {
@@ -40,8 +45,11 @@ class AutoPlanner {
     std::optional<PlanAnswer> best;
     Diagnostics refusals;
     const auto take = [&](Result<PlanAnswer> answer) {
-      if (answer.ok()) merge(best, std::move(*answer));
-      else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
+      if (answer.ok()) merge_answers(best, std::move(*answer));
+      else
+        for (const Diagnostic& problem : answer.problems())
+          if (std::ranges::find(refusals, problem.message, &Diagnostic::message) == refusals.end())
+            refusals.push_back(problem);
     };
     for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
@@ -64,9 +72,7 @@ class AutoPlanner {
         take(std::move(answer));
     if (!best) return refusals;
     best->complete = best->complete && !deadline_.passed();
-    const cost::PlanBound bound = cost::plan_bound(*request_.graph, *request_.cluster);
-    best->bound = bound.time_per_sample();
-    for (PlanCandidate& candidate : best->candidates) candidate.own = own_terms(candidate, bound);
+    set_own_terms(request_, *best);
     best->search_seconds = watch_.seconds();
     return std::move(*best);
   }
@@ -90,12 +96,6 @@ class AutoPlanner {
       if (row.asked == when && (may_be_one_stage || row.name != "data-parallel")) rows.push_back(&row);
     return rows;
   }
-  /// The step is what it looks for.
-  OwnTerms own_terms(const PlanCandidate& candidate, const cost::PlanBound& bound) const {
-    const double step = candidate.step_seconds, least = bound.step(request_.graph->batch);
-    return {.objective = step, .bound = least, .gap = least > 0 ? std::max(0.0, step / least - 1) : 0, .unit = "s"};
-  }
-
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
   /// The request with the time that is left and what is known.
   PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {
@@ -105,28 +105,10 @@ class AutoPlanner {
     return rest;
   }
   size_t starts_to_climb_from() const {
-    if (is_large()) return kStarts / 2;
+    if (is_large() || is_narrow(request_)) return kStarts / 2;
     return request_.graph->nodes.size() <= kFewNodes ? 2 * kStarts : kStarts;
   }
   bool is_large() const { return request_.graph->nodes.size() > kManyNodes; }
-
-  static void merge(std::optional<PlanAnswer>& all, PlanAnswer answer) {
-    if (!all) {
-      all = std::move(answer);
-      return;
-    }
-    all->objective = std::min(all->objective, answer.objective);
-    all->complete = all->complete && answer.complete;
-    for (PlanCandidate& candidate : answer.candidates) {
-      const auto same = [&](const PlanCandidate& mine) { return mine.assignment == candidate.assignment; };
-      if (std::none_of(all->candidates.begin(), all->candidates.end(), same))
-        all->candidates.push_back(std::move(candidate));
-    }
-    std::stable_sort(all->candidates.begin(), all->candidates.end(),
-                     [](const PlanCandidate& a, const PlanCandidate& b) {
-                       return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
-                     });
-  }
 
   /// Where messages and reductions cost more than work, fewer devices are faster, which a search for the smallest
   /// bottleneck does not see.
@@ -141,7 +123,7 @@ class AutoPlanner {
       const double bound = cost::plan_bound(*request_.graph, part).step(request_.graph->batch);
       if (best && bound >= best->candidates.front().step_seconds) return;
       for (auto* planner : {plan_graphpipe, plan_sequential})
-        if (Result<PlanAnswer> answer = planner(rest); answer.ok()) merge(best, std::move(*answer));
+        if (Result<PlanAnswer> answer = planner(rest); answer.ok()) merge_answers(best, std::move(*answer));
     }
   }
 
@@ -160,15 +142,17 @@ class AutoPlanner {
     const size_t width = widest(graph.tree);
     // The two ends have been searched by others, so on a large graph one between them has to do.
     std::vector<size_t> choices{1, 2, 3, 4, width / 2, (width + 1) / 2, width};
-    if (is_large()) choices = {std::min<size_t>(2, width)};
+    if (is_large() || is_narrow(request_)) choices = {std::min<size_t>(2, width)};
     for (size_t lanes : choices) {
       if (lanes < 1 || lanes > width) continue;
       SearchSpace space = space_of_tree(in_lanes(graph.tree, lanes, graph.items.weight), graph.items, 0);
       find_shapes(graph.small.graph, space);
       if (lanes_.insert(lanes).second) spaces.push_back(std::move(space));
     }
+    const std::vector<double> slacks =
+        is_narrow(request_) ? std::vector<double>{1.15} : std::vector<double>{1.05, 1.15, 1.4};
     Candidates small_found(small);
-    search_spaces(small, spaces, {.recompute = true, .slacks = {1.05, 1.15, 1.4}}, deadline_, small_found);
+    search_spaces(small, spaces, {.recompute = true, .slacks = slacks}, deadline_, small_found);
     for (const PlanCandidate& candidate : small_found.best(2 * kStarts)) {
       ir::Assignment large = expand(graph.small, request_.graph->nodes.size(), candidate.assignment);
       if (starts_.size() < 3 * kStarts) starts_.push_back(large);
@@ -237,7 +221,7 @@ class AutoPlanner {
     assignment.choice = start.choice;
     for (const auto& members : small.members) assignment.stage_of.push_back(start.stage_of[members.front()]);
     const ir::Assignment best =
-        improve(request, std::move(assignment), evaluations_for(small.graph, *request_.cluster), deadline);
+        improve(request, std::move(assignment), evaluations_for(small.graph, request_), deadline);
     return expand(small, request_.graph->nodes.size(), best);
   }
 
@@ -252,6 +236,34 @@ class AutoPlanner {
 
 }  // namespace
 
-Result<PlanAnswer> plan_auto(const PlanRequest& request) { return AutoPlanner(request).run(); }
+void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer) {
+  if (!all) {
+    all = std::move(answer);
+    return;
+  }
+  all->objective = std::min(all->objective, answer.objective);
+  all->complete = all->complete && answer.complete;
+  for (PlanCandidate& candidate : answer.candidates) {
+    const auto same = [&](const PlanCandidate& mine) { return mine.assignment == candidate.assignment; };
+    if (std::none_of(all->candidates.begin(), all->candidates.end(), same))
+      all->candidates.push_back(std::move(candidate));
+  }
+  std::stable_sort(all->candidates.begin(), all->candidates.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
+    return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+  });
+}
+
+void set_own_terms(const PlanRequest& request, PlanAnswer& answer) {
+  const cost::PlanBound bound = cost::plan_bound(*request.graph, *request.cluster);
+  const double least = bound.step(request.graph->batch);
+  answer.bound = bound.time_per_sample();
+  for (PlanCandidate& candidate : answer.candidates) {
+    const double step = candidate.step_seconds;
+    candidate.own = {
+        .objective = step, .bound = least, .gap = least > 0 ? std::max(0.0, step / least - 1) : 0, .unit = "s"};
+  }
+}
+
+Result<PlanAnswer> search_as_asked(const PlanRequest& request) { return AutoPlanner(request).run(); }
 
 }  // namespace graphpipe::partitioner

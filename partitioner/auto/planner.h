@@ -6,7 +6,9 @@
 // 2. GraphPipe's search again, with recomputation as a decision, and over the graph with fewer and fewer branches side
 //    by side: between GraphPipe's stages, which take parts of one branch, and those of a line, which take parts of all.
 // 3. A local search on the true graph from the best of these; forced replicas stay where they are forced.
-// Not exact: more memory or bandwidth may lead it to another, worse hill.
+// 4. Where it is cheap enough, 1 to 3 again with a parameter fixed that the request leaves open: each micro-batch size,
+//    numbers of stages, fewer devices. So a request that fixes one of them finds nothing better (narrowed.cpp).
+// Not exact: more memory or bandwidth may lead it to another, worse local optimum.
 // All by cost::iteration_time, the best few by the request's `evaluate`.
 
 #include "partitioner/planner.h"
@@ -14,5 +16,14 @@
 namespace graphpipe::partitioner {
 
 Result<PlanAnswer> plan_auto(const PlanRequest& request);
+
+/// Steps 1 to 3.
+Result<PlanAnswer> search_as_asked(const PlanRequest& request);
+
+/// The step as objective, and the bounds of the whole request.
+void set_own_terms(const PlanRequest& request, PlanAnswer& answer);
+
+/// Adds the candidates of one answer to those of another, the best step first.
+void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer);
 
 }  // namespace graphpipe::partitioner

@@ -31,6 +31,7 @@ class BestOfAll {
   Result<PlanAnswer> run() const {
     PlanRequest half = rest_of_time();
     half.time_limit /= 2;
+    half.thorough = false;  // its search ends at a time, and all others are asked too
     Result<PlanAnswer> best = plan_folded(*find_planner("auto"), half);
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
     const double bound = least_step_of_profile(request_);

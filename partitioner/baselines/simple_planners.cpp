@@ -91,20 +91,53 @@ Result<PlanAnswer> plan_manual(const PlanRequest& request) {
   return candidates.answer(true, 0);
 }
 
+namespace {
+
+/// Of the one stage of data parallelism: the devices, or what --replicas says.
+Result<int64_t> replicas_asked_for(const PlanRequest& request) {
+  const int64_t batch = request.graph->batch.count;
+  int64_t devices = request.replication ? static_cast<int64_t>(request.cluster->devices.size()) : 1;
+  for (const ForcedReplicas& forced : request.replicas) {
+    if (forced.stage != 0)
+      return Diagnostic{.code = Code::kUsage,
+                        .message = text("data parallelism has one stage, there is no stage ", forced.stage),
+                        .hint = "leave --replicas out, or use another planner"};
+    devices = forced.replicas;
+  }
+  if (devices > static_cast<int64_t>(request.cluster->devices.size()))
+    return Diagnostic{
+        .code = Code::kNoFeasiblePlan,
+        .message = text(devices, " replicas need as many devices, there are ", request.cluster->devices.size()),
+        .hint = "ask for fewer replicas or more devices"};
+  if (batch < devices && !request.replicas.empty())
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = text("each of ", devices, " replicas needs a sample, and the batch has ", batch),
+                      .hint = "use a larger batch, or ask for fewer replicas"};
+  return devices;
+}
+
+}  // namespace
+
 Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
   const Stopwatch watch;
   if (request.stages && *request.stages != 1)
     return Diagnostic{.code = Code::kUsage,
                       .message = text("data parallelism has one stage, --stages asks for ", *request.stages),
                       .hint = "leave --stages out, or use another planner"};
+  GP_TRY(const int64_t devices, replicas_asked_for(request));
+  const int64_t batch = request.graph->batch.count;
   Candidates candidates(request);
-  FoundStage all;
-  for (ir::PlanNodeId node : request.graph->node_ids()) all.nodes.push_back(node);
   for (Samples size : micro_batch_sizes(request)) {
-    const int64_t devices = request.replication ? static_cast<int64_t>(request.cluster->devices.size()) : 1;
-    all.micro_batch = size;
-    all.devices = static_cast<int>(std::min(size.count, devices));
-    candidates.add({all});
+    // Devices share the samples of a micro-batch, or take whole micro-batches in turn: whatever feeds more of them.
+    const int64_t micro_batches = (batch + size.count - 1) / size.count;
+    ir::StageChoice choice{.micro_batch = size};
+    if (size.count < devices && size.count < micro_batches) choice.mode = ir::ReplicaMode::kRoundRobin;
+    for (int64_t device = 0; device < std::min(devices, std::max(size.count, micro_batches)); ++device)
+      choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
+    ir::Assignment assignment;
+    assignment.stage_of.resize(request.graph->nodes.size(), ir::StageId(0u));
+    assignment.choice.push_back(std::move(choice));
+    candidates.add(std::move(assignment));
   }
   return candidates.answer(true, watch.seconds());
 }

@@ -36,9 +36,10 @@ ModelMeasurement measure_model(const DeviceProgram& program, std::span<const Mar
 struct MessageSeconds {
   double constant = 0, per_byte = 0;
 };
-/// Steps of 32 items, of which the median counts.
+/// Steps of 32 items, of which the median counts, or the fastest.
 struct MessageRounds {
   int warm_ups = 5, steps = 31;
+  bool fastest = false;
 };
 /// Seconds of one item's four actions (F and B of two empty stages that exchange nothing): the executor's own cost.
 double measure_bare_item(MessageRounds rounds = {});

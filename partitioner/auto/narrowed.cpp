@@ -1,0 +1,120 @@
+// Step 4 of the planner `auto`: the search again where the request is narrower.
+//
+// A search that is free to choose micro-batch, stages and devices spends its local search on the few starts that look
+// best, of all sizes together; one that is told the size spends all of it there, and may end in a better plan. So the
+// free one runs those too: what `--micro-batch 128` finds, `--micro-batch auto` finds.
+
+#include <algorithm>
+#include <set>
+
+#include "cost/lower_bound.h"
+#include "partitioner/auto/planner.h"
+#include "partitioner/candidates.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// Nodes times devices up to which all micro-batch sizes are searched one by one, and up to which all numbers of stages
+/// are: the time of a search grows with both.
+constexpr size_t kMaxWorkOfSizes = 8'000, kMaxWorkOfStages = 400;
+/// How much worse than the best plan known a plan may look and still be a start of the local search.
+constexpr double kStartSlack = 1.25;
+
+class NarrowedSearch {
+ public:
+  explicit NarrowedSearch(const PlanRequest& request)
+      : request_(request), work_(request.graph->nodes.size() * request.cluster->devices.size()) {}
+
+  Result<PlanAnswer> run() {
+    Result<PlanAnswer> first = search_as_asked(request_);
+    if (!request_.thorough || work_ > kMaxWorkOfSizes || !request_.replicas.empty()) return first;
+    if (!first.ok() && first.problems().front().code != Code::kNoFeasiblePlan) return first;
+    if (first.ok()) best_ = *first;
+    if (!request_.micro_batch && !request_.micro_batch_per_stage) each_micro_batch();
+    if (!request_.stages) some_stages();
+    fewer_devices();
+    if (!best_) return first;
+    set_own_terms(request_, *best_);  // the narrower searches have bounds of their own
+    best_->search_seconds = watch_.seconds();
+    return std::move(*best_);
+  }
+
+ private:
+  double step() const { return best_ ? best_->candidates.front().step_seconds : kInfinity; }
+  bool is_over() const {
+    return watch_.seconds() >= request_.time_limit || (request_.cancel != nullptr && request_.cancel->load());
+  }
+
+  PlanRequest narrower() const {
+    PlanRequest narrow = request_;
+    narrow.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
+    narrow.known_step = std::min(request_.known_step, kStartSlack * step());
+    return narrow;
+  }
+
+  void take(const PlanRequest& narrow) {
+    if (is_over()) {
+      if (best_) best_->complete = false;
+      return;
+    }
+    Result<PlanAnswer> answer = search_as_asked(narrow);
+    if (!answer.ok()) return;
+    merge_answers(best_, std::move(*answer));
+  }
+
+  /// All work in micro-batches of at most so many samples, spread over all devices.
+  double bound_of(Samples micro_batch) const {
+    double seconds = 0;
+    for (const ir::PlanNode& node : request_.graph->nodes)
+      seconds += cost::cheapest_seconds_per_sample(node, micro_batch);
+    return seconds * static_cast<double>(request_.graph->batch.count) /
+           static_cast<double>(request_.cluster->devices.size());
+  }
+
+  void each_micro_batch() {
+    std::vector<Samples> sizes = micro_batch_sizes(request_);
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+      if (bound_of(*size) >= step()) return;  // smaller ones have larger bounds
+      PlanRequest narrow = narrower();
+      narrow.micro_batch = *size;
+      take(narrow);
+    }
+  }
+
+  /// All numbers of a small problem; of a larger one those beside the best plan's.
+  void some_stages() {
+    const auto devices = static_cast<int>(request_.cluster->devices.size());
+    const int known = best_ ? static_cast<int>(best_->candidates.front().assignment.choice.size()) : 1;
+    for (int stages = 1; stages <= std::min(devices, static_cast<int>(request_.graph->nodes.size())); ++stages) {
+      if (work_ > kMaxWorkOfStages && std::abs(stages - known) > 1) continue;
+      PlanRequest narrow = narrower();
+      narrow.stages = stages;
+      take(narrow);
+    }
+  }
+
+  void fewer_devices() {
+    for (size_t count = request_.cluster->devices.size() / 2; count > 0; count /= 2) {
+      if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
+      ir::Cluster part = *request_.cluster;
+      part.devices.resize(count);
+      if (cost::plan_bound(*request_.graph, part).step(request_.graph->batch) >= step()) return;
+      PlanRequest narrow = narrower();
+      narrow.cluster = &part;
+      take(narrow);
+    }
+  }
+
+  const PlanRequest& request_;
+  const size_t work_;
+  const Stopwatch watch_;
+  std::optional<PlanAnswer> best_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_auto(const PlanRequest& request) { return NarrowedSearch(request).run(); }
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,115 @@
+// What plan and compare answer on the example models.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/driver/ask.h"
+
+using namespace graphpipe::tests;
+
+namespace {
+
+std::string model(const std::string& name) {
+  return std::string(GRAPHPIPE_SOURCE_DIR "/tests/data/models/") + name + "/model.onnx";
+}
+
+std::vector<std::string> gpt2(const std::string& verb, std::vector<std::string> flags) {
+  std::vector<std::string> words{verb, model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--json", "-q"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("data parallelism uses every device that a sample is there for, and says where there are fewer") {
+  for (const char* size : {"1", "2", "3", "4", "8", "auto"}) {
+    CAPTURE(size);
+    const Answer answer = ask(gpt2("plan", {"--planner", "data-parallel", "--devices", "4", "--micro-batch", size}));
+    REQUIRE(answer.code == 0);
+    const bool is_three = std::string(size) == "3";  // three micro-batches of three samples or fewer
+    const nlohmann::json plan = answer.object();
+    CHECK(plan["stages"].size() == 1);
+    CHECK(plan["stages"][0]["devices"].size() == (is_three ? 3 : 4));
+    CHECK(holds(plan["diagnostics"].dump(), "it uses 3 of 4 devices") == is_three);
+  }
+  const Answer few = ask(gpt2("plan", {"--planner", "data-parallel", "--devices", "4", "--batch", "2"}));
+  REQUIRE(few.code == 0);
+  CHECK(few.object()["stages"][0]["devices"].size() == 2);
+  CHECK(holds(few.object()["diagnostics"].dump(), "it uses 2 of 4 devices"));
+}
+
+TEST_CASE("a plan that no schedule runs is refused with the policy's own reason and cure") {
+  const Answer answer =
+      ask({"plan", model("clip_like"), "--devices", "4", "--batch", "8", "--micro-batch", "2", "--loss",
+           "contrastive:similarity", "--planner", "graphpipe", "--policy", "interleaved", "-q"});
+  CHECK(answer.code == 4);
+  CHECK(holds(answer.err, "the plan found has no schedule: interleaved: "));
+  CHECK(holds(answer.err, "use kfkb"));
+}
+
+TEST_CASE("where auto answers with data parallelism, it says what several stages would cost") {
+  const nlohmann::json plan = ask(gpt2("plan", {"--devices", "4"})).object();
+  REQUIRE(plan["stages"].size() == 1);
+  REQUIRE(plan["stages"][0]["devices"].size() > 1);
+  const nlohmann::json beside = plan["best_stage_graph"];
+  CHECK(beside["stages"] >= 2);
+  CHECK(beside["simulated_step"] >= plan["simulated_step"]);
+  CHECK(beside["peak_bytes"] > 0);
+  for (const char* planner : {"graphpipe", "sequential"}) {
+    const nlohmann::json other = ask(gpt2("plan", {"--devices", "4", "--planner", planner})).object();
+    CHECK(beside["simulated_step"] <= other["simulated_step"]);
+  }
+  const nlohmann::json several = ask(gpt2("plan", {"--devices", "4", "--stages", "3"})).object();
+  CHECK_FALSE(several.contains("best_stage_graph"));
+}
+
+TEST_CASE("compare lists the fastest first and marks one winner, in one unit for each column") {
+  const Answer answer = ask(gpt2("compare", {"--devices", "4", "--planners", "equal-split,data-parallel,sequential"}));
+  REQUIRE(answer.code == 0);
+  const nlohmann::json plans = answer.object()["plans"];
+  REQUIRE(plans.size() == 3);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    CHECK(plans[i]["best"] == (i == 0));
+    if (i > 0) CHECK(plans[i - 1]["simulated_step"] <= plans[i]["simulated_step"]);
+  }
+  std::vector<std::string> words = gpt2("compare", {"--devices", "4", "--planners", "equal-split,data-parallel"});
+  std::erase(words, "--json");
+  const std::string text = ask(words).out;
+  CHECK(holds(text, "step, us"));
+  CHECK(holds(text, "peak memory, KiB"));
+  CHECK(std::ranges::count(text, '*') == 1);
+}
+
+TEST_CASE("compare follows --policies for profiles of other projects, or refuses them by name") {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "graphpipe-compare-policies.txt";
+  {
+    std::ofstream out(path);
+    for (int i = 0; i < 6; ++i)
+      out << "node" << i << " -- Layer -- forward_compute_time=" << 1 + i << ".0, backward_compute_time=" << 2 * i
+          << ", activation_size=1000.0, parameter_size=4000.0\n";
+    for (int i = 1; i < 6; ++i) out << "\tnode" << i - 1 << " -- node" << i << "\n";
+  }
+  const auto compare = [&](const std::string& policies) {
+    return ask({"compare", "--profile", path.string(), "--profile-format", "pipedream", "--devices", "3", "--planners",
+                "torchgpipe", "--policies", policies, "--json", "-q"});
+  };
+  const Answer both = compare("kfkb,gpipe,zb-1p");
+  REQUIRE(both.code == 0);
+  const nlohmann::json plans = both.object()["plans"];
+  REQUIRE(plans.size() == 3);
+  std::vector<std::string> policies;
+  for (const nlohmann::json& plan : plans) {
+    policies.push_back(plan["policy"]);
+    CHECK(plan["simulated_step"] == compare(policies.back()).object()["plans"][0]["simulated_step"]);
+  }
+  std::ranges::sort(policies);
+  CHECK(policies == std::vector<std::string>{"gpipe", "kfkb", "zb-1p"});
+  for (const char* refused : {"inference", "interleaved", "kfkb,zb-v"}) {
+    CAPTURE(refused);
+    CHECK(compare(refused).code == 2);
+  }
+  std::filesystem::remove(path);
+}

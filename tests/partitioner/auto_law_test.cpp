@@ -1,0 +1,83 @@
+// `auto` with a free parameter never loses to `auto` with the parameter fixed.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "partitioner/planners.h"
+#include "tests/support/paper_models.h"
+#include "tests/support/random_plan_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::partitioner;
+
+namespace {
+
+ir::Cluster small_cluster(int devices, double latency, int64_t memory) {
+  ir::Cluster cluster = ir::equal_devices(devices);
+  for (ir::Device& device : cluster.devices) device.memory = Bytes(memory);
+  cluster.levels = {{.group = devices, .latency = Seconds(latency), .bandwidth = BytesPerSecond(400)}};
+  return cluster;
+}
+
+/// Seconds of the best step, or infinity without a plan.
+double best_step(const PlanRequest& request) {
+  const auto answer = plan("auto", request);
+  return answer.ok() ? answer->candidates.front().step_seconds : kInfinity;
+}
+
+void check_fixed_is_no_better(const PlanRequest& free, const ir::Cluster& smaller) {
+  const double least = best_step(free) * (1 - 1e-9);
+  for (int64_t size = 1; size <= free.graph->batch.count; ++size) {
+    CAPTURE(size);
+    PlanRequest fixed = free;
+    fixed.micro_batch = Samples(size);
+    CHECK(best_step(fixed) >= least);
+  }
+  for (int stages = 1; stages <= static_cast<int>(free.cluster->devices.size()); ++stages) {
+    CAPTURE(stages);
+    PlanRequest fixed = free;
+    fixed.stages = stages;
+    CHECK(best_step(fixed) >= least);
+  }
+  for (int replicas = 1; replicas <= static_cast<int>(free.cluster->devices.size()); ++replicas) {
+    CAPTURE(replicas);
+    PlanRequest fixed = free;
+    fixed.replicas = {{0, replicas}};
+    CHECK(best_step(fixed) >= least);
+  }
+  PlanRequest fewer = free;
+  fewer.cluster = &smaller;
+  CHECK(best_step(fewer) >= least);
+}
+
+}  // namespace
+
+TEST_CASE("auto with free parameters is never behind auto with one of them fixed, on graphs of every kind") {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    const Samples batch(seed % 3 == 0 ? 12 : 8);
+    const ir::PlanGraph graph =
+        seed % 2 == 0 ? tests::random_dag(seed, 5 + seed, 3, batch) : tests::random_sp_graph(seed, 5 + seed, batch);
+    const int devices = 2 + static_cast<int>(seed % 3);
+    const double latency = seed % 4 == 1 ? 2 : 0.125;
+    const int64_t memory = seed % 3 == 1 ? 3000 : 100'000;
+    const ir::Cluster cluster = small_cluster(devices, latency, memory);
+    ir::Cluster smaller = cluster;
+    smaller.devices.resize(static_cast<size_t>(devices + 1) / 2);
+    check_fixed_is_no_better({.graph = &graph, .cluster = &cluster}, smaller);
+  }
+}
+
+TEST_CASE("on the paper's models no power of two is a better micro-batch than auto's own choice") {
+  const ir::PlanGraph graph = tests::candle_uno(1024);
+  const ir::Cluster cluster = tests::summit(8);
+  const PlanRequest free{.graph = &graph, .cluster = &cluster, .threads = 2};
+  const double least = best_step(free) * (1 - 1e-9);
+  for (const int64_t size : {16, 32, 64, 128, 256}) {
+    CAPTURE(size);
+    PlanRequest fixed = free;
+    fixed.micro_batch = Samples(size);
+    CHECK(best_step(fixed) >= least);
+  }
+}
