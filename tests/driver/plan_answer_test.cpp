@@ -113,3 +113,16 @@ TEST_CASE("compare follows --policies for profiles of other projects, or refuses
   }
   std::filesystem::remove(path);
 }
+
+TEST_CASE("the policy auto is never behind a policy that is named, those with stages of their own shape included") {
+  const auto step = [](const std::string& policy) {
+    const Answer answer = ask(gpt2("plan", {"--devices", "2", "--policy", policy}));
+    return answer.code == 0 ? answer.object()["simulated_step"].get<double>() : 1e9;
+  };
+  const double best = step("auto");
+  CHECK(best < 1);
+  for (const char* policy : {"kfkb", "gpipe", "1f1b", "zb-1p", "zb-2p", "interleaved", "zb-v", "dualpipe"}) {
+    CAPTURE(policy);
+    CHECK(best <= step(policy) * (1 + 1e-9));
+  }
+}
