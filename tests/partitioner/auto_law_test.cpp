@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "tests/support/paper_models.h"
 #include "tests/support/random_plan_graphs.h"
 
