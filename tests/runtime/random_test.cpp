@@ -80,6 +80,41 @@ TEST_CASE("uniform and normal numbers have their moments and range") {
   CHECK(std::abs(normal.var().item<double>() - 0.25) < 0.01);
 }
 
+TEST_CASE("uniform numbers fall into equal parts equally often, and neighbours do not depend on each other") {
+  constexpr int64_t kParts = 64, kDraws = 128'000;
+  const at::Tensor uniform = random_uniform(like({kDraws / 4, 4}), {0, 1}, 0, 1, kKey).reshape({-1});
+  const at::Tensor part = uniform.mul(kParts).floor().to(at::kLong);
+  // Of 63 degrees of freedom: more than 120, or less than 25, comes once in 100,000 seeds.
+  const auto chi_square = [](const at::Tensor& counts, double expected) {
+    return counts.to(at::kDouble).sub(expected).square().sum().item<double>() / expected;
+  };
+  const double spread = chi_square(part.bincount({}, kParts), static_cast<double>(kDraws) / kParts);
+  CHECK(spread > 25);
+  CHECK(spread < 120);
+  const at::Tensor eighth = uniform.mul(8).floor().to(at::kLong);
+  const at::Tensor pairs = eighth.narrow(0, 0, kDraws - 1).mul(8).add(eighth.narrow(0, 1, kDraws - 1));
+  const double together = chi_square(pairs.bincount({}, kParts), static_cast<double>(kDraws - 1) / kParts);
+  CHECK(together > 25);
+  CHECK(together < 120);
+}
+
+TEST_CASE("a Bernoulli draw is one as often as its probability says, always at 1 and never at 0") {
+  // As the dictionary writes it: a uniform number of 32 bits is less than the probability.
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    CAPTURE(static_cast<int>(type));
+    for (const double probability : {0.0, 0.125, 0.5, 0.75, 1.0}) {
+      CAPTURE(probability);
+      const at::Tensor p = at::zeros({1000, 100}, type).add(probability);
+      const at::Tensor as_drawn = type == at::kDouble ? p : p.to(at::kFloat);
+      const at::Tensor draws = random_uniform(as_drawn, {0, 1}, 0, 1, kKey).lt(p).to(at::kDouble);
+      const double share = draws.mean().item<double>();
+      const double deviation = std::sqrt(probability * (1 - probability) / 1e5);
+      CHECK(std::abs(share - probability) <= 4.5 * deviation);
+      CHECK(at::equal(draws, random_uniform(as_drawn, {0, 1}, 0, 1, kKey).lt(p).to(at::kDouble)));
+    }
+  }
+}
+
 TEST_CASE("an empty tensor is drawn without complaint") {
   CHECK(dropout_mask(like({0, 3}), {0, 1}, 0.5, kKey).numel() == 0);
 }
