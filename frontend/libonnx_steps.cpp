@@ -84,6 +84,25 @@ Status inline_functions(pb::ModelProto& model, const Limits& limits) {
   return Ok{};
 }
 
+void forget_negative_sizes(google::protobuf::RepeatedPtrField<pb::ValueInfoProto>& infos) {
+  for (pb::ValueInfoProto& info : infos) {
+    if (!info.type().tensor_type().has_shape()) continue;
+    for (auto& dim : *info.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+      if (dim.has_dim_value() && dim.dim_value() < 0) dim.clear_dim_value();
+  }
+}
+
+/// The library computes with the sizes that a file declares, and reads past the end of a shape where one is negative.
+/// Such a size is no more than an unknown one.
+void forget_negative_sizes(pb::GraphProto& graph) {
+  forget_negative_sizes(*graph.mutable_input());
+  forget_negative_sizes(*graph.mutable_output());
+  forget_negative_sizes(*graph.mutable_value_info());
+  for (pb::NodeProto& node : *graph.mutable_node())
+    for (pb::AttributeProto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) forget_negative_sizes(*attribute.mutable_g());
+}
+
 /// Shapes help the converter and are compared with ours later; a model that ONNX cannot infer may still be lowered.
 void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
   const pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
@@ -189,6 +208,7 @@ Status run_libonnx_steps(pb::ModelProto& model, const Limits& limits, const std:
   // A call with fewer operands than its function has leaves nodes of the body without theirs.
   GP_TRY_VOID(check_nodes(model));
   at(LibonnxStep::kInfer);
+  forget_negative_sizes(*model.mutable_graph());
   infer_shapes(model, notes);
   at(LibonnxStep::kConvert);
   GP_TRY_VOID(convert_opset(model));

@@ -346,3 +346,23 @@ TEST_CASE("attributes that ONNX's library computes with before it looks at a sha
     CHECK(reports(import_text(body).problems(), Code::kBadModel, "is not between"));
   }
 }
+
+TEST_CASE("a node that crashes ONNX's library is named") {
+  // Its inference makes a negative size of the padding, and GatherND's reads past the end of a shape with it. Should a
+  // later library refuse that itself, another crash of it is needed here: tests/fuzz finds them.
+  for (const char* around : {"", " b = Neg(x) c = Exp(b) d = Add(b, c)"}) {
+    const Diagnostics problems =
+        import_text(text("g (float[N,3] x) => (float[N,3] y) { a = Relu(x)", around,
+                         " p = Constant<value_ints = [0, -68, 0, 0]>() q = Pad(a, p) k = Cast<to = 7>(q) "
+                         "[take] y0 = GatherND(a, k) y1 = Neg(y0) y2 = Neg(y1) y = Neg(y2) }"))
+            .problems();
+    CHECK(problems.size() == 1);
+    CHECK(reports(problems, Code::kBadModel, "'take'"));
+    CHECK(reports(problems, Code::kBadModel, "while it infers shapes"));
+  }
+}
+
+TEST_CASE("declared sizes below zero are unknown sizes") {
+  CHECK(reports(import_text("g (float[N,3] x, int64[N,-65] i) => (float[N,3] y) { y = GatherND(x, i) }").problems(),
+                Code::kUnresolvedShape, "'i'"));
+}

@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/dice.h"
@@ -76,6 +78,19 @@ TEST_CASE("no reader crashes, hangs or accepts what it cannot print") {
     for (size_t round = 1; round <= rounds; ++round)
       run(target, mutated(seeds[dice.below(seeds.size())], target, seeds, dice), round);
   }
+}
+
+TEST_CASE("what fuzzing has found stays mended") {
+  size_t files = 0;
+  for (const FuzzTarget& target : fuzz_targets()) {
+    const std::filesystem::path folder = GRAPHPIPE_SOURCE_DIR "/tests/fuzz/findings/" + std::string(target.name);
+    if (!std::filesystem::exists(folder)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      run(target, {std::istreambuf_iterator<char>(file), {}}, ++files);
+    }
+  }
+  CHECK(files > 0);
 }
 
 }  // namespace

@@ -316,8 +316,8 @@ void Mutator::change() {
 }  // namespace
 
 void run_onnx(std::string_view input) {
-  static const bool kIsolated = std::getenv("GRAPHPIPE_FUZZ_ISOLATED") != nullptr;
-  exercise_model(input, kIsolated);
+  static const bool kInProcess = std::getenv("GRAPHPIPE_FUZZ_IN_PROCESS") != nullptr;
+  exercise_model(input, !kInProcess);
 }
 
 std::vector<std::string> onnx_seeds() {

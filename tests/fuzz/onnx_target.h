@@ -9,8 +9,8 @@
 
 namespace graphpipe::tests {
 
-/// `lint` and `plan` up to the search. ONNX's library runs in this process, so that its crashes are seen too, unless
-/// GRAPHPIPE_FUZZ_ISOLATED is set.
+/// `lint` and `plan` up to the search. With GRAPHPIPE_FUZZ_IN_PROCESS set, ONNX's library runs in this process: its
+/// crashes show what check_nodes could refuse by name.
 void run_onnx(std::string_view input);
 
 /// Small models of every family of operators, with local functions, bodies of If and a Loop, and one exported model.

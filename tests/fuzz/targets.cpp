@@ -241,7 +241,7 @@ std::vector<std::string> graph_seeds() {
 
 // What is accepted is a plan graph that its verifier accepts, and that can be folded.
 void check_imported(const Result<ir::ImportedProfile>& profile) {
-  check_problems(graph);
+  check_problems(profile);
   if (!profile.ok()) return;
   GP_CHECK(ir::verify_plan_graph(profile->graph).ok());
   GP_CHECK(ir::verify_plan_graph(cost::fold_backward(profile->graph).graph).ok());
