@@ -317,9 +317,12 @@ void Decider::report_missing() {
     notes_.push_back({.code = Code::kLostByExport,
                       .severity = Severity::kNote,
                       .origin = first,
-                      .message = text(missing,
-                                      " parameters of the module, this one first, have no tensor of their own: "
-                                      "they are tied to another, unused, or merged by the exporter"),
+                      .message = missing == 1
+                                     ? "this parameter of the module has no tensor of its own: it is tied to another, "
+                                       "unused, or merged by the exporter"
+                                     : text(missing,
+                                            " parameters of the module, this one first, have no tensor of their own: "
+                                            "they are tied to another, unused, or merged by the exporter"),
                       .hint = "nothing if the module ties them; else export with optimize=False"});
   if (statistics > 0)
     notes_.push_back({.code = Code::kLostByExport,

@@ -27,8 +27,11 @@ std::string rates_text(const ir::Cluster& cluster) {
   std::string out =
       fmt::format("{}FLOP/s, {}B/s, {} per operator", human_count(device.compute.count),
                   human_count(device.memory_bandwidth.count), human_seconds(device.launch_overhead.count));
+  // As a message takes from end to end: what its ends are busy with included.
+  const ir::RuntimeCosts& costs = cluster.runtime;
   if (cluster.devices.size() > 1)
-    out += fmt::format(", messages {} + {}B/s", human_seconds(link.latency.count), human_count(link.bandwidth.count));
+    out += fmt::format(", messages {} + {}B/s", human_seconds(link.latency.count + 2 * costs.message.count),
+                       human_count(1 / (1 / link.bandwidth.count + 2 * costs.message_byte)));
   return out;
 }
 

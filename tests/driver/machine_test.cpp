@@ -96,7 +96,7 @@ TEST_CASE("without a cluster the devices are this machine's, measured once and t
   REQUIRE(first.ok());
   CHECK(first->source == MachineSource::kCalibrated);
   CHECK(holds(first->sentence, "4 processes of this machine"));
-  CHECK(holds(first->sentence, "(calibrated: 96 GFLOP/s, 9 GB/s, 3 us per operator, messages 12 us + 8 GB/s)"));
+  CHECK(holds(first->sentence, "(calibrated: 96 GFLOP/s, 9 GB/s, 3 us per operator, messages 12.4 us + 6.06 GB/s)"));
   REQUIRE(first->cluster.devices.size() == 4);
   CHECK(first->cluster.devices[ir::DeviceId(3u)].compute.count == 9.6e10);
   CHECK(first->cluster.link(ir::DeviceId(0u), ir::DeviceId(3u)).latency.count == 12e-6);
