@@ -1,11 +1,8 @@
 #include "runtime/launch/control.h"
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>

@@ -12,6 +12,8 @@ namespace {
 
 // A rank that does not take what it is told (it is stopped) is told no more news of others beyond this.
 constexpr size_t kMaxUnsentNews = 1 << 16;
+constexpr std::chrono::seconds kTimeToLeave{2};
+constexpr int kLookWhileLeaving = 10;  // milliseconds
 
 }  // namespace
 
@@ -39,10 +41,11 @@ void ControlServer::run() {
 }
 
 void ControlServer::serve() {
-  while (true) {
-    wait_for_news();
+  std::optional<Clock::time_point> deadline;  // once rank 0 ends
+  while (!deadline || (!others_left() && Clock::now() < *deadline)) {
+    wait_for_news(deadline.has_value());
     char none = 0;
-    if (::read(wake_read_.get(), &none, 1) == 0) break;
+    if (!deadline && ::read(wake_read_.get(), &none, 1) == 0) deadline = Clock::now() + kTimeToLeave;
     meet_inherited();
     meet_at_door();
     for (size_t rank = 0; rank < members_.size(); ++rank) read(rank);
@@ -52,8 +55,9 @@ void ControlServer::serve() {
     if (member.frames) member.frames->send({.kind = FrameKind::kLeave, .fields = {}});
 }
 
-void ControlServer::wait_for_news() {
-  std::vector<pollfd> polled{{.fd = wake_read_.get(), .events = POLLIN, .revents = 0}};
+void ControlServer::wait_for_news(bool ending) {
+  // A pipe that is closed would be news all the time.
+  std::vector<pollfd> polled{{.fd = ending ? -1 : wake_read_.get(), .events = POLLIN, .revents = 0}};
   if (door_) door_->add_to(polled);
   for (const Member& member : members_) {
     if (member.answerer) polled.push_back({.fd = member.answerer->descriptor(), .events = POLLIN, .revents = 0});
@@ -63,7 +67,7 @@ void ControlServer::wait_for_news() {
                       .events = static_cast<short>(POLLIN | (unsent ? POLLOUT : 0)),
                       .revents = 0});
   }
-  poll(polled.data(), polled.size(), static_cast<int>(1000 * seconds_to_news()) + 1);
+  poll(polled.data(), polled.size(), ending ? kLookWhileLeaving : static_cast<int>(1000 * seconds_to_news()) + 1);
 }
 
 void ControlServer::meet_inherited() {
@@ -90,6 +94,10 @@ void ControlServer::meet_at_door() {
 
 bool ControlServer::all_there() const {
   return std::ranges::all_of(members_, [](const Member& member) { return member.frames || member.left; });
+}
+
+bool ControlServer::others_left() const {
+  return std::all_of(members_.begin() + 1, members_.end(), [&](const Member& member) { return member.left; });
 }
 
 void ControlServer::join(size_t rank, Introduced introduced) {

@@ -2,9 +2,7 @@
 // Rank 0's side of the control connections: the store that the ranks meet at, the watch on ranks that end or stop
 // before they have started, and what each rank works on, told to all.
 
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -31,7 +29,7 @@ class ControlServer {
   /// `inherited` has a connected socket per rank, or none where the rank calls at `listener` (which may be none where
   /// no rank does). The listener is closed once all ranks are there.
   ControlServer(std::vector<Descriptor> inherited, Descriptor listener, const Key& key, ControlTimes times);
-  /// Sends what is unsent and ends.
+  /// Serves the others until they have left, two seconds at most, and ends.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -49,7 +47,7 @@ class ControlServer {
 
   void run();
   void serve();
-  void wait_for_news();
+  void wait_for_news(bool ending);
   void meet_inherited();
   void meet_at_door();
   void join(size_t rank, Introduced introduced);
@@ -65,6 +63,7 @@ class ControlServer {
   void watch_silence(double passed);
   double seconds_to_news() const;
   bool all_there() const;
+  bool others_left() const;
 
   std::vector<Member> members_;  // by rank
   std::optional<Door> door_;

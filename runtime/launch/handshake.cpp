@@ -1,10 +1,13 @@
 #include "runtime/launch/handshake.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -17,6 +20,14 @@ using State = Answerer::State;
 template <typename Value>
 std::span<const std::byte> bytes_of_value(const Value& value) {
   return std::as_bytes(std::span(&value, 1));
+}
+
+// Connections that one step takes: those that have been introduced must be served too.
+constexpr size_t kMaxAcceptedAtOnce = 256;
+
+Sha256Digest hello_mac(const Hello& hello, const Key& key) {
+  constexpr std::string_view kUse = "hello";
+  return hmac_sha256(key, {std::as_bytes(std::span(kUse)), bytes_of_value(hello).first(offsetof(Hello, mac))});
 }
 
 // Another word for each use, so that no message can be played back as another one.
@@ -37,6 +48,8 @@ bool send_whole(int socket, std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+void sign(Hello& hello, const Key& key) { hello.mac = hello_mac(hello, key); }
 
 Answerer::Answerer(Descriptor socket) : socket_(std::move(socket)) {}
 
@@ -62,7 +75,9 @@ State Answerer::step(const Key& key, Hello::Purpose purpose, const RunId& run) {
     if (hello.magic != Hello::kMagic || hello.purpose != purpose || hello.run != run) return State::kRefused;
     fill_random(reply_.random);
     reply_.mac = reply_mac(key, hello, reply_);
-    if (!send_whole(socket_.get(), bytes_of_value(reply_))) return State::kRefused;
+    // A rank with another secret is told by the reply's MAC that it has called at another run.
+    const bool known = equal_secretly(hello.mac, hello_mac(hello, key));
+    if (!send_whole(socket_.get(), bytes_of_value(reply_)) || !known) return State::kRefused;
     replied_ = true;
   }
   if (!read_to(received_.size())) return unfinished();
@@ -80,45 +95,50 @@ Introduced Answerer::take(const Key& key) {
 Door::Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run)
     : listener_(std::move(listener)), key_(key), purpose_(purpose), run_(run) {
   fcntl(listener_.get(), F_SETFL, fcntl(listener_.get(), F_GETFL) | O_NONBLOCK);
+  // Connections that say nothing need not come up here: the kernel keeps them for so many seconds.
+  const int seconds = static_cast<int>(kPatience.count());
+  setsockopt(listener_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
 }
 
 void Door::add_to(std::vector<pollfd>& polled) const {
   polled.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
-  for (const Answerer& stranger : strangers_)
-    polled.push_back({.fd = stranger.descriptor(), .events = POLLIN, .revents = 0});
+  for (const std::vector<Answerer>* callers : {&silent_, &replied_})
+    for (const Answerer& caller : *callers)
+      polled.push_back({.fd = caller.descriptor(), .events = POLLIN, .revents = 0});
 }
 
-void Door::accept_all() {
-  // In a flood of connections a caller must not be pushed out before it has been answered: few at a time.
-  for (size_t i = 0; i < kMaxStrangers / 8; ++i) {
+bool Door::answer(Answerer& caller, std::vector<Introduced>& introduced) {
+  const State state = caller.step(key_, purpose_, run_);
+  if (state == State::kDone) introduced.push_back(caller.take(key_));
+  return state == State::kWaits && Answerer::Clock::now() - caller.since() < kPatience;
+}
+
+void Door::accept_some(std::vector<Introduced>& introduced) {
+  for (size_t i = 0; i < kMaxAcceptedAtOnce; ++i) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool out_of_descriptors = !socket && (errno == EMFILE || errno == ENFILE);
     if (!socket && !out_of_descriptors) return;
-    if (!strangers_.empty() && (out_of_descriptors || strangers_.size() == kMaxStrangers))
-      strangers_.erase(strangers_.begin());
-    if (socket) strangers_.emplace_back(std::move(socket));
+    if (!silent_.empty() && (out_of_descriptors || silent_.size() == kMaxSilent)) silent_.erase(silent_.begin());
+    if (!socket) continue;
+    Answerer caller(std::move(socket));
+    if (answer(caller, introduced)) (caller.has_replied() ? replied_ : silent_).push_back(std::move(caller));
   }
 }
 
 std::vector<Introduced> Door::step() {
   std::vector<Introduced> introduced;
-  const auto answer_all = [&] {
-    std::erase_if(strangers_, [&](Answerer& stranger) {
-      const State state = stranger.step(key_, purpose_, run_);
-      if (state == State::kDone) introduced.push_back(stranger.take(key_));
-      const bool late = Answerer::Clock::now() - stranger.since() > kPatience;
-      return state != State::kWaits || late;
-    });
-  };
-  // First those who wait already: new ones may push them out.
-  answer_all();
-  accept_all();
-  answer_all();
+  std::erase_if(replied_, [&](Answerer& caller) { return !answer(caller, introduced); });
+  std::vector<Answerer> before;
+  std::swap(before, silent_);
+  for (Answerer& caller : before)
+    if (answer(caller, introduced)) (caller.has_replied() ? replied_ : silent_).push_back(std::move(caller));
+  accept_some(introduced);
   return introduced;
 }
 
 Answer introduce(int socket, Hello hello, const Key& key, std::chrono::milliseconds patience, Key& session) {
   fill_random(hello.random);
+  sign(hello, key);
   if (!send_whole(socket, bytes_of_value(hello))) return Answer::kClosed;
   const auto deadline = Answerer::Clock::now() + patience;
   Reply reply;

@@ -1,12 +1,14 @@
 #pragma once
 // How the two ends of a new connection prove to each other that they know the run's secret, without telling it.
 //
-//   caller:   Hello       what it wants, and a random number
-//   answerer: Reply       a random number of its own, and the MAC of both under the secret
+//   caller:   Hello       what it wants, a random number, and a MAC of them under the secret
+//   answerer: Reply       a random number of its own, and a MAC of both
 //   caller:   Proof       another MAC of both
 //
-// Messages have fixed sizes and the answerer never waits for one, so that a stranger who connects costs it a descriptor
-// and a hundred bytes until a deadline. What follows belongs to a key that only these two ends know.
+// Messages have fixed sizes and the answerer never waits for one. A stranger is sent away after its first message;
+// until then it costs a descriptor and some two hundred bytes. (The first MAC keeps strangers from the places of
+// callers; it proves nothing, since whoever reads the network may have copied it. The last one does.) What follows
+// belongs to a key that only these two ends know.
 
 #include <poll.h>
 
@@ -33,8 +35,11 @@ struct Hello {
   uint32_t channel = 0;  // kChannel: which of the answerer's incoming channels
   RunId run{};           // kChannel: the run's; else zeros, which the caller cannot know yet
   std::array<std::byte, 32> random{};
+  Sha256Digest mac{};  // of all above
 };
-static_assert(sizeof(Hello) == 64);
+static_assert(sizeof(Hello) == 96);
+/// Fills in the MAC.
+void sign(Hello& hello, const Key& key);
 
 struct Reply {
   std::array<std::byte, 32> random{};
@@ -61,6 +66,8 @@ class Answerer {
   Introduced take(const Key& key);
   int descriptor() const { return socket_.get(); }
   Clock::time_point since() const { return since_; }
+  /// The caller's first message came, and was no stranger's.
+  bool has_replied() const { return replied_; }
 
  private:
   /// Whether all of the next message is there; sets closed_ where it cannot come any more.
@@ -74,11 +81,11 @@ class Answerer {
   Reply reply_;
 };
 
-/// Answers at a listening socket. Strangers can hold kMaxStrangers connections, each for kPatience; then the oldest
-/// ones are closed.
+/// Answers at a listening socket. A connection may take kPatience. Of those that have said nothing yet kMaxSilent are
+/// kept, the newest ones: who knows the secret calls again.
 class Door {
  public:
-  static constexpr size_t kMaxStrangers = 64;
+  static constexpr size_t kMaxSilent = 64;
   static constexpr std::chrono::seconds kPatience{5};
 
   Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run);
@@ -88,13 +95,15 @@ class Door {
   std::vector<Introduced> step();
 
  private:
-  void accept_all();
+  void accept_some(std::vector<Introduced>& introduced);
+  /// Whether the connection goes on.
+  bool answer(Answerer& caller, std::vector<Introduced>& introduced);
 
   Descriptor listener_;
   Key key_;
   Hello::Purpose purpose_;
   RunId run_;
-  std::vector<Answerer> strangers_;  // oldest first
+  std::vector<Answerer> silent_, replied_;  // oldest first
 };
 
 enum class Answer {
@@ -103,7 +112,7 @@ enum class Answer {
   kSilent,  // no answer in time
   kWrong,   // an answer by somebody who does not know the secret
 };
-/// The caller's side of a blocking socket, which is non-blocking afterwards. Fills in `hello`'s random number.
+/// The caller's side of a new connection, which is non-blocking afterwards. Fills in `hello`'s random number and MAC.
 Answer introduce(int socket, Hello hello, const Key& key, std::chrono::milliseconds patience, Key& session);
 
 }  // namespace graphpipe::runtime

@@ -75,9 +75,14 @@ void fill_random(std::span<std::byte> bytes) {
 Key key_of(std::string_view secret) { return sha256(std::as_bytes(std::span(secret))); }
 
 Key find_secret() {
+  // An empty variable says nothing.
+  const auto variable = [](const char* name) -> const char* {
+    const char* value = std::getenv(name);
+    return value == nullptr || *value == '\0' ? nullptr : value;
+  };
   std::string secret;
-  const char* word = std::getenv(wire::kSecretVariable);
-  const char* path = std::getenv(wire::kSecretFileVariable);
+  const char* word = variable(wire::kSecretVariable);
+  const char* path = variable(wire::kSecretFileVariable);
   if (word != nullptr) secret = word;
   else if (path != nullptr) secret = read_secret_file(path);
   else

@@ -1,6 +1,11 @@
 #include "driver/launch/process.h"
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
 
 #include "driver/cli/loss_flag.h"
 #include "driver/report/run_report.h"
@@ -35,6 +40,36 @@ TEST_CASE("when one child fails the others are stopped") {
   REQUIRE(endings.ok());
   CHECK((*endings)[1].exit_code == 3);
   CHECK((*endings)[0].signal != 0);
+}
+
+TEST_CASE("a child that we stop is told from one that failed, and who failed first is known") {
+  // The second fails because of the third, the first must be stopped.
+  const auto endings = run_processes({{.arguments = {"sleep", "60"}},
+                                      {.arguments = {"sh", "-c", "sleep 0.3; exit 6"}},
+                                      {.arguments = {"sh", "-c", "exit 3"}}},
+                                     1, {});
+  REQUIRE(endings.ok());
+  const Ending &stopped = (*endings)[0], &second = (*endings)[1], &first = (*endings)[2];
+  CHECK(stopped.stopped_by_us);
+  CHECK_FALSE(second.stopped_by_us);
+  CHECK_FALSE(first.stopped_by_us);
+  CHECK(first.order == 0);
+  CHECK(second.order == 1);
+  CHECK(stopped.order == 2);
+}
+
+TEST_CASE("a descriptor that a child inherits is its alone: its end is seen when the child ends") {
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  const std::string number = std::to_string(ends[1]);
+  const auto endings =
+      run_processes({{.arguments = {"sh", "-c", "echo hello >&" + number}, .inherited_descriptors = {ends[1]}}}, 1, {});
+  REQUIRE(endings.ok());
+  CHECK(endings->front().ok());
+  char words[16];
+  CHECK(read(ends[0], words, sizeof words) == 6);
+  CHECK(read(ends[0], words, sizeof words) == 0);
+  close(ends[0]);
 }
 
 TEST_CASE("lines of several children arrive whole, with the child's number") {

@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -49,8 +51,8 @@ Outcome start(const Names& names, int ranks, const std::vector<std::string>& fla
     driver::Command command;
     command.arguments = {three_stage_folder() + "/build/device"};
     command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
-    command.environment = names.also;
-    command.environment.push_back("GRAPHPIPE_SECRET=what all ranks of these tests know");
+    command.environment = {"GRAPHPIPE_SECRET=what all ranks of these tests know"};
+    command.environment.insert(command.environment.end(), names.also.begin(), names.also.end());
     command.environment.insert(
         command.environment.end(),
         {names.rank + "=" + std::to_string(rank), names.size + "=" + std::to_string(ranks), "MASTER_PORT=" + port});
@@ -97,4 +99,15 @@ TEST_CASE("a wrong number of ranks is a usage error of each") {
   CHECK(start({"SLURM_PROCID", "SLURM_NTASKS", {}}, 4, {}).exit_codes == std::vector<int>{2, 2, 2, 2});
   CHECK(start({"GRAPHPIPE_TEST_NO_RANK", "GRAPHPIPE_TEST_NO_SIZE", {}}, 1, {}).exit_codes == std::vector<int>{2});
   CHECK(start({"RANK", "WORLD_SIZE", {"RANK=x"}}, 1, {"--help"}).exit_codes == std::vector<int>{0});
+}
+
+TEST_CASE("ranks without a launcher of ours need a secret, and take it from a file that is the user's alone") {
+  const std::string file = work_folder("launch.secret");
+  std::ofstream(file) << "what all ranks of these tests know\n";
+  const Names by_file{"RANK", "WORLD_SIZE", {"GRAPHPIPE_SECRET=", "GRAPHPIPE_SECRET_FILE=" + file}};
+  chmod(file.c_str(), 0600);
+  CHECK(start(by_file, 3, {}).exit_codes == std::vector<int>{0, 0, 0});
+  chmod(file.c_str(), 0644);
+  CHECK(start(by_file, 3, {}).exit_codes == std::vector<int>{2, 2, 2});
+  CHECK(start({"RANK", "WORLD_SIZE", {"GRAPHPIPE_SECRET="}}, 3, {}).exit_codes == std::vector<int>{2, 2, 2});
 }

@@ -183,11 +183,15 @@ TEST_CASE("whatever a stranger says, an answerer neither waits for it nor lets i
   using State = Answerer::State;
   CHECK(state_after("x", false) == State::kWaits);
   CHECK(state_after("x", true) == State::kRefused);
-  CHECK(state_after(std::string(64, '\xff'), false) == State::kRefused);
-  CHECK(state_after("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a stranger of 64 bytes or more\r\n\r\n", false) ==
-        State::kRefused);
+  CHECK(state_after(std::string(96, '\xff'), false) == State::kRefused);
+  CHECK(state_after("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a stranger that asks for a page of more words "
+                    "than a first message of ours\r\n\r\n",
+                    false) == State::kRefused);
   Hello hello{.rank = 1};
-  std::string words(reinterpret_cast<const char*>(&hello), sizeof hello);
+  CHECK(state_after({reinterpret_cast<const char*>(&hello), sizeof hello}, false) == State::kRefused);
+  // What somebody has heard a rank say.
+  sign(hello, key_of(kLong));
+  const std::string words(reinterpret_cast<const char*>(&hello), sizeof hello);
   CHECK(state_after(words, false) == State::kWaits);
   CHECK(state_after(words, true) == State::kRefused);
   CHECK(state_after(words + std::string(32, '\0'), false) == State::kRefused);
@@ -196,9 +200,10 @@ TEST_CASE("whatever a stranger says, an answerer neither waits for it nor lets i
 TEST_CASE("what the answerer has said is no proof when it is said back") {
   auto [stranger, answered] = connected_pair();
   Answerer answerer(std::move(answered));
-  const Hello hello{.rank = 1};
-  REQUIRE(send(stranger.get(), &hello, sizeof hello, 0) == sizeof hello);
   const Key key = key_of(kLong);
+  Hello hello{.rank = 1};
+  sign(hello, key);
+  REQUIRE(send(stranger.get(), &hello, sizeof hello, 0) == sizeof hello);
   REQUIRE(answerer.step(key, Hello::Purpose::kControl, {}) == Answerer::State::kWaits);
   Reply reply;
   REQUIRE(recv(stranger.get(), &reply, sizeof reply, 0) == sizeof reply);

@@ -1,5 +1,7 @@
 // Runs that strangers disturb, and runs whose ranks end or stop before they have started.
 
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+// Behind LibTorch's, which has a CHECK of its own.
 #include <doctest/doctest.h>
 #include <grp.h>
 #include <signal.h>
@@ -23,6 +25,7 @@
 
 using namespace graphpipe::runtime;
 using graphpipe::Code;
+using graphpipe::text;
 
 namespace {
 
@@ -226,6 +229,83 @@ TEST_CASE("once the ranks have met nobody listens any more") {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   CHECK_FALSE(call(ranks.port()));
   CHECK(ranks.wait(10) == std::vector<int>{0, 0});
+}
+
+namespace {
+
+/// The store of torchrun's agent, which answers anybody.
+class AgentProcess {
+ public:
+  AgentProcess()
+      : port_(free_port()), process_([this] {
+          c10d::TCPStoreOptions options;
+          options.port = static_cast<uint16_t>(port_);
+          options.isServer = true;
+          options.waitWorkers = false;
+          const auto store = c10::make_intrusive<c10d::TCPStore>(kLocal, options);
+          pause();
+          return 0;
+        }) {}
+  Forked rank(int32_t number, int32_t count, const std::function<int(ControlPlane&)>& body) const {
+    return Forked([&] {
+      const auto control =
+          join_run({.rank = number, .world_size = count, .port = port_, .agent_store = true, .times = {.join = 20}});
+      const int code = body(*control);
+      control->leave("");
+      return code;
+    });
+  }
+  int32_t port() const { return port_; }
+
+ private:
+  static int32_t free_port() {
+    int32_t port = 0;
+    listen_at(kLocal, port);
+    return port;
+  }
+  int32_t port_;
+  Forked process_;
+};
+
+}  // namespace
+
+TEST_CASE("where torchrun's agent has the port, rank 0 says in its store where it listens itself") {
+  setenv(graphpipe::wire::kSecretVariable, "the secret of the run that torchrun starts", 1);
+  const AgentProcess agent;
+  std::vector<Forked> ranks;
+  for (int32_t rank = 0; rank < 3; ++rank)
+    ranks.push_back(agent.rank(rank, 3, [](ControlPlane& control) {
+      control.barrier("met", 3);
+      return 0;
+    }));
+  for (Forked& rank : ranks) CHECK(rank.wait(20) == 0);
+}
+
+TEST_CASE("what a stranger writes into torchrun's store leads no rank to it") {
+  setenv(graphpipe::wire::kSecretVariable, "the secret of the run that torchrun starts", 1);
+  const AgentProcess agent;
+  for (const std::string& words :
+       {text(std::string(64, '0'), " 127.0.0.1 1"), std::string("127.0.0.1 1"), std::string(" ")}) {
+    CAPTURE(words);
+    Forked stranger([&] {
+      c10d::TCPStoreOptions options;
+      options.port = static_cast<uint16_t>(agent.port());
+      options.waitWorkers = false;
+      const auto store = c10::make_intrusive<c10d::TCPStore>(kLocal, options);
+      store->set("graphpipe/0", std::vector<uint8_t>(words.begin(), words.end()));
+      return 0;
+    });
+    REQUIRE(stranger.wait(20) == 0);
+    Forked rank([&] {
+      try {
+        join_run({.rank = 1, .world_size = 2, .port = agent.port(), .agent_store = true, .times = {.join = 20}});
+      } catch (const RunError& error) {
+        return error.diagnostic().code == Code::kEnvironment ? said(error, "was not written by a rank of this run") : 1;
+      }
+      return 2;
+    });
+    CHECK(rank.wait(20) == kSaidSo);
+  }
 }
 
 TEST_CASE("a rank without the secret is told so, and nobody else is disturbed") {
