@@ -23,7 +23,8 @@ class Checker {
     check_placement();
     if (!problems_.empty()) return std::move(problems_);
     check_choices();
-    check_order();
+    check_execution();
+    if (options_.ordered) check_order();
     if (!problems_.empty()) return std::move(problems_);
     check_mixing();
     if (options_.limit_memory) check_memory();
@@ -74,13 +75,48 @@ class Checker {
         report("stage ", stage, " has a micro-batch of ", chosen.micro_batch);
       if (chosen.k < 1) report("stage ", stage, " has k = ", chosen.k);
       std::set<ir::DeviceId> own;
-      for (ir::DeviceId device : chosen.devices) {
+      for (ir::DeviceId device : devices_of(chosen)) {
         if (device.index() >= cluster_.devices.size()) report("stage ", stage, " is on a device that does not exist");
         if (!own.insert(device).second) report("stage ", stage, " names device ", device, " twice");
         const auto [entry, is_new] = holder.try_emplace(device, stage);
         if (!is_new && entry->second != stage && options_.one_stage_per_device)
           report("device ", device, " holds stages ", entry->second, " and ", stage);
       }
+    }
+  }
+
+  /// Those that share the nodes with the first of each replica included.
+  static std::vector<ir::DeviceId> devices_of(const ir::StageChoice& chosen) {
+    std::vector<ir::DeviceId> devices;
+    for (ir::DeviceId first : chosen.devices)
+      for (int i = 0; i < std::max(1, chosen.degree); ++i) devices.emplace_back(first.index() + static_cast<size_t>(i));
+    return devices;
+  }
+
+  /// Whether nodes can be executed as the plan says: on the kinds of the devices, at the degree of the stage.
+  void check_execution() {
+    for (size_t stage = 0; stage < stages(); ++stage)
+      if (choice(stage).degree < 1) report("stage ", stage, " has the degree ", choice(stage).degree);
+    if (!plan_.alternative.empty() && plan_.alternative.size() != graph_.nodes.size())
+      return report("the plan chooses alternatives of ", plan_.alternative.size(), " of ", graph_.nodes.size(),
+                    " nodes");
+    for (PlanNodeId id : graph_.node_ids()) {
+      const ir::PlanNode& node = graph_.nodes[id];
+      const ir::StageChoice& chosen = choice(stage_of(id));
+      const int way = plan_.alternative.empty() ? 0 : plan_.alternative[id];
+      const int last = std::max(0, static_cast<int>(node.alternatives.size()) - 1);
+      // Without alternatives a node runs on the first of the devices, as it stands.
+      if (way < 0 || way > last) report("node ", id, " has no alternative ", way);
+      else if (!plan_.alternative.empty() && !node.alternatives.empty() &&
+               node.alternatives[static_cast<size_t>(way)].degree != chosen.degree)
+        report("node ", id, " takes an alternative of degree ", node.alternatives[static_cast<size_t>(way)].degree,
+               " in a stage of degree ", chosen.degree);
+      if (plan_.alternative.empty() && chosen.degree > 1)
+        report("node ", id, " has no price at the degree of its stage");
+      for (ir::DeviceId device : devices_of(chosen))
+        if (device.index() < graph_.kind_of_device.size() &&
+            std::ranges::find(node.refused_kinds, graph_.kind_of_device[device.index()]) != node.refused_kinds.end())
+          report("node ", id, " cannot run on device ", device);
     }
   }
 

@@ -11,6 +11,8 @@ struct CheckOptions {
   /// GraphPipe's C3: no device holds two stages.
   bool one_stage_per_device = true;
   bool limit_memory = true;
+  /// No stage may depend on itself.
+  bool ordered = true;
   /// Exactly this many stages; 0: any number.
   int stages = 0;
   /// What the planner claims as objective (seconds per sample); NaN: not checked.
@@ -18,7 +20,8 @@ struct CheckOptions {
 };
 
 /// Problems found, each once; empty for a sound plan. Checked: every node in one stage, stages not empty; convex parts
-/// and no cycle between stages; colocation; micro-batch, k, devices and replicas in range; samples mixed only where
+/// and no cycle between stages; colocation; micro-batch, k, degree, devices and replicas in range; alternatives
+/// that exist and have the degree of their stage, devices of kinds that run their nodes; samples mixed only where
 /// one replica and equal micro-batches allow; memory with the fewest samples in flight that do not deadlock; the
 /// objective to 1e-9.
 Diagnostics check_plan(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,

@@ -1,9 +1,11 @@
 #include "partitioner/profile.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cost/fold.h"
 #include "cost/lower_bound.h"
+#include "partitioner/check_plan.h"
 #include "partitioner/cost_models/plan_by_layers.h"
 
 namespace graphpipe::partitioner {
@@ -84,6 +86,19 @@ Result<PlanAnswer> plan_of_profile(const PlannerEntry& planner, const PlanReques
   if (planner.name == "auto") return plan_auto_of_profile(request);
   if (planner.search == nullptr) return plan_folded(planner, request);
   GP_TRY(PlanAnswer answer, plan_by_layers(planner, request));
+  const cost::FoldedGraph folded = cost::fold_backward(*request.graph);
+  for (const PlanCandidate& candidate : answer.candidates) {
+    // A plan that parts what a schedule keeps together has a price of its own only; memory and the objective are in the
+    // planner's terms, which plan_layers has checked.
+    const auto decided = fold(folded, candidate.assignment);
+    if (!decided.ok()) continue;
+    const Diagnostics problems = check_plan(folded.graph, *request.cluster, *decided,
+                                            {.one_stage_per_device = false,
+                                             .limit_memory = false,
+                                             .ordered = false,
+                                             .objective = std::numeric_limits<double>::quiet_NaN()});
+    if (!problems.empty()) return problems;
+  }
   measure(request, answer);
   return answer;
 }

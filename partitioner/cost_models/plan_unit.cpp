@@ -66,6 +66,7 @@ class UnitPlanner {
 
   Result<PlanAnswer> run() const {
     GP_TRY(const LayerPlanAnswer found, plan_layers(planner_, layer_request()));
+    GP_TRY_VOID(check_degrees(found.plan));
     PlanAnswer answer{.objective = found.objective,
                       .bound = found.bound,
                       .complete = found.complete,
@@ -94,6 +95,20 @@ class UnitPlanner {
     layers.time_limit = request_.time_limit;
     layers.cancel = request_.cancel;
     return layers;
+  }
+
+  /// Planners that know nothing of degrees take every layer on one device.
+  Status check_degrees(const LayerPlan& plan) const {
+    for (const LayerStage& stage : plan.stages)
+      for (const LayerId id : stage.layers) {
+        const Layer& layer = layers_.layers[id];
+        if (layer.degrees.empty() || std::ranges::count(layer.degrees, stage.degree, &LayerDegree::degree) > 0)
+          continue;
+        return Diagnostic{.code = Code::kUsage,
+                          .message = text("the layer ", quoted(layer.id), " has no price on one device"),
+                          .hint = "use the planner piper, which divides layers over devices"};
+      }
+    return Ok{};
   }
 
   /// As the project counts memory that the profile comes from. Of these only dnn-partitioning knows stages that share a
@@ -134,7 +149,7 @@ class UnitPlanner {
     return out;
   }
 
-  /// The variant among the alternatives of all degrees. A layer without the degree runs as it stands.
+  /// The variant among the alternatives of all degrees; 0 where there are none.
   int alternative_of(PlanNodeId node, int degree, int variant) const {
     const auto& ways = profile_.graph.nodes[node].alternatives;
     const auto first = std::ranges::find(ways, degree, &ir::NodeAlternative::degree);

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "partitioner/planner.h"
 #include "tests/support/random_plan_graphs.h"
 
@@ -43,6 +45,43 @@ TEST_CASE("plans of the planners pass; every mutation that breaks a rule is foun
   CHECK_FALSE(check(apart, sound.assignment, sound.objective).empty());
   for (ir::Device& device : cluster.devices) device.memory = Bytes(100);
   CHECK_FALSE(check(graph, sound.assignment, sound.objective).empty());
+}
+
+TEST_CASE("a plan takes alternatives of the degree of its stages, on devices that run them") {
+  ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 4}, Samples(4));
+  for (ir::PlanNode& node : graph.nodes) node.alternatives = {{.degree = 1}, {.degree = 2}, {.degree = 2}};
+  graph.kind_of_device = {0, 0, 0, 1};
+  for (ir::PlanNode& node : graph.nodes) node.by_kind.resize(2);
+  graph.nodes[PlanNodeId(0u)].refused_kinds = {1};
+  const ir::Cluster cluster = ir::equal_devices(4);
+  ir::Assignment sound;
+  for (size_t i = 0; i < 2; ++i) {
+    sound.stage_of.push_back(StageId(i));
+    sound.choice.push_back({.devices = {DeviceId(2 * i)}, .degree = i == 0 ? 2 : 1});
+    sound.alternative.push_back(i == 0 ? 2 : 0);
+  }
+  const auto is_sound = [&](auto&& change) {
+    ir::Assignment plan = sound;
+    change(plan);
+    return check_plan(graph, cluster, plan, {.objective = std::numeric_limits<double>::quiet_NaN()}).empty();
+  };
+  CHECK(is_sound([](ir::Assignment&) {}));
+  CHECK(is_sound([](ir::Assignment& a) { a.choice[StageId(1u)].devices = {DeviceId(3u)}; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.choice[StageId(1u)].devices = {DeviceId(1u)}; }));  // of stage 0
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.choice[StageId(0u)].devices = {DeviceId(3u)}; }));  // 3 and 4
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.choice[StageId(0u)].degree = 1; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.choice[StageId(0u)].degree = 0; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.alternative[PlanNodeId(1u)] = 1; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.alternative[PlanNodeId(1u)] = 3; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.alternative[PlanNodeId(1u)] = -1; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.alternative.resize(1); }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) { a.alternative = {}; }));
+  CHECK_FALSE(is_sound([](ir::Assignment& a) {
+    std::swap(a.choice[StageId(0u)], a.choice[StageId(1u)]);
+    std::swap(a.alternative[PlanNodeId(0u)], a.alternative[PlanNodeId(1u)]);
+    a.choice[StageId(0u)].devices = {DeviceId(3u)};  // of the kind that does not run node 0
+    a.choice[StageId(1u)].devices = {DeviceId(0u)};
+  }));
 }
 
 TEST_CASE(
