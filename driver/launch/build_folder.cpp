@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "driver/cli/commands.h"
+#include "driver/launch/folder_lock.h"
 #include "driver/launch/process.h"
 #include "driver/report/report.h"
 
@@ -132,6 +134,12 @@ Status build_folder(const std::string& folder, const Options& options, const std
 
 int run_build(const Options& options) {
   catch_interrupts();
+  std::optional<FolderLock> lock;
+  if (std::filesystem::is_directory(options.input)) {
+    Result<FolderLock> taken = FolderLock::take(options.input);
+    if (!taken) return report_problems(options, "build", taken.problems());
+    lock.emplace(std::move(*taken));
+  }
   const Status status = build_folder(options.input, options);
   if (!status) return report_problems(options, "build", status.problems());
   if (options.json) print_json("build", JsonObject().add("folder", options.input), {});

@@ -8,6 +8,7 @@
 #include "codegen/generate.h"
 #include "driver/cli/commands.h"
 #include "driver/launch/build_folder.h"
+#include "driver/launch/folder_lock.h"
 #include "driver/launch/output_folder.h"
 #include "driver/launch/process.h"
 #include "driver/launch/runtime_sources.h"
@@ -76,6 +77,8 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, cons
 int run_generate(const Options& options) {
   const Result<Pipeline> pipeline = load_pipeline(options.input);
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
+  const Result<FolderLock> lock = FolderLock::take(options.output);
+  if (!lock) return report_problems(options, "generate", lock.problems());
   const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
   if (!written) return report_problems(options, "generate", written.problems());
   if (options.json) print_json("generate", plan_json(*pipeline), pipeline->model.notes);
@@ -88,6 +91,8 @@ int run_compile(const Options& options) {
   const Result<Pipeline> pipeline = make_pipeline(options);
   if (!pipeline) return report_problems(options, "compile", pipeline.problems());
   report_notes(options, pipeline->model.notes);
+  const Result<FolderLock> lock = FolderLock::take(options.output);
+  if (!lock) return report_problems(options, "compile", lock.problems());
   const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
   if (!written) return report_problems(options, "compile", written.problems());
   const Status built = build_folder(options.output, options);
