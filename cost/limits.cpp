@@ -71,11 +71,12 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
     return {LimitKind::kLink, stage, share,
             text("the messages of ", of_step, "; they take ", cost.messages / cost.item(),
                  " times its compute: a faster link, or a cut where less crosses, would lift it")};
-  if (graph.stages[stage].mixes_samples)
+  if (graph.stages[stage].scope != ir::SampleScope::kEach)
     return {LimitKind::kMixing, stage, share,
-            text("the work of ", of_step,
-                 "; it mixes the samples of a micro-batch and so has no replicas: a smaller stage around the mixing "
-                 "operators, or a faster device, would lift it")};
+            text("the work of ", of_step, "; it works on the samples of a ",
+                 graph.stages[stage].scope == ir::SampleScope::kBatch ? "batch" : "micro-batch",
+                 " together and so has no replicas: a smaller stage around the operators that do, or a faster device, "
+                 "would lift it")};
   const double over = imbalance(graph, cluster, costs);
   const std::string ratio = text(std::round(100 * over) / 100);
   if (over < kUneven)

@@ -88,14 +88,28 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
 
 namespace {
 
+/// Seconds of F + I + W per sample in items of so many.
+double per_sample(const ir::PassSeconds& seconds, Samples item) {
+  const double samples = static_cast<double>(item.count);
+  return (seconds.forward.at(samples) + seconds.input_gradient.at(samples) + seconds.weight_gradient.at(samples)) /
+         samples;
+}
+
 double cheapest_of(const ir::PassSeconds& seconds, Samples most) {
-  const auto rate = [&](int64_t n) {
-    const double samples = static_cast<double>(n);
-    return (seconds.forward.at(samples) + seconds.input_gradient.at(samples) + seconds.weight_gradient.at(samples)) /
-           samples;
-  };
-  double least = rate(most.count);
-  for (int64_t n = 1; n < most.count; n *= 2) least = std::min(least, rate(n));
+  double least = per_sample(seconds, most);
+  for (int64_t n = 1; n < most.count; n *= 2) least = std::min(least, per_sample(seconds, Samples(n)));
+  return least;
+}
+
+/// The same in a plan of a graph: nodes that work on the whole batch have no other item.
+double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node, const ir::PassSeconds& seconds) {
+  return node.scope == ir::SampleScope::kBatch ? per_sample(seconds, graph.batch) : cheapest_of(seconds, graph.batch);
+}
+
+double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node) {
+  if (node.by_kind.empty()) return cheapest_in(graph, node, {node.forward, node.input_gradient, node.weight_gradient});
+  double least = kInfinity;
+  for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_in(graph, node, seconds));
   return least;
 }
 
@@ -114,28 +128,28 @@ std::vector<double> devices_by_kind(const ir::PlanGraph& graph) {
 double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count) {
   std::vector<double> all(count.size(), 0);
   for (const ir::PlanNode& node : graph.nodes)
-    for (size_t kind = 0; kind < count.size(); ++kind) all[kind] += cheapest_of(node.by_kind[kind], graph.batch);
+    for (size_t kind = 0; kind < count.size(); ++kind) all[kind] += cheapest_in(graph, node, node.by_kind[kind]);
   double weights = 0, work = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], kLeastSeconds);
   for (const ir::PlanNode& node : graph.nodes) {
     double least = kInfinity;
     for (size_t kind = 0; kind < count.size(); ++kind)
       if (count[kind] > 0)
-        least = std::min(least, cheapest_of(node.by_kind[kind], graph.batch) / std::max(all[kind], kLeastSeconds));
+        least = std::min(least, cheapest_in(graph, node, node.by_kind[kind]) / std::max(all[kind], kLeastSeconds));
     work += least;
   }
   return work / weights;
 }
 
-/// Seconds per sample of a node with a replica on every device, or on the fastest where it mixes samples.
+/// Seconds per sample of a node with a replica on every device, or on the fastest where it works on samples together.
 double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::vector<double>& count) {
   double fastest = kInfinity, speed = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) {
-    const double seconds = cheapest_of(node.by_kind[kind], graph.batch);
+    const double seconds = cheapest_in(graph, node, node.by_kind[kind]);
     if (count[kind] > 0) fastest = std::min(fastest, seconds);
     speed += count[kind] / std::max(seconds, kLeastSeconds);
   }
-  return node.mixes_samples ? fastest : 1 / speed;
+  return node.scope == ir::SampleScope::kEach ? 1 / speed : fastest;
 }
 
 }  // namespace
@@ -147,6 +161,23 @@ double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
   return least;
 }
 
+double least_work(const ir::PlanGraph& graph, Samples most) {
+  // A stage that works on the whole batch may hold any node.
+  const bool may_be_whole = graph.has_batch_scope();
+  double seconds = 0;
+  for (const ir::PlanNode& node : graph.nodes) {
+    double least = kInfinity;
+    if (node.scope != ir::SampleScope::kBatch) least = cheapest_seconds_per_sample(node, most);
+    if (may_be_whole) {
+      const auto whole = [&](const ir::PassSeconds& on) { least = std::min(least, per_sample(on, graph.batch)); };
+      if (node.by_kind.empty()) whole({node.forward, node.input_gradient, node.weight_gradient});
+      for (const ir::PassSeconds& on_kind : node.by_kind) whole(on_kind);
+    }
+    seconds += least;
+  }
+  return seconds * static_cast<double>(graph.batch.count);
+}
+
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
   PlanBound bound;
   const double devices = static_cast<double>(cluster.devices.size());
@@ -156,15 +187,16 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const ir::PlanNodeId id(i);
     const ir::PlanNode& node = graph.nodes[id];
-    const double seconds = cheapest_seconds_per_sample(node, graph.batch);
+    const double seconds = cheapest_in(graph, node);
     bound.work += seconds / devices;
-    const double alike = node.mixes_samples ? seconds : seconds / devices;
+    const double alike = node.scope == ir::SampleScope::kEach ? seconds / devices : seconds;
     bound.largest_node = std::max(bound.largest_node, count.empty() ? alike : spread(graph, node, count));
     double path = 0;
     for (ir::PlanNodeId reader : adjacency.successors[id]) path = std::max(path, below[reader]);
-    double pass = node.forward.at(1.0) + node.input_gradient.at(1.0);
+    const double item = node.scope == ir::SampleScope::kBatch ? static_cast<double>(graph.batch.count) : 1.0;
+    double pass = node.forward.at(item) + node.input_gradient.at(item);
     for (const ir::PassSeconds& seconds : node.by_kind)
-      pass = std::min(pass, seconds.forward.at(1.0) + seconds.input_gradient.at(1.0));
+      pass = std::min(pass, seconds.forward.at(item) + seconds.input_gradient.at(item));
     below[id] = path + pass;
     bound.critical_path = std::max(bound.critical_path, below[id]);
   }

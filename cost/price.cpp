@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cost/op_prices.h"
+#include "cost/sample_scopes.h"
 #include "cost/transients.h"
 #include "ops/op_def.h"
 
@@ -20,11 +21,6 @@ using ir::PlanNodeId;
 using ir::PlanValueId;
 using ir::SampleFunction;
 using ir::ValueId;
-
-/// Losses that are sums over samples: replicas and micro-batches may be added up.
-bool is_additive_loss(const std::string& op) {
-  return op == "CrossEntropyLossSum" || op == "MeanSquaredErrorSum" || op == "BceWithLogitsSum" || op == "ReduceSum";
-}
 
 void sort_unique(std::vector<PlanNodeId>& nodes) {
   std::sort(nodes.begin(), nodes.end());
@@ -65,7 +61,7 @@ class Pricer {
     GP_TRY_VOID(add_times());
     for (NodeId id : graph_.node_ids()) add_saved(id);
     for (ir::PlanValue& value : result_.values) finish_value(value);
-    flag_mixing();
+    GP_TRY_VOID(set_scopes());
     return std::move(result_);
   }
 
@@ -271,47 +267,28 @@ class Pricer {
     }
   }
 
-  /// The nodes between the additive loss and the loss output, the loss included; empty where the loss mixes samples.
-  std::vector<PlanNodeId> additive_tail() const {
-    const auto loss = std::find_if(graph_.outputs().begin(), graph_.outputs().end(),
-                                   [](const ir::Output& output) { return output.role == ir::OutputRole::kLoss; });
-    if (loss == graph_.outputs().end()) return {};
-    std::vector<PlanNodeId> tail;
-    ValueId at = loss->value;
-    while (true) {
-      const NodeId producer = graph_.value(at).producer;
-      if (!producer.valid() || !plan_node_of_[producer].valid()) return {};
-      tail.push_back(plan_node_of_[producer]);
-      const ir::Node& node = graph_.node(producer);
-      if (is_additive_loss(node.op)) break;
-      if (node.op != "Mul") return {};
-      const auto mixed = std::find_if(node.inputs.begin(), node.inputs.end(),
-                                      [&](ValueId v) { return graph_.value(v).batch == BatchKind::kMixed; });
-      if (mixed == node.inputs.end()) return {};
-      at = *mixed;
-    }
-    const ir::Node& sum = graph_.node(result_.nodes[tail.back()].source);
-    for (ValueId input : sum.inputs)
-      if (input.valid() && graph_.value(input).batch == BatchKind::kMixed) return {};
-    std::sort(tail.begin(), tail.end());
-    return tail;
-  }
-
-  void flag_mixing() {
-    const std::vector<PlanNodeId> tail = additive_tail();
-    if (tail.size() > 1) result_.colocated.push_back(tail);
-    const auto is_tail = [&](PlanNodeId node) { return std::binary_search(tail.begin(), tail.end(), node); };
+  /// Nodes that work on samples together, and those that add up to the loss, which share a stage: what they exchange
+  /// has no batch axis. Errors (kUntrainable): one that learns nothing from so small a batch.
+  Status set_scopes() {
+    const SampleScopes scopes = sample_scopes(graph_, request_.scopes);
+    Diagnostics problems;
     for (PlanNodeId id : result_.node_ids()) {
-      const ir::Node& node = graph_.node(result_.nodes[id].source);
-      const auto flag = ops::find_op(node.op)->mixes_samples;
-      if (flag != nullptr && flag(ops::NodeView(graph_, node))) result_.nodes[id].mixes_samples = true;
+      ir::PlanNode& node = result_.nodes[id];
+      node.scope = scopes.scope[node.source];
+      node.fewest_samples = scopes.fewest[node.source];
+      if (node.fewest_samples <= request_.batch.count) continue;
+      problems.push_back({.code = Code::kUntrainable,
+                          .origin = node.label,
+                          .message = text(graph_.node(node.source).op, " learns nothing from fewer than ",
+                                          node.fewest_samples, " samples, and the batch has ", request_.batch),
+                          .hint = text("pass a --batch of at least ", node.fewest_samples)});
     }
-    for (const ir::PlanValue& value : result_.values) {
-      if (value.batch != BatchKind::kMixed) continue;
-      if (!is_tail(value.producer)) result_.nodes[value.producer].mixes_samples = true;
-      for (PlanNodeId reader : value.readers)
-        if (!is_tail(reader)) result_.nodes[reader].mixes_samples = true;
-    }
+    if (!problems.empty()) return problems;
+    std::vector<PlanNodeId> additive;
+    for (NodeId id : scopes.additive)
+      if (plan_node_of_[id].valid()) additive.push_back(plan_node_of_[id]);
+    if (additive.size() > 1) result_.colocated.push_back(std::move(additive));
+    return Ok{};
   }
 
   const ir::Graph& graph_;

@@ -6,6 +6,7 @@
 // 1, 2, 4, ... samples and at the batch, and interpolated between. A measured profile replaces it where one is given,
 // for all devices alike.
 
+#include "cost/sample_scopes.h"
 #include "ir/cluster.h"
 #include "ir/graph.h"
 #include "ir/plan_graph.h"
@@ -19,6 +20,8 @@ struct PriceRequest {
   double optimizer_state_per_weight_byte = 0;
   /// Measured seconds; null for analytic costs.
   const ir::Profile* profile = nullptr;
+  /// Which samples the nodes that work on several together get.
+  ScopeChoice scopes;
 };
 
 /// Needs: a verified graph, differentiated or forward only.
@@ -26,12 +29,13 @@ struct PriceRequest {
 ///   gradient nodes that serve it.
 /// - Computations on weights alone are shared out over the plan nodes that read their results, and the parameters below
 ///   become those nodes' weights: a stage repeats what it needs.
-/// - What mixes samples (ops that say so, and all that makes or reads a mixed value) is flagged; the sum that is the
-///   loss adds over samples, and its nodes share a stage.
+/// - What works on samples together has its scope (sample_scopes.h); what adds up over samples to the loss shares a
+///   stage.
 /// - A saved view counts as the value that it looks at. Data that a gradient reads again is in the stash of the node
 ///   that reads it. A node's workspace is what is alive beside the stash while it runs, in the whole model
 ///   (transients.h): never less than in its stage.
 /// Errors (kBadProfile): the profile misses operators of the model. (kUnsupportedOp): an operator without an entry.
+/// (kUntrainable): a batch of fewer samples than a node needs together.
 Result<ir::PlanGraph> price(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
 
 }  // namespace graphpipe::cost

@@ -47,6 +47,7 @@ void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
   message.set_optimizer(std::string(ir::optimizer_name(plan.optimizer)));
   message.set_batch(narrow(plan.batch.count));
   message.set_batch_norm(std::string(ir::batch_norm_name(plan.batch_norm)));
+  message.set_contrastive(std::string(ir::sample_scope_name(plan.contrastive)));
   message.set_dropout(plan.dropout);
   message.set_seed(plan.seed);
   message.set_threads(plan.threads);
@@ -90,7 +91,13 @@ class PlanReader {
     else problems_.add("optimizer", "must be sgd or adamw, is ", quoted(ModelText(message_.optimizer())));
     const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());
     if (batch_norm) plan_.batch_norm = *batch_norm;
-    else problems_.add("batch_norm", "must be train, eval or file, is ", quoted(ModelText(message_.batch_norm())));
+    else
+      problems_.add("batch_norm", "must be train, eval, file or micro-batch, is ",
+                    quoted(ModelText(message_.batch_norm())));
+    const auto scope =
+        message_.has_contrastive() ? ir::sample_scope_of_name(message_.contrastive()) : ir::SampleScope::kBatch;
+    if (scope && *scope != ir::SampleScope::kEach) plan_.contrastive = *scope;
+    else problems_.add("contrastive", "must be batch or micro-batch, is ", quoted(ModelText(message_.contrastive())));
     problems_.need_range("batch", message_.batch(), 1, kMaxOfMessage);
     plan_.batch = Samples(message_.batch());
     plan_.dropout = message_.dropout();

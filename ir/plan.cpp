@@ -6,7 +6,7 @@ namespace graphpipe::ir {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOptimizers = {"sgd", "adamw"};
-constexpr std::array<std::string_view, 3> kBatchNorms = {"train", "eval", "file"};
+constexpr std::array<std::string_view, 4> kBatchNorms = {"train", "eval", "file", "micro-batch"};
 
 template <typename Kind, size_t N>
 std::optional<Kind> kind_of_name(const std::array<std::string_view, N>& names, std::string_view name) {

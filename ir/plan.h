@@ -19,9 +19,10 @@ using OptimizerKind = wire::OptimizerKind;
 std::string_view optimizer_name(OptimizerKind kind);
 std::optional<OptimizerKind> optimizer_of_name(std::string_view name);
 
-/// Which statistics BatchNorm uses: the micro-batch's, the running ones, or what the model file says.
-enum class BatchNormMode : uint8_t { kTrain, kEval, kFile };
-/// "train", "eval", "file".
+/// Which statistics BatchNorm uses: the batch's, the running ones, what the model file says (of the batch where it
+/// trains), or those of each micro-batch, as GPipe does.
+enum class BatchNormMode : uint8_t { kTrain, kEval, kFile, kMicroBatch };
+/// "train", "eval", "file", "micro-batch".
 std::string_view batch_norm_name(BatchNormMode mode);
 std::optional<BatchNormMode> batch_norm_of_name(std::string_view name);
 
@@ -45,6 +46,8 @@ struct Plan {
   /// Samples of one step.
   Samples batch{1};
   BatchNormMode batch_norm = BatchNormMode::kTrain;
+  /// The samples that a loss compares with each other: all of the batch, or those of each micro-batch.
+  SampleScope contrastive = SampleScope::kBatch;
   bool dropout = false;
   uint64_t seed = 0;
   /// CPU threads of each stage: other counts give other bits.

@@ -1,6 +1,7 @@
 #include "ir/plan_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace graphpipe::ir {
@@ -20,6 +21,8 @@ bool is_sound(const SampleFunction& f) {
     if (!std::isfinite(c) || c < 0) return false;
   return true;
 }
+
+constexpr std::array<std::string_view, 3> kScopes = {"each", "micro-batch", "batch"};
 
 class PlanGraphVerifier {
  public:
@@ -70,6 +73,9 @@ class PlanGraphVerifier {
     check_alternatives(node);
     if (node.buffer_bytes.count < 0)
       report(node.label, text("node ", id, " has negative buffer bytes"), "correct the profile");
+    if (node.fewest_samples < 1 || (node.fewest_samples > 1 && node.scope == SampleScope::kEach))
+      report(node.label, text("node ", id, " needs ", node.fewest_samples, " samples together, and takes each alone"),
+             "only nodes that work on several samples together need several");
     for (WeightGroupId group : node.weights)
       if (group.index() >= graph_.weight_groups.size())
         report(node.label, text("node ", id, " names a weight group that does not exist"), "correct the profile");
@@ -123,6 +129,24 @@ class PlanGraphVerifier {
 };
 
 }  // namespace
+
+std::string_view sample_scope_name(SampleScope scope) { return kScopes.at(static_cast<size_t>(scope)); }
+
+std::optional<SampleScope> sample_scope_of_name(std::string_view name) {
+  for (size_t i = 0; i < kScopes.size(); ++i)
+    if (kScopes[i] == name) return static_cast<SampleScope>(i);
+  return std::nullopt;
+}
+
+SampleScope PlanGraph::scope_of(std::span<const PlanNodeId> of) const {
+  SampleScope widest = SampleScope::kEach;
+  for (const PlanNodeId node : of) widest = std::max(widest, nodes[node].scope);
+  return widest;
+}
+
+bool PlanGraph::has_batch_scope() const {
+  return std::any_of(nodes.begin(), nodes.end(), [](const PlanNode& n) { return n.scope == SampleScope::kBatch; });
+}
 
 int PlanGraph::kind_count() const {
   return kind_of_device.empty() ? 0 : *std::max_element(kind_of_device.begin(), kind_of_device.end()) + 1;

@@ -2,7 +2,9 @@
 // What planners see: nodes and values with costs, weight groups, flags. Nothing about operators: a priced ONNX
 // model and an imported profile are the same thing here.
 
-#include <string>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,16 @@ struct WeightGroup {
   ModelText name;
   bool operator==(const WeightGroup&) const = default;
 };
+
+/// Which samples a node works on together (semantics, section 1).
+enum class SampleScope : uint8_t {
+  kEach,        // each alone, or a sum over samples: micro-batches and replicas divide them as they like
+  kMicroBatch,  // those of one micro-batch: its stage has one replica
+  kBatch,       // all of a step: its stage has one replica, and the batch is its only micro-batch
+};
+/// "each", "micro-batch", "batch".
+std::string_view sample_scope_name(SampleScope scope);
+std::optional<SampleScope> sample_scope_of_name(std::string_view name);
 
 /// Seconds of the three passes of a node.
 struct PassSeconds {
@@ -83,8 +95,10 @@ struct PlanNode {
   std::vector<WeightGroupId> weights;
   /// Whether any backward work exists here.
   bool has_backward = true;
-  /// Works on the samples of one micro-batch together: its stage has one replica.
-  bool mixes_samples = false;
+  SampleScope scope = SampleScope::kEach;
+  /// Samples that it needs together: with fewer nothing is learned (a contrastive loss of one sample is constant).
+  /// Above 1 only where `scope` is not kEach.
+  int64_t fewest_samples = 1;
   /// The backward half of another node of its colocated set, listed as a node of its own (profiles of training graphs).
   /// Such graphs have no stage graph before cost::fold_backward.
   bool is_backward = false;
@@ -143,6 +157,10 @@ class PlanGraph {
 
   IdRange<PlanNodeId> node_ids() const { return ids<PlanNodeId>(nodes.size()); }
   IdRange<PlanValueId> value_ids() const { return ids<PlanValueId>(values.size()); }
+  /// The widest scope of these nodes: that of a stage that holds them.
+  SampleScope scope_of(std::span<const PlanNodeId> of) const;
+  /// Whether some node works on the whole batch.
+  bool has_batch_scope() const;
   /// Kinds of devices; 0 where all are alike.
   int kind_count() const;
   /// Seconds of a node on the device with this number.

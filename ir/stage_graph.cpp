@@ -114,7 +114,8 @@ void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph&
     stage.weight_bytes += node.buffer_bytes;
     stage.weights.insert(stage.weights.end(), node.weights.begin(), node.weights.end());
     stage.has_backward = stage.has_backward || node.has_backward;
-    stage.mixes_samples = stage.mixes_samples || node.mixes_samples;
+    stage.scope = std::max(stage.scope, node.scope);
+    stage.fewest_samples = std::max(stage.fewest_samples, node.fewest_samples);
   }
 }
 
@@ -245,18 +246,41 @@ void add_edges(const PlanGraph& graph, const Assignment& assignment, StageGraph&
   for (StageEdge& edge : edges) result.edges.push_back(std::move(edge));
 }
 
+/// What a stage's nodes that work on samples together ask of its replicas and its micro-batch.
+void check_scope(const PlanGraph& graph, StageId id, const Stage& stage, Diagnostics& problems) {
+  if (stage.scope == SampleScope::kEach) return;
+  const auto first = [&](auto is) -> const ModelText& {
+    return graph
+        .nodes[*std::find_if(stage.nodes.begin(), stage.nodes.end(), [&](PlanNodeId n) { return is(graph.nodes[n]); })]
+        .label;
+  };
+  const bool whole = stage.scope == SampleScope::kBatch;
+  const ModelText& node = first([&](const PlanNode& n) { return n.scope == stage.scope; });
+  if (stage.choice.devices.size() != 1)
+    problems.push_back(
+        bad_plan(node,
+                 text("the node works on the samples of a ", whole ? "batch" : "micro-batch",
+                      " together, but its stage ", id, " has ", stage.choice.devices.size(), " replicas"),
+                 "give the stage one device"));
+  const int64_t batch = graph.batch.count, size = stage.choice.micro_batch.count;
+  if (whole && size != batch)
+    problems.push_back(bad_plan(node,
+                                text("the node works on all ", batch, " samples of the batch together, but its stage ",
+                                     id, " has micro-batches of ", size),
+                                text("give the stage a micro-batch of ", batch,
+                                     ", or say with --contrastive micro-batch or --batchnorm "
+                                     "micro-batch that the samples of one micro-batch are meant")));
+  const int64_t smallest = batch % size == 0 ? size : batch % size;
+  if (smallest < stage.fewest_samples)
+    problems.push_back(bad_plan(first([&](const PlanNode& n) { return n.fewest_samples == stage.fewest_samples; }),
+                                text("the node learns nothing from fewer than ", stage.fewest_samples,
+                                     " samples, but its stage ", id, " has a micro-batch of ", smallest),
+                                "use micro-batches of more samples, of which the batch is a multiple"));
+}
+
 Status check_mixing(const PlanGraph& graph, const StageGraph& result) {
   Diagnostics problems;
-  for (StageId id : result.stage_ids()) {
-    const Stage& stage = result.stages[id];
-    if (!stage.mixes_samples || stage.choice.devices.size() == 1) continue;
-    const PlanNodeId node = *std::find_if(stage.nodes.begin(), stage.nodes.end(),
-                                          [&](PlanNodeId n) { return graph.nodes[n].mixes_samples; });
-    problems.push_back(bad_plan(graph.nodes[node].label,
-                                text("the node works on the samples of a micro-batch together, but its stage ", id,
-                                     " has ", stage.choice.devices.size(), " replicas"),
-                                "give the stage one device"));
-  }
+  for (StageId id : result.stage_ids()) check_scope(graph, id, result.stages[id], problems);
   for (const StageEdge& edge : result.edges) {
     const StageChoice& from = result.stages[edge.from].choice;
     const StageChoice& to = result.stages[edge.to].choice;

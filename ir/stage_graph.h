@@ -30,7 +30,9 @@ struct Stage {
   std::vector<WeightGroupId> weights;
   int trainable_tensors = 0;
   bool has_backward = true;
-  bool mixes_samples = false;
+  /// The widest scope of its nodes, and the most samples that one of them needs together.
+  SampleScope scope = SampleScope::kEach;
+  int64_t fewest_samples = 1;
   bool operator==(const Stage&) const = default;
 };
 
@@ -79,8 +81,10 @@ struct StageGraph {
 /// Derives stages and edges. Stage ids are renumbered in topological order (ties: lowest node id first), and
 /// `assignment` is renumbered with them, so that ids agree afterwards.
 /// Errors (kBadPlan): a node without a stage; an empty stage; a stage without devices, with a device twice or with a
-/// micro-batch outside [1, batch]; a cycle between stages (convexity follows); colocated nodes apart; a stage that
-/// mixes samples, or an edge with a mixed value, with more than one replica or unequal micro-batches.
+/// micro-batch outside [1, batch]; a cycle between stages (convexity follows); colocated nodes apart; replicas of a
+/// stage whose nodes work on samples together, a micro-batch that is not what their scope asks for, or one (the last of
+/// the step included) of fewer samples than they need; an edge with a mixed value between unequal micro-batches or to
+/// or from replicas.
 Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment);
 
 /// Number of micro-batches of a stage: ceil(batch / micro_batch).

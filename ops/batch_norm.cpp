@@ -58,6 +58,12 @@ Inferred infer_batch_norm(const NodeView& node) {
 
 bool mixes(const NodeView& node) { return is_training(node) && node.input(0).batch != ir::BatchKind::kNone; }
 bool gradient_mixes(const NodeView& node) { return node.input(1).batch != ir::BatchKind::kNone; }
+/// One value has no deviation: a channel needs a second, from another position or another sample.
+int64_t samples_of_statistics(const NodeView& node) {
+  if (!mixes(node)) return 1;
+  const ir::Shape& shape = node.input(0).type.shape;
+  return shape.size() < 3 || product_of(shape, 2, shape.size()) == ir::Dim::fixed(1) ? 2 : 1;
+}
 uint32_t updated(const NodeView& node) { return is_training(node) ? 0b11000U : 0U; }
 
 Work forward_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
@@ -259,6 +265,7 @@ std::vector<OpDef> forward_and_training_rows() {
            .emit = emit_batch_norm,
            .features = FeatureAxis::kSecond,
            .mixes_samples = mixes,
+           .fewest_samples = samples_of_statistics,
            .updates_inputs = updated,
            .examples = {{.inputs = forward_inputs({kB, 3, 4, 2})},
                         {.inputs = computed_inputs(), .attributes = {{"epsilon", 0.01}}},

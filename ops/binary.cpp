@@ -8,6 +8,7 @@
 #include "ops/families.h"
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -279,6 +280,7 @@ std::vector<OpDef> arithmetic_rows() {
        .gradient = add_gradient,
        .emit = emit_as<"at::add($0, $1)", "ATen/ops/add.h">,
        .dependence = Dependence::kElement,
+       .sample_sum = as_terms,
        .examples = with_integers(broadcast_examples(normal))},
       {.name = "Sub",
        .infer = infer_arithmetic,
@@ -286,6 +288,7 @@ std::vector<OpDef> arithmetic_rows() {
        .gradient = sub_gradient,
        .emit = emit_as<"at::sub($0, $1)", "ATen/ops/sub.h">,
        .dependence = Dependence::kElement,
+       .sample_sum = as_terms,
        .examples = with_integers(broadcast_examples(normal))},
       {.name = "Mul",
        .infer = infer_arithmetic,
@@ -293,6 +296,7 @@ std::vector<OpDef> arithmetic_rows() {
        .gradient = mul_gradient,
        .emit = emit_as<"at::mul($0, $1)", "ATen/ops/mul.h">,
        .dependence = Dependence::kElement,
+       .sample_sum = as_factor,
        .examples = with_integers(broadcast_examples(normal))},
       {.name = "Div",
        .infer = infer_arithmetic,
@@ -300,6 +304,7 @@ std::vector<OpDef> arithmetic_rows() {
        .gradient = div_gradient,
        .emit = emit_div,
        .dependence = Dependence::kElement,
+       .sample_sum = as_dividend,
        .examples = with_integers(broadcast_examples(positive))},
       {.name = "DivGradDivisor",
        .infer = infer_gradient,
@@ -370,6 +375,7 @@ std::vector<OpDef> variadic_rows() {
        .gradient = add_gradient,
        .emit = emit_sum,
        .dependence = Dependence::kElement,
+       .sample_sum = as_terms,
        .examples = variadic_examples()},
       {.name = "Mean",
        .infer = infer_variadic,
@@ -377,6 +383,7 @@ std::vector<OpDef> variadic_rows() {
        .gradient = mean_gradient,
        .emit = emit_mean,
        .dependence = Dependence::kElement,
+       .sample_sum = as_terms,
        .examples = variadic_examples()},
   };
 }

@@ -7,6 +7,7 @@
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -193,6 +194,9 @@ Inferred infer_contrastive_gradient(const NodeView& node) {
   return one_output(node, node.input(1).type, Mixing::kMixes);
 }
 
+/// The softmax over one sample is 1, whatever its similarity is.
+int64_t two_samples(const NodeView&) { return 2; }
+
 Work contrastive_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 28); }
 Work contrastive_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 30); }
 
@@ -224,6 +228,10 @@ void emit_scale_by_samples(Emitter& emitter) {
   emitter.assign(0, text("at::mul(", emitter.in(0), ", ", emitter.dim(ir::Dim::batch()), ")"), kMulHeader);
 }
 
+SampleSum scaled_by_samples(const NodeView&, std::span<const SampleSum> inputs) {
+  return inputs[0] == SampleSum::kMean ? SampleSum::kSum : SampleSum::kNone;
+}
+
 // Whatever it is given, the result counts samples.
 Inferred infer_scale_by_samples(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
@@ -243,6 +251,7 @@ std::vector<OpDef> cross_entropy_rows() {
            .work = cross_entropy_work,
            .gradient = cross_entropy_gradient,
            .emit = emit_cross_entropy,
+           .sample_sum = sums_samples,
            .examples = cross_entropy_examples()},
           {.name = "CrossEntropyLossSumGrad",
            .infer = infer_cross_entropy_gradient,
@@ -258,6 +267,7 @@ std::vector<OpDef> elementwise_rows() {
            .work = squared_error_work,
            .gradient = squared_error_gradient,
            .emit = [](Emitter& e) { assign_pattern(e, "at::sum($0.sub($1).square())", kSumHeader); },
+           .sample_sum = sums_samples,
            .examples = {{.inputs = {normal({kB, 3}), normal({kB, 3})}}}},
           {.name = "MeanSquaredErrorSumGrad",
            .infer = infer_elementwise_loss_gradient,
@@ -269,6 +279,7 @@ std::vector<OpDef> elementwise_rows() {
            .work = bce_work,
            .gradient = bce_gradient,
            .emit = emit_bce,
+           .sample_sum = sums_samples,
            .examples = {{.inputs = {normal({kB, 3}), uniform01({kB, 3})}}}},
           {.name = "BceWithLogitsSumGrad",
            .infer = infer_elementwise_loss_gradient,
@@ -288,6 +299,7 @@ std::vector<OpDef> contrastive_rows() {
            .work = contrastive_work,
            .gradient = contrastive_gradient,
            .emit = emit_contrastive,
+           .fewest_samples = two_samples,
            .examples = {{.inputs = {normal({kB, kB})}}}},
           {.name = "ContrastiveLossSumGrad",
            .infer = infer_contrastive_gradient,
@@ -299,6 +311,7 @@ std::vector<OpDef> contrastive_rows() {
            .work = one_flop_per_element,
            .gradient = scale_by_samples_gradient,
            .emit = emit_scale_by_samples,
+           .sample_sum = scaled_by_samples,
            .examples = {{.inputs = {normal({})}}}}};
 }
 

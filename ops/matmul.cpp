@@ -9,6 +9,7 @@
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -312,6 +313,7 @@ std::vector<OpDef> gemm_rows() {
        .gradient = scale_gradient,
        .emit = emit_scale,
        .dependence = Dependence::kElement,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 3})}, .attributes = {{"factor", 0.25}}}}}};
 }
 

@@ -10,15 +10,19 @@
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
 
 std::string reduction_of(const NodeView& node) { return node.attributes().get_string("reduction", "mean"); }
 
+bool compares_samples(const ir::Shape& scores) { return scores == ir::Shape{ir::Dim::batch(), ir::Dim::batch()}; }
+
 Status expect_loss(const NodeView& node, const ir::Shape& scores, size_t target, size_t weight) {
   GP_TRY_VOID(expect_index(node, {target}));
-  if (scores.size() < 2 || !scores[1].is_fixed()) {
+  // Similarities of all samples with all, [B, B]: the classes of a sample are the samples (CLIP's own loss).
+  if (scores.size() < 2 || (!scores[1].is_fixed() && !compares_samples(scores))) {
     return bad_model(node, text("needs scores of shape [N, C, ...], found ", shape_text(scores)));
   }
   ir::Shape wanted = scores;
@@ -107,6 +111,18 @@ void emit_onnx_cross_entropy(Emitter& emitter) {
   assign_loss(emitter, log_probabilities);
   emitter.assign(1, text("std::move(", log_probabilities, ")"), "");
 }
+
+/// Without ignored positions and weights of classes a mean counts every sample alike.
+SampleSum reduction_over_samples(const NodeView& node, std::span<const SampleSum> inputs) {
+  const std::string reduction = reduction_of(node);
+  if (sums_samples(node, inputs) == SampleSum::kNone || reduction == "none") return SampleSum::kNone;
+  if (reduction == "sum") return SampleSum::kSum;
+  const bool counts_all = !node.attributes().has("ignore_index") && !node.has_input(2);
+  return counts_all ? SampleSum::kMean : SampleSum::kNone;
+}
+
+/// The softmax over one class is 1, whatever its score is.
+int64_t samples_to_compare(const NodeView& node) { return compares_samples(node.input(0).type.shape) ? 2 : 1; }
 
 // --- gradient ---
 
@@ -197,6 +213,7 @@ std::span<const OpDef> onnx_loss_ops() {
                                            .work = nll_work,
                                            .gradient = nll_gradient,
                                            .emit = emit_nll,
+                                           .sample_sum = reduction_over_samples,
                                            .examples = loss_examples(1)},
                                           {.name = "NegativeLogLikelihoodLossGrad",
                                            .infer = infer_nll_gradient,
@@ -208,6 +225,8 @@ std::span<const OpDef> onnx_loss_ops() {
                                            .work = onnx_cross_entropy_work,
                                            .gradient = onnx_cross_entropy_gradient,
                                            .emit = emit_onnx_cross_entropy,
+                                           .sample_sum = reduction_over_samples,
+                                           .fewest_samples = samples_to_compare,
                                            .examples = loss_examples(2)}};
   return rows;
 }

@@ -131,6 +131,9 @@ enum class Dependence : uint8_t {
 /// Where an operator that makes features puts them in its output.
 enum class FeatureAxis : uint8_t { kUnknown, kSecond, kLast };
 
+/// What a value without a batch axis is to the samples: the sum, or the mean, of what each has alone, or neither.
+enum class SampleSum : uint8_t { kNone, kSum, kMean };
+
 struct OpDef {
   std::string_view name;
   /// Types and batch kinds of the outputs; problems name the node by its origin.
@@ -147,6 +150,11 @@ struct OpDef {
   /// What makes a value of kind kMixed mixes anyway; this is for nodes whose output keeps its batch axis all the same,
   /// such as a training-mode BatchNormalization.
   bool (*mixes_samples)(const NodeView&) = nullptr;
+  /// What output 0 is to the samples, given the same of each input (sample_sum.h). Null: neither sum nor mean. Micro-
+  /// batches and replicas may divide the samples of a loss that is a sum or mean.
+  SampleSum (*sample_sum)(const NodeView&, std::span<const SampleSum> inputs) = nullptr;
+  /// Samples that the node needs together: with fewer its result is constant, or not defined. Null: 1.
+  int64_t (*fewest_samples)(const NodeView&) = nullptr;
   /// Draws random numbers, keyed by (seed, step, node, sample).
   bool is_random = false;
   /// Inputs that this node updates in place (running statistics), as a bit mask. Null: none.

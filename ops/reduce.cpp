@@ -13,6 +13,7 @@
 #include "ops/families.h"
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -249,6 +250,15 @@ Status prod_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
+/// Over the samples, or over other axes of what is a sum or mean over the samples already.
+SampleSum reduction_of_samples(const NodeView& node, std::span<const SampleSum> inputs) {
+  const std::string& op = node.node().op;
+  const bool sum = op == "ReduceSum", mean = op == "ReduceMean";
+  if (node.input(0).batch == ir::BatchKind::kMixed) return sum || mean ? inputs[0] : SampleSum::kNone;
+  if (node.input(0).batch == ir::BatchKind::kNone) return SampleSum::kNone;
+  return mean ? SampleSum::kMean : SampleSum::kSum;
+}
+
 // --- entries ---
 
 Work reduce_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 1); }
@@ -281,6 +291,8 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
   if (row.takes_integers) {
     forward.examples.push_back({.inputs = {integers({kB, 5}, -9, 10)}, .attributes = over({1}, 1)});
   }
+  if (row.name == "ReduceSum" || row.name == "ReduceMean" || row.name == "ReduceL1" || row.name == "ReduceSumSquare")
+    forward.sample_sum = reduction_of_samples;
   all.push_back(std::move(forward));
   all.push_back({.name = row.gradient_name,
                  .infer = infer_reduce_gradient,

@@ -13,6 +13,7 @@
 #include "ops/families.h"
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -286,6 +287,7 @@ std::vector<OpDef> reshaping_rows() {
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
        .is_view = true,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 6, 4})}, .attributes = target({ir::Dim::batch(6), 4})},
                     {.inputs = {normal({3, kB, 8})}, .attributes = target({3, ir::Dim::batch(2), 4})},
                     {.inputs = {normal({kB, 6, 4})}, .attributes = target({0, -1, 8})},
@@ -297,6 +299,7 @@ std::vector<OpDef> reshaping_rows() {
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
        .is_view = true,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 3, 4})}, .attributes = {{"axis", int64_t{1}}}},
                     {.inputs = {normal({kB, 3, 4})}, .attributes = {{"axis", int64_t{-1}}}}}},
       {.name = "Squeeze",
@@ -306,6 +309,7 @@ std::vector<OpDef> reshaping_rows() {
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
        .is_view = true,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 1, 4, 1})}, .attributes = axes({1, 3})},
                     {.inputs = {normal({1, kB, 4})}, .attributes = axes({0})}}},
       {.name = "Unsqueeze",
@@ -315,6 +319,7 @@ std::vector<OpDef> reshaping_rows() {
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
        .is_view = true,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 4})}, .attributes = axes({0, 3})},
                     {.inputs = {normal({kB})}, .attributes = axes({1})}}},
       {.name = "Transpose",
@@ -345,6 +350,7 @@ std::vector<OpDef> other_rows() {
        .emit = emit_identity,
        .dependence = Dependence::kElement,
        .is_view = true,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 3})}}, {.inputs = {booleans({kB, 3})}}}},
       {.name = "Cast",
        .infer = infer_cast,
@@ -352,6 +358,7 @@ std::vector<OpDef> other_rows() {
        .gradient = cast_gradient,
        .emit = emit_cast,
        .dependence = Dependence::kElement,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 3})}, .attributes = {{"to", std::string("f32")}}},
                     {.inputs = {integers({kB, 3}, -4, 5)}, .attributes = {{"to", std::string("f32")}}},
                     {.inputs = {distinct({kB, 30})}, .attributes = {{"to", std::string("i64")}}},

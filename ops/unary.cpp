@@ -11,6 +11,7 @@
 #include "ops/example_helpers.h"
 #include "ops/families.h"
 #include "ops/infer_helpers.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -231,7 +232,10 @@ OpDef forward_row(const UnaryRow& row) {
             .emit = emit_unary,
             .dependence = Dependence::kElement};
   if (!row.gradient_name.empty()) def.gradient = unary_gradient;
-  if (row.name == "Neg") def.gradient = neg_gradient;
+  if (row.name == "Neg") {
+    def.gradient = neg_gradient;
+    def.sample_sum = as_first_input;
+  }
   def.examples = examples_of(row);
   return def;
 }

@@ -7,6 +7,7 @@
 #include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
+#include "partitioner/batch_stages.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "support/units.h"
 
@@ -103,6 +104,7 @@ ir::Assignment Candidates::assignment_of(const std::vector<FoundStage>& stages) 
     const StageId id = assignment.choice.push_back(std::move(choice));
     for (ir::PlanNodeId node : stage.nodes) assignment.stage_of[node] = id;
   }
+  give_whole_batch(*request_.graph, assignment);
   return assignment;
 }
 

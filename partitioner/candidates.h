@@ -35,7 +35,8 @@ class Candidates {
  public:
   explicit Candidates(const PlanRequest& request) : request_(request) {}
 
-  /// Stages get topological numbers, forced replicas, and devices in that order; where devices differ, also in
+  /// Stages that work on the whole batch get it as their micro-batch. All get topological numbers, forced replicas, and
+  /// devices in that order; where devices differ, also in
   /// others (heterogeneous/device_order.h). Returns whether a plan is usable: it keeps the rules of build_stage_graph
   /// and, where memory is limited, fits.
   bool add(const std::vector<FoundStage>& stages);

@@ -67,6 +67,9 @@ class Checker {
   }
 
   void check_choices() {
+    std::vector<bool> sees_batch(stages(), false);
+    for (PlanNodeId node : graph_.node_ids())
+      if (graph_.nodes[node].scope == ir::SampleScope::kBatch) sees_batch[stage_of(node)] = true;
     std::map<ir::DeviceId, size_t> holder;
     for (size_t stage = 0; stage < stages(); ++stage) {
       const ir::StageChoice& chosen = choice(stage);
@@ -78,6 +81,7 @@ class Checker {
       for (ir::DeviceId device : devices_of(chosen)) {
         if (device.index() >= cluster_.devices.size()) report("stage ", stage, " is on a device that does not exist");
         if (!own.insert(device).second) report("stage ", stage, " names device ", device, " twice");
+        if (sees_batch[stage]) continue;
         const auto [entry, is_new] = holder.try_emplace(device, stage);
         if (!is_new && entry->second != stage && options_.one_stage_per_device)
           report("device ", device, " holds stages ", entry->second, " and ", stage);
@@ -146,10 +150,34 @@ class Checker {
       if (waiting[stage] > 0) report("stage ", stage, " depends on itself, or follows one that does");
   }
 
+  /// Nodes that work on samples together have them in one place: all of a step, or enough of them.
+  void check_scope(PlanNodeId id) {
+    const ir::PlanNode& node = graph_.nodes[id];
+    if (node.scope == ir::SampleScope::kEach) return;
+    const ir::StageChoice& chosen = choice(stage_of(id));
+    const auto refuse = [&](std::string what, std::string hint) {
+      problems_.push_back({.code = Code::kBadPlan,
+                           .origin = node.label,
+                           .message = text("node ", id, " in stage ", stage_of(id), " ", what),
+                           .hint = std::move(hint)});
+    };
+    const int64_t size = chosen.micro_batch.count, all = graph_.batch.count;
+    if (chosen.devices.size() != 1)
+      refuse(text("works on samples together, and the stage has ", chosen.devices.size(), " replicas"),
+             "give the stage one device");
+    if (node.scope == ir::SampleScope::kBatch && size < all)
+      refuse(text("works on all ", all, " samples of the batch together, and the stage has micro-batches of ", size),
+             text("give the stage a micro-batch of ", all,
+                  ", or plan with --contrastive micro-batch or --batchnorm micro-batch"));
+    for (int64_t first = 0; first < all; first += size)
+      if (const int64_t here = std::min(size, all - first); here < node.fewest_samples)
+        return refuse(
+            text("learns nothing from fewer than ", node.fewest_samples, " samples, and a micro-batch has ", here),
+            "use micro-batches of more samples, of which the batch is a multiple");
+  }
+
   void check_mixing() {
-    for (PlanNodeId node : graph_.node_ids())
-      if (graph_.nodes[node].mixes_samples && choice(stage_of(node)).devices.size() != 1)
-        report("node ", node, " mixes samples in a stage with replicas");
+    for (PlanNodeId id : graph_.node_ids()) check_scope(id);
     for (const ir::PlanValue& value : graph_.values)
       for (PlanNodeId reader : value.readers) {
         const size_t from = stage_of(value.producer), to = stage_of(reader);

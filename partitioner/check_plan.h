@@ -8,7 +8,7 @@
 namespace graphpipe::partitioner {
 
 struct CheckOptions {
-  /// GraphPipe's C3: no device holds two stages.
+  /// GraphPipe's C3: no device holds two stages; one that works on the whole batch, and runs once per step, may share.
   bool one_stage_per_device = true;
   bool limit_memory = true;
   /// No stage may depend on itself.
@@ -21,9 +21,9 @@ struct CheckOptions {
 
 /// Problems found, each once; empty for a sound plan. Checked: every node in one stage, stages not empty; convex parts
 /// and no cycle between stages; colocation; micro-batch, k, degree, devices and replicas in range; alternatives
-/// that exist and have the degree of their stage, devices of kinds that run their nodes; samples mixed only where
-/// one replica and equal micro-batches allow; memory with the fewest samples in flight that do not deadlock; the
-/// objective to 1e-9.
+/// that exist and have the degree of their stage, devices of kinds that run their nodes; nodes that work
+/// on samples together get those of their scope, on one replica; mixed values only between equal micro-batches; memory
+/// with the fewest samples in flight that do not deadlock; the objective to 1e-9.
 Diagnostics check_plan(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,
                        const CheckOptions& options);
 

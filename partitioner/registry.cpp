@@ -60,6 +60,24 @@ Diagnostic bad_request(std::string message, std::string hint) {
   return {.code = Code::kUsage, .message = std::move(message), .hint = std::move(hint)};
 }
 
+/// A micro-batch that nodes learn nothing from is no choice of a planner.
+Status check_fewest_samples(const ir::PlanGraph& graph, Samples micro_batch) {
+  const int64_t rest = graph.batch.count % micro_batch.count;
+  const int64_t smallest = rest == 0 ? micro_batch.count : rest;
+  Diagnostics problems;
+  for (const ir::PlanNode& node : graph.nodes)
+    if (node.scope == ir::SampleScope::kMicroBatch && smallest < node.fewest_samples)
+      problems.push_back(
+          {.code = Code::kBadPlan,
+           .origin = node.label,
+           .message = text("the node learns nothing from fewer than ", node.fewest_samples, " samples; --micro-batch ",
+                           micro_batch, " of a batch of ", graph.batch, " gives it one of ", smallest),
+           .hint = text("use micro-batches of at least ", node.fewest_samples,
+                        ", of which the batch is a multiple, or let the node work on the whole batch")});
+  if (problems.empty()) return Ok{};
+  return problems;
+}
+
 Status check_request(const PlanRequest& request) {
   GP_CHECK(request.graph != nullptr && request.cluster != nullptr);
   if (request.graph->nodes.empty())
@@ -75,6 +93,7 @@ Status check_request(const PlanRequest& request) {
   if (request.micro_batch && (request.micro_batch->count < 1 || *request.micro_batch > request.graph->batch))
     return bad_request(text("--micro-batch ", *request.micro_batch, " does not fit a batch of ", request.graph->batch),
                        "ask for 1 sample to the whole batch");
+  if (request.micro_batch) GP_TRY_VOID(check_fewest_samples(*request.graph, *request.micro_batch));
   for (const ForcedReplicas& forced : request.replicas)
     if (forced.stage < 0 || forced.replicas < 1)
       return bad_request(text("--replicas ", forced.stage, "=", forced.replicas, " is not a stage and its replicas"),

@@ -28,7 +28,7 @@ enum class Code {
   kBatchNotFound,    // no batch axis, or a constant that bakes it in
   kBadParameter,     // a parameter decision that names nothing or contradicts itself
   kUntrainable,      // nothing to train, or no gradient on a path that needs one
-  kMixesSamples,     // the node works on the samples of one micro-batch together
+  kMixesSamples,     // the node works on several samples together
   kLostByExport,     // the exporter dropped something that training needs
   kBadLoss,          // the loss names nothing, or its shapes do not fit
   kBadCluster,       // a cluster file with impossible numbers

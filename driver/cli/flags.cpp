@@ -65,8 +65,9 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split");
   app.add_option("--batchnorm", model.batchnorm,
-                 "mode of BatchNorm; file: as the model says. Without it train, and eval for --policy inference")
-      ->check(CLI::IsMember({"train", "eval", "file"}));
+                 "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "
+                 "does; file: as the model says. Without it train, and eval for --policy inference")
+      ->check(CLI::IsMember({"train", "eval", "file", "micro-batch"}));
   app.add_option("--dropout", model.dropout, "whether Dropout is active")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("off");
@@ -78,6 +79,10 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
       ->each([&training](const std::string&) { training.batch_given = true; });
   app.add_option("--loss", training.loss,
                  "cross_entropy|mse|bce:OUTPUT,LABEL, contrastive:OUTPUT, or output:NAME for a scalar output");
+  app.add_option(
+         "--contrastive", training.contrastive,
+         "what a loss that compares samples with each other sees together: the whole batch, or each micro-batch")
+      ->check(CLI::IsMember({"batch", "micro-batch"}));
   app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
       ->check(CLI::IsMember({"sgd", "adamw"}))
       ->each([&training](const std::string&) { training.optimizer_given = true; });

@@ -24,6 +24,7 @@ struct TrainingOptions {
   int64_t batch = 8;
   bool batch_given = false, optimizer_given = false, seed_given = false;
   std::string loss;
+  std::string contrastive = "batch";  // or micro-batch: what a loss that compares samples sees together
   std::string optimizer = "sgd";
   uint64_t seed = 0;
   int64_t threads = 1;

@@ -8,7 +8,7 @@
 #include "driver/launch/digest.h"
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
-#include "driver/pipeline/mixing.h"
+#include "driver/pipeline/sample_scopes.h"
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
@@ -23,9 +23,11 @@ double optimizer_state(ir::OptimizerKind kind) { return kind == ir::OptimizerKin
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  return cost::price(
-      model.graph, plan.cluster,
-      {.batch = plan.batch, .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer), .profile = profile});
+  return cost::price(model.graph, plan.cluster,
+                     {.batch = plan.batch,
+                      .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer),
+                      .profile = profile,
+                      .scopes = scopes_of(plan.contrastive, plan.batch_norm)});
 }
 
 // The profile of a plan, which must still be the file that it was priced with.
@@ -85,6 +87,7 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   plan.optimizer = ir::optimizer_of_name(options.training.optimizer).value();
   plan.batch = Samples(options.training.batch);
   plan.batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
+  plan.contrastive = contrastive_scope(options.training);
   plan.dropout = options.model.dropout == "on";
   plan.seed = options.training.seed;
   plan.threads = static_cast<int>(options.training.threads);
@@ -147,6 +150,8 @@ Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
   compare("--policy", trains(given), trains(now));
   compare("--loss", given.loss.raw(), now.loss.raw());
   compare("--batchnorm", batch_norm(given), batch_norm(now));
+  compare("--contrastive", std::string(ir::sample_scope_name(given.contrastive)),
+          std::string(ir::sample_scope_name(now.contrastive)));
   compare("--dropout", dropout(given), dropout(now));
   compare("--bind", bindings(given), bindings(now));
   compare("--parameters, --freeze", given.parameter_rules.raw(), now.parameter_rules.raw());
@@ -249,8 +254,6 @@ Result<Pipeline> price_model(const Options& options) {
   // From here on the operator graph never changes: its ids may be kept.
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan, {}));
   GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, profile ? &*profile : nullptr));
-  for (Diagnostic& note : mixing_notes(pipeline.model.graph, pipeline.priced))
-    pipeline.model.notes.push_back(std::move(note));
   return pipeline;
 }
 
@@ -269,6 +272,8 @@ Result<Pipeline> make_pipeline(const Options& options) {
   }
   GP_TRY_VOID(derive(pipeline));
   // From here on stages and order are fixed: only text is left to write.
+  for (Diagnostic& note : scope_notes(pipeline.model.graph, pipeline.priced, &pipeline.stages))
+    pipeline.model.notes.push_back(std::move(note));
   return pipeline;
 }
 

@@ -54,9 +54,28 @@ ir::Assignment place(ir::Assignment chain, StageShape shape, size_t devices) {
   return chain;
 }
 
+namespace {
+
+// Replicas divide the samples of every stage.
+Status expect_no_scopes(const ir::PlanGraph& graph, const PlanOptions& options) {
+  for (const ir::PlanNode& node : graph.nodes)
+    if (node.scope != ir::SampleScope::kEach)
+      return Diagnostic{.code = Code::kBadPlan,
+                        .origin = node.label,
+                        .message = text("the node works on the samples of a ",
+                                        node.scope == ir::SampleScope::kBatch ? "batch" : "micro-batch",
+                                        " together, and the policy ", options.policy, " has replicas of every stage"),
+                        .hint = "use the policy kfkb, with --planner data-parallel for replicas of all other nodes"};
+  return Ok{};
+}
+
+}  // namespace
+
 Result<partitioner::PlanAnswer> plan_shape(const partitioner::PlanRequest& request, const PlanOptions& options,
                                            StageShape shape) {
   const size_t devices = request.cluster->devices.size();
+  if (shape == StageShape::kReplicas || shape == StageShape::kBidirectional)
+    GP_TRY_VOID(expect_no_scopes(*request.graph, options));
   GP_TRY(const int stages, stages_of_shape(shape, options.stages, devices));
   // The cut is made for as many devices as stages, whose memory the schedule's check limits afterwards.
   ir::Cluster line = *request.cluster;

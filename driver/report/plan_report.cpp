@@ -149,7 +149,8 @@ JsonObject plan_json(const Pipeline& pipeline) {
     object.add("nodes", nodes).add("devices", devices).add("predecessors", predecessors);
     object.add("micro_batch", stage.choice.micro_batch.count).add("k", stage.choice.k);
     object.add("recompute", stage.choice.recompute).add("shard_optimizer_state", stage.choice.shard_optimizer_state);
-    stages.push_back(object.add("mixes_samples", stage.mixes_samples));
+    object.add("mixes_samples", stage.scope != ir::SampleScope::kEach);
+    stages.push_back(object.add("sample_scope", std::string(ir::sample_scope_name(stage.scope))));
   }
   std::vector<int64_t> peaks;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peaks.push_back(memory.peak.count);

@@ -14,6 +14,7 @@
 #include "driver/pipeline/model_source.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
+#include "driver/pipeline/sample_scopes.h"
 #include "driver/report/report.h"
 #include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
@@ -172,6 +173,8 @@ Result<std::vector<Contender>> compare(const Options& options, std::string& mach
   if (forwards_only > 0) priced.plan.policy = policies.front();
   GP_TRY(Pipeline pipeline, price_model(priced));
   machine = pipeline.machine.sentence;
+  for (Diagnostic& note : scope_notes(pipeline.model.graph, pipeline.priced, nullptr))
+    pipeline.model.notes.push_back(std::move(note));
   report_notes(priced, pipeline.model.notes);
   return contend_all(priced, pipeline, planners, policies);
 }

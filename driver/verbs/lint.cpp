@@ -5,8 +5,8 @@
 
 #include "cost/price.h"
 #include "driver/cli/commands.h"
-#include "driver/pipeline/mixing.h"
 #include "driver/pipeline/model_source.h"
+#include "driver/pipeline/sample_scopes.h"
 #include "driver/report/report.h"
 #include "wire/exit_codes.h"
 
@@ -22,9 +22,12 @@ int run_lint(const Options& options) {
     const Result<TrainingGraph> training = make_training_graph(options.model, options.training, options.plan.policy);
     if (!training) return report_problems(options, "lint", training.problems());
     notes = training->notes;
-    const auto priced = cost::price(training->graph, ir::equal_devices(1), {.batch = Samples(options.training.batch)});
+    const auto batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
+    const auto priced = cost::price(training->graph, ir::equal_devices(1),
+                                    {.batch = Samples(options.training.batch),
+                                     .scopes = scopes_of(contrastive_scope(options.training), batch_norm)});
     if (!priced) return report_problems(options, "lint", priced.problems());
-    for (Diagnostic& note : mixing_notes(training->graph, *priced)) notes.push_back(std::move(note));
+    for (Diagnostic& note : scope_notes(training->graph, *priced, nullptr)) notes.push_back(std::move(note));
   }
   notes = one_of_each_kind(notes);
   const auto warnings = std::ranges::count(notes, Severity::kWarning, &Diagnostic::severity);

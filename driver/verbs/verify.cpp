@@ -93,7 +93,7 @@ Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
   Samples size = pipeline.plan.batch;
   bool found = false;
   for (const ir::Stage& stage : pipeline.stages.stages) {
-    if (!stage.mixes_samples) continue;
+    if (stage.scope == ir::SampleScope::kEach) continue;
     if (found && stage.choice.micro_batch != size) {
       return Diagnostic{.code = Code::kBadPlan,
                         .message =

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost/lower_bound.h"
+#include "partitioner/batch_stages.h"
 #include "partitioner/candidates.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -65,8 +66,9 @@ double busy_seconds(const ir::PlanGraph& graph, const std::vector<FoundStage>& s
   double busiest = 0;
   for (const FoundStage& stage : stages) {
     double seconds = 0;
+    const bool whole = graph.scope_of(stage.nodes) == ir::SampleScope::kBatch;
     for (const ir::PlanNodeId id : stage.nodes)
-      seconds += cost::cheapest_seconds_per_sample(graph.nodes[id], stage.micro_batch);
+      seconds += cost::cheapest_seconds_per_sample(graph.nodes[id], whole ? graph.batch : stage.micro_batch);
     busiest = std::max(busiest, seconds * static_cast<double>(graph.batch.count));
   }
   return busiest;
@@ -137,6 +139,7 @@ Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
     ir::Assignment assignment;
     assignment.stage_of.resize(request.graph->nodes.size(), ir::StageId(0u));
     assignment.choice.push_back(std::move(choice));
+    separate_batch_nodes(*request.graph, assignment);
     candidates.add(std::move(assignment));
   }
   return candidates.answer(true, watch.seconds());

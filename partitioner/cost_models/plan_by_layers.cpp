@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cost/lower_bound.h"
+#include "partitioner/batch_stages.h"
 #include "partitioner/candidates.h"
 #include "partitioner/cost_models/layer_request.h"
 #include "partitioner/cost_models/layer_view.h"
@@ -53,22 +54,28 @@ class SizeSweep {
       if (deadline_.passed()) break;
     }
     GP_TRY(PlanAnswer answer, candidates_.answer(!deadline_.passed(), watch_.seconds()));
-    for (PlanCandidate& candidate : answer.candidates)
-      candidate.own = own_terms_.at(candidate.assignment.choice[ir::StageId(0u)].micro_batch);
+    for (PlanCandidate& candidate : answer.candidates) candidate.own = own_terms_of(candidate.assignment);
     return answer;
   }
 
  private:
+  /// Of the micro-batch of the stages that do not work on the whole batch.
+  OwnTerms own_terms_of(const ir::Assignment& assignment) const {
+    for (const ir::StageChoice& choice : assignment.choice)
+      if (const auto terms = own_terms_.find(choice.micro_batch);
+          choice.micro_batch < graph_.batch && terms != own_terms_.end())
+        return terms->second;
+    return own_terms_.rbegin()->second;
+  }
+
   bool may_replicate() const {
-    return request_.replication && std::ranges::none_of(graph_.nodes, &ir::PlanNode::mixes_samples);
+    const auto mixes = [](const ir::PlanNode& node) { return node.scope == ir::SampleScope::kMicroBatch; };
+    return request_.replication && std::ranges::none_of(graph_.nodes, mixes);
   }
 
   /// Whether the work of so small micro-batches leaves room for a better step than that of the best plan.
   bool is_promising(Samples micro_batch) const {
-    double seconds = 0;
-    for (const ir::PlanNode& node : graph_.nodes) seconds += cost::cheapest_seconds_per_sample(node, micro_batch);
-    const double items = static_cast<double>(graph_.batch.count);
-    return seconds * items / static_cast<double>(request_.cluster->devices.size()) <
+    return cost::least_work(graph_, micro_batch) / static_cast<double>(request_.cluster->devices.size()) <
            std::min(candidates_.least_step(), request_.known_step);
   }
 
@@ -117,6 +124,8 @@ class SizeSweep {
       for (const LayerId layer : stage.layers) assignment.stage_of[PlanNodeId(layer.index())] = ir::StageId(s);
       assignment.choice.push_back(std::move(choice));
     }
+    separate_batch_nodes(graph_, assignment);
+    if (request_.stages && *request_.stages != static_cast<int>(assignment.choice.size())) return;
     candidates_.add(expand(small_, request_.graph->nodes.size(), assignment));
     own_terms_[micro_batch] = {
         .objective = answer.objective, .bound = answer.bound, .gap = answer.gap(), .unit = answer.unit};

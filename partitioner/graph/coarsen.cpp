@@ -59,7 +59,8 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
     joined.buffer_bytes += node.buffer_bytes;
     joined.weights.insert(joined.weights.end(), node.weights.begin(), node.weights.end());
     joined.has_backward = joined.has_backward || node.has_backward;
-    joined.mixes_samples = joined.mixes_samples || node.mixes_samples;
+    joined.scope = std::max(joined.scope, node.scope);
+    joined.fewest_samples = std::max(joined.fewest_samples, node.fewest_samples);
   }
   std::sort(joined.weights.begin(), joined.weights.end());
   joined.weights.erase(std::unique(joined.weights.begin(), joined.weights.end()), joined.weights.end());
@@ -70,7 +71,7 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
 class Merger {
  public:
   Merger(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits)
-      : items_(items), root_(items.nodes.size()), weight_(items.nodes.size(), 0), mixes_(items.nodes.size(), false) {
+      : items_(items), root_(items.nodes.size()), weight_(items.nodes.size(), 0), scope_(items.nodes.size()) {
     std::iota(root_.begin(), root_.end(), size_t{0});
     double seconds = 0, bytes = 0;
     for (double weight : items.weight) seconds += weight;
@@ -78,10 +79,10 @@ class Merger {
     for (size_t item = 0; item < items.nodes.size(); ++item) {
       double own = 0;
       for (PlanNodeId node : items.nodes[item]) {
-        mixes_[item] = mixes_[item] || graph.nodes[node].mixes_samples;
         for (ir::WeightGroupId group : graph.nodes[node].weights)
           own += static_cast<double>(graph.weight_groups[group].bytes.count);
       }
+      scope_[item] = graph.scope_of(items.nodes[item]);
       // Half of what decides is work, half is memory.
       weight_[item] = items.weight[item] / std::max(2 * seconds, kLeastSeconds) + own / std::max(2 * bytes, 1.0);
     }
@@ -125,7 +126,7 @@ class Merger {
   }
 
   bool may_join(size_t a, size_t b) const {
-    return !alone_[a] && !alone_[b] && stage_[a] == stage_[b] && mixes_[a] == mixes_[b] &&
+    return !alone_[a] && !alone_[b] && stage_[a] == stage_[b] && scope_[a] == scope_[b] &&
            weight_[a] + weight_[b] <= most_;
   }
 
@@ -198,7 +199,8 @@ class Merger {
   const Items& items_;
   std::vector<size_t> root_;
   std::vector<double> weight_;
-  std::vector<bool> mixes_, alone_;
+  std::vector<ir::SampleScope> scope_;
+  std::vector<bool> alone_;
   std::vector<size_t> stage_;
   double most_ = 1;
 };

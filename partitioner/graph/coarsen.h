@@ -32,8 +32,8 @@ struct CoarsenLimits {
 };
 
 /// Merges items into larger ones, only where no cycle can come about: into the only reader, with the only producer,
-/// or, where more than 8 are side by side, with one that has the same readers and producers. What mixes samples stays
-/// apart from what does not.
+/// or, where more than 8 are side by side, with one that has the same readers and producers. Nodes of different
+/// scopes stay apart.
 NodeSets coarsen(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits);
 
 }  // namespace graphpipe::partitioner

@@ -57,9 +57,7 @@ double max_time_per_sample(const ir::PlanGraph& graph, const ir::Cluster& cluste
 
 /// Seconds of a step that no plan with micro-batches of at most `size` beats.
 double least_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples size) {
-  double seconds = 0;
-  for (const ir::PlanNode& node : graph.nodes) seconds += cost::cheapest_seconds_per_sample(node, size);
-  return seconds * static_cast<double>(graph.batch.count) / static_cast<double>(cluster.devices.size());
+  return cost::least_work(graph, size) / static_cast<double>(cluster.devices.size());
 }
 
 size_t elements_of(const SearchSpace& space) {

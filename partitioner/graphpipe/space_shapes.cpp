@@ -76,7 +76,8 @@ class Describer {
       add(*price);
     add(node.buffer_bytes.count);
     add(node.has_backward);
-    add(node.mixes_samples);
+    add(static_cast<int>(node.scope));
+    add(node.fewest_samples);
     add(node.weights.size());
     for (ir::WeightGroupId group : node.weights) {
       add(graph_.weight_groups[group].bytes.count);

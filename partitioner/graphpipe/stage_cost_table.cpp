@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "support/units.h"
+
 namespace graphpipe::partitioner {
 
 namespace {
@@ -50,21 +52,41 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
       shard_(shard_optimizer_state),
       replicas_(useful_counts(micro_batch.count, max_devices)),
       counts_(replicas_.size()),
+      columns_(counts_),
+      feeds_batch_(graph.nodes.size(), false),
       touches_(graph.nodes.size()),
       gradient_reader_count_(graph.values.size(), 0),
       values_(graph.values.size()),
       group_uses_(graph.weight_groups.size(), 0) {
+  if (graph.has_batch_scope()) add_batch_column();
   price_counts();
   price_nodes();
   price_values();
   for (auto* sums :
        {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
-    sums->resize(counts_);
+    sums->resize(columns_);
+}
+
+void StageEvaluator::add_batch_column() {
+  if (micro_batch_ < graph_.batch) {
+    batch_column_ = columns_++;
+    replicas_.push_back(1);
+  }
+  const ir::PlanAdjacency adjacency = adjacency_of(graph_);
+  for (size_t i = graph_.nodes.size(); i-- > 0;) {
+    const PlanNodeId id(i);
+    const auto is_or_feeds = [&](PlanNodeId next) {
+      return feeds_batch_[next] || graph_.nodes[next].scope == ir::SampleScope::kBatch;
+    };
+    feeds_batch_[id] = std::any_of(adjacency.successors[id].begin(), adjacency.successors[id].end(), is_or_feeds);
+  }
 }
 
 void StageEvaluator::price_counts() {
-  for (int d : replicas_) {
-    items_.push_back(static_cast<double>(item_size(micro_batch_.count, static_cast<size_t>(d))));
+  for (size_t column = 0; column < columns_; ++column) {
+    const int d = replicas_[column];
+    const int64_t samples = column < counts_ ? micro_batch_.count : graph_.batch.count;
+    items_.push_back(static_cast<double>(item_size(samples, static_cast<size_t>(d))));
     const auto holds = [&](const ir::LinkLevel& level) { return level.group >= d; };
     const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
     const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
@@ -76,9 +98,9 @@ void StageEvaluator::price_counts() {
 
 template <typename Price>
 void StageEvaluator::fill(Table& to, size_t row, Price price) const {
-  to.stride = counts_;
-  to.numbers.resize((row + 1) * counts_);
-  for (size_t i = 0; i < counts_; ++i) to.numbers[row * counts_ + i] = price(items_[i]);
+  to.stride = columns_;
+  to.numbers.resize((row + 1) * columns_);
+  for (size_t i = 0; i < columns_; ++i) to.numbers[row * columns_ + i] = price(items_[i]);
 }
 
 void StageEvaluator::price_nodes() {
@@ -118,7 +140,9 @@ void StageEvaluator::clear() {
        {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     std::fill(sums->begin(), sums->end(), 0.0);
   weight_bytes_ = trainable_bytes_ = 0;
-  mixes_ = has_backward_ = false;
+  scope_ = ir::SampleScope::kEach;
+  fewest_samples_ = 1;
+  has_backward_ = above_batch_ = false;
   for (PlanValueId value : touched_values_) values_[value] = {};
   touched_values_.clear();
   for (ir::WeightGroupId group : touched_groups_) group_uses_[group.index()] = 0;
@@ -134,17 +158,19 @@ void StageEvaluator::add_node(PlanNodeId id) {
   const size_t row = id.index();
   const double *seconds = node_seconds_.row(row), *stash = node_stash_.row(row), *extra = node_workspace_.row(row),
                *kept = node_kept_.row(row);
-  for (size_t i = 0; i < counts_; ++i) {
+  for (size_t i = 0; i < columns_; ++i) {
     seconds_[i] += seconds[i];
     stash_[i] += stash[i];
     workspace_[i] = std::max(workspace_[i], extra[i]);
     kept_[i] += kept[i];
   }
   if (recompute_)
-    for (size_t i = 0; i < counts_; ++i) forward_[i] += node_forward_.row(row)[i];
+    for (size_t i = 0; i < columns_; ++i) forward_[i] += node_forward_.row(row)[i];
   has_backward_ = has_backward_ || node.has_backward;
   weight_bytes_ += static_cast<double>(node.buffer_bytes.count);
-  mixes_ = mixes_ || node.mixes_samples;
+  scope_ = std::max(scope_, node.scope);
+  fewest_samples_ = std::max(fewest_samples_, node.fewest_samples);
+  above_batch_ = above_batch_ || feeds_batch_[id];
   for (ir::WeightGroupId group : node.weights) {
     if (group_uses_[group.index()]++ > 0) continue;
     touched_groups_.push_back(group);
@@ -183,7 +209,7 @@ void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sig
   const double *up = value_gradient_bytes_.row(row), *up_seconds = value_gradient_seconds_.row(row);
   const double back = at.gradient ? sign : 0, out = at.out ? 1 : 0;
   const double per_byte = 1 / cluster_.levels.back().bandwidth.count;
-  for (size_t i = 0; i < counts_; ++i) {
+  for (size_t i = 0; i < columns_; ++i) {
     messages_[i] += (sign * bytes[i] + back * up[i]) * per_byte;
     hops_[i] += out * (sign * seconds[i] + back * up_seconds[i]);
     boundary_[i] += sign * bytes[i];
@@ -205,18 +231,30 @@ void StageEvaluator::change(PlanValueId id, ValueState to) {
   };
   const int held = static_cast<int>(is_held(to, after)) - static_cast<int>(is_held(state, before));
   if (held != 0)
-    for (size_t i = 0; i < counts_; ++i) stash_[i] += held * value_bytes_.row(id.index())[i];
+    for (size_t i = 0; i < columns_; ++i) stash_[i] += held * value_bytes_.row(id.index())[i];
   state = to;
 }
 
 double StageEvaluator::least_time_per_sample() const {
-  double least = seconds_[0];
-  if (!mixes_) least = *std::min_element(seconds_.begin(), seconds_.end());
-  return least / static_cast<double>(micro_batch_.count);
+  const bool may_be_whole = columns_ > counts_ || scope_ == ir::SampleScope::kBatch;
+  double least = may_be_whole ? per_sample(batch_column_, graph_.batch) : kInfinity;
+  if (scope_ == ir::SampleScope::kBatch) return least;
+  const size_t counts = scope_ == ir::SampleScope::kEach ? counts_ : 1;
+  for (size_t i = 0; i < counts; ++i) least = std::min(least, per_sample(i, micro_batch_));
+  return least;
 }
 
-StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
-  const double samples = static_cast<double>(micro_batch_.count);
+size_t StageEvaluator::counts() const {
+  const int64_t batch = graph_.batch.count, size = micro_batch().count;
+  if (fewest_samples_ > (batch % size == 0 ? size : batch % size)) return 0;
+  return scope_ == ir::SampleScope::kEach ? counts_ : 1;
+}
+
+double StageEvaluator::compute_per_sample(size_t index) const { return per_sample(column(index), micro_batch()); }
+
+StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) const {
+  const size_t index = column(replica_index);
+  const double samples = static_cast<double>(micro_batch().count);
   const double seconds = seconds_[index] + (recompute ? forward_[index] : 0);
   StageOption option;
   option.devices = replicas_[index];
@@ -225,8 +263,11 @@ StageOption StageEvaluator::option_at(size_t index, bool recompute) const {
   const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
   const double reduce = reduce_per_byte_[index] * trainable_bytes_ + reduce_latency_[index];
   option.time_per_sample = std::max(seconds, messages) / samples + reduce / static_cast<double>(graph_.batch.count);
-  option.flight = {
-      .micro_batch = micro_batch_.count, .k = k_, .seconds_per_sample = seconds / samples, .hop_seconds = hops};
+  option.flight = {.micro_batch = micro_batch().count,
+                   .k = scope_ == ir::SampleScope::kBatch ? 1 : k_,
+                   .seconds_per_sample = seconds / samples,
+                   .hop_seconds = hops};
+  if (above_batch_) option.fewest_in_flight = graph_.batch.count;
   option.latency = seconds + hops;
   const double state = graph_.optimizer_state_per_weight_byte / (shard_ ? option.devices : 1);
   option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + state) + workspace_[index] + kept_[index] +

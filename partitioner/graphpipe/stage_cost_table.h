@@ -3,6 +3,7 @@
 // planners. It says what cost/stage_cost.h and cost/memory.h say of the finished plan, under two assumptions that hold
 // on clusters of one level: transfers use the outermost link, an all-reduce the innermost that holds the replicas.
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -20,13 +21,16 @@ struct StageOption {
   /// Bytes on one replica (cost::stage_memory): beside the stash, and of the stash per item in flight. What neighbours
   /// send ahead follows from stages that are not chosen yet; the finished plan is checked with it.
   double fixed_bytes = 0, item_bytes = 0;
+  /// It holds at least so many samples, whatever lies below: the whole batch above a node that works on it.
+  int64_t fewest_in_flight = 1;
   /// Keeps only what crosses the boundary and runs the forward again.
   bool recompute = false;
   /// Seconds that one item takes through the stage and on, forward and back: its part in filling and draining.
   double latency = 0;
 
   double memory(int64_t samples_in_flight) const {
-    const int64_t items = (samples_in_flight + flight.micro_batch - 1) / flight.micro_batch;
+    const int64_t samples = std::max(samples_in_flight, fewest_in_flight);
+    const int64_t items = (samples + flight.micro_batch - 1) / flight.micro_batch;
     return fixed_bytes + static_cast<double>(items) * item_bytes;
   }
 };
@@ -35,7 +39,8 @@ class StageEvaluator {
  public:
   /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
   /// only the smallest, and where more than 32 are left those in steps of a quarter. With `recompute` each count comes
-  /// in two forms. With `shard_optimizer_state` replicas divide the state among them.
+  /// in two forms. With `shard_optimizer_state` replicas divide the state among them. A stage with a node that works on
+  /// the whole batch has one replica and the batch as its micro-batch, whatever `micro_batch` is.
   StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
                  bool recompute = false, bool shard_optimizer_state = false);
 
@@ -45,11 +50,11 @@ class StageEvaluator {
   /// No stage that holds these nodes has a smaller time per sample.
   double least_time_per_sample() const;
   /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
-  size_t counts() const { return mixes_ ? 1 : counts_; }
+  size_t counts() const;
   bool may_recompute() const { return recompute_ && has_backward_; }
   StageOption option_at(size_t index, bool recompute) const;
   /// No option with this replica count has a smaller time per sample.
-  double compute_per_sample(size_t index) const { return seconds_[index] / static_cast<double>(micro_batch_.count); }
+  double compute_per_sample(size_t index) const;
   /// Appends the options with a time per sample of at most `limit`; one with more devices that is not faster than one
   /// with fewer is kept only where it needs less memory.
   void options(double limit, std::vector<StageOption>& out) const;
@@ -73,7 +78,7 @@ class StageEvaluator {
   Samples micro_batch_;
   int k_;
   bool recompute_, shard_;
-  /// Numbers by node or value, and by index of the replica count.
+  /// Numbers by node or value, and by column.
   struct Table {
     size_t stride = 1;
     std::vector<double> numbers;
@@ -82,13 +87,24 @@ class StageEvaluator {
   /// Adds a row: rows come in ascending order.
   template <typename Price>
   void fill(Table& to, size_t row, Price price) const;
+  void add_batch_column();
   void price_counts();
   void price_nodes();
   void price_values();
 
-  std::vector<int> replicas_;  // the counts, ascending
-  size_t counts_ = 0;          // how many
-  // By index of the count: the samples of an item, and an all-reduce's seconds per byte and beside them.
+  /// The column of the tables for the stage so far and this replica count, and the samples of its micro-batch.
+  size_t column(size_t index) const { return scope_ == ir::SampleScope::kBatch ? batch_column_ : index; }
+  Samples micro_batch() const { return scope_ == ir::SampleScope::kBatch ? graph_.batch : micro_batch_; }
+  double per_sample(size_t column, Samples micro_batch) const {
+    return seconds_[column] / static_cast<double>(micro_batch.count);
+  }
+
+  std::vector<int> replicas_;  // of each column: the counts, ascending, then one replica for the whole batch
+  size_t counts_ = 0;          // how many counts
+  size_t columns_ = 0, batch_column_ = 0;
+  /// Nodes above one that works on the whole batch.
+  IdMap<ir::PlanNodeId, bool> feeds_batch_;
+  // By column: the samples of an item, and an all-reduce's seconds per byte and beside them.
   std::vector<double> items_, reduce_per_byte_, reduce_latency_;
   Table node_seconds_, node_forward_, node_stash_, node_workspace_, node_kept_;
   Table value_bytes_, value_gradient_bytes_, value_seconds_, value_gradient_seconds_;
@@ -101,7 +117,9 @@ class StageEvaluator {
   // The stage so far.
   std::vector<double> seconds_, forward_, stash_, boundary_, messages_, hops_, gradient_bytes_, workspace_, kept_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
-  bool mixes_ = false, has_backward_ = false;
+  ir::SampleScope scope_ = ir::SampleScope::kEach;
+  int64_t fewest_samples_ = 1;
+  bool has_backward_ = false, above_batch_ = false;
   IdMap<ir::PlanValueId, ValueState> values_;
   std::vector<ir::PlanValueId> touched_values_;
   std::vector<int> group_uses_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cost/iteration_time.h"
+#include "partitioner/batch_stages.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "support/units.h"
 
@@ -70,6 +71,7 @@ class LocalSearch {
     classes_ = device_classes(graph_, cluster_);
     differ_ = devices_differ(graph_, cluster_);
     has_levels_ = cluster_.levels.size() > 1;
+    has_batch_nodes_ = graph_.has_batch_scope();
     if (auto tried = examine(std::move(start), false)) best_ = std::move(*tried);
   }
 
@@ -128,8 +130,32 @@ class LocalSearch {
     return tried;
   }
 
-  /// Whether the plan became the best; where links differ, also with devices in the order of the stages.
-  bool keep(const ir::Assignment& assignment) {
+  /// The micro-batch of the stages that do not work on the whole batch, where all have one and k = 1; else none.
+  std::optional<Samples> common_micro_batch(const ir::Assignment& assignment) const {
+    const IdMap<StageId, bool> of_batch = batch_stages(graph_, assignment);
+    std::optional<Samples> size;
+    for (StageId stage : ids<StageId>(assignment.choice.size())) {
+      const ir::StageChoice& choice = assignment.choice[stage];
+      if (of_batch[stage]) continue;
+      if (choice.k != 1 || (size && *size != choice.micro_batch)) return std::nullopt;
+      size = choice.micro_batch;
+    }
+    return size ? size : graph_.batch;
+  }
+
+  /// Whether the plan became the best. A move that brings nodes of the whole batch into a stage, or takes them out,
+  /// changes its micro-batch.
+  bool keep(ir::Assignment assignment) {
+    if (has_batch_nodes_) {
+      if (const auto size = common_micro_batch(best_.assignment); size.has_value())
+        for (ir::StageChoice& choice : assignment.choice) choice.micro_batch = *size;
+      give_whole_batch(graph_, assignment);
+    }
+    return keep_as_given(assignment);
+  }
+
+  /// Where links differ, also with devices in the order of the stages.
+  bool keep_as_given(const ir::Assignment& assignment) {
     for (bool renumber : {false, true}) {
       if (is_over() || (renumber && (!has_levels_ || differ_))) return false;
       auto tried = examine(assignment, renumber);
@@ -379,10 +405,9 @@ class LocalSearch {
 
   bool change_micro_batch() {
     if (request_.micro_batch) return false;
-    const int64_t batch = graph_.batch.count;
-    const int64_t size = best_.assignment.choice[StageId(0u)].micro_batch.count;
-    for (const ir::StageChoice& choice : best_.assignment.choice)
-      if (choice.micro_batch.count != size || choice.k != 1) return false;
+    const std::optional<Samples> common = common_micro_batch(best_.assignment);
+    if (!common) return false;
+    const int64_t batch = graph_.batch.count, size = common->count;
     const int64_t count = (batch + size - 1) / size;
     std::set<int64_t> sizes{2 * size, size / 2, (batch + count) / (count + 1)};
     if (count > 1) sizes.insert((batch + count - 2) / (count - 1));
@@ -390,7 +415,8 @@ class LocalSearch {
       if (other < 1 || other > batch || other == size) continue;
       ir::Assignment assignment = best_.assignment;
       for (ir::StageChoice& choice : assignment.choice) choice.micro_batch = Samples(other);
-      if (keep(assignment)) return true;
+      give_whole_batch(graph_, assignment);
+      if (keep_as_given(assignment)) return true;
     }
     return false;
   }
@@ -457,7 +483,7 @@ class LocalSearch {
   bool differ_ = false;
   int64_t left_;
   Deadline& deadline_;
-  bool has_levels_ = false;
+  bool has_levels_ = false, has_batch_nodes_ = false;
   Tried best_;
 };
 

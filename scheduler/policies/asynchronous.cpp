@@ -95,7 +95,9 @@ IdMap<StageId, Samples> numbers_of(const PolicyRequest& request) {
   return request.in_flight.empty() ? replicas_in_flight(request.graph) : request.in_flight;
 }
 
+/// An update between micro-batches has no gradient of a stage that waits for the whole batch.
 Result<Schedule> without_flush(const PolicyRequest& request, const char* policy) {
+  GP_TRY_VOID(expect_one_micro_batch(request.graph, policy, OtherSizes::kTaken));
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, numbers_of(request), policy));
   if (!request.vertical_sync) return add_updates_that_run(request.graph, compute, stashing(request.graph, compute));
   GP_TRY(const int64_t common, common_update_round(request.graph, policy));
@@ -130,6 +132,7 @@ Result<Schedule> order_pipedream_rr(const PolicyRequest& request) {
 /// Update t + 1 uses the gradient at the weights of update t - 1: what is in flight when an update is made was started
 /// with the weights before it, and nothing older is in flight if an update is at least as long as that.
 Result<Schedule> order_2bw(const PolicyRequest& request) {
+  GP_TRY_VOID(expect_one_micro_batch(request.graph, "2bw", OtherSizes::kTaken));
   const IdMap<StageId, Samples> in_flight = numbers_of(request);
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, in_flight, "2bw"));
   GP_TRY(const int64_t common, common_update_round(request.graph, "2bw"));

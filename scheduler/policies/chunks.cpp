@@ -27,9 +27,8 @@ Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_
   for (const ir::Stage& stage : graph.stages) {
     if (stage.choice.devices.size() != 1 || !stage.has_backward)
       return refused(policy, "a stage has replicas or no backward", "give every stage one device and a backward");
-    if (stage.choice.micro_batch != graph.stages[StageId(size_t{0})].choice.micro_batch)
-      return refused(policy, "stages have different micro-batch sizes", "give all stages one size");
   }
+  GP_TRY_VOID(expect_one_micro_batch(graph, policy, OtherSizes::kRefused));
   std::vector<ir::DeviceId> devices;
   for (const ir::Stage& stage : graph.stages)
     if (std::find(devices.begin(), devices.end(), stage.choice.devices[0]) == devices.end())

@@ -65,10 +65,9 @@ Result<Directions> directions_of(const StageGraph& graph, std::string_view polic
     if (stage.choice.devices.size() != 2 || stage.choice.mode != ir::ReplicaMode::kRoundRobin || !stage.has_backward)
       return refused(policy, "a stage has not two replicas that take turns, or no backward",
                      "give every stage two round-robin replicas and a backward");
-    if (stage.choice.micro_batch != graph.stages[StageId(size_t{0})].choice.micro_batch)
-      return refused(policy, "stages have different micro-batch sizes", "give all stages one size");
     result.devices.push_back(stage.choice.devices[0]);
   }
+  GP_TRY_VOID(expect_one_micro_batch(graph, policy, OtherSizes::kRefused));
   for (const StageId stage : graph.stage_ids())
     if (graph.stages[stage].choice.devices[1] != result.devices[ranks - 1 - stage.index()])
       return refused(policy, text("stage ", stage, " is not on the device of its turn"),

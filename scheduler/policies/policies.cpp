@@ -1,5 +1,7 @@
 #include "scheduler/policies/policies.h"
 
+#include <algorithm>
+
 namespace graphpipe::scheduler {
 namespace {
 
@@ -110,6 +112,27 @@ constexpr Policy kPolicies[] = {
 
 Diagnostic refused(std::string_view policy, std::string_view what, std::string hint) {
   return Diagnostic{.code = Code::kBadPlan, .message = text(policy, ": ", what), .hint = std::move(hint)};
+}
+
+Status expect_one_micro_batch(const StageGraph& graph, std::string_view policy, OtherSizes other_sizes) {
+  StageId whole;
+  bool differ = false;
+  Samples smallest = graph.batch;
+  for (const StageId id : graph.stage_ids()) {
+    const ir::Stage& stage = graph.stages[id];
+    smallest = std::min(smallest, stage.choice.micro_batch);
+    differ = differ || stage.choice.micro_batch != graph.stages[StageId(0u)].choice.micro_batch;
+    if (!whole.valid() && stage.scope == ir::SampleScope::kBatch) whole = id;
+  }
+  if (!differ) return Ok{};
+  if (whole.valid())
+    return refused(policy,
+                   text("stage ", whole, " works on all ", graph.batch,
+                        " samples of the batch together, others on micro-", "batches of ", smallest),
+                   text("use kfkb, gpipe, 1f1b or zb-1p, or --micro-batch ", graph.batch,
+                        "; --contrastive micro-batch and --batchnorm micro-batch work on each micro-batch alone"));
+  if (other_sizes == OtherSizes::kTaken) return Ok{};
+  return refused(policy, "stages have different micro-batch sizes", "give all stages one size");
 }
 
 std::span<const Policy> all_policies() { return kPolicies; }

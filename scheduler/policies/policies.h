@@ -34,6 +34,11 @@ struct PolicyRequest {
 /// A kBadPlan error of a policy: what it found, and what to do.
 Diagnostic refused(std::string_view policy, std::string_view what, std::string hint);
 
+/// Whether all stages have one micro-batch size. Errors (kBadPlan): they differ because a stage works on the whole
+/// batch and another does not, or (`other_sizes`) for any reason.
+enum class OtherSizes : uint8_t { kTaken, kRefused };
+Status expect_one_micro_batch(const StageGraph& graph, std::string_view policy, OtherSizes other_sizes);
+
 /// Returns a schedule that holds compute actions only (F, B, I, W), one program per used device, ascending.
 /// Asynchronous policies add the actions of their updates (updates.h). Errors: kBadPlan where the policy cannot order
 /// this stage graph.

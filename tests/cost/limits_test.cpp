@@ -46,7 +46,7 @@ TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why 
   CHECK(heavy.stage == StageId(1u));
   CHECK(heavy.sentence.find("stage 1 (device 1)") != std::string::npos);
   CHECK(heavy.sentence.find("2.14 times the mean") != std::string::npos);
-  graph.nodes[ir::PlanNodeId(1u)].mixes_samples = true;
+  graph.nodes[ir::PlanNodeId(1u)].scope = ir::SampleScope::kMicroBatch;
   CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3)).kind == LimitKind::kMixing);
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("data that a weight gradient reads stays with its node, and gradients 
 TEST_CASE("a cross-entropy loss adds over samples: it does not forbid replicas, and its nodes stay together") {
   const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
   REQUIRE(plan.ok());
-  for (const ir::PlanNode& node : plan->nodes) CHECK_FALSE(node.mixes_samples);
+  for (const ir::PlanNode& node : plan->nodes) CHECK(node.scope == ir::SampleScope::kEach);
   REQUIRE(plan->colocated.size() == 1);
   CHECK(plan->colocated.front().size() == 2);
 }
@@ -122,9 +122,9 @@ out model "logits" %4
   REQUIRE(graph.ok());
   const auto plan = price(*graph, ir::equal_devices(2), {.batch = Samples(8)});
   REQUIRE(plan.ok());
-  CHECK_FALSE(plan->nodes[node_named(*plan, "project")].mixes_samples);
-  CHECK(plan->nodes[node_named(*plan, "similarity")].mixes_samples);
-  CHECK(plan->nodes[PlanNodeId(plan->nodes.size() - 1)].mixes_samples);
+  CHECK(plan->nodes[node_named(*plan, "project")].scope == ir::SampleScope::kEach);
+  CHECK(plan->nodes[node_named(*plan, "similarity")].scope == ir::SampleScope::kBatch);
+  CHECK(plan->nodes[PlanNodeId(plan->nodes.size() - 1)].scope == ir::SampleScope::kBatch);
   // The similarity grows with the square of the samples.
   for (const ir::PlanValue& value : plan->values)
     if (value.producer == node_named(*plan, "similarity")) CHECK(value.bytes.at(8.0) == 8 * 8 * 4);

@@ -48,7 +48,8 @@ inline ir::Plan random_plan(uint64_t seed) {
   plan.loss = name();
   plan.optimizer = static_cast<ir::OptimizerKind>(below(2));
   plan.batch = Samples(below(64) + 1);
-  plan.batch_norm = static_cast<ir::BatchNormMode>(below(3));
+  plan.batch_norm = static_cast<ir::BatchNormMode>(below(4));
+  plan.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;
   plan.dropout = below(2) == 0;
   plan.seed = random();
   plan.threads = below(4) + 1;

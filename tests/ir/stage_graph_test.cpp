@@ -89,7 +89,7 @@ TEST_CASE("nodes that must share a stage do") {
 
 TEST_CASE("what mixes samples has one replica, and its edges join equal micro-batches") {
   PlanGraph graph = chain_graph(2);
-  graph.nodes[PlanNodeId(1u)].mixes_samples = true;
+  graph.nodes[PlanNodeId(1u)].scope = SampleScope::kMicroBatch;
   Assignment replicated = assign({0, 0}, 1);
   replicated.choice[StageId(0u)].devices = {DeviceId(0u), DeviceId(1u)};
   CHECK(refused(graph, replicated));

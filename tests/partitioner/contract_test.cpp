@@ -29,7 +29,7 @@ TEST_CASE("coarsening keeps every node once, closes no cycle, and stops at its l
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     ir::PlanGraph graph = tests::random_dag(seed, 30, 3, Samples(8));
-    graph.nodes[PlanNodeId(9u)].mixes_samples = true;
+    graph.nodes[PlanNodeId(9u)].scope = ir::SampleScope::kMicroBatch;
     const Items items = make_items(graph);
     const NodeSets sets = coarsen(graph, items, {.parts = 6});
     std::vector<int> seen(graph.nodes.size(), 0);

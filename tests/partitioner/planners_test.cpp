@@ -418,7 +418,7 @@ TEST_CASE("colocated nodes stay together, and what mixes samples is not replicat
     CAPTURE(seed);
     ir::PlanGraph graph = tests::random_dag(seed, 8, 3, Samples(4));
     graph.colocated = {{PlanNodeId(1u), PlanNodeId(6u)}};
-    graph.nodes[PlanNodeId(3u)].mixes_samples = true;
+    graph.nodes[PlanNodeId(3u)].scope = ir::SampleScope::kMicroBatch;
     const ir::Cluster cluster = small_cluster(3);
     for (const char* name : {"graphpipe", "sequential", "exhaustive"}) {
       CAPTURE(name);

@@ -1,0 +1,96 @@
+#include "driver/pipeline/sample_scopes.h"
+
+#include <algorithm>
+
+#include "ops/op_def.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using ir::SampleScope;
+
+bool has_statistics(const ir::Graph& graph, const ir::Node& node) {
+  const ops::OpDef* def = ops::find_op(node.op);
+  return def != nullptr && def->mixes_samples != nullptr && def->mixes_samples(ops::NodeView(graph, node));
+}
+
+// The node itself compares samples, not only what it reads.
+bool starts_comparing(const ir::Graph& graph, const ir::Node& node) {
+  const auto is = [&](ir::ValueId id, ir::BatchKind kind) { return id.valid() && graph.value(id).batch == kind; };
+  return std::ranges::any_of(node.inputs, [&](ir::ValueId id) { return is(id, ir::BatchKind::kAxis); }) &&
+         std::ranges::any_of(node.outputs, [&](ir::ValueId id) { return is(id, ir::BatchKind::kMixed); });
+}
+
+/// Nodes of one kind: the first, and how many there are.
+struct Found {
+  const ir::PlanNode* first = nullptr;
+  const ir::Node* node = nullptr;
+  size_t count = 0;
+
+  void add(const ir::PlanNode& plan_node, const ir::Node& of) {
+    if (count++ > 0) return;
+    first = &plan_node;
+    node = &of;
+  }
+  std::string name() const { return count == 1 ? node->op : text(count, " nodes such as ", node->op); }
+  std::string verb(std::string_view one, std::string_view many) const { return std::string(count == 1 ? one : many); }
+};
+
+Diagnostic note(const Found& found, std::string message, std::string hint) {
+  return {.code = Code::kMixesSamples,
+          .severity = Severity::kNote,
+          .origin = found.first->label,
+          .message = std::move(message),
+          .hint = std::move(hint)};
+}
+
+Diagnostic comparing_note(const Found& found, Samples batch) {
+  const std::string what = text(found.name(), found.verb(" compares", " compare"));
+  if (found.first->scope == SampleScope::kBatch)
+    return note(found,
+                text(what, " all ", batch, " samples of the batch with each other: the stage runs once per step"),
+                "with --contrastive micro-batch only those of a micro-batch would be compared");
+  return note(found, text(what, " the samples of one micro-batch with each other"),
+              "its result depends on --micro-batch, and its stage has one replica");
+}
+
+Diagnostic statistics_note(const Found& found, Samples batch, const ir::StageGraph* stages) {
+  const std::string what = text(found.name(), found.verb(" uses", " use"));
+  if (found.first->scope != SampleScope::kBatch)
+    return note(found, text(what, " the statistics of each micro-batch"),
+                "the result depends on --micro-batch, and a stage that holds one has one replica");
+  const auto is_whole = [](const ir::Stage& stage) { return stage.scope == SampleScope::kBatch; };
+  const bool nothing_left = stages != nullptr && std::ranges::all_of(stages->stages, is_whole);
+  return note(found,
+              text(what, " the statistics of all ", batch, " samples of the batch: ",
+                   nothing_left ? "every stage holds one, so nothing is pipelined"
+                                : "a stage that holds one runs once per step"),
+              "--batchnorm micro-batch trains with the statistics of each micro-batch, in a pipeline");
+}
+
+}  // namespace
+
+SampleScope contrastive_scope(const TrainingOptions& training) {
+  return ir::sample_scope_of_name(training.contrastive).value();
+}
+
+cost::ScopeChoice scopes_of(SampleScope contrastive, ir::BatchNormMode batch_norm) {
+  const bool each = batch_norm == ir::BatchNormMode::kMicroBatch;
+  return {.losses = contrastive, .statistics = each ? SampleScope::kMicroBatch : SampleScope::kBatch};
+}
+
+Diagnostics scope_notes(const ir::Graph& graph, const ir::PlanGraph& priced, const ir::StageGraph* stages) {
+  Found comparing, statistics;
+  for (const ir::PlanNode& plan_node : priced.nodes) {
+    if (plan_node.scope == SampleScope::kEach) continue;
+    const ir::Node& node = graph.node(plan_node.source);
+    if (has_statistics(graph, node)) statistics.add(plan_node, node);
+    else if (starts_comparing(graph, node)) comparing.add(plan_node, node);
+  }
+  Diagnostics notes;
+  if (comparing.count > 0) notes.push_back(comparing_note(comparing, priced.batch));
+  if (statistics.count > 0) notes.push_back(statistics_note(statistics, priced.batch, stages));
+  return notes;
+}
+
+}  // namespace graphpipe::driver
