@@ -42,7 +42,9 @@ class Bench:
         self.arguments = arguments
         self.source = ROOT / "tests/data/models" / name
         self.model = [str(self.source / "model.onnx"), "--batch", str(BATCH), "--loss",
-                      json.loads((self.source / "reference.json").read_text())["loss"]]
+                      json.loads((self.source / "reference.json").read_text())["loss"],
+                      # Micro-batches that stand alone, so that every model has several of them.
+                      "--contrastive", "micro-batch", "--batchnorm", "micro-batch"]
         self.folder = pathlib.Path(folder) / name
         self.folder.mkdir()
 

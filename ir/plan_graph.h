@@ -27,7 +27,7 @@ struct WeightGroup {
   bool operator==(const WeightGroup&) const = default;
 };
 
-/// Which samples a node works on together (semantics, section 1).
+/// Which samples a node works on together (docs/semantics.md, section 1).
 enum class SampleScope : uint8_t {
   kEach,        // each alone, or a sum over samples: micro-batches and replicas divide them as they like
   kMicroBatch,  // those of one micro-batch: its stage has one replica

@@ -18,6 +18,7 @@
 #include "driver/report/report.h"
 #include "driver/report/run_report.h"
 #include "driver/verbs/generate.h"
+#include "partitioner/batch_stages.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
@@ -86,40 +87,57 @@ TrainingResult files_named(const std::string& folder, const std::string& name, c
           .outputs = is_forward_only(pipeline.built.schedule) ? stem + ".outputs.safetensors" : ""};
 }
 
-// The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's
-// stages compute at. Samples that mix do so within a micro-batch, so there the micro-batch is part of what is computed.
-// Errors: kBadPlan where stages that mix use different ones.
-Result<Samples> reference_micro_batch(const Pipeline& pipeline) {
-  Samples size = pipeline.plan.batch;
-  bool found = false;
-  for (const ir::Stage& stage : pipeline.stages.stages) {
-    if (stage.scope == ir::SampleScope::kEach) continue;
-    if (found && stage.choice.micro_batch != size) {
-      return Diagnostic{.code = Code::kBadPlan,
-                        .message =
-                            "stages that mix samples use different micro-batches, so no unpartitioned run "
-                            "computes the same",
-                        .hint = "give these stages one micro-batch size"};
-    }
-    size = stage.choice.micro_batch;
-    found = true;
+Diagnostic no_reference() {
+  return {.code = Code::kBadPlan,
+          .message =
+              "nodes that work on the samples of a micro-batch together have micro-batches of different sizes, so no "
+              "unpartitioned run computes the same",
+          .hint = "give their stages one micro-batch size"};
+}
+
+// The micro-batch of the nodes that work on the samples of one together; none where there are no such nodes.
+Result<std::optional<Samples>> shared_micro_batch(const Pipeline& pipeline) {
+  std::optional<Samples> size;
+  for (const ir::PlanNodeId node : pipeline.priced.node_ids()) {
+    if (pipeline.priced.nodes[node].scope != ir::SampleScope::kMicroBatch) continue;
+    const ir::Assignment& plan = pipeline.plan.assignment;
+    const Samples own = plan.choice[plan.stage_of[node]].micro_batch;
+    if (size && *size != own) return no_reference();
+    size = own;
   }
+  return size;
+}
+
+// The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's
+// stages compute at. Where nodes work on the samples of a micro-batch together its size is part of what is computed; if
+// others work on the whole batch these are a second stage.
+Result<ir::Assignment> reference_assignment(const Pipeline& pipeline) {
+  const ir::PlanGraph& graph = pipeline.priced;
+  const Samples batch = pipeline.plan.batch;
+  GP_TRY(const std::optional<Samples> shared, shared_micro_batch(pipeline));
+  const auto is_whole = [&](const ir::Stage& stage) { return stage.choice.micro_batch == batch; };
+  const bool at_once = std::ranges::all_of(pipeline.stages.stages, is_whole);
+  Samples size = shared.value_or(batch);
   // A pipeline that takes the whole batch at once is compared with halves: a model that bakes a batch size in, or that
   // mixes samples where nothing says so, computes something else then.
-  const bool at_once = std::ranges::all_of(
-      pipeline.stages.stages, [&](const ir::Stage& stage) { return stage.choice.micro_batch == pipeline.plan.batch; });
-  if (!found && at_once) size = Samples((pipeline.plan.batch.count + 1) / 2);
-  return size;
+  if (!shared && !graph.has_batch_scope() && at_once) size = Samples((batch.count + 1) / 2);
+  ir::Assignment reference;
+  reference.stage_of.resize(graph.nodes.size(), ir::StageId(0));
+  reference.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = size});
+  if (!graph.has_batch_scope() || size == batch) return reference;
+  const ir::StageId whole = reference.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = batch});
+  for (const ir::PlanNodeId node : partitioner::batch_nodes_and_below(graph)) {
+    if (graph.nodes[node].scope == ir::SampleScope::kMicroBatch) return no_reference();
+    reference.stage_of[node] = whole;
+  }
+  return reference;
 }
 
 Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
   Pipeline reference;
-  GP_TRY(const Samples micro_batch, reference_micro_batch(pipeline));
   reference.plan = pipeline.plan;
   reference.model = pipeline.model;
-  reference.plan.assignment = {};
-  reference.plan.assignment.stage_of.resize(pipeline.priced.nodes.size(), ir::StageId(0));
-  reference.plan.assignment.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = micro_batch});
+  GP_TRY(reference.plan.assignment, reference_assignment(pipeline));
   reference.plan.planner = "manual";
   // Most policies are not defined on one stage, and the order of its items is all that they could decide.
   reference.plan.policy = is_forward_only(pipeline.built.schedule) ? "inference" : "kfkb";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,27 @@ void check_model(const std::string& name, const std::vector<std::vector<std::str
 }  // namespace
 
 TEST_CASE("clip_like") { check_model("clip_like", {}); }
+
+TEST_CASE("as the models say: a loss that compares samples and BatchNorm see the whole batch, in any plan") {
+  const Reference clip = read_batch_reference("clip_like"), resnet = read_batch_reference("resnet");
+  const std::string folder = work_folder("clip_like_batch"), norms = work_folder("resnet_batch");
+  compile(clip, folder, {"--devices", "4"});
+  check_folder(clip, folder, "clip_like with no flag of the plan");
+  CHECK(train(clip, folder, false).losses.back() > 1);  // of micro-batches of one sample it is 0
+  CHECK(nlohmann::json::parse(verify(clip, folder))["by_tolerance"] == true);
+  const std::vector<std::vector<std::string>> plans = {
+      {"--planner", "data-parallel", "--micro-batch", "4"},
+      {"--planner", "graphpipe", "--micro-batch", "2"},
+      {"--planner", "dapple", "--micro-batch", "2", "--policy", "gpipe"},
+      {"--planner", "equal-split", "--micro-batch", "2", "--policy", "zb-1p"}};
+  for (std::vector<std::string> flags : plans) {
+    flags.insert(flags.end(), {"--devices", "4"});
+    compile(clip, folder, flags);
+    check_folder(clip, folder, "clip_like, " + joined(flags));
+  }
+  compile(resnet, norms, {"--devices", "2", "--stages", "2"});
+  check_folder(resnet, norms, "resnet, two stages, statistics of the batch");
+}
 
 TEST_CASE("mmt") {
   check_model("mmt", {{"--devices", "4", "--stages", "2", "--micro-batch", "4", "--replicas", "0=2"}});

@@ -45,6 +45,7 @@ std::vector<std::string> with_model(const Reference& reference, const std::strin
                                      "--loss",
                                      reference.loss,
                                      "--quiet"};
+  arguments.insert(arguments.end(), reference.flags.begin(), reference.flags.end());
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   return arguments;
 }
@@ -95,12 +96,18 @@ std::string graphpipe_output(std::vector<std::string> words, int expected) {
 
 namespace {
 
-Reference read_folder(const std::string& name, const std::string& folder, const std::string& optimizer) {
+enum class Together : uint8_t { kBatch, kMicroBatch };
+
+Reference read_folder(const std::string& name, const std::string& folder, const std::string& optimizer,
+                      Together together = Together::kMicroBatch) {
   Reference reference{.name = name, .folder = folder};
   const json record = json::parse(read_text(reference.folder + "/reference.json"));
   reference.loss = record["loss"];
   const json& runs = record["optimizers"][optimizer];
-  const std::string micro_batch = runs.contains("2") ? "2" : "8";
+  const bool apart = together == Together::kMicroBatch && runs.contains("2");
+  const std::string micro_batch = apart ? "2" : "8";
+  if (apart)
+    reference.flags = {reference.loss.starts_with("contrastive") ? "--contrastive" : "--batchnorm", "micro-batch"};
   reference.losses = runs[micro_batch]["losses"].get<std::vector<double>>();
   reference.tensor_prefix = micro_batch + "/";
   reference.numbers = optimizer == "sgd" ? std::vector<std::string>{"--lr", "0.05", "--momentum", "0.9"}
@@ -113,6 +120,10 @@ Reference read_folder(const std::string& name, const std::string& folder, const 
 
 Reference read_reference(const std::string& name, const std::string& optimizer) {
   return read_folder(name, kSource + "/tests/data/models/" + name, optimizer);
+}
+
+Reference read_batch_reference(const std::string& name) {
+  return read_folder(name, kSource + "/tests/data/models/" + name, "sgd", Together::kBatch);
 }
 
 Reference read_export(const std::string& name) {

@@ -12,15 +12,20 @@ struct Reference {
   std::string name;
   std::string folder;  // tests/data/models/NAME or tests/data/exports/NAME
   std::string loss;    // the --loss flag
-  /// Of five steps, at the micro-batch where samples mix, else of the full batch.
+  /// Of five steps: of the full batch, or, where `flags` say so, of micro-batches of 2 whose samples stand alone.
   std::vector<double> losses;
   /// Prefix of tensor names in reference.safetensors after "gradient/" and "weight/".
   std::string tensor_prefix;
   /// The flags of the optimizer's numbers.
   std::vector<std::string> numbers;
   std::string tied_weight;  // empty where the model has none
+  /// What of several samples its nodes see together.
+  std::vector<std::string> flags = {};
 };
+/// Where samples meet in a model, those of micro-batches of 2.
 Reference read_reference(const std::string& name, const std::string& optimizer = "sgd");
+/// All samples of the batch, as the model says: without flags.
+Reference read_batch_reference(const std::string& name);
 /// The same of a model of tests/data/exports.
 Reference read_export(const std::string& name);
 

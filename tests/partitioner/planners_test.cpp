@@ -151,6 +151,9 @@ class BruteForce {
     size_t next = 0;
     for (size_t s = 0; s < chosen_.size(); ++s) {
       ir::StageChoice choice{.micro_batch = micro_batch_};
+      for (PlanNodeId node : graph_.node_ids())
+        if ((chosen_[s] >> node.index() & 1) != 0 && graph_.nodes[node].scope == ir::SampleScope::kBatch)
+          choice.micro_batch = graph_.batch;
       for (int d = 0; d < devices[s]; ++d) choice.devices.push_back(ir::DeviceId(next++));
       assignment.choice.push_back(choice);
       for (PlanNodeId node : graph_.node_ids())
@@ -181,7 +184,8 @@ SpTree tree_of(const ir::PlanGraph& graph) { return *decompose(make_items(graph)
 TEST_CASE("on series-parallel graphs graphpipe finds the objective of brute force over its declared space") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const ir::PlanGraph graph = tests::random_sp_graph(seed, 4 + seed % 6, Samples(4));
+    ir::PlanGraph graph = tests::random_sp_graph(seed, 4 + seed % 6, Samples(4));
+    if (seed % 2 == 1) graph = tests::with_batch_nodes(std::move(graph), seed);
     const ir::Cluster cluster = small_cluster(3);
     std::set<Mask> stages;
     legal_stages(tree_of(graph), stages);
@@ -201,7 +205,8 @@ TEST_CASE("with memory, a probe says yes exactly where brute force finds a plan 
   int yes = 0, no = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
-    const ir::PlanGraph graph = tests::random_sp_graph(seed, 4 + seed % 5, Samples(8));
+    ir::PlanGraph graph = tests::random_sp_graph(seed, 4 + seed % 5, Samples(8));
+    if (seed % 4 > 1) graph = tests::with_batch_nodes(std::move(graph), seed);
     ir::Cluster cluster = small_cluster(3);
     const Samples size(1 + static_cast<int64_t>(seed % 2));
     std::set<Mask> stages;
@@ -231,7 +236,8 @@ TEST_CASE("with memory, a probe says yes exactly where brute force finds a plan 
 TEST_CASE("sequential finds the best cut of its line") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
-    const ir::PlanGraph graph = tests::random_dag(seed, 4 + seed % 6, 3, Samples(4));
+    ir::PlanGraph graph = tests::random_dag(seed, 4 + seed % 6, 3, Samples(4));
+    if (seed % 2 == 1) graph = tests::with_batch_nodes(std::move(graph), seed);
     const ir::Cluster cluster = small_cluster(3);
     const SearchSpace line = space_of_line(make_items(graph), 0);
     std::set<Mask> stages;

@@ -90,4 +90,17 @@ inline ir::PlanGraph random_dag(uint64_t seed, size_t nodes, size_t max_inputs =
   return plan_graph(predecessors, random_prices(dice, nodes), batch);
 }
 
+/// One or two nodes work on the whole batch, and every item costs something to start, so that its size matters.
+inline ir::PlanGraph with_batch_nodes(ir::PlanGraph graph, uint64_t seed) {
+  Dice dice(seed + 77);
+  for (ir::PlanNode& node : graph.nodes)
+    node.forward += ir::SampleFunction::polynomial(static_cast<double>(1 + dice.below(4)), 0);
+  for (size_t count = 1 + dice.below(2); count > 0; --count) {
+    ir::PlanNode& node = graph.nodes[ir::PlanNodeId(dice.below(graph.nodes.size()))];
+    node.scope = ir::SampleScope::kBatch;
+    node.fewest_samples = 2;
+  }
+  return graph;
+}
+
 }  // namespace graphpipe::tests
