@@ -140,7 +140,7 @@ class LocalSearch {
       if (choice.k != 1 || (size && *size != choice.micro_batch)) return std::nullopt;
       size = choice.micro_batch;
     }
-    return size ? size : graph_.batch;
+    return size ? size : request_.micro_batch.value_or(graph_.batch);
   }
 
   /// Whether the plan became the best. A move that brings nodes of the whole batch into a stage, or takes them out,

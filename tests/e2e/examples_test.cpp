@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -88,6 +89,25 @@ TEST_CASE("as the models say: a loss that compares samples and BatchNorm see the
   }
   compile(resnet, norms, {"--devices", "2", "--stages", "2"});
   check_folder(resnet, norms, "resnet, two stages, statistics of the batch");
+}
+
+TEST_CASE("CLIP's own loss, as transformers exports it, trains what PyTorch trains") {
+  // Its value is that of the contrastive loss, whose results PyTorch recorded.
+  Reference clip = read_batch_reference("clip_like");
+  clip.loss = "output:loss";
+  const std::string models = work_folder("clip_loss_model"), folder = work_folder("clip_loss");
+  std::filesystem::remove_all(models);
+  std::filesystem::create_directories(models);
+  for (const char* file : {"data", "reference.safetensors"})
+    std::filesystem::copy(clip.folder + "/" + file, models + "/" + file, std::filesystem::copy_options::recursive);
+  std::filesystem::copy(GRAPHPIPE_SOURCE_DIR "/tests/data/exports/clip_loss/model.onnx", models + "/model.onnx");
+  clip.folder = models;
+  for (std::vector<std::string> flags :
+       {std::vector<std::string>{}, {"--planner", "data-parallel"}, {"--planner", "graphpipe", "--micro-batch", "2"}}) {
+    flags.insert(flags.end(), {"--devices", "4"});
+    compile(clip, folder, flags);
+    check_folder(clip, folder, "CLIP's own loss, " + joined(flags));
+  }
 }
 
 TEST_CASE("mmt") {
