@@ -7,7 +7,7 @@
 
 #include "ir/stage_graph.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/planners.h"
+#include "partitioner/planner.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
