@@ -272,14 +272,14 @@ TEST_CASE("a file that cannot be written ends the run before its first step") {
       const RunEnd end = run_serial_process(serial.programs(), folder, {"--data", folder, "--progress", flag, path});
       CAPTURE(end.errors);
       CHECK(end.exit_code != 0);
-      CHECK(has(end.errors, flag == "--trace" ? "" : "cannot write"));
+      CHECK(has(end.errors, flag == "--trace" ? "" : "cannot create the file"));
       CHECK_FALSE(has(end.errors, "step 1 of"));
     }
     ProcessGroup group(plan.programs(), folder,
                        {"--data", folder, "--progress", "--stall-timeout", "1", flag, folder + "/missing/file"});
     const std::vector<RunEnd> ends = group.wait(20);
     CHECK(ends[1].exit_code == 6);
-    CHECK(has(ends[0].errors, "cannot write"));
+    CHECK(has(ends[0].errors, "cannot create the file"));
     CHECK_FALSE(has(ends[0].errors, "step 1 of"));
   }
   std::filesystem::remove_all(folder);
