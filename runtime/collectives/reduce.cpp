@@ -1,5 +1,6 @@
 #include "runtime/collectives/reduce.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -8,33 +9,63 @@
 #include "support/check.h"
 
 namespace graphpipe::runtime {
+namespace {
+
+int32_t replicas_of(const PlanTable& plan, int32_t stage) { return plan.stages[static_cast<size_t>(stage)].replicas; }
+
+// The number of the placement's row: tells ends apart that lie on one device.
+int32_t place_of(const PlanTable& plan, int32_t stage, int32_t replica) {
+  const auto found = std::ranges::find_if(
+      plan.placement, [&](const PlacementRow& row) { return row.stage == stage && row.replica == replica; });
+  GP_CHECK(found != plan.placement.end());
+  return static_cast<int32_t>(found - plan.placement.begin());
+}
+
+struct ShareEnd {
+  int32_t stage = -1, replica = 0;
+};
+
+ShareLink share_link(const PlanTable& plan, int32_t group, const ShareEnd& from, const ShareEnd& to) {
+  return {.key = {ChannelKind::kShare, group, place_of(plan, from.stage, from.replica),
+                  place_of(plan, to.stage, to.replica)},
+          .from_rank = device_of(plan, from.stage, from.replica),
+          .to_rank = device_of(plan, to.stage, to.replica)};
+}
+
+}  // namespace
+
+std::vector<ShareLink> share_links(const PlanTable& plan, const GroupRow& group, int32_t stage, int32_t replica) {
+  std::vector<ShareLink> links;
+  const ShareEnd own{stage, replica};
+  for (const int32_t other : group.stages) {
+    if (other == stage) continue;
+    ShareLink receive = share_link(plan, group.group, {other, replica % replicas_of(plan, other)}, own);
+    receive.stage = other;
+    links.push_back(receive);
+    for (int32_t to = replica; to < replicas_of(plan, other); to += replicas_of(plan, stage)) {
+      ShareLink send = share_link(plan, group.group, own, {other, to});
+      send.stage = other;
+      send.is_send = true;
+      links.push_back(send);
+    }
+  }
+  return links;
+}
 
 Reduction::Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state,
-                     wire::SampleRange update)
+                     wire::SampleRange update, const Reduction* earlier)
     : plan_(plan),
       channels_(channels),
       device_(device),
       state_(state),
       update_(update),
-      replicas_(plan.stages[static_cast<size_t>(state.entry->stage)].replicas) {
+      earlier_(earlier),
+      buckets_(buckets_of(*state.entry, replicas_of(plan, state.entry->stage))),
+      ring_(channels, device, ring_position(plan, state.entry->stage, state.replica), buckets_) {
   for (size_t index : state.trainable)
     if (const GroupRow* group = shared_group(plan, state.entry->params[index].group)) shared_.push_back({index, group});
   std::ranges::sort(shared_, {}, [](const Shared& s) { return s.group->group; });
 }
-
-PendingMessage& Reduction::new_message() { return pending_.emplace_back(); }
-
-bool Reduction::all_done() const {
-  return std::ranges::all_of(pending_, [](const PendingMessage& pending) { return pending.done(); });
-}
-
-int32_t Reduction::waits_for() const {
-  for (const PendingMessage& pending : pending_)
-    if (!pending.done()) return pending.peer;
-  return -1;
-}
-
-bool Reduction::finished() const { return phase_ == Phase::kIdle || phase_ == Phase::kDone; }
 
 void Reduction::reset() {
   GP_CHECK(finished());
@@ -45,115 +76,91 @@ void Reduction::begin(int64_t step) {
   if (begun()) return;
   gradients_ = &gradients_of(state_, update_.first);
   complete_gradients(state_, *gradients_);
-  move_gradients(true);
   step_ = step;
-  next_replica_ = 1;
-  enter(Phase::kReplicas);
+  phase_ = Phase::kReplicas;
+  ring_.start(step, update_);
+  for (const Bucket& bucket : buckets_) ring_.offer(bucket_value(bucket));
   advance();
 }
 
-// Starts a phase: posts all its messages. A phase is over when they are done.
-void Reduction::enter(Phase phase) {
-  phase_ = phase;
-  pending_.clear();
-  scratch_.clear();
-  const int32_t stage = state_.entry->stage;
-  if (phase == Phase::kReplicas && !is_root() && !state_.trainable.empty()) {
-    for (size_t index : state_.trainable)
-      channels_.send(new_message(), {ChannelKind::kReduceUp, stage, state_.replica, 0}, (*gradients_)[index], step_,
-                     update_, static_cast<int32_t>(index));
-    // The total arrives after replica 0 has read all of the share, so the share's memory takes it.
-    for (size_t index : state_.trainable)
-      channels_.receive(new_message(), {ChannelKind::kReduceDown, stage, 0, state_.replica}, (*gradients_)[index],
-                        step_, update_, static_cast<int32_t>(index));
+// A cut parameter's bucket is a part of its gradient; whole parameters move into their bucket.
+at::Tensor Reduction::bucket_value(const Bucket& bucket) {
+  const BucketPart& front = bucket.parts.front();
+  if (bucket.parts.size() == 1) return (*gradients_)[front.parameter].view(-1).narrow(0, front.first, front.count);
+  at::Tensor flat = at::empty({bucket.elements}, (*gradients_)[front.parameter].options());
+  int64_t next = 0;
+  for (const BucketPart& part : bucket.parts) {
+    at::Tensor& gradient = (*gradients_)[part.parameter];
+    GP_CHECK(gradient.scalar_type() == flat.scalar_type() && gradient.numel() == part.count);
+    const at::Tensor place = flat.narrow(0, next, part.count).view(gradient.sizes());
+    place.copy_(gradient);
+    gradient = place;
+    next += part.count;
   }
-  if (phase == Phase::kReplicas && is_root()) receive_replica();
-  if (phase == Phase::kCopies) begin_copies();
-  if (phase == Phase::kBroadcast) broadcast();
-  if (phase == Phase::kDone) move_gradients(false);
-}
-
-// Sums are made on the CPU, in a fixed order, wherever the stage computes.
-void Reduction::move_gradients(bool to_host) {
-  if (device_.is_host() || !has_peers()) return;
-  for (size_t index : state_.trainable) {
-    at::Tensor& gradient = (*gradients_)[index];
-    gradient = to_host ? device_.download(gradient) : device_.upload(gradient);
-  }
+  return flat;
 }
 
 bool Reduction::advance() {
-  if (finished() || !all_done()) return false;
-  switch (phase_) {
-    case Phase::kReplicas:
-      if (!is_root()) {
-        enter(Phase::kDone);
-        break;
-      }
-      add_scratch();
-      if (next_replica_ < replicas_ && !state_.trainable.empty() && ++next_replica_ < replicas_)
-        enter(Phase::kReplicas);
-      else enter(Phase::kCopies);
-      break;
-    case Phase::kCopies:
-      add_scratch();
-      enter(Phase::kBroadcast);
-      break;
-    case Phase::kBroadcast:
-      enter(Phase::kDone);
-      break;
-    case Phase::kIdle:
-    case Phase::kDone:
-      return false;
+  if (finished()) return false;
+  if (phase_ == Phase::kReplicas) {
+    if (earlier_ != nullptr && !earlier_->replicas_are_summed()) return false;
+    const bool moved = ring_.advance();
+    if (!ring_.done()) return moved;
+    phase_ = Phase::kCopies;
+    begin_copies();
   }
-  advance();
+  if (!copies_are_here()) return false;
+  add_copies();
+  phase_ = Phase::kDone;
   return true;
 }
 
-void Reduction::post_scratch(const ChannelKey& key, size_t parameter, int32_t part) {
-  scratch_.push_back({at::empty_like((*gradients_)[parameter]), parameter});
-  channels_.receive(new_message(), key, scratch_.back().tensor, step_, update_, part);
+int32_t Reduction::waits_for() const {
+  if (phase_ == Phase::kReplicas) {
+    const bool queued = earlier_ != nullptr && !earlier_->replicas_are_summed();
+    return queued ? earlier_->waits_for() : ring_.waits_for();
+  }
+  for (const PendingMessage& pending : pending_)
+    if (!pending.done()) return pending.peer;
+  return -1;
 }
 
-// One replica at a time: the scratch is never larger than one set of gradients.
-void Reduction::receive_replica() {
-  if (next_replica_ >= replicas_) return;
-  for (size_t index : state_.trainable)
-    post_scratch({ChannelKind::kReduceUp, state_.entry->stage, next_replica_, 0}, index, static_cast<int32_t>(index));
+bool Reduction::copies_are_here() const {
+  return std::ranges::all_of(pending_, [](const PendingMessage& pending) { return pending.done(); });
 }
 
-void Reduction::add_scratch() {
-  for (const Scratch& scratch : scratch_) (*gradients_)[scratch.parameter].add_(scratch.tensor);
-}
-
-// The first stage of a group receives the sums of the others, ascending; the others send theirs and get the total.
 void Reduction::begin_copies() {
-  for (const auto& [parameter, group] : shared_) {
-    const int32_t first = group->stages.front(), stage = state_.entry->stage;
-    if (stage == first) {
-      for (int32_t other : group->stages.subspan(1))
-        post_scratch({ChannelKind::kShareUp, group->group, other, first}, parameter, 0);
-    } else {
-      channels_.send(new_message(), {ChannelKind::kShareUp, group->group, stage, first}, (*gradients_)[parameter],
-                     step_, update_, 0);
-      channels_.receive(new_message(), {ChannelKind::kShareDown, group->group, first, stage}, (*gradients_)[parameter],
-                        step_, update_, 0);
+  for (size_t shared = 0; shared < shared_.size(); ++shared) {
+    const at::Tensor& own = (*gradients_)[shared_[shared].parameter];
+    for (const ShareLink& link : share_links(plan_, *shared_[shared].group, state_.entry->stage, state_.replica)) {
+      const bool on_device = channels_.takes_device_memory(link.key);
+      if (link.is_send) {
+        channels_.send(pending_.emplace_back(), link.key, on_device ? own : device_.download(own), step_, update_, 0);
+        continue;
+      }
+      const c10::Device where = on_device ? own.device() : c10::Device(c10::DeviceType::CPU);
+      copies_.push_back({shared, link.stage, at::empty_like(own, own.options().device(where))});
+      channels_.receive(pending_.emplace_back(), link.key, copies_.back().sum, step_, update_, 0);
     }
   }
 }
 
-void Reduction::broadcast() {
-  const int32_t stage = state_.entry->stage;
-  for (const auto& [parameter, group] : shared_) {
-    if (stage != group->stages.front()) continue;
-    for (int32_t other : group->stages.subspan(1))
-      channels_.send(new_message(), {ChannelKind::kShareDown, group->group, stage, other}, (*gradients_)[parameter],
-                     step_, update_, 0);
+void Reduction::add_copies() {
+  pending_.clear();  // before the gradients that they send are written
+  for (size_t shared = 0; shared < shared_.size(); ++shared) {
+    at::Tensor& own = (*gradients_)[shared_[shared].parameter];
+    at::Tensor total;
+    for (const int32_t stage : shared_[shared].group->stages) {
+      at::Tensor sum = own;
+      if (stage != state_.entry->stage) {
+        sum = device_.upload(copies_.front().sum);
+        copies_.pop_front();
+      }
+      if (total.defined()) total.add_(sum);
+      else total = sum;
+    }
+    own = total;
   }
-  for (int32_t replica = 1; replica < replicas_; ++replica)
-    for (size_t index : state_.trainable)
-      channels_.send(new_message(), {ChannelKind::kReduceDown, stage, 0, replica}, (*gradients_)[index], step_, update_,
-                     static_cast<int32_t>(index));
 }
 
 }  // namespace graphpipe::runtime

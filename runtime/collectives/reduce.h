@@ -1,23 +1,37 @@
 #pragma once
-// The sum of a stage's weight gradients over its replicas, ascending, and then over the copies of shared groups in
-// other stages, ascending: one fixed order, so that all copies get the same bits. It runs beside the compute: begin()
-// posts what can be posted, advance() goes on as messages come.
+// The sum of a stage's weight gradients over its replicas, and then over the copies of shared groups in other stages:
+// one fixed order, so that all copies get the same bits. It runs beside the compute: begin() posts what can be posted,
+// advance() goes on as messages come.
 //
-// Replica 0 collects its stage's sum, the first stage of a group the group's sum; totals go back the same way.
+// Replicas sum round a ring (ring_all_reduce.h), in the order of buckets.h. The stages of a shared group then send
+// their sums to each other, each to all, and add them in ascending order of stages: a replica gets those of another
+// stage from its replica of the same number, modulo how many that one has.
 
 #include <deque>
 
+#include "runtime/collectives/ring_all_reduce.h"
 #include "runtime/device/device.h"
 #include "runtime/executor/channels.h"
 #include "runtime/executor/stage_state.h"
 
 namespace graphpipe::runtime {
 
+/// A message of a shared group between two stages.
+struct ShareLink {
+  ChannelKey key;
+  int32_t from_rank = 0, to_rank = 0;
+  int32_t stage = -1;  // the other one
+  bool is_send = false;
+};
+/// The messages of the group at this replica of the stage, by ascending other stage.
+std::vector<ShareLink> share_links(const PlanTable& plan, const GroupRow& group, int32_t stage, int32_t replica);
+
 class Reduction {
  public:
-  /// `update`: the samples whose gradients it sums.
+  /// `update`: the samples whose gradients it sums. `earlier`: the reduction of the same stage and replica before it,
+  /// or null; must outlive this one. Messages of a ring follow each other in the order of the updates.
   Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state,
-            wire::SampleRange update);
+            wire::SampleRange update, const Reduction* earlier);
 
   /// Starts the reduction of this step's gradients of the update; completes them first. A second call in a step does
   /// nothing. Where several updates of a stage are under way, they began in ascending order on all its replicas.
@@ -25,7 +39,7 @@ class Reduction {
   /// Adds what has come and posts what follows. Returns whether the reduction went on.
   bool advance();
   /// Whether the gradients are final and nothing of them is under way.
-  bool finished() const;
+  bool finished() const { return phase_ == Phase::kIdle || phase_ == Phase::kDone; }
   bool begun() const { return phase_ != Phase::kIdle; }
   /// The rank whose message it waits for, or -1.
   int32_t waits_for() const;
@@ -33,41 +47,37 @@ class Reduction {
   void reset();
 
  private:
-  enum class Phase { kIdle, kReplicas, kCopies, kBroadcast, kDone };
+  enum class Phase { kIdle, kReplicas, kCopies, kDone };
   struct Shared {
     size_t parameter = 0;
     const GroupRow* group = nullptr;
   };
+  struct Copy {
+    size_t shared = 0;
+    int32_t stage = -1;
+    at::Tensor sum;
+  };
 
-  bool has_peers() const { return replicas_ > 1 || !shared_.empty(); }
-  void move_gradients(bool to_host);
-  bool is_root() const { return state_.replica == 0; }
-  bool all_done() const;
-  PendingMessage& new_message();
-  void post_scratch(const ChannelKey& key, size_t parameter, int32_t part);
-  void receive_replica();
-  void add_scratch();
+  bool replicas_are_summed() const { return phase_ == Phase::kCopies || phase_ == Phase::kDone; }
+  at::Tensor bucket_value(const Bucket& bucket);
+  bool copies_are_here() const;
   void begin_copies();
-  void broadcast();
-  void enter(Phase phase);
+  void add_copies();
 
   const PlanTable& plan_;
   Channels& channels_;
   const Device& device_;
   StageState& state_;
   wire::SampleRange update_;
+  const Reduction* earlier_;
+  std::vector<Bucket> buckets_;
+  RingAllReduce ring_;
   std::vector<at::Tensor>* gradients_ = nullptr;  // of the update, from begin() on
-  int32_t replicas_;
-  std::vector<Shared> shared_;  // by ascending group
+  std::vector<Shared> shared_;                    // by ascending group
   Phase phase_ = Phase::kIdle;
   int64_t step_ = 0;
-  int32_t next_replica_ = 1;
-  std::deque<PendingMessage> pending_;  // of the current phase
-  struct Scratch {
-    at::Tensor tensor;
-    size_t parameter = 0;
-  };
-  std::vector<Scratch> scratch_;  // what the current phase receives, in the order to add
+  std::deque<PendingMessage> pending_;  // of kCopies
+  std::deque<Copy> copies_;             // what kCopies receives, by shared group, ascending stage
 };
 
 }  // namespace graphpipe::runtime

@@ -41,10 +41,14 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
     sends_of_slot_.emplace_back(slots);
   }
-  for (const ResolvedAction& action : program.actions)
-    if (action.row.op == ActionOp::kStep)
-      reductions_.try_emplace({action.instance, action.update}, plan, channels, device, states[action.instance],
-                              action.row.range);
+  std::vector<const Reduction*> last(program.instances.size(), nullptr);
+  for (const ResolvedAction& action : program.actions) {
+    if (action.row.op != ActionOp::kStep) continue;
+    const Reduction*& earlier = last[action.instance];
+    const auto [place, added] = reductions_.try_emplace({action.instance, action.update}, plan, channels, device,
+                                                        states[action.instance], action.row.range, earlier);
+    earlier = &place->second;
+  }
   for (size_t i = 0; i < program.transfers.size(); ++i) {
     pending_[i].resize(static_cast<size_t>(program.transfers[i].parts));
     staging_[i].resize(static_cast<size_t>(program.transfers[i].parts));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/collectives/reduce.h"
 #include "runtime/tensors.h"
 
 namespace graphpipe::runtime {
@@ -42,30 +43,26 @@ void add_transfers(const DeviceProgram& program, const ResolvedProgram& resolved
   }
 }
 
-void add_reductions(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
-  const StageEntry& entry = *instance.entry;
-  const std::vector<size_t> trainable = trainable_parameters(entry);
+void add_ring(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
+  const int32_t stage = instance.entry->stage;
+  const RingPosition place = ring_position(plan, stage, instance.replica);
   int64_t largest = 0;
-  for (size_t index : trainable) largest = std::max(largest, bytes_of(entry.params[index].tensor, 1));
-  const int32_t root = device_of(plan, entry.stage, 0);
-  const int32_t replicas = plan.stages[static_cast<size_t>(entry.stage)].replicas;
-  for (int32_t replica = 1; replica < replicas && !trainable.empty(); ++replica) {
-    if (instance.replica != 0 && instance.replica != replica) continue;
-    const int32_t device = device_of(plan, entry.stage, replica);
-    channels.add({ChannelKind::kReduceUp, entry.stage, replica, 0}, device, root, largest);
-    channels.add({ChannelKind::kReduceDown, entry.stage, 0, replica}, root, device, largest);
-  }
-  for (size_t index : trainable) {
-    const GroupRow* group = shared_group(plan, entry.params[index].group);
-    if (group == nullptr || instance.replica != 0) continue;
-    const int64_t bytes = bytes_of(entry.params[index].tensor, 1);
-    const int32_t first = group->stages.front();
-    for (int32_t stage : group->stages.subspan(1)) {
-      if (entry.stage != first && entry.stage != stage) continue;
-      const int32_t from = device_of(plan, stage, 0), to = device_of(plan, first, 0);
-      channels.add({ChannelKind::kShareUp, group->group, stage, first}, from, to, bytes);
-      channels.add({ChannelKind::kShareDown, group->group, first, stage}, to, from, bytes);
-    }
+  for (const Bucket& bucket : buckets_of(*instance.entry, place.size))
+    largest = std::max(largest, (bucket.elements / place.size + 1) * element_size(bucket.type));
+  if (largest == 0) return;
+  const int32_t own = device_of(plan, stage, instance.replica);
+  channels.add(ring_channel(stage, place.replica, place.next), own, device_of(plan, stage, place.next), largest);
+  channels.add(ring_channel(stage, place.previous, place.replica), device_of(plan, stage, place.previous), own,
+               largest);
+}
+
+void add_shares(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
+  for (const size_t index : trainable_parameters(*instance.entry)) {
+    const ParamRow& row = instance.entry->params[index];
+    const GroupRow* group = shared_group(plan, row.group);
+    if (group == nullptr) continue;
+    for (const ShareLink& link : share_links(plan, *group, instance.entry->stage, instance.replica))
+      channels.add(link.key, link.from_rank, link.to_rank, bytes_of(row.tensor, 1));
   }
 }
 
@@ -81,7 +78,10 @@ std::vector<size_t> trainable_parameters(const StageEntry& entry) {
 std::vector<ChannelSpec> plan_channels(const DeviceProgram& program, const ResolvedProgram& resolved) {
   ChannelSet channels(program.device);
   add_transfers(program, resolved, channels);
-  for (const Instance& instance : resolved.instances) add_reductions(*program.plan, instance, channels);
+  for (const Instance& instance : resolved.instances) {
+    add_ring(*program.plan, instance, channels);
+    add_shares(*program.plan, instance, channels);
+  }
   for (int32_t device = 1; device < program.plan->device_count; ++device) {
     channels.add({ChannelKind::kGather, 0, device, 0}, device, 0, kGatherBytes);
     channels.add({ChannelKind::kTotal, 0, 0, device}, 0, device, kGatherBytes);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/collectives/buckets.h"
 #include "runtime/error.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/tensors.h"
@@ -18,6 +19,29 @@ using wire::ActionRow;
 using wire::SampleRange;
 
 bool is_inside(SampleRange inner, SampleRange outer) { return wire::intersect(inner, outer) == inner; }
+
+// Element by element as buckets.h says: from the replica on whose chunk the element lies, round the ring.
+void add_bucket(const Bucket& bucket, const std::vector<const std::vector<at::Tensor>*>& shares,
+                std::vector<at::Tensor>& sums) {
+  const auto replicas = static_cast<int32_t>(shares.size());
+  int64_t part_first = 0;  // within the bucket
+  for (const BucketPart& part : bucket.parts) {
+    for (int32_t chunk = 0; chunk < replicas; ++chunk) {
+      const ElementRange range = chunk_of(bucket, chunk, replicas);
+      const int64_t first = std::max(range.first, part_first);
+      const int64_t count = std::min(range.first + range.count, part_first + part.count) - first;
+      if (count <= 0) continue;
+      const auto piece_of = [&](const at::Tensor& tensor) {
+        return tensor.view(-1).narrow(0, part.first + first - part_first, count);
+      };
+      at::Tensor sum = piece_of((*shares[static_cast<size_t>(chunk)])[part.parameter]).clone();
+      for (int32_t i = 1; i < replicas; ++i)
+        sum.add_(piece_of((*shares[static_cast<size_t>((chunk + i) % replicas)])[part.parameter]));
+      piece_of(sums[part.parameter]).copy_(sum);
+    }
+    part_first += part.count;
+  }
+}
 
 }  // namespace
 
@@ -233,17 +257,19 @@ bool Interpreter::compute_is_over(UpdateKey update) const {
 const std::vector<at::Tensor>& Interpreter::replica_sums(UpdateKey update) {
   const auto known = sums_.find(update);
   if (known != sums_.end()) return known->second;
-  std::vector<at::Tensor> sums;
-  for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(update.first)].replicas; ++replica) {
+  const std::vector<int32_t> ring = ring_of(plan_, update.first);
+  std::vector<const std::vector<at::Tensor>*> shares;  // by position in the ring
+  for (const int32_t replica : ring) {
     StageState& state = states_.at({update.first, replica});
     std::vector<at::Tensor>& gradients = gradients_of(state, update.second);
     complete_gradients(state, gradients);
-    sums.resize(gradients.size());
-    for (size_t index : state.trainable) {
-      if (replica == 0) sums[index] = gradients[index].clone();
-      else sums[index].add_(gradients[index]);
-    }
+    shares.push_back(&gradients);
   }
+  const StageState& first = states_.at({update.first, 0});
+  std::vector<at::Tensor> sums(shares.front()->size());
+  for (const size_t index : first.trainable) sums[index] = (*shares.front())[index].clone();
+  for (const Bucket& bucket : buckets_of(*first.entry, static_cast<int32_t>(ring.size())))
+    add_bucket(bucket, shares, sums);
   return sums_.emplace(update, std::move(sums)).first->second;
 }
 

@@ -22,8 +22,7 @@ bool same_shape(const MessageHeader& a, const MessageHeader& b) {
 }  // namespace
 
 const char* channel_kind_name(ChannelKind kind) {
-  constexpr const char* kNames[] = {"forward",  "backward",   "reduce-up", "reduce-down",
-                                    "share-up", "share-down", "gather",    "total"};
+  constexpr const char* kNames[] = {"forward", "backward", "reduce", "share", "gather", "total"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -50,8 +49,8 @@ void check_received(const Message& expected, const MessageHeader& received) {
   if (why.empty()) return;
   const ChannelKey& key = expected.header.key;
   fail(Code::kPeerFailed,
-       text("refused a message on channel ", channel_kind_name(key.kind), " ", key.index, " (", key.from, " to ", key.to,
-            "): ", why),
+       text("refused a message on channel ", channel_kind_name(key.kind), " ", key.index, " (", key.from, " to ",
+            key.to, "): ", why),
        "make sure that all ranks run programs of one generated folder");
 }
 

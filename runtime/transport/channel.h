@@ -23,15 +23,15 @@
 namespace graphpipe::runtime {
 
 enum class ChannelKind : uint8_t {
-  kForward,     // index: edge; from, to: replicas
-  kBackward,    // index: edge; from, to: replicas
-  kReduceUp,    // index: stage; a replica's weight gradients to replica 0
-  kReduceDown,  // index: stage; their sum back
-  kShareUp,     // index: weight group; from, to: stages
-  kShareDown,
-  kGather,  // index 0; a device's losses, norms and tensors to device 0
-  kTotal,   // index 0; device 0 to a device
+  kForward,   // index: edge; from, to: replicas
+  kBackward,  // index: edge; from, to: replicas
+  kReduce,    // index: stage; from, to: neighbours in the ring of its replicas; chunks of weight gradients
+  kShare,     // index: weight group; from, to: rows of the placement; the sums of two of its stages
+  kGather,    // index 0; a device's losses, norms and tensors to device 0
+  kTotal,     // index 0; device 0 to a device
 };
+/// Whether tensors of stages travel there: large, and on the device where the stages are.
+constexpr bool carries_tensors(ChannelKind kind) { return kind <= ChannelKind::kShare; }
 const char* channel_kind_name(ChannelKind kind);
 
 struct ChannelKey {

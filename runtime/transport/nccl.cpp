@@ -1,5 +1,6 @@
-// NCCL between GPUs. Activations and gradients of stages travel here, from device memory to device memory; all else
-// (losses, norms, weight gradients, names) is small or summed on the CPU and takes a host transport beside it.
+// NCCL between GPUs. Activations, gradients and the chunks of all-reduces travel here, from device memory to device
+// memory; all else (losses, norms, names) is small and takes a host transport beside it. All-reduces are the runtime's
+// own ring (collectives/ring_all_reduce.h), not NCCL's: its additions come in an order that the serial interpreter knows.
 //
 // Each channel has a communicator of two ranks and a stream of its own: a send kernel that waits for its receiver
 // blocks no other channel. Communicators are made in the order of the channels' keys, which is one order for all ranks.
@@ -32,8 +33,6 @@ void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
   fail(Code::kEnvironment, text("CUDA: ", what, ": ", cudaGetErrorString(result)), "check the GPU and its driver");
 }
-
-bool is_device_channel(ChannelKind kind) { return kind == ChannelKind::kForward || kind == ChannelKind::kBackward; }
 
 // A non-blocking communicator's calls return early; nothing may follow before they are through.
 void settle(ncclComm_t comm, const char* what) {
@@ -187,7 +186,7 @@ class Nccl final : public Transport {
     host.channels.clear();
     // Keys are in ascending order on all ranks (plan_channels), so that communicators meet.
     for (const ChannelSpec& spec : setup.channels) {
-      const bool on_device = is_device_channel(spec.key.kind);
+      const bool on_device = carries_tensors(spec.key.kind);
       places_.push_back({on_device, on_device ? wires_.size() : host.channels.size()});
       if (on_device) wires_.push_back(std::make_unique<NcclWire>(spec, setup));
       else host.channels.push_back(spec);
@@ -196,7 +195,7 @@ class Nccl final : public Transport {
   }
 
   const char* name() const override { return "nccl"; }
-  bool takes_device_memory(ChannelKind kind) const override { return is_device_channel(kind); }
+  bool takes_device_memory(ChannelKind kind) const override { return carries_tensors(kind); }
   void post_send(size_t channel, Message& message) override {
     const auto [on_device, index] = places_[channel];
     if (on_device) wires_[index]->post(message);

@@ -18,6 +18,7 @@
 #include "runtime/launch/sockets.h"
 #include "runtime/transport/segment.h"
 #include "runtime/transport/transports.h"
+#include "tests/runtime/transport_ranks.h"
 #include "wire/secret.h"
 
 using namespace graphpipe::runtime;
@@ -124,25 +125,13 @@ std::pair<int, int> run_pair(const TransportEntry& entry, const Body& first, con
   return {codes[0], codes[1]};
 }
 
-bool is_nccl(const TransportEntry& entry) { return std::string(entry.name) == "nccl"; }
-
-// The transports that work between plain processes of this host; where the fake of CUDA and NCCL is preloaded
-// (tests/runtime/fake_nccl), NCCL alone.
-std::vector<TransportEntry> testable() {
-  const bool over_fake = dlsym(RTLD_DEFAULT, "graphpipe_fake_nccl") != nullptr;
-  std::vector<TransportEntry> out;
-  for (const TransportEntry& entry : transports())
-    if (is_nccl(entry) == over_fake) out.push_back(entry);
-  return out;
-}
-
 const std::pair<int, int> kBothGood{0, 0};
 
 }  // namespace
 
 TEST_CASE("messages of all sizes arrive whole and in order") {
   const std::vector<size_t> sizes = {0, 1, 200, 4096, 65536, 100'003, 3 << 20, 70 << 20};
-  for (const TransportEntry& entry : testable()) {
+  for (const TransportEntry& entry : test::testable_transports()) {
     CAPTURE(entry.name);
     const auto sender = [&](Transport& t) {
       for (size_t i = 0; i < sizes.size(); ++i) send_and_wait(t, 0, sizes[i], static_cast<unsigned>(i));
@@ -158,7 +147,7 @@ TEST_CASE("messages of all sizes arrive whole and in order") {
 }
 
 TEST_CASE("a channel without a reader does not hold up another, and posts never wait") {
-  for (const TransportEntry& entry : testable()) {
+  for (const TransportEntry& entry : test::testable_transports()) {
     CAPTURE(entry.name);
     const auto sender = [&](Transport& t) {
       Bytes large = pattern(90 << 20, 1);
@@ -177,7 +166,7 @@ TEST_CASE("a channel without a reader does not hold up another, and posts never 
 }
 
 TEST_CASE("both ranks may send at once and receive afterwards") {
-  for (const TransportEntry& entry : testable()) {
+  for (const TransportEntry& entry : test::testable_transports()) {
     CAPTURE(entry.name);
     const auto side = [](size_t out_channel, size_t in_channel) {
       return [=](Transport& t) {
@@ -210,7 +199,7 @@ TEST_CASE("a message that is not the one expected is refused") {
       [](MessageHeader& h) { h.bytes -= 1; },
       [](MessageHeader& h) { h.key.index = 5; },
   };
-  for (const TransportEntry& entry : testable()) {
+  for (const TransportEntry& entry : test::testable_transports()) {
     CAPTURE(entry.name);
     for (size_t i = 0; i < changes.size(); ++i) {
       CAPTURE(i);
@@ -230,13 +219,13 @@ TEST_CASE("a message that is not the one expected is refused") {
                            entry, [&](Transport& t) -> int { std::_Exit(sender(t)); }, receiver)
                            .second;
       // NCCL itself may be the first to find that the sizes differ.
-      CHECK((code == kMismatch || (is_nccl(entry) && code == kPeerFailure)));
+      CHECK((code == kMismatch || (std::string(entry.name) == "nccl" && code == kPeerFailure)));
     }
   }
 }
 
 TEST_CASE("a sink takes messages of any size") {
-  for (const TransportEntry& entry : testable()) {
+  for (const TransportEntry& entry : test::testable_transports()) {
     CAPTURE(entry.name);
     const auto sender = [](Transport& t) {
       for (size_t size : {size_t{0}, size_t{3}, size_t{5 << 20}}) send_and_wait(t, kSinkChannel, size, 9);
@@ -259,8 +248,8 @@ TEST_CASE("a sink takes messages of any size") {
 
 TEST_CASE("NCCL asks for memory for as many messages as are under way, not for each one") {
   const auto* allocations = static_cast<const int*>(dlsym(RTLD_DEFAULT, "graphpipe_fake_allocations"));
-  for (const TransportEntry& entry : testable()) {
-    if (!is_nccl(entry)) continue;
+  for (const TransportEntry& entry : test::testable_transports()) {
+    if (std::string(entry.name) != "nccl") continue;
     REQUIRE(allocations != nullptr);
     const auto after_one = [=](const std::function<void()>& pass) {
       pass();
@@ -296,7 +285,7 @@ TEST_CASE("loopback matches sends and receives in either order") {
 
 TEST_CASE("a shared-memory card survives its text form; hostile ones are refused") {
   const SegmentCard card{
-      .pid = 42, .fd = 7, .size = 1 << 20, .rings = {{{ChannelKind::kReduceUp, 3, 1, 0}, 8192, 65536}}};
+      .pid = 42, .fd = 7, .size = 1 << 20, .rings = {{{ChannelKind::kReduce, 3, 1, 0}, 8192, 65536}}};
   CHECK(print_card(parse_card(print_card(card))) == print_card(card));
   CHECK_THROWS_AS(parse_card("42 7"), RunError);
   CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 8192 99999999"), RunError);
