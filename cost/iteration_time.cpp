@@ -27,14 +27,7 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
   IdMap<StageId, double> seconds(graph.stages.size(), 0.0);
   for (StageId stage : graph.stage_ids()) seconds[stage] = costs[stage].all_reduce;
   for (const ir::SharedWeights& shared : graph.shared) {
-    if (shared.gradient_bytes.count == 0) continue;
-    std::vector<ir::DeviceId> devices;
-    for (StageId stage : shared.stages)
-      devices.insert(devices.end(), graph.stages[stage].choice.devices.begin(),
-                     graph.stages[stage].choice.devices.end());
-    std::sort(devices.begin(), devices.end());
-    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-    const double reduce = all_reduce_time(cluster, devices, shared.gradient_bytes).count;
+    const double reduce = copies_time(graph, cluster, shared).count;
     for (StageId stage : shared.stages) seconds[stage] += reduce;
   }
   return seconds;

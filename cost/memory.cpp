@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cost/stage_cost.h"
+#include "wire/all_reduce.h"
 
 namespace graphpipe::cost {
 
@@ -160,12 +161,19 @@ Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, Stage
 
 Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
-  Bytes copies;
+  int64_t copies = 0, ring = 0;
   for (const ir::SharedWeights& shared : graph.shared)
-    if (shared.stages.front() == id)
-      copies += Bytes(shared.gradient_bytes.count * (static_cast<int64_t>(shared.stages.size()) - 1));
-  const bool replicated = stage.has_backward && stage.choice.devices.size() > 1;
-  return std::max(copies, replicated ? stage.trainable_weight_bytes : Bytes(0));
+    if (std::find(shared.stages.begin(), shared.stages.end(), id) != shared.stages.end())
+      copies += shared.gradient_bytes.count * (static_cast<int64_t>(shared.stages.size()) - 1);
+  const auto replicas = static_cast<int64_t>(stage.choice.devices.size());
+  const int64_t gradients = stage.trainable_weight_bytes.count;
+  if (stage.has_backward && replicas > 1 && gradients > 0) {
+    const int64_t bucket = std::min(gradients, replicas * wire::kChunkBytes);
+    const int64_t buckets = std::min(wire::kBucketsInFlight, (gradients + bucket - 1) / bucket);
+    // Chunks to be added lie beside the gradients; with two replicas there is one such round, with more two are ahead.
+    ring = std::max(bucket, buckets * std::min<int64_t>(replicas - 1, 2) * (bucket / replicas));
+  }
+  return Bytes(std::max(copies, ring));
 }
 
 MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {

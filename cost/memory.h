@@ -46,8 +46,9 @@ struct MemoryParts {
   Bytes total() const { return weights + gradients + optimizer + std::max(stash + working + boundary, reduction); }
 };
 
-/// What the first replica of a stage holds beside its gradients while they are reduced: those of one other replica at
-/// a time, then the copies that other stages have of the weights that it shares with them and is the first to hold.
+/// What each replica of a stage holds beside its gradients while they are reduced: the bucket that small gradients move
+/// into, or the chunks that come from its neighbour (runtime/collectives), then the copies of its shared weights that
+/// other stages have.
 Bytes reduction_bytes(const ir::StageGraph& graph, ir::StageId stage);
 
 /// `in_flight`: samples between forward and backward in all replicas of the stage together.

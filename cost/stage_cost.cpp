@@ -101,6 +101,12 @@ Samples item_samples(const ir::StageChoice& choice) {
   return Samples((choice.micro_batch.count + replicas - 1) / replicas);
 }
 
+Seconds copies_time(const ir::StageGraph& graph, const ir::Cluster& cluster, const ir::SharedWeights& shared) {
+  std::vector<std::vector<DeviceId>> holders;
+  for (StageId stage : shared.stages) holders.push_back(graph.stages[stage].choice.devices);
+  return copies_sum_time(cluster, holders, shared.gradient_bytes);
+}
+
 StageCost stage_cost(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id) {
   std::vector<EdgeId> edges;
   for (EdgeId edge : graph.edge_ids())

@@ -6,7 +6,9 @@
 // - A stage receives and sends each distinct value once per item, and a gradient for each value that has one. Messages
 //   share the device's link and run beside compute. They occupy the link that joins the devices of both stages for
 //   bytes / bandwidth, and arrive one latency later: latency lengthens the way, never the period.
-// - Gradients of a replicated stage are all-reduced once per step, after its last backward.
+// - Gradients of a replicated stage are all-reduced round a ring once per step, after its last backward; the copies of
+// a
+//   weight in several stages are summed after that. A device that sends, receives and adds does one after the other.
 
 #include <algorithm>
 
@@ -40,6 +42,9 @@ struct StageCost {
   /// GraphPipe's objective: period plus the stage's share of the all-reduce.
   double time_per_sample(Samples batch) const { return period() + all_reduce / static_cast<double>(batch.count); }
 };
+
+/// Seconds of the sum over the copies of a weight that several stages share.
+Seconds copies_time(const ir::StageGraph& graph, const ir::Cluster& cluster, const ir::SharedWeights& shared);
 
 StageCost stage_cost(const ir::StageGraph& graph, const ir::Cluster& cluster, ir::StageId stage);
 IdMap<ir::StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Cluster& cluster);

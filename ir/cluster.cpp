@@ -34,14 +34,64 @@ Seconds transfer_time(const Cluster& cluster, DeviceId from, DeviceId to, Bytes 
   return link.latency + size / link.bandwidth;
 }
 
-Seconds all_reduce_time(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes size) {
-  if (devices.size() < 2) return Seconds(0);
-  // Groups are runs of ids: the level that joins the lowest and the highest joins all between.
+double add_seconds_per_byte(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  if (cluster.runtime.add_byte > 0) return cluster.runtime.add_byte;
+  constexpr double kTraffic = 3;  // bytes read and written per byte of the sum
+  double slowest = 0;
+  for (const DeviceId device : devices)
+    slowest = std::max(slowest, kTraffic / cluster.devices[device].memory_bandwidth.count);
+  return slowest;
+}
+
+SumTime ring_time(const Cluster& cluster, const LinkLevel& link, int count, double add_byte) {
+  if (count < 2) return {};
+  const double d = count, rounds = 2 * (d - 1);
+  const RuntimeCosts& costs = cluster.runtime;
+  return {.constant = rounds * (link.latency.count + costs.message.count),
+          .per_byte = (rounds * (1 / link.bandwidth.count + costs.message_byte) + (d - 1) * add_byte) / d};
+}
+
+namespace {
+
+/// Groups are runs of ids: the level that joins the lowest and the highest joins all between. Null where they are one.
+const LinkLevel* joining_link(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  if (devices.empty()) return nullptr;
   const auto [low, high] = std::minmax_element(devices.begin(), devices.end());
-  if (*low == *high) return Seconds(0);
-  const LinkLevel& link = cluster.link(*low, *high);
-  const double d = static_cast<double>(devices.size());
-  return Seconds(2 * (d - 1) / d * (size / link.bandwidth).count + 2 * (d - 1) * link.latency.count);
+  return *low == *high ? nullptr : &cluster.link(*low, *high);
+}
+
+}  // namespace
+
+Seconds all_reduce_time(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes size) {
+  const LinkLevel* const link = joining_link(cluster, devices);
+  if (link == nullptr) return Seconds(0);
+  return ring_time(cluster, *link, static_cast<int>(devices.size()), add_seconds_per_byte(cluster, devices)).of(size);
+}
+
+Seconds copies_sum_time(const Cluster& cluster, const std::vector<std::vector<DeviceId>>& holders, Bytes size) {
+  std::vector<DeviceId> all;
+  for (const std::vector<DeviceId>& devices : holders) all.insert(all.end(), devices.begin(), devices.end());
+  const LinkLevel* const link = joining_link(cluster, all);
+  if (holders.size() < 2 || link == nullptr || size.count == 0) return Seconds(0);
+  double messages = 0;  // of the device that sends or receives most
+  for (const std::vector<DeviceId>& own : holders) {
+    double sent = 0;
+    for (const std::vector<DeviceId>& other : holders)
+      if (&other != &own) sent += static_cast<double>((other.size() + own.size() - 1) / own.size());
+    messages = std::max({messages, sent, static_cast<double>(holders.size() - 1)});
+  }
+  const RuntimeCosts& costs = cluster.runtime;
+  const double additions = static_cast<double>(holders.size() - 1) * add_seconds_per_byte(cluster, all);
+  const SumTime time{.constant = link->latency.count + messages * costs.message.count,
+                     .per_byte = messages * (1 / link->bandwidth.count + costs.message_byte) + additions};
+  return time.of(size);
+}
+
+Seconds total_time(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  const LinkLevel* const link = joining_link(cluster, devices);
+  if (link == nullptr) return Seconds(0);
+  const double others = static_cast<double>(devices.size() - 1);
+  return Seconds(2 * (link->latency.count + others * cluster.runtime.message.count));
 }
 
 }  // namespace graphpipe::ir

@@ -45,6 +45,8 @@ struct RuntimeCosts {
   /// The optimizer's step: per weight tensor, and per byte of them. Where both are zero it is priced by memory traffic.
   Seconds update_tensor;
   double update_byte = 0;
+  /// Adding a byte of gradients to those of another replica. Where zero it is priced by memory traffic.
+  double add_byte = 0;
   Seconds of_message(double bytes) const { return Seconds(message.count + bytes * message_byte); }
   bool operator==(const RuntimeCosts&) const = default;
 };
@@ -65,8 +67,25 @@ Cluster equal_devices(int count);
 
 /// One-way time of a message of `size` bytes. Zero between a device and itself.
 Seconds transfer_time(const Cluster& cluster, DeviceId from, DeviceId to, Bytes size);
-/// Time of an all-reduce of `size` bytes over `devices`, ring algorithm: 2 (d-1)/d size over the slowest link, plus
-/// 2 (d-1) latencies. Zero for fewer than two devices.
+
+/// What a sum of gradients takes that lie on several devices: a line in their bytes.
+struct SumTime {
+  double constant = 0, per_byte = 0;
+  Seconds of(Bytes size) const { return Seconds(constant + per_byte * static_cast<double>(size.count)); }
+};
+/// Seconds per byte of an addition on the slowest of the devices: measured, else the traffic of reading both and
+/// writing the sum.
+double add_seconds_per_byte(const Cluster& cluster, const std::vector<DeviceId>& devices);
+/// Of a ring over `count` devices whose slowest link is `link`, as the runtime has it (runtime/collectives): 2 (d-1)
+/// rounds, in each of which every device sends a d-th of the bytes to the next one; after the first d-1 of them it adds
+/// what came. Nothing for one device.
+SumTime ring_time(const Cluster& cluster, const LinkLevel& link, int count, double add_byte);
+/// Time of an all-reduce of `size` bytes over `devices`: ring_time over the level that joins them all.
 Seconds all_reduce_time(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes size);
+/// Time of the sum of the copies of a weight: `holders` are the devices of each stage that has one. Each device gets
+/// the sum of every other stage from one of its devices, all at the same time, and adds them. Zero for one stage.
+Seconds copies_sum_time(const Cluster& cluster, const std::vector<std::vector<DeviceId>>& holders, Bytes size);
+/// Time of gathering a few bytes of all devices on one and sending a total back.
+Seconds total_time(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
 }  // namespace graphpipe::ir

@@ -332,7 +332,14 @@ class Checker {
     if (d <= 1) return 0;
     const auto [low, high] = std::minmax_element(choice(stage).devices.begin(), choice(stage).devices.end());
     const ir::LinkLevel& link = cluster_.link(*low, *high);
-    return 2 * (d - 1) * (trainable / d / link.bandwidth.count + link.latency.count);
+    // Round the ring of the replicas: each round a message of a d-th; half of the rounds add it.
+    const double part = trainable / d;
+    double add = cluster_.runtime.add_byte;
+    if (add <= 0)
+      for (ir::DeviceId device : choice(stage).devices)
+        add = std::max(add, 3 / cluster_.devices[device].memory_bandwidth.count);
+    return (d - 1) * (2 * (part / link.bandwidth.count + link.latency.count + cluster_.runtime.of_message(part).count) +
+                      part * add);
   }
 
   void check_objective() {

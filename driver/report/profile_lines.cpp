@@ -96,14 +96,15 @@ class LineReader {
   }
 
   bool read_runtime(std::istringstream& words) {
-    std::array<double, 6> numbers{};
+    std::array<double, 7> numbers{};
     if (!read_numbers(words, numbers)) return false;
     profile_.runtime = {.step = Seconds(numbers[0]),
                         .action = Seconds(numbers[1]),
                         .message = Seconds(numbers[2]),
                         .message_byte = numbers[3],
                         .update_tensor = Seconds(numbers[4]),
-                        .update_byte = numbers[5]};
+                        .update_byte = numbers[5],
+                        .add_byte = numbers[6]};
     return true;
   }
 

@@ -101,7 +101,7 @@ JsonObject profile_json(const ir::Profile& profile, const std::string& output) {
   object.add("step_seconds", costs.step.count).add("action_seconds", costs.action.count);
   object.add("message_seconds", costs.message.count).add("message_seconds_per_byte", costs.message_byte);
   object.add("update_seconds_per_tensor", costs.update_tensor.count);
-  return object.add("update_seconds_per_byte", costs.update_byte);
+  return object.add("update_seconds_per_byte", costs.update_byte).add("add_seconds_per_byte", costs.add_byte);
 }
 
 void print_profile_summary(const ir::Profile& profile, const std::string& output) {

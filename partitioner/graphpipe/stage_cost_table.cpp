@@ -83,16 +83,22 @@ void StageEvaluator::add_batch_column() {
 }
 
 void StageEvaluator::price_counts() {
+<<<<<<< HEAD
   for (size_t column = 0; column < columns_; ++column) {
     const int d = replicas_[column];
     const int64_t samples = column < counts_ ? micro_batch_.count : graph_.batch.count;
     items_.push_back(static_cast<double>(item_size(samples, static_cast<size_t>(d))));
+=======
+  std::vector<ir::DeviceId> devices;
+  for (const ir::DeviceId device : ids<ir::DeviceId>(cluster_.devices.size())) devices.push_back(device);
+  const double add_byte = add_seconds_per_byte(cluster_, devices);
+  for (int d : replicas_) {
+    items_.push_back(static_cast<double>(item_size(micro_batch_.count, static_cast<size_t>(d))));
+>>>>>>> 911a041 (Price reductions as the runtime makes them: rounds, additions, copies of shared weights)
     const auto holds = [&](const ir::LinkLevel& level) { return level.group >= d; };
     const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
     const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;
-    const double ring = static_cast<double>(d - 1);
-    reduce_per_byte_.push_back(2 * ring / static_cast<double>(d) / link.bandwidth.count);
-    reduce_latency_.push_back(2 * ring * link.latency.count);
+    reductions_.push_back(ring_time(cluster_, link, d, add_byte));
   }
 }
 
@@ -261,7 +267,7 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
   option.recompute = recompute;
   // Sums over values that went in and out again may leave a trace of rounding below zero.
   const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
-  const double reduce = reduce_per_byte_[index] * trainable_bytes_ + reduce_latency_[index];
+  const double reduce = reductions_[index].constant + reductions_[index].per_byte * trainable_bytes_;
   option.time_per_sample = std::max(seconds, messages) / samples + reduce / static_cast<double>(graph_.batch.count);
   option.flight = {.micro_batch = micro_batch().count,
                    .k = scope_ == ir::SampleScope::kBatch ? 1 : k_,

@@ -54,4 +54,7 @@ MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double ba
 /// nothing is done, where they do not suffice for all ranks.
 bool pin_to_cores(int32_t rank, int32_t ranks, int threads);
 
+/// Seconds per byte of adding a chunk that has just come to one that lay in memory (collectives/ring_all_reduce.h).
+double measure_additions();
+
 }  // namespace graphpipe::runtime

@@ -8,6 +8,7 @@
 #include "runtime/profiling/measure.h"
 #include "runtime/transport/transports.h"
 #include "support/text.h"
+#include "wire/all_reduce.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -166,6 +167,20 @@ MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double ba
   };
   const double small = seconds(kSmall), large = seconds(kLarge);
   return line(small, large);
+}
+
+double measure_additions() {
+  constexpr int64_t kChunks = 64, kElements = wire::kChunkBytes / static_cast<int64_t>(sizeof(float));
+  const at::Tensor gradients = at::zeros({kChunks, kElements});
+  at::Tensor arrived = at::zeros({kElements});
+  std::vector<double> seconds;
+  for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
+    arrived.zero_();  // as a receipt does, it puts the chunk into the cache
+    const Clock::time_point start = Clock::now();
+    gradients[chunk].add_(arrived);
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return median(std::move(seconds)) / static_cast<double>(wire::kChunkBytes);
 }
 
 }  // namespace graphpipe::runtime

@@ -59,8 +59,8 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
     store->leave("");
   }
   if (rank != 0) return;
-  std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,
-              model.update_tensor, model.update_byte);
+  std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,
+              model.update_tensor, model.update_byte, measure_additions());
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ struct MarkRow {
 /// seconds and bytes, "-" where a node has no such pass:
 ///   op NODE SAMPLES FORWARD INPUT_GRADIENT WEIGHT_GRADIENT
 ///   link LATENCY SECONDS_PER_BYTE
-///   runtime STEP ACTION MESSAGE MESSAGE_BYTE UPDATE_TENSOR UPDATE_BYTE
+///   runtime STEP ACTION MESSAGE MESSAGE_BYTE UPDATE_TENSOR UPDATE_BYTE ADD_BYTE
 int run_profile(const DeviceProgram& program, std::span<const MarkRow> marks, int argc, char** argv);
 
 }  // namespace graphpipe::runtime

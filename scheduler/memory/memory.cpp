@@ -67,9 +67,8 @@ class Walker {
     return change;
   }
 
-  /// The first replica sums the gradients of the others into its own.
+  /// Chunks and copies on their way lie beside the gradients.
   MemoryChange change_of_reduction(const Action& action) const {
-    if (action.replica != 0) return {};
     const Bytes others = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
     return {others, Bytes(0) - others};
   }

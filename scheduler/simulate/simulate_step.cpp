@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cost/stage_cost.h"
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/simulator.h"
 
@@ -31,25 +32,29 @@ void Simulator::prepare_collectives() {
     collective_of_row_[static_cast<size_t>(row)] = found->second;
     if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
   }
-  collectives_.front().length = to_ticks(all_reduce_time(cluster_, norm_devices, Bytes(8)), options_.ticks_per_second);
+  collectives_.front().length = to_ticks(total_time(cluster_, norm_devices), options_.ticks_per_second);
   find_early_ends();
 }
 
-/// Per reduction group the time of one reduction: over the replicas of its stages, then over the copies.
+/// Per reduction group the time of one reduction: over the replicas of its stages, which a device that holds several of
+/// them sums one after the other, then over the copies.
 std::vector<Ticks> Simulator::reduction_lengths() const {
   std::vector<Ticks> lengths(graph_.stages.size());
-  const auto add = [&](int group, const std::vector<ir::DeviceId>& members, Bytes bytes) {
-    if (group >= 0)
-      lengths[static_cast<size_t>(group)] +=
-          to_ticks(all_reduce_time(cluster_, members, bytes), options_.ticks_per_second);
-  };
-  for (const StageId stage : graph_.stage_ids())
-    add(group_of_[stage], graph_.stages[stage].choice.devices, graph_.stages[stage].trainable_weight_bytes);
-  for (const ir::SharedWeights& shared : graph_.shared) {
-    std::vector<ir::DeviceId> members;
-    for (const StageId stage : shared.stages) members.push_back(graph_.stages[stage].choice.devices.front());
-    add(group_of_[shared.stages.front()], members, shared.gradient_bytes);
+  std::map<std::pair<int, ir::DeviceId>, Ticks> of_device;
+  const auto ticks = [&](Seconds time) { return to_ticks(time, options_.ticks_per_second); };
+  for (const StageId stage : graph_.stage_ids()) {
+    const ir::Stage& s = graph_.stages[stage];
+    if (group_of_[stage] < 0) continue;
+    const Ticks length = ticks(all_reduce_time(cluster_, s.choice.devices, s.trainable_weight_bytes));
+    for (const ir::DeviceId device : s.choice.devices) of_device[{group_of_[stage], device}] += length;
   }
+  for (const auto& [place, sum] : of_device) {
+    Ticks& length = lengths[static_cast<size_t>(place.first)];
+    length = std::max(length, sum);
+  }
+  for (const ir::SharedWeights& shared : graph_.shared)
+    if (const int group = group_of_[shared.stages.front()]; group >= 0)
+      lengths[static_cast<size_t>(group)] += ticks(cost::copies_time(graph_, cluster_, shared));
   return lengths;
 }
 

@@ -4,6 +4,7 @@
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "tests/support/plan_graphs.h"
+#include "wire/all_reduce.h"
 
 using namespace graphpipe;
 using namespace graphpipe::cost;
@@ -73,7 +74,8 @@ TEST_CASE("replicas share an item and add an all-reduce; shared weights add a re
   const StageCost cost = stage_cost(*plan, cluster, StageId(0u));
   CHECK(cost.item() == doctest::Approx(2 * 3 * 2));
   CHECK(cost.period() == doctest::Approx(3));
-  CHECK(cost.all_reduce == doctest::Approx(2097152 / 5e9 + 1e-5));
+  // Two rounds of a half; a half is added at 10 GB/s of traffic, three bytes each.
+  CHECK(cost.all_reduce == doctest::Approx(2097152 / 5e9 + 1e-5 + 1048576 * 3 / 10e9));
   CHECK(iteration_time(*plan, cluster).total() == doctest::Approx(24 + cost.all_reduce));
 
   graph.nodes[ir::PlanNodeId(1u)].weights = graph.nodes[ir::PlanNodeId(0u)].weights;
@@ -100,20 +102,29 @@ TEST_CASE("memory counts weights, gradients, optimizer state, and the stash of w
   CHECK(memory_shortfall(plan, small, flight) == Bytes(7));
 }
 
-TEST_CASE("the first replica has room for the gradients of another one while it sums them") {
+TEST_CASE("each replica has room for a bucket, or the chunks on their way to it, while gradients are summed") {
+  constexpr int64_t kChunk = wire::kChunkBytes;
   const ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));
   ir::StageGraph plan = one_stage_per_node(graph, Samples(2));
   CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(0));
-  plan.stages[StageId(0u)].choice.devices = {DeviceId(0u), DeviceId(1u), DeviceId(2u)};
-  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(100));  // one at a time
+  ir::Stage& stage = plan.stages[StageId(0u)];
+  stage.choice.devices = {DeviceId(0u), DeviceId(1u)};
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(100));  // small gradients move into one bucket
   const MemoryParts parts = stage_memory(plan, StageId(0u), Samples(6));
   // Items are gone when gradients are reduced.
   CHECK(parts.total() ==
         Bytes(100 + 100) + parts.optimizer + std::max(Bytes(100), parts.stash + parts.working + parts.boundary));
-  plan.shared.push_back(
-      {.group = ir::WeightGroupId(0u), .stages = {StageId(0u), StageId(1u), StageId(1u)}, .gradient_bytes = Bytes(70)});
-  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(2 * 70));
-  CHECK(reduction_bytes(plan, StageId(1u)) == Bytes(0));
+  stage.trainable_weight_bytes = Bytes(100 * kChunk);
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(4 * kChunk));  // a chunk of each bucket in flight
+  stage.choice.devices.push_back(DeviceId(2u));
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(8 * kChunk));  // of two rounds
+  for (unsigned device = 3; device < 12; ++device) stage.choice.devices.push_back(DeviceId(device));
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(12 * kChunk));  // a bucket
+  plan.shared.push_back({.group = ir::WeightGroupId(0u),
+                         .stages = {StageId(0u), StageId(1u), StageId(1u)},
+                         .gradient_bytes = Bytes(7 * kChunk)});
+  CHECK(reduction_bytes(plan, StageId(0u)) == Bytes(14 * kChunk));
+  CHECK(reduction_bytes(plan, StageId(1u)) == Bytes(14 * kChunk));
 }
 
 TEST_CASE("recomputing keeps only what comes in, and runs the forward again") {

@@ -28,7 +28,7 @@ TEST_CASE("nodes of one signature share the mean of what was measured, of each p
   const ir::Graph graph = two_relus();
   const auto profile = driver::profile_of_lines(
       "op 0 4 1e-6 - -\nop 1 4 3e-6 5e-6 -\nlink 2e-6 1e-9\n"
-      "runtime 1e-5 2e-6 3e-6 4e-10 5e-6 6e-10\n",
+      "runtime 1e-5 2e-6 3e-6 4e-10 5e-6 6e-10 7e-10\n",
       graph);
   REQUIRE(profile.ok());
   REQUIRE(profile->operators.size() == 2);
@@ -43,6 +43,7 @@ TEST_CASE("nodes of one signature share the mean of what was measured, of each p
   REQUIRE(profile->links.size() == 1);
   CHECK(profile->links[0].bandwidth.count == doctest::Approx(1e9));
   CHECK(profile->runtime.message_byte == 4e-10);
+  CHECK(profile->runtime.add_byte == 7e-10);
 }
 
 TEST_CASE("lines that are not the program's are refused") {

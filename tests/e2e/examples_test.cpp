@@ -113,7 +113,7 @@ TEST_CASE("CLIP's own loss, as transformers exports it, trains what PyTorch trai
 }
 
 TEST_CASE("mmt") {
-  check_model("mmt", {{"--devices", "4", "--stages", "2", "--micro-batch", "4", "--replicas", "0=2"}});
+  check_model("mmt", {{"--devices", "4", "--stages", "2", "--micro-batch", "4", "--replicas", "0=3"}});
 }
 
 TEST_CASE("dlrm") {

@@ -20,7 +20,7 @@ TEST_CASE("a profile that is written reads back the same") {
                      .weight_gradient = Seconds(0)}},
       .links = {{.level = 0, .latency = Seconds(1e-6), .bandwidth = BytesPerSecond(5e9)}},
       .runtime = {.step = Seconds(1e-5), .action = Seconds(2e-6), .message = Seconds(3e-6), .message_byte = 1e-10,
-                  .update_tensor = Seconds(1e-6), .update_byte = 2e-10}};
+                  .update_tensor = Seconds(1e-6), .update_byte = 2e-10, .add_byte = 3e-10}};
   const Result<ir::Profile> again = parse_profile(print_profile(profile));
   REQUIRE(again.ok());
   CHECK(*again == profile);

@@ -29,13 +29,39 @@ TEST_CASE("a message costs latency and size over bandwidth, nothing on one devic
   CHECK(transfer_time(cluster, device(2), device(2), Bytes(1000000)).count == 0);
 }
 
-TEST_CASE("an all-reduce costs what a ring costs over its slowest link") {
+TEST_CASE("an all-reduce costs what a ring costs over its slowest link, and the additions") {
+  const ir::Cluster cluster = two_hosts();  // 10 GB/s of memory traffic
+  const Bytes megabyte(1000000);
+  // Two rounds of half a megabyte at 10 GB/s; half a megabyte is added, three bytes of traffic each.
+  const double inner = all_reduce_time(cluster, {device(0), device(1)}, megabyte).count;
+  CHECK(inner == doctest::Approx(1e-4 + 2e-6 + 1.5e-4));
+  // Six rounds of a quarter at 1 GB/s; three quarters are added.
+  const double all = all_reduce_time(cluster, {device(0), device(1), device(2), device(3)}, megabyte).count;
+  CHECK(all == doctest::Approx(1.5e-3 + 6e-5 + 2.25e-4));
+  CHECK(all_reduce_time(cluster, {device(1)}, megabyte).count == 0);
+}
+
+TEST_CASE("measured messages and additions take the place of memory traffic") {
+  ir::Cluster cluster = two_hosts();
+  cluster.runtime = {.message = Seconds(1e-6), .message_byte = 2e-10, .add_byte = 4e-10};
+  const double seconds = all_reduce_time(cluster, {device(0), device(1)}, Bytes(1000000)).count;
+  CHECK(seconds == doctest::Approx(1e-4 + 2e-6 + 2e-4 + 2e-6 + 2e-4));
+  CHECK(total_time(cluster, {device(0), device(1), device(3)}).count == doctest::Approx(2 * (1e-5 + 2e-6)));
+  CHECK(total_time(cluster, {device(0)}).count == 0);
+}
+
+TEST_CASE("copies of a weight are summed by all stages at once; one with fewer replicas sends more often") {
   const ir::Cluster cluster = two_hosts();
-  const double inner = all_reduce_time(cluster, {device(0), device(1)}, Bytes(1000000)).count;
-  CHECK(inner == doctest::Approx(1e-4 + 2e-6));
-  const double all = all_reduce_time(cluster, {device(0), device(1), device(2), device(3)}, Bytes(1000000)).count;
-  CHECK(all == doctest::Approx(1.5e-3 + 6e-5));
-  CHECK(all_reduce_time(cluster, {device(1)}, Bytes(1000000)).count == 0);
+  const Bytes megabyte(1000000);
+  const double latency = 1e-5, message = 1e-3, addition = 3e-4;
+  CHECK(copies_sum_time(cluster, {{device(0)}, {device(2)}}, megabyte).count ==
+        doctest::Approx(latency + message + addition));
+  CHECK(copies_sum_time(cluster, {{device(0)}, {device(1), device(2), device(3)}}, megabyte).count ==
+        doctest::Approx(latency + 3 * message + addition));
+  CHECK(copies_sum_time(cluster, {{device(0)}, {device(1)}, {device(2)}}, megabyte).count ==
+        doctest::Approx(latency + 2 * message + 2 * addition));
+  CHECK(copies_sum_time(cluster, {{device(0)}, {device(0)}}, megabyte).count == 0);
+  CHECK(copies_sum_time(cluster, {{device(0), device(2)}}, megabyte).count == 0);
 }
 
 TEST_CASE("equal devices are the documented ones") {

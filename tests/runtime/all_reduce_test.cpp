@@ -1,8 +1,10 @@
 // The all-reduce of replicas over every transport between ranks: the order of its sums, the bytes of each rank, and
 // whom it blames where a rank dies or stops in the middle.
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/exp2.h>
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -329,7 +331,8 @@ TEST_CASE("the ring follows the devices, not the numbers of the replicas") {
   const PlacementRow placement[] = {{0, 0, 5}, {0, 1, 2}, {0, 2, 7}};
   const StageRow stage{.replicas = 3};
   const PlanTable plan{.stages = {&stage, 1}, .placement = placement};
-  CHECK(ring_of(plan, 0) == std::vector<int32_t>{1, 0, 2});
+  const std::vector<int32_t> by_device = {1, 0, 2};
+  CHECK(ring_of(plan, 0) == by_device);
   const RingPosition place = ring_position(plan, 0, 0);
   CHECK(place.position == 1);
   CHECK(place.previous == 1);
