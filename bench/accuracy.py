@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Simulated against measured step time and memory of the example models, as pipelines of two processes.
+"""Simulated against measured step time and memory of the example models, as pipelines, replicas and both.
 
     bench/accuracy.py [--graphpipe build/release/bin/graphpipe] [--rounds 3] [--steps 300] [models...]
 
-For each model one cut into two stages, run with several micro-batch sizes and policies. A round measures the profile
-anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its own: so both
-sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the median ratio of
-simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device (with momentum,
-which a plan for SGD leaves room for). --realtime (as root) keeps other programs off the two cores while something is
-measured.
+For each model one cut into two stages, run with several micro-batch sizes and policies; models whose samples do not mix
+also as one or two stages with replicas, "2+1" for two replicas of the first stage and one of the second. `wide` is four
+layers of 1024 x 1024 (it needs `onnx`: .deps/oracle/bin/python), so that its all-reduce moves 16 MB. A round measures
+the profile anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its
+own: so both sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the
+median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device
+(with momentum, which a plan for SGD leaves room for). A plan with more processes than cores is marked *: its processes
+take turns on a core, which the simulator does not know, and it does not count in the last line. --realtime (as root)
+keeps other programs off the cores while something is measured.
 """
 
 import argparse
@@ -17,14 +20,49 @@ import os
 import pathlib
 import socket
 import statistics
+import struct
 import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-NAMES = ["clip_like", "mmt", "dlrm", "resnet", "gpt2_like"]
+NAMES = ["clip_like", "mmt", "dlrm", "resnet", "gpt2_like", "wide"]
+REPLICATED = ["dlrm", "gpt2_like", "wide"]
 BATCH = 8
-# policy, micro-batch
-PLANS = [("kfkb", 2), ("kfkb", 4), ("gpipe", 2)]
+WIDTH, LAYERS = 1024, 4  # of `wide`
+# Replicas of each stage, policy, micro-batch.
+PIPELINES = [("1+1", "kfkb", 2), ("1+1", "kfkb", 4), ("1+1", "gpipe", 2)]
+REPLICAS = [("2", "kfkb", 8), ("2", "kfkb", 4), ("3", "kfkb", 8), ("4", "kfkb", 8), ("2+1", "kfkb", 4), ("1+2", "kfkb", 4),
+            ("2+2", "kfkb", 4)]
+
+
+def plans_of(name: str) -> list[tuple[str, str, int]]:
+    return PIPELINES + (REPLICAS if name in REPLICATED else [])
+
+
+def replicas_of(layout: str) -> list[int]:
+    return [int(count) for count in layout.split("+")]
+
+
+def write_wide(folder: pathlib.Path) -> None:
+    """A row of linear layers, its data, and what the other models' folders say of their losses."""
+    from onnx import TensorProto, helper, save_model
+    weights = [(f"w{i}", [((7 * k + i) % 13 - 6) / 200 for k in range(WIDTH * WIDTH)]) for i in range(LAYERS)]
+    tensors = [helper.make_tensor(name, TensorProto.FLOAT, [WIDTH, WIDTH], values) for name, values in weights]
+    nodes = []
+    for i in range(LAYERS):
+        nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"m{i}"], name=f"linear{i}"))
+        nodes.append(helper.make_node("Relu", [f"m{i}"], [f"h{i + 1}"], name=f"relu{i}"))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", WIDTH]) for name in ("h0", f"h{LAYERS}")]
+    graph = helper.make_graph(nodes, "wide", ends[:1], ends[1:], tensors)
+    save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+               folder / "model.onnx")
+    (folder / "reference.json").write_text(json.dumps({"loss": f"mse:h{LAYERS},label"}))
+    (folder / "data").mkdir()
+    for name in ("h0", "label"):
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({BATCH}, {WIDTH}), }}".ljust(117) + "\n"
+        numbers = struct.pack(f"<{BATCH * WIDTH}f", *((k % 11) / 11 for k in range(BATCH * WIDTH)))
+        (folder / "data" / f"{name}.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header))
+                                                      + header.encode() + numbers)
 
 
 def realtime() -> None:
@@ -40,13 +78,15 @@ def free_port() -> int:
 class Bench:
     def __init__(self, arguments: argparse.Namespace, folder: str, name: str) -> None:
         self.arguments = arguments
-        self.source = ROOT / "tests/data/models" / name
+        self.folder = pathlib.Path(folder) / name
+        self.folder.mkdir()
+        self.source = self.folder if name == "wide" else ROOT / "tests/data/models" / name
+        if name == "wide":
+            write_wide(self.folder)
         self.model = [str(self.source / "model.onnx"), "--batch", str(BATCH), "--loss",
                       json.loads((self.source / "reference.json").read_text())["loss"],
                       # Micro-batches that stand alone, so that every model has several of them.
                       "--contrastive", "micro-batch", "--batchnorm", "micro-batch"]
-        self.folder = pathlib.Path(folder) / name
-        self.folder.mkdir()
 
     def ask(self, words: list[str], measures: bool = False) -> dict:
         answer = subprocess.run([self.arguments.graphpipe, *words, "--json", "--quiet"], check=True,
@@ -60,11 +100,11 @@ class Bench:
                   "-o", path], measures)
         return path
 
-    def plan(self, cut: str, policy: str, profile: str, verb: str, output: str) -> dict:
-        return self.ask([verb, *self.model, "--devices", "2", "--plan", cut, "--policy", policy, "--profile", profile,
+    def plan(self, cut: str, devices: int, policy: str, profile: str, verb: str, output: str) -> dict:
+        return self.ask([verb, *self.model, "--devices", str(devices), "--plan", cut, "--policy", policy, "--profile", profile,
                          "-o", output])
 
-    def run(self, folder: str) -> dict:
+    def run(self, folder: str, ranks: int) -> dict:
         port = free_port()
         cores = sorted(os.sched_getaffinity(0))
 
@@ -75,24 +115,27 @@ class Bench:
                     realtime()
 
             return subprocess.Popen(
-                [f"{folder}/build/device{rank}", "--folder", folder, "--rank", str(rank), "--world-size", "2",
+                [f"{folder}/build/device{rank}", "--folder", folder, "--rank", str(rank), "--world-size", str(ranks),
                  "--master-address", "127.0.0.1", "--master-port", str(port), "--transport", "shm", "--steps",
                  str(self.arguments.steps), "--lr", "0.01", "--momentum", "0.9", "--data", str(self.source / "data"),
                  "--json"],
                 stdout=subprocess.PIPE, text=True, preexec_fn=prepare)
 
-        programs = [start(0), start(1)]
+        programs = [start(rank) for rank in range(ranks)]
         outputs = [program.communicate()[0] for program in programs]
         if any(program.returncode for program in programs):
             raise SystemExit("a device program failed")
         return json.loads(outputs[0])
 
 
-def cut_of(base: str, size: int, path: str) -> str:
+def cut_of(base: str, layout: str, size: int, path: str) -> str:
     plan = json.loads(pathlib.Path(base).read_text())
     plan.pop("schedule", None)
-    for stage in plan["stages"]:
+    first = 0
+    for stage, replicas in zip(plan["stages"], replicas_of(layout), strict=True):
         stage["micro_batch"] = size
+        stage["devices"] = list(range(first, first + replicas))
+        first += replicas
     pathlib.Path(path).write_text(json.dumps(plan))
     return path
 
@@ -100,26 +143,30 @@ def cut_of(base: str, size: int, path: str) -> str:
 def measure(arguments: argparse.Namespace, folder: str, name: str) -> list[tuple]:
     bench = Bench(arguments, folder, name)
     profile = bench.profile(False)
-    base = str(bench.folder / "base.json")
-    bench.ask(["plan", *bench.model, "--devices", "2", "--stages", "2", "--micro-batch", "2",
-               "-o", base])
-    pairs: dict[tuple, list] = {plan: [] for plan in PLANS}
+    bases = {}
+    for stages in (1, 2):
+        bases[stages] = str(bench.folder / f"base{stages}.json")
+        bench.ask(["plan", *bench.model, "--devices", str(stages), "--stages", str(stages), "--micro-batch", "2",
+                   "-o", bases[stages]])
+    pairs: dict[tuple, list] = {plan: [] for plan in plans_of(name) if plan[0] in arguments.layouts}
     for _ in range(arguments.rounds):
         profile = bench.profile(True)
-        for policy, size in PLANS:
-            cut = cut_of(base, size, str(bench.folder / f"cut{size}.json"))
-            plan = bench.plan(cut, policy, profile, "compile", str(bench.folder / "out"))
-            result = bench.run(str(bench.folder / "out"))
+        for layout, policy, size in pairs:
+            replicas = replicas_of(layout)
+            cut = cut_of(bases[len(replicas)], layout, size, str(bench.folder / "cut.json"))
+            plan = bench.plan(cut, sum(replicas), policy, profile, "compile", str(bench.folder / "out"))
+            result = bench.run(str(bench.folder / "out"), sum(replicas))
             step = statistics.median(result["step_seconds"][arguments.steps // 10:])
             memory = [p / m for p, m in zip(plan["peak_bytes"], result["peak_bytes"])]
-            pairs[policy, size].append((plan["simulated_step"], step, memory))
+            pairs[layout, policy, size].append((plan["simulated_step"], step, memory))
     rows = []
-    for (policy, size), measured in pairs.items():
+    for (layout, policy, size), measured in pairs.items():
         ratio = statistics.median(simulated / step for simulated, step, _ in measured)
         step = statistics.median(step for _, step, _ in measured)
         memory = measured[0][2]
-        rows.append((ratio, memory))
-        print(f"{name:10} {policy:6} {size:2} {1e3 * step:9.3f} ms {ratio:7.3f}   "
+        crowded = sum(replicas_of(layout)) > len(os.sched_getaffinity(0))
+        rows.append((ratio, memory, crowded))
+        print(f"{name:10} {layout:4}{'*' if crowded else ' '} {policy:6} {size:2} {1e3 * step:9.3f} ms {ratio:7.3f}   "
               + " ".join(f"{m:.3f}" for m in memory), flush=True)
     return rows
 
@@ -130,16 +177,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--realtime", action="store_true")
+    parser.add_argument("--layouts", nargs="+", default=sorted({layout for layout, _, _ in PIPELINES + REPLICAS}))
     parser.add_argument("models", nargs="*", default=NAMES)
     arguments = parser.parse_args()
-    print("model      policy mb  measured   simulated/measured   predicted/measured peak per device")
+    print("model      stages policy mb  measured   simulated/measured   predicted/measured peak per device")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.models:
             rows += measure(arguments, folder, name)
-    errors = sorted(abs(ratio - 1) for ratio, _ in rows)
-    memory = [m for _, of_plan in rows for m in of_plan]
-    print(f"{len(rows)} plans: step time off by {100 * statistics.median(errors):.1f} % (median), "
+    errors = sorted(abs(ratio - 1) for ratio, _, crowded in rows if not crowded)
+    memory = [m for _, of_plan, _ in rows for m in of_plan]
+    print(f"{len(errors)} plans: step time off by {100 * statistics.median(errors):.1f} % (median), "
           f"{100 * errors[-1]:.1f} % (worst); peak memory {min(memory):.3f} to {max(memory):.3f} of the measured one")
 
 
