@@ -9,8 +9,8 @@ layers of 1024 x 1024 (it needs `onnx`: .deps/oracle/bin/python), so that its al
 the profile anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its
 own: so both sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the
 median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device
-(with momentum, which a plan for SGD leaves room for). A plan with more processes than cores is marked *: its processes
-take turns on a core, which the simulator does not know, and it does not count in the last line. --realtime (as root)
+(with momentum, which a plan for SGD leaves room for). A plan with more processes than cores is marked *, compared with the
+plan's `step_on_cores`, a bound of what sharing cores costs, and not counted in the last line. --realtime (as root)
 keeps other programs off the cores while something is measured.
 """
 
@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import pathlib
+import secrets
 import socket
 import statistics
 import struct
@@ -101,12 +102,13 @@ class Bench:
         return path
 
     def plan(self, cut: str, devices: int, policy: str, profile: str, verb: str, output: str) -> dict:
-        return self.ask([verb, *self.model, "--devices", str(devices), "--plan", cut, "--policy", policy, "--profile", profile,
-                         "-o", output])
+        return self.ask([verb, *self.model, "--devices", str(devices), "--plan", cut, "--policy", policy, "--profile",
+                         profile, "-o", output])
 
     def run(self, folder: str, ranks: int) -> dict:
         port = free_port()
         cores = sorted(os.sched_getaffinity(0))
+        environment = os.environ | {"GRAPHPIPE_SECRET": secrets.token_hex(32)}
 
         def start(rank: int) -> subprocess.Popen:
             def prepare() -> None:
@@ -119,7 +121,7 @@ class Bench:
                  "--master-address", "127.0.0.1", "--master-port", str(port), "--transport", "shm", "--steps",
                  str(self.arguments.steps), "--lr", "0.01", "--momentum", "0.9", "--data", str(self.source / "data"),
                  "--json"],
-                stdout=subprocess.PIPE, text=True, preexec_fn=prepare)
+                stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=prepare)
 
         programs = [start(rank) for rank in range(ranks)]
         outputs = [program.communicate()[0] for program in programs]
@@ -158,7 +160,8 @@ def measure(arguments: argparse.Namespace, folder: str, name: str) -> list[tuple
             result = bench.run(str(bench.folder / "out"), sum(replicas))
             step = statistics.median(result["step_seconds"][arguments.steps // 10:])
             memory = [p / m for p, m in zip(plan["peak_bytes"], result["peak_bytes"])]
-            pairs[layout, policy, size].append((plan["simulated_step"], step, memory))
+            simulated = plan.get("step_on_cores", plan["simulated_step"])
+            pairs[layout, policy, size].append((simulated, step, memory))
     rows = []
     for (layout, policy, size), measured in pairs.items():
         ratio = statistics.median(simulated / step for simulated, step, _ in measured)

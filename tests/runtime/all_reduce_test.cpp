@@ -1,22 +1,23 @@
 // The all-reduce of replicas over every transport between ranks: the order of its sums, the bytes of each rank, and
 // whom it blames where a rank dies or stops in the middle.
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/exp2.h>
-#include <doctest/doctest.h>
-#include <signal.h>
-
-#include <algorithm>
-#include <deque>
-#include <thread>
 
 #include "runtime/collectives/reduce.h"
 #include "runtime/error.h"
 #include "runtime/executor/plan_channels.h"
 #include "runtime/tensors.h"
 #include "tests/runtime/transport_ranks.h"
+
+// After LibTorch, some of whose headers have a CHECK of their own.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <deque>
+#include <thread>
 
 using namespace graphpipe::runtime;
 using namespace graphpipe::runtime::test;
@@ -249,7 +250,6 @@ std::vector<RankReport> run_ranks(const TransportEntry& entry, const ReplicatedS
   return run_on_ranks(
       entry, plan.replicas(), [&](int32_t rank) { return remote_channels(channels_of(plan, rank)); },
       [&](int32_t rank, std::unique_ptr<Transport> transport, RankReport& report) {
-        at::set_num_threads(1);
         auto counting = std::make_unique<Counting>(std::move(transport), report,
                                                    rank == bad.rank ? bad.at_send : std::function<void(int)>());
         Channels channels(plan.plan, rank, channels_of(plan, rank), std::move(counting), bad.stall_seconds);
