@@ -14,6 +14,9 @@ namespace graphpipe::tests {
 /// Summit: 16 GiB V100s, four to a node (NVLink), nodes on 100 Gbit/s InfiniBand.
 inline ir::Cluster summit(int devices) {
   ir::Cluster cluster = ir::equal_devices(devices);
+  // A V100's memory: gradients of replicas are added there.
+  for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))
+    cluster.devices[device].memory_bandwidth = BytesPerSecond(900e9);
   cluster.levels = {{.group = 4, .latency = Seconds(5e-6), .bandwidth = BytesPerSecond(45e9)},
                     {.group = std::max(devices, 5), .latency = Seconds(1e-5), .bandwidth = BytesPerSecond(11e9)}};
   return cluster;
