@@ -4,13 +4,14 @@
     bench/accuracy.py [--graphpipe build/release/bin/graphpipe] [--rounds 3] [--steps 300] [models...]
 
 For each model one cut into two stages, run with several micro-batch sizes and policies; models whose samples do not mix
-also as one or two stages with replicas, "2+1" for two replicas of the first stage and one of the second. `wide` is four
-layers of 1024 x 1024 (it needs `onnx`: .deps/oracle/bin/python), so that its all-reduce moves 16 MB. A round measures
+also as one or two stages with replicas, "2+1" for two replicas of the first stage and one of the second. `wide`, which
+is measured where it is named, is four layers of 1024 x 1024, so that its all-reduce moves 16 MB (it needs `onnx`:
+.deps/oracle/bin/python). A round measures
 the profile anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its
 own: so both sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the
 median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device
 (with momentum, which a plan for SGD leaves room for). A plan with more processes than cores is marked *, compared with the
-plan's `step_on_cores`, a bound of what sharing cores costs, and not counted in the last line. --realtime (as root)
+plan's `step_on_cores` where it has one, and not counted in the last line. --realtime (as root)
 keeps other programs off the cores while something is measured.
 """
 
@@ -26,7 +27,7 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-NAMES = ["clip_like", "mmt", "dlrm", "resnet", "gpt2_like", "wide"]
+NAMES = ["clip_like", "mmt", "dlrm", "resnet", "gpt2_like"]  # without `wide`, which needs another package
 REPLICATED = ["dlrm", "gpt2_like", "wide"]
 BATCH = 8
 WIDTH, LAYERS = 1024, 4  # of `wide`
