@@ -83,18 +83,13 @@ void StageEvaluator::add_batch_column() {
 }
 
 void StageEvaluator::price_counts() {
-<<<<<<< HEAD
+  std::vector<ir::DeviceId> devices;
+  for (const ir::DeviceId device : ids<ir::DeviceId>(cluster_.devices.size())) devices.push_back(device);
+  const double add_byte = add_seconds_per_byte(cluster_, devices);
   for (size_t column = 0; column < columns_; ++column) {
     const int d = replicas_[column];
     const int64_t samples = column < counts_ ? micro_batch_.count : graph_.batch.count;
     items_.push_back(static_cast<double>(item_size(samples, static_cast<size_t>(d))));
-=======
-  std::vector<ir::DeviceId> devices;
-  for (const ir::DeviceId device : ids<ir::DeviceId>(cluster_.devices.size())) devices.push_back(device);
-  const double add_byte = add_seconds_per_byte(cluster_, devices);
-  for (int d : replicas_) {
-    items_.push_back(static_cast<double>(item_size(micro_batch_.count, static_cast<size_t>(d))));
->>>>>>> 911a041 (Price reductions as the runtime makes them: rounds, additions, copies of shared weights)
     const auto holds = [&](const ir::LinkLevel& level) { return level.group >= d; };
     const auto found = std::find_if(cluster_.levels.begin(), cluster_.levels.end(), holds);
     const ir::LinkLevel& link = found == cluster_.levels.end() ? cluster_.levels.back() : *found;

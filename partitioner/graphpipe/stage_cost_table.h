@@ -92,7 +92,6 @@ class StageEvaluator {
   void price_nodes();
   void price_values();
 
-<<<<<<< HEAD
   /// The column of the tables for the stage so far and this replica count, and the samples of its micro-batch.
   size_t column(size_t index) const { return scope_ == ir::SampleScope::kBatch ? batch_column_ : index; }
   Samples micro_batch() const { return scope_ == ir::SampleScope::kBatch ? graph_.batch : micro_batch_; }
@@ -105,15 +104,9 @@ class StageEvaluator {
   size_t columns_ = 0, batch_column_ = 0;
   /// Nodes above one that works on the whole batch.
   IdMap<ir::PlanNodeId, bool> feeds_batch_;
-  // By column: the samples of an item, and an all-reduce's seconds per byte and beside them.
-  std::vector<double> items_, reduce_per_byte_, reduce_latency_;
-=======
-  std::vector<int> replicas_;  // the counts, ascending
-  size_t counts_ = 0;          // how many
-  // By index of the count: the samples of an item, and an all-reduce.
+  // By column: the samples of an item, and an all-reduce.
   std::vector<double> items_;
   std::vector<ir::SumTime> reductions_;
->>>>>>> 911a041 (Price reductions as the runtime makes them: rounds, additions, copies of shared weights)
   Table node_seconds_, node_forward_, node_stash_, node_workspace_, node_kept_;
   Table value_bytes_, value_gradient_bytes_, value_seconds_, value_gradient_seconds_;
   struct Touches {
