@@ -17,11 +17,10 @@ using ir::StageId;
 
 std::string_view action_op(wire::ActionOp op) {
   constexpr std::array<std::string_view, wire::kActionOpCount> kNames = {
-      "kForward",     "kBackward",       "kInputGradient", "kWeightGradient",  "kRecompute",
-      "kSendForward", "kReceiveForward", "kSendBackward",  "kReceiveBackward", "kReduceGradient",
-      "kNorm",        "kStep",           "kPublish",       "kFreeVersion",     "kSlice",
-      "kConcatenate", "kAllocate",       "kRelease",       "kOffload",         "kReload",
-      "kFlush",       "kTraceMark"};
+      "kForward",        "kBackward",     "kInputGradient",   "kWeightGradient", "kRecompute", "kSendForward",
+      "kReceiveForward", "kSendBackward", "kReceiveBackward", "kReduceGradient", "kNorm",      "kStep",
+      "kPublish",        "kFreeVersion",  "kSlice",           "kConcatenate",    "kAllocate",  "kRelease",
+      "kOffload",        "kReload",       "kFlush",           "kTraceMark"};
   return kNames[static_cast<size_t>(op)];
 }
 
@@ -150,8 +149,8 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
       "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),
       ",\n    .batch = ", stages.batch, ",\n    .device_count = ", ranks.programs.size(),
       ",\n    .optimizer = OptimizerKind::", options.optimizer == OptimizerKind::kSgd ? "kSgd" : "kAdamW",
-      ",\n    .threads = ", options.threads, ",\n    .longest_action_ms = ", options.longest_action_ms,
-      ",\n    .loss = ", loss,
+      ",\n    .threads = ", options.threads, ",\n    .seed = ", options.seed,
+      "u,\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss,
       ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()),
       ",\n    .stages = ", span_text("kStages", rows.size()), ",\n    .edges = ", span_text("kEdges", edges.size()),
       ",\n    .placement = ", span_text("kPlacement", placement.size()),

@@ -4,6 +4,7 @@
 #include "codegen/cmake_project.h"
 #include "codegen/cut_stages.h"
 #include "codegen/device_program.h"
+#include "codegen/input_table.h"
 #include "codegen/names.h"
 #include "codegen/slot_layout.h"
 #include "codegen/stage_library.h"
@@ -78,6 +79,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   if (options.profile) files.push_back(write_profile_main(marks, program_line));
   files.push_back(write_cmake_project(ranks, files, stage_line));
   files.push_back(write_names(graph));
+  files.push_back(write_input_table(graph, cuts, stages.batch));
   return files;
 }
 

@@ -23,6 +23,8 @@ struct GenerateOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   /// Threads of a stage: they are part of the plan, because kernels give different bits with another number of threads.
   int threads = 1;
+  /// Of dropout and of synthetic data, where a run names no other.
+  uint64_t seed = 0;
   /// What the plan's longest action is expected to take, milliseconds: the programs wait longer for a peer where that
   /// is more than usual. 0: unknown.
   int64_t longest_action_ms = 0;
@@ -39,6 +41,7 @@ struct GenerateOptions {
 ///   programs/plan.{h,cpp}             what every device knows of the plan
 ///   programs/device<rank>.{h,cpp}     the device's actions; device<rank>_main.cpp, device_main.cpp,
 ///                                     serial_main.cpp
+///   data.txt                          what the inputs and labels must be (wire/data_table.h)
 ///   names.json                        values, nodes and parameters with their full origins
 /// Ranks are the devices that have actions, in the order of the schedule. Weights and the manifest are the driver's.
 /// Needs: `graph` priced as `plan`, cut as `stages`, ordered by `schedule`. Errors: those of cut_stages; by_autograd

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ir/graph.h"
+#include "wire/id_bounds.h"
 
 namespace graphpipe::codegen {
 
@@ -21,8 +22,10 @@ struct LossFacts {
 /// Reads the loss that passes::attach_loss appended: a product of the summed loss and the loss scale.
 LossFacts loss_facts(const ir::Graph& graph);
 
-/// The least upper bound of the values that an integer input may hold, as far as its readers tell: rows of the table
-/// that it indexes, classes of the loss. 2 where nothing tells. For synthetic data.
-int64_t integer_limit(const ir::Graph& graph, ir::ValueId input);
+/// The integers that an input may hold, as far as its readers tell: rows of the table that it indexes (ONNX counts from
+/// the end too, with negative ones), classes of the loss and the label that does not count. Readers of the very
+/// elements of the input count, not those of what is computed from it or of a part of it. Unbounded where nothing
+/// tells.
+wire::IdBounds id_bounds(const ir::Graph& graph, ir::ValueId input);
 
 }  // namespace graphpipe::codegen

@@ -83,9 +83,12 @@ std::string slot_comment(const Graph& graph, const SlotLayout& layout) {
 }  // namespace
 
 std::string data_row(const Graph& graph, const ir::Input& input, int slot, TensorTable& tensors) {
-  const ir::Value& value = graph.value(input.value);
-  const int64_t limit = ir::is_floating(value.type.dtype) ? 2 : integer_limit(graph, input.value);
-  return text("{", CppLiteral::encode(input.name).str(), ", ", tensors.row(value), ", ", slot, ", ", limit, "}");
+  const wire::IdBounds ids = id_bounds(graph, input.value);
+  std::string bounds;
+  if (ids.bounded())
+    bounds = text(", {", ids.low, ", ", ids.high, ids.has_ignored ? text(", true, ", ids.ignored) : "", "}");
+  return text("{", CppLiteral::encode(input.name).str(), ", ", tensors.row(graph.value(input.value)), ", ", slot,
+              bounds, "}");
 }
 
 WeightGroups weight_groups(const Graph& graph, const IdMap<StageId, StageCut>& cuts) {
@@ -119,7 +122,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
                           " {\n", "namespace {\n\nusing namespace graphpipe::runtime;\n\n", tensors.dims_array(), "\n");
   body += "// name, tensor {type, dims, batch axis, rows per sample}, role, group\n" +
           array_text("ParamRow", "kParams", params);
-  body += "// name, tensor, slot, limit\n" + array_text("DataRow", "kData", data);
+  body += "// name, tensor, slot, ids [low, high), ignored\n" + array_text("DataRow", "kData", data);
   body += "// edge, is input, slot, gradient slot, gradient count, tensor\n" +
           array_text("BoundaryRow", "kBoundaries", boundaries);
   body += array_text("int32_t", "kRecomputeInputs", recompute);

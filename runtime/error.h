@@ -1,11 +1,11 @@
 #pragma once
-// How the runtime gives up: a RunError carries the diagnostic up to the program's main, which is the one place that
+// How the runtime gives up: a RunError carries the diagnostics up to the program's main, which is the one place that
 // catches (it catches LibTorch's exceptions too). It never leaves this folder.
 
 #include <exception>
 #include <string>
+#include <utility>
 
-#include "support/diagnostic.h"
 #include "support/result.h"
 #include "support/text.h"
 
@@ -13,12 +13,21 @@ namespace graphpipe::runtime {
 
 class RunError : public std::exception {
  public:
-  explicit RunError(Diagnostic diagnostic) : diagnostic_(std::move(diagnostic)) {}
-  const Diagnostic& diagnostic() const { return diagnostic_; }
-  const char* what() const noexcept override { return diagnostic_.message.c_str(); }
+  explicit RunError(Diagnostic diagnostic) : RunError(Diagnostics{std::move(diagnostic)}) {}
+  /// Needs: at least one.
+  explicit RunError(Diagnostics diagnostics) : diagnostics_(std::move(diagnostics)) {
+    const Diagnostic& first = diagnostics_.front();
+    what_ = (first.origin.empty() ? "" : quoted(first.origin) + ": ") + first.message;
+  }
+  const Diagnostics& diagnostics() const { return diagnostics_; }
+  /// The first one: what the program ends with.
+  const Diagnostic& diagnostic() const { return diagnostics_.front(); }
+  /// The first one without its hint: what other ranks quote.
+  const char* what() const noexcept override { return what_.c_str(); }
 
  private:
-  Diagnostic diagnostic_;
+  Diagnostics diagnostics_;
+  std::string what_;
 };
 
 [[noreturn]] inline void fail(Code code, std::string message, std::string hint) {
@@ -29,10 +38,10 @@ class RunError : public std::exception {
                             .hint = std::move(hint)});
 }
 
-/// The value of what support/ returns, or its first problem thrown.
+/// The value of what support/ and wire/ return, or its problems thrown.
 template <typename T>
 T value_or_throw(Result<T> result) {
-  if (!result.ok()) throw RunError(result.problems().front());
+  if (!result.ok()) throw RunError(result.problems());
   return std::move(result).value();
 }
 

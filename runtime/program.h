@@ -8,6 +8,7 @@
 
 #include "wire/action.h"
 #include "wire/element_type.h"
+#include "wire/id_bounds.h"
 #include "wire/training.h"
 
 namespace at {
@@ -74,8 +75,9 @@ struct DataRow {
   const char* name = nullptr;
   TensorRow tensor;
   int32_t slot = -1;
-  /// Synthetic integers are drawn from [0, limit): the number of classes or of table rows that they index.
-  int64_t limit = 2;
+  /// Of integers: the rows or classes that they may name. Synthetic ones are drawn from [0, high), from [0, 2) where
+  /// nothing bounds them.
+  wire::IdBounds ids;
 };
 
 /// An output of the model with samples, in programs that only run forwards.
@@ -180,6 +182,8 @@ struct PlanTable {
   int32_t device_count = 1;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   int32_t threads = 1;
+  /// Of everything random.
+  uint64_t seed = 0;
   /// What the plan expects its longest action to take, milliseconds; 0: unknown.
   int64_t longest_action_ms = 0;
   LossRow loss;

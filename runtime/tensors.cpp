@@ -8,12 +8,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-const wire::ElementTypeInfo& info(ElementType type) {
-  const wire::ElementTypeInfo* found = wire::find_element_type(type);
-  GP_CHECK(found != nullptr);
-  return *found;
-}
-
 /// By the number of the element type.
 constexpr at::ScalarType kScalarTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
                                            at::kInt,   at::kShort,  at::kChar, at::kByte,     at::kBool};
@@ -28,16 +22,16 @@ int64_t multiply(int64_t a, int64_t b) {
 
 }  // namespace
 
-at::ScalarType scalar_type(ElementType type) { return kScalarTypes[static_cast<size_t>(info(type).type)]; }
+at::ScalarType scalar_type(ElementType type) {
+  GP_CHECK(wire::find_element_type(type) != nullptr);
+  return kScalarTypes[static_cast<size_t>(type)];
+}
 
 std::optional<ElementType> element_type(at::ScalarType type) {
   for (size_t i = 0; i < std::size(kScalarTypes); ++i)
     if (kScalarTypes[i] == type) return static_cast<ElementType>(i);
   return std::nullopt;
 }
-
-int64_t element_size(ElementType type) { return info(type).bytes; }
-std::string_view element_name(ElementType type) { return info(type).long_name; }
 
 std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples) {
   std::vector<int64_t> dims;
@@ -54,12 +48,6 @@ int64_t bytes_of(const TensorRow& row, int64_t samples) {
   int64_t bytes = element_size(row.type);
   for (int64_t dim : shape_of(row, samples)) bytes = multiply(bytes, dim);
   return bytes;
-}
-
-std::string shape_text(std::span<const int64_t> dims) {
-  std::string out = "[";
-  for (size_t i = 0; i < dims.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(dims[i]);
-  return out + "]";
 }
 
 at::Tensor empty_tensor(const TensorRow& row, int64_t samples) {

@@ -13,20 +13,20 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "wire/data_table.h"
 
 namespace graphpipe::runtime {
 
 at::ScalarType scalar_type(ElementType type);
-int64_t element_size(ElementType type);
-/// "float32", "int64", ...
-std::string_view element_name(ElementType type);
+using wire::element_name;
+using wire::element_size;
+using wire::shape_text;
 /// None for a type that plans do not know.
 std::optional<ElementType> element_type(at::ScalarType type);
 
 /// The dims of `row` for an item of `samples`. Overflow is refused.
 std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples);
 int64_t bytes_of(const TensorRow& row, int64_t samples);
-std::string shape_text(std::span<const int64_t> dims);
 
 at::Tensor empty_tensor(const TensorRow& row, int64_t samples);
 

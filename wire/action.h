@@ -14,7 +14,7 @@ enum class ActionOp : uint8_t {
   kRecompute,       // R: forward again, from the boundary inputs, before I or B
   kSendForward,     // sends the rows [first, last) of an edge's value to the stage below
   kReceiveForward,
-  kSendBackward,    // sends the rows of an edge's gradient to the stage above
+  kSendBackward,  // sends the rows of an edge's gradient to the stage above
   kReceiveBackward,
   kReduceGradient,  // sums a stage's weight gradients over replicas and over the copies of shared groups
   kNorm,            // global gradient norm: partial sums, then the total to all
@@ -92,8 +92,8 @@ constexpr Stream stream_of(ActionOp op) {
 /// weight version), "SLICE", "CONCAT", "ALLOC", "RELEASE", "OFFLOAD", "RELOAD", "FLUSH", "TRACE".
 constexpr const char* action_name(ActionOp op) {
   constexpr const char* kNames[kActionOpCount] = {
-      "F",       "B",    "I",     "W",      "R",     "SEND_F",  "RECV_F",  "SEND_B", "RECV_B", "REDUCE", "NORM", "STEP",
-      "PUBLISH", "FREE", "SLICE", "CONCAT", "ALLOC", "RELEASE", "OFFLOAD", "RELOAD", "FLUSH",  "TRACE"};
+      "F",    "B",       "I",    "W",     "R",      "SEND_F", "RECV_F",  "SEND_B",  "RECV_B", "REDUCE", "NORM",
+      "STEP", "PUBLISH", "FREE", "SLICE", "CONCAT", "ALLOC",  "RELEASE", "OFFLOAD", "RELOAD", "FLUSH",  "TRACE"};
   return kNames[static_cast<int>(op)];
 }
 

@@ -61,4 +61,8 @@ constexpr const ElementTypeInfo* find_element_type(std::string_view ElementTypeI
   return nullptr;
 }
 
+/// Of an element type, not of a number that is none.
+constexpr int64_t element_size(ElementType type) { return kElementTypes[static_cast<size_t>(type)].bytes; }
+constexpr std::string_view element_name(ElementType type) { return kElementTypes[static_cast<size_t>(type)].long_name; }
+
 }  // namespace graphpipe::wire

@@ -36,18 +36,21 @@ std::string to_json(const RunResult& result) {
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + ", \"diagnostics\": []}\n";
 }
 
-std::string to_lines(const RunResult& result) {
+std::string step_line(const RunResult& result, int64_t steps) {
+  const size_t step = result.step_seconds.size();
+  std::string out = "step " + std::to_string(step) + " of " + std::to_string(steps);
+  char words[40];
+  if (step > 0 && result.losses.size() == step) {
+    std::snprintf(words, sizeof words, " loss %.9g", result.losses.back());
+    out += words;
+  }
+  std::snprintf(words, sizeof words, " (%.3f s)\n", step > 0 ? result.step_seconds.back() : 0.0);
+  return out + words;
+}
+
+std::string peak_lines(const RunResult& result) {
   std::string out;
   char line[120];
-  for (size_t step = 0; step < result.step_seconds.size(); ++step) {
-    out += "step " + std::to_string(step);
-    if (step < result.losses.size()) {
-      std::snprintf(line, sizeof line, " loss %.9g", result.losses[step]);
-      out += line;
-    }
-    std::snprintf(line, sizeof line, " (%.3f s)\n", result.step_seconds[step]);
-    out += line;
-  }
   for (size_t device = 0; device < result.peak_bytes.size(); ++device) {
     std::snprintf(line, sizeof line, "device %zu peak %.2f MiB\n", device,
                   static_cast<double>(result.peak_bytes[device]) / (1 << 20));

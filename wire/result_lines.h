@@ -25,7 +25,9 @@ struct RunResult {
 /// that are not finite become null.
 std::string to_json(const RunResult& result);
 
-/// "step 0 loss 2.3025851" and so on.
-std::string to_lines(const RunResult& result);
+/// "step 3 of 5 loss 2.3025851 (0.012 s)" and a newline: the last step of the result, counted from 1.
+std::string step_line(const RunResult& result, int64_t steps);
+/// "device 0 peak 1.25 MiB" and a newline, per device.
+std::string peak_lines(const RunResult& result);
 
 }  // namespace graphpipe::wire

@@ -26,8 +26,9 @@ bool read(const std::string& word, int& value) { return read_number(word, value)
 bool read(const std::string& word, double& value) {
   return read_number(word, value) && std::isfinite(value) && value >= 0;
 }
-bool read(const std::string& word, std::optional<double>& value) {
-  double number = 0;
+template <typename Number>
+bool read(const std::string& word, std::optional<Number>& value) {
+  Number number{};
   if (!read(word, number)) return false;
   value = number;
   return true;
@@ -48,10 +49,13 @@ std::string write(double value) {
   std::snprintf(buffer, sizeof buffer, "%.17g", value);
   return buffer;
 }
-std::string write(const std::optional<double>& value) { return value ? write(*value) : std::string(); }
 template <typename Integer>
 std::string write(Integer value) requires std::is_integral_v<Integer> {
   return std::to_string(value);
+}
+template <typename Number>
+std::string write(const std::optional<Number>& value) {
+  return value ? write(*value) : std::string();
 }
 
 std::string write(const std::vector<int>& values) {
@@ -106,10 +110,12 @@ const std::vector<Flag>& flags() {
        [](const O& o) { return write(o.beta1) + "," + write(o.beta2); }},
       flag<&O::epsilon>("--eps", "X", "AdamW epsilon (1e-8)"),
       flag<&O::clip_norm>("--clip-norm", "X", "largest global gradient norm (none)"),
-      flag<&O::seed>("--seed", "N", "seed of dropout and of synthetic data (0)"),
+      flag<&O::seed>("--seed", "N", "seed of dropout and of synthetic data (the plan's)"),
       flag<&O::threads>("--threads", "N", "CPU threads of this program (the plan's)"),
       flag<&O::save>("--save", "FILE", "writes the final parameters as safetensors"),
       flag<&O::save_gradients>("--save-gradients", "FILE", "writes the last step's gradients as safetensors"),
+      flag<&O::record_steps>("--record-steps", "DIR", "interpreter: writes weights and gradients of every step"),
+      flag<&O::follow_steps>("--follow-steps", "DIR", "interpreter: begins every step with weights of such a folder"),
       flag<&O::save_outputs>("--save-outputs", "FILE", "writes the outputs of a forward-only plan as safetensors"),
       flag<&O::weights>("--weights", "FILE", "parameters to start from, written by --save"),
       flag<&O::trace>("--trace", "FILE", "writes when every action ran, for Perfetto or chrome://tracing"),
@@ -117,7 +123,7 @@ const std::vector<Flag>& flags() {
       flag<&O::stall_timeout>("--stall-timeout", "SECONDS",
                               "a peer without progress for longer ends the run (10, or what long actions need)"),
       switch_flag<&O::json>("--json", "one JSON object on stdout"),
-      switch_flag<&O::progress>("--progress", "one line per step on stderr"),
+      switch_flag<&O::progress>("--progress", "with --json: one line per step on stderr"),
       flag<&O::transport>("--transport", "NAME", "auto, shm, tcp or nccl (auto)"),
       flag<&O::folder>("--folder", "DIR", "the generated folder (found from the program's place)"),
       flag<&O::rank>("--rank", "N", "this program's rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID)"),
@@ -142,6 +148,10 @@ const Flag* find_flag(const std::string& name) {
 }
 
 }  // namespace
+
+std::string step_file(const std::string& folder, int64_t step, const std::string& kind) {
+  return folder + "/step" + std::to_string(step) + "." + kind + ".safetensors";
+}
 
 std::string parse_run_options(const std::vector<std::string>& arguments, RunOptions& options) {
   for (size_t i = 0; i < arguments.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/flag_use.h"
 #include "driver/cli/help_text.h"
 #include "driver/cli/suggestion.h"
 #include "driver/report/report.h"
@@ -100,13 +101,15 @@ int run_verb(const CommandEntry& row, std::vector<std::string> words) {
   } catch (const CLI::ParseError& error) {
     return usage_error(row, json, Terminal::encode_text(error.what()).str());
   }
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (option->count() > 0) options.given.insert("--" + name);
+  if (const Status used = check_flag_use(row.name, options); !used)
+    return report_problems(options, row.name, used.problems());
   return run_guarded(row, options);
 }
 
-}  // namespace
-
-int run_command_line(int argc, char** argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+int run_words(const std::vector<std::string>& words) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_overview();
     return words.empty() ? static_cast<int>(wire::kExitUsage) : static_cast<int>(wire::kExitOk);
@@ -122,6 +125,16 @@ int run_command_line(int argc, char** argv) {
   }
   return usage_error("unknown verb " + shown(words[0]) + suggestion(words[0], verbs) +
                      " (`graphpipe --help` lists them)");
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  const int code = run_words({argv + std::min(argc, 1), argv + argc});
+  // A result that nobody could read is none: the pipe was closed, the disk is full.
+  if (std::cout.flush()) return code;
+  std::cerr << "graphpipe: standard output cannot be written; check where it goes, and its space\n";
+  return code == wire::kExitOk ? static_cast<int>(wire::kExitEnvironment) : code;
 }
 
 }  // namespace graphpipe::driver

@@ -73,7 +73,7 @@ void model_flags(CLI::App& app, ModelOptions& model) {
       ->default_str("off");
 }
 
-void training_flags(CLI::App& app, TrainingOptions& training) {
+void loss_flags(CLI::App& app, TrainingOptions& training) {
   app.add_option("--batch", training.batch, "samples of one training step")
       ->check(kOneOrMore)
       ->each([&training](const std::string&) { training.batch_given = true; });
@@ -83,6 +83,10 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
          "--contrastive", training.contrastive,
          "what a loss that compares samples with each other sees together: the whole batch, or each micro-batch")
       ->check(CLI::IsMember({"batch", "micro-batch"}));
+}
+
+void training_flags(CLI::App& app, TrainingOptions& training) {
+  loss_flags(app, training);
   app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
       ->check(CLI::IsMember({"sgd", "adamw"}))
       ->each([&training](const std::string&) { training.optimizer_given = true; });
@@ -169,6 +173,7 @@ void training_run_flags(CLI::App& app, RunOptions& run) {
   app.add_option("--data", run.data, "folder with one NAME.npy per input and label; without it, seeded synthetic data");
   app.add_option("--weights", run.weights, "parameters to start from: a safetensors file of --save");
   app.add_option("--steps", run.steps, "training steps")->check(kOneOrMore);
+  app.add_option("--seed", run.seed, "seed of Dropout and of synthetic data; without it the plan's")->check(kWhole64);
   app.add_option("--lr", run.learning_rate, "learning rate (sgd 0.01, adamw 0.001)")->check(kNotNegative);
   app.add_option("--momentum", run.momentum, "momentum of sgd")->check(kNotNegative);
   app.add_option("--weight-decay", run.weight_decay, "weight decay (sgd 0, adamw 0.01)")->check(kNotNegative);
@@ -193,7 +198,7 @@ void inspect_flags(CLI::App& app, Options& options) {
 
 void lint_flags(CLI::App& app, Options& options) {
   model_flags(app, options.model);
-  training_flags(app, options.training);
+  loss_flags(app, options.training);
   output_flags(app, options);
 }
 
@@ -248,7 +253,7 @@ void schedule_flags(CLI::App& app, Options& options) {
   app.add_option("--micro-batches", schedule.micro_batches, "micro-batches of a step")->check(kOneOrMore);
   order_flags(app, schedule.order);
   app.add_flag("--search", schedule.search, "improve the order by a search");
-  app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over the other flags");
+  app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over --costs, and no other flag may say it");
   standalone_flags(app, schedule);
   app.add_option("--format", options.format, "what to print; ir: our text, proto: our file, pb: the same as binary")
       ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto", "pb"}));
@@ -302,6 +307,9 @@ void run_flags(CLI::App& app, Options& options) {
 void verify_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
   training_run_flags(app, options.run);
+  app.add_option("--tolerance", options.run.tolerance,
+                 "relative difference of a tensor that counts as rounding (1e-4; 1e-2 and 5e-2 in 16 bits)")
+      ->check(kNotNegative);
   output_flags(app, options);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,7 @@ struct RunOptions {
   std::string data;
   int64_t steps = 1;
   std::optional<double> learning_rate;  // without it, and weight decay: the optimizer's default (wire/run_options.h)
+  std::optional<uint64_t> seed;         // without it the plan's
   double momentum = 0;
   std::optional<double> weight_decay;
   std::string betas = "0.9,0.999";
@@ -102,6 +104,7 @@ struct RunOptions {
   std::string trace;
   std::string device = "cpu";
   std::string transport = "shm";
+  std::optional<double> tolerance;  // of verify: relative, of a tensor
   /// Absent: the programs' own.
   std::optional<double> stall_timeout;
 };
@@ -118,7 +121,8 @@ struct Options {
   std::string keep;                // folder of a program that is made on the way, to be kept
   std::string planners, policies;  // comma-separated names to compare
   std::string format = "text";
-  std::string executed;  // a trace of `run`, to stand beside the simulated one
+  std::string executed;         // a trace of `run`, to stand beside the simulated one
+  std::set<std::string> given;  // the flags that the command line names: "--lr"
   bool bundle = false;
   bool json = false;
   bool quiet = false;

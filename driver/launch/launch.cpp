@@ -146,7 +146,7 @@ Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Pla
   }
   out.epsilon = options.epsilon;
   out.clip_norm = options.clip_norm;
-  out.seed = plan.seed;
+  out.seed = options.seed.value_or(plan.seed);
   out.save = options.save.empty() ? "" : std::filesystem::absolute(options.save).string();
   out.trace = options.trace.empty() ? "" : std::filesystem::absolute(options.trace).string();
   out.save_gradients = options.save_gradients.empty() ? "" : std::filesystem::absolute(options.save_gradients).string();

@@ -62,6 +62,40 @@ Status check_data_names(const ir::Graph& graph) {
   return Ok{};
 }
 
+// A name with a zero byte ends there wherever programs carry it.
+Status check_whole_names(const ir::Graph& graph) {
+  Diagnostics problems;
+  const auto check = [&](const char* what, const ModelText& name) {
+    if (name.raw().find('\0') == std::string::npos) return;
+    problems.push_back({.code = Code::kBadModel,
+                        .origin = name,
+                        .message = text("the name of this ", what, " holds a zero byte, which programs cannot carry"),
+                        .hint = "rename it in the model"});
+  };
+  for (const ir::ParamId id : graph.param_ids()) check("parameter", graph.param(id).name);
+  for (const ir::Input& input : graph.inputs()) check("input", input.name);
+  for (const ir::Output& output : graph.outputs()) check("output", output.name);
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+// A mode of operators that the model does not have.
+Status check_modes(const ModelOptions& options, const ir::Graph& graph) {
+  const auto has = [&](std::string_view op) {
+    for (const ir::NodeId id : graph.node_ids())
+      if (graph.node(id).op == op) return true;
+    return false;
+  };
+  Diagnostics problems;
+  if (options.dropout == "on" && !has("Dropout"))
+    problems.push_back(usage("--dropout", "no Dropout of the model could drop anything",
+                             "leave it out, or export the model in training mode"));
+  if (!options.batchnorm.empty() && !has("BatchNormalization"))
+    problems.push_back(usage("--batchnorm", "the model has no BatchNormalization", "leave it out"));
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
 // Outputs that no run can put together from micro-batches.
 void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
   for (const ir::Output& output : graph.outputs()) {
@@ -85,6 +119,7 @@ Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request
   context.forward_only = runs_forwards_only(policy);
   GP_TRY(context.loss, parse_loss(loss));
   GP_TRY(out.imported, frontend::import_onnx(request));
+  GP_TRY_VOID(check_whole_names(out.imported.graph));
   if (context.loss.kind == passes::LossKind::kNone && !context.forward_only) {
     std::string names;
     for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
@@ -125,7 +160,10 @@ bool runs_forwards_only(const std::string& policy) {
 
 Result<frontend::Imported> import_model(const ModelOptions& options) {
   GP_TRY(const frontend::ImportRequest request, import_request(options, ""));
-  return frontend::import_onnx(request);
+  GP_TRY(frontend::Imported imported, frontend::import_onnx(request));
+  GP_TRY_VOID(check_whole_names(imported.graph));
+  GP_TRY_VOID(check_modes(options, imported.graph));
+  return imported;
 }
 
 std::string batch_norm_mode(const ModelOptions& model, const std::string& policy) {
@@ -145,7 +183,9 @@ Result<std::string> model_digest(const frontend::Imported& imported) {
 Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training,
                                           const std::string& policy) {
   GP_TRY(const frontend::ImportRequest request, import_request(model, policy));
-  return make_training_graph(request, training.loss, policy);
+  GP_TRY(TrainingGraph out, make_training_graph(request, training.loss, policy));
+  GP_TRY_VOID(check_modes(model, out.graph));
+  return out;
 }
 
 Result<TrainingGraph> make_training_graph(const ir::Plan& plan, const std::string& path) {

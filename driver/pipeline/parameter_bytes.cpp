@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "frontend/external_data.h"
+#include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -92,6 +96,64 @@ Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId id, const Weight
   if (const auto* range = std::get_if<ir::FileRange>(&param.data)) return send_file_range(*range, origin, sink);
   if (const auto* data = std::get_if<ir::InlineData>(&param.data)) return sink(data->bytes);
   return send_filled(graph.value(param.value).type, std::get<ir::FilledData>(param.data).value, sink);
+}
+
+namespace {
+
+/// Takes the bytes of a tensor in pieces of any size and remembers its first number that is not finite.
+class FiniteScan {
+ public:
+  explicit FiniteScan(ir::DType dtype) : type_(dtype) {}
+
+  Status take(std::string_view bytes) {
+    if (found_) return Ok{};
+    pending_ += bytes;
+    const auto size = static_cast<size_t>(wire::element_size(type_));
+    const size_t whole = pending_.size() / size * size;
+    const auto elements = std::as_bytes(std::span(pending_)).first(whole);
+    if (const auto at = wire::first_not_finite(type_, elements)) {
+      found_ = seen_ + *at;
+      name_ = wire::not_finite_name(type_, elements, *at);
+    }
+    seen_ += whole / size;
+    pending_.erase(0, whole);
+    return Ok{};
+  }
+  /// "element [3,5] is infinite"; nothing where all were finite.
+  std::optional<std::string> found(std::span<const int64_t> dims) const {
+    if (!found_) return std::nullopt;
+    return text("element ", wire::index_text(dims, *found_), " is ", name_);
+  }
+
+ private:
+  wire::ElementType type_;
+  std::string pending_;
+  size_t seen_ = 0;
+  std::optional<size_t> found_;
+  std::string name_;
+};
+
+}  // namespace
+
+Status check_finite_weights(const ir::Graph& graph, const WeightOrigin& origin) {
+  Diagnostics problems;
+  for (const ir::ParamId id : graph.param_ids()) {
+    const ir::Param& param = graph.param(id);
+    const ir::TensorType& type = graph.value(param.value).type;
+    if (param.kind == ir::ParamKind::kConstant || !ir::is_floating(type.dtype)) continue;
+    FiniteScan scan(type.dtype);
+    GP_TRY_VOID(send_parameter_bytes(graph, id, origin, [&](std::string_view bytes) { return scan.take(bytes); }));
+    std::vector<int64_t> dims;
+    for (const ir::Dim dim : type.shape) dims.push_back(dim.at(Samples(1)));
+    const std::optional<std::string> found = scan.found(dims);
+    if (!found || problems.size() == kMaxProblems) continue;
+    problems.push_back({.code = Code::kBadModel,
+                        .origin = param.name,
+                        .message = *found + ": no training recovers from such weights",
+                        .hint = "export the model from weights of an earlier step"});
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
 }
 
 Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin) {

@@ -23,4 +23,8 @@ Status write_weights(const std::string& path, const ir::Graph& graph, const Weig
 /// Whether write_weights has made the file.
 bool are_written_weights(const std::string& path);
 
+/// Reads all parameters and buffers; constants may hold infinities, as masks do. Errors (kBadModel): each that holds an
+/// infinity or NaN, with the first place, at most kMaxProblems; those of reading.
+Status check_finite_weights(const ir::Graph& graph, const WeightOrigin& origin);
+
 }  // namespace graphpipe::driver

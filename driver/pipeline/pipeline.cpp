@@ -5,6 +5,7 @@
 
 #include "cost/lower_bound.h"
 #include "cost/price.h"
+#include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
@@ -173,9 +174,24 @@ Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
   return Ok{};
 }
 
+// A plan with a schedule leaves a policy nothing to decide.
+Status check_order_flags(const ir::Plan& given, const Options& options) {
+  if (!given.schedule) return Ok{};
+  Diagnostics problems;
+  for (const char* flag : {"--policy", "--group", "--backward", "--vertical-sync", "--update"}) {
+    const bool says_the_same = flag == std::string_view("--policy") && options.plan.policy == given.policy;
+    if (!options.given.contains(flag) || says_the_same) continue;
+    problems.push_back(usage(flag, "the plan file has a schedule, and it is used as it is",
+                             "leave the flag out, or delete the schedule field of the plan"));
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
 // Takes the assignment, and the schedule where it has one, of a plan file as they are.
-Status use_given_plan(Pipeline& pipeline, const std::string& path) {
-  GP_TRY(ir::Plan given, files::read_plan(plan_file_of(path)));
+Status use_given_plan(Pipeline& pipeline, const Options& options) {
+  GP_TRY(ir::Plan given, files::read_plan(plan_file_of(options.plan.plan)));
+  GP_TRY_VOID(check_order_flags(given, options));
   if (!given.model_digest.empty()) {
     if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
     GP_TRY_VOID(check_same_options(given, pipeline.plan));
@@ -183,6 +199,7 @@ Status use_given_plan(Pipeline& pipeline, const std::string& path) {
   GP_TRY_VOID(check_labels(given, pipeline.priced));
   pipeline.plan.planner = "manual";
   pipeline.plan.assignment = std::move(given.assignment);
+  if (given.schedule && !given.policy.empty()) pipeline.plan.policy = given.policy;
   pipeline.plan.schedule = std::move(given.schedule);
   return Ok{};
 }
@@ -261,7 +278,7 @@ Result<Pipeline> make_pipeline(const Options& options) {
   GP_TRY_VOID(check_order(options.plan.policy, options.plan.order));
   GP_TRY(Pipeline pipeline, price_model(options));
   if (!options.plan.plan.empty()) {
-    GP_TRY_VOID(use_given_plan(pipeline, options.plan.plan));
+    GP_TRY_VOID(use_given_plan(pipeline, options));
   } else {
     GP_TRY(Choice choice, choose_assignment(options.plan, pipeline.priced, pipeline.plan.cluster));
     pipeline.plan.assignment = std::move(choice.assignment);

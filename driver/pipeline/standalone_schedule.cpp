@@ -71,6 +71,8 @@ Result<Placed> with_replicas(const files::StageDag& dag, ir::StageGraph graph, c
                  "use a policy of any stage graph, such as kfkb or pipedream-rr");
   if (options.ranks > 0 && options.ranks != dag.devices())
     return usage("--ranks", text("the stages and their replicas need ", dag.devices(), " devices"), "leave it out");
+  if (options.chunks > 0)
+    return usage("--chunks", "every replica of the file's stages has a device of its own", "leave it out");
   size_t device = 0;
   for (const ir::StageId stage : graph.stage_ids()) {
     ir::StageChoice& choice = graph.stages[stage].choice;
@@ -84,8 +86,13 @@ Result<Placed> with_replicas(const files::StageDag& dag, ir::StageGraph graph, c
 
 Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy& policy, scheduler::PassCosts& costs) {
   GP_TRY(const files::StageDag dag, files::read_stage_dag(options.dag));
+  if (dag.latency && options.latency > 0)
+    return usage("--latency", "the stage graph's file says it", "leave it out, or delete latency in the file");
   costs.latency = dag.latency.value_or(costs.latency);
   int64_t batch = dag.batch;
+  if (batch > 0 && options.micro_batches > 0)
+    return usage("--micro-batches", "the stage graph's file says how many",
+                 "leave it out, or delete batch and micro_batches in the file");
   const int64_t largest = *std::ranges::max_element(dag.micro_batch_size);
   if (batch == 0 && options.micro_batches == 0)
     return usage("--micro-batches", "the stage graph's file does not say how many", "add --micro-batches M");

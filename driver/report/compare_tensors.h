@@ -1,19 +1,64 @@
 #pragma once
-// Compares what two training runs saved.
+// The rule of what counts as rounding between a pipeline and the unpartitioned model (docs/semantics.md, section 2).
+//
+// Every step of the unpartitioned model begins with the weights that the pipeline has there. Left alone, the two would
+// part for good reasons: AdamW's first updates are the signs of gradients, also of those that are all rounding, and
+// where an activation has a kink, weights that differ by a little have gradients that differ by much.
+//
+// Gradients and outputs. A tensor may differ by `tolerance` of its Euclidean norm, or of 1e-3 of the largest norm of
+// all tensors where its own is less. Rounding is as large as the terms that were added allow, not their sum: the bias
+// of an attention's keys has a gradient of zero, because softmax does not see a shift, and what is left is the noise of
+// terms that are as large as those of other gradients. A wrong gradient is seen from 1e-7 of the largest one on.
+//
+// Weights after a step. An optimizer turns rounding of gradients into differences of weights, and these may differ by
+// that much more. Let d be the error of a gradient's element that counts as rounding by the rule above: `tolerance`
+// times the norm that counts for its tensor, spread evenly over its elements.
+//   - SGD moves a weight by at most learning rate * d / (1 - momentum) because of it;
+//   - AdamW moves it by its update m / (sqrt(v) + epsilon). An error d changes m and sqrt(v) by at most d each, so that
+//     the update changes by at most (1 + c) d / (sqrt(v) + epsilon), where c bounds the update itself: the larger of 1
+//     and (1 - beta1) / sqrt(1 - beta2) (Kingma and Ba, Adam, 2015, section 2.1). It never changes by more than 2 c.
+//     Where the gradient is all noise, sqrt(v) is no larger than d, and noise divided by noise says nothing; elsewhere
+//     sqrt(v) is thousands of times d, and the weights are compared as sharply as without it.
+// v is the second moment after the step, corrected for its start: the mean square of the gradient so far. It also tells
+// the norm of a tensor's gradient; with SGD the gradient itself does.
 
+#include <optional>
 #include <string>
 
 #include "support/result.h"
 
 namespace graphpipe::driver {
 
+/// The element that differs most of the tensor that differs most.
+struct WorstElement {
+  ModelText tensor;
+  std::string index;  // "[3,5]"; empty where the tensors have no element in common
+  double found = 0, expected = 0;
+};
+
+struct Comparison {
+  /// The largest relative difference of a tensor, beyond what the optimizer explains. Infinite where names or shapes
+  /// differ or a number is undefined.
+  double difference = 0;
+  /// Absent where nothing differs.
+  std::optional<WorstElement> worst;
+};
+
+/// What the optimizer makes of rounding: none of it by default.
+struct UpdateNoise {
+  double learning_rate = 0, momentum = 0, beta1 = 0, beta2 = 0, epsilon = 0;
+  /// Relative, of gradients.
+  double tolerance = 0;
+  /// Safetensors of the reference: the gradients of the step (SGD), or the second moments after it (AdamW).
+  std::string gradients, second_moments;
+};
+
 /// Whether two files hold the same bytes. Errors: kUnreadableFile.
 Result<bool> same_bytes(const std::string& a, const std::string& b);
 
-/// The largest |a - b| / |b| over the float tensors of two safetensors files, in Euclidean norms per tensor; infinite
-/// where names or shapes differ or a number is undefined. A tensor whose norm is below 1e-3 of the largest one's is
-/// measured against that: where a gradient is zero but for rounding (the key bias of an attention, which a softmax does
-/// not see), nothing is left to compare.
-Result<double> largest_difference(const std::string& path, const std::string& reference);
+/// Compares the tensors of two safetensors files, those of `path` with those of `reference`.
+/// Errors: kUnreadableFile, kMalformedFile.
+Result<Comparison> compare_tensors(const std::string& path, const std::string& reference,
+                                   const UpdateNoise& noise = {});
 
 }  // namespace graphpipe::driver

@@ -1,6 +1,7 @@
 #include "driver/report/schedule_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

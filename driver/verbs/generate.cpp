@@ -55,11 +55,15 @@ int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
 
 Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
   GP_TRY_VOID(check_runnable(pipeline.plan));
+  const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
+                            .trusted_root = pipeline.plan.trusted_root.raw()};
+  GP_TRY_VOID(check_finite_weights(pipeline.model.graph, origin));
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
                                          .model_digest = pipeline.model.digest,
                                          .plan_digest = plan_digest(pipeline.plan),
                                          .optimizer = pipeline.plan.optimizer,
                                          .threads = pipeline.plan.threads,
+                                         .seed = pipeline.plan.seed,
                                          .longest_action_ms = longest_action_ms(pipeline.built),
                                          .profile = extras.profile};
   GP_TRY(std::vector<codegen::SourceFile> sources,
@@ -69,8 +73,6 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, cons
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
   sources.push_back({.path = kPlanFile, .text = files::print_plan(pipeline.plan)});
-  const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
-                            .trusted_root = pipeline.plan.trusted_root.raw()};
   return write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest);
 }
 

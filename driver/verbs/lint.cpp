@@ -6,21 +6,34 @@
 #include "cost/price.h"
 #include "driver/cli/commands.h"
 #include "driver/pipeline/model_source.h"
+#include "driver/pipeline/parameter_bytes.h"
 #include "driver/pipeline/sample_scopes.h"
 #include "driver/report/report.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
 
+namespace {
+
+Status check_weights(const Options& options, const frontend::Imported& imported, const ir::Graph& graph) {
+  return check_finite_weights(graph, {.model = imported.files.front(), .trusted_root = options.model.trusted_root});
+}
+
+}  // namespace
+
 int run_lint(const Options& options) {
   Diagnostics notes;
   if (options.training.loss.empty()) {
     const Result<frontend::Imported> imported = import_model(options.model);
     if (!imported) return report_problems(options, "lint", imported.problems());
+    const Status finite = check_weights(options, *imported, imported->graph);
+    if (!finite) return report_problems(options, "lint", finite.problems());
     notes = imported->notes;
   } else {
     const Result<TrainingGraph> training = make_training_graph(options.model, options.training, options.plan.policy);
     if (!training) return report_problems(options, "lint", training.problems());
+    const Status finite = check_weights(options, training->imported, training->graph);
+    if (!finite) return report_problems(options, "lint", finite.problems());
     notes = training->notes;
     const auto batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
     const auto priced = cost::price(training->graph, ir::equal_devices(1),

@@ -11,6 +11,7 @@
 #include "driver/cli/commands.h"
 #include "driver/cli/output_path.h"
 #include "driver/launch/build_folder.h"
+#include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/report/profile_lines.h"
@@ -58,6 +59,8 @@ Result<Pipeline> one_stage(const Options& options) {
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
   GP_TRY(wire::RunOptions run, to_run_options(options.run, pipeline.plan, false));
   run.threads = pipeline.plan.threads;
+  const Diagnostics found = check_run_files(folder, options.run);
+  if (has_error(found)) return found;
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   // A link is measured where two processes have cores of their own.
   GP_TRY(const RunOutcome outcome, launch_profile(folder, cores >= 2 * options.training.threads ? 2 : 1, run));

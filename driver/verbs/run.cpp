@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "driver/cli/commands.h"
+#include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/pipeline.h"
@@ -74,8 +75,13 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
                       .message = "the folder's plan trains, and such programs do not keep the model's outputs",
                       .hint = "compile the model with --policy inference, and run that with --weights"};
   }
+  GP_TRY(const RunFacts facts, run_facts(options.input, plan, options.run));
+  GP_TRY_VOID(check_run_flags(options, facts));
   GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, options.json));
   run.progress = !options.quiet;
+  const Diagnostics found = check_run_files(options.input, options.run);
+  if (has_error(found)) return found;
+  report_notes(options, found);
   return launch_devices(options.input, static_cast<int>(plan.schedule->programs.size()), run, true);
 }
 

@@ -1,7 +1,8 @@
 // graphpipe verify: the two checks of what "equal to one process" means.
 //
-// Bitwise: the pipeline against the serial interpreter of the same plan. By tolerance: the pipeline against the
-// unpartitioned model at the full batch, one stage in one process (at the plan's micro-batch where samples mix).
+// Bitwise: the pipeline against the serial interpreter of the same plan. By tolerance: every step of the interpreter,
+// and so of the pipeline, against the unpartitioned model at the full batch, one stage in one process (at the plan's
+// micro-batch where samples mix), which begins the step with the same weights.
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "driver/cli/commands.h"
 #include "driver/launch/build_folder.h"
+#include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/pipeline.h"
@@ -32,19 +34,31 @@ struct Tolerance {
 
 /// Float32 and wider have one tolerance. Sums in the 16-bit formats, in another order and over other micro-batches,
 /// differ by a few of their units, 2^-12 and 2^-9; what a wrong partition or a wrong weight of the loss does is more.
-Tolerance tolerance_of(const ir::Graph& graph) {
+/// The user's word is about tensors; losses, which are sums, keep their distance from it.
+Tolerance tolerance_of(const ir::Graph& graph, std::optional<double> wanted) {
   Tolerance tolerance{.loss = 1e-5, .tensor = 1e-4};
   for (const ir::ValueId id : graph.value_ids()) {
     const ir::DType dtype = graph.value(id).type.dtype;
-    if (dtype == ir::DType::kBFloat16) return {.loss = 1e-2, .tensor = 5e-2, .computes_in = ir::DType::kBFloat16};
-    if (dtype == ir::DType::kFloat16) tolerance = {.loss = 2e-3, .tensor = 1e-2, .computes_in = ir::DType::kFloat16};
+    if (dtype == ir::DType::kFloat16 && tolerance.computes_in == ir::DType::kFloat32)
+      tolerance = {.loss = 2e-3, .tensor = 1e-2, .computes_in = ir::DType::kFloat16};
+    if (dtype == ir::DType::kBFloat16) tolerance = {.loss = 1e-2, .tensor = 5e-2, .computes_in = ir::DType::kBFloat16};
   }
+  if (!wanted) return tolerance;
+  tolerance.loss *= *wanted / tolerance.tensor;
+  tolerance.tensor = *wanted;
   return tolerance;
 }
 
 struct TrainingResult {
   std::vector<double> losses;
-  std::string weights, gradients, outputs;  // files; outputs of forward-only plans
+  std::string weights, gradients;  // files
+  std::string steps;               // folder with what each step of the interpreters began and ended with
+  std::string outputs;             // of forward-only plans
+};
+
+struct WorstOfSteps {
+  Comparison comparison;
+  int64_t step = 0;  // from 1; 0: before the first
 };
 
 struct Verdict {
@@ -55,14 +69,21 @@ struct Verdict {
   /// Nothing is trained: outputs are compared instead of gradients.
   bool forward_only = false;
   Tolerance tolerance;
-  double loss_difference = 0, gradient_difference = 0, weight_difference = 0, output_difference = 0;
+  double loss_difference = 0;
+  size_t worst_step = 0;  // of the loss, from 1
+  bool same_start = true;
+  WorstOfSteps gradients, weights;
+  Comparison outputs;
   bool passed() const { return bitwise && (by_tolerance || !compared); }
 };
 
 Result<TrainingResult> finish(Result<RunOutcome> outcome, TrainingResult files) {
   if (!outcome) return outcome.problems();
   if (outcome->exit_code != 0) {
-    return Diagnostic{.code = outcome->exit_code == wire::kExitInputRefused ? Code::kBadData : Code::kPeerFailed,
+    const Code code = outcome->exit_code == wire::kExitInputRefused  ? Code::kBadData
+                      : outcome->exit_code == wire::kExitCheckFailed ? Code::kCheckFailed
+                                                                     : Code::kPeerFailed;
+    return Diagnostic{.code = code,
                       .message = text("a training run ended with exit code ", outcome->exit_code),
                       .hint = "its messages are above"};
   }
@@ -84,6 +105,7 @@ TrainingResult files_named(const std::string& folder, const std::string& name, c
   return {.losses = {},
           .weights = stem + ".weights.safetensors",
           .gradients = stem + ".gradients.safetensors",
+          .steps = is_forward_only(pipeline.built.schedule) ? "" : stem + ".steps",
           .outputs = is_forward_only(pipeline.built.schedule) ? stem + ".outputs.safetensors" : ""};
 }
 
@@ -150,32 +172,117 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
   return reference;
 }
 
-Result<TrainingResult> run_reference(const Options& options, const Pipeline& pipeline) {
+Result<TrainingResult> run_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial) {
   const std::string folder = options.input + "/verify/reference";
   GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
   GP_TRY_VOID(generate_folder(reference, folder, {.bundle = std::filesystem::exists(options.input + "/runtime")}));
   GP_TRY_VOID(build_folder(folder, options));
   TrainingResult files = files_named(options.input, "reference", pipeline);
-  GP_TRY(const wire::RunOptions run, run_options(options, reference.plan, files));
+  GP_TRY(wire::RunOptions run, run_options(options, reference.plan, files));
+  if (!serial.steps.empty()) {
+    run.follow_steps = std::filesystem::absolute(serial.steps);
+    run.record_steps = std::filesystem::absolute(files.steps);
+    std::filesystem::create_directories(files.steps);
+  }
   return finish(launch_serial(folder, run), files);
 }
 
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1e-30);
-    worst = a[i] == b[i] ? worst : difference > worst || std::isnan(difference) ? difference : worst;
+// The largest relative difference of a loss, and its step.
+void compare_losses(const std::vector<double>& a, const std::vector<double>& b, Verdict& verdict) {
+  if (a.size() != b.size()) verdict.loss_difference = INFINITY;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const double difference = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1e-30);
+    if (difference <= verdict.loss_difference) continue;
+    verdict.loss_difference = std::isnan(difference) ? INFINITY : difference;
+    verdict.worst_step = i + 1;
   }
-  return worst;
 }
+
+// What the rule of compare_tensors.h must know of the reference's updates.
+UpdateNoise update_noise(const wire::RunOptions& run, ir::OptimizerKind optimizer, double tolerance) {
+  const bool adam = optimizer == ir::OptimizerKind::kAdamW;
+  return {.learning_rate = run.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
+          .momentum = run.momentum,
+          .beta1 = run.beta1,
+          .beta2 = run.beta2,
+          .epsilon = run.epsilon,
+          .tolerance = tolerance};
+}
+
+void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
+  if (comparison.difference <= worst.comparison.difference) return;
+  worst = {.comparison = std::move(comparison), .step = step};
+}
+
+// Both runs begin every step with the same weights.
+Status compare_steps(const TrainingResult& serial, const TrainingResult& reference, const wire::RunOptions& run,
+                     ir::OptimizerKind optimizer, Verdict& verdict) {
+  // The weights that training starts from are copies of the model's, so that they do not differ at all.
+  GP_TRY(Comparison start,
+         compare_tensors(wire::step_file(serial.steps, 0, "weights"), wire::step_file(reference.steps, 0, "weights")));
+  verdict.same_start = start.difference == 0;
+  keep_worst(std::move(start), 0, verdict.weights);
+  UpdateNoise noise = update_noise(run, optimizer, verdict.tolerance.tensor);
+  for (int64_t step = 1; step <= run.steps; ++step) {
+    const auto compare = [&](const std::string& kind, const UpdateNoise& explained) {
+      return compare_tensors(wire::step_file(serial.steps, step, kind), wire::step_file(reference.steps, step, kind),
+                             explained);
+    };
+    GP_TRY(Comparison gradients, compare("gradients", {}));
+    (optimizer == ir::OptimizerKind::kAdamW ? noise.second_moments : noise.gradients) =
+        wire::step_file(reference.steps, step, optimizer == ir::OptimizerKind::kAdamW ? "second_moments" : "gradients");
+    GP_TRY(Comparison weights, compare("weights", noise));
+    keep_worst(std::move(gradients), step, verdict.gradients);
+    keep_worst(std::move(weights), step, verdict.weights);
+  }
+  return Ok{};
+}
+
+// Removes the recorded steps, which are as many copies of the weights as there are steps, when they are compared.
+class StepFolders {
+ public:
+  explicit StepFolders(std::string folder) : folder_(std::move(folder)) { remove(); }
+  StepFolders(const StepFolders&) = delete;
+  StepFolders& operator=(const StepFolders&) = delete;
+  ~StepFolders() { remove(); }
+
+ private:
+  void remove() const {
+    std::error_code ignored;
+    if (folder_.empty()) return;
+    for (const char* run : {"serial", "reference"})
+      std::filesystem::remove_all(folder_ + "/verify/" + run + ".steps", ignored);
+  }
+  std::string folder_;
+};
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
+Status compare_with_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial,
+                              const wire::RunOptions& run, Verdict& verdict) {
+  GP_TRY(const TrainingResult reference, run_reference(options, pipeline, serial));
+  const Tolerance tolerance = verdict.tolerance = tolerance_of(pipeline.model.graph, options.run.tolerance);
+  compare_losses(serial.losses, reference.losses, verdict);
+  if (verdict.forward_only) {
+    GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs));
+  } else {
+    GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.optimizer, verdict));
+  }
+  const double worst = std::max(
+      {verdict.gradients.comparison.difference, verdict.weights.comparison.difference, verdict.outputs.difference});
+  verdict.by_tolerance = verdict.same_start && verdict.loss_difference <= tolerance.loss && worst <= tolerance.tensor;
+  return Ok{};
+}
+
 Result<Verdict> verify(const Options& options) {
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
+  GP_TRY(const RunFacts facts, run_facts(options.input, pipeline.plan, options.run));
+  GP_TRY_VOID(check_run_flags(options, facts));
+  const Diagnostics found = check_run_files(options.input, options.run);
+  if (has_error(found)) return found;
+  report_notes(options, found);
   std::filesystem::create_directories(options.input + "/verify");
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
                  serial = files_named(options.input, "serial", pipeline);
@@ -183,9 +290,15 @@ Result<Verdict> verify(const Options& options) {
   GP_TRY(pipelined,
          finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run, false),
                 pipelined));
-  GP_TRY(const wire::RunOptions serial_run, run_options(options, pipeline.plan, serial));
-  GP_TRY(serial, finish(launch_serial(options.input, serial_run), serial));
   Verdict verdict;
+  verdict.compared = !ir::is_asynchronous(pipeline.built.schedule);
+  GP_TRY(wire::RunOptions serial_run, run_options(options, pipeline.plan, serial));
+  const StepFolders steps(verdict.compared ? options.input : "");
+  if (verdict.compared && !serial.steps.empty()) {
+    std::filesystem::create_directories(serial.steps);
+    serial_run.record_steps = std::filesystem::absolute(serial.steps);
+  }
+  GP_TRY(serial, finish(launch_serial(options.input, serial_run), serial));
   GP_TRY(const bool same_weights, same_bytes(pipelined.weights, serial.weights));
   GP_TRY(const bool same_gradients, same_bytes(pipelined.gradients, serial.gradients));
   verdict.forward_only = is_forward_only(pipeline.built.schedule);
@@ -194,22 +307,31 @@ Result<Verdict> verify(const Options& options) {
     GP_TRY(same_outputs, same_bytes(pipelined.outputs, serial.outputs));
   }
   verdict.bitwise = same_weights && same_gradients && same_outputs && same_bits(pipelined.losses, serial.losses);
-  verdict.compared = !ir::is_asynchronous(pipeline.built.schedule);
   if (!verdict.compared) return verdict;
 
-  GP_TRY(const TrainingResult reference, run_reference(options, pipeline));
-  verdict.tolerance = tolerance_of(pipeline.model.graph);
-  verdict.loss_difference = relative_difference(pipelined.losses, reference.losses);
-  if (verdict.forward_only) {
-    GP_TRY(verdict.output_difference, largest_difference(pipelined.outputs, reference.outputs));
-  } else {
-    GP_TRY(verdict.gradient_difference, largest_difference(pipelined.gradients, reference.gradients));
-  }
-  GP_TRY(verdict.weight_difference, largest_difference(pipelined.weights, reference.weights));
-  verdict.by_tolerance = verdict.loss_difference <= verdict.tolerance.loss &&
-                         std::max({verdict.gradient_difference, verdict.weight_difference,
-                                   verdict.output_difference}) <= verdict.tolerance.tensor;
+  GP_TRY_VOID(compare_with_reference(options, pipeline, serial, run, verdict));
   return verdict;
+}
+
+void add_worst(JsonObject& object, const std::string& kind, const Comparison& comparison, int64_t step) {
+  object.add(kind + "_difference", comparison.difference);
+  if (!comparison.worst) return;
+  object.add("worst_" + kind, comparison.worst->tensor.raw()).add("worst_" + kind + "_index", comparison.worst->index);
+  object.add("worst_" + kind + "_found", comparison.worst->found);
+  object.add("worst_" + kind + "_expected", comparison.worst->expected);
+  if (step >= 0) object.add("worst_" + kind + "_step", step);
+}
+
+void print_worst(std::string_view kind, const Comparison& comparison, int64_t step) {
+  std::cout << "  " << kind << ": " << json_number(comparison.difference);
+  if (step > 0) std::cout << " at step " << step;
+  if (step == 0 && comparison.worst) std::cout << " before the first step";
+  if (const std::optional<WorstElement>& worst = comparison.worst; worst && worst->index.empty())
+    std::cout << ", " << quoted(worst->tensor) << " is not in both, or has another shape";
+  else if (worst)
+    std::cout << ", in " << quoted(worst->tensor) << worst->index << ": " << json_number(worst->found)
+              << " in the pipeline, " << json_number(worst->expected) << " in one process";
+  std::cout << "\n";
 }
 
 void print(const Options& options, const Verdict& verdict) {
@@ -218,9 +340,10 @@ void print(const Options& options, const Verdict& verdict) {
     object.add("bitwise", verdict.bitwise).add("asynchronous", !verdict.compared);
     if (verdict.compared) {
       object.add("by_tolerance", verdict.by_tolerance);
-      object.add("loss_difference", verdict.loss_difference).add("gradient_difference", verdict.gradient_difference);
-      object.add("weight_difference", verdict.weight_difference);
-      object.add("output_difference", verdict.output_difference);
+      object.add("loss_difference", verdict.loss_difference).add("worst_loss_step", verdict.worst_step);
+      add_worst(object, "gradient", verdict.gradients.comparison, verdict.gradients.step);
+      add_worst(object, "weight", verdict.weights.comparison, verdict.weights.step);
+      add_worst(object, "output", verdict.outputs, -1);
       object.add("loss_tolerance", verdict.tolerance.loss).add("tensor_tolerance", verdict.tolerance.tensor);
     }
     print_json("verify", object.add("passed", verdict.passed()), {});
@@ -236,13 +359,18 @@ void print(const Options& options, const Verdict& verdict) {
     return;
   }
   std::cout << "pipeline against the unpartitioned model: " << (verdict.by_tolerance ? "equal" : "NOT EQUAL")
-            << " within the tolerance of " << ir::dtype_name(verdict.tolerance.computes_in)
-            << "; largest relative difference: losses " << json_number(verdict.loss_difference)
-            << (verdict.forward_only ? ", outputs " + json_number(verdict.output_difference)
-                                     : ", gradients " + json_number(verdict.gradient_difference) + ", weights " +
-                                           json_number(verdict.weight_difference))
-            << "\n"
-            << (verdict.passed() ? "verify: passed\n" : "verify: FAILED\n");
+            << " within the tolerance of " << ir::dtype_name(verdict.tolerance.computes_in) << ": "
+            << json_number(verdict.tolerance.loss) << " of a loss, " << json_number(verdict.tolerance.tensor)
+            << " of a tensor\n"
+            << "  largest relative differences: losses " << json_number(verdict.loss_difference)
+            << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
+  if (verdict.forward_only) {
+    print_worst("outputs", verdict.outputs, -1);
+  } else {
+    print_worst("gradients", verdict.gradients.comparison, verdict.gradients.step);
+    print_worst("weights", verdict.weights.comparison, verdict.weights.step);
+  }
+  std::cout << (verdict.passed() ? "verify: passed\n" : "verify: FAILED\n");
 }
 
 }  // namespace

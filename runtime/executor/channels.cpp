@@ -164,7 +164,7 @@ std::string Channels::activity_text(const Activity& activity) const {
                             .stage = activity.stage,
                             .replica = activity.replica,
                             .range = activity.range};
-  return text("at ", describe(plan_, row), ", step ", activity.step);
+  return text("at ", describe(plan_, row), ", step ", activity.step + 1);
 }
 
 std::string Channels::rank_text(int32_t rank) const {
@@ -181,8 +181,11 @@ void Channels::check_failure() {
   std::string message = text(rank_text(failure->rank), " ", failure->what);
   const std::optional<Activity> last = failure->last ? failure->last : activity_of(failure->rank);
   if (last) message += text(" (it was ", activity_text(*last), ")");
-  fail(Code::kPeerFailed, message + text("; ", rank_text(rank_), " was ", activity_text(activity_)),
-       "look at that rank's own message and at the memory of its host");
+  // A rank that could say what went wrong has done so: for others it is no error of their own.
+  throw RunError(Diagnostic{.code = Code::kPeerFailed,
+                            .severity = failure->told ? Severity::kNote : Severity::kError,
+                            .message = message + text("; ", rank_text(rank_), " was ", activity_text(activity_)),
+                            .hint = "look at that rank's own message and at the memory of its host"});
 }
 
 void Channels::beat(int32_t peer) {

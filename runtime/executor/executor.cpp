@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/error.h"
+#include "runtime/executor/check_loss.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 
@@ -154,7 +155,9 @@ void Executor::forward(const ResolvedAction& action, bool again) {
     outputs_->keep(entry, slot_of(action), action.row.range, step_ * plan_.batch + action.row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
-    outcome_.losses.push_back({action.row.range.first, loss.item<double>() * loss_scales_->share(action.row.range)});
+    const auto value = loss.item<double>();
+    check_loss(value, plan_, states_[action.instance], slot_of(action), action.row, step_, device_);
+    outcome_.losses.push_back({action.row.range.first, value * loss_scales_->share(action.row.range)});
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
 }

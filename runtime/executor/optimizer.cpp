@@ -6,15 +6,16 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace graphpipe::runtime {
 
 OptimizerNumbers optimizer_numbers(OptimizerKind kind, const wire::RunOptions& options) {
   const bool adam = kind == OptimizerKind::kAdamW;
   return {.kind = kind,
-          .learning_rate = options.learning_rate.value_or(adam ? 1e-3 : 1e-2),
+          .learning_rate = options.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
           .momentum = options.momentum,
-          .weight_decay = options.weight_decay.value_or(adam ? 1e-2 : 0),
+          .weight_decay = options.weight_decay.value_or(adam ? wire::kAdamWWeightDecay : 0),
           .beta1 = options.beta1,
           .beta2 = options.beta2,
           .epsilon = options.epsilon};
@@ -59,6 +60,12 @@ void Optimizer::step(size_t index, at::Tensor& weight, const at::Tensor& gradien
   if (state.first.defined()) momentum.push_back(state.first);
   at::_fused_sgd_({weight}, {gradient}, momentum, numbers_.weight_decay, numbers_.momentum, numbers_.learning_rate,
                   /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/first);
+}
+
+at::Tensor Optimizer::second_moment(size_t index) const {
+  const State& state = states_[index];
+  if (!state.second.defined()) return {};
+  return state.second.div(1 - std::pow(numbers_.beta2, state.steps.item<double>()));
 }
 
 double squared_norm(const at::Tensor& gradient) {

@@ -30,6 +30,9 @@ class Optimizer {
   Optimizer(const OptimizerNumbers& numbers, size_t parameters) : numbers_(numbers), states_(parameters) {}
   /// Updates `weight` in place. `index` says whose state to use; the state is made at the first call.
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient);
+  /// AdamW's second moment, corrected for its start: the mean square of the gradient. Undefined before the first step,
+  /// and where the optimizer has none.
+  at::Tensor second_moment(size_t index) const;
 
  private:
   struct State {

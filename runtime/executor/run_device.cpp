@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "runtime/device/device.h"
 #include "runtime/error.h"
@@ -49,7 +50,8 @@ class Rank {
   void train(Executor& executor);
   void write_trace(Gather& gather, const Tracer& tracer);
   void save(Gather& gather);
-  std::vector<NamedTensor> named(bool gradients) const;
+  using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
+  std::vector<NamedTensor> of_all_stages(NamesOf names_of) const;
 
   const DeviceProgram& program_;
   const PlanTable& plan_;
@@ -64,6 +66,8 @@ class Rank {
 };
 
 void Rank::run() {
+  if (!options_.record_steps.empty() || !options_.follow_steps.empty())
+    fail(Code::kUsage, "only the serial interpreter records and follows steps", "run build/serial");
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
   // First of all: from here on the others learn at once what becomes of this rank.
   if (plan_.device_count > 1) control_ = join_run(rendezvous);
@@ -72,6 +76,7 @@ void Rank::run() {
                  program_.device == 0       ? FolderCheck::kAllFiles
                  : rendezvous.first_on_host ? FolderCheck::kWeights
                                             : FolderCheck::kSizeOfWeights);
+  if (rendezvous.first_on_host) check_data(options_, folder);
   const ResolvedProgram resolved = resolve(program_);
   // First the device: a transport between GPUs works on the one that is chosen.
   device_ = open_device(options_.device, rendezvous.local_rank);
@@ -79,8 +84,9 @@ void Rank::run() {
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
   if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
-  const std::unique_ptr<Data> data = open_data(options_);
-  Executor executor(plan_, resolved, *channels_, *data, *device_, states_, options_.seed, options_.clip_norm);
+  const std::unique_ptr<Data> data = open_data(plan_, options_);
+  Executor executor(plan_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
+                    options_.clip_norm);
   if (control_) {
     control_->barrier("ready", plan_.device_count);
     control_->start_is_over();
@@ -171,25 +177,23 @@ void Rank::write_trace(Gather& gather, const Tracer& tracer) {
   out.keep();
 }
 
-std::vector<NamedTensor> Rank::named(bool gradients) const {
+std::vector<NamedTensor> Rank::of_all_stages(NamesOf names_of) const {
   std::vector<NamedTensor> out;
   for (const StageState& state : states_) {
     if (state.replica != 0) continue;
-    const std::vector<NamedTensor> of_stage =
-        gradients ? named_gradients(state, *device_) : named_parameters(state, *device_);
+    const std::vector<NamedTensor> of_stage = names_of(state, *device_);
     out.insert(out.end(), of_stage.begin(), of_stage.end());
   }
   return out;
 }
 
 void Rank::save(Gather& gather) {
-  if (!options_.save.empty()) {
-    const std::vector<NamedTensor> all = gather.collect_tensors(named(false));
-    if (program_.device == 0) write_safetensors(options_.save, all);
-  }
-  if (!options_.save_gradients.empty()) {
-    const std::vector<NamedTensor> all = gather.collect_tensors(named(true));
-    if (program_.device == 0) write_safetensors(options_.save_gradients, all);
+  const std::pair<const std::string*, NamesOf> files[] = {{&options_.save, named_parameters},
+                                                          {&options_.save_gradients, named_gradients}};
+  for (const auto& [path, names_of] : files) {
+    if (path->empty()) continue;
+    const std::vector<NamedTensor> all = gather.collect_tensors(of_all_stages(names_of));
+    if (program_.device == 0) write_safetensors(*path, all);
   }
   if (!options_.save_outputs.empty()) {
     const std::vector<NamedTensor> all = gather.collect_tensors(outputs_.parts());
@@ -207,7 +211,7 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
     try {
       rank->run();
     } catch (const std::exception& error) {
-      problem = error.what();
+      problem = first_line(error.what());
       throw;
     }
     rank.reset();

@@ -9,23 +9,35 @@
 #include "runtime/executor/resolve.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
+#include "wire/scan_numbers.h"
 
 namespace graphpipe::runtime {
 namespace {
 
-at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
-  // Constants are part of the model: what a run saves does not hold them.
-  const bool is_own = files.own != nullptr && row.role != ParamRole::kConstant;
-  const Safetensors& file = is_own ? *files.own : files.folder;
+const TensorPlace& place_of(const ParamRow& row, const Safetensors& file, const char* hint) {
   const TensorPlace* place = file.find(row.name);
   const std::vector<int64_t> dims = shape_of(row.tensor, 1);
   if (place == nullptr || place->type != scalar_type(row.tensor.type) || place->dims != dims)
     fail(Code::kMalformedFile,
          text("the weights file has no ", element_name(row.tensor.type), shape_text(dims), " named ",
               quoted(ModelText(row.name))),
-         is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
-  const at::Tensor mapped = file.view(*place);
-  const bool aligned = place->bytes == 0 || reinterpret_cast<uintptr_t>(mapped.data_ptr()) % 64 == 0;
+         hint);
+  return *place;
+}
+
+at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
+  // Constants are part of the model: what a run saves does not hold them.
+  const bool is_own = files.own != nullptr && row.role != ParamRole::kConstant;
+  const Safetensors& file = is_own ? *files.own : files.folder;
+  const TensorPlace& place = place_of(
+      row, file, is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
+  const at::Tensor mapped = file.view(place);
+  // The folder's own weights were looked at when they were written, and are those that the manifest names.
+  const auto not_finite = is_own ? wire::find_not_finite(row.tensor.type, place.dims, bytes_in(mapped)) : std::nullopt;
+  if (not_finite)
+    fail(Code::kBadData, text("the weights ", quoted(ModelText(row.name)), ": ", *not_finite),
+         "start from weights of an earlier step: training cannot recover from these");
+  const bool aligned = place.bytes == 0 || reinterpret_cast<uintptr_t>(mapped.data_ptr()) % 64 == 0;
   const bool read_only = row.role == ParamRole::kFrozen || row.role == ParamRole::kConstant;
   return read_only && aligned ? mapped : mapped.clone();
 }
@@ -43,6 +55,14 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
                    .optimizer = Optimizer(numbers, entry.params.size())};
   for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, files)));
   return state;
+}
+
+void take_weights(StageState& state, const Safetensors& file, const Device& device) {
+  for (size_t i = 0; i < state.weights.size(); ++i) {
+    const ParamRow& row = state.entry->params[i];
+    if (row.role != ParamRole::kTrainable && row.role != ParamRole::kBuffer) continue;
+    state.weights[i].copy_(device.upload(file.view(place_of(row, file, "record the steps of this model"))));
+  }
 }
 
 void begin_step(StageState& state) {
@@ -109,6 +129,14 @@ std::vector<NamedTensor> named_gradients(const StageState& state, const Device& 
   const std::vector<at::Tensor>& last = state.gradients.rbegin()->second;
   for (size_t index : state.trainable)
     if (last[index].defined()) out.push_back({state.entry->params[index].name, device.download(last[index])});
+  return out;
+}
+
+std::vector<NamedTensor> named_second_moments(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out;
+  for (size_t index : state.trainable)
+    if (const at::Tensor moment = state.optimizer.second_moment(index); moment.defined())
+      out.push_back({state.entry->params[index].name, device.download(moment)});
   return out;
 }
 

@@ -60,10 +60,14 @@ double squared_gradient_norm(const PlanTable& plan, StageState& state);
 /// gradients of earlier updates.
 void step_weights(StageState& state, int64_t update, double factor, bool keep);
 
-/// The parameters that --save writes (constants are no parameters), and the gradients, under their ONNX names and on
-/// the CPU.
+/// Takes what training changes, trainable parameters and running statistics, from such a file as --save writes.
+void take_weights(StageState& state, const Safetensors& file, const Device& device);
+
+/// The parameters that --save writes (constants are no parameters), the gradients, and the optimizer's second moments,
+/// under their ONNX names and on the CPU.
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device);
+std::vector<NamedTensor> named_second_moments(const StageState& state, const Device& device);
 
 /// 1/N as the stage's loss-scale slot takes it.
 at::Tensor loss_scale_tensor(double divisor);

@@ -87,7 +87,7 @@ class Writer {
     std::string out = "\"stage\":" + std::to_string(event.row.stage);
     out += ",\"micro_batch\":" + std::to_string(event.row.range.first / size);
     out += ",\"version\":" + std::to_string(event.row.version);
-    return out + ",\"step\":" + std::to_string(event.step);
+    return out + ",\"step\":" + std::to_string(event.step + 1);
   }
 
   const PlanTable& plan_;

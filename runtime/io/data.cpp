@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "runtime/error.h"
 #include "runtime/io/stored_samples.h"
 #include "runtime/random.h"
 #include "support/check.h"
@@ -32,13 +33,14 @@ class Synthetic : public Data {
     uint64_t key = splitmix64(seed_);
     for (const char* c = row.name; *c != '\0'; ++c) key = splitmix64(key ^ static_cast<unsigned char>(*c));
     const bool whole = row.tensor.batch_axis < 0;
+    const uint64_t limit = row.ids.bounded() && row.ids.high > 0 ? static_cast<uint64_t>(row.ids.high) : 2;
     const int64_t samples = whole ? 1 : range.size();
     const int64_t per_sample = samples == 0 ? 0 : values.numel() / samples;
     for (int64_t i = 0; i < samples * per_sample; ++i) {
       const auto sample = static_cast<uint64_t>(whole ? 0 : range.first + i / per_sample);
       const uint64_t bits = splitmix64(splitmix64(key ^ sample) + static_cast<uint64_t>(i % per_sample));
       if (is_float) values.mutable_data_ptr<double>()[i] = normal(bits);
-      else values.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(bits % static_cast<uint64_t>(row.limit));
+      else values.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(bits % limit);
     }
     return batch_axis_in_place(values.to(scalar_type(row.tensor.type)), row);
   }
@@ -64,6 +66,11 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
   GP_CHECK(loss.label.name != nullptr);
   const at::Tensor labels = data.item(loss.label, plan.batch, step, update);
   const int64_t counted = loss.has_ignore_index ? labels.ne(loss.ignore_index).sum().item<int64_t>() : labels.numel();
+  if (counted == 0)
+    fail(Code::kBadData,
+         text("all labels of samples [", update.first, ",", update.last, ") of step ", step + 1, " are ",
+              loss.ignore_index, " and do not count, so their loss is undefined"),
+         "use a batch in which some labels count");
   return static_cast<double>(counted) * static_cast<double>(loss.elements_per_sample);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/program.h"
+#include "support/diagnostic.h"
 
 namespace graphpipe::runtime {
 
@@ -16,15 +17,19 @@ class Data {
  public:
   virtual ~Data() = default;
   /// The samples `range` of step `step`, in a fresh tensor of exactly the row's shape. A row without a batch axis is
-  /// the whole array. Throws RunError (kBadData).
+  /// the whole array. Throws RunError (kBadData): the array does not fit the row, or an id is out of its bounds.
   virtual at::Tensor item(const DataRow& row, int64_t batch, int64_t step, wire::SampleRange range) = 0;
 };
 
 /// DIR/NAME.npy per name (wire/data_file.h); or, where the folder has input_0.pb or
 /// test_data_set_0/input_0.pb, an ONNX test data folder: the tensors of all sets, by their names, one after the other
 /// along the batch axis, which is where the model has it.
+/// The first infinity or NaN that is read of each array is reported on stderr.
 std::unique_ptr<Data> data_folder(const std::string& folder);
-/// Floats are standard normal, integers uniform below DataRow::limit.
+/// Everything in which such a folder does not fit what the plan of a generated folder reads in so many steps
+/// (wire/check_data.h). Throws RunError (kMalformedFile) where a file of ONNX test data is none.
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, int64_t steps);
+/// Floats are standard normal, integers uniform below DataRow::ids.high, or 2.
 std::unique_ptr<Data> synthetic_data(uint64_t seed);
 
 /// N of docs/semantics.md, section 4, for the samples of one update: what their loss is divided by.

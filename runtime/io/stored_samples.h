@@ -19,6 +19,15 @@ inline std::vector<int64_t> stored_dims(const DataRow& row, int64_t samples) {
   return dims;
 }
 
+/// What the row asks of its file.
+inline wire::DataEntry entry_of(const DataRow& row) {
+  return {.name = row.name,
+          .type = row.tensor.type,
+          .batch_axis = row.tensor.batch_axis,
+          .dims = stored_dims(row, 1),
+          .ids = row.ids};
+}
+
 inline at::Tensor batch_axis_in_place(at::Tensor stored, const DataRow& row) {
   if (row.tensor.batch_axis <= 0) return stored;
   return stored.movedim(0, row.tensor.batch_axis).contiguous();

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/allocator.h"
 #include "runtime/io/output_file.h"
+#include "wire/check_data.h"
 #include "wire/exit_codes.h"
 #include "wire/run_outputs.h"
 
@@ -25,24 +27,45 @@ void watch_parent(int64_t parent) {
   if (getppid() != parent) std::_Exit(wire::kExitPeerFailed);
 }
 
-int report(const Diagnostic& diagnostic) {
-  std::fprintf(stderr, "%s\n", to_line(diagnostic).c_str());
-  return exit_code_of(diagnostic.code);
+void print(const Diagnostics& diagnostics) {
+  for (const Diagnostic& diagnostic : diagnostics) std::fprintf(stderr, "%s\n", to_line(diagnostic).c_str());
 }
 
-int run_caught(const std::function<void()>& body, const std::function<std::string()>& where) {
+int report(const Diagnostics& diagnostics) {
+  print(diagnostics);
+  return exit_code_of(diagnostics.front().code);
+}
+
+/// An operator of the model was given an index that its table does not have. Most are found before, in the data; these
+/// are computed on the way.
+bool is_index_error(const std::exception& error) {
+  if (dynamic_cast<const c10::IndexError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const c10::Error*>(&error) == nullptr) return false;
+  const std::string line = first_line(error.what());
+  return line.find("out of bounds") != std::string::npos || line.find("out of range") != std::string::npos;
+}
+
+Diagnostic foreign_error(const std::exception& error, const std::string& where) {
+  Diagnostic problem{.code = Code::kPeerFailed,
+                     .message = where + ": " + Terminal::encode_text(first_line(error.what())).str(),
+                     .hint = "check the memory of this host"};
+  if (!is_index_error(error)) return problem;
+  problem.code = Code::kBadData;
+  problem.hint = "check the ids in the data of these samples, and what the model computes from them";
+  return problem;
+}
+
+int run_caught(const std::function<void()>& body, const std::function<std::string()>& where, bool has_launcher) {
   try {
     body();
     return wire::kExitOk;
   } catch (const RunError& error) {
-    return report(error.diagnostic());
+    const Diagnostic& first = error.diagnostics().front();
+    // The rank whose error it is writes to the same terminal.
+    if (has_launcher && first.severity == Severity::kNote) return exit_code_of(first.code);
+    return report(error.diagnostics());
   } catch (const std::exception& error) {
-    const std::string what = error.what();
-    return report({.code = Code::kPeerFailed,
-                   .severity = Severity::kError,
-                   .origin = {},
-                   .message = where() + ": " + Terminal::encode_text(what.substr(0, what.find('\n'))).str(),
-                   .hint = "check that the data fits the model (labels and ids in range) and the memory of this host"});
+    return report({foreign_error(error, where())});
   }
 }
 
@@ -52,7 +75,7 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
              const std::function<std::string()>& where) {
   wire::RunOptions options;
   const std::string problem = wire::parse_run_options({argv + 1, argv + argc}, options);
-  if (!problem.empty()) return report({.code = Code::kUsage, .message = problem, .hint = "run it with --help"});
+  if (!problem.empty()) return report({{.code = Code::kUsage, .message = problem, .hint = "run it with --help"}});
   if (options.help) {
     std::fputs(wire::run_options_help().c_str(), stdout);
     return wire::kExitOk;
@@ -64,10 +87,14 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
     count_tensor_bytes();
     body(options);
   };
-  const int code = run_caught(work, where);
+  const int code = run_caught(work, where, options.parent != 0);
   std::fflush(nullptr);
   return code;
 }
+
+std::string first_line(std::string_view words) { return std::string(words.substr(0, words.find('\n'))); }
+
+uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) { return options.seed.value_or(plan.seed); }
 
 void check_outputs(const wire::RunOptions& options, const std::string& folder) {
   for (const std::string* path : {&options.save, &options.save_gradients, &options.save_outputs, &options.trace}) {
@@ -83,25 +110,30 @@ double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {
   return options.stall_timeout.value_or(std::max(wire::kStallTimeout, kOfLongestAction * longest));
 }
 
-std::unique_ptr<Data> open_data(const wire::RunOptions& options) {
-  return options.data.empty() ? synthetic_data(options.seed) : data_folder(options.data);
+void check_data(const wire::RunOptions& options, const std::string& folder) {
+  if (options.data.empty() || (options.parent != 0 && !wire::is_test_data_folder(options.data))) return;
+  const Diagnostics found = check_data_folder(folder, options.data, options.steps);
+  if (has_error(found)) throw RunError(found);
+  print(found);
+}
+
+std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options) {
+  return options.data.empty() ? synthetic_data(seed_of(plan, options)) : data_folder(options.data);
 }
 
 void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result) {
-  std::string loss;
-  if (!shares.empty()) {
-    result.losses.push_back(total_loss(std::move(shares)));
-    char words[40];
-    std::snprintf(words, sizeof words, " loss %.9g", result.losses.back());
-    loss = words;
-  }
-  if (options.progress)
-    std::fprintf(stderr, "step %zu of %lld%s\n", result.step_seconds.size(), static_cast<long long>(options.steps),
-                 loss.c_str());
+  if (!shares.empty()) result.losses.push_back(total_loss(std::move(shares)));
+  if (options.json && !options.progress) return;
+  // Each line as it happens, into a pipe or a file too.
+  std::FILE* out = options.json ? stderr : stdout;
+  std::fputs(wire::step_line(result, options.steps).c_str(), out);
+  std::fflush(out);
 }
 
 void print_result(const wire::RunOptions& options, const wire::RunResult& result) {
-  std::fputs((options.json ? wire::to_json(result) : wire::to_lines(result)).c_str(), stdout);
+  std::fputs((options.json ? wire::to_json(result) : wire::peak_lines(result)).c_str(), stdout);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    fail(Code::kEnvironment, "the result cannot be written to standard output", "check where it goes, and its space");
 }
 
 }  // namespace graphpipe::runtime

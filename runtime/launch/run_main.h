@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "runtime/io/data.h"
 #include "runtime/loss.h"
@@ -17,6 +18,9 @@ namespace graphpipe::runtime {
 int run_main(const PlanTable& plan, int argc, char** argv, const std::function<void(const wire::RunOptions&)>& body,
              const std::function<std::string()>& where);
 
+/// What LibTorch's exceptions say before the frames of the stack.
+std::string first_line(std::string_view words);
+
 /// Refuses, before any work, files that could not be written after it (kEnvironment), and those that the run or its
 /// folder needs (kUsage). Throws RunError.
 void check_outputs(const wire::RunOptions& options, const std::string& folder);
@@ -25,12 +29,18 @@ void check_outputs(const wire::RunOptions& options, const std::string& folder);
 /// longest action is expected to take, whatever is more.
 double stall_seconds(const PlanTable& plan, const wire::RunOptions& options);
 
-std::unique_ptr<Data> open_data(const wire::RunOptions& options);
+/// Refuses data that do not fit what the folder's plan reads, all problems at once; prints notes on them. A launcher
+/// that the program belongs to has looked at .npy files before it started it. Throws RunError.
+void check_data(const wire::RunOptions& options, const std::string& folder);
 
-/// Adds the loss of a step, where the plan has one, to a result that holds its seconds; one line on stderr where the
-/// options ask for it.
+/// The options' seed, or the plan's.
+uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options);
+std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options);
+
+/// Adds the loss of a step, where the plan has one, to a result that holds its seconds, and prints both in one line: on
+/// stdout, or, where that takes one JSON object, on stderr if the options ask for progress.
 void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result);
-/// The result on stdout.
+/// What is left of the result, on stdout. Throws RunError (kEnvironment) where that cannot be written.
 void print_result(const wire::RunOptions& options, const wire::RunResult& result);
 
 }  // namespace graphpipe::runtime

@@ -58,7 +58,7 @@ class ModelMeter {
       : program_(program),
         marks_(marks),
         options_(options),
-        data_(open_data(options)),
+        data_(open_data(*program.plan, options)),
         device_(open_cpu()),
         weights_(find_folder(options.folder) + "/" + std::string(wire::kWeightsFile)) {
     OptimizerNumbers numbers = optimizer_numbers(program.plan->optimizer, options);
@@ -96,7 +96,8 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
   Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_));
-  Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, options_.seed, 0);
+  Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, seed_of(*program_.plan, options_),
+                    0);
   std::vector<std::vector<double>> of_mark(marks_.size());
   std::vector<double> rests;
   const Clock::time_point begin = Clock::now();

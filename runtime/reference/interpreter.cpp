@@ -7,6 +7,7 @@
 
 #include "runtime/collectives/buckets.h"
 #include "runtime/error.h"
+#include "runtime/executor/check_loss.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
@@ -60,6 +61,10 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
     for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
       states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, numbers, device));
   find_updates();
+}
+
+void Interpreter::take_weights(const Safetensors& file) {
+  for (auto& [key, state] : states_) runtime::take_weights(state, file, device_);
 }
 
 StepOutcome Interpreter::run_step(int64_t step) {
@@ -167,9 +172,11 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
   call(entry.forward, row, item, false);
   if (outputs_ != nullptr)
     outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
-  if (entry.loss_slot >= 0)
-    outcome_.losses.push_back({row.range.first, item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() *
-                                                    loss_scales_->share(row.range)});
+  if (entry.loss_slot >= 0) {
+    const auto loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>();
+    check_loss(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
+    outcome_.losses.push_back({row.range.first, loss * loss_scales_->share(row.range)});
+  }
   if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
   // What a recompute makes again must not be read from the first forward: it proves that the recompute is complete.
   // Boundary outputs stay, they are still to be sent.

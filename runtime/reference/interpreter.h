@@ -25,6 +25,8 @@ class Interpreter {
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
   /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
   StepOutcome run_step(int64_t step);
+  /// Goes on with these weights, and its own optimizer state.
+  void take_weights(const Safetensors& file);
   /// All replicas of all stages, ascending.
   const std::map<std::pair<int32_t, int32_t>, StageState>& states() const { return states_; }
 

@@ -14,20 +14,27 @@
 namespace graphpipe::runtime {
 namespace {
 
-void save(const wire::RunOptions& options, const Interpreter& interpreter, const Device& device) {
-  std::map<std::string, at::Tensor> parameters, gradients;
+using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
+
+// Of all stages, each name once.
+void write_tensors(const std::string& path, const Interpreter& interpreter, const Device& device, NamesOf names_of) {
+  if (path.empty()) return;
+  std::map<std::string, at::Tensor> tensors;
   for (const auto& [key, state] : interpreter.states()) {
     if (state.replica != 0) continue;
-    for (const NamedTensor& named : named_parameters(state, device)) parameters.emplace(named.name, named.tensor);
-    for (const NamedTensor& named : named_gradients(state, device)) gradients.emplace(named.name, named.tensor);
+    for (const NamedTensor& named : names_of(state, device)) tensors.emplace(named.name, named.tensor);
   }
-  const auto write = [](const std::string& path, const std::map<std::string, at::Tensor>& tensors) {
-    std::vector<NamedTensor> sorted;
-    for (const auto& [name, tensor] : tensors) sorted.push_back({name, tensor});
-    if (!path.empty()) write_safetensors(path, sorted);
-  };
-  write(options.save, parameters);
-  write(options.save_gradients, gradients);
+  std::vector<NamedTensor> sorted;
+  for (const auto& [name, tensor] : tensors) sorted.push_back({name, tensor});
+  write_safetensors(path, sorted);
+}
+
+void record_step(const std::string& folder, int64_t step, const Interpreter& interpreter, const Device& device) {
+  if (folder.empty()) return;
+  write_tensors(wire::step_file(folder, step, "weights"), interpreter, device, named_parameters);
+  if (step == 0) return;
+  write_tensors(wire::step_file(folder, step, "gradients"), interpreter, device, named_gradients);
+  write_tensors(wire::step_file(folder, step, "second_moments"), interpreter, device, named_second_moments);
 }
 
 void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
@@ -39,26 +46,32 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   const std::string folder = find_folder(options.folder);
   check_outputs(options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
+  check_data(options, folder);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
-  const std::unique_ptr<Data> data = open_data(options);
+  const std::unique_ptr<Data> data = open_data(plan, options);
   const std::unique_ptr<Device> device = open_device(options.device, 0);
   std::optional<Safetensors> own;
   if (!options.weights.empty()) own.emplace(options.weights);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
-                          optimizer_numbers(plan.optimizer, options), options.seed, options.clip_norm);
+                          optimizer_numbers(plan.optimizer, options), seed_of(plan, options), options.clip_norm);
   KeptOutputs outputs;
   if (!options.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
+  record_step(options.record_steps, 0, interpreter, *device);
   for (int64_t step = 0; step < options.steps; ++step) {
+    if (!options.follow_steps.empty())
+      interpreter.take_weights(Safetensors(wire::step_file(options.follow_steps, step, "weights")));
     const Clock::time_point start = Clock::now();
     const StepOutcome outcome = interpreter.run_step(step);
     result.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (outcome.gradient_norm >= 0) result.gradient_norms.push_back(outcome.gradient_norm);
     note_step(options, outcome.losses, result);
+    record_step(options.record_steps, step + 1, interpreter, *device);
   }
   result.peak_bytes = {device->peak_bytes()};
-  save(options, interpreter, *device);
+  write_tensors(options.save, interpreter, *device, named_parameters);
+  write_tensors(options.save_gradients, interpreter, *device, named_gradients);
   if (!options.save_outputs.empty()) {
     std::vector<NamedTensor> parts = outputs.parts();
     std::ranges::sort(parts, {}, &NamedTensor::name);

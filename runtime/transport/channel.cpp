@@ -33,7 +33,7 @@ std::string difference(const MessageHeader& expected, const MessageHeader& recei
   if (received.bytes < 0) return "its size is negative";
   if (any_size) return "";
   if (received.step != expected.step)
-    return text("it belongs to step ", received.step, " where ", expected.step, " was expected");
+    return text("it belongs to step ", received.step + 1, " where ", expected.step + 1, " was expected");
   if (received.range != expected.range)
     return "its samples are " + range_text(received.range) + " where " + range_text(expected.range) + " were expected";
   if (received.part != expected.part)

@@ -99,6 +99,8 @@ struct PeerFailure {
   /// "died", "closed its connection", "ended with: ...".
   std::string what;
   std::optional<Activity> last;
+  /// It left with an error that it has reported itself.
+  bool told = false;
 };
 
 class Transport {

@@ -1,11 +1,14 @@
 #include "driver/report/compare_tensors.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,11 +35,11 @@ std::string file_of(const std::string& name, const std::string& dtype, const std
 
 double difference(const std::string& dtype, const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
   const std::string first = file_of("a", dtype, a), second = file_of("b", dtype, b);
-  const auto found = driver::largest_difference(first, second);
+  const auto found = driver::compare_tensors(first, second);
   std::filesystem::remove(first);
   std::filesystem::remove(second);
   REQUIRE(found.ok());
-  return *found;
+  return found->difference;
 }
 
 }  // namespace
@@ -57,4 +60,98 @@ TEST_CASE("tensors of 16-bit numbers differ by their numbers, not by their bytes
   // 0.99609375 and 1 are neighbours although no byte of them agrees.
   CHECK(difference("BF16", {0x3f7f}, {0x3f80}) == doctest::Approx(1.0 / 256));
   CHECK(difference("F16", {0x3c00}, {0x4000}) == doctest::Approx(0.5));
+}
+
+namespace {
+
+using Floats = std::vector<float>;
+
+// A safetensors file of float vectors.
+class TensorFile {
+ public:
+  TensorFile(const std::string& name, const std::map<std::string, Floats>& tensors)
+      : path_(text(std::filesystem::temp_directory_path().string(), "/graphpipe-compare-", getpid(), "-", name)) {
+    std::string header, data;
+    for (const auto& [tensor, values] : tensors) {
+      const size_t begin = data.size();
+      data.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+      header += text(header.empty() ? "" : ",", '"', tensor, R"(":{"dtype":"F32","shape":[)", values.size(),
+                     R"(],"data_offsets":[)", begin, ",", data.size(), "]}");
+    }
+    header = "{" + header + "}";
+    const auto length = static_cast<uint64_t>(header.size());
+    std::ofstream out(path_, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof length);
+    out << header << data;
+  }
+  TensorFile(const TensorFile&) = delete;
+  ~TensorFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A layer whose weight has gradients, and a key bias whose gradient is noise; v of AdamW is their square.
+constexpr float kGradient = 1e-3F, kNoise = 1e-9F, kRate = 1e-3F;
+const std::map<std::string, Floats> kGradients{{"layer.weight", Floats(400, kGradient)},
+                                               {"key.bias", Floats(16, kNoise)}};
+const std::map<std::string, Floats> kMoments{{"layer.weight", Floats(400, kGradient* kGradient)},
+                                             {"key.bias", Floats(16, kNoise* kNoise)}};
+const std::map<std::string, Floats> kWeights{{"layer.weight", Floats(400, 0.02F)}, {"key.bias", Floats(16, kRate)}};
+
+// How far weights are from kWeights after a step, when `tensor` differs by `change`.
+driver::Comparison changed(const std::string& tensor, float change, bool adam, bool with_noise = true) {
+  std::map<std::string, Floats> weights = kWeights;
+  weights.at(tensor)[5] += change;
+  const TensorFile mine("mine", weights), theirs("theirs", kWeights), gradients("gradients", kGradients),
+      moments("moments", kMoments);
+  driver::UpdateNoise noise{.learning_rate = kRate, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .tolerance = 1e-4};
+  (adam ? noise.second_moments : noise.gradients) = adam ? moments.path() : gradients.path();
+  const auto found = driver::compare_tensors(mine.path(), theirs.path(), with_noise ? noise : driver::UpdateNoise{});
+  REQUIRE(found.ok());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("AdamW's update of a gradient that is all noise may be any, where there is a gradient it may not") {
+  constexpr double kTolerance = 1e-4;
+  CHECK(changed("key.bias", 2 * kRate, true).difference == 0);
+  CHECK(changed("key.bias", 2 * kRate, true, false).difference > kTolerance);
+  // Further than any update goes.
+  CHECK(changed("key.bias", 100 * kRate, true).difference > kTolerance);
+  // One element whose update has the wrong sign, of a tensor of 400 and of a tensor of 16.
+  CHECK(changed("layer.weight", 2 * kRate, true).difference > kTolerance);
+  CHECK(changed("layer.weight", 0.05F * kRate, true).difference > kTolerance);
+  CHECK(changed("layer.weight", 1e-7F, true).difference <= kTolerance);
+  // SGD does not normalise: noise stays noise, and a wrong update of a weight is seen whatever its gradient.
+  CHECK(changed("key.bias", 2 * kRate, false).difference > kTolerance);
+  CHECK(changed("layer.weight", 2 * kRate * kGradient, false, false).difference ==
+        doctest::Approx(changed("layer.weight", 2 * kRate * kGradient, false).difference).epsilon(0.01));
+}
+
+TEST_CASE("the worst tensor is named with the element that differs most and both values") {
+  const driver::Comparison comparison = changed("layer.weight", 0.01F, false);
+  REQUIRE(comparison.worst);
+  CHECK(comparison.worst->tensor.raw() == "layer.weight");
+  CHECK(comparison.worst->index == "[5]");
+  CHECK(comparison.worst->found == doctest::Approx(0.03));
+  CHECK(comparison.worst->expected == doctest::Approx(0.02));
+  CHECK_FALSE(changed("layer.weight", 0, false).worst);
+}
+
+TEST_CASE("tensors that are missing, of another shape or undefined differ without a limit") {
+  const TensorFile both("both", {{"a", Floats{1, 2}}, {"b", Floats{1}}}), one("one", {{"a", Floats{1, 2}}}),
+      longer("longer", {{"a", Floats{1, 2}}, {"b", Floats{1, 1}}}),
+      undefined("undefined", {{"a", Floats{1, NAN}}, {"b", Floats{1}}});
+  for (const TensorFile* other : {&one, &longer, &undefined}) {
+    const auto there = driver::compare_tensors(both.path(), other->path());
+    const auto back = driver::compare_tensors(other->path(), both.path());
+    REQUIRE(there.ok());
+    REQUIRE(back.ok());
+    CHECK(there->difference == INFINITY);
+    CHECK(back->difference == INFINITY);
+    CHECK(back->worst->tensor.raw() == (other == &undefined ? "a" : "b"));
+  }
 }

@@ -319,7 +319,7 @@ TEST_CASE("a device that holds several runs of layers is a stage for each, simul
   // 16 micro-batches on two devices with two milliseconds of each; and no fewer than they take one after the other.
   CHECK(written.object["simulated_step"] >= 0.032);
   CHECK(written.object["simulated_step"] <= 0.064);
-  const auto read = answer_of({"auto", "--plan", plan.string()});
+  const auto read = file.plan({"--profile-format", "dnn-partitioning", "--plan", plan.string()});
   REQUIRE(read.code == 0);
   CHECK(read.object["simulated_step"] == written.object["simulated_step"]);
   fs::remove(plan);

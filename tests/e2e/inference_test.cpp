@@ -46,7 +46,9 @@ TEST_CASE("inference takes trained weights, and its outputs are those whose loss
   const json next = run_json(trained, reference, {"--steps", "2", "--lr", "0", "--weights", weights});
 
   compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "3", "--policy", "inference"});
-  const json verified = json::parse(verify(reference, folder));
+  Reference without_numbers = reference;  // of an optimizer
+  without_numbers.numbers.clear();
+  const json verified = json::parse(verify(without_numbers, folder));
   CHECK(verified["bitwise"] == true);
   CHECK(verified["by_tolerance"] == true);
   CHECK(verified["output_difference"].get<double>() <= 1e-4);

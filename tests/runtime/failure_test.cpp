@@ -92,7 +92,7 @@ TEST_CASE("a rank that is killed ends the run: its stage, action and micro-batch
   CHECK(ended.ends[0].exit_code == 6);
   CAPTURE(ended.ends[0].errors);
   CHECK(has(ended.ends[0].errors, "rank 1 (stage 1) died"));
-  CHECK(has(ended.ends[0].errors, "F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 1"));
+  CHECK(has(ended.ends[0].errors, "F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 2"));
   CHECK(files_in_shared_memory().empty());
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("a rank that is killed ends the run over TCP too") {
   CHECK(ended.ends[0].exit_code == 6);
   CAPTURE(ended.ends[0].errors);
   CHECK(has(ended.ends[0].errors, "rank 1 (stage 1)"));
-  CHECK(has(ended.ends[0].errors, "step 1"));
+  CHECK(has(ended.ends[0].errors, "step 2"));
 }
 
 TEST_CASE("a rank that waits for longer than the time-out, while its peer goes from action to action, is not stalled") {
@@ -135,7 +135,7 @@ TEST_CASE("a rank without progress ends the run") {
     CAPTURE(ends[0].errors);
     CHECK(ends[0].exit_code == 6);
     CHECK(has(ends[0].errors, "rank 1 (stage 1) made no progress for 1 s"));
-    CHECK(has(ends[0].errors, "F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 1"));
+    CHECK(has(ends[0].errors, "F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 2"));
     std::filesystem::remove_all(folder);
   }
 }
@@ -196,15 +196,15 @@ TEST_CASE("the time-out is the user's, else 10 s or what the plan's longest acti
   CHECK(stall_seconds(plan, {.stall_timeout = 3}) == 3);
 }
 
-TEST_CASE("an exception of LibTorch names the action, and the other ranks quote it") {
+TEST_CASE("an exception names the action; the other ranks of the launcher leave it at that") {
   const Ended ended = run_misbehaving(throwing_forward, "shm");
   CAPTURE(ended.ends[0].errors);
   CAPTURE(ended.ends[1].errors);
   CHECK(ended.ends[0].exit_code == 6);
   CHECK(ended.ends[1].exit_code == 6);
-  CHECK(has(ended.ends[1].errors, "at F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 1"));
+  CHECK(has(ended.ends[1].errors, "at F of samples [4,6) (micro-batch 2) of stage 1, replica 0, step 2"));
   CHECK(has(ended.ends[1].errors, "index out of range"));
-  CHECK(has(ended.ends[0].errors, "rank 1 (stage 1) failed: index out of range"));
+  CHECK(ended.ends[0].errors.empty());
 }
 
 TEST_CASE("ranks whose programs do not fit each other end the run") {
@@ -269,30 +269,18 @@ TEST_CASE("a file that cannot be written ends the run before its first step") {
   const std::string folder = make_folder(false, 16);
   for (const std::string flag : {"--save", "--save-gradients", "--trace"}) {
     for (const std::string& path : {folder + "/missing/file", folder}) {
-      const RunEnd end = run_serial_process(serial.programs(), folder, {"--data", folder, "--progress", flag, path});
+      const RunEnd end = run_serial_process(serial.programs(), folder, {"--data", folder, flag, path});
       CAPTURE(end.errors);
       CHECK(end.exit_code != 0);
       CHECK(has(end.errors, flag == "--trace" ? "" : "cannot create the file"));
-      CHECK_FALSE(has(end.errors, "step 1 of"));
+      CHECK_FALSE(has(end.output, "step 1 of"));
     }
     ProcessGroup group(plan.programs(), folder,
-                       {"--data", folder, "--progress", "--stall-timeout", "1", flag, folder + "/missing/file"});
+                       {"--data", folder, "--stall-timeout", "1", flag, folder + "/missing/file"});
     const std::vector<RunEnd> ends = group.wait(20);
     CHECK(ends[1].exit_code == 6);
     CHECK(has(ends[0].errors, "cannot create the file"));
-    CHECK_FALSE(has(ends[0].errors, "step 1 of"));
+    CHECK_FALSE(has(ends[0].output, "step 1 of"));
   }
-  std::filesystem::remove_all(folder);
-}
-
-TEST_CASE("data that does not fit is refused with the file's name") {
-  const TwoStagePlan plan({.one_device = true});
-  const std::string folder = make_folder(false, 16);
-  std::filesystem::remove(folder + "/t.npy");
-  const RunEnd end = run_serial_process(plan.programs(), folder, {"--data", folder});
-  CHECK(end.exit_code == 3);
-  CHECK(has(end.errors, "t.npy"));
-  CHECK(run_serial_process(plan.programs(), folder, {}).exit_code == 0);  // synthetic data needs no folder
-  CHECK(run_serial_process(plan.programs(), folder, {"--stpes", "3"}).exit_code == 2);
   std::filesystem::remove_all(folder);
 }

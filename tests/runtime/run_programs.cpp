@@ -26,12 +26,12 @@ std::string out_path(const std::string& folder, int run, size_t rank) {
 }
 
 pid_t spawn(const std::string& path, std::vector<std::string> arguments,
-            const std::function<int(int, char**)>& main_function) {
+            const std::function<int(int, char**)>& main_function, const std::string& output = "") {
   arguments.insert(arguments.begin(), "program");
   std::fflush(nullptr);
   const pid_t pid = fork();
   if (pid != 0) return pid;
-  const int out = open((path + ".out").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  const int out = open((output.empty() ? path + ".out" : output).c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   const int err = open((path + ".err").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   dup2(out, 1);
   dup2(err, 2);
@@ -100,10 +100,11 @@ std::vector<RunEnd> ProcessGroup::wait(double seconds) {
 }
 
 RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std::string& folder,
-                          std::vector<std::string> arguments) {
+                          std::vector<std::string> arguments, const std::string& output) {
   arguments.insert(arguments.end(), {"--folder", folder});
   const std::string path = out_path(folder, next_run++, 0);
-  const pid_t pid = spawn(path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); });
+  const pid_t pid = spawn(
+      path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); }, output);
   const int code = wait_for(pid, 60);
   return {code, read_file(path + ".out"), read_file(path + ".err")};
 }

@@ -32,9 +32,9 @@ class ProcessGroup {
   int run_ = 0;
 };
 
-/// The serial interpreter in a process of its own.
+/// The serial interpreter in a process of its own. Its output goes to `output` where that is not empty.
 RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std::string& folder,
-                          std::vector<std::string> arguments);
+                          std::vector<std::string> arguments, const std::string& output = "");
 
 std::string read_file(const std::string& path);
 /// The numbers of `"name": [a, b]` in a flat JSON text.

@@ -109,7 +109,7 @@ void late_forward(const StageArguments& arguments) {
 
 }  // namespace
 
-TEST_CASE("of ranks that wait in a row, the one that made no progress is named by all") {
+TEST_CASE("of ranks that wait in a row, the one that made no progress is named") {
   const std::string folder = make_chain_folder(4, 12);
   const ChainPlan plan({.stages = 4, .micro_batches = 6});
   // Stage 1 sleeps: rank 0 waits for its gradient, rank 2 for its value, rank 3 for rank 2.
@@ -127,12 +127,17 @@ TEST_CASE("of ranks that wait in a row, the one that made no progress is named b
   });
   const std::vector<RunEnd> ends = group.wait(20);
   stop.join();
+  // Each rank that finds out by itself says so; one that hears it from another leaves it at that.
+  std::string errors;
   for (const size_t rank : {size_t{0}, size_t{2}, size_t{3}}) {
-    CAPTURE(ends[rank].errors);
     CHECK(ends[rank].exit_code == 6);
+    errors += ends[rank].errors;
+    if (ends[rank].errors.empty()) continue;
+    CAPTURE(ends[rank].errors);
     CHECK(ends[rank].errors.find("rank 1 (stage 1) made no progress for 1 s") != std::string::npos);
     CHECK(ends[rank].errors.find("F of samples [4,6) (micro-batch 2) of stage 1") != std::string::npos);
   }
+  CHECK_FALSE(errors.empty());
   std::filesystem::remove_all(folder);
 }
 

@@ -112,7 +112,7 @@ std::pair<int, int> run_pair(const TransportEntry& entry, const Body& first, con
       std::fflush(nullptr);
       std::_Exit(code);
     } catch (const RunError& error) {
-      std::_Exit(error.diagnostic().code == graphpipe::Code::kPeerFailed ? kMismatch : 98);
+      std::_Exit(error.diagnostics().front().code == graphpipe::Code::kPeerFailed ? kMismatch : 98);
     }
   }
   listener = {};

@@ -15,6 +15,7 @@
 #include "runtime/io/safetensors.h"
 #include "runtime/io/sha256.h"
 #include "support/mapped_file.h"
+#include "wire/data_table.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime::test {
@@ -262,6 +263,10 @@ std::string make_folder(const std::vector<NamedTensor>& weights, int64_t samples
   const MappedFile file = value_or_throw(MappedFile::open(folder + "/weights.safetensors"));
   std::ofstream(folder + "/manifest.txt") << wire::print_manifest(
       {kFolderDigest, {{"weights.safetensors", static_cast<int64_t>(file.bytes().size()), sha256_hex(file.bytes())}}});
+  const auto input = [](const char* name) {
+    return wire::DataEntry{.name = name, .type = ElementType::kFloat32, .batch_axis = 0, .dims = {1, 6}, .ids = {}};
+  };
+  std::ofstream(folder + "/data.txt") << wire::print_data_table({.batch = 1, .entries = {input("x"), input("t")}});
   write_npy(folder + "/x.npy", samples, 0);
   write_npy(folder + "/t.npy", samples, 0.4);
   return folder;

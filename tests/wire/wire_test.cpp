@@ -25,8 +25,9 @@ std::string manifest_with(const std::string& line) {
 }  // namespace
 
 TEST_CASE("a manifest reads back as it was printed") {
-  const Manifest manifest{kDigest, {{"weights.safetensors", 12, std::string(64, '0')},
-                                    {"stages/a file with spaces.cpp", 0, std::string(64, 'f')}}};
+  const Manifest manifest{
+      kDigest,
+      {{"weights.safetensors", 12, std::string(64, '0')}, {"stages/a file with spaces.cpp", 0, std::string(64, 'f')}}};
   Manifest again;
   std::string problem;
   CHECK(parse_manifest(print_manifest(manifest), again, problem));
@@ -81,10 +82,19 @@ TEST_CASE("arguments take a value after a space or an equals sign, and wrong one
   CHECK(options.learning_rate == 0.5);
   CHECK(options.steps == 9);
   CHECK(options.beta2 == 0.75);
-  for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
-           {"--unknown"}, {"--steps"}, {"--steps", "x"}, {"--steps=-1"}, {"--lr=nan"}, {"--lr", "1e999"},
-           {"--json=1"}, {"--betas", "0.9"}, {"--betas", "1,1"},
-           {"--master-port", "70000"}, {"--master-port", "0"}, {"--master-port", "29500x"}, {"file"}}) {
+  for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{{"--unknown"},
+                                                                                   {"--steps"},
+                                                                                   {"--steps", "x"},
+                                                                                   {"--steps=-1"},
+                                                                                   {"--lr=nan"},
+                                                                                   {"--lr", "1e999"},
+                                                                                   {"--json=1"},
+                                                                                   {"--betas", "0.9"},
+                                                                                   {"--betas", "1,1"},
+                                                                                   {"--master-port", "70000"},
+                                                                                   {"--master-port", "0"},
+                                                                                   {"--master-port", "29500x"},
+                                                                                   {"file"}}) {
     CAPTURE(bad[0]);
     CHECK(parse_run_options(bad, options).find(bad[0].substr(0, bad[0].find('='))) != std::string::npos);
   }
@@ -93,7 +103,11 @@ TEST_CASE("arguments take a value after a space or an equals sign, and wrong one
 }
 
 TEST_CASE("results are one flat JSON object whose numbers read back to the bit") {
-  RunResult result{.plan = "p", .transport = "shm", .devices = 2, .losses = {0.1, 1.0 / 3}, .step_seconds = {1, 2},
+  RunResult result{.plan = "p",
+                   .transport = "shm",
+                   .devices = 2,
+                   .losses = {0.1, 1.0 / 3},
+                   .step_seconds = {1, 2},
                    .peak_bytes = {100, 200}};
   const std::string json = to_json(result);
   CHECK(json.find("\"losses\": [0.10000000000000001, 0.33333333333333331]") != std::string::npos);
@@ -103,7 +117,10 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   CHECK(json.back() == '\n');
   result.losses = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
   CHECK(to_json(result).find("\"losses\": [null, null]") != std::string::npos);
+  result.losses = {0.5, 0.25};
+  CHECK(step_line(result, 7) == "step 2 of 7 loss 0.25 (2.000 s)\n");
+  CHECK(peak_lines(result) == "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB\n");
   result.losses = {};
   CHECK(to_json(result).find("\"steps\": 2, \"losses\": []") != std::string::npos);
-  CHECK(to_lines(result).starts_with("step 0 (1.000 s)\nstep 1 (2.000 s)\n"));
+  CHECK(step_line(result, 2) == "step 2 of 2 (2.000 s)\n");
 }

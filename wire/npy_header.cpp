@@ -1,14 +1,13 @@
-#include "runtime/io/npy.h"
+#include "wire/npy_header.h"
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
-#include "runtime/error.h"
-#include "runtime/tensors.h"
+#include "wire/data_table.h"
 
-namespace graphpipe::runtime {
+namespace graphpipe::wire {
 namespace {
 
 constexpr size_t kMaxNpyHeader = 1 << 16;
@@ -101,38 +100,38 @@ bool read_fields(Scanner scanner, Fields& fields) {
 
 }  // namespace
 
-NpyHeader read_npy_header(std::span<const std::byte> file, const std::string& name) {
-  const auto refuse = [&](const std::string& why) {
-    fail(Code::kMalformedFile, quoted(ModelText(name)) + ": " + why, "write it with numpy.save from a C-ordered array");
+Result<NpyHeader> read_npy_header(std::span<const std::byte> file, const std::string& name) {
+  const auto refusal = [&](std::string why) {
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(name),
+                      .message = std::move(why),
+                      .hint = "write it with numpy.save from a C-ordered array"};
   };
   const auto byte = [&](size_t index) { return static_cast<size_t>(file[index]); };
-  if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0) refuse("not an .npy file");
+  if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0) return refusal("not an .npy file");
   const size_t version = byte(6);
-  if (version < 1 || version > 3 || byte(7) != 0) refuse("an .npy version that is not 1.0, 2.0 or 3.0");
+  if (version < 1 || version > 3 || byte(7) != 0) return refusal("an .npy version that is not 1.0, 2.0 or 3.0");
   const size_t start = version == 1 ? 10 : 12;
-  if (file.size() < start) refuse("it ends within its header");
+  if (file.size() < start) return refusal("it ends within its header");
   const size_t length = byte(8) | byte(9) << 8 | (version == 1 ? 0 : byte(10) << 16 | byte(11) << 24);
   if (length > kMaxNpyHeader || file.size() - start < length)
-    refuse("its header is longer than the file or than 64 KiB");
+    return refusal("its header is longer than the file or than 64 KiB");
 
   Fields fields;
   const std::string_view words(reinterpret_cast<const char*>(file.data()) + start, length);
-  if (!read_fields(Scanner{words}, fields)) refuse("its header is malformed");
+  if (!read_fields(Scanner{words}, fields)) return refusal("its header is malformed");
   const std::optional<ElementType> type = type_of(*fields.descr);
-  if (!type) refuse("element type " + quoted(ModelText(*fields.descr)) + " is not supported");
-  if (*fields.fortran) refuse("it is in Fortran order");
+  if (!type) return refusal("element type " + quoted(ModelText(*fields.descr)) + " is not supported");
+  if (*fields.fortran) return refusal("it is in Fortran order");
 
   NpyHeader header{.type = *type, .dims = *fields.dims, .data_offset = start + length};
   int64_t bytes = element_size(*type);
   for (int64_t dim : header.dims)
-    if (__builtin_mul_overflow(bytes, dim, &bytes)) refuse("its shape overflows");
+    if (__builtin_mul_overflow(bytes, dim, &bytes)) return refusal("its shape overflows");
   if (static_cast<uint64_t>(bytes) != file.size() - header.data_offset)
-    refuse(text("its shape ", shape_text(header.dims), " asks for ", bytes, " bytes of data, it has ",
-                file.size() - header.data_offset));
+    return refusal(text("its shape ", shape_text(header.dims), " asks for ", bytes, " bytes of data, it has ",
+                        file.size() - header.data_offset));
   return header;
 }
 
-NpyFile::NpyFile(const std::string& path)
-    : file_(value_or_throw(MappedFile::open(path))), header_(read_npy_header(file_.bytes(), path)) {}
-
-}  // namespace graphpipe::runtime
+}  // namespace graphpipe::wire

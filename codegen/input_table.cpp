@@ -1,0 +1,43 @@
+#include "codegen/input_table.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/loss_facts.h"
+#include "ops/op_def.h"
+#include "wire/data_table.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+wire::DataEntry entry_of(const ir::Graph& graph, const ir::Input& input) {
+  const ir::Value& value = graph.value(input.value);
+  const bool has_axis = value.batch == ir::BatchKind::kAxis;
+  wire::DataEntry entry{.name = input.name.raw(),
+                        .type = value.type.dtype,
+                        .batch_axis = has_axis ? value.batch_axis : -1,
+                        .dims = {},
+                        .ids = id_bounds(graph, input.value)};
+  for (const ir::Dim dim : value.type.shape) entry.dims.push_back(dim.at(Samples(1)));
+  if (has_axis)
+    std::rotate(entry.dims.begin(), entry.dims.begin() + entry.batch_axis, entry.dims.begin() + entry.batch_axis + 1);
+  return entry;
+}
+
+bool draws_random(const ir::Graph& graph) {
+  for (const ir::NodeId id : graph.node_ids())
+    if (const ops::OpDef* op = ops::find_op(graph.node(id).op); op != nullptr && op->is_random) return true;
+  return false;
+}
+
+}  // namespace
+
+SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts, Samples batch) {
+  std::set<size_t> read;
+  for (const StageCut& cut : cuts) read.insert(cut.data.begin(), cut.data.end());
+  wire::DataTable table{.batch = batch.count, .draws_random = draws_random(graph), .entries = {}};
+  for (const size_t input : read) table.entries.push_back(entry_of(graph, graph.inputs()[input]));
+  return {std::string(wire::kDataTableFile), wire::print_data_table(table)};
+}
+
+}  // namespace graphpipe::codegen

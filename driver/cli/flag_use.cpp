@@ -1,0 +1,129 @@
+#include "driver/cli/flag_use.h"
+
+#include <algorithm>
+#include <span>
+
+#include "driver/cli/usage.h"
+#include "driver/pipeline/model_source.h"
+
+namespace graphpipe::driver {
+namespace {
+
+template <typename Facts>
+struct Need {
+  bool (*met)(const Facts&);
+  std::string_view otherwise, hint;
+};
+
+template <typename Facts>
+struct FlagUse {
+  /// Verbs, separated by commas; empty: all that check these facts.
+  std::string_view verbs;
+  std::string_view flag;
+  const Need<Facts>* need;
+};
+
+template <typename Facts>
+Status check(std::span<const FlagUse<Facts>> uses, std::string_view verb, const Options& options, const Facts& facts) {
+  Diagnostics problems;
+  for (const FlagUse<Facts>& use : uses) {
+    const std::vector<std::string_view> verbs = split(use.verbs, ",");
+    if (!use.verbs.empty() && std::ranges::find(verbs, verb) == verbs.end()) continue;
+    if (!options.given.contains(std::string(use.flag)) || use.need->met(facts)) continue;
+    problems.push_back(usage(std::string(use.flag), std::string(use.need->otherwise), std::string(use.need->hint)));
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+// --- run, verify ---
+
+using RunNeed = Need<RunFacts>;
+constexpr RunNeed kTraining = {[](const RunFacts& facts) { return facts.trains; },
+                               "the folder's plan runs forwards only and trains nothing",
+                               "leave it out, or compile with a policy that trains"};
+constexpr RunNeed kSgd = {[](const RunFacts& facts) { return !facts.adamw || !facts.trains; },
+                          "the folder's plan trains with AdamW, which has no such number",
+                          "leave it out, or compile with --optimizer sgd; AdamW takes --betas and --eps"};
+constexpr RunNeed kAdamW = {[](const RunFacts& facts) { return facts.adamw || !facts.trains; },
+                            "the folder's plan trains with SGD, which has no such number",
+                            "leave it out, or compile with --optimizer adamw; SGD takes --momentum"};
+constexpr RunNeed kPeers = {[](const RunFacts& facts) { return facts.devices > 1; },
+                            "the folder's plan has one device, which talks to no other", "leave it out"};
+constexpr RunNeed kRandom = {[](const RunFacts& facts) { return facts.random; },
+                             "nothing is random: the data are given, and no operator draws random numbers",
+                             "leave it out, or compile with --dropout on"};
+constexpr RunNeed kSynchronous = {[](const RunFacts& facts) { return facts.synchronous; },
+                                  "the folder's schedule is asynchronous, and is compared bit by bit only",
+                                  "leave it out"};
+
+constexpr FlagUse<RunFacts> kRunUses[] = {
+    {"", "--lr", &kTraining},        {"", "--weight-decay", &kTraining},
+    {"", "--clip-norm", &kTraining}, {"", "--momentum", &kTraining},
+    {"", "--momentum", &kSgd},       {"", "--betas", &kTraining},
+    {"", "--betas", &kAdamW},        {"", "--eps", &kTraining},
+    {"", "--eps", &kAdamW},          {"", "--save-gradients", &kTraining},
+    {"", "--transport", &kPeers},    {"", "--stall-timeout", &kPeers},
+    {"", "--seed", &kRandom},        {"", "--tolerance", &kSynchronous},
+};
+
+// --- the other verbs ---
+
+using OptionNeed = Need<Options>;
+constexpr OptionNeed kSearch = {[](const Options& options) { return options.plan.plan.empty(); },
+                                "--plan gives the plan, and it is used as it is",
+                                "leave it out, or edit the plan file"};
+constexpr OptionNeed kSearchOrUnits = {
+    [](const Options& options) { return options.plan.plan.empty() || options.foreign.format != "graphpipe"; },
+    kSearch.otherwise, kSearch.hint};
+constexpr OptionNeed kForeign = {[](const Options& options) { return options.foreign.format != "graphpipe"; },
+                                 "only profiles of other projects take it",
+                                 "leave it out, or say with --profile-format whose profile it is"};
+constexpr OptionNeed kOurs = {[](const Options& options) { return options.foreign.format == "graphpipe"; },
+                              "plans of other projects' profiles are timed in one order", "leave it out"};
+constexpr OptionNeed kLoss = {[](const Options& options) { return !options.training.loss.empty(); },
+                              "without a loss nothing is computed for a batch", "add --loss"};
+constexpr OptionNeed kOptimizer = {[](const Options& options) { return !runs_forwards_only(options.plan.policy); },
+                                   "the policy runs forwards only and trains nothing",
+                                   "leave it out, or take a policy that trains"};
+constexpr OptionNeed kSyntheticData = {[](const Options& options) { return options.run.data.empty(); },
+                                       "the data are given, and times do not depend on random numbers", "leave it out"};
+
+constexpr FlagUse<Options> kOptionUses[] = {
+    {"plan,compile", "--planner", &kSearch},
+    {"plan,compile", "--stages", &kSearch},
+    {"plan,compile", "--micro-batch", &kSearchOrUnits},
+    {"plan,compile", "--replicas", &kSearch},
+    {"plan,compile", "--shard-optimizer", &kSearch},
+    {"plan,compile", "--time-limit", &kSearch},
+    {"plan,compile", "--optimizer", &kOptimizer},
+    {"plan,compare", "--bandwidth", &kForeign},
+    {"plan,compare", "--topology", &kForeign},
+    {"plan,compare", "--compat", &kForeign},
+    {"plan,compare", "--memory", &kForeign},
+    {"plan,compare", "--micro-batches", &kForeign},
+    {"plan,compare", "--machines", &kForeign},
+    {"plan,compare", "--cpus", &kForeign},
+    {"plan,compare", "--max-degree", &kForeign},
+    {"plan,compare", "--profile-batch", &kForeign},
+    {"plan,compare", "--no-replication", &kForeign},
+    {"plan,compare", "--use-fewer", &kForeign},
+    {"plan,compare", "--non-contiguous", &kForeign},
+    {"plan,compare", "--no-traffic", &kForeign},
+    {"plan,compare", "--no-recompute", &kForeign},
+    {"compare", "--policies", &kOurs},
+    {"lint", "--batch", &kLoss},
+    {"profile", "--seed", &kSyntheticData},
+};
+
+}  // namespace
+
+Status check_run_flags(const Options& options, const RunFacts& facts) {
+  return check<RunFacts>(kRunUses, "run", options, facts);
+}
+
+Status check_flag_use(std::string_view verb, const Options& options) {
+  return check<Options>(kOptionUses, verb, options, options);
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,27 @@
+#pragma once
+// Flags that would do nothing: each needs something of the other flags or of the compiled plan. What needs what is one
+// table; a flag that is given without what it needs is a usage error, whatever its value.
+
+#include "driver/cli/options.h"
+#include "support/result.h"
+
+namespace graphpipe::driver {
+
+/// What a compiled folder is.
+struct RunFacts {
+  bool trains = true;
+  bool adamw = false;
+  /// Its schedule applies no gradients of older weights.
+  bool synchronous = true;
+  /// Nodes draw random numbers, or the data are synthetic.
+  bool random = true;
+  size_t devices = 1;
+};
+
+/// Of `run` and `verify`. Errors (kUsage): all flags of options.given that such a folder has no use for.
+Status check_run_flags(const Options& options, const RunFacts& facts);
+
+/// Of the other verbs: flags that other flags make useless. Errors as above.
+Status check_flag_use(std::string_view verb, const Options& options);
+
+}  // namespace graphpipe::driver

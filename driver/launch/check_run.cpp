@@ -1,0 +1,56 @@
+#include "driver/launch/check_run.h"
+
+#include "driver/pipeline/pipeline.h"
+#include "files/safetensors.h"
+#include "support/mapped_file.h"
+#include "wire/check_data.h"
+#include "wire/scan_numbers.h"
+
+namespace graphpipe::driver {
+namespace {
+
+Diagnostics check_weights(const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return file.problems();
+  const std::span<const std::byte> bytes = file->bytes();
+  const auto index = files::parse_safetensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                              static_cast<int64_t>(bytes.size()));
+  if (!index) {
+    Diagnostics problems = index.problems();
+    for (Diagnostic& problem : problems) problem.message = text(quoted(ModelText(path)), ": ", problem.message);
+    return problems;
+  }
+  Diagnostics problems;
+  for (const files::TensorEntry& tensor : index->tensors) {
+    const auto elements = bytes.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.length));
+    const auto found = wire::find_not_finite(tensor.dtype, tensor.shape, elements);
+    if (!found || problems.size() == kMaxProblems) continue;
+    problems.push_back({.code = Code::kBadData,
+                        .origin = tensor.name,
+                        .message = text(*found, " in the weights of ", quoted(ModelText(path))),
+                        .hint = "start from weights of an earlier step: training cannot recover from these"});
+  }
+  return problems;
+}
+
+}  // namespace
+
+Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const RunOptions& run) {
+  GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
+  const ir::Schedule& schedule = plan.schedule.value();
+  return RunFacts{.trains = !is_forward_only(schedule),
+                  .adamw = plan.optimizer == ir::OptimizerKind::kAdamW,
+                  .synchronous = !ir::is_asynchronous(schedule),
+                  .random = table.draws_random || run.data.empty(),
+                  .devices = schedule.programs.size()};
+}
+
+Diagnostics check_run_files(const std::string& folder, const RunOptions& run) {
+  Diagnostics found;
+  if (!run.data.empty()) found = wire::check_data_folder(folder, run.data, run.steps);
+  if (run.weights.empty()) return found;
+  for (Diagnostic& problem : check_weights(run.weights)) found.push_back(std::move(problem));
+  return found;
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,137 @@
+// Flags that would do nothing are usage errors, and names that programs cannot carry are refused.
+
+#include "driver/cli/flag_use.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/driver/ask.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The flags that are refused, in the order of the table.
+std::vector<std::string> refused(std::set<std::string> given, const driver::RunFacts& facts) {
+  driver::Options options;
+  options.given = std::move(given);
+  std::vector<std::string> flags;
+  const Status checked = driver::check_run_flags(options, facts);
+  for (const Diagnostic& problem : checked.problems()) {
+    CHECK(exit_code_of(problem.code) == 2);
+    CHECK_FALSE(problem.hint.empty());
+    flags.push_back(problem.origin.raw());
+  }
+  return flags;
+}
+
+using Flags = std::vector<std::string>;
+
+std::string temporary(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / ("graphpipe-flags-" + std::to_string(getpid()) + name)).string();
+}
+
+}  // namespace
+
+TEST_CASE("a flag of run and verify is refused where the folder has no use for it, all at once") {
+  const std::set<std::string> all{"--lr",        "--momentum",       "--weight-decay", "--betas",
+                                  "--eps",       "--seed",           "--clip-norm",    "--stall-timeout",
+                                  "--transport", "--save-gradients", "--tolerance"};
+  CHECK(refused(all, {.devices = 2}) == Flags{"--betas", "--eps"});
+  CHECK(refused(all, {.adamw = true, .devices = 2}) == Flags{"--momentum"});
+  CHECK(refused({"--transport", "--lr"}, {.devices = 1}) == Flags{"--transport"});
+  CHECK(refused({"--seed"}, {.random = false, .devices = 2}) == Flags{"--seed"});
+  CHECK(refused({"--tolerance"}, {.synchronous = false, .devices = 2}) == Flags{"--tolerance"});
+  CHECK(refused(all, {.trains = false, .devices = 2}) ==
+        Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum", "--betas", "--eps", "--save-gradients"});
+  CHECK(refused({}, {.trains = false, .random = false, .devices = 1}).empty());
+}
+
+TEST_CASE("flags that other flags make useless are refused with the reason") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx";
+  const std::string plan = temporary("plan.json");
+  REQUIRE(ask({"plan", model, "--loss", "bce:logit,click", "--devices", "2", "-o", plan, "-q"}).code == 0);
+  struct Case {
+    std::vector<std::string> words;
+    std::string flag;
+  };
+  const std::vector<std::string> given{"plan", model, "--loss", "bce:logit,click", "--devices", "2", "--plan", plan};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = given;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  for (const Case& wrong : std::vector<Case>{
+           {with({"--stages", "2"}), "--stages"},
+           {with({"--planner", "sequential"}), "--planner"},
+           {with({"--micro-batch", "2"}), "--micro-batch"},
+           {with({"--replicas", "0=2"}), "--replicas"},
+           {with({"--time-limit", "3"}), "--time-limit"},
+           {with({"--policy", "gpipe"}), "--policy"},
+           {with({"--policy", "gpipe", "--backward", "lifo"}), "--backward"},
+           {{"plan", model, "--profile-format", "graphpipe", "--bandwidth", "1e9"}, "--bandwidth"},
+           {{"plan", model, "--policy", "inference", "--optimizer", "adamw"}, "--optimizer"},
+           {{"inspect", model, "--dropout", "on"}, "--dropout"},
+           {{"plan", model, "--loss", "bce:logit,click", "--batchnorm", "eval"}, "--batchnorm"},
+           {{"lint", model, "--batch", "4"}, "--batch"},
+           {{"lint", model, "--seed", "4"}, "--seed"},
+           {{"compare", "--profile-format", "pipedream", "--profile", "x", "--policies", "gpipe"}, "--policies"},
+           {{"profile", model, "--data", "x", "--seed", "3", "-o", "y"}, "--seed"}}) {
+    CAPTURE(wrong.flag);
+    const Answer answer = ask(wrong.words);
+    CAPTURE(answer.err);
+    CHECK(answer.code == 2);
+    CHECK(says(answer.err, wrong.flag));
+  }
+  CHECK(ask(given).code == 0);
+  CHECK(ask(with({"--policy", "kfkb"})).code == 0);  // says what the plan says
+  std::filesystem::remove(plan);
+}
+
+TEST_CASE("what a stage graph's file says leaves the flags of a schedule nothing to say") {
+  const std::string dag = temporary("dag.json");
+  std::ofstream(dag) << R"({"predecessors": [[], [0], [1]], "micro_batch_size": 1, "batch": 6, "latency": 0.5})";
+  const std::vector<std::string> right{"schedule", "--policy", "gpipe", "--dag", dag};
+  CHECK(ask(right).code == 0);
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--micro-batches", "4"}, {"--latency", "2"}}) {
+    std::vector<std::string> words = right;
+    words.insert(words.end(), more.begin(), more.end());
+    const Answer answer = ask(words);
+    CAPTURE(answer.err);
+    CHECK(answer.code == 2);
+    CHECK(says(answer.err, more[0]));
+  }
+  std::filesystem::remove(dag);
+}
+
+TEST_CASE("a parameter whose name holds a zero byte is refused by lint") {
+  std::ifstream file(GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", std::ios::binary);
+  std::stringstream stream;
+  stream << file.rdbuf();
+  std::string content = stream.str();
+  // The same length, so that every size in the file stays right.
+  const std::string name = "tables.0.weight";
+  size_t found = 0;
+  for (size_t at = content.find(name); at != std::string::npos; at = content.find(name, at + 1), ++found)
+    content[at + 6] = '\0';
+  REQUIRE(found > 1);
+  const std::string path = temporary("model.onnx");
+  std::ofstream(path, std::ios::binary) << content;
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"lint", path}, {"lint", path, "--loss", "bce:logit,click"}, {"plan", path, "--loss", "bce:logit,click"}}) {
+    const Answer answer = ask(words);
+    CAPTURE(answer.err);
+    CHECK(answer.code == 3);
+    CHECK(says(answer.err, "tables\\x000.weight"));
+    CHECK(says(answer.err, "zero byte"));
+  }
+  std::filesystem::remove(path);
+}

@@ -1,0 +1,240 @@
+// Data that do not fit, weights and flags that make no sense: refused before the first process starts, once.
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "driver/launch/process.h"
+#include "tests/e2e/background_run.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Answered {
+  int code = 0;
+  std::string output;  // of both streams
+  size_t count(const std::string& part) const {
+    size_t found = 0;
+    for (size_t at = output.find(part); at != std::string::npos; at = output.find(part, at + 1)) ++found;
+    return found;
+  }
+  bool has(const std::string& part) const { return count(part) > 0; }
+};
+
+Answered run_words(std::vector<std::string> words, const std::vector<std::string>& environment = {}) {
+  const auto finished = driver::run_and_collect({.arguments = std::move(words), .environment = environment});
+  REQUIRE(finished.ok());
+  return {finished->ending.exit_code, finished->output};
+}
+
+Answered graphpipe_says(std::vector<std::string> words) {
+  words.insert(words.begin(), GRAPHPIPE_BINARY_DIR "/bin/graphpipe");
+  return run_words(std::move(words));
+}
+
+// dlrm's data in a folder of the test's own.
+struct DataFolder {
+  explicit DataFolder(const std::string& name) : path(work_folder("data_" + name)) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    for (const auto& file : fs::directory_iterator(read_reference("dlrm").folder + "/data")) fs::copy(file, path);
+  }
+  std::string file(const std::string& name) const { return path + "/" + name; }
+  /// Changes an eight-byte id, counted from the file's end: rows of one id each.
+  void set_id(const std::string& name, int64_t from_end, int64_t id) const {
+    std::fstream out(file(name), std::ios::binary | std::ios::in | std::ios::out);
+    out.seekp(static_cast<std::streamoff>(fs::file_size(file(name))) - 8 * from_end);
+    out.write(reinterpret_cast<const char*>(&id), sizeof id);
+  }
+  std::string path;
+};
+
+void write_npy(const std::string& path, const std::string& descr, const std::string& shape, size_t bytes) {
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + "}\n";
+  const char start[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size()), 0};
+  std::ofstream(path, std::ios::binary) << std::string(start, sizeof start) << header << std::string(bytes, '\0');
+}
+
+}  // namespace
+
+TEST_CASE("files of different numbers of samples are refused before any process starts") {
+  const DataFolder data("counts");
+  write_npy(data.file("click.npy"), "<f4", "(12,)", 48);
+  for (const std::string verb : {"run", "verify"}) {
+    const Answered end = graphpipe_says({verb, three_stage_folder(), "--data", data.path, "--steps", "2"});
+    CAPTURE(end.output);
+    CHECK(end.code == 3);
+    CHECK(end.has("different numbers of samples"));
+    CHECK(end.has("'click.npy' 12"));
+    CHECK(end.count("error[") == 1);
+    CHECK_FALSE(end.has("step 1"));
+  }
+}
+
+TEST_CASE("everything that is wrong with the data is told at once, each once") {
+  const DataFolder data("all");
+  fs::remove(data.file("click.npy"));
+  write_npy(data.file("features.npy"), "<f4", "(16, 99)", 16 * 99 * 4);
+  data.set_id("user.npy", 1, 1000000);
+  const Answered end = graphpipe_says({"run", three_stage_folder(), "--data", data.path, "--steps", "2"});
+  CAPTURE(end.output);
+  CHECK(end.code == 3);
+  CHECK(end.count("error[bad-data]") == 3);
+  CHECK(end.has("'click.npy': the data folder has no such file"));
+  CHECK(end.has("'features.npy': it holds float32[16,99]; the model takes float32[1,"));
+  CHECK(end.has("'user.npy': row "));
+  CHECK(end.has(" is 1000000; the model takes from -"));
+  CHECK_FALSE(end.has("frame #"));
+}
+
+TEST_CASE("ranks that others start refuse data too, without frames of a stack") {
+  const DataFolder data("ranks");
+  data.set_id("item.npy", 2, -1000000);
+  const std::string folder = three_stage_folder();
+  const Answered serial = run_words({folder + "/build/serial", "--data", data.path, "--steps", "2"});
+  CAPTURE(serial.output);
+  CHECK(serial.code == 3);
+  CHECK(serial.has("'item.npy': row "));
+  CHECK(serial.count("error[") == 1);
+  // Rank 0 looks before the others are there.
+  const Answered rank = run_words({folder + "/build/device", "--data", data.path, "--steps", "2"},
+                                  {"RANK=0", "WORLD_SIZE=3", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1",
+                                   "MASTER_PORT=29713", "GRAPHPIPE_SECRET=a secret of thirty-two characters, or more"});
+  CAPTURE(rank.output);
+  CHECK(rank.code == 3);
+  CHECK(rank.has("'item.npy': row "));
+}
+
+TEST_CASE("a step that reaches the end of the data within it goes on at their start, and a note says so") {
+  const DataFolder data("wrap");
+  const Answered whole = graphpipe_says({"run", three_stage_folder(), "--data", data.path, "--steps", "3"});
+  CAPTURE(whole.output);
+  CHECK(whole.code == 0);
+  CHECK_FALSE(whole.has("note["));  // 16 samples, batches of 8
+  // 12 samples: the files' ends cut off.
+  for (const auto& file : fs::directory_iterator(data.path)) {
+    const std::string path = file.path();
+    std::string content = read_text(path);
+    const size_t shape = content.find("'shape': (16");
+    REQUIRE(shape != std::string::npos);
+    const size_t header = 10 + static_cast<unsigned char>(content[8]) + 256 * static_cast<unsigned char>(content[9]);
+    const size_t row = (content.size() - header) / 16;
+    content.replace(shape + 10, 2, "12");
+    std::ofstream(path, std::ios::binary) << content.substr(0, header + 12 * row);
+  }
+  const Answered cut = graphpipe_says({"run", three_stage_folder(), "--data", data.path, "--steps", "3"});
+  CAPTURE(cut.output);
+  CHECK(cut.code == 0);
+  CHECK(cut.count("12 samples, which the batch of 8 does not divide") == 1);
+}
+
+TEST_CASE("weights that are not finite are refused by name before any process starts") {
+  const std::string folder = three_stage_folder(), own = work_folder("data_weights.safetensors");
+  REQUIRE(graphpipe_says({"run", folder, "--steps", "1", "--save", own}).code == 0);
+  std::string content = read_text(own);
+  const uint32_t nan = 0x7fc00000;
+  std::memcpy(content.data() + content.size() - 4, &nan, 4);
+  std::ofstream(own, std::ios::binary) << content;
+  const Answered end = graphpipe_says({"run", folder, "--steps", "1", "--weights", own});
+  CAPTURE(end.output);
+  CHECK(end.code == 3);
+  CHECK(end.count("error[bad-data]") == 1);
+  CHECK(end.has("is not a number (NaN) in the weights of"));
+  CHECK_FALSE(end.has("step 1 of"));
+}
+
+TEST_CASE("a model whose weights are not finite is linted and compiled to the same error") {
+  const Reference reference = read_reference("dlrm");
+  const std::string folder = work_folder("data_nan_model"), model = folder + "/model.onnx";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::string content = read_text(reference.folder + "/model.onnx");
+  const std::map<std::string, std::vector<float>> weights = read_floats(three_stage_folder() + "/weights.safetensors");
+  const std::vector<float>& table = weights.begin()->second;
+  const size_t at = content.find(std::string(reinterpret_cast<const char*>(table.data()), 16));
+  REQUIRE(at != std::string::npos);
+  const uint32_t infinity = 0xff800000;
+  std::memcpy(content.data() + at + 8, &infinity, 4);
+  std::ofstream(model, std::ios::binary) << content;
+  const Answered linted = graphpipe_says({"lint", model, "--loss", reference.loss});
+  const Answered compiled = graphpipe_says({"compile", model, "--loss", reference.loss, "-o", folder + "/out"});
+  for (const Answered& end : {linted, compiled}) {
+    CAPTURE(end.output);
+    CHECK(end.code == 3);
+    CHECK(end.has("'" + weights.begin()->first + "': element ["));
+    CHECK(end.has("is infinite"));
+  }
+  CHECK_FALSE(fs::exists(folder + "/out/manifest.txt"));
+}
+
+TEST_CASE("a loss that is not finite ends the run with code 1 and one error") {
+  const Answered end = graphpipe_says({"run", three_stage_folder(), "--data", read_reference("dlrm").folder + "/data",
+                                       "--steps", "50", "--lr", "1e18"});
+  CAPTURE(end.output);
+  CHECK(end.code == 1);
+  CHECK(end.count("error[") == 1);
+  CHECK(end.has("error[check-failed] the loss of step "));
+  CHECK(end.has("step 1 of 50 loss "));
+}
+
+TEST_CASE("a loss is printed once, in a line of its step, while the run goes on, into a file too") {
+  BackgroundRun run({GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--steps", "1000000000"},
+                    work_folder("data_talk"));
+  REQUIRE(run.says("step 3 of 1000000000 loss ", 60));
+  const std::string talk = run.talk();
+  CHECK(talk.find("step 0") == std::string::npos);
+  CHECK(talk.find("step 2 of ", talk.find("step 2 of ") + 1) == std::string::npos);
+}
+
+TEST_CASE("flags that a folder has no use for are refused, all at once") {
+  const std::string folder = three_stage_folder();  // SGD
+  const Answered end = graphpipe_says({"run", folder, "--betas", "0.9,0.99", "--eps", "1e-6", "--data",
+                                       read_reference("dlrm").folder + "/data", "--seed", "3"});
+  CAPTURE(end.output);
+  CHECK(end.code == 2);
+  CHECK(end.has("'--betas': the folder's plan trains with SGD"));
+  CHECK(end.has("'--eps': the folder's plan trains with SGD"));
+  CHECK(end.has("'--seed': nothing is random"));
+  CHECK(end.count("error[usage]") == 3);
+}
+
+TEST_CASE("run takes another seed than the plan's for synthetic data") {
+  const std::string folder = three_stage_folder();
+  const auto losses = [&](std::vector<std::string> flags) {
+    std::vector<std::string> words{"run", folder, "--steps", "2", "--json", "--quiet"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return losses_of(graphpipe_output(words));
+  };
+  const std::vector<double> own = losses({});
+  CHECK(losses({"--seed", "0"}) == own);  // the plan's
+  CHECK(losses({"--seed", "1"}) != own);
+}
+
+TEST_CASE("no verb ends well whose result nobody could read") {
+  const std::string binary = GRAPHPIPE_BINARY_DIR "/bin/graphpipe", folder = three_stage_folder();
+  const std::string model = read_reference("dlrm").folder + "/model.onnx --loss bce:logit,click";
+  for (const std::string& words :
+       {std::string("--help"), std::string("--version"), std::string("plan --help"),
+        "inspect " + model.substr(0, model.find(' ')), "lint " + model, "plan " + model + " --devices 2",
+        "compare " + model + " --planners sequential", "simulate " + folder,
+        std::string("schedule --policy gpipe --ranks 2 --micro-batches 2"), "run " + folder,
+        "run " + folder + " --json", "verify " + folder, "build " + folder,
+        "compile " + model + " --stages 1 -o " + work_folder("data_unread") + " -q"}) {
+    CAPTURE(words);
+    CHECK(run_words({"sh", "-c", binary + " " + words + " >/dev/full"}).code == 5);
+  }
+  // A closed pipe: the reader is gone before the first byte, and the signal that says so is ignored.
+  const Answered closed =
+      run_words({"bash", "-c", "trap '' PIPE; { sleep 0.3; " + binary + " --help; echo code $? >&2; } | true"});
+  CAPTURE(closed.output);
+  CHECK(closed.has("code 5"));
+}

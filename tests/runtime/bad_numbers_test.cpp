@@ -1,0 +1,158 @@
+// Data, weights and losses that no training survives: each ends the run with its name and place, once.
+
+#include <ATen/ops/full.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "runtime/io/safetensors.h"
+#include "tests/runtime/run_programs.h"
+#include "tests/runtime/two_stage_plan.h"
+
+using namespace graphpipe::runtime;
+using namespace graphpipe::runtime::test;
+
+namespace {
+
+bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+size_t errors_in(const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find("error["); at != std::string::npos; at = text.find("error[", at + 1)) ++count;
+  return count;
+}
+
+// A folder of the two-stage plan with 16 samples, gone at its end.
+struct RunFolder {
+  RunFolder() : path(make_folder(false, 16)) {}
+  ~RunFolder() { std::filesystem::remove_all(path); }
+  /// Overwrites a number of x.npy or t.npy, six to a row.
+  void set(const std::string& file, int64_t row, int64_t column, float number) const {
+    std::fstream out(path + "/" + file, std::ios::binary | std::ios::in | std::ios::out);
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(path + "/" + file));
+    out.seekp(size - (16 - row) * 24 + column * 4);
+    out.write(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+  std::string path;
+};
+
+struct AllEnds {
+  std::vector<RunEnd> ends;
+  std::string errors;
+};
+
+AllEnds run_pipeline(const TwoStagePlan& plan, const std::string& folder, std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--stall-timeout", "5"});
+  ProcessGroup group(plan.programs(), folder, std::move(arguments));
+  AllEnds all{.ends = group.wait(30), .errors = {}};
+  for (const RunEnd& end : all.ends) all.errors += end.errors;
+  return all;
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("a program that nobody has launched looks at its data itself, at all of them") {
+  const TwoStagePlan plan({.one_device = true});
+  const RunFolder folder;
+  CHECK(run_serial_process(plan.programs(), folder.path, {"--data", folder.path}).exit_code == 0);
+  CHECK(run_serial_process(plan.programs(), folder.path, {}).exit_code == 0);  // synthetic data needs no folder
+  CHECK(run_serial_process(plan.programs(), folder.path, {"--stpes", "3"}).exit_code == 2);
+  std::filesystem::remove(folder.path + "/t.npy");
+  std::filesystem::remove(folder.path + "/x.npy");
+  const RunEnd end = run_serial_process(plan.programs(), folder.path, {"--data", folder.path});
+  CHECK(end.exit_code == 3);
+  CHECK(mentions(end.errors, "'x.npy': the data folder has no such file"));
+  CHECK(mentions(end.errors, "'t.npy': the data folder has no such file"));
+}
+
+TEST_CASE("NaN in the data is reported once with its row; the loss that it makes ends the run, and says where") {
+  for (const bool serial : {true, false}) {
+    CAPTURE(serial);
+    const TwoStagePlan plan({.one_device = serial});
+    const RunFolder folder;
+    folder.set("x.npy", 11, 2, kNan);  // in the second step, micro-batch 1
+    folder.set("x.npy", 12, 2, kNan);
+    const std::vector<std::string> arguments{"--data", folder.path, "--steps", "2"};
+    std::vector<RunEnd> ends;
+    std::string errors;
+    if (serial) {
+      ends = {run_serial_process(plan.programs(), folder.path, arguments)};
+      errors = ends[0].errors;
+    } else {
+      const AllEnds all = run_pipeline(plan, folder.path, arguments);
+      ends = all.ends;
+      errors = all.errors;
+    }
+    CAPTURE(errors);
+    CHECK(ends.back().exit_code == 1);
+    CHECK(mentions(errors, "warning[bad-data] 'x.npy': row 11, column 2 (from 0) is not a number (NaN)"));
+    CHECK_FALSE(mentions(errors, "row 12"));
+    CHECK(
+        mentions(errors, "the loss of step 2 is not a number (NaN), at F of samples [2,4) (micro-batch 1) of stage 1"));
+    CHECK(mentions(errors, "of what the stage received from stage 0 element [1,"));
+    CHECK(errors_in(errors) == 1);
+    CHECK(mentions(ends.front().output, "step 1 of 2 loss "));
+    CHECK_FALSE(mentions(ends.front().output, "step 2 of"));
+  }
+}
+
+TEST_CASE("weights that a step has spoilt are named when the loss shows it") {
+  const TwoStagePlan plan({.one_device = true});
+  const RunFolder folder;
+  const RunEnd end =
+      run_serial_process(plan.programs(), folder.path, {"--data", folder.path, "--steps", "9", "--lr", "1e39"});
+  CAPTURE(end.errors);
+  CHECK(end.exit_code == 1);
+  CHECK(mentions(end.errors, "the loss of step "));
+  CHECK(mentions(end.errors, "of the weights 'w1' element ["));
+}
+
+TEST_CASE("weights that are not finite are refused with their name and place before the first step") {
+  const TwoStagePlan plan({.one_device = true});
+  const RunFolder folder;
+  const std::string path = folder.path + "/own.safetensors";
+  for (const float number : {kNan, -std::numeric_limits<float>::infinity()}) {
+    at::Tensor bad = at::full({6, 6}, 1.0);
+    bad.mutable_data_ptr<float>()[8] = number;
+    write_safetensors(path, {{"w0", bad}, {"b0", at::full({6}, 0.0)}, {"w1", at::full({6, 6}, 0.0)}});
+    const RunEnd end = run_serial_process(plan.programs(), folder.path, {"--data", folder.path, "--weights", path});
+    CAPTURE(end.errors);
+    CHECK(end.exit_code == 3);
+    CHECK(mentions(end.errors,
+                   std::string("'w0': element [1,2] is ") + (std::isnan(number) ? "not a number" : "infinite")));
+    CHECK(end.output.empty());
+  }
+}
+
+TEST_CASE("a step whose labels all do not count has no loss") {
+  static const char* const kName = "t";
+  TwoStagePlan plan({.one_device = true});
+  plan.table().loss = {.normalizer = LossRow::Normalizer::kCountedPositions,
+                       .label = {kName, plan.programs()[0].stages[1]->data[0].tensor, 0},
+                       .ignore_index = 0,
+                       .has_ignore_index = true};
+  const RunFolder folder;
+  for (int64_t row = 0; row < 8; ++row)
+    for (int64_t column = 0; column < 6; ++column) folder.set("t.npy", row, column, 0);
+  const RunEnd end = run_serial_process(plan.programs(), folder.path, {"--data", folder.path});
+  CAPTURE(end.errors);
+  CHECK(end.exit_code == 3);
+  CHECK(mentions(end.errors, "all labels of samples [0,8) of step 1 are 0 and do not count"));
+}
+
+TEST_CASE("a result that cannot be written is an error, not a success") {
+  const TwoStagePlan plan({.one_device = true});
+  const RunFolder folder;
+  for (const std::string json : {"", "--json"}) {
+    std::vector<std::string> arguments{"--data", folder.path};
+    if (!json.empty()) arguments.push_back(json);
+    const RunEnd end = run_serial_process(plan.programs(), folder.path, arguments, "/dev/full");
+    CHECK(end.exit_code == 5);
+    CHECK(mentions(end.errors, "cannot be written"));
+  }
+}

@@ -1,0 +1,55 @@
+#pragma once
+// What the inputs and labels that a plan reads must be. Written beside the programs as `data.txt`, so that whoever
+// starts them can refuse data before the first process starts. Text form, one input per line:
+//
+//   graphpipe-data 1
+//   batch 8
+//   random no
+//   input tokens int64 axis 0 [1,16] ids [-48,48)
+//   input label int64 axis 0 [1,16] ids [0,48) ignored -100
+//   input mask float32 axis -1 [16,16]
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/element_type.h"
+#include "wire/id_bounds.h"
+
+namespace graphpipe::wire {
+
+inline constexpr std::string_view kDataTableFile = "data.txt";
+
+/// One input or label as its file holds it.
+struct DataEntry {
+  std::string name;
+  ElementType type = ElementType::kFloat32;
+  /// Where the model has the axis of the samples, which is the first one in files; -1: the file is the whole tensor.
+  int32_t batch_axis = 0;
+  /// As the file has them, of one sample; of the whole tensor where it has no such axis.
+  std::vector<int64_t> dims;
+  IdBounds ids;
+  bool has_samples() const { return batch_axis >= 0; }
+  bool operator==(const DataEntry&) const = default;
+};
+
+struct DataTable {
+  /// Samples of a step.
+  int64_t batch = 1;
+  /// Whether nodes of the plan draw random numbers.
+  bool draws_random = false;
+  std::vector<DataEntry> entries;
+  bool operator==(const DataTable&) const = default;
+};
+
+std::string print_data_table(const DataTable& table);
+/// Absent where the text is not of this form.
+std::optional<DataTable> parse_data_table(std::string_view text);
+
+/// "[3,224,224]".
+std::string shape_text(std::span<const int64_t> dims);
+
+}  // namespace graphpipe::wire
