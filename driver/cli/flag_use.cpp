@@ -79,8 +79,6 @@ constexpr OptionNeed kSearchOrUnits = {
 constexpr OptionNeed kForeign = {[](const Options& options) { return options.foreign.format != "graphpipe"; },
                                  "only profiles of other projects take it",
                                  "leave it out, or say with --profile-format whose profile it is"};
-constexpr OptionNeed kOurs = {[](const Options& options) { return options.foreign.format == "graphpipe"; },
-                              "plans of other projects' profiles are timed in one order", "leave it out"};
 constexpr OptionNeed kLoss = {[](const Options& options) { return !options.training.loss.empty(); },
                               "without a loss nothing is computed for a batch", "add --loss"};
 constexpr OptionNeed kOptimizer = {[](const Options& options) { return !runs_forwards_only(options.plan.policy); },
@@ -111,7 +109,6 @@ constexpr FlagUse<Options> kOptionUses[] = {
     {"plan,compare", "--non-contiguous", &kForeign},
     {"plan,compare", "--no-traffic", &kForeign},
     {"plan,compare", "--no-recompute", &kForeign},
-    {"compare", "--policies", &kOurs},
     {"lint", "--batch", &kLoss},
     {"profile", "--seed", &kSyntheticData},
 };

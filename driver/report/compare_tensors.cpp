@@ -148,7 +148,9 @@ Comparison compare(const Pair& pair, double scale, const std::vector<double>& ex
     if (excess > largest) worst = i;
     largest = std::max(largest, excess);
   }
-  Comparison comparison{.difference = std::sqrt(sum) / std::max(scale, 1e-30), .worst = std::nullopt};
+  // Whatever the norm is, which an undefined number of the reference makes undefined too.
+  const double difference = std::isinf(sum) ? INFINITY : std::sqrt(sum) / std::max(scale, 1e-30);
+  Comparison comparison{.difference = difference, .worst = std::nullopt};
   if (largest > 0)
     comparison.worst = WorstElement{.tensor = pair.entry->name,
                                     .index = wire::index_text(pair.entry->shape, worst),

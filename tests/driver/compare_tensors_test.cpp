@@ -106,7 +106,7 @@ driver::Comparison changed(const std::string& tensor, float change, bool adam, b
   weights.at(tensor)[5] += change;
   const TensorFile mine("mine", weights), theirs("theirs", kWeights), gradients("gradients", kGradients),
       moments("moments", kMoments);
-  driver::UpdateNoise noise{.learning_rate = kRate, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .tolerance = 1e-4};
+  driver::UpdateNoise noise{.learning_rate = kRate, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-12, .tolerance = 1e-4};
   (adam ? noise.second_moments : noise.gradients) = adam ? moments.path() : gradients.path();
   const auto found = driver::compare_tensors(mine.path(), theirs.path(), with_noise ? noise : driver::UpdateNoise{});
   REQUIRE(found.ok());

@@ -82,7 +82,6 @@ TEST_CASE("flags that other flags make useless are refused with the reason") {
            {{"plan", model, "--loss", "bce:logit,click", "--batchnorm", "eval"}, "--batchnorm"},
            {{"lint", model, "--batch", "4"}, "--batch"},
            {{"lint", model, "--seed", "4"}, "--seed"},
-           {{"compare", "--profile-format", "pipedream", "--profile", "x", "--policies", "gpipe"}, "--policies"},
            {{"profile", model, "--data", "x", "--seed", "3", "-o", "y"}, "--seed"}}) {
     CAPTURE(wrong.flag);
     const Answer answer = ask(wrong.words);
