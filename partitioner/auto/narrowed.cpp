@@ -16,9 +16,10 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Nodes times devices up to which all micro-batch sizes are searched one by one, and up to which all numbers of stages
-/// are: the time of a search grows with both.
-constexpr size_t kMaxWorkOfSizes = 8'000, kMaxWorkOfStages = 400;
+/// Nodes times devices: the time of a search grows with both, from milliseconds to seconds. Up to the first all numbers
+/// of stages are searched one by one, up to the second all micro-batch sizes and those stages and fewer devices that
+/// are likely, up to the third the sizes beside the best plan's.
+constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfSizes = 2'000, kMaxWork = 8'000;
 /// How much worse than the best plan known a plan may look and still be a start of the local search.
 constexpr double kStartSlack = 1.25;
 
@@ -29,12 +30,14 @@ class NarrowedSearch {
 
   Result<PlanAnswer> run() {
     Result<PlanAnswer> first = search_as_asked(request_);
-    if (!request_.thorough || work_ > kMaxWorkOfSizes || !request_.replicas.empty()) return first;
+    if (!request_.thorough || work_ > kMaxWork || !request_.replicas.empty()) return first;
     if (!first.ok() && first.problems().front().code != Code::kNoFeasiblePlan) return first;
     if (first.ok()) best_ = *first;
     if (!request_.micro_batch && !request_.micro_batch_per_stage) each_micro_batch();
-    if (!request_.stages) some_stages();
-    fewer_devices();
+    if (work_ <= kMaxWorkOfSizes) {
+      if (!request_.stages) some_stages();
+      fewer_devices();
+    }
     if (!best_) return first;
     set_own_terms(request_, *best_);  // the narrower searches have bounds of their own
     best_->search_seconds = watch_.seconds();
@@ -73,10 +76,20 @@ class NarrowedSearch {
            static_cast<double>(request_.cluster->devices.size());
   }
 
+  /// Whether a size is one of those that are searched alone: every one, or half and twice that of the best plan.
+  bool is_worth_a_search(Samples size) const {
+    if (work_ <= kMaxWorkOfSizes || !best_) return true;
+    const ir::Assignment& known = best_->candidates.front().assignment;
+    int64_t smallest = request_.graph->batch.count;
+    for (const ir::StageChoice& choice : known.choice) smallest = std::min(smallest, choice.micro_batch.count);
+    return size.count != smallest && size.count <= 2 * smallest && 2 * size.count >= smallest;
+  }
+
   void each_micro_batch() {
     std::vector<Samples> sizes = micro_batch_sizes(request_);
     for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
       if (bound_of(*size) >= step()) return;  // smaller ones have larger bounds
+      if (!is_worth_a_search(*size)) continue;
       PlanRequest narrow = narrower();
       narrow.micro_batch = *size;
       take(narrow);
