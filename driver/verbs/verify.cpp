@@ -4,6 +4,8 @@
 // and so of the pipeline, against the unpartitioned model at the full batch, one stage in one process (at the plan's
 // micro-batch where samples mix), which begins the step with the same weights.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -322,15 +324,19 @@ void add_worst(JsonObject& object, const std::string& kind, const Comparison& co
   if (step >= 0) object.add("worst_" + kind + "_step", step);
 }
 
+// For people: --json has all digits. Values have as many as tell two float32 apart.
+constexpr int kValueDigits = 9;
+std::string rounded(double number, int digits = 3) { return fmt::format("{:.{}g}", number, digits); }
+
 void print_worst(std::string_view kind, const Comparison& comparison, int64_t step) {
-  std::cout << "  " << kind << ": " << json_number(comparison.difference);
+  std::cout << "  " << kind << ": " << rounded(comparison.difference);
   if (step > 0) std::cout << " at step " << step;
   if (step == 0 && comparison.worst) std::cout << " before the first step";
   if (const std::optional<WorstElement>& worst = comparison.worst; worst && worst->index.empty())
     std::cout << ", " << quoted(worst->tensor) << " is not in both, or has another shape";
   else if (worst)
-    std::cout << ", in " << quoted(worst->tensor) << worst->index << ": " << json_number(worst->found)
-              << " in the pipeline, " << json_number(worst->expected) << " in one process";
+    std::cout << ", in " << quoted(worst->tensor) << worst->index << ": " << rounded(worst->found, kValueDigits)
+              << " in the pipeline, " << rounded(worst->expected, kValueDigits) << " in one process";
   std::cout << "\n";
 }
 
@@ -360,9 +366,9 @@ void print(const Options& options, const Verdict& verdict) {
   }
   std::cout << "pipeline against the unpartitioned model: " << (verdict.by_tolerance ? "equal" : "NOT EQUAL")
             << " within the tolerance of " << ir::dtype_name(verdict.tolerance.computes_in) << ": "
-            << json_number(verdict.tolerance.loss) << " of a loss, " << json_number(verdict.tolerance.tensor)
+            << rounded(verdict.tolerance.loss) << " of a loss, " << rounded(verdict.tolerance.tensor)
             << " of a tensor\n"
-            << "  largest relative differences: losses " << json_number(verdict.loss_difference)
+            << "  largest relative differences: losses " << rounded(verdict.loss_difference)
             << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
   if (verdict.forward_only) {
     print_worst("outputs", verdict.outputs, -1);
