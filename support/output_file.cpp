@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iostream>
 #include <utility>
 
 namespace graphpipe {
@@ -36,6 +39,26 @@ bool is_open_file(const std::string& path) {
   return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
 }
 
+// The descriptor that such a name stands for; none for other names. Opening the name again would begin at the start of
+// a file that a shell has opened to append to.
+std::optional<int> descriptor_named(const std::string& path) {
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    int number = -1;
+    const char* end = path.data() + path.size();
+    if (path.starts_with(folder) && std::from_chars(path.data() + folder.size(), end, number).ptr == end) return number;
+  }
+  return std::nullopt;
+}
+
+int open_in_place(const std::string& path) {
+  const std::optional<int> named = descriptor_named(path);
+  if (!named) return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  std::cout.flush();
+  return ::fcntl(*named, F_DUPFD_CLOEXEC, 0);
+}
+
 Result<Place> place_of(const std::string& path) {
   Place place{.target = path};
   struct stat status {};
@@ -51,6 +74,9 @@ Result<Place> place_of(const std::string& path) {
   place.in_place = !S_ISREG(status.st_mode) || is_open_file(path);
   place.mode = status.st_mode & 0777;
   if (place.in_place) return place;
+  // A new file could take its name all the same, but who made it read-only wants to keep it.
+  if ((status.st_mode & 0222) == 0 || ::access(path.c_str(), W_OK) != 0)
+    return cannot(path, "replace", "it is read-only");
   std::error_code error;
   place.target = fs::canonical(path, error).string();
   if (error) return cannot(path, "create", error.message());
@@ -59,9 +85,17 @@ Result<Place> place_of(const std::string& path) {
 
 // mkostemp gives a file to its owner alone; what we write is as readable as any other file.
 mode_t usual_mode() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
+  // umask() tells it by changing it, for all threads.
+  mode_t mask = 022;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("Umask:")) mask = static_cast<mode_t>(std::strtoul(line.c_str() + 6, nullptr, 8));
   return 0666 & ~mask;
+}
+
+// Some file systems have no permissions to set.
+bool set_mode(int descriptor, mode_t mode) {
+  return ::fchmod(descriptor, mode) == 0 || errno == EPERM || errno == ENOTSUP || errno == ENOSYS;
 }
 
 void flush_folder_of(const std::string& path) {
@@ -80,14 +114,14 @@ Diagnostic OutputFile::problem(std::string_view what) const { return cannot(path
 Result<OutputFile> OutputFile::create(const std::string& path) {
   GP_TRY(const Place place, place_of(path));
   if (place.in_place) {
-    OutputFile file(path, path, "", ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+    OutputFile file(path, path, "", open_in_place(path));
     if (file.descriptor_ < 0) return file.problem("write");
     return file;
   }
   std::string temporary = place.target + ".XXXXXX";
   const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
   OutputFile file(path, place.target, std::move(temporary), descriptor);
-  if (descriptor < 0 || ::fchmod(descriptor, place.mode.value_or(usual_mode())) != 0) return file.problem("create");
+  if (descriptor < 0 || !set_mode(descriptor, place.mode ? *place.mode : usual_mode())) return file.problem("create");
   return file;
 }
 

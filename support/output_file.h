@@ -3,8 +3,8 @@
 // go to a temporary file beside it, reach the disk and take the name at the end.
 //
 // What stands at the path stays what it is: a pipe, a terminal or a device like /dev/null is written to, a symbolic
-// link is followed and the file that it leads to replaced. A folder, a disk, a socket and a link that leads nowhere are
-// refused.
+// link is followed and the file that it leads to replaced. A folder, a disk, a socket, a link that leads nowhere and a
+// file that is read-only are refused. Names of a process's own open files, such as /dev/stdout, are these files.
 
 #include <string>
 #include <string_view>

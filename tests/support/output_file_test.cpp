@@ -142,8 +142,17 @@ TEST_CASE("the standard output is written to, also where it is a file") {
   REQUIRE(write("/proc/self/fd/" + std::to_string(log), "after").ok());
   CHECK(::write(log, "!", 1) == 1);
   ::close(log);
-  // Opened anew the writing begins at the start of the file, as everywhere on Linux; the file is still the one.
-  CHECK(content(folder / "log").ends_with("!"));
+  CHECK(content(folder / "log") == "before after!");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("a read-only file is kept") {
+  const Folder folder;
+  std::ofstream(folder / "best") << "old";
+  fs::permissions(folder / "best", fs::perms::owner_read | fs::perms::group_read);
+  CHECK_FALSE(check_output_path(folder / "best").ok());
+  CHECK_FALSE(write(folder / "best", "new").ok());
+  CHECK(content(folder / "best") == "old");
   CHECK(folder.count() == 1);
 }
 
