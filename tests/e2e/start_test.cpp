@@ -172,6 +172,7 @@ TEST_CASE("nobody listens in the middle of a run, and other users can neither re
     CAPTURE(transport);
     BackgroundRun run(run_words(three_stage_folder(), {"--transport", transport}), work_folder("start.talk"));
     REQUIRE(run.says("step 3 of", 60));
+    CAPTURE(run.talk());
     const std::vector<pid_t> devices = run.devices();
     REQUIRE(devices.size() == 3);
     for (pid_t device : devices) {
