@@ -6,9 +6,9 @@
 // - A stage receives and sends each distinct value once per item, and a gradient for each value that has one. Messages
 //   share the device's link and run beside compute. They occupy the link that joins the devices of both stages for
 //   bytes / bandwidth, and arrive one latency later: latency lengthens the way, never the period.
-// - Gradients of a replicated stage are all-reduced round a ring once per step, after its last backward; the copies of
-// a
-//   weight in several stages are summed after that. A device that sends, receives and adds does one after the other.
+// - Gradients of a replicated stage are all-reduced round a ring once per step, after its last backward; the
+//   copies of a weight in several stages are summed after that. A device that sends, receives and adds does one after
+//   the other.
 
 #include <algorithm>
 

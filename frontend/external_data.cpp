@@ -14,28 +14,10 @@
 #include <optional>
 #include <utility>
 
+#include "support/descriptor.h"
+
 namespace graphpipe::frontend {
 namespace {
-
-/// Closes what it holds.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  int number() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-  bool ok() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
 
 constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
@@ -43,12 +25,12 @@ constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 Descriptor open_by_components(int folder, const std::string& location) {
   Descriptor at(dup(folder));
   size_t start = 0;
-  while (at.ok()) {
+  while (at) {
     const size_t slash = location.find('/', start);
     const std::string part = location.substr(start, slash - start);
     const bool last = slash == std::string::npos;
     if (!part.empty() && part != ".")
-      at = Descriptor(openat(at.number(), part.c_str(), kFlags | O_NOFOLLOW | (last ? 0 : O_DIRECTORY)));
+      at = Descriptor(openat(at.get(), part.c_str(), kFlags | O_NOFOLLOW | (last ? 0 : O_DIRECTORY)));
     if (last) break;
     start = slash + 1;
   }
@@ -73,7 +55,7 @@ std::string real_path(const std::string& path) {
 }
 
 /// Where an open file really lies, whatever links led to it.
-std::string path_of(const Descriptor& file) { return real_path(text("/proc/self/fd/", file.number())); }
+std::string path_of(const Descriptor& file) { return real_path(text("/proc/self/fd/", file.get())); }
 
 bool is_inside(const std::string& path, const std::string& folder) {
   return !folder.empty() && path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 &&
@@ -114,22 +96,22 @@ Result<int> ExternalData::open(const std::string& location, const ModelText& ten
     return tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " leaves the model's folder"),
                           kHint);
   const Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.ok()) return tensor_problem(Code::kUnreadableFile, tensor, "the model's folder cannot be opened", kHint);
-  Descriptor file = open_beneath(folder.number(), location);
-  if (!file.ok() && !trusted_root_.empty()) {
-    Descriptor linked(openat(folder.number(), location.c_str(), kFlags));
-    if (linked.ok() && is_inside(path_of(linked), trusted_root_)) file = std::move(linked);
+  if (!folder) return tensor_problem(Code::kUnreadableFile, tensor, "the model's folder cannot be opened", kHint);
+  Descriptor file = open_beneath(folder.get(), location);
+  if (!file && !trusted_root_.empty()) {
+    Descriptor linked(openat(folder.get(), location.c_str(), kFlags));
+    if (linked && is_inside(path_of(linked), trusted_root_)) file = std::move(linked);
   }
-  if (!file.ok()) {
+  if (!file) {
     struct stat info {};
-    if (fstatat(folder.number(), location.c_str(), &info, 0) != 0)
+    if (fstatat(folder.get(), location.c_str(), &info, 0) != 0)
       return tensor_problem(Code::kUnreadableFile, tensor, text("its external file ", name, ": ", std::strerror(errno)),
                             "fetch the data file and keep it beside the model");
     return tensor_problem(Code::kUnsafePath, tensor,
                           text("its external file ", name, " leads out of the model's folder by a link"), kHint);
   }
   struct stat info {};
-  if (fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode))
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " is not a regular file"), kHint);
   if (info.st_nlink > 1 && opened_.count(location) == 0) {
     Diagnostic note =
@@ -146,7 +128,7 @@ Result<std::string> ExternalData::read(const ExternalSlot& slot, const ir::FileR
   GP_TRY(const int number, open(slot.location, tensor));
   const Descriptor file(number);
   std::string bytes(static_cast<size_t>(range.length), '\0');
-  if (pread(file.number(), bytes.data(), bytes.size(), range.offset) != static_cast<ssize_t>(bytes.size()))
+  if (pread(file.get(), bytes.data(), bytes.size(), range.offset) != static_cast<ssize_t>(bytes.size()))
     return tensor_problem(Code::kUnreadableFile, tensor, "its external data cannot be read",
                           "fetch the data file again");
   return bytes;
@@ -195,7 +177,7 @@ Result<int> open_weight_file(const std::string& path, const std::string& model_p
   }
   Descriptor file(::open(path.c_str(), kFlags));
   struct stat info {};
-  if (!file.ok() || fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode))
+  if (!file || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return tensor_problem(Code::kUnreadableFile, ModelText(path),
                           "the model file cannot be opened, or is no regular file",
                           "check that it is where the plan was made");

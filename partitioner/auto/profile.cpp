@@ -14,8 +14,7 @@ struct Asked {
   bool non_contiguous = false;
 };
 
-/// All whom `auto` asks. Its own search contains ours, and asks them for their best few: their own choice among these
-/// is made by the simulator of long steps.
+/// The planners that `auto` runs. Of our own ones its search takes the best few plans, and the simulator chooses.
 std::vector<Asked> asked_for_profiles() {
   std::vector<Asked> all;
   for (const PlannerEntry& planner : planners())

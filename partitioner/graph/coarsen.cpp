@@ -130,15 +130,24 @@ class Merger {
            weight_[a] + weight_[b] <= most_;
   }
 
-  /// Every set takes part in one merge, but many may flow into their only reader. Returns whether any did.
-  bool pass() {
-    std::vector<std::set<size_t>> next(root_.size()), before(root_.size());
+  struct Neighbours {
+    std::vector<std::set<size_t>> next, before;
+  };
+  /// Of each set those that its items lead to, and those that lead to them.
+  Neighbours neighbours() {
+    Neighbours found{std::vector<std::set<size_t>>(root_.size()), std::vector<std::set<size_t>>(root_.size())};
     for (size_t item = 0; item < root_.size(); ++item)
       for (size_t below : items_.graph[item])
         if (find(item) != find(below)) {
-          next[find(item)].insert(find(below));
-          before[find(below)].insert(find(item));
+          found.next[find(item)].insert(find(below));
+          found.before[find(below)].insert(find(item));
         }
+    return found;
+  }
+
+  /// Every set takes part in one merge, but many may flow into their only reader. Returns whether any did.
+  bool pass() {
+    const auto [next, before] = neighbours();
     std::vector<bool> used(root_.size(), false), sink(root_.size(), false);
     bool any = false;
     const auto join = [&](size_t into, size_t other) {
@@ -168,13 +177,7 @@ class Merger {
 
   /// Sets with the same neighbours above and below, where many are side by side. Returns whether any were merged.
   bool join_twins() {
-    std::vector<std::set<size_t>> next(root_.size()), before(root_.size());
-    for (size_t item = 0; item < root_.size(); ++item)
-      for (size_t below : items_.graph[item])
-        if (find(item) != find(below)) {
-          next[find(item)].insert(find(below));
-          before[find(below)].insert(find(item));
-        }
+    const auto [next, before] = neighbours();
     std::map<std::pair<std::set<size_t>, std::set<size_t>>, std::vector<size_t>> twins;
     for (size_t set = 0; set < root_.size(); ++set)
       if (root_[set] == set) twins[{before[set], next[set]}].push_back(set);

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/launch/descriptor.h"
 #include "runtime/launch/secret.h"
+#include "support/descriptor.h"
 
 namespace graphpipe::runtime {
 

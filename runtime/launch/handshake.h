@@ -17,8 +17,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/launch/descriptor.h"
 #include "runtime/launch/secret.h"
+#include "support/descriptor.h"
 
 namespace graphpipe::runtime {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/error.h"
-#include "runtime/launch/descriptor.h"
+#include "support/descriptor.h"
 #include "wire/secret.h"
 
 namespace graphpipe::runtime {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/launch/descriptor.h"
+#include "support/descriptor.h"
 
 namespace graphpipe::runtime {
 

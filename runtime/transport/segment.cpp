@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "runtime/error.h"
-#include "runtime/launch/descriptor.h"
+#include "support/descriptor.h"
 
 namespace graphpipe::runtime {
 namespace {

@@ -29,7 +29,7 @@ InferredStages infer_stages(const Schedule& schedule, EdgeNumbers numbers);
 /// Gives every stage these costs per micro-batch.
 void set_costs(StageGraph& graph, const PassCosts& costs);
 
-/// A schedule that has been found right, made whole.
+/// A valid schedule, completed with its stage graph, messages and slots.
 struct WholeSchedule {
   StageGraph graph;
   ir::Cluster cluster;

@@ -1,5 +1,5 @@
 // The all-reduce of replicas over every transport between ranks: the order of its sums, the bytes of each rank, and
-// whom it blames where a rank dies or stops in the middle.
+// which rank it names as the cause where one dies or stops in the middle.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

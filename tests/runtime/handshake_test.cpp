@@ -22,6 +22,7 @@
 #include "runtime/transport/segment.h"
 #include "wire/secret.h"
 
+using graphpipe::Descriptor;
 using namespace graphpipe::runtime;
 using graphpipe::Code;
 

@@ -23,6 +23,7 @@
 #include "runtime/transport/transports.h"
 #include "wire/secret.h"
 
+using graphpipe::Descriptor;
 using namespace graphpipe::runtime;
 using graphpipe::Code;
 using graphpipe::text;

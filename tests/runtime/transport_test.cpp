@@ -21,6 +21,7 @@
 #include "tests/runtime/transport_ranks.h"
 #include "wire/secret.h"
 
+using graphpipe::Descriptor;
 using namespace graphpipe::runtime;
 
 namespace {

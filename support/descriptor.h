@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace graphpipe::runtime {
+namespace graphpipe {
 
 class Descriptor {
  public:
@@ -29,4 +29,4 @@ class Descriptor {
   int number_ = -1;
 };
 
-}  // namespace graphpipe::runtime
+}  // namespace graphpipe
