@@ -84,7 +84,7 @@ constexpr OptionNeed kLoss = {[](const Options& options) { return !options.train
 constexpr OptionNeed kOptimizer = {[](const Options& options) { return !runs_forwards_only(options.plan.policy); },
                                    "the policy runs forwards only and trains nothing",
                                    "leave it out, or take a policy that trains"};
-constexpr OptionNeed kSyntheticData = {[](const Options& options) { return options.run.data.empty(); },
+constexpr OptionNeed kSyntheticData = {[](const Options& options) { return options.run.data.folder.empty(); },
                                        "the data are given, and times do not depend on random numbers", "leave it out"};
 
 constexpr FlagUse<Options> kOptionUses[] = {

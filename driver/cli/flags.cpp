@@ -169,24 +169,22 @@ void standalone_flags(CLI::App& app, ScheduleOptions& schedule) {
       ->check(CLI::Range(0.0, 1e6));
 }
 
-void training_run_flags(CLI::App& app, RunOptions& run) {
-  app.add_option("--data", run.data, "folder with one NAME.npy per input and label; without it, seeded synthetic data");
-  app.add_option("--weights", run.weights, "parameters to start from: a safetensors file of --save");
-  app.add_option("--steps", run.steps, "training steps")->check(kOneOrMore);
-  app.add_option("--seed", run.seed, "seed of Dropout and of synthetic data; without it the plan's")->check(kWhole64);
-  app.add_option("--lr", run.learning_rate, "learning rate (sgd 0.01, adamw 0.001)")->check(kNotNegative);
-  app.add_option("--momentum", run.momentum, "momentum of sgd")->check(kNotNegative);
-  app.add_option("--weight-decay", run.weight_decay, "weight decay (sgd 0, adamw 0.01)")->check(kNotNegative);
-  app.add_option("--betas", run.betas, "the two betas of adamw");
-  app.add_option("--eps", run.epsilon, "epsilon of adamw")->check(kNotNegative);
-  app.add_option("--clip-norm", run.clip_norm, "largest global gradient norm; 0: no clipping")->check(kNotNegative);
-  app.add_option("--device", run.device, "where stages compute; cuda needs programs that were built with CUDA")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--transport", run.transport, "how stages talk")->check(CLI::IsMember({"shm", "tcp", "nccl", "gloo"}));
-  app.add_option("--stall-timeout", run.stall_timeout,
-                 "seconds without progress that end the run; without it 10, or what long actions need")
-      ->check(kNotNegative)
-      ->check(CLI::Range(0.1, 86400.0));
+// Of the table that the device programs read too (wire/run_options.h).
+void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run) {
+  for (const wire::RunFlag& flag : wire::run_flags()) {
+    if (flag.user < user) continue;
+    if (flag.is_switch()) {
+      app.add_flag_callback(
+          flag.name, [&flag, &run] { flag.read("", run); }, flag.help);
+      continue;
+    }
+    const auto read = [&flag, &run](const std::string& word) {
+      if (!flag.read(word, run)) throw CLI::ValidationError(flag.name, "'" + word + "' does not fit: " + flag.help);
+    };
+    app.add_option_function<std::string>(flag.name, read, flag.help)
+        ->type_name(flag.value_name)
+        ->default_str(flag.default_word());
+  }
 }
 
 }  // namespace
@@ -205,9 +203,10 @@ void lint_flags(CLI::App& app, Options& options) {
 void profile_flags(CLI::App& app, Options& options) {
   model_flags(app, options.model);
   training_flags(app, options.training);
-  options.run.steps = 200;
-  app.add_option("--data", options.run.data, "folder with one NAME.npy per input and label; else synthetic data");
-  app.add_option("--steps", options.run.steps, "most timed steps of each number of samples")->check(kOneOrMore);
+  options.run.data.steps = 200;
+  app.add_option("--data", options.run.data.folder,
+                 "folder with one NAME.npy per input and label; else synthetic data");
+  app.add_option("--steps", options.run.data.steps, "most timed steps of each number of samples")->check(kOneOrMore);
   app.add_option("--keep", options.keep, "folder to write the measuring program to, and to leave it in");
   app.add_option("-o,--output", options.output, "profile file to write")->required();
   output_flags(app, options);
@@ -253,7 +252,8 @@ void schedule_flags(CLI::App& app, Options& options) {
   app.add_option("--micro-batches", schedule.micro_batches, "micro-batches of a step")->check(kOneOrMore);
   order_flags(app, schedule.order);
   app.add_flag("--search", schedule.search, "improve the order by a search");
-  app.add_option("--dag", schedule.dag, "stage graph file; what it says wins over --costs, and no other flag may say it");
+  app.add_option("--dag", schedule.dag,
+                 "stage graph file; what it says wins over --costs, and no other flag may say it");
   standalone_flags(app, schedule);
   app.add_option("--format", options.format, "what to print; ir: our text, proto: our file, pb: the same as binary")
       ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto", "pb"}));
@@ -295,19 +295,14 @@ void compile_flags(CLI::App& app, Options& options) {
 
 void run_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
-  training_run_flags(app, options.run);
-  app.add_option("--save", options.run.save, "write the final parameters to this safetensors file");
-  app.add_option("--save-gradients", options.run.save_gradients, "write the last step's gradients to this file");
-  app.add_option("--save-outputs", options.run.save_outputs,
-                 "write the model's outputs of all samples to this safetensors file (--policy inference)");
-  app.add_option("--trace", options.run.trace, "write when every action ran, for Perfetto or chrome://tracing");
+  run_option_flags(app, wire::FlagUser::kRun, options.run);
   output_flags(app, options);
 }
 
 void verify_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
-  training_run_flags(app, options.run);
-  app.add_option("--tolerance", options.run.tolerance,
+  run_option_flags(app, wire::FlagUser::kRunAndVerify, options.run);
+  app.add_option("--tolerance", options.tolerance,
                  "relative difference of a tensor that counts as rounding (1e-4; 1e-2 and 5e-2 in 16 bits)")
       ->check(kNotNegative);
   output_flags(app, options);

@@ -70,7 +70,8 @@ class HelpFormatter : public CLI::Formatter {
     const ValueType type = type_of(*option);
     const std::string choices = choices_of(type.rule);
     if (!choices.empty()) return choices.size() <= kLongestShownChoice ? " " + choices : " NAME";
-    return type.kind == "TEXT" ? " TEXT" : type.kind == "FLOAT" ? " X" : " N";
+    const bool is_whole = type.kind == "INT" || type.kind == "UINT";
+    return is_whole ? " N" : type.kind == "FLOAT" ? " X" : " " + type.kind;
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/run_options.h"
+
 namespace graphpipe::driver {
 
 /// How the model is read.
@@ -86,41 +88,19 @@ struct ScheduleOptions {
   int max_versions = 0;             // check: 0: no claim
 };
 
-/// How a compiled folder is run.
-struct RunOptions {
-  std::string data;
-  int64_t steps = 1;
-  std::optional<double> learning_rate;  // without it, and weight decay: the optimizer's default (wire/run_options.h)
-  std::optional<uint64_t> seed;         // without it the plan's
-  double momentum = 0;
-  std::optional<double> weight_decay;
-  std::string betas = "0.9,0.999";
-  double epsilon = 1e-8;
-  double clip_norm = 0;
-  std::string save;
-  std::string save_gradients;
-  std::string save_outputs;  // of forward-only plans
-  std::string weights;       // a file of --save to start from
-  std::string trace;
-  std::string device = "cpu";
-  std::string transport = "shm";
-  std::optional<double> tolerance;  // of verify: relative, of a tensor
-  /// Absent: the programs' own.
-  std::optional<double> stall_timeout;
-};
-
 struct Options {
   ModelOptions model;
   TrainingOptions training;
   PlanOptions plan;
   ForeignOptions foreign;
-  RunOptions run;
+  wire::RunOptions run;  // how a compiled folder is run
   ScheduleOptions schedule;
   std::string input;               // the folder or file that the verb reads
   std::string output;              // -o
   std::string keep;                // folder of a program that is made on the way, to be kept
   std::string planners, policies;  // comma-separated names to compare
   std::string format = "text";
+  std::optional<double> tolerance;  // of verify: relative, of a tensor
   std::string executed;         // a trace of `run`, to stand beside the simulated one
   std::set<std::string> given;  // the flags that the command line names: "--lr"
   bool bundle = false;

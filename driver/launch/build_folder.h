@@ -8,8 +8,8 @@
 
 namespace graphpipe::driver {
 
-/// Where the runtime is installed: GRAPHPIPE_RUNTIME_DIR, else beside this program (<bin>/../prefix, <bin>/..), else where
-/// the build that made this program installs it; empty where it is nowhere.
+/// Where the runtime is installed: GRAPHPIPE_RUNTIME_DIR, else beside this program (<bin>/../prefix, <bin>/..), else
+/// where the build that made this program installs it; empty where it is nowhere.
 std::string installed_runtime();
 
 /// Configures and builds, all programs or the one named. The runtime comes from installed_runtime(),

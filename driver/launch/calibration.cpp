@@ -81,7 +81,7 @@ Diagnostics keep(const fs::path& path, const ir::Cluster& cluster) {
 
 Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string& key) {
   wire::RunOptions run;
-  run.threads = request.threads;
+  run.launch.threads = request.threads;
   GP_TRY(const RunOutcome outcome,
          launch_program(installed_runtime() + "/bin/" + kProgram, std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)

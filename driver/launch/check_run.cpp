@@ -35,21 +35,21 @@ Diagnostics check_weights(const std::string& path) {
 
 }  // namespace
 
-Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const RunOptions& run) {
+Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run) {
   GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
   const ir::Schedule& schedule = plan.schedule.value();
   return RunFacts{.trains = !is_forward_only(schedule),
                   .adamw = plan.optimizer == ir::OptimizerKind::kAdamW,
                   .synchronous = !ir::is_asynchronous(schedule),
-                  .random = table.draws_random || run.data.empty(),
+                  .random = table.draws_random || run.data.folder.empty(),
                   .devices = schedule.programs.size()};
 }
 
-Diagnostics check_run_files(const std::string& folder, const RunOptions& run) {
+Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& run) {
   Diagnostics found;
-  if (!run.data.empty()) found = wire::check_data_folder(folder, run.data, run.steps);
-  if (run.weights.empty()) return found;
-  for (Diagnostic& problem : check_weights(run.weights)) found.push_back(std::move(problem));
+  if (!run.data.folder.empty()) found = wire::check_data_folder(folder, run.data.folder, run.data.steps);
+  if (run.data.weights.empty()) return found;
+  for (Diagnostic& problem : check_weights(run.data.weights)) found.push_back(std::move(problem));
   return found;
 }
 

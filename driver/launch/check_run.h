@@ -5,17 +5,17 @@
 #include <string>
 
 #include "driver/cli/flag_use.h"
-#include "driver/cli/options.h"
 #include "ir/plan.h"
 #include "support/result.h"
+#include "wire/run_options.h"
 
 namespace graphpipe::driver {
 
 /// What the flags of a run can mean in this folder. Errors: those of reading its table of data.
-Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const RunOptions& run);
+Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run);
 
 /// Errors of the data (wire/check_data.h) and of the weights to start from, all of whose numbers must be finite; where
 /// there are none, notes.
-Diagnostics check_run_files(const std::string& folder, const RunOptions& run);
+Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& run);
 
 }  // namespace graphpipe::driver

@@ -99,16 +99,16 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   std::vector<Command> commands;
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     wire::RunOptions own = options;
-    own.folder = std::filesystem::absolute(folder).string();
-    own.rank = static_cast<int>(rank);
-    own.world_size = static_cast<int>(programs.size());
-    own.rendezvous_fds = meeting.descriptors[rank];
-    own.parent = getpid();
+    own.launch.folder = std::filesystem::absolute(folder).string();
+    own.launch.rank = static_cast<int>(rank);
+    own.launch.world_size = static_cast<int>(programs.size());
+    own.launch.rendezvous_fds = meeting.descriptors[rank];
+    own.launch.parent = getpid();
     Command command;
     command.arguments = {programs[rank]};
     for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
     command.environment = {text(wire::kSecretVariable, "=", meeting.secret)};
-    command.inherited_descriptors = own.rendezvous_fds;
+    command.inherited_descriptors = own.launch.rendezvous_fds;
     commands.push_back(std::move(command));
   }
   RunOutcome outcome;
@@ -126,36 +126,14 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
 
 }  // namespace
 
-Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Plan& plan, bool json) {
-  wire::RunOptions out;
-  out.data = options.data.empty() ? "" : std::filesystem::absolute(options.data).string();
-  out.steps = options.steps;
-  out.learning_rate = options.learning_rate;
-  out.momentum = options.momentum;
-  out.weight_decay = options.weight_decay;
-  char* end = nullptr;
-  out.beta1 = std::strtod(options.betas.c_str(), &end);
-  const bool comma = *end == ',';
-  if (comma) out.beta2 = std::strtod(end + 1, &end);
-  const auto is_beta = [](double beta) { return beta >= 0 && beta < 1; };
-  if (!comma || *end != '\0' || !is_beta(out.beta1) || !is_beta(out.beta2)) {
-    return Diagnostic{.code = Code::kUsage,
-                      .origin = ModelText("--betas"),
-                      .message = text("expected two numbers in [0, 1), found ", quoted(ModelText(options.betas))),
-                      .hint = "write them as 0.9,0.999"};
+wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& plan, bool json) {
+  wire::RunOptions out = options;
+  for (const wire::RunFlag& flag : wire::run_flags()) {
+    const std::string path = flag.is_path ? flag.write(options) : "";
+    if (!path.empty()) flag.read(std::filesystem::absolute(path).string(), out);
   }
-  out.epsilon = options.epsilon;
-  out.clip_norm = options.clip_norm;
-  out.seed = options.seed.value_or(plan.seed);
-  out.save = options.save.empty() ? "" : std::filesystem::absolute(options.save).string();
-  out.trace = options.trace.empty() ? "" : std::filesystem::absolute(options.trace).string();
-  out.save_gradients = options.save_gradients.empty() ? "" : std::filesystem::absolute(options.save_gradients).string();
-  out.save_outputs = options.save_outputs.empty() ? "" : std::filesystem::absolute(options.save_outputs).string();
-  out.weights = options.weights.empty() ? "" : std::filesystem::absolute(options.weights).string();
-  out.stall_timeout = options.stall_timeout;
-  out.device = options.device;
-  out.transport = options.transport;
-  out.json = json;
+  out.data.seed = options.data.seed.value_or(plan.seed);
+  out.output.json = json;
   return out;
 }
 
@@ -179,8 +157,8 @@ Result<RunOutcome> launch_program(const std::string& program, int ranks, const w
 
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options) {
   wire::RunOptions own = options;
-  own.folder = std::filesystem::absolute(folder).string();
-  own.parent = getpid();
+  own.launch.folder = std::filesystem::absolute(folder).string();
+  own.launch.parent = getpid();
   Command command;
   command.arguments = {folder + "/build/serial"};
   GP_TRY_VOID(check_program(command.arguments.front()));

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "driver/cli/options.h"
 #include "ir/plan.h"
 #include "support/result.h"
 #include "wire/run_options.h"
@@ -17,8 +16,8 @@ struct RunOutcome {
   std::string report;
 };
 
-/// The run flags as the device programs take them. Errors (kUsage): betas that are not two numbers in [0, 1).
-Result<wire::RunOptions> to_run_options(const RunOptions& options, const ir::Plan& plan, bool json);
+/// The options as the programs take them: absolute paths, the plan's seed where none is given.
+wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& plan, bool json);
 
 /// Runs `device_count` device programs, with connections between rank 0 and the others that no other process can reach
 /// and a secret of this run alone. Their talk goes to stderr; rank 0's report is collected and, where `echo` is set,

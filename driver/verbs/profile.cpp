@@ -57,8 +57,8 @@ Result<Pipeline> one_stage(const Options& options) {
 }
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
-  GP_TRY(wire::RunOptions run, to_run_options(options.run, pipeline.plan, false));
-  run.threads = pipeline.plan.threads;
+  wire::RunOptions run = for_programs(options.run, pipeline.plan, false);
+  run.launch.threads = pipeline.plan.threads;
   const Diagnostics found = check_run_files(folder, options.run);
   if (has_error(found)) return found;
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());

@@ -29,7 +29,7 @@ Status check_writable(const std::string& flag, const std::string& path) {
 
 // Overwritten, the folder would not run again, or the data would be lost to the next run.
 Status check_save_path(const std::string& flag, const std::string& path, const Options& options) {
-  const std::string kept = wire::kept_file(path, options.input, options.run.data);
+  const std::string kept = wire::kept_file(path, options.input, options.run.data.folder);
   if (kept.empty()) return Ok{};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(flag + " " + path),
@@ -40,10 +40,10 @@ Status check_save_path(const std::string& flag, const std::string& path, const O
 // Each file that the run writes: writable, and none over another or over what the folder needs.
 Status check_written_files(const Options& options) {
   namespace fs = std::filesystem;
-  const std::pair<const char*, const std::string*> files[] = {{"--save", &options.run.save},
-                                                              {"--save-gradients", &options.run.save_gradients},
-                                                              {"--save-outputs", &options.run.save_outputs},
-                                                              {"--trace", &options.run.trace}};
+  const std::pair<const char*, const std::string*> files[] = {{"--save", &options.run.output.save},
+                                                              {"--save-gradients", &options.run.output.save_gradients},
+                                                              {"--save-outputs", &options.run.output.save_outputs},
+                                                              {"--trace", &options.run.output.trace}};
   std::map<fs::path, const char*> seen;
   for (const auto& [flag, path] : files) {
     if (path->empty()) continue;
@@ -69,7 +69,7 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
                       .message = "the folder's plan has no schedule, so it is not known how many programs there are",
                       .hint = "run `graphpipe compile` again"};
   }
-  if (!options.run.save_outputs.empty() && !is_forward_only(*plan.schedule)) {
+  if (!options.run.output.save_outputs.empty() && !is_forward_only(*plan.schedule)) {
     return Diagnostic{.code = Code::kUsage,
                       .origin = ModelText("--save-outputs"),
                       .message = "the folder's plan trains, and such programs do not keep the model's outputs",
@@ -77,8 +77,8 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   }
   GP_TRY(const RunFacts facts, run_facts(options.input, plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
-  GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, options.json));
-  run.progress = !options.quiet;
+  wire::RunOptions run = for_programs(options.run, plan, options.json);
+  run.output.progress = !options.quiet;
   const Diagnostics found = check_run_files(options.input, options.run);
   if (has_error(found)) return found;
   report_notes(options, found);

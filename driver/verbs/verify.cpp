@@ -94,11 +94,11 @@ Result<TrainingResult> finish(Result<RunOutcome> outcome, TrainingResult files) 
 }
 
 // Where a run leaves its tensors, in the folder that is verified.
-Result<wire::RunOptions> run_options(const Options& options, const ir::Plan& plan, const TrainingResult& files) {
-  GP_TRY(wire::RunOptions run, to_run_options(options.run, plan, true));
-  run.save = std::filesystem::absolute(files.weights);
-  run.save_gradients = std::filesystem::absolute(files.gradients);
-  if (!files.outputs.empty()) run.save_outputs = std::filesystem::absolute(files.outputs);
+wire::RunOptions run_options(const Options& options, const ir::Plan& plan, const TrainingResult& files) {
+  wire::RunOptions run = for_programs(options.run, plan, true);
+  run.output.save = std::filesystem::absolute(files.weights);
+  run.output.save_gradients = std::filesystem::absolute(files.gradients);
+  if (!files.outputs.empty()) run.output.save_outputs = std::filesystem::absolute(files.outputs);
   return run;
 }
 
@@ -180,10 +180,10 @@ Result<TrainingResult> run_reference(const Options& options, const Pipeline& pip
   GP_TRY_VOID(generate_folder(reference, folder, {.bundle = std::filesystem::exists(options.input + "/runtime")}));
   GP_TRY_VOID(build_folder(folder, options));
   TrainingResult files = files_named(options.input, "reference", pipeline);
-  GP_TRY(wire::RunOptions run, run_options(options, reference.plan, files));
+  wire::RunOptions run = run_options(options, reference.plan, files);
   if (!serial.steps.empty()) {
-    run.follow_steps = std::filesystem::absolute(serial.steps);
-    run.record_steps = std::filesystem::absolute(files.steps);
+    run.output.follow_steps = std::filesystem::absolute(serial.steps);
+    run.output.record_steps = std::filesystem::absolute(files.steps);
     std::filesystem::create_directories(files.steps);
   }
   return finish(launch_serial(folder, run), files);
@@ -203,12 +203,13 @@ void compare_losses(const std::vector<double>& a, const std::vector<double>& b, 
 // What the rule of compare_tensors.h must know of the reference's updates.
 UpdateNoise update_noise(const wire::RunOptions& run, ir::OptimizerKind optimizer, double tolerance) {
   const bool adam = optimizer == ir::OptimizerKind::kAdamW;
-  return {.learning_rate = run.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
-          .momentum = run.momentum,
-          .beta1 = run.beta1,
-          .beta2 = run.beta2,
-          .epsilon = run.epsilon,
-          .tolerance = tolerance};
+  return {
+      .learning_rate = run.optimizer.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
+      .momentum = run.optimizer.momentum,
+      .beta1 = run.optimizer.beta1,
+      .beta2 = run.optimizer.beta2,
+      .epsilon = run.optimizer.epsilon,
+      .tolerance = tolerance};
 }
 
 void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
@@ -225,7 +226,7 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
   verdict.same_start = start.difference == 0;
   keep_worst(std::move(start), 0, verdict.weights);
   UpdateNoise noise = update_noise(run, optimizer, verdict.tolerance.tensor);
-  for (int64_t step = 1; step <= run.steps; ++step) {
+  for (int64_t step = 1; step <= run.data.steps; ++step) {
     const auto compare = [&](const std::string& kind, const UpdateNoise& explained) {
       return compare_tensors(wire::step_file(serial.steps, step, kind), wire::step_file(reference.steps, step, kind),
                              explained);
@@ -265,7 +266,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 Status compare_with_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial,
                               const wire::RunOptions& run, Verdict& verdict) {
   GP_TRY(const TrainingResult reference, run_reference(options, pipeline, serial));
-  const Tolerance tolerance = verdict.tolerance = tolerance_of(pipeline.model.graph, options.run.tolerance);
+  const Tolerance tolerance = verdict.tolerance = tolerance_of(pipeline.model.graph, options.tolerance);
   compare_losses(serial.losses, reference.losses, verdict);
   if (verdict.forward_only) {
     GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs));
@@ -288,17 +289,17 @@ Result<Verdict> verify(const Options& options) {
   std::filesystem::create_directories(options.input + "/verify");
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
                  serial = files_named(options.input, "serial", pipeline);
-  GP_TRY(const wire::RunOptions run, run_options(options, pipeline.plan, pipelined));
+  const wire::RunOptions run = run_options(options, pipeline.plan, pipelined);
   GP_TRY(pipelined,
          finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run, false),
                 pipelined));
   Verdict verdict;
   verdict.compared = !ir::is_asynchronous(pipeline.built.schedule);
-  GP_TRY(wire::RunOptions serial_run, run_options(options, pipeline.plan, serial));
+  wire::RunOptions serial_run = run_options(options, pipeline.plan, serial);
   const StepFolders steps(verdict.compared ? options.input : "");
   if (verdict.compared && !serial.steps.empty()) {
     std::filesystem::create_directories(serial.steps);
-    serial_run.record_steps = std::filesystem::absolute(serial.steps);
+    serial_run.output.record_steps = std::filesystem::absolute(serial.steps);
   }
   GP_TRY(serial, finish(launch_serial(options.input, serial_run), serial));
   GP_TRY(const bool same_weights, same_bytes(pipelined.weights, serial.weights));

@@ -13,12 +13,12 @@ namespace graphpipe::runtime {
 OptimizerNumbers optimizer_numbers(OptimizerKind kind, const wire::RunOptions& options) {
   const bool adam = kind == OptimizerKind::kAdamW;
   return {.kind = kind,
-          .learning_rate = options.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
-          .momentum = options.momentum,
-          .weight_decay = options.weight_decay.value_or(adam ? wire::kAdamWWeightDecay : 0),
-          .beta1 = options.beta1,
-          .beta2 = options.beta2,
-          .epsilon = options.epsilon};
+          .learning_rate = options.optimizer.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
+          .momentum = options.optimizer.momentum,
+          .weight_decay = options.optimizer.weight_decay.value_or(adam ? wire::kAdamWWeightDecay : 0),
+          .beta1 = options.optimizer.beta1,
+          .beta2 = options.optimizer.beta2,
+          .epsilon = options.optimizer.epsilon};
 }
 
 namespace {

@@ -66,12 +66,12 @@ class Rank {
 };
 
 void Rank::run() {
-  if (!options_.record_steps.empty() || !options_.follow_steps.empty())
+  if (!options_.output.record_steps.empty() || !options_.output.follow_steps.empty())
     fail(Code::kUsage, "only the serial interpreter records and follows steps", "run build/serial");
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
   // First of all: from here on the others learn at once what becomes of this rank.
   if (plan_.device_count > 1) control_ = join_run(rendezvous);
-  const std::string folder = find_folder(options_.folder);
+  const std::string folder = find_folder(options_.launch.folder);
   check_manifest(folder, plan_.plan_digest,
                  program_.device == 0       ? FolderCheck::kAllFiles
                  : rendezvous.first_on_host ? FolderCheck::kWeights
@@ -79,22 +79,22 @@ void Rank::run() {
   if (rendezvous.first_on_host) check_data(options_, folder);
   const ResolvedProgram resolved = resolve(program_);
   // First the device: a transport between GPUs works on the one that is chosen.
-  device_ = open_device(options_.device, rendezvous.local_rank);
+  device_ = open_device(options_.launch.device, rendezvous.local_rank);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
   if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
   const std::unique_ptr<Data> data = open_data(plan_, options_);
   Executor executor(plan_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
-                    options_.clip_norm);
+                    options_.optimizer.clip_norm);
   if (control_) {
     control_->barrier("ready", plan_.device_count);
     control_->start_is_over();
   }
-  if (!options_.save_outputs.empty()) executor.keep_outputs(outputs_);
+  if (!options_.output.save_outputs.empty()) executor.keep_outputs(outputs_);
   device_->reset_peak();
   std::optional<Tracer> tracer;
-  if (!options_.trace.empty()) executor.trace(tracer.emplace(max_events(options_.steps, program_.actions.size())));
+  if (!options_.output.trace.empty()) executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
   train(executor);
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
@@ -107,7 +107,7 @@ void Rank::run() {
 std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
                                                 const std::vector<ChannelSpec>& channels) {
   if (plan_.device_count == 1) return nullptr;
-  const int threads = options_.threads > 0 ? options_.threads : std::max(1, plan_.threads);
+  const int threads = options_.launch.threads > 0 ? options_.launch.threads : std::max(1, plan_.threads);
   const unsigned cores = std::thread::hardware_concurrency();
   const TransportSetup setup{.rank = program_.device,
                              .world_size = plan_.device_count,
@@ -117,7 +117,7 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
                              .may_spin = static_cast<unsigned>(threads * plan_.device_count) <= cores,
                              .address = rendezvous.inherited.empty() ? rendezvous.address : "127.0.0.1",
                              .compute_stream = device_->compute_stream()};
-  std::string name = options_.transport;
+  std::string name = options_.launch.transport;
   if (name == "auto") name = ranks_share_memory(setup) ? "shm" : "tcp";
   if (name == "gloo") name = "tcp";  // what it was called
   if (name == "nccl" && device_->is_host())
@@ -137,7 +137,7 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
 
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
   weights_ = std::make_unique<Safetensors>(folder + "/" + std::string(wire::kWeightsFile));
-  if (!options_.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.weights);
+  if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
   const OptimizerNumbers numbers = optimizer_numbers(plan_.optimizer, options_);
   for (const Instance& instance : resolved.instances)
     states_.push_back(
@@ -146,7 +146,7 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
 
 void Rank::train(Executor& executor) {
   using Clock = std::chrono::steady_clock;
-  for (int64_t step = 0; step < options_.steps; ++step) {
+  for (int64_t step = 0; step < options_.data.steps; ++step) {
     const Clock::time_point start = Clock::now();
     const StepOutcome outcome = executor.run_step(step);
     std::vector<LossShare> shares;
@@ -172,7 +172,7 @@ void Rank::write_trace(Gather& gather, const Tracer& tracer) {
   if (trace->dropped > 0)
     std::fprintf(stderr, "the trace lacks %lld events: a rank keeps its first %zu\n",
                  static_cast<long long>(trace->dropped), kMaxEvents);
-  OutputFile out(options_.trace);
+  OutputFile out(options_.output.trace);
   out.write(trace->text);
   out.keep();
 }
@@ -188,16 +188,16 @@ std::vector<NamedTensor> Rank::of_all_stages(NamesOf names_of) const {
 }
 
 void Rank::save(Gather& gather) {
-  const std::pair<const std::string*, NamesOf> files[] = {{&options_.save, named_parameters},
-                                                          {&options_.save_gradients, named_gradients}};
+  const std::pair<const std::string*, NamesOf> files[] = {{&options_.output.save, named_parameters},
+                                                          {&options_.output.save_gradients, named_gradients}};
   for (const auto& [path, names_of] : files) {
     if (path->empty()) continue;
     const std::vector<NamedTensor> all = gather.collect_tensors(of_all_stages(names_of));
     if (program_.device == 0) write_safetensors(*path, all);
   }
-  if (!options_.save_outputs.empty()) {
+  if (!options_.output.save_outputs.empty()) {
     const std::vector<NamedTensor> all = gather.collect_tensors(outputs_.parts());
-    if (program_.device == 0) write_safetensors(options_.save_outputs, join_outputs(all));
+    if (program_.device == 0) write_safetensors(options_.output.save_outputs, join_outputs(all));
   }
 }
 

@@ -94,25 +94,25 @@ class AgentStore {
 }  // namespace
 
 std::optional<int32_t> find_rank(const wire::RunOptions& options) {
-  if (options.rank >= 0) return options.rank;
+  if (options.launch.rank >= 0) return options.launch.rank;
   const Launcher* launcher = find_launcher();
   return launcher == nullptr ? std::nullopt : environment_number(launcher->rank);
 }
 
 Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int32_t device_count) {
   Rendezvous r;
-  r.listen_fd = options.listen_fd;
-  r.inherited = options.rendezvous_fds;
+  r.listen_fd = options.launch.listen_fd;
+  r.inherited = options.launch.rendezvous_fds;
   r.rank = find_rank(options).value_or(device);
   const Launcher* launcher = find_launcher();
   r.world_size = device_count;
-  if (options.world_size >= 0) r.world_size = options.world_size;
+  if (options.launch.world_size >= 0) r.world_size = options.launch.world_size;
   else if (launcher != nullptr) r.world_size = environment_number(launcher->world_size).value_or(device_count);
   std::optional<int32_t> local_rank;
-  if (options.rank < 0 && launcher != nullptr) local_rank = environment_number(launcher->local_rank);
+  if (options.launch.rank < 0 && launcher != nullptr) local_rank = environment_number(launcher->local_rank);
   r.local_rank = local_rank.value_or(r.rank);
   // A parent that is watched starts all ranks, on its own host.
-  const bool host_known = local_rank.has_value() || options.parent != 0;
+  const bool host_known = local_rank.has_value() || options.launch.parent != 0;
   r.first_on_host = !host_known || r.local_rank == 0;
   if (r.rank != device || r.world_size != device_count)
     fail(Code::kUsage,
@@ -120,14 +120,14 @@ Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int3
               r.world_size),
          text("start ", device_count, " ranks of build/device, or one build/device<i> per rank, in order"));
   const char* address = std::getenv("MASTER_ADDR");
-  if (!options.master_address.empty()) r.address = options.master_address;
+  if (!options.launch.master_address.empty()) r.address = options.launch.master_address;
   else if (address != nullptr && *address != '\0') r.address = address;
-  r.port = options.master_port >= 0 ? options.master_port : environment_number("MASTER_PORT").value_or(0);
+  r.port = options.launch.master_port >= 0 ? options.launch.master_port : environment_number("MASTER_PORT").value_or(0);
   if (r.port > wire::kLargestPort)
     fail(Code::kUsage, text("MASTER_PORT is ", r.port, ", and ports end at ", wire::kLargestPort),
          "set it to a port from 1 to 65535");
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
-  r.agent_store = options.rank < 0 && agent != nullptr && std::strcmp(agent, "True") == 0;
+  r.agent_store = options.launch.rank < 0 && agent != nullptr && std::strcmp(agent, "True") == 0;
   if (!r.inherited.empty()) r.times.join = kJoinOnOneHost;
   const size_t connections = r.rank == 0 ? static_cast<size_t>(r.world_size) - 1 : 1;
   if (!r.inherited.empty() && r.inherited.size() != connections)

@@ -76,29 +76,29 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
   wire::RunOptions options;
   const std::string problem = wire::parse_run_options({argv + 1, argv + argc}, options);
   if (!problem.empty()) return report({{.code = Code::kUsage, .message = problem, .hint = "run it with --help"}});
-  if (options.help) {
+  if (options.launch.help) {
     std::fputs(wire::run_options_help().c_str(), stdout);
     return wire::kExitOk;
   }
-  watch_parent(options.parent);
+  watch_parent(options.launch.parent);
   const auto work = [&] {
-    at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, plan.threads));
+    at::set_num_threads(options.launch.threads > 0 ? options.launch.threads : std::max(1, plan.threads));
     const c10::InferenceMode no_autograd;
     count_tensor_bytes();
     body(options);
   };
-  const int code = run_caught(work, where, options.parent != 0);
+  const int code = run_caught(work, where, options.launch.parent != 0);
   std::fflush(nullptr);
   return code;
 }
 
 std::string first_line(std::string_view words) { return std::string(words.substr(0, words.find('\n'))); }
 
-uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) { return options.seed.value_or(plan.seed); }
+uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) { return options.data.seed.value_or(plan.seed); }
 
 void check_outputs(const wire::RunOptions& options, const std::string& folder) {
-  for (const std::string* path : {&options.save, &options.save_gradients, &options.save_outputs, &options.trace}) {
-    if (const std::string kept = wire::kept_file(*path, folder, options.data); !kept.empty())
+  for (const std::string* path : {&options.output.save, &options.output.save_gradients, &options.output.save_outputs, &options.output.trace}) {
+    if (const std::string kept = wire::kept_file(*path, folder, options.data.folder); !kept.empty())
       fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
     check_output(*path);
   }
@@ -107,31 +107,31 @@ void check_outputs(const wire::RunOptions& options, const std::string& folder) {
 double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {
   constexpr double kOfLongestAction = 5;  // predictions are for a machine without other work
   const double longest = static_cast<double>(plan.longest_action_ms) / 1000;
-  return options.stall_timeout.value_or(std::max(wire::kStallTimeout, kOfLongestAction * longest));
+  return options.launch.stall_timeout.value_or(std::max(wire::kStallTimeout, kOfLongestAction * longest));
 }
 
 void check_data(const wire::RunOptions& options, const std::string& folder) {
-  if (options.data.empty() || (options.parent != 0 && !wire::is_test_data_folder(options.data))) return;
-  const Diagnostics found = check_data_folder(folder, options.data, options.steps);
+  if (options.data.folder.empty() || (options.launch.parent != 0 && !wire::is_test_data_folder(options.data.folder))) return;
+  const Diagnostics found = check_data_folder(folder, options.data.folder, options.data.steps);
   if (has_error(found)) throw RunError(found);
   print(found);
 }
 
 std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options) {
-  return options.data.empty() ? synthetic_data(seed_of(plan, options)) : data_folder(options.data);
+  return options.data.folder.empty() ? synthetic_data(seed_of(plan, options)) : data_folder(options.data.folder);
 }
 
 void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result) {
   if (!shares.empty()) result.losses.push_back(total_loss(std::move(shares)));
-  if (options.json && !options.progress) return;
+  if (options.output.json && !options.output.progress) return;
   // Each line as it happens, into a pipe or a file too.
-  std::FILE* out = options.json ? stderr : stdout;
-  std::fputs(wire::step_line(result, options.steps).c_str(), out);
+  std::FILE* out = options.output.json ? stderr : stdout;
+  std::fputs(wire::step_line(result, options.data.steps).c_str(), out);
   std::fflush(out);
 }
 
 void print_result(const wire::RunOptions& options, const wire::RunResult& result) {
-  std::fputs((options.json ? wire::to_json(result) : wire::peak_lines(result)).c_str(), stdout);
+  std::fputs((options.output.json ? wire::to_json(result) : wire::peak_lines(result)).c_str(), stdout);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     fail(Code::kEnvironment, "the result cannot be written to standard output", "check where it goes, and its space");
 }

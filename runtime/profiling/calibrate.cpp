@@ -140,8 +140,8 @@ void measure_runtime(Store* store, int32_t rank, bool may_spin) {
 }
 
 void calibrate(const wire::RunOptions& options) {
-  const int32_t rank = std::max(options.rank, 0), ranks = std::max(options.world_size, 1);
-  const int threads = std::max(1, options.threads);
+  const int32_t rank = std::max(options.launch.rank, 0), ranks = std::max(options.launch.world_size, 1);
+  const int threads = std::max(1, options.launch.threads);
   if (ranks > 2) fail(Code::kUsage, "the calibration runs as one rank or as two", "pass --world-size 2");
   const bool own_cores = pin_to_cores(rank, ranks, threads);
   std::unique_ptr<ControlPlane> store;

@@ -60,7 +60,7 @@ class ModelMeter {
         options_(options),
         data_(open_data(*program.plan, options)),
         device_(open_cpu()),
-        weights_(find_folder(options.folder) + "/" + std::string(wire::kWeightsFile)) {
+        weights_(find_folder(options.launch.folder) + "/" + std::string(wire::kWeightsFile)) {
     OptimizerNumbers numbers = optimizer_numbers(program.plan->optimizer, options);
     numbers.learning_rate = 0;  // the same work, and the same weights throughout
     states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, numbers, *device_));
@@ -101,7 +101,7 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   std::vector<std::vector<double>> of_mark(marks_.size());
   std::vector<double> rests;
   const Clock::time_point begin = Clock::now();
-  for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.steps, kFewestSteps); ++step) {
+  for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.data.steps, kFewestSteps); ++step) {
     if (step >= kModelWarmUps + kFewestSteps && seconds_since(begin) > kSecondsPerSize) break;
     std::ranges::fill(stopwatch.nanoseconds, 0);
     const Clock::time_point start = Clock::now();

@@ -31,8 +31,8 @@ void print_operators(const ModelMeasurement& model, std::span<const MarkRow> mar
 }
 
 void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const wire::RunOptions& options) {
-  const int32_t rank = std::max(options.rank, 0), ranks = std::max(options.world_size, 1);
-  const int threads = options.threads > 0 ? options.threads : std::max(1, program.plan->threads);
+  const int32_t rank = std::max(options.launch.rank, 0), ranks = std::max(options.launch.world_size, 1);
+  const int threads = options.launch.threads > 0 ? options.launch.threads : std::max(1, program.plan->threads);
   if (ranks > 2) fail(Code::kUsage, "the profiling program runs as one rank or as two", "pass --world-size 2");
   pin_to_cores(rank, ranks, threads);
   const bool may_spin = static_cast<unsigned>(threads * ranks) <= std::thread::hardware_concurrency();

@@ -40,42 +40,42 @@ void record_step(const std::string& folder, int64_t step, const Interpreter& int
 void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
   using Clock = std::chrono::steady_clock;
   const PlanTable& plan = *programs.front().plan;
-  if (!options.trace.empty())
+  if (!options.output.trace.empty())
     fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
          "trace the device programs");
-  const std::string folder = find_folder(options.folder);
+  const std::string folder = find_folder(options.launch.folder);
   check_outputs(options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
   check_data(options, folder);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
   const std::unique_ptr<Data> data = open_data(plan, options);
-  const std::unique_ptr<Device> device = open_device(options.device, 0);
+  const std::unique_ptr<Device> device = open_device(options.launch.device, 0);
   std::optional<Safetensors> own;
-  if (!options.weights.empty()) own.emplace(options.weights);
+  if (!options.data.weights.empty()) own.emplace(options.data.weights);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
-                          optimizer_numbers(plan.optimizer, options), seed_of(plan, options), options.clip_norm);
+                          optimizer_numbers(plan.optimizer, options), seed_of(plan, options), options.optimizer.clip_norm);
   KeptOutputs outputs;
-  if (!options.save_outputs.empty()) interpreter.keep_outputs(outputs);
+  if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
-  record_step(options.record_steps, 0, interpreter, *device);
-  for (int64_t step = 0; step < options.steps; ++step) {
-    if (!options.follow_steps.empty())
-      interpreter.take_weights(Safetensors(wire::step_file(options.follow_steps, step, "weights")));
+  record_step(options.output.record_steps, 0, interpreter, *device);
+  for (int64_t step = 0; step < options.data.steps; ++step) {
+    if (!options.output.follow_steps.empty())
+      interpreter.take_weights(Safetensors(wire::step_file(options.output.follow_steps, step, "weights")));
     const Clock::time_point start = Clock::now();
     const StepOutcome outcome = interpreter.run_step(step);
     result.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (outcome.gradient_norm >= 0) result.gradient_norms.push_back(outcome.gradient_norm);
     note_step(options, outcome.losses, result);
-    record_step(options.record_steps, step + 1, interpreter, *device);
+    record_step(options.output.record_steps, step + 1, interpreter, *device);
   }
   result.peak_bytes = {device->peak_bytes()};
-  write_tensors(options.save, interpreter, *device, named_parameters);
-  write_tensors(options.save_gradients, interpreter, *device, named_gradients);
-  if (!options.save_outputs.empty()) {
+  write_tensors(options.output.save, interpreter, *device, named_parameters);
+  write_tensors(options.output.save_gradients, interpreter, *device, named_gradients);
+  if (!options.output.save_outputs.empty()) {
     std::vector<NamedTensor> parts = outputs.parts();
     std::ranges::sort(parts, {}, &NamedTensor::name);
-    write_safetensors(options.save_outputs, join_outputs(parts));
+    write_safetensors(options.output.save_outputs, join_outputs(parts));
   }
   print_result(options, result);
 }

@@ -193,7 +193,7 @@ TEST_CASE("the time-out is the user's, else 10 s or what the plan's longest acti
   CHECK(stall_seconds(plan, {}) == 10);
   plan.longest_action_ms = 4000;
   CHECK(stall_seconds(plan, {}) == 20);
-  CHECK(stall_seconds(plan, {.stall_timeout = 3}) == 3);
+  CHECK(stall_seconds(plan, {.launch = {.stall_timeout = 3}}) == 3);
 }
 
 TEST_CASE("an exception names the action; the other ranks of the launcher leave it at that") {
@@ -248,19 +248,19 @@ TEST_CASE("the ranks beside the first one of a host compare the size of the weig
 
 TEST_CASE("of the ranks of a host the first one checks the folder, and each one where nobody knows the hosts") {
   const auto is_first = [](graphpipe::wire::RunOptions options) {
-    options.master_port = 29500;
-    return find_rendezvous(options, options.rank, 4).first_on_host;
+    options.launch.master_port = 29500;
+    return find_rendezvous(options, options.launch.rank, 4).first_on_host;
   };
-  CHECK(is_first({.rank = 0, .parent = 1}));
-  CHECK_FALSE(is_first({.rank = 3, .parent = 1}));
-  CHECK(is_first({.rank = 3}));
+  CHECK(is_first({.launch = {.rank = 0, .parent = 1}}));
+  CHECK_FALSE(is_first({.launch = {.rank = 3, .parent = 1}}));
+  CHECK(is_first({.launch = {.rank = 3}}));
 }
 
 TEST_CASE("a port that no socket can have is refused") {
   setenv("MASTER_PORT", "70000", 1);
-  CHECK_THROWS_AS(find_rendezvous({.rank = 0}, 0, 2), RunError);
+  CHECK_THROWS_AS(find_rendezvous({.launch = {.rank = 0}}, 0, 2), RunError);
   setenv("MASTER_PORT", "65535", 1);
-  CHECK(find_rendezvous({.rank = 0}, 0, 2).port == 65535);
+  CHECK(find_rendezvous({.launch = {.rank = 0}}, 0, 2).port == 65535);
   unsetenv("MASTER_PORT");
 }
 

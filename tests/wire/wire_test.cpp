@@ -57,20 +57,20 @@ TEST_CASE("a manifest that is hostile or malformed is refused") {
 TEST_CASE("options parse back from the arguments made from them") {
   RunOptions options;
   CHECK(to_arguments(options).empty());
-  options.data = "some folder";
-  options.steps = 7;
-  options.learning_rate = 0.1;
-  options.weight_decay = 0;
-  options.beta1 = 0.85;
-  options.clip_norm = 1.5;
-  options.seed = std::numeric_limits<uint64_t>::max();
-  options.save = "out=1.safetensors";
-  options.json = true;
-  options.rank = 3;
-  options.parent = 4711;
-  options.master_port = 65535;
-  options.rendezvous_fds = {5, 17};
-  options.stall_timeout = 2.5;
+  options.data.folder = "some folder";
+  options.data.steps = 7;
+  options.optimizer.learning_rate = 0.1;
+  options.optimizer.weight_decay = 0;
+  options.optimizer.beta1 = 0.85;
+  options.optimizer.clip_norm = 1.5;
+  options.data.seed = std::numeric_limits<uint64_t>::max();
+  options.output.save = "out=1.safetensors";
+  options.output.json = true;
+  options.launch.rank = 3;
+  options.launch.parent = 4711;
+  options.launch.master_port = 65535;
+  options.launch.rendezvous_fds = {5, 17};
+  options.launch.stall_timeout = 2.5;
   RunOptions again;
   CHECK(parse_run_options(to_arguments(options), again) == "");
   CHECK(again == options);
@@ -79,9 +79,9 @@ TEST_CASE("options parse back from the arguments made from them") {
 TEST_CASE("arguments take a value after a space or an equals sign, and wrong ones are named") {
   RunOptions options;
   CHECK(parse_run_options({"--lr=0.5", "--steps", "9", "--betas=0.5,0.75"}, options) == "");
-  CHECK(options.learning_rate == 0.5);
-  CHECK(options.steps == 9);
-  CHECK(options.beta2 == 0.75);
+  CHECK(options.optimizer.learning_rate == 0.5);
+  CHECK(options.data.steps == 9);
+  CHECK(options.optimizer.beta2 == 0.75);
   for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{{"--unknown"},
                                                                                    {"--steps"},
                                                                                    {"--steps", "x"},

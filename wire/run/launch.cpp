@@ -1,0 +1,78 @@
+#include "wire/run/launch.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "wire/run_options.h"
+
+namespace graphpipe::wire {
+namespace {
+
+template <auto Member>
+RunFlag launch_flag(const char* name, const char* value_name, const char* help, FlagUser user = FlagUser::kProgram) {
+  return value_flag<&RunOptions::launch, Member>(name, value_name, help, user);
+}
+
+// A word of a list; the list is what the flag's help shows.
+template <auto Member, size_t N>
+RunFlag choice_flag(const char* name, const char* help, const std::array<std::string_view, N>& words) {
+  RunFlag row = launch_flag<Member>(name, "NAME", help, FlagUser::kRunAndVerify);
+  row.read = [words](const std::string& word, RunOptions& options) {
+    if (std::ranges::find(words, word) == words.end()) return false;
+    options.launch.*Member = word;
+    return true;
+  };
+  return row;
+}
+
+bool read_stall_timeout(const std::string& word, RunOptions& options) {
+  double seconds = 0;
+  if (!read_value(word, seconds) || seconds < 0.1 || seconds > 86400) return false;
+  options.launch.stall_timeout = seconds;
+  return true;
+}
+
+bool read_port(const std::string& word, RunOptions& options) {
+  int port = 0;
+  if (!read_value(word, port) || port < 1 || port > kLargestPort) return false;
+  options.launch.master_port = port;
+  return true;
+}
+
+// "gloo" is what the TCP transport was called.
+constexpr std::array<std::string_view, 5> kTransports = {"auto", "shm", "tcp", "nccl", "gloo"};
+constexpr std::array<std::string_view, 2> kDevices = {"cpu", "cuda"};
+
+}  // namespace
+
+std::vector<RunFlag> launch_flags() {
+  using O = LaunchOptions;
+  return {
+      choice_flag<&O::device>("--device", "where stages compute: cpu, or cuda in programs built with CUDA", kDevices),
+      choice_flag<&O::transport>("--transport", "how stages talk: auto, shm, tcp or nccl", kTransports),
+      {.name = "--stall-timeout",
+       .value_name = "SECONDS",
+       .help = "a peer without progress for longer ends the run, 0.1 to 86400 (10, or what long actions need)",
+       .user = FlagUser::kRunAndVerify,
+       .read = read_stall_timeout,
+       .write = [](const RunOptions& options) { return write_value(options.launch.stall_timeout); }},
+      launch_flag<&O::threads>("--threads", "N", "CPU threads of this program (the plan's)"),
+      launch_flag<&O::folder>("--folder", "DIR", "the generated folder (found from the program's place)"),
+      launch_flag<&O::rank>("--rank", "N", "this program's rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID)"),
+      launch_flag<&O::world_size>("--world-size", "N", "number of ranks (WORLD_SIZE, OMPI_COMM_WORLD_SIZE, ...)"),
+      launch_flag<&O::master_address>("--master-address", "HOST", "where rank 0 serves the rendezvous (MASTER_ADDR)"),
+      {.name = "--master-port",
+       .value_name = "PORT",
+       .help = "its port, 1 to 65535 (MASTER_PORT)",
+       .read = read_port,
+       .write = [](const RunOptions& options) { return write_value(options.launch.master_port); }},
+      launch_flag<&O::listen_fd>("--listen-fd", "FD", "rank 0: inherited listening socket of the rendezvous"),
+      launch_flag<&O::rendezvous_fds>("--rendezvous-fds", "FD,...",
+                                      "inherited connections between rank 0 and the others"),
+      launch_flag<&O::parent>("--parent", "PID", "dies with this process"),
+      launch_flag<&O::help>("--help", "", "prints this text"),
+  };
+}
+
+}  // namespace graphpipe::wire
