@@ -24,8 +24,15 @@ function(_graphpipe_common target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}")
-  target_compile_options(${target} PRIVATE ${GRAPHPIPE_WARNINGS})
+  target_compile_options(${target} PRIVATE ${GRAPHPIPE_WARNINGS} ${GRAPHPIPE_HARDENED_COMPILE})
+  target_link_options(${target} PUBLIC ${GRAPHPIPE_HARDENED_LINK})
 endfunction()
+
+# What a release build checks while it runs, since it reads files of strangers: sizes of known buffers, the return
+# address on the stack, and tables of functions that nobody can write to.
+set(GRAPHPIPE_HARDENED_COMPILE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>
+  $<$<CONFIG:Release>:-fstack-protector-strong>)
+set(GRAPHPIPE_HARDENED_LINK $<$<CONFIG:Release>:LINKER:-z,relro,-z,now>)
 
 set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 
