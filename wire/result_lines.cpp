@@ -31,20 +31,22 @@ std::string to_json(const RunResult& result) {
   out += "\", \"complete\": true, \"plan\": \"" + result.plan + "\", \"transport\": \"" + result.transport + "\"";
   out +=
       ", \"devices\": " + std::to_string(result.devices) + ", \"steps\": " + std::to_string(result.step_seconds.size());
+  out += ", \"first_step\": " + number(result.first_step);
   out += ", \"losses\": " + list(result.losses) + ", \"step_seconds\": " + list(result.step_seconds);
   if (!result.gradient_norms.empty()) out += ", \"gradient_norms\": " + list(result.gradient_norms);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + ", \"diagnostics\": []}\n";
 }
 
 std::string step_line(const RunResult& result, int64_t steps) {
-  const size_t step = result.step_seconds.size();
+  const size_t done = result.step_seconds.size();
+  const int64_t step = result.first_step + static_cast<int64_t>(done) - 1;
   std::string out = "step " + std::to_string(step) + " of " + std::to_string(steps);
   char words[40];
-  if (step > 0 && result.losses.size() == step) {
+  if (done > 0 && result.losses.size() == done) {
     std::snprintf(words, sizeof words, " loss %.9g", result.losses.back());
     out += words;
   }
-  std::snprintf(words, sizeof words, " (%.3f s)\n", step > 0 ? result.step_seconds.back() : 0.0);
+  std::snprintf(words, sizeof words, " (%.3f s)\n", done > 0 ? result.step_seconds.back() : 0.0);
   return out + words;
 }
 

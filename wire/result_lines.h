@@ -11,6 +11,8 @@ struct RunResult {
   std::string plan;       // digest
   std::string transport;  // "serial" for the serial interpreter
   int devices = 1;
+  /// The number of the first step that the lists below tell of, from 1: a resumed run goes on counting.
+  int64_t first_step = 1;
   /// Per step, before its update: the sum over the items' shares in sample order. Empty where the plan has no loss.
   std::vector<double> losses;
   /// Wall-clock seconds of each step on rank 0.
@@ -25,7 +27,8 @@ struct RunResult {
 /// that are not finite become null.
 std::string to_json(const RunResult& result);
 
-/// "step 3 of 5 loss 2.3025851 (0.012 s)" and a newline: the last step of the result, counted from 1.
+/// "step 3 of 5 loss 2.3025851 (0.012 s)" and a newline: the last step of the result, and the number of the
+/// last one that the run is asked for.
 std::string step_line(const RunResult& result, int64_t steps);
 /// "device 0 peak 1.25 MiB" and a newline, per device.
 std::string peak_lines(const RunResult& result);

@@ -6,6 +6,7 @@
 
 #include "runtime/error.h"
 #include "runtime/tensors.h"
+#include "support/check.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -67,16 +68,27 @@ std::vector<std::vector<std::byte>> Gather::collect(std::vector<std::byte> own) 
 }
 
 std::vector<std::byte> Gather::broadcast(std::vector<std::byte> own) {
-  if (channels_.rank() != 0) {
-    PendingMessage pending;
-    channels_.receive_bytes(pending, down(channels_.rank()), own);
-    wait_for(pending);
-    return own;
-  }
-  std::deque<PendingMessage> sent;
-  for (int32_t device = 1; device < devices_; ++device) channels_.send_bytes(sent.emplace_back(), down(device), own);
-  for (const PendingMessage& pending : sent) wait_for(pending);
-  return own;
+  PendingBroadcast pending;
+  begin_broadcast(pending, std::move(own));
+  return end_broadcast(pending);
+}
+
+void Gather::begin_broadcast(PendingBroadcast& pending, std::vector<std::byte> own) {
+  GP_CHECK(!pending.begun);
+  pending.begun = true;
+  pending.bytes = std::move(own);
+  if (channels_.rank() != 0)
+    return channels_.receive_bytes(pending.messages.emplace_back(), down(channels_.rank()), pending.bytes);
+  for (int32_t device = 1; device < devices_; ++device)
+    channels_.send_bytes(pending.messages.emplace_back(), down(device), pending.bytes);
+}
+
+std::vector<std::byte> Gather::end_broadcast(PendingBroadcast& pending) {
+  GP_CHECK(pending.begun);
+  for (const PendingMessage& message : pending.messages) wait_for(message);
+  pending.messages.clear();
+  pending.begun = false;
+  return std::move(pending.bytes);
 }
 
 std::vector<NamedTensor> Gather::collect_tensors(const std::vector<NamedTensor>& own) {

@@ -11,6 +11,13 @@
 
 namespace graphpipe::runtime {
 
+/// Rank 0's bytes on their way to all ranks. Must stay in place until they have arrived.
+struct PendingBroadcast {
+  std::vector<std::byte> bytes;
+  std::deque<PendingMessage> messages;
+  bool begun = false;
+};
+
 class Gather {
  public:
   /// `meanwhile` runs while it waits: what other ranks may need to get here.
@@ -21,6 +28,9 @@ class Gather {
   std::vector<std::vector<std::byte>> collect(std::vector<std::byte> own);
   /// Rank 0's bytes, on all ranks.
   std::vector<std::byte> broadcast(std::vector<std::byte> own);
+  /// The same in two parts: between them the ranks work on. Broadcasts arrive in the order in which they begin.
+  void begin_broadcast(PendingBroadcast& pending, std::vector<std::byte> own);
+  std::vector<std::byte> end_broadcast(PendingBroadcast& pending);
 
   /// On rank 0 the tensors of all ranks sorted by name, each name once (the lowest rank's); elsewhere nothing.
   std::vector<NamedTensor> collect_tensors(const std::vector<NamedTensor>& own);

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -16,6 +15,8 @@
 #include "runtime/io/output_file.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
+#include "runtime/training/loop.h"
+#include "runtime/training/progress_lines.h"
 #include "runtime/transport/transports.h"
 #include "support/check.h"
 #include "wire/manifest.h"
@@ -94,7 +95,8 @@ void Rank::run() {
   if (!options_.output.save_outputs.empty()) executor.keep_outputs(outputs_);
   device_->reset_peak();
   std::optional<Tracer> tracer;
-  if (!options_.output.trace.empty()) executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
+  if (!options_.output.trace.empty())
+    executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
   train(executor);
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
@@ -145,18 +147,12 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
 }
 
 void Rank::train(Executor& executor) {
-  using Clock = std::chrono::steady_clock;
-  for (int64_t step = 0; step < options_.data.steps; ++step) {
-    const Clock::time_point start = Clock::now();
-    const StepOutcome outcome = executor.run_step(step);
-    std::vector<LossShare> shares;
-    for (const std::vector<std::byte>& bytes : executor.gather().collect(to_bytes(outcome.losses)))
-      for (const LossShare& share : from_bytes<LossShare>(bytes)) shares.push_back(share);
-    if (program_.device != 0) continue;
-    result_.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    if (outcome.gradient_norm >= 0) result_.gradient_norms.push_back(outcome.gradient_norm);
-    note_step(options_, std::move(shares), result_);
-  }
+  ProgressLines lines(options_, result_, program_.device == 0);
+  const LoopSetup loop{
+      .observers = {&lines}, .gather = &executor.gather(), .rank = program_.device, .run_step = [&](int64_t step) {
+        return executor.run_step(step);
+      }};
+  run_steps(loop, 0, options_.data.steps);
   executor.finish();
   for (const std::vector<std::byte>& bytes :
        executor.gather().collect(to_bytes(std::vector<int64_t>{device_->peak_bytes()})))

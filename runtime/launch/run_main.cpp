@@ -121,19 +121,4 @@ std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& o
   return options.data.folder.empty() ? synthetic_data(seed_of(plan, options)) : data_folder(options.data.folder);
 }
 
-void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result) {
-  if (!shares.empty()) result.losses.push_back(total_loss(std::move(shares)));
-  if (options.output.json && !options.output.progress) return;
-  // Each line as it happens, into a pipe or a file too.
-  std::FILE* out = options.output.json ? stderr : stdout;
-  std::fputs(wire::step_line(result, options.data.steps).c_str(), out);
-  std::fflush(out);
-}
-
-void print_result(const wire::RunOptions& options, const wire::RunResult& result) {
-  std::fputs((options.output.json ? wire::to_json(result) : wire::peak_lines(result)).c_str(), stdout);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    fail(Code::kEnvironment, "the result cannot be written to standard output", "check where it goes, and its space");
-}
-
 }  // namespace graphpipe::runtime

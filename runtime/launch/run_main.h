@@ -7,8 +7,6 @@
 #include <string_view>
 
 #include "runtime/io/data.h"
-#include "runtime/loss.h"
-#include "wire/result_lines.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::runtime {
@@ -36,11 +34,5 @@ void check_data(const wire::RunOptions& options, const std::string& folder);
 /// The options' seed, or the plan's.
 uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options);
 std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options);
-
-/// Adds the loss of a step, where the plan has one, to a result that holds its seconds, and prints both in one line: on
-/// stdout, or, where that takes one JSON object, on stderr if the options ask for progress.
-void note_step(const wire::RunOptions& options, std::vector<LossShare> shares, wire::RunResult& result);
-/// What is left of the result, on stdout. Throws RunError (kEnvironment) where that cannot be written.
-void print_result(const wire::RunOptions& options, const wire::RunResult& result);
 
 }  // namespace graphpipe::runtime

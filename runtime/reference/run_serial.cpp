@@ -1,13 +1,14 @@
 // The main function of the serial interpreter.
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "runtime/error.h"
 #include "runtime/io/folder.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/reference/interpreter.h"
+#include "runtime/training/loop.h"
+#include "runtime/training/progress_lines.h"
 #include "support/check.h"
 #include "wire/manifest.h"
 
@@ -29,16 +30,56 @@ void write_tensors(const std::string& path, const Interpreter& interpreter, cons
   write_safetensors(path, sorted);
 }
 
-void record_step(const std::string& folder, int64_t step, const Interpreter& interpreter, const Device& device) {
-  if (folder.empty()) return;
-  write_tensors(wire::step_file(folder, step, "weights"), interpreter, device, named_parameters);
-  if (step == 0) return;
-  write_tensors(wire::step_file(folder, step, "gradients"), interpreter, device, named_gradients);
-  write_tensors(wire::step_file(folder, step, "second_moments"), interpreter, device, named_second_moments);
+/// What `verify` compares: the weights that the first step begins with, and what every step makes.
+class StepRecorder : public StepObserver {
+ public:
+  StepRecorder(const std::string& folder, const Interpreter& interpreter, const Device& device)
+      : folder_(folder), interpreter_(interpreter), device_(device) {}
+
+  void before_step(int64_t step) override {
+    if (step == 0) write(0, "weights", named_parameters);
+  }
+  Request after_step(const StepFacts& facts) override {
+    write(facts.step + 1, "weights", named_parameters);
+    write(facts.step + 1, "gradients", named_gradients);
+    write(facts.step + 1, "second_moments", named_second_moments);
+    return {};
+  }
+
+ private:
+  void write(int64_t step, const char* kind, NamesOf names_of) const {
+    write_tensors(wire::step_file(folder_, step, kind), interpreter_, device_, names_of);
+  }
+
+  const std::string& folder_;
+  const Interpreter& interpreter_;
+  const Device& device_;
+};
+
+/// Begins every step with the weights that another run has recorded.
+class StepFollower : public StepObserver {
+ public:
+  StepFollower(const std::string& folder, Interpreter& interpreter) : folder_(folder), interpreter_(interpreter) {}
+  void before_step(int64_t step) override {
+    interpreter_.take_weights(Safetensors(wire::step_file(folder_, step, "weights")));
+  }
+
+ private:
+  const std::string& folder_;
+  Interpreter& interpreter_;
+};
+
+void train(Interpreter& interpreter, const Device& device, const wire::RunOptions& options, wire::RunResult& result) {
+  ProgressLines lines(options, result);
+  StepRecorder recorder(options.output.record_steps, interpreter, device);
+  StepFollower follower(options.output.follow_steps, interpreter);
+  LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) { return interpreter.run_step(step); }};
+  if (!options.output.record_steps.empty()) loop.observers.push_back(&recorder);
+  if (!options.output.follow_steps.empty()) loop.observers.push_back(&follower);
+  run_steps(loop, 0, options.data.steps);
 }
 
 void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
-  using Clock = std::chrono::steady_clock;
   const PlanTable& plan = *programs.front().plan;
   if (!options.output.trace.empty())
     fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
@@ -53,22 +94,13 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   std::optional<Safetensors> own;
   if (!options.data.weights.empty()) own.emplace(options.data.weights);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
-                          optimizer_numbers(plan.optimizer, options), seed_of(plan, options), options.optimizer.clip_norm);
+                          optimizer_numbers(plan.optimizer, options), seed_of(plan, options),
+                          options.optimizer.clip_norm);
   KeptOutputs outputs;
   if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
-  record_step(options.output.record_steps, 0, interpreter, *device);
-  for (int64_t step = 0; step < options.data.steps; ++step) {
-    if (!options.output.follow_steps.empty())
-      interpreter.take_weights(Safetensors(wire::step_file(options.output.follow_steps, step, "weights")));
-    const Clock::time_point start = Clock::now();
-    const StepOutcome outcome = interpreter.run_step(step);
-    result.step_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    if (outcome.gradient_norm >= 0) result.gradient_norms.push_back(outcome.gradient_norm);
-    note_step(options, outcome.losses, result);
-    record_step(options.output.record_steps, step + 1, interpreter, *device);
-  }
+  train(interpreter, *device, options, result);
   result.peak_bytes = {device->peak_bytes()};
   write_tensors(options.output.save, interpreter, *device, named_parameters);
   write_tensors(options.output.save_gradients, interpreter, *device, named_gradients);

@@ -121,6 +121,6 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   CHECK(step_line(result, 7) == "step 2 of 7 loss 0.25 (2.000 s)\n");
   CHECK(peak_lines(result) == "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB\n");
   result.losses = {};
-  CHECK(to_json(result).find("\"steps\": 2, \"losses\": []") != std::string::npos);
+  CHECK(to_json(result).find("\"steps\": 2, \"first_step\": 1, \"losses\": []") != std::string::npos);
   CHECK(step_line(result, 2) == "step 2 of 2 (2.000 s)\n");
 }

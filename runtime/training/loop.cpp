@@ -1,0 +1,139 @@
+#include "runtime/training/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::byte to_byte(Request request) { return std::byte((request.checkpoint ? 1 : 0) | (request.end ? 2 : 0)); }
+Request from_byte(std::byte bits) {
+  return {.checkpoint = (bits & std::byte{1}) != std::byte{0}, .end = (bits & std::byte{2}) != std::byte{0}};
+}
+
+// A rank's message at the end of a step: parts, each behind its number of bytes. The first is its requests, the second
+// its losses, the rest what its observers say.
+void add_part(Bytes& message, const Bytes& part) {
+  const Bytes size = to_bytes(std::vector<uint64_t>{part.size()});
+  message.insert(message.end(), size.begin(), size.end());
+  message.insert(message.end(), part.begin(), part.end());
+}
+
+std::vector<Bytes> parts_of(const Bytes& message, size_t count) {
+  std::vector<Bytes> parts;
+  auto next = message.begin();
+  const auto left = [&] { return static_cast<uint64_t>(message.end() - next); };
+  while (parts.size() < count && left() >= sizeof(uint64_t)) {
+    const uint64_t size = from_bytes<uint64_t>({next, next + sizeof(uint64_t)}).front();
+    next += sizeof(uint64_t);
+    if (size > left()) break;
+    parts.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
+    next += static_cast<std::ptrdiff_t>(size);
+  }
+  if (parts.size() != count || next != message.end() || parts.front().size() != 1)
+    fail(Code::kPeerFailed, "a rank sent a malformed message at the end of a step", "run all ranks from one folder");
+  return parts;
+}
+
+class Loop {
+ public:
+  explicit Loop(const LoopSetup& setup)
+      : setup_(setup),
+        answers_(std::ranges::any_of(setup.observers, [](const StepObserver* each) { return each->may_ask(); })) {}
+
+  int64_t run(int64_t first, int64_t last);
+
+ private:
+  StepFacts run_one(int64_t step);
+  void exchange(const StepOutcome& outcome, StepFacts& facts);
+  void take_message(const std::vector<Bytes>& of_ranks, StepFacts& facts);
+  void take_answer();
+  void give_answer();
+
+  const LoopSetup& setup_;
+  const bool answers_;
+  Request asked_;     // of this rank, since its last message; on rank 0 of all ranks
+  Request answered_;  // after the step before
+  PendingBroadcast answer_;
+};
+
+int64_t Loop::run(int64_t first, int64_t last) {
+  int64_t step = first;
+  for (bool ended = first >= last; !ended; ++step) {
+    for (StepObserver* observer : setup_.observers) observer->before_step(step);
+    StepFacts facts = run_one(step);
+    take_answer();
+    facts.granted = std::exchange(answered_, {});
+    facts.is_last = facts.granted.end || step + 1 >= last;
+    for (StepObserver* observer : setup_.observers) asked_ = asked_ | observer->after_step(facts);
+    ended = facts.is_last;
+    if (!ended) give_answer();
+  }
+  for (StepObserver* observer : setup_.observers) observer->at_end();
+  return step;
+}
+
+StepFacts Loop::run_one(int64_t step) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  const StepOutcome outcome = setup_.run_step(step);
+  StepFacts facts{.step = step, .gradient_norm = outcome.gradient_norm};
+  exchange(outcome, facts);
+  facts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return facts;
+}
+
+void Loop::exchange(const StepOutcome& outcome, StepFacts& facts) {
+  Bytes message;
+  add_part(message, {to_byte(asked_)});
+  add_part(message, to_bytes(outcome.losses));
+  for (StepObserver* observer : setup_.observers) add_part(message, observer->tell());
+  if (setup_.rank != 0) asked_ = {};
+  std::vector<Bytes> of_ranks;
+  if (setup_.gather != nullptr) of_ranks = setup_.gather->collect(std::move(message));
+  else of_ranks.push_back(std::move(message));
+  if (setup_.rank == 0) take_message(of_ranks, facts);
+}
+
+void Loop::take_message(const std::vector<Bytes>& of_ranks, StepFacts& facts) {
+  const size_t observers = setup_.observers.size();
+  std::vector<LossShare> shares;
+  std::vector<std::vector<Bytes>> said(observers);
+  for (const Bytes& message : of_ranks) {
+    std::vector<Bytes> parts = parts_of(message, 2 + observers);
+    asked_ = asked_ | from_byte(parts[0].front());
+    for (const LossShare& share : from_bytes<LossShare>(parts[1])) shares.push_back(share);
+    for (size_t i = 0; i < observers; ++i) said[i].push_back(std::move(parts[2 + i]));
+  }
+  if (!shares.empty()) facts.loss = total_loss(std::move(shares));
+  for (size_t i = 0; i < observers; ++i) setup_.observers[i]->hear(said[i]);
+}
+
+// What rank 0 has answered after the step before.
+void Loop::take_answer() {
+  if (!answer_.begun) return;
+  const Bytes answer = setup_.gather->end_broadcast(answer_);
+  if (answer.size() != 1) fail(Code::kPeerFailed, "rank 0 sent a malformed answer", "run all ranks from one folder");
+  answered_ = from_byte(answer.front());
+}
+
+void Loop::give_answer() {
+  if (!answers_) return;
+  if (setup_.gather == nullptr) {
+    answered_ = std::exchange(asked_, {});
+    return;
+  }
+  setup_.gather->begin_broadcast(answer_, {to_byte(asked_)});
+  if (setup_.rank == 0) asked_ = {};
+}
+
+}  // namespace
+
+int64_t run_steps(const LoopSetup& setup, int64_t first, int64_t last) { return Loop(setup).run(first, last); }
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,60 @@
+#pragma once
+// What looks on at a training run, one step after the other: progress, logs, checkpoints, evaluation. Each is a file of
+// its own; the loop (loop.h) knows none of them.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace graphpipe::runtime {
+
+/// What a rank may ask for. All ranks do it together, at the end of one and the same step.
+struct Request {
+  bool checkpoint = false;
+  bool end = false;
+  bool operator==(const Request&) const = default;
+};
+inline Request operator|(Request a, Request b) { return {a.checkpoint || b.checkpoint, a.end || b.end}; }
+
+/// What is known once a step has ended: its updates are made, and no message of it is needed any more.
+struct StepFacts {
+  /// Of the whole training, from 0: a resumed run goes on counting.
+  int64_t step = 0;
+  /// No step comes after it: the last of the range, or one that the ranks have agreed to end with.
+  bool is_last = false;
+  /// What all ranks do now, each alike: asked for after an earlier step.
+  Request granted;
+  /// The step's loss before its update; rank 0 alone knows it, where the plan has one.
+  std::optional<double> loss;
+  /// On rank 0 until all losses were there, elsewhere until the rank's own part was done.
+  double seconds = 0;
+  /// Global, before clipping; negative where none was asked for.
+  double gradient_norm = -1;
+};
+
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+
+  virtual void before_step(int64_t step) { static_cast<void>(step); }
+  /// Called on every rank. What it asks for is granted one or two steps later; see may_ask.
+  virtual Request after_step(const StepFacts& facts) {
+    static_cast<void>(facts);
+    return {};
+  }
+  /// Whether after_step ever asks. Must follow from what all ranks know alike: without any that may, none waits for
+  /// an answer.
+  virtual bool may_ask() const { return false; }
+
+  /// What this rank has to say to rank 0 with its losses of the step; empty: nothing.
+  virtual std::vector<std::byte> tell() { return {}; }
+  /// On rank 0, before after_step: what the observer of the same place said on each rank, by rank.
+  virtual void hear(std::span<const std::vector<std::byte>> of_ranks) { static_cast<void>(of_ranks); }
+
+  /// Once, after the last step, on all ranks in the same order: they may wait for each other here.
+  virtual void at_end() {}
+};
+
+}  // namespace graphpipe::runtime
