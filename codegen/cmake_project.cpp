@@ -78,6 +78,15 @@ endfunction()
 )cmake";
 constexpr size_t kFilesPerUnit = 4;  // as above
 
+/// What `graphpipe run` looks at before it starts a program.
+constexpr std::string_view kRecordDigest = R"cmake(
+function(record_digest program)
+  add_custom_command(TARGET ${program} POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E sha256sum ${program} > ${program}.sha256
+    WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+endfunction()
+)cmake";
+
 /// Compiling the headers costs as much as reading them in this many units.
 constexpr size_t kFewUnits = 5;
 
@@ -131,7 +140,7 @@ std::string executable(std::string_view name, std::string_view main, const std::
   std::string result =
       text("\nadd_executable(", name, " ", main, ")\ntarget_link_libraries(", name, " PRIVATE programs");
   for (ir::StageId stage : stages) result += text(" stage", stage);
-  return result + " graphpipe::runtime)\n";
+  return result + text(" graphpipe::runtime)\nrecord_digest(", name, ")\n");
 }
 
 }  // namespace
@@ -144,7 +153,7 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());
   std::ranges::sort(stages);
   stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
-  body += std::string(kAddStage) + precompiled_headers(stages, sources);
+  body += std::string(kAddStage) + std::string(kRecordDigest) + precompiled_headers(stages, sources);
   for (ir::StageId stage : stages) body += stage_library(stage, sources);
   body += program_library(ranks.programs.size());
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)

@@ -10,7 +10,9 @@
 #include <thread>
 
 #include "driver/cli/commands.h"
+#include "driver/launch/digest.h"
 #include "driver/launch/folder_lock.h"
+#include "driver/launch/output_folder.h"
 #include "driver/launch/process.h"
 #include "driver/report/report.h"
 
@@ -92,6 +94,37 @@ Status run_tool(const Command& command, std::ofstream& log, Progress& progress, 
                     .hint = "the whole output is in build.log in the folder"};
 }
 
+std::string cache_file(const std::string& folder) { return folder + "/build/CMakeCache.txt"; }
+std::string cache_digest_file(const std::string& folder) { return folder + "/build/CMakeCache.sha256"; }
+
+// The digest of what CMake remembers, and of the place that it remembers it for.
+Result<std::string> cache_digest(const std::string& folder) {
+  GP_TRY(const std::string digest, sha256_of_file(cache_file(folder)));
+  return sha256_of_text(digest + fs::absolute(folder).lexically_normal().string());
+}
+
+// Whether CMake's cache is as our last build left it, in this place: another one may name another compiler or other
+// flags, and that of a copied folder names the original. Without a cache there is nothing to distrust.
+bool is_own_cache(const std::string& folder) {
+  if (!fs::exists(cache_file(folder))) return true;
+  const Result<std::string> digest = cache_digest(folder);
+  std::ifstream file(cache_digest_file(folder));
+  std::string remembered;
+  std::getline(file, remembered);
+  return digest.ok() && remembered == *digest;
+}
+
+void forget_cache(const std::string& folder) {
+  std::error_code ignored;  // where it cannot be removed, CMake cannot write it either, and says so
+  fs::remove(cache_file(folder), ignored);
+  fs::remove_all(folder + "/build/CMakeFiles", ignored);
+}
+
+Status remember_cache(const std::string& folder) {
+  GP_TRY(const std::string digest, cache_digest(folder));
+  return write_if_changed(cache_digest_file(folder), digest + "\n");
+}
+
 }  // namespace
 
 std::string installed_runtime() {
@@ -113,7 +146,9 @@ Status build_folder(const std::string& folder, const Options& options, const std
                       .message = "the folder holds no generated project",
                       .hint = "run `graphpipe generate` or `graphpipe compile` first"};
   }
-  Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}};
+  GP_TRY_VOID(check_sources(folder));
+  Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}, .own_group = true};
+  if (!is_own_cache(folder)) forget_cache(folder);
   if (has_ninja() && !fs::exists(fs::path(folder) / "build/Makefile")) {
     configure.arguments.insert(configure.arguments.end(), {"-G", "Ninja"});
   }
@@ -124,11 +159,13 @@ Status build_folder(const std::string& folder, const Options& options, const std
   if (const std::string libtorch = libtorch_folder(); !libtorch.empty())
     configure.arguments.push_back("-DGRAPHPIPE_LIBTORCH=" + libtorch);
   const unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
-  Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)}};
+  Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)},
+                .own_group = true};
   if (!target.empty()) build.arguments.insert(build.arguments.end(), {"--target", target});
   std::ofstream log(folder + "/build.log");
   Progress progress(options, "building");
   GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
+  GP_TRY_VOID(remember_cache(folder));
   return run_tool(build, log, progress, "compiling the stages");
 }
 

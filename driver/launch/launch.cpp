@@ -12,6 +12,7 @@
 #include <iostream>
 #include <utility>
 
+#include "driver/launch/check_program.h"
 #include "driver/launch/process.h"
 #include "wire/exit_codes.h"
 #include "wire/secret.h"
@@ -60,14 +61,6 @@ Result<Meeting> connect_ranks(size_t ranks) {
   return meeting;
 }
 
-Status check_program(const std::string& path) {
-  if (access(path.c_str(), X_OK) == 0) return Ok{};
-  return Diagnostic{.code = Code::kEnvironment,
-                    .origin = ModelText(path),
-                    .message = "the program is missing or cannot be run",
-                    .hint = "run `graphpipe build` on the folder first"};
-}
-
 // Whether a child failed for a reason of its own, rather than by what another one did.
 bool is_cause(const Ending& ending) { return ending.signal != 0 || ending.exit_code != wire::kExitPeerFailed; }
 
@@ -94,7 +87,6 @@ void report_failures(const std::vector<Ending>& endings) {
 // One process for each of the programs (their paths), in the order of their ranks.
 Result<RunOutcome> launch(const std::string& folder, const std::vector<std::string>& programs,
                           const wire::RunOptions& options, bool echo) {
-  for (const std::string& program : programs) GP_TRY_VOID(check_program(program));
   GP_TRY(const Meeting meeting, connect_ranks(programs.size()));
   std::vector<Command> commands;
   for (size_t rank = 0; rank < programs.size(); ++rank) {
@@ -140,17 +132,21 @@ wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& p
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo) {
   std::vector<std::string> programs;
-  for (int device = 0; device < device_count; ++device)
+  for (int device = 0; device < device_count; ++device) {
     programs.push_back(folder + "/build/device" + std::to_string(device));
+    GP_TRY_VOID(check_built_program(programs.back()));
+  }
   return launch(folder, programs, options, echo);
 }
 
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options) {
-  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), folder + "/build/profile"), options,
-                false);
+  const std::string program = folder + "/build/profile";
+  GP_TRY_VOID(check_built_program(program));
+  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 
 Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options) {
+  GP_TRY_VOID(check_program(program));
   const std::string folder = std::filesystem::path(program).parent_path().string();
   return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
@@ -161,7 +157,7 @@ Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptio
   own.launch.parent = getpid();
   Command command;
   command.arguments = {folder + "/build/serial"};
-  GP_TRY_VOID(check_program(command.arguments.front()));
+  GP_TRY_VOID(check_built_program(command.arguments.front()));
   for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
   RunOutcome outcome;
   const auto on_line = [&](size_t, std::string_view line) { outcome.report += std::string(line) + "\n"; };

@@ -22,22 +22,56 @@ Diagnostic disk_problem(const std::string& path, const std::error_code& error) {
                     .hint = "check permissions and free space"};
 }
 
-// The files that the last generation wrote; empty where there was none.
-Result<std::set<std::string>> listed_files(const std::string& folder) {
-  std::set<std::string> listed;
+// What the last generation wrote; empty where there was none.
+Result<wire::Manifest> read_manifest(const std::string& folder) {
+  wire::Manifest manifest;
   const std::string path = folder + "/" + std::string(wire::kManifestFile);
-  if (!fs::exists(path)) return listed;
+  if (!fs::exists(path)) return manifest;
   GP_TRY(const std::string text, files::read_file(path, kMaxSourceBytes));
-  wire::Manifest old;
   std::string problem;
-  if (!wire::parse_manifest(text, old, problem)) {
+  if (!wire::parse_manifest(text, manifest, problem)) {
     return Diagnostic{.code = Code::kMalformedFile,
                       .origin = ModelText(path),
                       .message = problem,
                       .hint = "the folder was not written by graphpipe; choose another"};
   }
-  for (const wire::ManifestEntry& entry : old.files) listed.insert(entry.path);
+  return manifest;
+}
+
+Result<std::set<std::string>> listed_files(const std::string& folder) {
+  GP_TRY(const wire::Manifest manifest, read_manifest(folder));
+  std::set<std::string> listed;
+  for (const wire::ManifestEntry& entry : manifest.files) listed.insert(entry.path);
   return listed;
+}
+
+Diagnostic not_generated(const std::string& path, std::string_view what) {
+  return Diagnostic{.code = Code::kMalformedFile,
+                    .origin = ModelText(path),
+                    .message = text("this file ", what, ", and would be compiled into the programs"),
+                    .hint = "remove it and run `graphpipe generate` again; to build sources of your own, use cmake"};
+}
+
+// What CMake reads or compiles of the folder's own files.
+bool is_source(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".cpp" || extension == ".h" || extension == ".cmake" || path.filename() == "CMakeLists.txt";
+}
+
+// Sources that the manifest does not list. What was built lies in build/, and what `verify` compares with in verify/:
+// neither is compiled into this folder's programs.
+Diagnostics added_sources(const std::string& folder, const std::set<std::string>& listed) {
+  Diagnostics problems;
+  std::error_code error;
+  for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
+       entry.increment(error)) {
+    const std::string path = fs::relative(entry->path(), folder, error).generic_string();
+    if (path == "build" || path == "verify") entry.disable_recursion_pending();
+    else if (is_source(entry->path()) && !listed.contains(path))
+      problems.push_back(not_generated(entry->path().string(), "was not generated"));
+  }
+  if (error) problems.push_back(disk_problem(folder, error));
+  return problems;
 }
 
 // Whatever lies on the way from the folder to a file of ours is a folder, and the file a file: a link would lead out.
@@ -158,6 +192,20 @@ Status write_folder(const std::string& folder, const std::vector<codegen::Source
                             .sha256 = digest});
   if (error) return disk_problem(weights, error);
   return write_if_changed(folder + "/" + std::string(wire::kManifestFile), wire::print_manifest(manifest));
+}
+
+Status check_sources(const std::string& folder) {
+  GP_TRY(const wire::Manifest manifest, read_manifest(folder));
+  GP_TRY(const std::set<std::string> listed, listed_files(folder));
+  Diagnostics problems = added_sources(folder, listed);
+  for (const wire::ManifestEntry& entry : manifest.files) {
+    if (entry.path == wire::kWeightsFile) continue;
+    const std::string path = folder + "/" + entry.path;
+    GP_TRY(const std::string digest, sha256_of_file(path));
+    if (digest != entry.sha256) problems.push_back(not_generated(path, "is not as it was generated"));
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
 }
 
 }  // namespace graphpipe::driver

@@ -27,4 +27,8 @@ Status write_if_changed(const std::string& path, std::string_view content);
 Status write_folder(const std::string& folder, const std::vector<codegen::SourceFile>& sources, const ir::Graph& graph,
                     const WeightOrigin& origin, const std::string& plan_digest);
 
+/// Whether the folder's sources are those that the manifest lists, none changed and none added: what is compiled is
+/// what was generated. The weights are not read. Errors: kMalformedFile, one for each such file; kUnreadableFile.
+Status check_sources(const std::string& folder);
+
 }  // namespace graphpipe::driver

@@ -41,6 +41,7 @@ struct Child {
   std::string pending;
   bool ended = false;
   Ending ending;
+  bool own_group = false;
 };
 
 // Between fork and exec only async-signal-safe calls are allowed, so everything is prepared before.
@@ -49,6 +50,7 @@ struct Child {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows
+  if (command.own_group) setpgid(0, 0);
   dup2(output, STDOUT_FILENO);
   if (join_errors) dup2(output, STDERR_FILENO);
   for (int descriptor : command.inherited_descriptors) fcntl(descriptor, F_SETFD, 0);
@@ -101,7 +103,8 @@ Result<Child> start(const Command& command, bool join_errors) {
     close(output[0]);
     return cannot_start(command, std::strerror(pid < 0 ? fork_error : error));
   }
-  return Child{.pid = pid, .output = output[0], .pending = {}, .ended = false, .ending = {}};
+  return Child{
+      .pid = pid, .output = output[0], .pending = {}, .ended = false, .ending = {}, .own_group = command.own_group};
 }
 
 // Hands over whole lines; at the end of the stream also what is left.
@@ -132,7 +135,7 @@ bool reap(Child& child) {
 
 void signal_all(const std::vector<Child>& children, int signal) {
   for (const Child& child : children)
-    if (!child.ended) kill(child.pid, signal);
+    if (!child.ended) kill(child.own_group ? -child.pid : child.pid, signal);
 }
 
 void poll_outputs(std::vector<Child>& children, const LineHandler& on_line) {
@@ -196,6 +199,9 @@ std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds
     poll_outputs(children, on_line);
     supervisor.step();
   }
+  // What a child has started and left behind has nobody to stop it any more.
+  for (const Child& child : children)
+    if (child.own_group && !child.ending.ok()) kill(-child.pid, SIGKILL);
   std::vector<Ending> endings;
   for (const Child& child : children) endings.push_back(child.ending);
   return endings;

@@ -20,6 +20,8 @@ struct Command {
   std::vector<std::string> environment;
   /// Descriptors of ours that the child keeps under the same numbers. Here they are closed once it has them.
   std::vector<int> inherited_descriptors;
+  /// The child leads a process group of its own: what stops it stops all that it has started.
+  bool own_group = false;
 };
 
 /// How a child ended.

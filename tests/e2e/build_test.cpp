@@ -1,0 +1,124 @@
+// What `graphpipe build` compiles is what was generated, where it lies now, and nothing goes on after it has ended.
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "driver/launch/process.h"
+#include "tests/e2e/background_run.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kGraphpipe = GRAPHPIPE_BINARY_DIR "/bin/graphpipe";
+
+std::string new_folder(const std::string& name) {
+  const std::string folder = work_folder(name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+std::string generated(const std::string& folder) {
+  make_plan(read_reference("dlrm"), folder + "/plan.json", {"--devices", "1", "--stages", "1"});
+  graphpipe_output({"generate", folder + "/plan.json", "-o", folder + "/out", "--quiet"});
+  return folder + "/out";
+}
+
+void append(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary | std::ios::app) << text;
+}
+
+// The message of a verb that is expected to refuse.
+std::string refusal(const std::vector<std::string>& words, int code) {
+  std::vector<std::string> arguments{kGraphpipe};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  const auto finished = driver::run_and_collect({.arguments = arguments});
+  REQUIRE(finished.ok());
+  CAPTURE(finished->output);
+  CHECK(finished->ending.exit_code == code);
+  return finished->output;
+}
+
+bool says(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  return text.find(part) != std::string::npos;
+}
+
+// Running compilers that have been told of this folder.
+std::vector<pid_t> compilers_of(const std::string& folder) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    const std::string program = words.substr(0, words.find('\0'));
+    if (program.ends_with("cc1plus") && words.find(folder) != std::string::npos) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+std::vector<pid_t> wait_for_compilers(const std::string& folder) {
+  for (int round = 0; round < 6000; ++round) {
+    if (std::vector<pid_t> found = compilers_of(folder); !found.empty()) return found;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a build that is asked to terminate takes its compilers with it") {
+  const std::string folder = new_folder("build.terminated");
+  const std::string out = generated(folder);
+  BackgroundRun build({"/usr/bin/env", "CCACHE_DISABLE=1", kGraphpipe, "build", out}, folder + "/talk");
+  const std::vector<pid_t> compilers = wait_for_compilers(out);
+  REQUIRE_FALSE(compilers.empty());
+  kill(build.pid(), SIGTERM);
+  CHECK(build.wait(15) == 128 + SIGTERM);
+  CHECK(all_gone(compilers, 1));
+  CHECK(compilers_of(out).empty());
+  CHECK(says(build.talk(), "run `graphpipe build` again"));
+}
+
+TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and sources are those that were made") {
+  const std::string folder = new_folder("build.changed");
+  const std::string first = generated(folder), out = folder + "/copy";
+  graphpipe_output({"build", first});
+  const std::string losses = graphpipe_output({"run", first, "--steps", "2", "--json"});
+  fs::copy(first, out, fs::copy_options::recursive);
+  graphpipe_output({"build", out});
+  CHECK(read_text(out + "/build/CMakeCache.txt").find(fs::canonical(out).string()) != std::string::npos);
+  CHECK(losses_of(graphpipe_output({"run", out, "--steps", "2", "--json"})) == losses_of(losses));
+
+  SUBCASE("a program that was changed after the build does not start") {
+    append(out + "/build/device0", "x");
+    CHECK(says(refusal({"run", out}, 3), "not the one that was built"));
+    fs::remove(out + "/build/device0.sha256");
+    CHECK(says(refusal({"run", out}, 5), "has not recorded"));
+    fs::remove(out + "/build/device0");
+    graphpipe_output({"build", out});
+    graphpipe_output({"run", out});
+  }
+  SUBCASE("changed and added sources are named, and nothing is compiled") {
+    append(out + "/CMakeLists.txt", "message(STATUS hello)\n");
+    append(out + "/stages/more.cpp", "int more;\n");
+    const std::string message = refusal({"build", out}, 3);
+    CHECK(says(message, "CMakeLists.txt"));
+    CHECK(says(message, "more.cpp"));
+  }
+  SUBCASE("what CMake remembers of another build is forgotten") {
+    append(out + "/build/CMakeCache.txt", "CMAKE_PROJECT_INCLUDE:FILEPATH=/nowhere/planted.cmake\n");
+    graphpipe_output({"build", out});
+    CHECK(read_text(out + "/build/CMakeCache.txt").find("planted") == std::string::npos);
+  }
+}
