@@ -148,7 +148,7 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   body += text(
       "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),
       ",\n    .batch = ", stages.batch, ",\n    .device_count = ", ranks.programs.size(),
-      ",\n    .optimizer = OptimizerKind::", options.optimizer == OptimizerKind::kSgd ? "kSgd" : "kAdamW",
+      ",\n    .optimizer = ", CppLiteral::encode(ModelText(options.optimizer)).str(),
       ",\n    .threads = ", options.threads, ",\n    .seed = ", options.seed,
       "u,\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss,
       ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()),

@@ -14,13 +14,12 @@
 
 namespace graphpipe::codegen {
 
-using ir::OptimizerKind;
-
 struct GenerateOptions {
   std::string tool_version;
   /// SHA-256 of the model and of the plan, hex: named in the first line of every file and checked by the programs.
   std::string model_digest, plan_digest;
-  OptimizerKind optimizer = OptimizerKind::kSgd;
+  /// A name of wire/optimizers.h.
+  std::string optimizer = "sgd";
   /// Threads of a stage: they are part of the plan, because kernels give different bits with another number of threads.
   int threads = 1;
   /// Of dropout and of synthetic data, where a run names no other.

@@ -7,6 +7,7 @@
 #include "files/schedule_message.h"
 #include "files/schema/plan.pb.h"
 #include "files/text_file.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::files {
 namespace {
@@ -44,7 +45,7 @@ void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
   message.set_cluster_digest(plan.cluster_digest);
   message.set_profile_digest(plan.profile_digest);
   message.set_loss(encode_name(plan.loss));
-  message.set_optimizer(std::string(ir::optimizer_name(plan.optimizer)));
+  message.set_optimizer(plan.optimizer);
   message.set_batch(narrow(plan.batch.count));
   message.set_batch_norm(std::string(ir::batch_norm_name(plan.batch_norm)));
   message.set_contrastive(std::string(ir::sample_scope_name(plan.contrastive)));
@@ -86,9 +87,10 @@ class PlanReader {
     problems_.need_digest("cluster_digest", plan_.cluster_digest = message_.cluster_digest());
     problems_.need_digest("profile_digest", plan_.profile_digest = message_.profile_digest());
     plan_.loss = decode_name(message_.loss());
-    const auto optimizer = ir::optimizer_of_name(message_.optimizer());
-    if (optimizer) plan_.optimizer = *optimizer;
-    else problems_.add("optimizer", "must be sgd or adamw, is ", quoted(ModelText(message_.optimizer())));
+    plan_.optimizer = message_.optimizer();
+    if (wire::find_optimizer(plan_.optimizer) == nullptr)
+      problems_.add("optimizer", "must be one of ", wire::optimizer_names(), ", is ",
+                    quoted(ModelText(message_.optimizer())));
     const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());
     if (batch_norm) plan_.batch_norm = *batch_norm;
     else

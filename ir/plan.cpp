@@ -5,7 +5,6 @@
 namespace graphpipe::ir {
 namespace {
 
-constexpr std::array<std::string_view, 2> kOptimizers = {"sgd", "adamw"};
 constexpr std::array<std::string_view, 4> kBatchNorms = {"train", "eval", "file", "micro-batch"};
 
 template <typename Kind, size_t N>
@@ -16,11 +15,6 @@ std::optional<Kind> kind_of_name(const std::array<std::string_view, N>& names, s
 }
 
 }  // namespace
-
-std::string_view optimizer_name(OptimizerKind kind) { return kOptimizers.at(static_cast<size_t>(kind)); }
-std::optional<OptimizerKind> optimizer_of_name(std::string_view name) {
-  return kind_of_name<OptimizerKind>(kOptimizers, name);
-}
 
 std::string_view batch_norm_name(BatchNormMode mode) { return kBatchNorms.at(static_cast<size_t>(mode)); }
 std::optional<BatchNormMode> batch_norm_of_name(std::string_view name) {

@@ -14,11 +14,6 @@
 
 namespace graphpipe::ir {
 
-using OptimizerKind = wire::OptimizerKind;
-/// "sgd", "adamw".
-std::string_view optimizer_name(OptimizerKind kind);
-std::optional<OptimizerKind> optimizer_of_name(std::string_view name);
-
 /// Which statistics BatchNorm uses: the batch's, the running ones, what the model file says (of the batch where it
 /// trains), or those of each micro-batch, as GPipe does.
 enum class BatchNormMode : uint8_t { kTrain, kEval, kFile, kMicroBatch };
@@ -42,7 +37,8 @@ struct Plan {
   std::string model_digest, cluster_digest, profile_digest;
   /// As on the command line: "cross_entropy:output,label", "output:NAME".
   ModelText loss;
-  OptimizerKind optimizer = OptimizerKind::kSgd;
+  /// A name of wire/optimizers.h.
+  std::string optimizer = "sgd";
   /// Samples of one step.
   Samples batch{1};
   BatchNormMode batch_norm = BatchNormMode::kTrain;

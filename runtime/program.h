@@ -172,15 +172,14 @@ struct LossRow {
   int64_t elements_per_sample = 1;
 };
 
-using OptimizerKind = wire::OptimizerKind;
-
 /// Everything about the plan that every device knows.
 struct PlanTable {
   /// SHA-256 of the plan, hex: peers refuse each other where it differs.
   const char* plan_digest = nullptr;
   int64_t batch = 1;
   int32_t device_count = 1;
-  OptimizerKind optimizer = OptimizerKind::kSgd;
+  /// A name of wire/optimizers.h.
+  const char* optimizer = "sgd";
   int32_t threads = 1;
   /// Of everything random.
   uint64_t seed = 0;

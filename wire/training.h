@@ -11,6 +11,4 @@ enum class ReplicaMode : uint8_t {
   kRoundRobin,  // whole micro-batches: number m goes to replica m mod d
 };
 
-enum class OptimizerKind : uint8_t { kSgd, kAdamW };
-
 }  // namespace graphpipe::wire

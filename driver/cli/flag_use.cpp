@@ -5,6 +5,7 @@
 
 #include "driver/cli/usage.h"
 #include "driver/pipeline/model_source.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -24,7 +25,8 @@ struct FlagUse {
 };
 
 template <typename Facts>
-Status check(std::span<const FlagUse<Facts>> uses, std::string_view verb, const Options& options, const Facts& facts) {
+Diagnostics unmet(std::span<const FlagUse<Facts>> uses, std::string_view verb, const Options& options,
+                  const Facts& facts) {
   Diagnostics problems;
   for (const FlagUse<Facts>& use : uses) {
     const std::vector<std::string_view> verbs = split(use.verbs, ",");
@@ -32,6 +34,10 @@ Status check(std::span<const FlagUse<Facts>> uses, std::string_view verb, const 
     if (!options.given.contains(std::string(use.flag)) || use.need->met(facts)) continue;
     problems.push_back(usage(std::string(use.flag), std::string(use.need->otherwise), std::string(use.need->hint)));
   }
+  return problems;
+}
+
+Status as_status(Diagnostics problems) {
   if (!problems.empty()) return problems;
   return Ok{};
 }
@@ -42,12 +48,6 @@ using RunNeed = Need<RunFacts>;
 constexpr RunNeed kTraining = {[](const RunFacts& facts) { return facts.trains; },
                                "the folder's plan runs forwards only and trains nothing",
                                "leave it out, or compile with a policy that trains"};
-constexpr RunNeed kSgd = {[](const RunFacts& facts) { return !facts.adamw || !facts.trains; },
-                          "the folder's plan trains with AdamW, which has no such number",
-                          "leave it out, or compile with --optimizer sgd; AdamW takes --betas and --eps"};
-constexpr RunNeed kAdamW = {[](const RunFacts& facts) { return facts.adamw || !facts.trains; },
-                            "the folder's plan trains with SGD, which has no such number",
-                            "leave it out, or compile with --optimizer adamw; SGD takes --momentum"};
 constexpr RunNeed kPeers = {[](const RunFacts& facts) { return facts.devices > 1; },
                             "the folder's plan has one device, which talks to no other", "leave it out"};
 constexpr RunNeed kRandom = {[](const RunFacts& facts) { return facts.random; },
@@ -60,12 +60,28 @@ constexpr RunNeed kSynchronous = {[](const RunFacts& facts) { return facts.synch
 constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},        {"", "--weight-decay", &kTraining},
     {"", "--clip-norm", &kTraining}, {"", "--momentum", &kTraining},
-    {"", "--momentum", &kSgd},       {"", "--betas", &kTraining},
-    {"", "--betas", &kAdamW},        {"", "--eps", &kTraining},
-    {"", "--eps", &kAdamW},          {"", "--save-gradients", &kTraining},
+    {"", "--nesterov", &kTraining},  {"", "--betas", &kTraining},
+    {"", "--eps", &kTraining},       {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},    {"", "--stall-timeout", &kPeers},
     {"", "--seed", &kRandom},        {"", "--tolerance", &kSynchronous},
 };
+
+// Numbers of other optimizers than the plan's.
+Diagnostics foreign_numbers(const Options& options, const RunFacts& facts) {
+  Diagnostics problems;
+  if (!facts.trains) return problems;
+  const wire::OptimizerEntry& own = wire::optimizer_named(facts.optimizer);
+  for (const std::string& flag : options.given) {
+    std::string others;
+    for (const wire::OptimizerEntry& other : wire::optimizers())
+      if (other.takes(flag)) others += (others.empty() ? "" : " or ") + std::string(other.name);
+    if (others.empty() || own.takes(flag)) continue;
+    const std::string known = own.flags.empty() ? "" : text("; ", own.title, " takes ", own.flags);
+    problems.push_back(usage(flag, text("the folder's plan trains with ", own.title, ", which has no such number"),
+                             text("leave it out, or compile with --optimizer ", others, known)));
+  }
+  return problems;
+}
 
 // --- the other verbs ---
 
@@ -116,11 +132,13 @@ constexpr FlagUse<Options> kOptionUses[] = {
 }  // namespace
 
 Status check_run_flags(const Options& options, const RunFacts& facts) {
-  return check<RunFacts>(kRunUses, "run", options, facts);
+  Diagnostics problems = unmet<RunFacts>(kRunUses, "run", options, facts);
+  for (Diagnostic& problem : foreign_numbers(options, facts)) problems.push_back(std::move(problem));
+  return as_status(std::move(problems));
 }
 
 Status check_flag_use(std::string_view verb, const Options& options) {
-  return check<Options>(kOptionUses, verb, options, options);
+  return as_status(unmet<Options>(kOptionUses, verb, options, options));
 }
 
 }  // namespace graphpipe::driver

@@ -10,7 +10,8 @@ namespace graphpipe::driver {
 /// What a compiled folder is.
 struct RunFacts {
   bool trains = true;
-  bool adamw = false;
+  /// A name of wire/optimizers.h.
+  std::string_view optimizer = "sgd";
   /// Its schedule applies no gradients of older weights.
   bool synchronous = true;
   /// Nodes draw random numbers, or the data are synthetic.

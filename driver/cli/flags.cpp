@@ -7,6 +7,7 @@
 #include "ir/cluster_presets.h"
 #include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -88,7 +89,7 @@ void loss_flags(CLI::App& app, TrainingOptions& training) {
 void training_flags(CLI::App& app, TrainingOptions& training) {
   loss_flags(app, training);
   app.add_option("--optimizer", training.optimizer, "decides the state that memory must hold")
-      ->check(CLI::IsMember({"sgd", "adamw"}))
+      ->check(one_of(wire::optimizers()))
       ->each([&training](const std::string&) { training.optimizer_given = true; });
   app.add_option("--seed", training.seed, "seed of everything random")
       ->check(kWhole64)

@@ -104,7 +104,7 @@ bool read_numbers(std::istringstream& words, std::initializer_list<double*> numb
 std::string calibration_key(const CalibrationRequest& request) {
   return text(processor(), ", ", std::thread::hardware_concurrency(), " cores, LibTorch at ", libtorch(),
               ", graphpipe ", wire::kToolVersion, "; ", std::min(request.processes, 2), " processes of ",
-              request.threads, " threads, ", ir::optimizer_name(request.optimizer));
+              request.threads, " threads, ", request.optimizer);
 }
 
 std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const CalibrationRequest& request,
@@ -129,7 +129,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
       link.bandwidth = BytesPerSecond(1 / std::max(per_byte, 1e-13));
     } else if (kind == "runtime") {
       has_runtime = read_numbers(words, {&costs.action.count, &costs.message.count, &costs.message_byte});
-    } else if (kind == "update" && words >> optimizer && optimizer == ir::optimizer_name(request.optimizer)) {
+    } else if (kind == "update" && words >> optimizer && optimizer == request.optimizer) {
       if (!read_numbers(words, {&costs.update_tensor.count, &costs.update_byte})) return std::nullopt;
     }
   }

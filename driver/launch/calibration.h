@@ -14,7 +14,7 @@ struct CalibrationRequest {
   /// Processes that work side by side; two stand for more.
   int processes = 1;
   int threads = 1;
-  ir::OptimizerKind optimizer = ir::OptimizerKind::kSgd;
+  std::string optimizer = "sgd";
 };
 
 struct Calibration {

@@ -39,7 +39,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
   GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
   const ir::Schedule& schedule = plan.schedule.value();
   return RunFacts{.trains = !is_forward_only(schedule),
-                  .adamw = plan.optimizer == ir::OptimizerKind::kAdamW,
+                  .optimizer = plan.optimizer,
                   .synchronous = !ir::is_asynchronous(schedule),
                   .random = table.draws_random || run.data.folder.empty(),
                   .devices = schedule.programs.size()};

@@ -137,7 +137,7 @@ Result<Machine> find_machine(const Options& options) {
   if (variable != nullptr && *variable != '\0') return machine_of_variable(variable, options);
   const CalibrationRequest request{.processes = count_of(options.plan),
                                    .threads = static_cast<int>(options.training.threads),
-                                   .optimizer = ir::optimizer_of_name(options.training.optimizer).value()};
+                                   .optimizer = options.training.optimizer};
   GP_TRY(std::optional<Calibration> calibration, calibrate_machine(request));
   if (!calibration) return machine_of_constants(options.plan, "constants: no runtime is installed to calibrate with");
   Machine machine = this_machine(calibration->cluster, options, "calibrated");

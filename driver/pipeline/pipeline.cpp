@@ -13,20 +13,18 @@
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes of state per byte of trained weight that must fit: SGD's momentum is switched on when the plan is run.
-double optimizer_state(ir::OptimizerKind kind) { return kind == ir::OptimizerKind::kAdamW ? 2 : 1; }
-
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
   return cost::price(model.graph, plan.cluster,
                      {.batch = plan.batch,
-                      .optimizer_state_per_weight_byte = optimizer_state(plan.optimizer),
+                      .optimizer_state_per_weight_byte = wire::optimizer_named(plan.optimizer).state_per_weight_byte,
                       .profile = profile,
                       .scopes = scopes_of(plan.contrastive, plan.batch_norm)});
 }
@@ -85,7 +83,7 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   if (const std::string& root = options.model.trusted_root; !root.empty())
     plan.trusted_root = ModelText(fs::absolute(root).string());
   plan.loss = ModelText(options.training.loss);
-  plan.optimizer = ir::optimizer_of_name(options.training.optimizer).value();
+  plan.optimizer = options.training.optimizer;
   plan.batch = Samples(options.training.batch);
   plan.batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
   plan.contrastive = contrastive_scope(options.training);

@@ -24,6 +24,7 @@
 #include "driver/verbs/generate.h"
 #include "partitioner/batch_stages.h"
 #include "wire/exit_codes.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -201,15 +202,14 @@ void compare_losses(const std::vector<double>& a, const std::vector<double>& b, 
 }
 
 // What the rule of compare_tensors.h must know of the reference's updates.
-UpdateNoise update_noise(const wire::RunOptions& run, ir::OptimizerKind optimizer, double tolerance) {
-  const bool adam = optimizer == ir::OptimizerKind::kAdamW;
-  return {
-      .learning_rate = run.optimizer.learning_rate.value_or(adam ? wire::kAdamWLearningRate : wire::kSgdLearningRate),
-      .momentum = run.optimizer.momentum,
-      .beta1 = run.optimizer.beta1,
-      .beta2 = run.optimizer.beta2,
-      .epsilon = run.optimizer.epsilon,
-      .tolerance = tolerance};
+UpdateNoise update_noise(const wire::RunOptions& run, const std::string& optimizer, double tolerance) {
+  const wire::OptimizerNumbers numbers = wire::numbers_of(wire::optimizer_named(optimizer), run.optimizer);
+  return {.learning_rate = numbers.learning_rate,
+          .momentum = numbers.momentum,
+          .beta1 = numbers.beta1,
+          .beta2 = numbers.beta2,
+          .epsilon = numbers.epsilon,
+          .tolerance = tolerance};
 }
 
 void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
@@ -219,7 +219,7 @@ void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
 
 // Both runs begin every step with the same weights.
 Status compare_steps(const TrainingResult& serial, const TrainingResult& reference, const wire::RunOptions& run,
-                     ir::OptimizerKind optimizer, Verdict& verdict) {
+                     const std::string& optimizer, Verdict& verdict) {
   // The weights that training starts from are copies of the model's, so that they do not differ at all.
   GP_TRY(Comparison start,
          compare_tensors(wire::step_file(serial.steps, 0, "weights"), wire::step_file(reference.steps, 0, "weights")));
@@ -232,8 +232,9 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
                              explained);
     };
     GP_TRY(Comparison gradients, compare("gradients", {}));
-    (optimizer == ir::OptimizerKind::kAdamW ? noise.second_moments : noise.gradients) =
-        wire::step_file(reference.steps, step, optimizer == ir::OptimizerKind::kAdamW ? "second_moments" : "gradients");
+    const bool normalises = wire::optimizer_named(optimizer).normalises;
+    (normalises ? noise.second_moments : noise.gradients) =
+        wire::step_file(reference.steps, step, normalises ? "second_moments" : "gradients");
     GP_TRY(Comparison weights, compare("weights", noise));
     keep_worst(std::move(gradients), step, verdict.gradients);
     keep_worst(std::move(weights), step, verdict.weights);

@@ -6,6 +6,7 @@
 
 #include "runtime/error.h"
 #include "runtime/executor/check_loss.h"
+#include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 

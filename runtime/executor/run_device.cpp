@@ -140,10 +140,10 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
   weights_ = std::make_unique<Safetensors>(folder + "/" + std::string(wire::kWeightsFile));
   if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
-  const OptimizerNumbers numbers = optimizer_numbers(plan_.optimizer, options_);
+  const OptimizerSettings optimizer = optimizer_settings(plan_.optimizer, options_.optimizer);
   for (const Instance& instance : resolved.instances)
     states_.push_back(
-        load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, numbers, *device_));
+        load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, optimizer, *device_));
 }
 
 void Rank::train(Executor& executor) {

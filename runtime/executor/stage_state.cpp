@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/plan_channels.h"
 #include "runtime/executor/resolve.h"
+#include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 #include "wire/scan_numbers.h"
@@ -45,14 +46,14 @@ at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
 }  // namespace
 
 StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
-                      const OptimizerNumbers& numbers, const Device& device) {
+                      const OptimizerSettings& optimizer, const Device& device) {
   StageState state{.entry = &entry,
                    .replica = replica,
                    .trainable = trainable_parameters(entry),
                    .weights = {},
                    .older = {},
                    .gradients = {},
-                   .optimizer = Optimizer(numbers, entry.params.size())};
+                   .optimizer = Optimizer(optimizer, entry.params.size())};
   for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, files)));
   return state;
 }
@@ -138,6 +139,38 @@ std::vector<NamedTensor> named_second_moments(const StageState& state, const Dev
     if (const at::Tensor moment = state.optimizer.second_moment(index); moment.defined())
       out.push_back({state.entry->params[index].name, device.download(moment)});
   return out;
+}
+
+std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out;
+  for (size_t index : state.trainable)
+    for (const NamedTensor& part : state.optimizer.state(index))
+      out.push_back({part.name + "/" + state.entry->params[index].name, device.download(part.tensor)});
+  return out;
+}
+
+void take_optimizer_states(StageState& state, const Safetensors& file, const Device& device) {
+  for (size_t index : state.trainable) {
+    ParameterState parts = state.optimizer.fresh_state(state.weights[index]);
+    size_t found = 0;
+    for (NamedTensor& part : parts) {
+      const TensorPlace* place = file.find(part.name + "/" + state.entry->params[index].name);
+      if (place == nullptr) continue;
+      ++found;
+      if (place->type != part.tensor.scalar_type() || at::IntArrayRef(place->dims) != part.tensor.sizes())
+        fail(Code::kMalformedFile,
+             text("the optimizer's ", part.name, " of ", quoted(ModelText(state.entry->params[index].name)),
+                  " has another type or shape than the model's"),
+             "go on from a checkpoint of this model and optimizer");
+      part.tensor.copy_(device.upload(file.view(*place)));
+    }
+    if (found == 0) continue;
+    if (found < parts.size())
+      fail(Code::kMalformedFile,
+           text("the optimizer's state of ", quoted(ModelText(state.entry->params[index].name)), " is not whole"),
+           "go on from a checkpoint of this model and optimizer");
+    state.optimizer.take_state(index, std::move(parts));
+  }
 }
 
 at::Tensor loss_scale_tensor(double divisor) {

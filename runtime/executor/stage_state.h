@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/device/device.h"
-#include "runtime/executor/optimizer.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/optimizers/optimizer.h"
 #include "runtime/program.h"
 
 namespace graphpipe::runtime {
@@ -41,7 +41,7 @@ struct WeightFiles {
 /// itself of the rest. Throws RunError (kMalformedFile) where a file does not fit the table. The files must outlive the
 /// state.
 StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
-                      const OptimizerNumbers& numbers, const Device& device);
+                      const OptimizerSettings& optimizer, const Device& device);
 
 /// Forgets gradients; the newest version becomes version 0.
 void begin_step(StageState& state);
@@ -68,6 +68,15 @@ void take_weights(StageState& state, const Safetensors& file, const Device& devi
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_second_moments(const StageState& state, const Device& device);
+
+/// The optimizer's state, which a training that goes on needs beside the parameters, on the CPU: "exp_avg/NAME" and the
+/// like of every trainable parameter that was updated. A state's name holds no '/', so that the first one ends it. With
+/// step_weights these are copies only where the device is not the host.
+std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device);
+/// Goes on from what named_optimizer_states gave, of any plan of the same model and optimizer. A parameter of which the
+/// file has nothing begins anew. Throws RunError (kMalformedFile) where the file holds only a part of a parameter's
+/// state, or one of another type or shape.
+void take_optimizer_states(StageState& state, const Safetensors& file, const Device& device);
 
 /// 1/N as the stage's loss-scale slot takes it.
 at::Tensor loss_scale_tensor(double divisor);

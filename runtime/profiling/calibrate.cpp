@@ -17,9 +17,9 @@
 #include <thread>
 
 #include "runtime/error.h"
-#include "runtime/executor/optimizer.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
+#include "runtime/optimizers/optimizer.h"
 #include "runtime/profiling/measure.h"
 #include "support/units.h"
 
@@ -108,16 +108,17 @@ double memory_rate(double operator_seconds) {
 }
 
 /// Per weight tensor, and per byte of it.
-void print_update(const char* name, OptimizerKind kind) {
+void print_update(const wire::OptimizerEntry& entry) {
   const auto seconds = [&](int64_t elements) {
-    Optimizer optimizer(optimizer_numbers(kind, {}), 1);
+    Optimizer optimizer(optimizer_settings(entry.name, {}), 1);
     at::Tensor weight = at::zeros({elements});
     const at::Tensor gradient = at::zeros({elements});
     return seconds_of([&] { optimizer.step(0, weight, gradient); });
   };
   constexpr int64_t kSmall = 64, kLarge = 1 << 19;
   const double small = seconds(kSmall), large = seconds(kLarge);
-  std::printf("update %s %.6e %.6e\n", name, small, std::max(0.0, large - small) / static_cast<double>(4 * kLarge));
+  std::printf("update %s %.6e %.6e\n", entry.name, small,
+              std::max(0.0, large - small) / static_cast<double>(4 * kLarge));
 }
 
 void measure_operators(bool print) {
@@ -125,8 +126,7 @@ void measure_operators(bool print) {
   const double flops = product_rate(call), bytes = memory_rate(call);
   if (!print) return;
   std::printf("device %.6e %.6e %.6e\n", flops, bytes, call);
-  print_update("sgd", OptimizerKind::kSgd);
-  print_update("adamw", OptimizerKind::kAdamW);
+  for (const wire::OptimizerEntry& entry : wire::optimizers()) print_update(entry);
 }
 
 void measure_runtime(Store* store, int32_t rank, bool may_spin) {

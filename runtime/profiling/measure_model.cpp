@@ -61,9 +61,9 @@ class ModelMeter {
         data_(open_data(*program.plan, options)),
         device_(open_cpu()),
         weights_(find_folder(options.launch.folder) + "/" + std::string(wire::kWeightsFile)) {
-    OptimizerNumbers numbers = optimizer_numbers(program.plan->optimizer, options);
-    numbers.learning_rate = 0;  // the same work, and the same weights throughout
-    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, numbers, *device_));
+    OptimizerSettings optimizer = optimizer_settings(program.plan->optimizer, options.optimizer);
+    optimizer.numbers.learning_rate = 0;  // the same work, and the same weights throughout
+    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, optimizer, *device_));
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
     mark_seconds_ = seconds_of_a_mark();
   }
@@ -147,7 +147,8 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
   constexpr int kTimes = 15;
   const ParamRow parameter;
   const StageEntry entry{.params = {&parameter, 1}};
-  StageState large{.entry = &entry, .optimizer = Optimizer(optimizer_numbers(program_.plan->optimizer, options_), 1)};
+  StageState large{.entry = &entry,
+                   .optimizer = Optimizer(optimizer_settings(program_.plan->optimizer, options_.optimizer), 1)};
   large.trainable = {0};
   large.weights = {at::zeros({kElements})};
   large.gradients[0] = {at::zeros({kElements})};

@@ -9,6 +9,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_loss.h"
 #include "runtime/executor/resolve.h"
+#include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 
@@ -47,7 +48,8 @@ void add_bucket(const Bucket& bucket, const std::vector<const std::vector<at::Te
 }  // namespace
 
 Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device,
-                         const WeightFiles& weights, const OptimizerNumbers& numbers, uint64_t seed, double clip_norm)
+                         const WeightFiles& weights, const OptimizerSettings& optimizer, uint64_t seed,
+                         double clip_norm)
     : programs_(programs),
       plan_(*programs.front().plan),
       data_(data),
@@ -59,7 +61,7 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
     for (const StageEntry* entry : program.stages) entries[entry->stage] = entry;
   for (const auto& [stage, entry] : entries)
     for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
-      states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, numbers, device));
+      states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, optimizer, device));
   find_updates();
 }
 

@@ -19,7 +19,7 @@ namespace graphpipe::runtime {
 class Interpreter {
  public:
   Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const WeightFiles& weights,
-              const OptimizerNumbers& numbers, uint64_t seed, double clip_norm);
+              const OptimizerSettings& optimizer, uint64_t seed, double clip_norm);
 
   /// From here on keeps the model's outputs. `outputs` must outlive the interpreter.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }

@@ -94,7 +94,7 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   std::optional<Safetensors> own;
   if (!options.data.weights.empty()) own.emplace(options.data.weights);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
-                          optimizer_numbers(plan.optimizer, options), seed_of(plan, options),
+                          optimizer_settings(plan.optimizer, options.optimizer), seed_of(plan, options),
                           options.optimizer.clip_norm);
   KeptOutputs outputs;
   if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);

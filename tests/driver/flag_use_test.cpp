@@ -45,12 +45,13 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
                                   "--eps",       "--seed",           "--clip-norm",    "--stall-timeout",
                                   "--transport", "--save-gradients", "--tolerance"};
   CHECK(refused(all, {.devices = 2}) == Flags{"--betas", "--eps"});
-  CHECK(refused(all, {.adamw = true, .devices = 2}) == Flags{"--momentum"});
+  CHECK(refused(all, {.optimizer = "adamw", .devices = 2}) == Flags{"--momentum"});
   CHECK(refused({"--transport", "--lr"}, {.devices = 1}) == Flags{"--transport"});
   CHECK(refused({"--seed"}, {.random = false, .devices = 2}) == Flags{"--seed"});
   CHECK(refused({"--tolerance"}, {.synchronous = false, .devices = 2}) == Flags{"--tolerance"});
   CHECK(refused(all, {.trains = false, .devices = 2}) ==
         Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum", "--betas", "--eps", "--save-gradients"});
+  CHECK(refused({"--nesterov", "--eps"}, {.optimizer = "adam"}) == Flags{"--nesterov"});
   CHECK(refused({}, {.trains = false, .random = false, .devices = 1}).empty());
 }
 
@@ -68,21 +69,21 @@ TEST_CASE("flags that other flags make useless are refused with the reason") {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  for (const Case& wrong : std::vector<Case>{
-           {with({"--stages", "2"}), "--stages"},
-           {with({"--planner", "sequential"}), "--planner"},
-           {with({"--micro-batch", "2"}), "--micro-batch"},
-           {with({"--replicas", "0=2"}), "--replicas"},
-           {with({"--time-limit", "3"}), "--time-limit"},
-           {with({"--policy", "gpipe"}), "--policy"},
-           {with({"--policy", "gpipe", "--backward", "lifo"}), "--backward"},
-           {{"plan", model, "--profile-format", "graphpipe", "--bandwidth", "1e9"}, "--bandwidth"},
-           {{"plan", model, "--policy", "inference", "--optimizer", "adamw"}, "--optimizer"},
-           {{"inspect", model, "--dropout", "on"}, "--dropout"},
-           {{"plan", model, "--loss", "bce:logit,click", "--batchnorm", "eval"}, "--batchnorm"},
-           {{"lint", model, "--batch", "4"}, "--batch"},
-           {{"lint", model, "--seed", "4"}, "--seed"},
-           {{"profile", model, "--data", "x", "--seed", "3", "-o", "y"}, "--seed"}}) {
+  for (const Case& wrong :
+       std::vector<Case>{{with({"--stages", "2"}), "--stages"},
+                         {with({"--planner", "sequential"}), "--planner"},
+                         {with({"--micro-batch", "2"}), "--micro-batch"},
+                         {with({"--replicas", "0=2"}), "--replicas"},
+                         {with({"--time-limit", "3"}), "--time-limit"},
+                         {with({"--policy", "gpipe"}), "--policy"},
+                         {with({"--policy", "gpipe", "--backward", "lifo"}), "--backward"},
+                         {{"plan", model, "--profile-format", "graphpipe", "--bandwidth", "1e9"}, "--bandwidth"},
+                         {{"plan", model, "--policy", "inference", "--optimizer", "adamw"}, "--optimizer"},
+                         {{"inspect", model, "--dropout", "on"}, "--dropout"},
+                         {{"plan", model, "--loss", "bce:logit,click", "--batchnorm", "eval"}, "--batchnorm"},
+                         {{"lint", model, "--batch", "4"}, "--batch"},
+                         {{"lint", model, "--seed", "4"}, "--seed"},
+                         {{"profile", model, "--data", "x", "--seed", "3", "-o", "y"}, "--seed"}}) {
     CAPTURE(wrong.flag);
     const Answer answer = ask(wrong.words);
     CAPTURE(answer.err);

@@ -46,7 +46,7 @@ inline ir::Plan random_plan(uint64_t seed) {
   ir::Plan plan;
   if (below(2) == 0) plan.model_digest = std::string(64, 'a');
   plan.loss = name();
-  plan.optimizer = static_cast<ir::OptimizerKind>(below(2));
+  plan.optimizer = below(2) == 0 ? "sgd" : "adamw";
   plan.batch = Samples(below(64) + 1);
   plan.batch_norm = static_cast<ir::BatchNormMode>(below(4));
   plan.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-
 #include <filesystem>
 #include <vector>
 
@@ -32,13 +31,13 @@ const std::vector<Case>& cases() {
       {"shared weights", {.micro_batch = {2, 4}, .shared = true}},
       {"shared weights with replicas", {.micro_batch = {4, 4}, .replicas = {2, 2}, .shared = true}},
       {"shared weights with unequal replicas", {.micro_batch = {6, 6}, .replicas = {3, 2}, .shared = true}},
-      {"four replicas", {.micro_batch = {4, 8}, .replicas = {1, 4}, .optimizer = OptimizerKind::kAdamW}},
+      {"four replicas", {.micro_batch = {4, 8}, .replicas = {1, 4}, .optimizer = "adamw"}},
       {"recompute", {.micro_batch = {4, 2}, .recompute = true}},
       {"stated memory", {.micro_batch = {4, 2}, .states_memory = true}},
       {"stated memory with recompute", {.micro_batch = {2, 4}, .recompute = true, .states_memory = true}},
       {"batch axis last", {.micro_batch = {4, 2}, .batch_last = true}},
       {"a device with nothing to train joins the norm", {.micro_batch = {4, 2}, .last_frozen = true}},
-      {"AdamW", {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = OptimizerKind::kAdamW}},
+      {"AdamW", {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = "adamw"}},
   };
   return kCases;
 }
@@ -49,8 +48,21 @@ struct Outcome {
 };
 
 std::vector<std::string> arguments(const std::string& folder, const std::string& tag) {
-  return {"--data", folder, "--steps", "3", "--lr", "0.1", "--momentum", "0.9", "--clip-norm", "0.2", "--json",
-          "--save", folder + "/" + tag + ".w", "--save-gradients", folder + "/" + tag + ".g"};
+  return {"--data",
+          folder,
+          "--steps",
+          "3",
+          "--lr",
+          "0.1",
+          "--momentum",
+          "0.9",
+          "--clip-norm",
+          "0.2",
+          "--json",
+          "--save",
+          folder + "/" + tag + ".w",
+          "--save-gradients",
+          folder + "/" + tag + ".g"};
 }
 
 Outcome outcome_of(const RunEnd& end, const std::string& folder, const std::string& tag) {
@@ -105,8 +117,10 @@ TEST_CASE("every plan gives the interpreter's bits over shared memory, and one b
     const TwoStagePlan plan(c.shape);
     const Outcome serial = run_serial_case(plan, folder, "serial");
     check_same_bits(run_distributed(plan, folder, "shm"), serial);
-    const PlanShape whole{.batch = c.shape.batch, .micro_batch = {c.shape.batch, c.shape.batch},
-                          .shared = c.shape.shared, .last_frozen = c.shape.last_frozen,
+    const PlanShape whole{.batch = c.shape.batch,
+                          .micro_batch = {c.shape.batch, c.shape.batch},
+                          .shared = c.shape.shared,
+                          .last_frozen = c.shape.last_frozen,
                           .optimizer = c.shape.optimizer};
     check_close(serial, run_serial_case(TwoStagePlan(whole), folder, "whole"));
     CHECK(serial.losses[0] != serial.losses[1]);

@@ -27,7 +27,7 @@ struct PlanShape {
   bool last_frozen = false;
   /// Transposed boundary: h crosses as [6,B], so that its rows are not contiguous.
   bool batch_last = false;
-  OptimizerKind optimizer = OptimizerKind::kSgd;
+  const char* optimizer = "sgd";
   /// Says where items take and leave their slots, moves them to the host between their forward and their backward,
   /// flushes the step and marks it in the trace.
   bool states_memory = false;

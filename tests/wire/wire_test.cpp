@@ -61,7 +61,7 @@ TEST_CASE("options parse back from the arguments made from them") {
   options.data.steps = 7;
   options.optimizer.learning_rate = 0.1;
   options.optimizer.weight_decay = 0;
-  options.optimizer.beta1 = 0.85;
+  options.optimizer.betas = {0.85, 0.5};
   options.optimizer.clip_norm = 1.5;
   options.data.seed = std::numeric_limits<uint64_t>::max();
   options.output.save = "out=1.safetensors";
@@ -81,7 +81,7 @@ TEST_CASE("arguments take a value after a space or an equals sign, and wrong one
   CHECK(parse_run_options({"--lr=0.5", "--steps", "9", "--betas=0.5,0.75"}, options) == "");
   CHECK(options.optimizer.learning_rate == 0.5);
   CHECK(options.data.steps == 9);
-  CHECK(options.optimizer.beta2 == 0.75);
+  CHECK(options.optimizer.betas == Betas{0.5, 0.75});
   for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{{"--unknown"},
                                                                                    {"--steps"},
                                                                                    {"--steps", "x"},

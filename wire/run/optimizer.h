@@ -1,5 +1,5 @@
 #pragma once
-// How weights are updated.
+// How weights are updated. Which numbers an optimizer has, and what absent ones mean: wire/optimizers.h.
 
 #include <optional>
 #include <vector>
@@ -8,17 +8,18 @@
 
 namespace graphpipe::wire {
 
-/// What absent numbers of an optimizer mean.
-inline constexpr double kSgdLearningRate = 0.01, kAdamWLearningRate = 1e-3, kAdamWWeightDecay = 0.01;
+/// Decays of Adam's two moments.
+struct Betas {
+  double first = 0, second = 0;
+  bool operator==(const Betas&) const = default;
+};
 
 struct OptimizerOptions {
-  /// Absent: as above.
-  std::optional<double> learning_rate;
-  double momentum = 0;
-  std::optional<double> weight_decay;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+  /// Absent: the optimizer's own.
+  std::optional<double> learning_rate, momentum, weight_decay, epsilon;
+  std::optional<Betas> betas;
+  /// Looks ahead by one step of the momentum.
+  bool nesterov = false;
   /// Largest global gradient norm; 0 clips nothing.
   double clip_norm = 0;
 

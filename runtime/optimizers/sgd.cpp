@@ -1,0 +1,41 @@
+// SGD with momentum, as torch.optim.SGD without dampening; Nesterov's momentum in the form of Sutskever et al., On the
+// importance of initialization and momentum in deep learning, 2013, section 2, with the buffer that PyTorch keeps.
+
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "runtime/optimizers/registry.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+ParameterState fresh_velocity(const at::Tensor& weight, const OptimizerNumbers& numbers) {
+  if (numbers.momentum == 0) return {};
+  return {{"momentum_buffer", at::zeros_like(weight)}};
+}
+
+// LibTorch's fused SGD leaves whole vectors of 16-bit weights as they are on the CPU (2.11): the same in single ops.
+void sgd_of_16_bits(at::Tensor& weight, at::Tensor change, ParameterState& state, const OptimizerNumbers& numbers) {
+  if (numbers.weight_decay != 0) change = change.add(weight, numbers.weight_decay);
+  if (!state.empty()) {
+    at::Tensor& velocity = state[0].tensor;
+    velocity.mul_(numbers.momentum).add_(change);
+    change = numbers.nesterov ? change.add(velocity, numbers.momentum) : velocity;
+  }
+  weight.sub_(change, numbers.learning_rate);
+}
+
+void update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
+                const OptimizerNumbers& numbers) {
+  if (weight.element_size() == 2 && weight.device().is_cpu()) return sgd_of_16_bits(weight, gradient, state, numbers);
+  std::vector<at::Tensor> momentum;
+  if (!state.empty()) momentum.push_back(state[0].tensor);
+  at::_fused_sgd_({weight}, {gradient}, momentum, numbers.weight_decay, numbers.momentum, numbers.learning_rate,
+                  /*dampening=*/0, numbers.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+}
+
+}  // namespace
+
+UpdateRule sgd_rule() { return {.name = "sgd", .fresh_state = fresh_velocity, .update = update_sgd}; }
+
+}  // namespace graphpipe::runtime

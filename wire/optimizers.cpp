@@ -1,0 +1,75 @@
+#include "wire/optimizers.h"
+
+#include <algorithm>
+
+#include "support/check.h"
+
+namespace graphpipe::wire {
+namespace {
+
+constexpr OptimizerEntry kOptimizers[] = {
+    {.name = "sgd",
+     .title = "SGD",
+     .description = "stochastic gradient descent, with or without momentum",
+     .flags = "--momentum,--nesterov",
+     .defaults = {.learning_rate = 0.01},
+     .state_per_weight_byte = 1},
+    {.name = "adam",
+     .title = "Adam",
+     .description = "weight decay added to the gradient",
+     .flags = "--betas,--eps",
+     .defaults = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+     .state_per_weight_byte = 2,
+     .normalises = true},
+    {.name = "adamw",
+     .title = "AdamW",
+     .description = "Adam with decoupled weight decay",
+     .flags = "--betas,--eps",
+     .defaults = {.learning_rate = 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+     .state_per_weight_byte = 2,
+     .normalises = true},
+};
+
+}  // namespace
+
+bool OptimizerEntry::takes(std::string_view flag) const {
+  for (std::string_view rest = flags; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    if (rest.substr(0, comma) == flag) return true;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return false;
+}
+
+std::span<const OptimizerEntry> optimizers() { return kOptimizers; }
+
+const OptimizerEntry* find_optimizer(std::string_view name) {
+  const auto* const found =
+      std::ranges::find(kOptimizers, name, [](const auto& entry) { return std::string_view(entry.name); });
+  return found == std::end(kOptimizers) ? nullptr : found;
+}
+
+const OptimizerEntry& optimizer_named(std::string_view name) {
+  const OptimizerEntry* found = find_optimizer(name);
+  GP_CHECK(found != nullptr);
+  return *found;
+}
+
+std::string optimizer_names() {
+  std::string names;
+  for (const OptimizerEntry& entry : kOptimizers) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return names;
+}
+
+OptimizerNumbers numbers_of(const OptimizerEntry& optimizer, const OptimizerOptions& options) {
+  const OptimizerNumbers& defaults = optimizer.defaults;
+  return {.learning_rate = options.learning_rate.value_or(defaults.learning_rate),
+          .weight_decay = options.weight_decay.value_or(defaults.weight_decay),
+          .momentum = options.momentum.value_or(defaults.momentum),
+          .beta1 = options.betas ? options.betas->first : defaults.beta1,
+          .beta2 = options.betas ? options.betas->second : defaults.beta2,
+          .epsilon = options.epsilon.value_or(defaults.epsilon),
+          .nesterov = options.nesterov || defaults.nesterov};
+}
+
+}  // namespace graphpipe::wire

@@ -1,0 +1,56 @@
+#pragma once
+// The optimizers, as both sides of the wall know them: the compiler plans the memory of their state and reads the flags
+// of their numbers; the runtime has an update rule for each (runtime/optimizers/registry.h).
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "wire/run/optimizer.h"
+
+namespace graphpipe::wire {
+
+/// The numbers of an update. An optimizer reads those that its entry names.
+struct OptimizerNumbers {
+  double learning_rate = 0;
+  double weight_decay = 0;
+  double momentum = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  bool nesterov = false;
+};
+
+struct OptimizerEntry {
+  /// The word of --optimizer and of plan files.
+  const char* name;
+  const char* title;
+  /// What --help says of it.
+  const char* description;
+  /// The flags of `run` that set its numbers, separated by commas, beside --lr and --weight-decay, which all have.
+  std::string_view flags;
+  /// What absent numbers mean.
+  OptimizerNumbers defaults;
+  /// Bytes of state per byte of trained weight, at most: what plans keep free. Momentum counts although a run may go
+  /// without, because runs choose it after the plan is made.
+  double state_per_weight_byte;
+  /// Its update divides by the root of the gradient's mean square, and has a second moment for `verify`.
+  bool normalises = false;
+
+  /// Whether `flag` ("--momentum") is one of `flags`.
+  bool takes(std::string_view flag) const;
+};
+
+/// In the order of help texts; the first is what is taken where none is named.
+std::span<const OptimizerEntry> optimizers();
+/// Null where no optimizer is called so.
+const OptimizerEntry* find_optimizer(std::string_view name);
+/// Of a name that was checked before. GP_CHECKs that there is one.
+const OptimizerEntry& optimizer_named(std::string_view name);
+/// "sgd, adam, ..."
+std::string optimizer_names();
+
+/// The optimizer's numbers where the options leave them open, else the options'.
+OptimizerNumbers numbers_of(const OptimizerEntry& optimizer, const OptimizerOptions& options);
+
+}  // namespace graphpipe::wire
