@@ -79,7 +79,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   if (options.profile) files.push_back(write_profile_main(marks, program_line));
   files.push_back(write_cmake_project(ranks, files, stage_line));
   files.push_back(write_names(graph));
-  files.push_back(write_input_table(graph, cuts, stages.batch));
+  files.push_back(write_input_table(graph, cuts, stages, schedule));
   return files;
 }
 

@@ -30,12 +30,28 @@ bool draws_random(const ir::Graph& graph) {
   return false;
 }
 
+// Whether some step of an optimizer applies the gradients of a part of the batch.
+bool steps_within_the_batch(const ir::StageGraph& stages, const ir::Schedule& schedule) {
+  const wire::SampleRange batch{0, stages.batch.count};
+  for (const ir::Program& program : schedule.programs)
+    for (const wire::ActionRow& row : program.actions)
+      if (row.op == wire::ActionOp::kStep && row.range != batch) return true;
+  return false;
+}
+
 }  // namespace
 
-SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts, Samples batch) {
+SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
+                             const ir::StageGraph& stages, const ir::Schedule& schedule) {
   std::set<size_t> read;
   for (const StageCut& cut : cuts) read.insert(cut.data.begin(), cut.data.end());
-  wire::DataTable table{.batch = batch.count, .draws_random = draws_random(graph), .entries = {}};
+  wire::DataTable table{.batch = stages.batch.count,
+                        .draws_random = draws_random(graph),
+                        .whole_steps = steps_within_the_batch(stages, schedule),
+                        .together = {},
+                        .entries = {}};
+  for (const ir::Stage& stage : stages.stages)
+    if (stage.fewest_samples > 1) table.together.push_back({stage.fewest_samples, stage.choice.micro_batch.count});
   for (const size_t input : read) table.entries.push_back(entry_of(graph, graph.inputs()[input]));
   return {std::string(wire::kDataTableFile), wire::print_data_table(table)};
 }

@@ -3,9 +3,11 @@
 
 #include "codegen/cut_stages.h"
 #include "codegen/source_file.h"
+#include "ir/schedule.h"
 
 namespace graphpipe::codegen {
 
-SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts, Samples batch);
+SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
+                             const ir::StageGraph& stages, const ir::Schedule& schedule);
 
 }  // namespace graphpipe::codegen

@@ -125,13 +125,6 @@ at::Tensor draw(const at::Tensor& like, const SampleLayout& layout, const Random
 
 }  // namespace
 
-uint64_t splitmix64(uint64_t value) {
-  value += 0x9E3779B97F4A7C15U;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9U;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBU;
-  return value ^ (value >> 31);
-}
-
 at::Tensor dropout_mask(const at::Tensor& like, const SampleLayout& layout, double ratio, const RandomKey& key) {
   GP_CHECK(ratio >= 0 && ratio <= 1);
   const auto least_kept = static_cast<uint64_t>(std::ldexp(ratio, 32));

@@ -9,12 +9,9 @@
 #include <cstdint>
 
 #include "runtime/program.h"
+#include "support/splitmix64.h"
 
 namespace graphpipe::runtime {
-
-/// A bijection that spreads every bit of its argument over the result: the output function of SplitMix64 (Steele, Lea
-/// and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-uint64_t splitmix64(uint64_t value);
 
 /// Where the samples lie in a tensor.
 struct SampleLayout {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "wire/data_file.h"
-#include "wire/npy_header.h"
+#include "support/mapped_file.h"
+#include "wire/run_options.h"
 #include "wire/scan_numbers.h"
 
 namespace graphpipe::wire {
@@ -16,7 +16,14 @@ Diagnostic bad_data(const std::string& file, std::string message, std::string hi
   return {.code = Code::kBadData, .origin = ModelText(file), .message = std::move(message), .hint = std::move(hint)};
 }
 
-int64_t samples_of(const DataEntry& entry, const DataArray& array) { return array.dims[0] / entry.dims[0]; }
+using Parts = std::vector<DataArray>;
+
+int64_t samples_of(const DataEntry& entry, const DataArray& part) { return part.dims[0] / entry.dims[0]; }
+int64_t samples_of(const DataEntry& entry, const Parts& parts) {
+  int64_t samples = 0;
+  for (const DataArray& part : parts) samples += samples_of(entry, part);
+  return samples;
+}
 
 size_t elements_of_sample(const DataEntry& entry) {
   size_t count = 1;
@@ -26,21 +33,23 @@ size_t elements_of_sample(const DataEntry& entry) {
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-/// The entries whose arrays fit, with them.
-using Arrays = std::vector<std::pair<const DataEntry*, DataArray>>;
+Result<Parts> open_fitting(const DataEntry& entry, const OpenData& open) {
+  GP_TRY(Parts parts, open(entry));
+  for (const DataArray& part : parts) GP_TRY_VOID(check_array(entry, part));
+  return parts;
+}
 
-Arrays open_all(const DataTable& table, const OpenArray& open, Diagnostics& problems) {
+/// The entries whose arrays fit, with them.
+using Arrays = std::vector<std::pair<const DataEntry*, Parts>>;
+
+void add(Diagnostics& all, const Diagnostics& more) { all.insert(all.end(), more.begin(), more.end()); }
+
+Arrays open_all(const DataTable& table, const OpenData& open, Diagnostics& problems) {
   Arrays arrays;
-  const auto add = [&](const Diagnostics& more) { problems.insert(problems.end(), more.begin(), more.end()); };
   for (const DataEntry& entry : table.entries) {
-    Result<DataArray> array = open(entry);
-    if (!array) {
-      add(array.problems());
-    } else if (const Status fits = check_array(entry, *array); !fits) {
-      add(fits.problems());
-    } else {
-      arrays.emplace_back(&entry, std::move(array).value());
-    }
+    Result<Parts> parts = open_fitting(entry, open);
+    if (parts) arrays.emplace_back(&entry, std::move(parts).value());
+    else add(problems, parts.problems());
   }
   return arrays;
 }
@@ -51,13 +60,14 @@ void check_counts(const Arrays& arrays, Diagnostics& problems) {
   const DataEntry* first = nullptr;
   int64_t count_of_first = 0;
   bool differ = false;
-  for (const auto& [entry, array] : arrays) {
+  for (const auto& [entry, parts] : arrays) {
     if (!entry->has_samples()) continue;
-    const int64_t count = samples_of(*entry, array);
+    const int64_t count = samples_of(*entry, parts);
     if (first == nullptr) count_of_first = count;
     if (first == nullptr) first = entry;
     differ = differ || count != count_of_first;
-    counts += text(counts.empty() ? "" : ", ", quoted(ModelText(array.file)), " ", count);
+    const std::string files = parts.size() > 1 ? text(" and ", parts.size() - 1, " more parts") : "";
+    counts += text(counts.empty() ? "" : ", ", quoted(ModelText(parts[0].file)), files, " ", count);
   }
   if (differ)
     problems.push_back(bad_data("", "the files hold different numbers of samples: " + counts,
@@ -65,19 +75,60 @@ void check_counts(const Arrays& arrays, Diagnostics& problems) {
 }
 
 // Data whose end lies within a step; nobody who counts epochs expects that.
-void note_wrap(const DataTable& table, const Arrays& arrays, int64_t steps, Diagnostics& notes) {
-  for (const auto& [entry, array] : arrays) {
-    if (!entry->has_samples()) continue;
-    const int64_t count = samples_of(*entry, array);
-    if (count % table.batch == 0 || (count + table.batch - 1) / table.batch > steps) return;
-    Diagnostic note = bad_data("",
-                               text("the data have ", count, " samples, which the batch of ", table.batch,
-                                    " does not divide: a step that reaches their end goes on with their first samples"),
-                               "");
-    note.severity = Severity::kNote;
-    notes.push_back(std::move(note));
-    return;
+void note_wrap(const SampleOrder& order, int64_t steps, Diagnostics& notes) {
+  const int64_t count = order.samples(), batch = order.batch();
+  if (count % batch == 0 || (count + batch - 1) / batch > steps) return;
+  Diagnostic note = bad_data("",
+                             text("the data have ", count, " samples, which the batch of ", batch,
+                                  " does not divide: a step that reaches their end goes on with the next epoch"),
+                             "");
+  note.severity = Severity::kNote;
+  notes.push_back(std::move(note));
+}
+
+Status check_rest(const DataTable& table, int64_t rest, int64_t batch) {
+  const std::string found = text("--last-batch train trains the last ", rest, " samples of an epoch alone, and ");
+  const std::string hint = "take --last-batch drop, pad or wrap";
+  const auto refusal = [&](const std::string& why) {
+    return Diagnostic{.code = Code::kUsage, .message = found + why, .hint = hint};
+  };
+  if (table.whole_steps)
+    return refusal(text("the schedule applies gradients of parts of the batch of ", batch, " within a step"));
+  for (const TogetherRow& row : table.together) {
+    const int64_t last = rest % row.micro_batch == 0 ? row.micro_batch : rest % row.micro_batch;
+    if (last < row.fewest)
+      return refusal(text("BatchNormalization, or a loss that compares samples, needs ", row.fewest,
+                          " of them together: its last micro-batch would have ", last));
   }
+  return Ok{};
+}
+
+Result<SampleOrder> checked_order(const DataTable& table, int64_t samples, int64_t batch, const OrderRule& rule) {
+  if (rule.last_batch == LastBatch::kDrop && samples < batch)
+    return bad_data("",
+                    text("the data have ", samples, " samples, fewer than the batch of ", batch,
+                         ", so that --last-batch drop leaves no step"),
+                    "take another rule, more data or a smaller batch");
+  const SampleOrder order(samples, batch, rule);
+  if (order.rest() != batch) GP_TRY_VOID(check_rest(table, order.rest(), batch));
+  return order;
+}
+
+// The order that the arrays have; without samples, that of one batch.
+Result<SampleOrder> order_of(const DataTable& table, const Arrays& arrays, const OrderRule& rule) {
+  for (const auto& [entry, parts] : arrays)
+    if (entry->has_samples()) return checked_order(table, samples_of(*entry, parts), table.batch, rule);
+  return SampleOrder(table.batch, table.batch, rule);
+}
+
+// Ids among the first `samples` samples.
+Status check_first_ids(const DataEntry& entry, const Parts& parts, int64_t samples) {
+  for (const DataArray& part : parts) {
+    const int64_t here = entry.has_samples() ? std::min(samples, samples_of(entry, part)) : 1;
+    GP_TRY_VOID(check_ids(entry, part, 0, here));
+    samples -= here;
+  }
+  return Ok{};
 }
 
 std::string bounds_text(const IdBounds& ids) {
@@ -131,35 +182,49 @@ Status check_ids(const DataEntry& entry, const DataArray& array, int64_t first, 
                   "correct the file, or train a model with as many rows or classes as the data need");
 }
 
-Diagnostics check_data(const DataTable& table, const OpenArray& open, int64_t steps) {
+DataUse data_use(const DataOptions& options, uint64_t plan_seed) {
+  return {
+      .steps = options.steps,
+      .epochs = options.epochs,
+      .rule = {.shuffle = options.shuffle, .seed = options.seed.value_or(plan_seed), .last_batch = options.last_batch}};
+}
+
+Diagnostics check_data(const DataTable& table, const OpenData& open, const DataUse& use) {
   Diagnostics problems;
   const Arrays arrays = open_all(table, open, problems);
   check_counts(arrays, problems);
-  for (const auto& [entry, array] : arrays) {
-    int64_t samples = entry->has_samples() ? samples_of(*entry, array) : 1;
-    if (steps < samples / table.batch) samples = steps * table.batch;
-    const Status in_bounds = check_ids(*entry, array, 0, samples);
-    if (!in_bounds) problems.insert(problems.end(), in_bounds.problems().begin(), in_bounds.problems().end());
+  const Result<SampleOrder> order = order_of(table, arrays, use.rule);
+  if (!order) add(problems, order.problems());
+  const Result<int64_t> steps = order ? steps_of(*order, use) : use.steps;
+  if (!steps) add(problems, steps.problems());
+  for (const auto& [entry, parts] : arrays) {
+    int64_t samples = entry->has_samples() ? samples_of(*entry, parts) : 1;
+    if (steps && !use.rule.shuffle && *steps < samples / table.batch) samples = *steps * table.batch;
+    const Status in_bounds = check_first_ids(*entry, parts, samples);
+    if (!in_bounds) add(problems, in_bounds.problems());
   }
-  if (problems.empty()) note_wrap(table, arrays, steps, problems);
+  if (problems.empty() && use.rule.last_batch == LastBatch::kWrap) note_wrap(*order, *steps, problems);
   if (problems.size() > kMaxProblems) problems.resize(kMaxProblems);
   return problems;
 }
 
-Result<DataArray> NpyFolder::open(const DataEntry& entry) {
-  const std::string name = data_file_name(entry.name), path = folder_ + "/" + name;
-  auto found = files_.find(name);
-  if (found == files_.end()) {
-    if (!exists(path))
-      return bad_data(name, "the data folder has no such file",
-                      "write one .npy file per model input and label, first axis samples");
-    GP_TRY(MappedFile file, MappedFile::open(path));
-    found = files_.emplace(name, std::move(file)).first;
+Result<SampleOrder> sample_order(const DataTable& table, const OpenData& open, int64_t batch, const OrderRule& rule) {
+  for (const DataEntry& entry : table.entries) {
+    if (!entry.has_samples()) continue;
+    GP_TRY(const Parts parts, open_fitting(entry, open));
+    return checked_order(table, samples_of(entry, parts), batch, rule);
   }
-  const std::span<const std::byte> bytes = found->second.bytes();
-  GP_TRY(const NpyHeader header, read_npy_header(bytes, name));
-  return DataArray{
-      .type = header.type, .dims = header.dims, .elements = bytes.subspan(header.data_offset), .file = name};
+  return SampleOrder(batch, batch, rule);
+}
+
+Result<int64_t> steps_of(const SampleOrder& order, const DataUse& use) {
+  if (use.epochs == 0) return use.steps;
+  const int64_t steps = order.steps(use.epochs);
+  if (steps >= 0 && steps <= kMostSteps) return steps;
+  return Diagnostic{.code = Code::kUsage,
+                    .message = text(use.epochs, " epochs of ", order.samples(), " samples are more than ", kMostSteps,
+                                    " steps of ", order.batch()),
+                    .hint = "lower --epochs"};
 }
 
 Result<DataTable> read_data_table(const std::string& generated_folder) {
@@ -174,7 +239,7 @@ Result<DataTable> read_data_table(const std::string& generated_folder) {
                     .hint = "generate the folder again"};
 }
 
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, int64_t steps) {
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const DataUse& use) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
     return {{.code = Code::kUnreadableFile,
@@ -184,9 +249,9 @@ Diagnostics check_data_folder(const std::string& generated_folder, const std::st
   const Result<DataTable> table = read_data_table(generated_folder);
   if (!table) return table.problems();
   if (is_test_data_folder(folder)) return {};
-  NpyFolder files(folder);
+  NpyFolder files(folder, *table);
   return check_data(
-      *table, [&](const DataEntry& entry) { return files.open(entry); }, steps);
+      *table, [&](const DataEntry& entry) { return files.open(entry); }, use);
 }
 
 bool is_test_data_folder(const std::string& folder) {

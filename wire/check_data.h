@@ -3,24 +3,16 @@
 // ranks that were started by others. What is found is told all at once.
 
 #include <functional>
-#include <map>
-#include <span>
 #include <string>
+#include <vector>
 
-#include "support/mapped_file.h"
 #include "support/result.h"
+#include "wire/data_folder.h"
 #include "wire/data_table.h"
+#include "wire/run/data.h"
+#include "wire/sample_order.h"
 
 namespace graphpipe::wire {
-
-/// An input's array, as its file has it.
-struct DataArray {
-  ElementType type = ElementType::kFloat32;
-  std::vector<int64_t> dims;
-  std::span<const std::byte> elements;
-  /// The file's name, for messages.
-  std::string file;
-};
 
 /// Whether the array has the entry's type and shape, with any positive number of samples. Errors: kBadData.
 Status check_array(const DataEntry& entry, const DataArray& array);
@@ -33,33 +25,37 @@ Status check_ids(const DataEntry& entry, const DataArray& array, int64_t first, 
 /// array has none.
 std::string place_of(const DataArray& array, size_t element);
 
-/// The .npy files of a folder (data_file.h), each mapped when it is asked for first.
-class NpyFolder {
- public:
-  explicit NpyFolder(std::string folder) : folder_(std::move(folder)) {}
-  /// Errors: kBadData where there is no such file, kUnreadableFile, kMalformedFile. The array lives as long as this.
-  Result<DataArray> open(const DataEntry& entry);
+/// Opens the parts of an entry. What it returns must live as long as what it was taken from.
+using OpenData = std::function<Result<std::vector<DataArray>>(const DataEntry&)>;
 
- private:
-  std::string folder_;
-  std::map<std::string, MappedFile> files_;
+/// What a run reads of its data.
+struct DataUse {
+  int64_t steps = 1;
+  /// In place of `steps`, where it is not 0.
+  int64_t epochs = 0;
+  OrderRule rule;
 };
 
-/// Opens the array of an entry. What it returns must live as long as what it was taken from.
-using OpenArray = std::function<Result<DataArray>(const DataEntry&)>;
+/// What the options of a run mean; `plan_seed` stands in where they have none.
+DataUse data_use(const DataOptions& options, uint64_t plan_seed);
 
 /// All errors of all entries (kBadData, and those of `open`): arrays that do not fit, different numbers of samples, ids
-/// out of bounds among the samples that `steps` steps read. At most kMaxProblems. Where there are none: a note if a
-/// step begins at the end of the data and ends at their start.
-Diagnostics check_data(const DataTable& table, const OpenArray& open, int64_t steps);
+/// out of bounds among the samples that the steps read, a rule that cannot be followed. At most kMaxProblems. Where
+/// there are none: a note if a step begins at the end of the data and ends at their start.
+Diagnostics check_data(const DataTable& table, const OpenData& open, const DataUse& use);
+
+/// The order in which steps of `batch` samples take those of the data; data without samples are one batch. Errors:
+/// those of `open`; kBadData where drop leaves no step, kUsage where the plan cannot train the rest of an epoch alone.
+Result<SampleOrder> sample_order(const DataTable& table, const OpenData& open, int64_t batch, const OrderRule& rule);
+/// Those of the use, or of its epochs. Errors (kUsage): epochs of more than kMostSteps.
+Result<int64_t> steps_of(const SampleOrder& order, const DataUse& use);
 
 /// The table of a generated folder. Errors: kUnreadableFile, kMalformedFile.
 Result<DataTable> read_data_table(const std::string& generated_folder);
 
-/// check_data of a folder with one NAME.npy per input, for the table of a generated folder. Errors: also those of the
-/// table, and kUnreadableFile where it is no folder. A folder of ONNX test data has no errors here: the programs read
-/// it.
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, int64_t steps);
+/// check_data of a folder (data_folder.h) for the table of a generated folder. Errors: also those of the table, and
+/// kUnreadableFile where it is no folder. A folder of ONNX test data has no errors here: the programs read it.
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const DataUse& use);
 
 /// Whether the folder holds ONNX test data: input_0.pb, or test_data_set_0/input_0.pb.
 bool is_test_data_folder(const std::string& folder);

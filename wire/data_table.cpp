@@ -8,7 +8,7 @@
 namespace graphpipe::wire {
 namespace {
 
-constexpr std::string_view kDataHeader = "graphpipe-data 1";
+constexpr std::string_view kDataHeader = "graphpipe-data 2";
 constexpr size_t kMaxDims = 64;
 
 // Names stand between blanks: bytes that are none of the visible ones of ASCII, and '%', become %HH.
@@ -79,6 +79,12 @@ bool parse_entry(const std::vector<std::string_view>& words, DataEntry& entry) {
          parse_bounds({words.begin() + 7, words.end()}, entry.ids);
 }
 
+// "together 2 of 4"
+bool parse_together(const std::vector<std::string_view>& words, TogetherRow& row) {
+  return words.size() == 4 && words[2] == "of" && read_number(words[1], row.fewest) && row.fewest > 1 &&
+         read_number(words[3], row.micro_batch) && row.micro_batch >= row.fewest;
+}
+
 }  // namespace
 
 std::string shape_text(std::span<const int64_t> dims) {
@@ -88,7 +94,9 @@ std::string shape_text(std::span<const int64_t> dims) {
 }
 
 std::string print_data_table(const DataTable& table) {
-  std::string out = text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no", "\n");
+  std::string out = text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no",
+                         "\nsteps ", table.whole_steps ? "whole" : "any", "\n");
+  for (const TogetherRow& row : table.together) out += text("together ", row.fewest, " of ", row.micro_batch, "\n");
   for (const DataEntry& entry : table.entries) {
     out += text("input ", encoded_name(entry.name), " ", element_name(entry.type), " axis ", entry.batch_axis, " ",
                 shape_text(entry.dims));
@@ -102,13 +110,18 @@ std::string print_data_table(const DataTable& table) {
 std::optional<DataTable> parse_data_table(std::string_view text) {
   DataTable table;
   std::vector<std::string_view> lines = split(text, "\n");
-  if (lines.size() < 4 || lines[0] != kDataHeader || !lines.back().empty()) return std::nullopt;
+  if (lines.size() < 5 || lines[0] != kDataHeader || !lines.back().empty()) return std::nullopt;
   lines.pop_back();
   if (!lines[1].starts_with("batch ") || !read_number(lines[1].substr(6), table.batch) || table.batch < 1)
     return std::nullopt;
   table.draws_random = lines[2] == "random yes";
   if (!table.draws_random && lines[2] != "random no") return std::nullopt;
-  for (size_t i = 3; i < lines.size(); ++i)
+  table.whole_steps = lines[3] == "steps whole";
+  if (!table.whole_steps && lines[3] != "steps any") return std::nullopt;
+  size_t first = 4;
+  for (; first < lines.size() && lines[first].starts_with("together "); ++first)
+    if (!parse_together(split(lines[first], " "), table.together.emplace_back())) return std::nullopt;
+  for (size_t i = first; i < lines.size(); ++i)
     if (!parse_entry(split(lines[i], " "), table.entries.emplace_back())) return std::nullopt;
   return table;
 }

@@ -2,9 +2,11 @@
 // What the inputs and labels that a plan reads must be. Written beside the programs as `data.txt`, so that whoever
 // starts them can refuse data before the first process starts. Text form, one input per line:
 //
-//   graphpipe-data 1
+//   graphpipe-data 2
 //   batch 8
 //   random no
+//   steps any
+//   together 2 of 4
 //   input tokens int64 axis 0 [1,16] ids [-48,48)
 //   input label int64 axis 0 [1,16] ids [0,48) ignored -100
 //   input mask float32 axis -1 [16,16]
@@ -36,11 +38,22 @@ struct DataEntry {
   bool operator==(const DataEntry&) const = default;
 };
 
+/// A stage holds a node that needs so many samples together, and runs in micro-batches of that size.
+struct TogetherRow {
+  int64_t fewest = 2;
+  int64_t micro_batch = 2;
+  bool operator==(const TogetherRow&) const = default;
+};
+
 struct DataTable {
   /// Samples of a step.
   int64_t batch = 1;
   /// Whether nodes of the plan draw random numbers.
   bool draws_random = false;
+  /// Whether every step has the whole batch, because the schedule applies gradients of parts of it within the step;
+  /// else a step may have fewer samples, as far as `together` allows.
+  bool whole_steps = false;
+  std::vector<TogetherRow> together;
   std::vector<DataEntry> entries;
   bool operator==(const DataTable&) const = default;
 };

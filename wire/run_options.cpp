@@ -1,6 +1,7 @@
 #include "wire/run_options.h"
 
 #include <algorithm>
+#include <set>
 
 namespace graphpipe::wire {
 namespace {
@@ -32,6 +33,7 @@ std::string step_file(const std::string& folder, int64_t step, const std::string
 }
 
 std::string parse_run_options(const std::vector<std::string>& arguments, RunOptions& options) {
+  std::set<std::string> seen;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const size_t equals = arguments[i].find('=');
     const std::string name = arguments[i].substr(0, equals);
@@ -46,7 +48,9 @@ std::string parse_run_options(const std::vector<std::string>& arguments, RunOpti
       value = arguments[i];
     }
     if (!flag->read(value, options)) return name + " does not take '" + value + "'; it takes " + flag->value_name;
+    seen.insert(name);
   }
+  if (seen.contains("--steps") && seen.contains("--epochs")) return "--steps and --epochs both say when to end";
   return "";
 }
 

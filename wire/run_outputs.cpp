@@ -40,7 +40,7 @@ bool is_listed(const fs::path& path, const fs::path& folder) {
 
 bool is_data(const fs::path& path, const fs::path& folder) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error))
     if (entry.path().extension() == ".npy" && is_same(path, entry.path())) return true;
   return false;
 }

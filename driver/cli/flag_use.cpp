@@ -51,11 +51,14 @@ constexpr RunNeed kTraining = {[](const RunFacts& facts) { return facts.trains; 
 constexpr RunNeed kPeers = {[](const RunFacts& facts) { return facts.devices > 1; },
                             "the folder's plan has one device, which talks to no other", "leave it out"};
 constexpr RunNeed kRandom = {[](const RunFacts& facts) { return facts.random; },
-                             "nothing is random: the data are given, and no operator draws random numbers",
-                             "leave it out, or compile with --dropout on"};
+                             "nothing is random: the data are given in one order, and no operator draws random numbers",
+                             "leave it out, add --shuffle, or compile with --dropout on"};
 constexpr RunNeed kSynchronous = {[](const RunFacts& facts) { return facts.synchronous; },
                                   "the folder's schedule is asynchronous, and is compared bit by bit only",
                                   "leave it out"};
+
+constexpr RunNeed kFiles = {[](const RunFacts& facts) { return facts.reads_files; },
+                            "the data are synthetic: one batch, the same in every step", "add --data, or leave it out"};
 
 constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},        {"", "--weight-decay", &kTraining},
@@ -64,6 +67,8 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--eps", &kTraining},       {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},    {"", "--stall-timeout", &kPeers},
     {"", "--seed", &kRandom},        {"", "--tolerance", &kSynchronous},
+    {"", "--epochs", &kFiles},       {"", "--shuffle", &kFiles},
+    {"", "--last-batch", &kFiles},
 };
 
 // Numbers of other optimizers than the plan's.
@@ -134,6 +139,8 @@ constexpr FlagUse<Options> kOptionUses[] = {
 Status check_run_flags(const Options& options, const RunFacts& facts) {
   Diagnostics problems = unmet<RunFacts>(kRunUses, "run", options, facts);
   for (Diagnostic& problem : foreign_numbers(options, facts)) problems.push_back(std::move(problem));
+  if (options.given.contains("--steps") && options.given.contains("--epochs"))
+    problems.push_back(usage("--epochs", "--steps says already when to end", "give one of them"));
   return as_status(std::move(problems));
 }
 

@@ -14,8 +14,10 @@ struct RunFacts {
   std::string_view optimizer = "sgd";
   /// Its schedule applies no gradients of older weights.
   bool synchronous = true;
-  /// Nodes draw random numbers, or the data are synthetic.
+  /// Nodes draw random numbers, samples are shuffled, or the data are synthetic.
   bool random = true;
+  /// The data are not synthetic.
+  bool reads_files = false;
   size_t devices = 1;
 };
 

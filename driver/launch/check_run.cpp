@@ -41,13 +41,30 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
   return RunFacts{.trains = !is_forward_only(schedule),
                   .optimizer = plan.optimizer,
                   .synchronous = !ir::is_asynchronous(schedule),
-                  .random = table.draws_random || run.data.folder.empty(),
+                  .random = table.draws_random || run.data.shuffle || run.data.folder.empty(),
+                  .reads_files = !run.data.folder.empty(),
                   .devices = schedule.programs.size()};
+}
+
+Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& data) {
+  if (data.epochs == 0) return data.steps;
+  if (wire::is_test_data_folder(data.folder))
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText("--epochs"),
+                      .message = "the epochs of ONNX test data are not counted before the programs read them",
+                      .hint = "pass --steps"};
+  GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
+  wire::NpyFolder files(data.folder, table);
+  const wire::DataUse use = wire::data_use(data, 0);
+  GP_TRY(const wire::SampleOrder order,
+         wire::sample_order(
+             table, [&](const wire::DataEntry& entry) { return files.open(entry); }, table.batch, use.rule));
+  return wire::steps_of(order, use);
 }
 
 Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& run) {
   Diagnostics found;
-  if (!run.data.folder.empty()) found = wire::check_data_folder(folder, run.data.folder, run.data.steps);
+  if (!run.data.folder.empty()) found = wire::check_data_folder(folder, run.data.folder, wire::data_use(run.data, 0));
   if (run.data.weights.empty()) return found;
   for (Diagnostic& problem : check_weights(run.data.weights)) found.push_back(std::move(problem));
   return found;

@@ -81,6 +81,8 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   run.output.progress = !options.quiet;
   const Diagnostics found = check_run_files(options.input, options.run);
   if (has_error(found)) return found;
+  GP_TRY(run.data.steps, count_steps(options.input, options.run.data));
+  run.data.epochs = 0;
   report_notes(options, found);
   return launch_devices(options.input, static_cast<int>(plan.schedule->programs.size()), run, true);
 }

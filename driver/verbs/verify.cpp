@@ -280,13 +280,15 @@ Status compare_with_reference(const Options& options, const Pipeline& pipeline, 
   return Ok{};
 }
 
-Result<Verdict> verify(const Options& options) {
+Result<Verdict> verify(Options options) {
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
   GP_TRY(const RunFacts facts, run_facts(options.input, pipeline.plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
   const Diagnostics found = check_run_files(options.input, options.run);
   if (has_error(found)) return found;
   report_notes(options, found);
+  GP_TRY(options.run.data.steps, count_steps(options.input, options.run.data));
+  options.run.data.epochs = 0;
   std::filesystem::create_directories(options.input + "/verify");
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
                  serial = files_named(options.input, "serial", pipeline);

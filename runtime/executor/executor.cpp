@@ -167,7 +167,7 @@ void Executor::fill_inputs(const ResolvedAction& action) {
   const StageEntry& entry = *states_[action.instance].entry;
   Slot& slot = slot_of(action);
   for (const DataRow& row : entry.data)
-    slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, plan_.batch, step_, action.row.range));
+    slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, step_, action.row.range));
   if (entry.loss_scale_slot >= 0)
     slot[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range)));

@@ -10,7 +10,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/error.h"
-#include "runtime/executor/executor.h"
+#include "runtime/executor/step_executors.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
 #include "runtime/launch/rendezvous.h"
@@ -48,7 +48,7 @@ class Rank {
  private:
   std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
-  void train(Executor& executor);
+  void train(StepExecutors& executor);
   void write_trace(Gather& gather, const Tracer& tracer);
   void save(Gather& gather);
   using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
@@ -85,9 +85,9 @@ void Rank::run() {
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
   if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
-  const std::unique_ptr<Data> data = open_data(plan_, options_);
-  Executor executor(plan_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
-                    options_.optimizer.clip_norm);
+  const std::unique_ptr<Data> data = open_data(plan_, options_, folder);
+  StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
+                         options_.optimizer.clip_norm);
   if (control_) {
     control_->barrier("ready", plan_.device_count);
     control_->start_is_over();
@@ -146,7 +146,7 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
         load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, optimizer, *device_));
 }
 
-void Rank::train(Executor& executor) {
+void Rank::train(StepExecutors& executor) {
   ProgressLines lines(options_, result_, program_.device == 0);
   const LoopSetup loop{
       .observers = {&lines}, .gather = &executor.gather(), .rank = program_.device, .run_step = [&](int64_t step) {

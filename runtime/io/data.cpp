@@ -24,9 +24,11 @@ double normal(uint64_t key) {  // Box and Muller 1958
 
 class Synthetic : public Data {
  public:
-  explicit Synthetic(uint64_t seed) : seed_(seed) {}
+  Synthetic(int64_t batch, uint64_t seed) : batch_(batch), seed_(seed) {}
 
-  at::Tensor item(const DataRow& row, int64_t, int64_t, wire::SampleRange range) override {
+  int64_t samples_of(int64_t) const override { return batch_; }
+  int64_t rest() const override { return batch_; }
+  at::Tensor item(const DataRow& row, int64_t, wire::SampleRange range) override {
     const bool is_float = c10::isFloatingType(scalar_type(row.tensor.type));
     at::Tensor values =
         at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(is_float ? at::kDouble : at::kLong));
@@ -46,12 +48,13 @@ class Synthetic : public Data {
   }
 
  private:
+  int64_t batch_;
   uint64_t seed_;
 };
 
 }  // namespace
 
-std::unique_ptr<Data> synthetic_data(uint64_t seed) { return std::make_unique<Synthetic>(seed); }
+std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed) { return std::make_unique<Synthetic>(batch, seed); }
 
 double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update) {
   const LossRow& loss = plan.loss;
@@ -64,7 +67,7 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
       break;
   }
   GP_CHECK(loss.label.name != nullptr);
-  const at::Tensor labels = data.item(loss.label, plan.batch, step, update);
+  const at::Tensor labels = data.item(loss.label, step, update);
   const int64_t counted = loss.has_ignore_index ? labels.ne(loss.ignore_index).sum().item<int64_t>() : labels.numel();
   if (counted == 0)
     fail(Code::kBadData,
@@ -76,7 +79,7 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
 
 LossScales::LossScales(const PlanTable& plan, Data& data, int64_t step)
     : updates_(plan.loss_updates.begin(), plan.loss_updates.end()) {
-  if (updates_.empty()) updates_.push_back({0, plan.batch});
+  if (updates_.empty()) updates_.push_back({0, data.samples_of(step)});
   for (const wire::SampleRange& update : updates_) {
     divisors_.push_back(loss_divisor(plan, data, step, update));
     total_ += divisors_.back();

@@ -1,7 +1,7 @@
 #pragma once
-// Where a stage's model inputs and labels come from. Step i takes the samples [i*B, (i+1)*B) of the data, modulo its
-// length; synthetic data is one batch, repeated, whose elements depend on (seed, name, sample) alone, so that stages,
-// micro-batches and replicas all see the same.
+// Where a stage's model inputs and labels come from. Which samples a step takes says wire/sample_order.h; synthetic
+// data is one batch, repeated, whose elements depend on (seed, name, sample) alone, so that stages, micro-batches and
+// replicas all see the same.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,6 +10,7 @@
 
 #include "runtime/program.h"
 #include "support/diagnostic.h"
+#include "wire/check_data.h"
 
 namespace graphpipe::runtime {
 
@@ -17,22 +18,31 @@ class Data {
  public:
   virtual ~Data() = default;
   /// The samples `range` of step `step`, in a fresh tensor of exactly the row's shape. A row without a batch axis is
-  /// the whole array. Throws RunError (kBadData): the array does not fit the row, or an id is out of its bounds.
-  virtual at::Tensor item(const DataRow& row, int64_t batch, int64_t step, wire::SampleRange range) = 0;
+  /// the whole array. Needs: the range lies within samples_of(step). Throws RunError (kBadData): the array does not fit
+  /// the row, or an id is out of its bounds.
+  virtual at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) = 0;
+  /// How many samples the step has: the plan's batch, or, at the end of an epoch, what is left of it.
+  virtual int64_t samples_of(int64_t step) const = 0;
+  /// The samples of steps with fewer ones than the batch; the batch where there is no such step.
+  virtual int64_t rest() const = 0;
 };
 
-/// DIR/NAME.npy per name (wire/data_file.h); or, where the folder has input_0.pb or
+/// Opens the files of a folder (wire/data_folder.h) for the inputs of `table`; or, where it has input_0.pb or
 /// test_data_set_0/input_0.pb, an ONNX test data folder: the tensors of all sets, by their names, one after the other
 /// along the batch axis, which is where the model has it.
 /// The first infinity or NaN that is read of each array is reported on stderr.
-std::unique_ptr<Data> data_folder(const std::string& folder);
-/// Everything in which such a folder does not fit what the plan of a generated folder reads in so many steps
-/// (wire/check_data.h). Throws RunError (kMalformedFile) where a file of ONNX test data is none.
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, int64_t steps);
+std::unique_ptr<Data> data_folder(const std::string& folder, const wire::DataTable& table, int64_t batch,
+                                  const wire::OrderRule& rule);
+/// Everything in which such a folder does not fit what the plan of a generated folder reads (wire/check_data.h).
+/// Throws RunError (kMalformedFile) where a file of ONNX test data is none.
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use);
+/// The steps that the use means for such a folder. Throws RunError.
+int64_t steps_in_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use);
 /// Floats are standard normal, integers uniform below DataRow::ids.high, or 2.
-std::unique_ptr<Data> synthetic_data(uint64_t seed);
+std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed);
 
-/// N of docs/semantics.md, section 4, for the samples of one update: what their loss is divided by.
+/// N of docs/semantics.md, section 4, for the samples of one update: what their loss is divided by. Needs: the step has
+/// these samples.
 double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update);
 
 /// What every update's loss is divided by.

@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "runtime/error.h"
@@ -25,94 +27,117 @@ bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 /// Cuts samples out of arrays, which are opened once and checked against the row that asks first.
 class StoredData : public Data {
  public:
-  at::Tensor item(const DataRow& row, int64_t batch, int64_t step, wire::SampleRange range) override {
+  StoredData(wire::OpenData open, const wire::DataTable& table, int64_t batch, const wire::OrderRule& rule)
+      : order_(value_or_throw(wire::sample_order(table, open, batch, rule))), open_(std::move(open)) {}
+
+  int64_t samples_of(int64_t step) const override { return order_.samples_of(step); }
+  int64_t rest() const override { return order_.rest(); }
+
+  at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) override {
     const Opened& opened = open_once(row);
     at::Tensor stored =
         at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(scalar_type(row.tensor.type)));
     auto* to = bytes_in(stored).data();
     if (row.tensor.batch_axis < 0) {
-      copy_samples(opened, 0, 1, stored.nbytes(), to);
+      copy_samples(opened, opened.parts.front(), 0, 1, stored.nbytes(), to);
       return stored;
     }
-    const int64_t length = opened.array.dims[0] / row.tensor.rows_per_sample;  // in samples, positive
     const size_t sample_bytes = range.empty() ? 0 : stored.nbytes() / static_cast<size_t>(range.size());
-    // A run of consecutive samples at a time; the data starts again where it ends.
-    for (int64_t sample = range.first; sample < range.last;) {
-      const int64_t at = (step % length * (batch % length) + sample) % length;
-      const int64_t run = std::min(range.last - sample, length - at);
-      copy_samples(opened, at, run, sample_bytes, to);
-      to += static_cast<size_t>(run) * sample_bytes;
-      sample += run;
+    const std::vector<int64_t> rows = order_.rows(step, range);
+    // A run of consecutive samples of one part at a time.
+    for (size_t i = 0; i < rows.size();) {
+      const Part& part = part_of(opened, rows[i]);
+      size_t end = i + 1;
+      while (end < rows.size() && rows[end] == rows[end - 1] + 1 && rows[end] < part.last) ++end;
+      copy_samples(opened, part, rows[i] - part.first, static_cast<int64_t>(end - i), sample_bytes, to);
+      to += (end - i) * sample_bytes;
+      i = end;
     }
     return batch_axis_in_place(std::move(stored), row);
   }
 
-  virtual Result<wire::DataArray> open(const wire::DataEntry& entry) = 0;
-
  private:
+  struct Part {
+    wire::DataArray array;
+    int64_t first = 0, last = 0;  // its samples
+  };
   struct Opened {
     wire::DataEntry entry;
-    wire::DataArray array;
+    std::vector<Part> parts;
     mutable bool reported = false;
   };
 
   const Opened& open_once(const DataRow& row) {
     auto found = arrays_.find(row.name);
     if (found == arrays_.end()) {
-      const wire::DataEntry entry = entry_of(row);
-      Opened opened{.entry = entry, .array = value_or_throw(open(entry))};
-      value_or_throw(wire::check_array(entry, opened.array));
+      Opened opened{.entry = entry_of(row), .parts = {}};
+      int64_t first = 0;
+      for (wire::DataArray& array : value_or_throw(open_(opened.entry))) {
+        value_or_throw(wire::check_array(opened.entry, array));
+        const int64_t samples = row.tensor.batch_axis < 0 ? 1 : array.dims[0] / row.tensor.rows_per_sample;
+        opened.parts.push_back({std::move(array), first, first + samples});
+        first += samples;
+      }
+      check_samples(opened, first);
       found = arrays_.emplace(row.name, std::move(opened)).first;
     }
     return found->second;
   }
 
-  static void copy_samples(const Opened& opened, int64_t first, int64_t samples, size_t sample_bytes, std::byte* to) {
+  // The launcher has looked already; the files may have changed since.
+  void check_samples(const Opened& opened, int64_t samples) const {
+    if (!opened.entry.has_samples() || samples == order_.samples()) return;
+    throw RunError(Diagnostic{.code = Code::kBadData,
+                              .origin = ModelText(opened.parts.front().array.file),
+                              .message = text("it has ", samples, " samples, and other inputs have ", order_.samples()),
+                              .hint = "write the files again: row i of every file belongs to sample i"});
+  }
+
+  static const Part& part_of(const Opened& opened, int64_t sample) {
+    return *std::ranges::upper_bound(opened.parts, sample, {}, &Part::last);
+  }
+
+  static void copy_samples(const Opened& opened, const Part& part, int64_t first, int64_t samples, size_t sample_bytes,
+                           std::byte* to) {
     const auto skipped = static_cast<size_t>(first) * sample_bytes;
-    const auto elements = opened.array.elements.subspan(skipped, static_cast<size_t>(samples) * sample_bytes);
+    const auto elements = part.array.elements.subspan(skipped, static_cast<size_t>(samples) * sample_bytes);
     if (elements.empty()) return;
-    // The launcher has looked already; the file may have changed since.
-    value_or_throw(wire::check_ids(opened.entry, opened.array, first, samples));
-    if (!opened.reported) report_not_finite(opened, skipped, elements);
+    value_or_throw(wire::check_ids(opened.entry, part.array, first, samples));
+    if (!opened.reported) report_not_finite(opened, part.array, skipped, elements);
     std::memcpy(to, elements.data(), elements.size());
   }
 
   // A mask may hold infinities on purpose, so this is no error here; a loss that is not finite ends the run.
-  static void report_not_finite(const Opened& opened, size_t skipped, std::span<const std::byte> elements) {
-    const ElementType type = opened.array.type;
+  static void report_not_finite(const Opened& opened, const wire::DataArray& array, size_t skipped,
+                                std::span<const std::byte> elements) {
+    const ElementType type = array.type;
     const std::optional<size_t> found = wire::first_not_finite(type, elements);
     if (!found) return;
     opened.reported = true;
     const Diagnostic warning{
         .code = Code::kBadData,
         .severity = Severity::kWarning,
-        .origin = ModelText(opened.array.file),
-        .message = text(wire::place_of(opened.array, skipped / static_cast<size_t>(element_size(type)) + *found),
-                        " is ", wire::not_finite_name(type, elements, *found)),
+        .origin = ModelText(array.file),
+        .message = text(wire::place_of(array, skipped / static_cast<size_t>(element_size(type)) + *found), " is ",
+                        wire::not_finite_name(type, elements, *found)),
         .hint = "clean the data where that is not meant; further ones of this file are not reported"};
     std::fprintf(stderr, "%s\n", to_line(warning).c_str());
   }
 
+  wire::SampleOrder order_;
+  wire::OpenData open_;
   std::map<std::string, Opened> arrays_;
 };
 
-class NpyFolder : public StoredData {
- public:
-  explicit NpyFolder(const std::string& folder) : files_(folder) {}
-  Result<wire::DataArray> open(const wire::DataEntry& entry) override { return files_.open(entry); }
-
- private:
-  wire::NpyFolder files_;
-};
-
-class TestDataFolder : public StoredData {
+/// The tensors of all sets of ONNX test data, by name.
+class TestDataFolder {
  public:
   explicit TestDataFolder(const std::string& folder) {
     if (exists(folder + "/input_0.pb")) read_set(folder);
     for (int set = 0; exists(set_folder(folder, set) + "/input_0.pb"); ++set) read_set(set_folder(folder, set));
   }
 
-  Result<wire::DataArray> open(const wire::DataEntry& entry) override {
+  Result<std::vector<wire::DataArray>> open(const wire::DataEntry& entry) {
     const auto found = sets_.find(entry.name);
     if (found == sets_.end()) {
       std::string names;
@@ -126,8 +151,8 @@ class TestDataFolder : public StoredData {
       parts.push_back(std::move(part));
     }
     const at::Tensor& all = joined_[entry.name] = entry.has_samples() ? at::cat(parts).contiguous() : parts[0];
-    return wire::DataArray{
-        .type = found->second[0].type, .dims = all.sizes().vec(), .elements = bytes_in(all), .file = entry.name};
+    return std::vector<wire::DataArray>{
+        {.type = found->second[0].type, .dims = all.sizes().vec(), .elements = bytes_in(all), .file = entry.name}};
   }
 
  private:
@@ -170,22 +195,36 @@ class TestDataFolder : public StoredData {
   std::map<std::string, at::Tensor> joined_;
 };
 
-}  // namespace
-
-std::unique_ptr<Data> data_folder(const std::string& folder) {
+/// What opens the arrays of a folder, and keeps them.
+wire::OpenData opener_of(const std::string& folder, const wire::DataTable& table) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
     fail(Code::kUnreadableFile, quoted(ModelText(folder)) + " is not a folder", "pass the data folder with --data");
-  if (wire::is_test_data_folder(folder)) return std::make_unique<TestDataFolder>(folder);
-  return std::make_unique<NpyFolder>(folder);
+  const auto open_with = [](auto files) -> wire::OpenData {
+    return [files](const wire::DataEntry& entry) { return files->open(entry); };
+  };
+  if (wire::is_test_data_folder(folder)) return open_with(std::make_shared<TestDataFolder>(folder));
+  return open_with(std::make_shared<wire::NpyFolder>(folder, table));
 }
 
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, int64_t steps) {
-  if (!wire::is_test_data_folder(folder)) return wire::check_data_folder(generated_folder, folder, steps);
-  TestDataFolder data(folder);
-  return wire::check_data(
-      value_or_throw(wire::read_data_table(generated_folder)), [&](const wire::DataEntry& entry) { return data.open(entry); },
-      steps);
+}  // namespace
+
+std::unique_ptr<Data> data_folder(const std::string& folder, const wire::DataTable& table, int64_t batch,
+                                  const wire::OrderRule& rule) {
+  return std::make_unique<StoredData>(opener_of(folder, table), table, batch, rule);
+}
+
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder,
+                              const wire::DataUse& use) {
+  const wire::DataTable table = value_or_throw(wire::read_data_table(generated_folder));
+  return wire::check_data(table, opener_of(folder, table), use);
+}
+
+int64_t steps_in_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use) {
+  const wire::DataTable table = value_or_throw(wire::read_data_table(generated_folder));
+  const wire::SampleOrder order =
+      value_or_throw(wire::sample_order(table, opener_of(folder, table), table.batch, use.rule));
+  return value_or_throw(wire::steps_of(order, use));
 }
 
 }  // namespace graphpipe::runtime

@@ -12,6 +12,7 @@
 
 #include "runtime/error.h"
 #include "runtime/executor/allocator.h"
+#include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
 #include "wire/check_data.h"
 #include "wire/exit_codes.h"
@@ -55,6 +56,19 @@ Diagnostic foreign_error(const std::exception& error, const std::string& where) 
   return problem;
 }
 
+// A launcher has counted the steps already.
+void end_after_epochs(wire::RunOptions& options) {
+  if (options.data.folder.empty() &&
+      options.data !=
+          wire::DataOptions{.steps = options.data.steps, .seed = options.data.seed, .weights = options.data.weights})
+    fail(Code::kUsage, "--epochs, --shuffle and --last-batch are about data in files, and the data are synthetic",
+         "pass --data, or leave them out");
+  if (options.data.epochs == 0) return;
+  options.data.steps =
+      steps_in_folder(find_folder(options.launch.folder), options.data.folder, wire::data_use(options.data, 0));
+  options.data.epochs = 0;
+}
+
 int run_caught(const std::function<void()>& body, const std::function<std::string()>& where, bool has_launcher) {
   try {
     body();
@@ -82,6 +96,7 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
   }
   watch_parent(options.launch.parent);
   const auto work = [&] {
+    end_after_epochs(options);
     at::set_num_threads(options.launch.threads > 0 ? options.launch.threads : std::max(1, plan.threads));
     const c10::InferenceMode no_autograd;
     count_tensor_bytes();
@@ -94,10 +109,13 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
 
 std::string first_line(std::string_view words) { return std::string(words.substr(0, words.find('\n'))); }
 
-uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) { return options.data.seed.value_or(plan.seed); }
+uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {
+  return options.data.seed.value_or(plan.seed);
+}
 
 void check_outputs(const wire::RunOptions& options, const std::string& folder) {
-  for (const std::string* path : {&options.output.save, &options.output.save_gradients, &options.output.save_outputs, &options.output.trace}) {
+  for (const std::string* path :
+       {&options.output.save, &options.output.save_gradients, &options.output.save_outputs, &options.output.trace}) {
     if (const std::string kept = wire::kept_file(*path, folder, options.data.folder); !kept.empty())
       fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
     check_output(*path);
@@ -111,14 +129,17 @@ double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {
 }
 
 void check_data(const wire::RunOptions& options, const std::string& folder) {
-  if (options.data.folder.empty() || (options.launch.parent != 0 && !wire::is_test_data_folder(options.data.folder))) return;
-  const Diagnostics found = check_data_folder(folder, options.data.folder, options.data.steps);
+  if (options.data.folder.empty() || (options.launch.parent != 0 && !wire::is_test_data_folder(options.data.folder)))
+    return;
+  const Diagnostics found = runtime::check_data_folder(folder, options.data.folder, wire::data_use(options.data, 0));
   if (has_error(found)) throw RunError(found);
   print(found);
 }
 
-std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options) {
-  return options.data.folder.empty() ? synthetic_data(seed_of(plan, options)) : data_folder(options.data.folder);
+std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder) {
+  if (options.data.folder.empty()) return synthetic_data(plan.batch, seed_of(plan, options));
+  return data_folder(options.data.folder, value_or_throw(wire::read_data_table(folder)), plan.batch,
+                     wire::data_use(options.data, seed_of(plan, options)).rule);
 }
 
 }  // namespace graphpipe::runtime

@@ -33,6 +33,7 @@ void check_data(const wire::RunOptions& options, const std::string& folder);
 
 /// The options' seed, or the plan's.
 uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options);
-std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options);
+/// The data that the options name, for the generated folder's plan.
+std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder);
 
 }  // namespace graphpipe::runtime

@@ -98,7 +98,7 @@ struct TwoStages {
 double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Transport> transport,
                        MessageRounds rounds) {
   const std::unique_ptr<Device> device = open_cpu();
-  const std::unique_ptr<Data> data = synthetic_data(0);
+  const std::unique_ptr<Data> data = synthetic_data(1, 0);
   std::vector<StageState> states;
   for (const Instance& instance : stages.resolved.instances)
     states.push_back({.entry = instance.entry, .optimizer = Optimizer({}, 0)});

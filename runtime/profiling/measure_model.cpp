@@ -58,7 +58,7 @@ class ModelMeter {
       : program_(program),
         marks_(marks),
         options_(options),
-        data_(open_data(*program.plan, options)),
+        data_(open_data(*program.plan, options, find_folder(options.launch.folder))),
         device_(open_cpu()),
         weights_(find_folder(options.launch.folder) + "/" + std::string(wire::kWeightsFile)) {
     OptimizerSettings optimizer = optimizer_settings(program.plan->optimizer, options.optimizer);

@@ -9,6 +9,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_loss.h"
 #include "runtime/executor/resolve.h"
+#include "runtime/executor/rest_of_epoch.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
@@ -63,6 +64,7 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
     for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
       states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, optimizer, device));
   find_updates();
+  find_rest_programs();
 }
 
 void Interpreter::take_weights(const Safetensors& file) {
@@ -80,21 +82,22 @@ StepOutcome Interpreter::run_step(int64_t step) {
   reduced_.clear();
   for (auto& [key, state] : states_) begin_step(state);
   loss_scales_.emplace(plan_, data_, step);
+  choose_programs(data_.samples_of(step));
   count_work();
-  std::vector<size_t> next(programs_.size(), 0);
+  std::vector<size_t> next(running_.size(), 0);
   for (bool moved = true; moved;) {
     moved = false;
-    for (size_t p = 0; p < programs_.size(); ++p) {
-      const auto& actions = programs_[p].actions;
+    for (size_t p = 0; p < running_.size(); ++p) {
+      const auto& actions = running_[p].actions;
       while (next[p] < actions.size() && try_run(actions[next[p]])) {
         ++next[p];
         moved = true;
       }
     }
   }
-  for (size_t p = 0; p < programs_.size(); ++p)
-    if (next[p] < programs_[p].actions.size())
-      fail(Code::kBadSchedule, describe(plan_, programs_[p].actions[next[p]]) + " can never run",
+  for (size_t p = 0; p < running_.size(); ++p)
+    if (next[p] < running_[p].actions.size())
+      fail(Code::kBadSchedule, describe(plan_, running_[p].actions[next[p]]) + " can never run",
            "check the schedule, then generate the folder again");
   return std::move(outcome_);
 }
@@ -113,9 +116,21 @@ Interpreter::UpdateKey Interpreter::update_of(const ActionRow& row) const {
   return {row.stage, update == stage->second.end() ? 0 : update->second};
 }
 
+// Those of the plan; at the end of an epoch, what they say of the samples that are left.
+void Interpreter::choose_programs(int64_t samples) {
+  running_ = samples == plan_.batch ? programs_ : std::span<const DeviceProgram>(rest_programs_);
+}
+
+void Interpreter::find_rest_programs() {
+  if (data_.rest() == plan_.batch) return;
+  for (const DeviceProgram& program : programs_) rest_actions_.push_back(actions_of_rest(program, data_.rest()));
+  rest_programs_.assign(programs_.begin(), programs_.end());
+  for (size_t p = 0; p < rest_programs_.size(); ++p) rest_programs_[p].actions = rest_actions_[p];
+}
+
 void Interpreter::count_work() {
   work_left_.clear();
-  for (const DeviceProgram& program : programs_)
+  for (const DeviceProgram& program : running_)
     for (const ActionRow& row : program.actions)
       if (wire::is_compute(row.op)) ++work_left_[update_of(row)];
 }
@@ -167,7 +182,7 @@ Interpreter::Item& Interpreter::item_of(const ActionRow& row) {
 void Interpreter::forward(const ActionRow& row, Item& item) {
   const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
   for (const DataRow& input : entry.data)
-    item.tensors[static_cast<size_t>(input.slot)] = device_.upload(data_.item(input, plan_.batch, step_, row.range));
+    item.tensors[static_cast<size_t>(input.slot)] = device_.upload(data_.item(input, step_, row.range));
   if (entry.loss_scale_slot >= 0)
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range)));

@@ -59,9 +59,13 @@ class Interpreter {
   const std::vector<at::Tensor>& replica_sums(UpdateKey update);
   void find_norm();
   void find_updates();
+  void find_rest_programs();
+  void choose_programs(int64_t samples);
   void count_work();
 
-  std::span<const DeviceProgram> programs_;
+  std::span<const DeviceProgram> programs_, running_;       // of the plan; of the step
+  std::vector<std::vector<wire::ActionRow>> rest_actions_;  // by device: of steps with fewer samples
+  std::vector<DeviceProgram> rest_programs_;
   const PlanTable& plan_;
   Data& data_;
   const Device& device_;

@@ -89,7 +89,7 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
   check_data(options, folder);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
-  const std::unique_ptr<Data> data = open_data(plan, options);
+  const std::unique_ptr<Data> data = open_data(plan, options, folder);
   const std::unique_ptr<Device> device = open_device(options.launch.device, 0);
   std::optional<Safetensors> own;
   if (!options.data.weights.empty()) own.emplace(options.data.weights);

@@ -49,6 +49,25 @@ struct DataFolder {
     for (const auto& file : fs::directory_iterator(read_reference("dlrm").folder + "/data")) fs::copy(file, path);
   }
   std::string file(const std::string& name) const { return path + "/" + name; }
+  /// The rows [first, last) of a file's 16, as a file.
+  static std::string rows(const std::string& content, int first, int last) {
+    const size_t shape = content.find("'shape': (16");
+    REQUIRE(shape != std::string::npos);
+    const size_t header = 10 + static_cast<unsigned char>(content[8]) + 256 * static_cast<unsigned char>(content[9]);
+    const size_t row = (content.size() - header) / 16;
+    std::string out = content.substr(0, header);
+    std::string count = std::to_string(last - first);
+    if (count.size() < 2) count.insert(0, " ");
+    out.replace(shape + 10, 2, count);
+    return out + content.substr(header + static_cast<size_t>(first) * row, static_cast<size_t>(last - first) * row);
+  }
+  /// Cuts the ends of all files off.
+  void keep_rows(int count) const {
+    for (const auto& file : fs::directory_iterator(path)) {
+      const std::string content = read_text(file.path());
+      std::ofstream(file.path(), std::ios::binary) << rows(content, 0, count);
+    }
+  }
   /// Changes an eight-byte id, counted from the file's end: rows of one id each.
   void set_id(const std::string& name, int64_t from_end, int64_t id) const {
     std::fstream out(file(name), std::ios::binary | std::ios::in | std::ios::out);
@@ -120,21 +139,58 @@ TEST_CASE("a step that reaches the end of the data within it goes on at their st
   CAPTURE(whole.output);
   CHECK(whole.code == 0);
   CHECK_FALSE(whole.has("note["));  // 16 samples, batches of 8
-  // 12 samples: the files' ends cut off.
-  for (const auto& file : fs::directory_iterator(data.path)) {
-    const std::string path = file.path();
-    std::string content = read_text(path);
-    const size_t shape = content.find("'shape': (16");
-    REQUIRE(shape != std::string::npos);
-    const size_t header = 10 + static_cast<unsigned char>(content[8]) + 256 * static_cast<unsigned char>(content[9]);
-    const size_t row = (content.size() - header) / 16;
-    content.replace(shape + 10, 2, "12");
-    std::ofstream(path, std::ios::binary) << content.substr(0, header + 12 * row);
-  }
+  data.keep_rows(12);
   const Answered cut = graphpipe_says({"run", three_stage_folder(), "--data", data.path, "--steps", "3"});
   CAPTURE(cut.output);
   CHECK(cut.code == 0);
   CHECK(cut.count("12 samples, which the batch of 8 does not divide") == 1);
+}
+
+TEST_CASE("shuffled epochs whose rest is trained alone are equal to one process's") {
+  const DataFolder data("epochs");
+  data.keep_rows(12);
+  const std::string folder = three_stage_folder();
+  const auto says = [&](const std::string& verb, std::vector<std::string> flags) {
+    std::vector<std::string> words{verb, folder, "--data", data.path, "--epochs", "2", "--quiet", "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return graphpipe_output(words);
+  };
+  CHECK(says("verify", {"--shuffle", "--seed", "9", "--last-batch", "train"}).find("\"passed\": true") !=
+        std::string::npos);
+  const std::vector<double> shuffled = losses_of(says("run", {"--shuffle", "--seed", "9", "--last-batch", "train"}));
+  CHECK(shuffled.size() == 4);
+  CHECK(losses_of(says("run", {"--shuffle", "--seed", "9", "--last-batch", "train"})) == shuffled);
+  CHECK(losses_of(says("run", {"--shuffle", "--seed", "8", "--last-batch", "train"})) != shuffled);
+  CHECK(losses_of(says("run", {"--last-batch", "pad"})).size() == 4);
+  CHECK(losses_of(says("run", {"--last-batch", "drop"})).size() == 2);
+  CHECK(losses_of(says("run", {})).size() == 3);
+  CHECK(graphpipe_says({"run", folder, "--data", data.path, "--epochs", "2", "--steps", "1"}).code == 2);
+  const Answered synthetic = graphpipe_says({"run", folder, "--epochs", "2", "--shuffle"});
+  CHECK(synthetic.code == 2);
+  CHECK(synthetic.count("the data are synthetic") == 2);
+}
+
+TEST_CASE("parts of an input are trained on as the whole") {
+  const DataFolder data("parts");
+  const auto losses = [&] {
+    return losses_of(graphpipe_output({"run", three_stage_folder(), "--data", data.path, "--epochs", "1", "--shuffle",
+                                       "--seed", "2", "--quiet", "--json"}));
+  };
+  const std::vector<double> whole = losses();
+  for (const std::string name : {"features", "user"}) {
+    const std::string content = read_text(data.file(name + ".npy"));
+    fs::remove(data.file(name + ".npy"));
+    if (name == "user") fs::create_directory(data.file(name));
+    const std::string stem = data.file(name) + (name == "user" ? "/part-" : ".");
+    std::ofstream(stem + "0.npy", std::ios::binary) << DataFolder::rows(content, 0, 5);
+    std::ofstream(stem + "1.npy", std::ios::binary) << DataFolder::rows(content, 5, 16);
+  }
+  CHECK(losses() == whole);
+  fs::remove(data.file("features.0.npy"));
+  const Answered end = graphpipe_says({"run", three_stage_folder(), "--data", data.path});
+  CHECK(end.code == 3);
+  CHECK(
+      end.has("'features.1.npy': the parts of 'features' are numbered from 0 without a gap, and number 0 is missing"));
 }
 
 TEST_CASE("weights that are not finite are refused by name before any process starts") {

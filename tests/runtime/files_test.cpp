@@ -124,6 +124,18 @@ TEST_CASE("malformed and hostile safetensors are refused") {
   }
 }
 
+namespace {
+
+// The data of one input, two integers per sample.
+std::unique_ptr<Data> open_folder(const std::string& folder, const std::string& name, int64_t batch,
+                                  const graphpipe::wire::OrderRule& rule = {}) {
+  const graphpipe::wire::DataTable table{
+      .batch = batch, .entries = {{.name = name, .type = ElementType::kInt64, .dims = {1, 2}, .ids = {}}}};
+  return data_folder(folder, table, batch, rule);
+}
+
+}  // namespace
+
 TEST_CASE("steps read the data in order and start again at its end") {
   const Folder folder;
   std::ofstream(folder.path + "/in_x.npy", std::ios::binary)
@@ -132,16 +144,46 @@ TEST_CASE("steps read the data in order and start again at its end") {
            for (int64_t i = 0; i < 10; ++i) std::memcpy(data.data() + 8 * i, &i, 8);
            return data;
          }();
-  const auto data = data_folder(folder.path);
+  const auto data = open_folder(folder.path, "in/x", 4);
   const DataRow rows{"in/x", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
-  CHECK(numbers(data->item(rows, 4, 0, {0, 2})) == std::vector<int64_t>{0, 1, 2, 3});
-  CHECK(numbers(data->item(rows, 4, 1, {0, 3})) == std::vector<int64_t>{8, 9, 0, 1, 2, 3});
-  CHECK(numbers(data->item(rows, 4, 1'000'000'000'000, {1, 2})) == std::vector<int64_t>{2, 3});
+  CHECK(numbers(data->item(rows, 0, {0, 2})) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(numbers(data->item(rows, 1, {0, 3})) == std::vector<int64_t>{8, 9, 0, 1, 2, 3});
+  CHECK(numbers(data->item(rows, 1'000'000'000'000, {1, 2})) == std::vector<int64_t>{2, 3});
   const DataRow columns{"in/x", {ElementType::kInt64, kColumns, 1, 1}, 0};
-  CHECK(numbers(data->item(columns, 4, 0, {1, 3})) == std::vector<int64_t>{2, 4, 3, 5});
+  CHECK(numbers(data->item(columns, 0, {1, 3})) == std::vector<int64_t>{2, 4, 3, 5});
   const DataRow wrong{"in/x", {ElementType::kInt32, kBatchOf2, 0, 1}, 0};
-  CHECK_THROWS_AS(data_folder(folder.path)->item(wrong, 4, 0, {0, 1}), RunError);
-  CHECK_THROWS_AS(data_folder(folder.path + "/none"), RunError);
+  CHECK_THROWS_AS(open_folder(folder.path, "in/x", 4)->item(wrong, 0, {0, 1}), RunError);
+  CHECK_THROWS_AS(open_folder(folder.path + "/none", "in/x", 4), RunError);
+}
+
+TEST_CASE("samples are gathered in the order of their step, over the ends of parts") {
+  const Folder folder;
+  const auto part = [&](const std::string& name, int64_t first, int64_t rows) {
+    std::string data;
+    for (int64_t i = 2 * first; i < 2 * (first + rows); ++i) data.append(reinterpret_cast<const char*>(&i), 8);
+    std::ofstream(folder.path + "/" + name, std::ios::binary)
+        << npy("{'descr':'<i8','fortran_order':False,'shape':(" + std::to_string(rows) + ", 2)}", 0) << data;
+  };
+  part("x.0.npy", 0, 3);
+  part("x.1.npy", 3, 1);
+  part("x.2.npy", 4, 6);
+  const DataRow row{"x", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
+  for (const bool shuffle : {false, true}) {
+    const graphpipe::wire::OrderRule rule{
+        .shuffle = shuffle, .seed = 3, .last_batch = graphpipe::wire::LastBatch::kTrain};
+    const auto data = open_folder(folder.path, "x", 4, rule);
+    CHECK(data->rest() == 2);
+    const graphpipe::wire::SampleOrder order(10, 4, rule);
+    for (int64_t step = 0; step < 6; ++step) {
+      std::vector<int64_t> expected;
+      CHECK(data->samples_of(step) == (step % 3 == 2 ? 2 : 4));
+      for (const int64_t sample : order.rows(step, {1, data->samples_of(step)})) {
+        expected.push_back(2 * sample);
+        expected.push_back(2 * sample + 1);
+      }
+      CHECK(numbers(data->item(row, step, {1, data->samples_of(step)})) == expected);
+    }
+  }
 }
 
 namespace {
@@ -166,14 +208,14 @@ TEST_CASE("ONNX test data: the tensors of all sets by their names, the batch axi
     std::ofstream(place + "/input_0.pb", std::ios::binary)
         << tensor_proto("x", {2, 2}, {10 * set, 10 * set + 1, 10 * set + 2, 10 * set + 3});
   }
-  const auto data = data_folder(folder.path);
+  const auto data = open_folder(folder.path, "x", 4);
   const DataRow rows{"x", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
-  CHECK(numbers(data->item(rows, 4, 0, {1, 3})) == std::vector<int64_t>{2, 3, 10, 11});
+  CHECK(numbers(data->item(rows, 0, {1, 3})) == std::vector<int64_t>{2, 3, 10, 11});
   const DataRow columns{"x", {ElementType::kInt64, kColumns, 1, 1}, 0};
-  CHECK(numbers(data_folder(folder.path)->item(columns, 4, 0, {1, 3})) == std::vector<int64_t>{1, 10, 3, 12});
+  CHECK(numbers(open_folder(folder.path, "x", 4)->item(columns, 0, {1, 3})) == std::vector<int64_t>{1, 10, 3, 12});
   const DataRow absent{"label", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
-  CHECK_THROWS_AS(data->item(absent, 4, 0, {0, 1}), RunError);
-  CHECK(numbers(data_folder(folder.path + "/test_data_set_1")->item(rows, 2, 0, {0, 1})) ==
+  CHECK_THROWS_AS(data->item(absent, 0, {0, 1}), RunError);
+  CHECK(numbers(open_folder(folder.path + "/test_data_set_1", "x", 2)->item(rows, 0, {0, 1})) ==
         std::vector<int64_t>{10, 11});
 }
 
@@ -195,14 +237,14 @@ TEST_CASE("elements of a TensorProto may be listed one by one; what is cut short
 }
 
 TEST_CASE("synthetic data does not depend on how the batch is cut, and respects the limit") {
-  const auto data = synthetic_data(5);
+  const auto data = synthetic_data(8, 5);
   const DataRow floats{"x", {ElementType::kFloat32, kBatchOf2, 0, 1}, 0};
-  const at::Tensor whole = data->item(floats, 8, 0, {0, 8});
-  CHECK(at::equal(data->item(floats, 8, 3, {3, 6}), whole.narrow(0, 3, 3)));
-  CHECK_FALSE(at::equal(synthetic_data(6)->item(floats, 8, 0, {0, 8}), whole));
+  const at::Tensor whole = data->item(floats, 0, {0, 8});
+  CHECK(at::equal(data->item(floats, 3, {3, 6}), whole.narrow(0, 3, 3)));
+  CHECK_FALSE(at::equal(synthetic_data(8, 6)->item(floats, 0, {0, 8}), whole));
   const DataRow classes{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0, {0, 3}};
   bool seen[3] = {};
-  for (int64_t value : numbers(data->item(classes, 64, 0, {0, 64}))) {
+  for (int64_t value : numbers(data->item(classes, 0, {0, 64}))) {
     REQUIRE((value >= 0 && value < 3));
     seen[value] = true;
   }
@@ -216,7 +258,7 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   std::memcpy(labels.data(), values, sizeof values);
   std::ofstream(folder.path + "/y.npy", std::ios::binary)
       << npy("{'descr':'<i8','fortran_order':False,'shape':(3, 2)}", 0) << labels;
-  const auto data = data_folder(folder.path);
+  const auto data = open_folder(folder.path, "y", 3);
   const DataRow row{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
   PlanTable plan;
   plan.batch = 3;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "tests/runtime/chain_plan.h"
 #include "tests/runtime/run_programs.h"
 #include "tests/runtime/two_stage_plan.h"
 
@@ -78,12 +79,17 @@ Outcome outcome_of(const RunEnd& end, const std::string& folder, const std::stri
   return out;
 }
 
-Outcome run_serial_case(const TwoStagePlan& plan, const std::string& folder, const std::string& tag) {
-  return outcome_of(run_serial_process(plan.programs(), folder, arguments(folder, tag)), folder, tag);
+Outcome run_serial_case(const TwoStagePlan& plan, const std::string& folder, const std::string& tag,
+                        const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = arguments(folder, tag);
+  words.insert(words.end(), more.begin(), more.end());
+  return outcome_of(run_serial_process(plan.programs(), folder, words), folder, tag);
 }
 
-Outcome run_distributed(const TwoStagePlan& plan, const std::string& folder, const std::string& transport) {
+Outcome run_distributed(const TwoStagePlan& plan, const std::string& folder, const std::string& transport,
+                        const std::vector<std::string>& more = {}) {
   std::vector<std::string> words = arguments(folder, transport);
+  words.insert(words.end(), more.begin(), more.end());
   words.insert(words.end(), {"--transport", transport});
   ProcessGroup group(plan.programs(), folder, words);
   const std::vector<RunEnd> ends = group.wait(60);
@@ -126,6 +132,50 @@ TEST_CASE("every plan gives the interpreter's bits over shared memory, and one b
     CHECK(serial.losses[0] != serial.losses[1]);
     std::filesystem::remove_all(folder);
   }
+}
+
+// 19 samples: two whole steps, then one of the three or five that are left.
+TEST_CASE("the rest of an epoch is trained alone: the interpreter's bits on every plan, and one batch's numbers") {
+  for (const Case& c : cases()) {
+    CAPTURE(c.name);
+    const std::string folder = make_folder(c.shape.shared, 19);
+    const TwoStagePlan plan(c.shape);
+    const std::vector<std::string> flags = {"--last-batch", "train", "--shuffle", "--seed", "4"};
+    const Outcome serial = run_serial_case(plan, folder, "serial", flags);
+    check_same_bits(run_distributed(plan, folder, "shm", flags), serial);
+    const PlanShape whole{.batch = c.shape.batch,
+                          .micro_batch = {c.shape.batch, c.shape.batch},
+                          .shared = c.shape.shared,
+                          .last_frozen = c.shape.last_frozen,
+                          .optimizer = c.shape.optimizer};
+    check_close(serial, run_serial_case(TwoStagePlan(whole), folder, "whole", flags));
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_CASE("a step of fewer samples computes the bits of a plan of that batch") {
+  for (const bool recompute : {false, true})
+    for (const int64_t rest : {1, 3, 4, 5}) {
+      CAPTURE(rest);
+      const std::string folder = make_folder(false, rest);
+      PlanShape shape{.batch = 8, .micro_batch = {2, 4}, .recompute = recompute};
+      const Outcome of_rest = run_serial_case(TwoStagePlan(shape), folder, "rest", {"--last-batch", "train"});
+      shape.batch = rest;
+      check_same_bits(run_serial_case(TwoStagePlan(shape), folder, "small"), of_rest);
+      std::filesystem::remove_all(folder);
+    }
+}
+
+TEST_CASE("--last-batch train is refused where weights change within a step, and orders without files are") {
+  const std::string folder = make_chain_folder(2, 17);
+  const ChainPlan plan({.stages = 2});
+  const RunEnd end = run_serial_process(plan.programs(), folder, {"--data", folder, "--last-batch", "train"});
+  CHECK(end.exit_code == 2);
+  CHECK(end.errors.find("applies gradients of parts of the batch") != std::string::npos);
+  const RunEnd synthetic = run_serial_process(plan.programs(), folder, {"--shuffle"});
+  CHECK(synthetic.exit_code == 2);
+  CHECK(synthetic.errors.find("the data are synthetic") != std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("clipping is refused where a device steps before its compute is over") {

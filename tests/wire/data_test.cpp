@@ -67,7 +67,8 @@ struct LanguageData : Folder {
     write("label.npy", npy<int64_t>("<i8", "(4,)", {3, -100, 0, 1}));
     write("mask.npy", npy<float>("<f4", "(2, 2)", {0, 0, 0, 0}));
   }
-  Diagnostics check(int64_t steps = 2) const { return check_data_folder(path, path, steps); }
+  Diagnostics check(int64_t steps = 2) const { return check(DataUse{.steps = steps}); }
+  Diagnostics check(const DataUse& use) const { return check_data_folder(path, path, use); }
 };
 
 bool has(const Diagnostic& problem, const std::string& part) {
@@ -109,14 +110,22 @@ TEST_CASE("a table of data reads back as it was printed, names of any bytes incl
   DataTable table = kTable;
   table.entries[0].name = std::string("a b%\n\0\xff", 7);
   table.draws_random = true;
+  table.whole_steps = true;
+  table.together = {{2, 4}, {3, 3}};
   table.entries[1].dims = {2, 7};
   table.entries[1].batch_axis = 1;
   CHECK(parse_data_table(print_data_table(table)) == table);
-  const std::string good = "graphpipe-data 1\nbatch 2\nrandom no\ninput x int64 axis 0 [1,3] ids [0,4) ignored -1\n";
+  const std::string good =
+      "graphpipe-data 2\nbatch 2\nrandom no\nsteps any\ntogether 2 of 4\ninput x int64 axis 0 [1,3] ids [0,4) ignored "
+      "-1\n";
   CHECK(parse_data_table(good).has_value());
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"data 1", "data 2"},
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"data 2", "data 1"},
                                                                                  {"batch 2", "batch 0"},
                                                                                  {"random no", "random 1"},
+                                                                                 {"steps any", "steps some"},
+                                                                                 {"together 2", "together 1"},
+                                                                                 {"2 of 4", "2 of 1"},
+                                                                                 {"2 of 4", "2 4"},
                                                                                  {"int64", "int65"},
                                                                                  {"axis 0", "axis 2"},
                                                                                  {"axis 0", "axis x"},
@@ -154,7 +163,7 @@ TEST_CASE("all problems of all files are told at once, each with its file") {
   CHECK(has(problems[1], "'label.npy': it holds float32[4]; the model takes int64[1]"));
   CHECK(has(problems[2], "'mask.npy': the data folder has no such file"));
   for (const Diagnostic& problem : problems) CHECK(exit_code_of(problem.code) == 3);
-  const Diagnostics missing = check_data_folder(data.path, data.path + "/missing", 1);
+  const Diagnostics missing = check_data_folder(data.path, data.path + "/missing", {});
   REQUIRE(missing.size() == 1);
   CHECK(has(missing[0], "it is not a folder"));
 }
@@ -230,4 +239,111 @@ TEST_CASE("ids are checked in every integer type") {
   CHECK(first(ElementType::kUInt8, std::vector<uint8_t>{0, 255}) == 1);
   CHECK_FALSE(first(ElementType::kInt64, std::vector<int64_t>{0, 1, 2, -1}));
   CHECK(first(ElementType::kInt64, std::vector<int64_t>{int64_t{1} << 32}) == 0);
+}
+
+namespace {
+
+// `rows` rows of three zeros, or one.
+std::string tokens(int64_t rows, int64_t last = 0) {
+  std::vector<int64_t> ids(static_cast<size_t>(rows) * 3, 0);
+  ids.back() = last;
+  return npy<int64_t>("<i8", "(" + std::to_string(rows) + ", 3)", ids);
+}
+
+struct TokensInParts : LanguageData {
+  TokensInParts() { std::filesystem::remove(path + "/tokens.npy"); }
+};
+
+}  // namespace
+
+TEST_CASE("an input may lie in numbered parts or in a folder of parts") {
+  const TokensInParts data;
+  for (const bool in_folder : {false, true}) {
+    if (in_folder) std::filesystem::create_directory(data.path + "/tokens");
+    const std::string stem = in_folder ? "tokens/part-" : "tokens.0";
+    data.write(stem + "0.npy", tokens(3));
+    data.write(stem + "1.npy", tokens(1));
+    CHECK(data.check().empty());
+    data.write(stem + "1.npy", tokens(2, 5));
+    const Diagnostics problems = data.check(3);
+    REQUIRE(problems.size() == 2);
+    CHECK(has(problems[0], "and 1 more parts 5, 'label.npy' 4"));
+    CHECK(has(problems[1], "'" + stem + "1.npy': row 1, column 2 (from 0) is 5"));
+    data.write(stem + "1.npy", npy<float>("<f4", "(1, 3)", {0, 0, 0}));
+    REQUIRE(data.check().size() == 1);
+    CHECK(has(data.check()[0], "'" + stem + "1.npy': it holds float32[1,3]"));
+    for (const char* number : {"0.npy", "1.npy"}) std::filesystem::remove(data.path + "/" + stem + number);
+  }
+}
+
+TEST_CASE("parts without one of them, twice or beside another form are refused") {
+  const TokensInParts data;
+  data.write("tokens.0.npy", tokens(2));
+  data.write("tokens.2.npy", tokens(2));
+  REQUIRE(data.check().size() == 1);
+  CHECK(has(data.check()[0], "'tokens.2.npy': the parts of 'tokens' are numbered from 0 without a gap"));
+  CHECK(has(data.check()[0], "number 1 is missing"));
+  data.write("tokens.00.npy", tokens(2));
+  REQUIRE(data.check().size() == 1);
+  CHECK(has(data.check()[0], "this number is there twice"));
+  for (const char* file : {"tokens.00.npy", "tokens.2.npy"}) std::filesystem::remove(data.path + "/" + file);
+  data.write("tokens.npy", tokens(4));
+  REQUIRE(data.check().size() == 1);
+  CHECK(has(data.check()[0], "the data of 'tokens' are there in two forms"));
+  // Words that are no numbers make no parts.
+  std::filesystem::remove(data.path + "/tokens.0.npy");
+  data.write("tokens.old.npy", tokens(2));
+  CHECK(data.check().empty());
+}
+
+TEST_CASE("the file of an input is no part of another, no name leads out of the folder, and a mask has no parts") {
+  const LanguageData data;
+  DataTable table = kTable;
+  table.entries[0].name = "label.0";
+  data.write("label.0.npy", tokens(4));
+  NpyFolder files(data.path, table);
+  CHECK(files.open(table.entries[1])->size() == 1);
+  std::filesystem::create_directory(data.path + "/inner");
+  data.write("inner/data.txt", "");
+  NpyFolder inner(data.path + "/inner", table);
+  for (const char* name : {"..", ".", "", "../x"})
+    CHECK_FALSE(inner.open({.name = name, .dims = {1, 3}, .ids = {}}).ok());
+  for (const char* file : {"label.0.npy", "mask.npy"}) std::filesystem::remove(data.path + "/" + file);
+  for (const char* file : {"mask.0.npy", "mask.1.npy"}) data.write(file, npy<float>("<f4", "(2, 2)", {0, 0, 0, 0}));
+  REQUIRE(data.check().size() == 1);
+  CHECK(has(data.check()[0], "'mask.0.npy': the input has no axis of samples, so its data have no parts"));
+}
+
+TEST_CASE("rules that cannot be followed are refused, and shuffled data are looked at whole") {
+  const LanguageData data;
+  const auto with_table = [&](const DataTable& table, const DataUse& use) {
+    data.write("data.txt", print_data_table(table));
+    return data.check(use);
+  };
+  DataTable table = kTable;
+  const auto last = [](LastBatch rule) { return DataUse{.rule = {.last_batch = rule}}; };
+  table.batch = 5;
+  const Diagnostics dropped = with_table(table, last(LastBatch::kDrop));
+  REQUIRE(dropped.size() == 1);
+  CHECK(has(dropped[0], "4 samples, fewer than the batch of 5"));
+  CHECK(with_table(table, last(LastBatch::kTrain)).empty());
+  table.batch = 3;  // rest 1
+  table.together = {{2, 3}};
+  const Diagnostics alone = with_table(table, last(LastBatch::kTrain));
+  REQUIRE(alone.size() == 1);
+  CHECK(exit_code_of(alone[0].code) == 2);
+  CHECK(has(alone[0], "needs 2 of them together: its last micro-batch would have 1"));
+  CHECK_FALSE(has_error(with_table(table, last(LastBatch::kWrap))));
+  CHECK(with_table(table, last(LastBatch::kPad)).empty());
+  table.together = {};
+  table.whole_steps = true;
+  REQUIRE(with_table(table, last(LastBatch::kTrain)).size() == 1);
+  CHECK(has(with_table(table, last(LastBatch::kTrain))[0], "applies gradients of parts of the batch"));
+  const DataUse too_long{.epochs = int64_t{1} << 40};
+  REQUIRE(with_table(table, too_long).size() == 1);
+  CHECK(has(with_table(table, too_long)[0], "lower --epochs"));
+  data.write("tokens.npy", tokens(4, 5));
+  CHECK(with_table(kTable, {.steps = 1}).empty());
+  CHECK(with_table(kTable, {.steps = 1, .rule = {.shuffle = true}}).size() == 1);
+  CHECK(with_table(kTable, {.epochs = 1}).size() == 1);
 }

@@ -1,15 +1,41 @@
 #include "wire/run/data.h"
 
+#include <array>
+#include <string_view>
+
 #include "wire/run_options.h"
 
 namespace graphpipe::wire {
 namespace {
+
+// By LastBatch.
+constexpr std::array<std::string_view, 4> kLastBatches = {"wrap", "drop", "pad", "train"};
 
 bool read_steps(const std::string& word, RunOptions& options) {
   int64_t steps = 0;
   if (!read_value(word, steps) || steps < 1 || steps > kMostSteps) return false;
   options.data.steps = steps;
   return true;
+}
+
+bool read_epochs(const std::string& word, RunOptions& options) {
+  int64_t epochs = 0;
+  if (!read_value(word, epochs) || epochs < 1 || epochs > kMostSteps) return false;
+  options.data.epochs = epochs;
+  return true;
+}
+
+bool read_last_batch(const std::string& word, RunOptions& options) {
+  for (size_t i = 0; i < kLastBatches.size(); ++i) {
+    if (word != kLastBatches[i]) continue;
+    options.data.last_batch = static_cast<LastBatch>(i);
+    return true;
+  }
+  return false;
+}
+
+std::string write_last_batch(const RunOptions& options) {
+  return std::string(kLastBatches[static_cast<size_t>(options.data.last_batch)]);
 }
 
 template <auto Member>
@@ -22,7 +48,8 @@ RunFlag data_flag(const char* name, const char* value_name, const char* help, bo
 std::vector<RunFlag> data_flags() {
   return {
       data_flag<&DataOptions::folder>(
-          "--data", "DIR", "folder with one NAME.npy per input and label; without it, seeded synthetic data", true),
+          "--data", "DIR",
+          "folder with NAME.npy, or parts NAME.0.npy and so on, per input and label; else synthetic data", true),
       data_flag<&DataOptions::weights>("--weights", "FILE", "parameters to start from: a safetensors file of --save",
                                        true),
       {.name = "--steps",
@@ -31,7 +58,21 @@ std::vector<RunFlag> data_flags() {
        .user = FlagUser::kRunAndVerify,
        .read = read_steps,
        .write = [](const RunOptions& options) { return write_value(options.data.steps); }},
-      data_flag<&DataOptions::seed>("--seed", "N", "seed of Dropout and of synthetic data, 0 to 2^64-1 (the plan's)"),
+      {.name = "--epochs",
+       .value_name = "N",
+       .help = "how often the data are read, 1 or more, instead of --steps",
+       .user = FlagUser::kRunAndVerify,
+       .read = read_epochs,
+       .write = [](const RunOptions& o) { return o.data.epochs > 0 ? write_value(o.data.epochs) : ""; }},
+      data_flag<&DataOptions::shuffle>("--shuffle", "", "reads the samples of every epoch in an order of its own"),
+      {.name = "--last-batch",
+       .value_name = "RULE",
+       .help = "samples at an epoch's end that fill no batch: wrap (the next epoch follows), drop, pad, train",
+       .user = FlagUser::kRunAndVerify,
+       .read = read_last_batch,
+       .write = write_last_batch},
+      data_flag<&DataOptions::seed>("--seed", "N",
+                                    "seed of Dropout, of --shuffle and of synthetic data, 0 to 2^64-1 (the plan's)"),
   };
 }
 

@@ -7,14 +7,20 @@
 #include <vector>
 
 #include "wire/run/flag.h"
+#include "wire/sample_order.h"
 
 namespace graphpipe::wire {
 
 struct DataOptions {
-  /// Folder with one NAME.npy per input and label; empty: synthetic data.
+  /// Folder with the inputs and labels (wire/data_folder.h); empty: synthetic data.
   std::string folder;
   int64_t steps = 1;
-  /// Of dropout and of synthetic data. Absent: the plan's.
+  /// How often the data are read, in place of `steps`; 0: `steps` says how long the run is.
+  int64_t epochs = 0;
+  /// Whether each epoch has an order of its own, and what becomes of the samples at its end that fill no batch.
+  bool shuffle = false;
+  LastBatch last_batch = LastBatch::kWrap;
+  /// Of dropout, synthetic data and the order of samples. Absent: the plan's.
   std::optional<uint64_t> seed;
   /// What an earlier run has saved, to start from; empty: the generated folder's weights.
   std::string weights;
