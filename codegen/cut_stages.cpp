@@ -1,6 +1,7 @@
 #include "codegen/cut_stages.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "codegen/stage_steps.h"
 
@@ -45,7 +46,12 @@ void add_boundaries(const Graph& graph, const ir::PlanGraph& plan, const ir::Sta
     const ir::StageEdge& edge = stages.edges[id];
     const ValueId value = plan.values[edge.value].source;
     GP_CHECK(value.valid());
-    const std::vector<ValueId> gradients = gradients_from(graph, places, value, edge.to);
+    std::vector<ValueId> gradients = gradients_from(graph, places, value, edge.to);
+    if (stages.execution == ir::Execution::kChain) {
+      for (StageId below(edge.to.index() + 1); below.index() < stages.stages.size(); below = StageId(below.index() + 1))
+        for (const ValueId gradient : gradients_from(graph, places, value, below)) gradients.push_back(gradient);
+      std::ranges::sort(gradients);
+    }
     cuts[edge.from].boundaries.push_back({id, false, value, gradients});
     cuts[edge.to].boundaries.push_back({id, true, value, gradients});
   }
@@ -84,6 +90,25 @@ void add_outputs(const Graph& graph, const NodePlaces& places, IdMap<StageId, St
 }
 
 }  // namespace
+
+std::vector<ValueId> passed_values(const StageCut& cut) {
+  std::vector<ValueId> in, out, both;
+  for (const StageBoundary& boundary : cut.boundaries) (boundary.is_input ? in : out).push_back(boundary.value);
+  for (std::vector<ValueId>* list : {&in, &out}) std::ranges::sort(*list);
+  std::ranges::set_intersection(in, out, std::back_inserter(both));
+  return both;
+}
+
+std::vector<ValueId> passed_gradients(const StageCut& cut) {
+  std::vector<ValueId> in, out, both;
+  for (const StageBoundary& boundary : cut.boundaries) {
+    std::vector<ValueId>& list = boundary.is_input ? in : out;
+    list.insert(list.end(), boundary.gradients.begin(), boundary.gradients.end());
+  }
+  for (std::vector<ValueId>* list : {&in, &out}) std::ranges::sort(*list);
+  std::ranges::set_intersection(in, out, std::back_inserter(both));
+  return both;
+}
 
 Result<IdMap<StageId, StageCut>> cut_stages(const Graph& graph, const ir::PlanGraph& plan,
                                             const ir::StageGraph& stages) {

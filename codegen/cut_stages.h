@@ -29,6 +29,8 @@ struct StageBoundary {
   std::vector<ir::ValueId> gradients;
 };
 
+/// The stage's part. In a chain a value may be at an input and at an output boundary, and a gradient too: the stage's
+/// functions pass them on.
 struct StageCut {
   StageSteps steps;
   std::vector<StageBoundary> boundaries;
@@ -44,6 +46,10 @@ struct StageCut {
   /// The gradients come from LibTorch's autograd, over the forward run again (autograd_oracle.h).
   bool by_autograd = false;
 };
+
+/// Values that come in at one boundary and go out at another, and gradients that do so the other way round. Ascending.
+std::vector<ir::ValueId> passed_values(const StageCut& cut);
+std::vector<ir::ValueId> passed_gradients(const StageCut& cut);
 
 /// The stages' parts, by stage id.
 /// Needs: a graph that passes::differentiate has finished (or a forward graph), priced as `plan`, cut as `stages`.

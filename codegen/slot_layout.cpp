@@ -34,6 +34,11 @@ PhaseUse use_of(const Graph& graph, const std::vector<Step>& steps, const IdMap<
   return use;
 }
 
+void insert_sorted(std::vector<ValueId>& sorted, ValueId value) {
+  const auto place = std::ranges::lower_bound(sorted, value);
+  if (place == sorted.end() || *place != value) sorted.insert(place, value);
+}
+
 bool contains(const std::vector<ValueId>& sorted, ValueId value) { return std::ranges::binary_search(sorted, value); }
 
 std::string place(int slot) { return text("slot[", slot, "]"); }
@@ -44,6 +49,8 @@ class LayoutBuilder {
     const IdMap<ValueId, ir::ParamId> param_of = ir::params_of_values(graph);
     uses_ = {use_of(graph, cut.steps.forward, param_of), use_of(graph, cut.steps.input_gradient, param_of),
              use_of(graph, cut.steps.weight_gradient, param_of)};
+    for (const ValueId value : passed_values(cut)) insert_sorted(uses_[0].read, value);
+    for (const ValueId gradient : passed_gradients(cut)) insert_sorted(uses_[1].read, gradient);
   }
 
   SlotLayout run() {
@@ -94,14 +101,18 @@ class LayoutBuilder {
   void store(ValueId value, int slot) {
     const size_t phase = made_in(value);
     GP_CHECK(phase < kPhases);
-    places(phase).stores.push_back({value, place(slot)});
+    store_in(phase, value, slot);
   }
+
+  void store_in(size_t phase, ValueId value, int slot) { places(phase).stores.push_back({value, place(slot)}); }
 
   void add_results() {
     for (size_t i = 0; i < cut_.boundaries.size(); ++i) {
       if (cut_.boundaries[i].is_input) continue;
       layout_.boundaries[i].value = add_slot(SlotUse::kSentValue, cut_.boundaries[i].value);
-      store(cut_.boundaries[i].value, layout_.boundaries[i].value);
+      const ValueId value = cut_.boundaries[i].value;
+      if (source_.contains(value)) store_in(0, value, layout_.boundaries[i].value);  // came in, and goes on
+      else store(value, layout_.boundaries[i].value);
     }
     for (size_t output : cut_.outputs) {
       const ValueId value = graph_.outputs()[output].value;
@@ -119,8 +130,9 @@ class LayoutBuilder {
       if (boundary.gradients.empty()) continue;
       layout_.boundaries[i].first_gradient = static_cast<int>(layout_.slots.size());
       for (ValueId gradient : boundary.gradients) {
-        if (boundary.is_input) store(gradient, add_slot(SlotUse::kSentGradient, gradient));
-        else add_source(SlotUse::kReceivedGradient, gradient);
+        if (!boundary.is_input) add_source(SlotUse::kReceivedGradient, gradient);
+        else if (made_in(gradient) < kPhases) store(gradient, add_slot(SlotUse::kSentGradient, gradient));
+        else store_in(1, gradient, add_slot(SlotUse::kSentGradient, gradient));  // from below, and goes on
       }
     }
   }

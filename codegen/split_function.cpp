@@ -42,7 +42,13 @@ SplitFunction split_function(const Graph& graph, const std::vector<Step>& steps,
   const size_t count = std::max<size_t>(1, (steps.size() + max_steps - 1) / max_steps);
   result.parts.resize(count);
   for (size_t i = 0; i < steps.size(); ++i) result.parts[i * count / steps.size()].steps.push_back(steps[i]);
-  const std::map<ValueId, Life> lives = lives_of(graph, result.parts);
+  std::map<ValueId, Life> lives = lives_of(graph, result.parts);
+  for (const Store& store : places.stores) {
+    Life& life = lives[store.value];
+    if (life.is_made) continue;  // what is only passed on leaves with the last part
+    life.made = count - 1;
+    if (life.read.empty() || life.read.back() != life.made) life.read.push_back(life.made);
+  }
   for (const Load& load : places.loads) {
     const std::vector<size_t>& read = lives.at(load.value).read;
     for (size_t part : read)

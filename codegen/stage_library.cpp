@@ -118,7 +118,7 @@ class StageWriter {
 
 StageFunctions functions_of(const StageCut& cut) {
   return {.forward = !cut.steps.forward.empty(),
-          .input_gradient = !cut.steps.input_gradient.empty(),
+          .input_gradient = !cut.steps.input_gradient.empty() || !passed_gradients(cut).empty(),
           .weight_gradient = cut.by_autograd || !cut.steps.weight_gradient.empty()};
 }
 

@@ -144,6 +144,7 @@ FoldedGraph fold_backward(const ir::PlanGraph& graph) {
   folded.node_of = groups.group_of;
   folded.graph.batch = graph.batch;
   folded.graph.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
+  folded.graph.execution = graph.execution;
   folded.graph.kind_of_device = graph.kind_of_device;
   folded.graph.weight_groups = graph.weight_groups;
   folded.graph.nodes.resize(groups.count);

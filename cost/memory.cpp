@@ -33,6 +33,13 @@ Bytes input_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, Sa
   return total;
 }
 
+/// Bytes of the edge's gradients that the stage below it makes, not of those that it has received and passes on.
+double own_gradients(const ir::StageEdge& edge, Samples samples) {
+  const double all = edge.gradient_bytes.at(samples);
+  if (edge.passed_gradients == 0) return all;
+  return all * (edge.gradient_count - edge.passed_gradients) / edge.gradient_count;
+}
+
 Bytes one_gradient(const ir::StageEdge& edge, Samples samples) {
   return to_bytes(edge.gradient_bytes.at(samples) / std::max(edge.gradient_count, 1));
 }
@@ -43,6 +50,7 @@ Bytes boundary_gradients(const ir::StageGraph& graph, const StageBoundary& bound
   Bytes total;
   for (const ir::EdgeId edge : boundary.in) total += one_gradient(graph.edges[edge], samples);
   for (const ir::EdgeId edge : boundary.out) {
+    if (graph.edges[edge].passed_on) continue;
     Bytes& bytes = sent[graph.edges[edge].value];
     bytes = std::max(bytes, one_gradient(graph.edges[edge], samples));
   }
@@ -71,8 +79,10 @@ int64_t gradient_items(const ir::StageGraph& graph, const StageBoundary& boundar
   int64_t samples = in_flight[edge.from].count;
   const bool only_reader = std::all_of(boundary.out.begin(), boundary.out.end(),
                                        [&](ir::EdgeId other) { return graph.edges[other].to == edge.to; });
+  // The backwards of a round of the reader follow each other at once.
+  const int64_t arriving = std::max(choice.micro_batch.count, reader.micro_batch.count * reader.k);
   if (only_reader && reader.micro_batch <= choice.micro_batch)
-    samples = std::min(samples, std::max<int64_t>(0, samples - in_flight[edge.to].count) + choice.micro_batch.count);
+    samples = std::min(samples, std::max<int64_t>(0, samples - in_flight[edge.to].count) + arriving);
   return std::max<int64_t>(1, items_of(choice, samples));
 }
 
@@ -102,10 +112,11 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary,
   ItemBytes bytes;
   Bytes counted;  // boundary values that the stash holds
   for (const ir::EdgeId edge : boundary.in) {
-    bytes.gradients_of_inputs += bytes_at(graph.edges[edge].gradient_bytes, samples);
+    bytes.gradients_of_inputs += Bytes(std::llround(std::min(own_gradients(graph.edges[edge], samples), kMaxBytes)));
     if (graph.edges[edge].stashed_below) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
   for (const ir::EdgeId edge : boundary.distinct_out) {
+    if (graph.edges[edge].passed_on) continue;  // lies there since it came in
     bytes.outputs += bytes_at(graph.edges[edge].bytes, samples);
     if (graph.edges[edge].stashed_above) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
@@ -149,7 +160,7 @@ Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, Stage
     const ir::StageEdge& edge = graph.edges[edge_id];
     const int64_t above = edge.gradient_count > 0 ? in_flight[edge.from].count : graph.batch.count;
     const int64_t more = std::max<int64_t>(0, items_of(choice, std::min(above, graph.batch.count)) - own);
-    ahead += static_cast<double>(more) * edge.bytes.at(samples) + edge.gradient_bytes.at(samples);
+    ahead += static_cast<double>(more) * edge.bytes.at(samples) + own_gradients(edge, samples);
   }
   for (const ir::EdgeId edge : boundary.out)
     ahead += static_cast<double>(gradient_items(graph, boundary, graph.edges[edge], in_flight)) *

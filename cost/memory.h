@@ -23,8 +23,10 @@ struct ItemBytes {
   Bytes kept;            // from the input gradient to the weight gradient
   Bytes kept_gradients;  // the part of `kept` that the input gradient makes while the stash is still there
   Bytes workspace;
-  Bytes outputs;              // from the forward to the item's last action
-  Bytes gradients_of_inputs;  // from the input gradient to the item's last action
+  // From the forward, and from the input gradient, to the item's last action; what a stage of a chain passes on is
+  // counted where it comes in.
+  Bytes outputs;
+  Bytes gradients_of_inputs;
 };
 ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, ir::StageId stage, Samples samples);
 /// Rounded to the nearest byte; absurd prices saturate instead of overflowing.

@@ -49,6 +49,7 @@ void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
   message.set_batch(narrow(plan.batch.count));
   message.set_batch_norm(std::string(ir::batch_norm_name(plan.batch_norm)));
   message.set_contrastive(std::string(ir::sample_scope_name(plan.contrastive)));
+  if (plan.execution != ir::Execution::kGraph) message.set_execute(std::string(ir::execution_name(plan.execution)));
   message.set_dropout(plan.dropout);
   message.set_seed(plan.seed);
   message.set_threads(plan.threads);
@@ -100,6 +101,9 @@ class PlanReader {
         message_.has_contrastive() ? ir::sample_scope_of_name(message_.contrastive()) : ir::SampleScope::kBatch;
     if (scope && *scope != ir::SampleScope::kEach) plan_.contrastive = *scope;
     else problems_.add("contrastive", "must be batch or micro-batch, is ", quoted(ModelText(message_.contrastive())));
+    const auto execution = ir::execution_of_name(message_.has_execute() ? message_.execute() : "graph");
+    if (execution) plan_.execution = *execution;
+    else problems_.add("execute", "must be graph or chain, is ", quoted(ModelText(message_.execute())));
     problems_.need_range("batch", message_.batch(), 1, kMaxOfMessage);
     plan_.batch = Samples(message_.batch());
     plan_.dropout = message_.dropout();

@@ -44,6 +44,7 @@ struct Plan {
   BatchNormMode batch_norm = BatchNormMode::kTrain;
   /// The samples that a loss compares with each other: all of the batch, or those of each micro-batch.
   SampleScope contrastive = SampleScope::kBatch;
+  Execution execution = Execution::kGraph;
   bool dropout = false;
   uint64_t seed = 0;
   /// CPU threads of each stage: other counts give other bits.

@@ -84,7 +84,8 @@ class PlanGraphVerifier {
   void check_alternatives(const PlanNode& node) {
     int before = 1;
     for (const NodeAlternative& way : node.alternatives) {
-      if (way.degree < before) report(node.label, "its degrees do not ascend from 1", "sort the alternatives by degree");
+      if (way.degree < before)
+        report(node.label, "its degrees do not ascend from 1", "sort the alternatives by degree");
       before = way.degree;
       bool is_sound_price = true;
       for (const SampleFunction* f : {&way.seconds.forward, &way.seconds.input_gradient, &way.seconds.weight_gradient})
@@ -135,6 +136,14 @@ std::string_view sample_scope_name(SampleScope scope) { return kScopes.at(static
 std::optional<SampleScope> sample_scope_of_name(std::string_view name) {
   for (size_t i = 0; i < kScopes.size(); ++i)
     if (kScopes[i] == name) return static_cast<SampleScope>(i);
+  return std::nullopt;
+}
+
+std::string_view execution_name(Execution execution) { return execution == Execution::kGraph ? "graph" : "chain"; }
+
+std::optional<Execution> execution_of_name(std::string_view name) {
+  for (const Execution execution : {Execution::kGraph, Execution::kChain})
+    if (execution_name(execution) == name) return execution;
   return std::nullopt;
 }
 

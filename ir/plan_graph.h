@@ -37,15 +37,24 @@ enum class SampleScope : uint8_t {
 std::string_view sample_scope_name(SampleScope scope);
 std::optional<SampleScope> sample_scope_of_name(std::string_view name);
 
+/// How the stages of a plan wait for each other (docs/semantics.md, section 1).
+enum class Execution : uint8_t {
+  kGraph,  // a stage waits for those that it reads from: branches run side by side
+  kChain,  // the stages stand in a line; what a stage reads from further above passes through all between
+};
+/// "graph", "chain".
+std::string_view execution_name(Execution execution);
+std::optional<Execution> execution_of_name(std::string_view name);
+
 /// Seconds of the three passes of a node.
 struct PassSeconds {
   SampleFunction forward, input_gradient, weight_gradient;
   bool operator==(const PassSeconds&) const = default;
 };
 
-/// One way to execute a node: `degree` devices share it (tensor parallelism), in one of a few variants (plain ones, then
-/// those that recompute). All numbers are those of one of the devices, for one micro-batch of one sample where not said
-/// otherwise.
+/// One way to execute a node: `degree` devices share it (tensor parallelism), in one of a few variants (plain ones,
+/// then those that recompute). All numbers are those of one of the devices, for one micro-batch of one sample where not
+/// said otherwise.
 struct NodeAlternative {
   int degree = 1;
   ModelText name;
@@ -149,6 +158,8 @@ class PlanGraph {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 plain SGD, 1 momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
+  /// Of every plan that is made of it.
+  Execution execution = Execution::kGraph;
   /// By number of the device its kind, from 0, where devices differ in speed; empty where all are alike. Of a profile
   /// 0 is an accelerator, 1 a CPU.
   std::vector<int> kind_of_device;

@@ -224,26 +224,59 @@ bool keeps(const PlanValue& value, const Assignment& assignment, StageId stage) 
          std::any_of(value.saved_by_weight_gradient.begin(), value.saved_by_weight_gradient.end(), in_stage);
 }
 
-void add_edges(const PlanGraph& graph, const Assignment& assignment, StageGraph& result) {
-  std::vector<StageEdge> edges;
-  for (PlanValueId id : graph.value_ids()) {
-    const PlanValue& value = graph.values[id];
-    const StageId from = assignment.stage_of[value.producer];
-    for (StageId to : stages_of(value.readers, assignment)) {
-      if (to == from) continue;
-      StageEdge edge{
-          .from = from, .to = to, .value = id, .bytes = value.bytes, .gradient_bytes = {}, .batch = value.batch};
-      edge.gradient_count = gradient_count(value, assignment, to);
-      edge.stashed_above = keeps(value, assignment, from);
-      edge.stashed_below = keeps(value, assignment, to);
-      for (int i = 0; i < edge.gradient_count; ++i) edge.gradient_bytes += value.gradient_bytes;
-      edges.push_back(std::move(edge));
-    }
+StageEdge edge_of(const PlanGraph& graph, const Assignment& assignment, PlanValueId id, StageId from, StageId to) {
+  const PlanValue& value = graph.values[id];
+  StageEdge edge{.from = from, .to = to, .value = id, .bytes = value.bytes, .gradient_bytes = {}, .batch = value.batch};
+  edge.stashed_above = keeps(value, assignment, from);
+  edge.stashed_below = keeps(value, assignment, to);
+  return edge;
+}
+
+/// From the producer to each reader.
+void add_straight_edges(const PlanGraph& graph, const Assignment& assignment, PlanValueId id,
+                        std::vector<StageEdge>& edges) {
+  const PlanValue& value = graph.values[id];
+  const StageId from = assignment.stage_of[value.producer];
+  for (const StageId to : stages_of(value.readers, assignment)) {
+    if (to == from) continue;
+    edges.push_back(edge_of(graph, assignment, id, from, to));
+    edges.back().gradient_count = gradient_count(value, assignment, to);
   }
+}
+
+/// From each stage to the next, as far as the last reader; what comes back over an edge are the gradients of all
+/// readers below it, each as it would come straight from there.
+void add_edges_of_chain(const PlanGraph& graph, const Assignment& assignment, PlanValueId id,
+                        std::vector<StageEdge>& edges) {
+  const PlanValue& value = graph.values[id];
+  const StageId producer = assignment.stage_of[value.producer];
+  const std::vector<StageId> readers = stages_of(value.readers, assignment);
+  int count = 0;  // of the gradients from the stages below
+  const size_t first = edges.size(), last = readers.empty() ? producer.index() : readers.back().index();
+  for (StageId to(last); producer < to; to = StageId(to.index() - 1)) {
+    StageEdge edge = edge_of(graph, assignment, id, StageId(to.index() - 1), to);
+    edge.passed_on = edge.from != producer;
+    edge.stashed_above = edge.stashed_above && !edge.passed_on;
+    edge.passed_gradients = count;
+    edge.gradient_count = count += gradient_count(value, assignment, to);
+    edges.push_back(std::move(edge));
+  }
+  std::reverse(edges.begin() + static_cast<std::ptrdiff_t>(first), edges.end());
+}
+
+void add_edges(const PlanGraph& graph, const Assignment& assignment, StageGraph& result) {
+  const bool chain = graph.execution == Execution::kChain;
+  std::vector<StageEdge> edges;
+  for (PlanValueId id : graph.value_ids())
+    (chain ? add_edges_of_chain : add_straight_edges)(graph, assignment, id, edges);
   std::sort(edges.begin(), edges.end(), [](const StageEdge& a, const StageEdge& b) {
     return std::tuple(a.from, a.to, a.value) < std::tuple(b.from, b.to, b.value);
   });
-  for (StageEdge& edge : edges) result.edges.push_back(std::move(edge));
+  for (StageEdge& edge : edges) {
+    for (int i = 0; i < edge.gradient_count; ++i) edge.gradient_bytes += graph.values[edge.value].gradient_bytes;
+    if (edge.passed_gradients > 0) result.stages[edge.to].has_backward = true;
+    result.edges.push_back(std::move(edge));
+  }
 }
 
 /// What a stage's nodes that work on samples together ask of its replicas and its micro-batch.
@@ -321,6 +354,7 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
 
   StageGraph result;
   result.batch = graph.batch;
+  result.execution = graph.execution;
   result.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   for (const StageChoice& choice : assignment.choice) {
     Stage stage;

@@ -36,7 +36,8 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// A tensor that crosses from one stage to one other. A value with readers in three other stages makes three.
+/// A tensor that crosses from one stage to one other. A value with readers in three other stages makes three edges; in
+/// a chain one from each stage to the next, from its producer to its last reader.
 struct StageEdge {
   StageId from, to;
   PlanValueId value;
@@ -48,6 +49,10 @@ struct StageEdge {
   BatchKind batch = BatchKind::kAxis;
   /// Whether the stash of the stage at that end counts the value: it is kept there for the backward anyway.
   bool stashed_above = false, stashed_below = false;
+  /// In a chain: the stage at the upper end has the value from an edge of its own and only passes it on, and so many
+  /// of the gradients come to the stage at the lower end from further below.
+  bool passed_on = false;
+  int passed_gradients = 0;
   bool operator==(const StageEdge&) const = default;
 };
 
@@ -67,6 +72,7 @@ struct StageGraph {
   IdMap<EdgeId, StageEdge> edges;
   std::vector<SharedWeights> shared;
   Samples batch{1};
+  Execution execution = Execution::kGraph;
   /// As in the PlanGraph: bytes of optimizer state per byte of trainable weight.
   double optimizer_state_per_weight_byte = 0;
 
@@ -79,12 +85,13 @@ struct StageGraph {
 };
 
 /// Derives stages and edges. Stage ids are renumbered in topological order (ties: lowest node id first), and
-/// `assignment` is renumbered with them, so that ids agree afterwards.
-/// Errors (kBadPlan): a node without a stage; an empty stage; a stage without devices, with a device twice or with a
-/// micro-batch outside [1, batch]; a cycle between stages (convexity follows); colocated nodes apart; replicas of a
-/// stage whose nodes work on samples together, a micro-batch that is not what their scope asks for, or one (the last of
-/// the step included) of fewer samples than they need; an edge with a mixed value between unequal micro-batches or to
-/// or from replicas.
+/// `assignment` is renumbered with them, so that ids agree afterwards. Where the graph is executed as a chain, the
+/// stages stand in this order, and one that only passes gradients on has a backward too. Two neighbours that no tensor
+/// joins, not even one of others, do not wait for each other. Errors (kBadPlan): a node without a stage; an empty
+/// stage; a stage without devices, with a device twice or with a micro-batch outside [1, batch]; a cycle between stages
+/// (convexity follows); colocated nodes apart; replicas of a stage whose nodes work on samples together, a micro-batch
+/// that is not what their scope asks for, or one (the last of the step included) of fewer samples than they need; an
+/// edge with a mixed value between unequal micro-batches or to or from replicas.
 Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment);
 
 /// Number of micro-batches of a stage: ceil(batch / micro_batch).

@@ -124,11 +124,38 @@ class Checker {
     }
   }
 
+  /// What a value does between two stages.
+  struct Hop {
+    size_t from = 0, to = 0;
+    bool back = false;  // whether a gradient returns
+  };
+  /// From its producer to each stage that reads it, or, in a chain, from place to place down to the last of them.
+  std::vector<Hop> hops_of(const ir::PlanValue& value) const {
+    const size_t from = stage_of(value.producer);
+    std::map<size_t, Hop> readers;  // by place in the line
+    for (PlanNodeId reader : value.readers) {
+      const size_t to = stage_of(reader);
+      if (to == from) continue;
+      Hop& hop = readers[place_.empty() ? to : place_[to]];
+      hop.from = from, hop.to = to;
+      hop.back = hop.back || std::ranges::binary_search(value.gradient_readers, reader);
+    }
+    std::vector<Hop> hops;
+    if (place_.empty())
+      for (const auto& [place, hop] : readers) hops.push_back(hop);
+    else if (!readers.empty())
+      for (size_t place = place_[from] + 1; place <= readers.rbegin()->first; ++place) {
+        const auto below = readers.lower_bound(place);
+        const bool back = std::any_of(below, readers.end(), [](const auto& entry) { return entry.second.back; });
+        hops.push_back({line_[place - 1], line_[place], back});
+      }
+    return hops;
+  }
+
   std::vector<std::set<size_t>> stage_successors() const {
     std::vector<std::set<size_t>> next(stages());
     for (const ir::PlanValue& value : graph_.values)
-      for (PlanNodeId reader : value.readers)
-        if (stage_of(reader) != stage_of(value.producer)) next[stage_of(value.producer)].insert(stage_of(reader));
+      for (const Hop& hop : hops_of(value)) next[hop.from].insert(hop.to);
     return next;
   }
 
@@ -140,14 +167,23 @@ class Checker {
       for (size_t stage : below) ++waiting[stage];
     for (size_t stage = 0; stage < stages(); ++stage)
       if (waiting[stage] == 0) free.push_back(stage);
+    std::vector<size_t> line;
     while (!free.empty()) {
-      const size_t at = free.back();
-      free.pop_back();
+      // In a line the stage with the lowest node comes first of those that may.
+      const auto first = std::ranges::min_element(
+          free, {}, [&](size_t stage) { return std::ranges::find(plan_.stage_of, StageId(stage)); });
+      const size_t at = *first;
+      free.erase(first);
+      line.push_back(at);
       for (size_t stage : next[at])
         if (--waiting[stage] == 0) free.push_back(stage);
     }
     for (size_t stage = 0; stage < stages(); ++stage)
       if (waiting[stage] > 0) report("stage ", stage, " depends on itself, or follows one that does");
+    if (graph_.execution != ir::Execution::kChain || line.size() != stages()) return;
+    place_.resize(stages());
+    for (size_t place = 0; place < line.size(); ++place) place_[line[place]] = place;
+    line_ = std::move(line);
   }
 
   /// Nodes that work on samples together have them in one place: all of a step, or enough of them.
@@ -179,9 +215,8 @@ class Checker {
   void check_mixing() {
     for (PlanNodeId id : graph_.node_ids()) check_scope(id);
     for (const ir::PlanValue& value : graph_.values)
-      for (PlanNodeId reader : value.readers) {
-        const size_t from = stage_of(value.producer), to = stage_of(reader);
-        if (value.batch != ir::BatchKind::kMixed || from == to) continue;
+      for (const auto& [from, to, back] : hops_of(value)) {
+        if (value.batch != ir::BatchKind::kMixed) continue;
         if (replicas(from) != 1 || replicas(to) != 1 || choice(from).micro_batch != choice(to).micro_batch)
           report("a mixed value crosses from stage ", from, " to stage ", to);
       }
@@ -280,20 +315,15 @@ class Checker {
   std::vector<double> messages() const {
     std::vector<double> seconds(stages(), 0);
     for (const ir::PlanValue& value : graph_.values) {
-      const size_t from = stage_of(value.producer);
-      std::map<size_t, bool> readers;  // reading stage -> whether a gradient comes back
-      for (PlanNodeId reader : value.readers) {
-        const bool back = std::binary_search(value.gradient_readers.begin(), value.gradient_readers.end(), reader);
-        if (stage_of(reader) != from) readers[stage_of(reader)] |= back;
-      }
-      double down = 0, up = 0;
-      for (const auto& [to, back] : readers) {
+      std::map<size_t, std::pair<double, double>> sent;  // by sender: the longest way down and back
+      for (const auto& [from, to, back] : hops_of(value)) {
         seconds[to] += message(from, to, value.bytes.at(item(to)));
         if (back) seconds[to] += message(from, to, value.gradient_bytes.at(item(to)));
+        auto& [down, up] = sent[from];
         down = std::max(down, message(from, to, value.bytes.at(item(from))));
         if (back) up = std::max(up, message(from, to, value.gradient_bytes.at(item(from))));
       }
-      seconds[from] += down + up;
+      for (const auto& [from, ways] : sent) seconds[from] += ways.first + ways.second;
     }
     return seconds;
   }
@@ -346,6 +376,10 @@ class Checker {
     has_backward_.assign(stages(), false);
     for (PlanNodeId id : graph_.node_ids())
       if (graph_.nodes[id].has_backward) has_backward_[stage_of(id)] = true;
+    // Whoever passes a gradient on has a backward for it.
+    for (const ir::PlanValue& value : graph_.values)
+      for (const Hop& hop : hops_of(value))
+        if (hop.back && hop.from != stage_of(value.producer)) has_backward_[hop.from] = true;
     const std::vector<double> compute = work(), talk = messages();
     const std::vector<Holdings> held = holdings();
     std::vector<double> load(cluster_.devices.size(), 0);
@@ -367,6 +401,8 @@ class Checker {
   const ir::Assignment& plan_;
   const CheckOptions& options_;
   std::vector<bool> has_backward_;  // by stage
+  /// Of a chain: its stages in order, and the place of each in it. Else empty.
+  std::vector<size_t> line_, place_;
   Diagnostics problems_;
 };
 

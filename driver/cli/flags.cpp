@@ -111,6 +111,11 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");
   repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
+  app.add_option("--execute", plan.execute,
+                 "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
+                 "it, and what skips stages passes through them, as sequential pipelines do")
+      ->check(CLI::IsMember({"graph", "chain"}))
+      ->default_str("graph");
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to study, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");

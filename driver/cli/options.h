@@ -51,6 +51,7 @@ struct PlanOptions {
   int64_t stages = 0;
   std::string micro_batch = "auto";
   std::vector<std::string> replicas;  // STAGE=D
+  std::string execute;                // graph or chain; empty: graph, or as the plan file says
   std::string plan;                   // a plan made before, or written by hand: checked and used as given
   std::string profile;
   bool shard_optimizer = false;
@@ -101,8 +102,8 @@ struct Options {
   std::string planners, policies;  // comma-separated names to compare
   std::string format = "text";
   std::optional<double> tolerance;  // of verify: relative, of a tensor
-  std::string executed;         // a trace of `run`, to stand beside the simulated one
-  std::set<std::string> given;  // the flags that the command line names: "--lr"
+  std::string executed;             // a trace of `run`, to stand beside the simulated one
+  std::set<std::string> given;      // the flags that the command line names: "--lr"
   bool bundle = false;
   bool json = false;
   bool quiet = false;

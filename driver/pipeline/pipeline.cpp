@@ -22,11 +22,14 @@ namespace fs = std::filesystem;
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  return cost::price(model.graph, plan.cluster,
+  GP_TRY(ir::PlanGraph graph,
+         cost::price(model.graph, plan.cluster,
                      {.batch = plan.batch,
                       .optimizer_state_per_weight_byte = wire::optimizer_named(plan.optimizer).state_per_weight_byte,
                       .profile = profile,
-                      .scopes = scopes_of(plan.contrastive, plan.batch_norm)});
+                      .scopes = scopes_of(plan.contrastive, plan.batch_norm)}));
+  graph.execution = plan.execution;
+  return graph;
 }
 
 // The profile of a plan, which must still be the file that it was priced with.
@@ -88,6 +91,7 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   plan.batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
   plan.contrastive = contrastive_scope(options.training);
   plan.dropout = options.model.dropout == "on";
+  if (options.plan.execute == "chain") plan.execution = ir::Execution::kChain;
   plan.seed = options.training.seed;
   plan.threads = static_cast<int>(options.training.threads);
   plan.planner = options.plan.planner;
@@ -186,9 +190,18 @@ Status check_order_flags(const ir::Plan& given, const Options& options) {
   return Ok{};
 }
 
+// The same cut executed in another way is ordered anew, by the plan's own policy where no flag names another.
+void take_execution(ir::Plan& given, const Options& options) {
+  const std::optional<ir::Execution> wanted = ir::execution_of_name(options.plan.execute);
+  if (!wanted || *wanted == given.execution) return;
+  given.execution = *wanted;
+  given.schedule.reset();
+}
+
 // Takes the assignment, and the schedule where it has one, of a plan file as they are.
 Status use_given_plan(Pipeline& pipeline, const Options& options) {
   GP_TRY(ir::Plan given, files::read_plan(plan_file_of(options.plan.plan)));
+  take_execution(given, options);
   GP_TRY_VOID(check_order_flags(given, options));
   if (!given.model_digest.empty()) {
     if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
@@ -196,8 +209,10 @@ Status use_given_plan(Pipeline& pipeline, const Options& options) {
   }
   GP_TRY_VOID(check_labels(given, pipeline.priced));
   pipeline.plan.planner = "manual";
+  pipeline.plan.execution = pipeline.priced.execution = given.execution;
   pipeline.plan.assignment = std::move(given.assignment);
-  if (given.schedule && !given.policy.empty()) pipeline.plan.policy = given.policy;
+  const bool keeps_policy = given.schedule || (!options.plan.execute.empty() && !options.given.contains("--policy"));
+  if (keeps_policy && !given.policy.empty()) pipeline.plan.policy = given.policy;
   pipeline.plan.schedule = std::move(given.schedule);
   return Ok{};
 }

@@ -93,6 +93,9 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
   if (entry != nullptr && entry->search != nullptr)
     return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
   GP_TRY(const ir::Plan manual, files::read_plan(options_.plan.plan));
+  if (manual.execution != profile_.graph.execution)
+    return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
+                 text("add --execute ", ir::execution_name(manual.execution)));
   request.manual = &manual.assignment;
   return partitioner::plan("manual", request);
 }
@@ -185,6 +188,7 @@ JsonObject profile_json(const Options& options, const ProfileProblem& problem, c
   object.add("objective", plan.own->objective).add("unit", std::string(plan.own->unit));
   object.add("bound", plan.own->bound).add("gap", plan.own->gap).add("stages", stages);
   object.add("search_seconds", answer.search_seconds).add("simulated_step", plan.step_seconds);
+  object.add("execute", std::string(ir::execution_name(problem.profile().graph.execution)));
   object.add("micro_batches", problem.micro_batches()).add("devices", problem.devices());
   object.add("fits_memory", plan.fits);
   object.add("states", answer.states).add("pairs", answer.pairs).add("stopped", answer.stopped);
@@ -224,6 +228,7 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   ir::Plan plan;
   plan.model = ModelText(std::filesystem::absolute(options.plan.profile).string());
   plan.batch = graph.batch;
+  plan.execution = graph.execution;
   plan.planner = options.plan.planner;
   plan.policy = options.plan.policy;
   plan.cluster = partitioner::accelerators_of(problem.request());

@@ -236,6 +236,7 @@ Result<std::unique_ptr<ProfileProblem>> ProfileProblem::read(const Options& opti
   std::unique_ptr<ProfileProblem> problem(new ProfileProblem(options));
   GP_TRY(problem->profile_, read_profile_file(options));
   GP_TRY_VOID(refuse_flags_of_models(options));
+  if (options.plan.execute == "chain") problem->profile_.graph.execution = ir::Execution::kChain;
   GP_TRY_VOID(problem->take_machine());
   GP_TRY_VOID(problem->take_request());
   problem->folded_ = cost::fold_backward(problem->profile_.graph);

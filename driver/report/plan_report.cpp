@@ -114,6 +114,7 @@ std::string plan_text(const Pipeline& pipeline) {
   const double step = pipeline.built.step_seconds();
   const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
   out += fmt::format("planner {}, policy {}", pipeline.plan.planner, pipeline.plan.policy);
+  if (pipeline.plan.execution == ir::Execution::kChain) out += ", executed as a chain";
   if (pipeline.search_seconds > 0) out += ", searched " + human_seconds(pipeline.search_seconds);
   out += pipeline.complete ? "\n" : " (ended early)\n";
   out += fmt::format("simulated step {}, idle {:.1f} %\n", human_seconds(step), 100 * metrics.bubble_of_makespan);
@@ -156,7 +157,8 @@ JsonObject plan_json(const Pipeline& pipeline) {
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peaks.push_back(memory.peak.count);
   const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
   JsonObject object;
-  object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy).add("stages", stages);
+  object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy);
+  object.add("execute", std::string(ir::execution_name(pipeline.plan.execution))).add("stages", stages);
   object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
   object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");
   object.add("objective", pipeline.built.step_seconds())

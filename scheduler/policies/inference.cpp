@@ -13,7 +13,7 @@ StageGraph without_backward(StageGraph graph) {
   }
   for (ir::StageEdge& edge : graph.edges) {
     edge.gradient_bytes = {};
-    edge.gradient_count = 0;
+    edge.gradient_count = edge.passed_gradients = 0;
   }
   for (ir::SharedWeights& shared : graph.shared) shared.gradient_bytes = Bytes(0);
   return graph;

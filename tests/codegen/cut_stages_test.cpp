@@ -26,11 +26,12 @@ struct Cut {
 };
 
 /// Cuts in the order of node ids, so that the stages are convex.
-Cut random_cut(ir::Graph graph, uint64_t seed, size_t count, bool recompute) {
+Cut random_cut(ir::Graph graph, uint64_t seed, size_t count, bool recompute, bool chain) {
   std::mt19937_64 random(seed);
   Cut cut;
   cut.graph = std::move(graph);
   cut.plan = plan_of(cut.graph, 8);
+  if (chain) cut.plan.execution = ir::Execution::kChain;
   count = std::min(count, cut.plan.nodes.size());
   std::set<size_t> starts = {0};
   while (starts.size() < count) starts.insert(random() % cut.plan.nodes.size());
@@ -113,7 +114,8 @@ void check_everything_is_there(const Cut& cut) {
       const auto use = layout.slots[i].use;
       const bool is_result = use == codegen::SlotUse::kSentValue || use == codegen::SlotUse::kSentGradient ||
                              use == codegen::SlotUse::kLoss;
-      const bool has_backward = !stage.steps.input_gradient.empty() || !stage.steps.weight_gradient.empty();
+      const bool has_backward = !stage.steps.input_gradient.empty() || !stage.steps.weight_gradient.empty() ||
+                                !codegen::passed_gradients(stage).empty();
       if (has_backward || is_result) CHECK(filled.contains(text("slot[", i, "]")) == is_result);
     }
   }
@@ -128,6 +130,7 @@ void check_gradients_cross(const Cut& cut) {
     const codegen::StageBoundary from = boundary_of(edge.from), to = boundary_of(edge.to);
     CHECK((!from.is_input && to.is_input));
     CHECK(from.gradients == to.gradients);
+    CHECK(std::ranges::adjacent_find(from.gradients) == from.gradients.end());
     const ir::ValueId value = cut.plan.values[edge.value].source;
     for (ir::ValueId gradient : from.gradients) CHECK(cut.graph.value(gradient).type == cut.graph.value(value).type);
   }
@@ -146,19 +149,23 @@ void check_shares(const Cut& cut) {
 }  // namespace
 
 TEST_CASE("cut anywhere, every node runs once, finds what it reads, and every share is computed") {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  size_t passed = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
-    const bool recompute = seed % 3 == 2;
+    const bool recompute = seed % 3 == 2, chain = seed >= 60;
     const Cut cut =
         seed % 2 == 0
-            ? random_cut(trained(branches(), passes::LossKind::kMeanSquaredError, "y"), seed, 1 + seed % 5, recompute)
+            ? random_cut(trained(branches(), passes::LossKind::kMeanSquaredError, "y"), seed, 1 + seed % 5, recompute,
+                         chain)
             : random_cut(trained(mlp(ir::DType::kFloat32, seed % 4 == 1), passes::LossKind::kCrossEntropy, "logits"),
-                         seed, 1 + seed % 4, recompute);
+                         seed, 1 + seed % 4, recompute, chain);
     check_each_node_once(cut);
     check_everything_is_there(cut);
     check_gradients_cross(cut);
     check_shares(cut);
+    for (const StageCut& stage : cut.cuts) passed += codegen::passed_gradients(stage).size();
   }
+  CHECK(passed > 10);
 }
 
 TEST_CASE("frozen stages get no gradient transfer") {

@@ -147,6 +147,47 @@ TEST_CASE("every policy that takes any stages runs them where they branch") {
 
 namespace {
 
+// A plan with a stage that recomputes, micro-batches of two sizes, and tensors that skip one and two stages.
+std::string skipping_plan() {
+  return R"({"schema": "graphpipe.plan/1", "batch": 8, "loss": "bce:logit,click", "optimizer": "sgd",
+    "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb", "stages": [
+    {"nodes": [0, 1, 2, 3], "micro_batch": 2, "devices": [0]},
+    {"nodes": [6, 7], "micro_batch": 4, "devices": [1], "recompute": true},
+    {"nodes": [8, 9], "micro_batch": 2, "devices": [2]},
+    {"nodes": [4, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18], "micro_batch": 2, "devices": [3, 4]}]})";
+}
+
+}  // namespace
+
+TEST_CASE("executed as a chain, branches wait for each other, what skips stages passes through, and the bits stay") {
+  const std::string folder = work_folder("policies_chain"), straight = folder + ".graph";
+  const Reference reference = read_reference("dlrm");
+  std::filesystem::create_directories(std::filesystem::path(folder).parent_path());
+  const std::string plan = folder + ".plan.json";
+  for (const char* policy : {"kfkb", "zb-1p", "pipedream", "gpipe"}) {
+    std::ofstream(plan) << branching_plan(false);
+    check_case(folder, {policy, {"--devices", "6", "--plan", plan, "--execute", "chain"}});
+  }
+  std::ofstream(plan) << skipping_plan();
+  check_case(folder, {"kfkb", {"--devices", "6", "--plan", plan, "--execute", "chain"}});
+  const json shown = json::parse(graphpipe_output({"simulate", folder, "--json"}));
+  std::vector<std::vector<int>> predecessors;
+  for (const json& stage : shown["stages"]) predecessors.push_back(stage["predecessors"]);
+  CHECK(predecessors == std::vector<std::vector<int>>{{}, {0}, {1}, {2}});
+  CHECK(shown["execute"] == "chain");
+  // A plan file, with its schedule, says how it is executed; the flag executes the same cut in the other way.
+  compile(reference, straight, {"--devices", "6", "--plan", folder + "/plan.json", "--execute", "graph"});
+  const json graph = json::parse(graphpipe_output({"simulate", straight, "--json"}));
+  CHECK(graph["execute"] == "graph");
+  CHECK(graph["simulated_step"] < shown["simulated_step"]);
+  const Trained one = train(reference, folder, false), other = train(reference, straight, false);
+  CHECK(same_bytes(one.weights, other.weights));
+  for (size_t device = 0; device < one.peak_bytes.size(); ++device)
+    CHECK(static_cast<double>(one.peak_bytes[device]) <= 1.05 * static_cast<double>(one.predicted_peaks[device]));
+}
+
+namespace {
+
 struct Span {
   double start = 0, end = 0;
 };

@@ -50,6 +50,7 @@ inline ir::Plan random_plan(uint64_t seed) {
   plan.batch = Samples(below(64) + 1);
   plan.batch_norm = static_cast<ir::BatchNormMode>(below(4));
   plan.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;
+  plan.execution = static_cast<ir::Execution>(below(2));
   plan.dropout = below(2) == 0;
   plan.seed = random();
   plan.threads = below(4) + 1;

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/plan_graphs.h"
+#include <map>
+#include <optional>
+
+#include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
 using namespace graphpipe::ir;
@@ -62,6 +65,76 @@ TEST_CASE("every edge goes from a lower to a higher stage on random graphs") {
     CHECK(placed == nodes);
   }
   CHECK(built > 20);
+}
+
+namespace {
+
+/// Random stages of a random graph; empty where they depend on each other.
+std::optional<std::pair<StageGraph, StageGraph>> both_ways(uint64_t seed, PlanGraph& graph, Assignment& assignment) {
+  tests::Dice dice(seed);
+  graph = tests::random_dag(seed, 2 + dice.below(8), 3, Samples(8));
+  const size_t stages = 1 + dice.below(5);
+  std::vector<size_t> stage_of;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) stage_of.push_back(i * stages / graph.nodes.size());
+  if (dice.below(2) == 0) std::swap(stage_of.front(), stage_of.back());
+  assignment = assign(stage_of, stages);
+  const auto straight = build_stage_graph(graph, assignment);
+  graph.execution = Execution::kChain;
+  const auto chain = build_stage_graph(graph, assignment);
+  CHECK(straight.ok() == chain.ok());
+  if (!chain.ok()) return std::nullopt;
+  return std::pair(*straight, *chain);
+}
+
+}  // namespace
+
+TEST_CASE("the edges of a chain join neighbours, and carry what the stages above have for those below, and back") {
+  int built = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    PlanGraph graph;
+    Assignment assignment;
+    const auto both = both_ways(seed, graph, assignment);
+    if (!both) continue;
+    const auto& [straight, chain] = *both;
+    ++built;
+    std::map<std::pair<size_t, PlanValueId>, std::pair<int, int>> expected;  // gradients, those passed on
+    for (const StageEdge& edge : straight.edges)
+      for (size_t at = edge.from.index(); at < edge.to.index(); ++at) {
+        auto& [all, passed] = expected[{at, edge.value}];
+        all += edge.gradient_count;
+        passed += at + 1 < edge.to.index() ? edge.gradient_count : 0;
+      }
+    CHECK(chain.edges.size() == expected.size());
+    for (const StageEdge& edge : chain.edges) {
+      CHECK(edge.to.index() == edge.from.index() + 1);
+      REQUIRE(expected.contains({edge.from.index(), edge.value}));
+      const auto [all, passed] = expected.at({edge.from.index(), edge.value});
+      CHECK(edge.gradient_count == all);
+      CHECK(edge.passed_gradients == passed);
+      CHECK(edge.passed_on == (assignment.stage_of[graph.values[edge.value].producer] != edge.from));
+      CHECK(edge.gradient_bytes.at(2.0) == all * graph.values[edge.value].gradient_bytes.at(2.0));
+    }
+    // Nothing but the edges differs.
+    CHECK(straight.shared == chain.shared);
+    for (const StageId stage : chain.stage_ids())
+      CHECK(straight.stages[stage].stash_to_input_gradient == chain.stages[stage].stash_to_input_gradient);
+  }
+  CHECK(built > 100);
+}
+
+TEST_CASE("a frozen stage of a chain has a backward where gradients pass through it") {
+  PlanGraph graph = plan_graph({{}, {}, {0, 1}}, {{}}, Samples(8));
+  PlanNode& frozen = graph.nodes[PlanNodeId(1u)];
+  frozen.has_backward = false;
+  graph.values[PlanValueId(1u)].gradient_readers.clear();
+  graph.values[PlanValueId(1u)].gradient_bytes = {};
+  Assignment assignment = assign({0, 1, 2}, 3);
+  CHECK_FALSE(build_stage_graph(graph, assignment)->stages[StageId(1u)].has_backward);
+  graph.execution = Execution::kChain;
+  const auto chain = build_stage_graph(graph, assignment);
+  CHECK(chain->stages[StageId(1u)].has_backward);
+  CHECK(chain->predecessors(StageId(2u)) == std::vector{StageId(1u)});
 }
 
 TEST_CASE("what cannot be a plan is refused") {

@@ -33,6 +33,7 @@ std::optional<Case> random_case(uint64_t seed, Shape shape) {
                                      : tests::random_dag(seed, 2 + dice.below(6), 3, batch);
   for (ir::PlanNode& node : plan.nodes)
     node.workspace = ir::SampleFunction::polynomial(0, static_cast<double>(dice.below(20)));
+  if (seed % 3 == 0) plan.execution = ir::Execution::kChain;
   plan.optimizer_state_per_weight_byte = static_cast<double>(dice.below(3));
   ir::Assignment assignment;
   size_t next = 0;
