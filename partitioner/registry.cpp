@@ -164,7 +164,9 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
                                              .objective = candidate.objective});
     if (!problems.empty()) {
       if (is_manual) return problems;
-      GP_CHECK(problems.empty());  // a planner and the checker disagree: a defect of ours
+      // A planner and the checker disagree: a defect of ours.
+      fail_check(text("a plan of ", planner, " has no problems: ", to_line(problems.front())).c_str(), __FILE__,
+                 __LINE__);
     }
   }
   return answer;

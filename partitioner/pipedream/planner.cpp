@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "partitioner/cost_models/independent_score.h"
@@ -267,20 +268,32 @@ class PipeDream {
             .hint = "give devices more memory, or use more of them"};
   }
 
+  // By first stage of each group of the first outer level, where its devices begin: on a fresh unit of its own level,
+  // after all copies of the group before it in the same group further out.
+  std::map<int, int> starts_of_groups() const {
+    std::vector<int> unit{1};  // devices of one unit of each level
+    for (const auto& level : request_.machine.levels) unit.push_back(unit.back() * level.count);
+    std::map<int, int> starts;
+    for (int level = static_cast<int>(request_.machine.levels.size()) - 1; level > 0; --level) {
+      std::map<int, int> inner;
+      int next = 0;
+      for (const LayerGroup& group : found_->groups) {
+        if (group.level != level) continue;
+        if (const auto outer = starts.find(group.first); outer != starts.end()) next = outer->second;
+        inner[group.first] = next;
+        next += group.replicas * unit[static_cast<size_t>(level)];
+      }
+      starts = std::move(inner);
+    }
+    return starts;
+  }
+
   void fill_plan() {
     int next = 0;
-    const int inner = request_.machine.levels.front().count;
     answer_.plan.groups = found_->groups;
-    std::vector<int> starts(found_->layers.size(), -1);
-    // A group of the first outer level begins on a fresh unit, after all copies of the group before it.
-    int unit = 0;
-    for (const LayerGroup& group : found_->groups)
-      if (group.level == 1) {
-        starts[static_cast<size_t>(group.first)] = unit * inner;
-        unit += group.replicas;
-      }
+    const std::map<int, int> starts = starts_of_groups();
     for (size_t s = 0; s < found_->layers.size(); ++s) {
-      if (starts[s] >= 0) next = starts[s];
+      if (const auto start = starts.find(static_cast<int>(s)); start != starts.end()) next = start->second;
       LayerStage stage{.layers = found_->layers[s], .replicas = found_->replicas[s]};
       for (int d = 0; d < stage.replicas; ++d) stage.devices.push_back(next++);
       answer_.plan.stages.push_back(std::move(stage));

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <set>
 
 #include "files/pipedream_profile.h"
 #include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/layer_view.h"
 #include "partitioner/pipedream/planner.h"
 
 using namespace graphpipe;
@@ -152,6 +154,28 @@ TEST_CASE("a second source loses no cut, and nested levels are checked from node
   REQUIRE(compat.ok());
   CHECK(plain->objective <= compat->objective * (1 + 1e-12));
   CHECK_FALSE(parse_compat(*find_planner("pipedream"), "PD2,P1").ok());
+}
+
+TEST_CASE("on three levels every device has one stage, and all devices have one") {
+  int nested = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const LayerGraph graph = random_layers(seed, 6 + seed % 5);
+    LayerPlanRequest request = pipedream_request(graph, 16);
+    const int inner = seed % 2 == 0 ? 2 : 4;
+    request.machine.levels = {
+        {.count = 2, .bandwidth = 64e9}, {.count = inner, .bandwidth = 16e9}, {.count = 8 / inner, .bandwidth = 1e9}};
+    const auto answer = plan_layers(*find_planner("pipedream"), request);
+    REQUIRE(answer.ok());
+    std::multiset<int> used;
+    for (size_t stage = 0; stage < answer->plan.stages.size(); ++stage)
+      for (const int device : devices_of(answer->plan, stage, request.machine)) used.insert(device);
+    CHECK(used.size() == 16);
+    CHECK(std::set<int>(used.begin(), used.end()).size() == 16);
+    nested += std::ranges::any_of(answer->plan.groups,
+                                  [](const LayerGroup& group) { return group.level == 2 && group.first > 0; });
+  }
+  CHECK(nested > 0);
 }
 
 TEST_CASE("hostile PipeDream profiles are refused with the line") {
