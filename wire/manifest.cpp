@@ -11,13 +11,6 @@ namespace {
 constexpr std::string_view kHeader = "graphpipe-manifest 1";
 constexpr size_t kDigestLength = 64;
 
-bool is_digest(std::string_view word) {
-  if (word.size() != kDigestLength) return false;
-  for (char c : word)
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-  return true;
-}
-
 bool is_inside_folder(std::string_view path) {
   if (path.empty() || path.front() == '/') return false;
   for (size_t start = 0; start <= path.size();) {
@@ -39,7 +32,16 @@ std::string_view take(std::string_view& rest, char separator) {
   return word;
 }
 
-bool parse_file_line(std::string_view line, ManifestEntry& entry) {
+}  // namespace
+
+bool is_digest(std::string_view word) {
+  if (word.size() != kDigestLength) return false;
+  for (char c : word)
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
+  return true;
+}
+
+bool parse_manifest_line(std::string_view line, ManifestEntry& entry) {
   entry.sha256 = std::string(take(line, ' '));
   const std::string_view size = take(line, ' ');
   entry.path = std::string(line);
@@ -48,13 +50,14 @@ bool parse_file_line(std::string_view line, ManifestEntry& entry) {
          is_inside_folder(entry.path);
 }
 
-}  // namespace
+std::string print_manifest_line(const ManifestEntry& entry) {
+  return "file " + entry.sha256 + " " + std::to_string(entry.size) + " " + entry.path + "\n";
+}
 
 std::string print_manifest(const Manifest& manifest) {
   std::ostringstream out;
   out << kHeader << "\nplan " << manifest.plan << '\n';
-  for (const ManifestEntry& file : manifest.files)
-    out << "file " << file.sha256 << ' ' << file.size << ' ' << file.path << '\n';
+  for (const ManifestEntry& file : manifest.files) out << print_manifest_line(file);
   return out.str();
 }
 
@@ -71,7 +74,7 @@ bool parse_manifest(std::string_view text, Manifest& manifest, std::string& prob
     ManifestEntry entry;
     if (key == "plan" && manifest.plan.empty() && is_digest(line)) {
       manifest.plan = std::string(line);
-    } else if (key == "file" && parse_file_line(line, entry) && seen.insert(entry.path).second) {
+    } else if (key == "file" && parse_manifest_line(line, entry) && seen.insert(entry.path).second) {
       manifest.files.push_back(std::move(entry));
     } else {
       problem = "line " + std::to_string(number) + " is malformed";

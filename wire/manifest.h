@@ -31,6 +31,13 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
+/// "file <64 hex digits> <size in bytes> <path>" and a newline.
+std::string print_manifest_line(const ManifestEntry& entry);
+/// Reads what follows the word "file". Returns false where the digest, the size or the path is malformed.
+bool parse_manifest_line(std::string_view line, ManifestEntry& entry);
+/// Whether the text is 64 lower-case hex digits.
+bool is_digest(std::string_view word);
+
 std::string print_manifest(const Manifest& manifest);
 
 /// Reads the text form. Refuses other versions, malformed digests and sizes, duplicate paths, and paths that are

@@ -28,7 +28,7 @@ std::string list(const std::vector<T>& values) {
 std::string to_json(const RunResult& result) {
   std::string out = "{\"schema\": \"graphpipe.run/1\", \"tool_version\": \"";
   out += kToolVersion;
-  out += "\", \"complete\": true, \"plan\": \"" + result.plan + "\", \"transport\": \"" + result.transport + "\"";
+  out += std::string("\", \"complete\": ") + (result.complete ? "true" : "false") + ", \"plan\": \"" + result.plan + "\", \"transport\": \"" + result.transport + "\"";
   out +=
       ", \"devices\": " + std::to_string(result.devices) + ", \"steps\": " + std::to_string(result.step_seconds.size());
   out += ", \"first_step\": " + number(result.first_step);

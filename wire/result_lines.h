@@ -11,6 +11,8 @@ struct RunResult {
   std::string plan;       // digest
   std::string transport;  // "serial" for the serial interpreter
   int devices = 1;
+  /// Whether all steps ran; a run that is asked to end keeps a checkpoint and ends early.
+  bool complete = true;
   /// The number of the first step that the lists below tell of, from 1: a resumed run goes on counting.
   int64_t first_step = 1;
   /// Per step, before its update: the sum over the items' shares in sample order. Empty where the plan has no loss.
@@ -23,7 +25,7 @@ struct RunResult {
   std::vector<int64_t> peak_bytes;
 };
 
-/// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, "losses": [...], ...} and a newline. Numbers
+/// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, ..., "losses": [...], ...} and a newline. Numbers
 /// that are not finite become null.
 std::string to_json(const RunResult& result);
 

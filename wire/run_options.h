@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/run/checkpoint.h"
 #include "wire/run/data.h"
 #include "wire/run/flag.h"
 #include "wire/run/launch.h"
@@ -20,6 +21,7 @@ inline constexpr int64_t kMostSteps = int64_t{1} << 30;
 struct RunOptions {
   DataOptions data;
   OptimizerOptions optimizer;
+  CheckpointOptions checkpoint;
   OutputOptions output;
   LaunchOptions launch;
 

@@ -56,19 +56,37 @@ constexpr RunNeed kRandom = {[](const RunFacts& facts) { return facts.random; },
 constexpr RunNeed kSynchronous = {[](const RunFacts& facts) { return facts.synchronous; },
                                   "the folder's schedule is asynchronous, and is compared bit by bit only",
                                   "leave it out"};
+constexpr RunNeed kCheckpoints = {[](const RunFacts& facts) { return facts.takes_checkpoints; },
+                                  "the run takes no checkpoints", "name a folder for them with --checkpoint"};
+constexpr RunNeed kResumed = {[](const RunFacts& facts) { return facts.resumes; }, "the run goes on from no checkpoint",
+                              "leave it out, or add --resume"};
 
 constexpr RunNeed kFiles = {[](const RunFacts& facts) { return facts.reads_files; },
                             "the data are synthetic: one batch, the same in every step", "add --data, or leave it out"};
 
 constexpr FlagUse<RunFacts> kRunUses[] = {
-    {"", "--lr", &kTraining},        {"", "--weight-decay", &kTraining},
-    {"", "--clip-norm", &kTraining}, {"", "--momentum", &kTraining},
-    {"", "--nesterov", &kTraining},  {"", "--betas", &kTraining},
-    {"", "--eps", &kTraining},       {"", "--save-gradients", &kTraining},
-    {"", "--transport", &kPeers},    {"", "--stall-timeout", &kPeers},
-    {"", "--seed", &kRandom},        {"", "--tolerance", &kSynchronous},
-    {"", "--epochs", &kFiles},       {"", "--shuffle", &kFiles},
+    {"", "--lr", &kTraining},
+    {"", "--weight-decay", &kTraining},
+    {"", "--clip-norm", &kTraining},
+    {"", "--momentum", &kTraining},
+    {"", "--nesterov", &kTraining},
+    {"", "--betas", &kTraining},
+    {"", "--eps", &kTraining},
+    {"", "--save-gradients", &kTraining},
+    {"", "--transport", &kPeers},
+    {"", "--stall-timeout", &kPeers},
+    {"", "--seed", &kRandom},
+    {"", "--tolerance", &kSynchronous},
+    {"", "--epochs", &kFiles},
+    {"", "--shuffle", &kFiles},
     {"", "--last-batch", &kFiles},
+    {"run", "--checkpoint", &kTraining},
+    {"run", "--resume", &kTraining},
+    {"run", "--checkpoint-every", &kCheckpoints},
+    {"run", "--checkpoint-minutes", &kCheckpoints},
+    {"run", "--keep", &kCheckpoints},
+    {"run", "--restarts", &kCheckpoints},
+    {"run", "--resume-changed", &kResumed},
 };
 
 // Numbers of other optimizers than the plan's.

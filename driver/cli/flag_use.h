@@ -19,6 +19,8 @@ struct RunFacts {
   /// The data are not synthetic.
   bool reads_files = false;
   size_t devices = 1;
+  /// What the flags of the run themselves say: it takes checkpoints, it goes on from one.
+  bool takes_checkpoints = false, resumes = false;
 };
 
 /// Of `run` and `verify`. Errors (kUsage): all flags of options.given that such a folder has no use for.

@@ -302,6 +302,9 @@ void compile_flags(CLI::App& app, Options& options) {
 void run_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
   run_option_flags(app, wire::FlagUser::kRun, options.run);
+  app.add_option("--restarts", options.restarts,
+                 "how often the run starts again from its last checkpoint where a device dies (0)")
+      ->check(CLI::Range(0, 1000));
   output_flags(app, options);
 }
 

@@ -43,7 +43,9 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
                   .synchronous = !ir::is_asynchronous(schedule),
                   .random = table.draws_random || run.data.shuffle || run.data.folder.empty(),
                   .reads_files = !run.data.folder.empty(),
-                  .devices = schedule.programs.size()};
+                  .devices = schedule.programs.size(),
+                  .takes_checkpoints = !run.checkpoint.folder.empty(),
+                  .resumes = !run.checkpoint.resume.empty()};
 }
 
 Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& data) {

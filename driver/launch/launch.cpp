@@ -110,7 +110,9 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     outcome.report += '\n';
     if (echo) std::cout << line << std::endl;
   };
-  GP_TRY(const std::vector<Ending> endings, run_processes(commands, kGraceSeconds, on_line));
+  const bool keeps_state = !options.checkpoint.folder.empty();
+  GP_TRY(const std::vector<Ending> endings,
+         run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd));
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);
   return outcome;

@@ -21,11 +21,20 @@ using Clock = std::chrono::steady_clock;
 
 // Lock-free atomics may be written by a signal handler.
 std::atomic<int> g_signal = 0;
-std::atomic<bool> g_interrupted = false;
+std::atomic<int> g_interrupts = 0;
+std::atomic<bool> g_interrupted = false, g_checkpoint_requested = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 void remember_signal(int signal) {
   g_signal = signal;
+  ++g_interrupts;
   g_interrupted = true;
+}
+void remember_checkpoint_request(int) { g_checkpoint_requested = true; }
+
+void catch_signal(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(signal, &action, nullptr);
 }
 
 Diagnostic cannot_start(const Command& command, std::string_view why) {
@@ -49,7 +58,8 @@ struct Child {
                          const std::vector<char*>& variables, int output, bool join_errors, int failure, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows
+  signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows
+  signal(SIGUSR1, SIG_IGN);  // one that comes before the program listens must not end it
   if (command.own_group) setpgid(0, 0);
   dup2(output, STDOUT_FILENO);
   if (join_errors) dup2(output, STDERR_FILENO);
@@ -158,7 +168,8 @@ void close_inherited(const Command& command) {
 // Watches running children and decides when the rest must go.
 class Supervisor {
  public:
-  Supervisor(std::vector<Child>& children, double grace_seconds) : children_(children), grace_(grace_seconds) {}
+  Supervisor(std::vector<Child>& children, double grace_seconds, OnInterrupt on_interrupt)
+      : children_(children), grace_(grace_seconds), on_interrupt_(on_interrupt) {}
 
   void step() {
     for (Child& child : children_) {
@@ -167,11 +178,8 @@ class Supervisor {
       child.ending.stopped_by_us = asked_ || passed_on_;
     }
     const bool failed = std::ranges::any_of(children_, [](const Child& c) { return c.ended && !c.ending.ok(); });
-    if (interrupted() && !passed_on_) {
-      passed_on_ = true;
-      signal_all(children_, SIGTERM);
-      arm(2.0);
-    }
+    if (g_checkpoint_requested.exchange(false)) signal_all(children_, SIGUSR1);
+    pass_interrupts_on();
     if (failed && !armed_) arm(grace_);
     if (!armed_ || Clock::now() < deadline_) return;
     signal_all(children_, asked_ ? SIGKILL : SIGTERM);
@@ -180,6 +188,15 @@ class Supervisor {
   }
 
  private:
+  void pass_interrupts_on() {
+    if (interrupted() && !passed_on_) {
+      passed_on_ = true;
+      signal_all(children_, SIGTERM);
+      if (on_interrupt_ == OnInterrupt::kEnd) arm(2.0);
+    }
+    if (g_interrupts > 1 && on_interrupt_ == OnInterrupt::kKeepState) signal_all(children_, SIGKILL);
+  }
+
   void arm(double seconds) {
     armed_ = true;
     deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -187,13 +204,15 @@ class Supervisor {
 
   std::vector<Child>& children_;
   double grace_;
+  OnInterrupt on_interrupt_;
   size_t ended_ = 0;
   bool passed_on_ = false, armed_ = false, asked_ = false;
   Clock::time_point deadline_;
 };
 
-std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds, const LineHandler& on_line) {
-  Supervisor supervisor(children, grace_seconds);
+std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds, const LineHandler& on_line,
+                              OnInterrupt on_interrupt = OnInterrupt::kEnd) {
+  Supervisor supervisor(children, grace_seconds, on_interrupt);
   const auto running = [](const Child& child) { return !child.ended || child.output >= 0; };
   while (std::ranges::any_of(children, running)) {
     poll_outputs(children, on_line);
@@ -210,7 +229,7 @@ std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds
 }  // namespace
 
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
-                                          const LineHandler& on_line) {
+                                          const LineHandler& on_line, OnInterrupt on_interrupt) {
   std::vector<Child> children;
   for (const Command& command : commands) {
     Result<Child> child = start(command, false);
@@ -223,7 +242,7 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
     }
     children.push_back(std::move(child).value());
   }
-  return supervise(children, grace_seconds, on_line);
+  return supervise(children, grace_seconds, on_line, on_interrupt);
 }
 
 Result<Finished> run_and_collect(const Command& command, const LineHandler& on_line) {
@@ -244,10 +263,9 @@ bool interrupted() { return g_signal != 0; }
 int interrupting_signal() { return g_signal; }
 const std::atomic<bool>& interrupt_flag() { return g_interrupted; }
 void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = remember_signal;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  catch_signal(SIGINT, remember_signal);
+  catch_signal(SIGTERM, remember_signal);
 }
+void catch_checkpoint_requests() { catch_signal(SIGUSR1, remember_checkpoint_request); }
 
 }  // namespace graphpipe::driver

@@ -38,12 +38,20 @@ struct Ending {
 /// Calls `on_line` with each whole line that a child writes to standard output (child's index in the list).
 using LineHandler = std::function<void(size_t child, std::string_view line)>;
 
+/// What children do when this process is asked to end.
+enum class OnInterrupt {
+  /// They have two seconds.
+  kEnd,
+  /// They keep what they have, however long that takes. A second request ends them at once.
+  kKeepState,
+};
+
 /// Runs the children side by side until all have ended. Each gets SIGKILL when this process dies. When one fails, the
 /// others have `grace_seconds` to end by themselves; then they are stopped with SIGTERM and, a second later, SIGKILL.
-/// SIGINT and SIGTERM that reach this process are passed on. Standard error of the children is ours.
-/// Errors: kEnvironment where a program cannot be started.
+/// SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1 as it is. Standard error of the
+/// children is ours. Errors: kEnvironment where a program cannot be started.
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
-                                          const LineHandler& on_line);
+                                          const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd);
 
 /// Runs one program with its output collected (both streams). Errors: kEnvironment where it cannot be started.
 struct Finished {
@@ -60,5 +68,7 @@ int interrupting_signal();
 const std::atomic<bool>& interrupt_flag();
 /// From here on SIGINT and SIGTERM set interrupted() instead of ending the process.
 void catch_interrupts();
+/// From here on SIGUSR1 is passed on to the children of run_processes instead of ending the process.
+void catch_checkpoint_requests();
 
 }  // namespace graphpipe::driver

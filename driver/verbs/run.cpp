@@ -1,6 +1,7 @@
 // graphpipe run: train on this host, one process per device.
 
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <utility>
 
@@ -60,6 +61,17 @@ Status check_written_files(const Options& options) {
   return Ok{};
 }
 
+// A device that was killed or stalled is no fault of the model or its data: the next try may fare better. With the same
+// folder to resume from, a run that has no checkpoint yet starts from the beginning.
+Result<RunOutcome> launch_again(const Options& options, int device_count, wire::RunOptions run) {
+  for (int left = options.restarts;; --left) {
+    GP_TRY(RunOutcome outcome, launch_devices(options.input, device_count, run, true));
+    if (outcome.exit_code != wire::kExitPeerFailed || left == 0 || interrupted()) return outcome;
+    std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1 << "\n";
+    run.checkpoint.resume = run.checkpoint.folder;
+  }
+}
+
 Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY_VOID(check_written_files(options));
   GP_TRY(const ir::Plan plan, files::read_plan(plan_file_of(options.input)));
@@ -84,7 +96,8 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY(run.data.steps, count_steps(options.input, options.run.data));
   run.data.epochs = 0;
   report_notes(options, found);
-  return launch_devices(options.input, static_cast<int>(plan.schedule->programs.size()), run, true);
+  if (facts.takes_checkpoints) catch_checkpoint_requests();
+  return launch_again(options, static_cast<int>(plan.schedule->programs.size()), std::move(run));
 }
 
 }  // namespace

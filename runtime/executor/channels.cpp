@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <thread>
 
 #include "runtime/error.h"
 #include "runtime/executor/resolve.h"
@@ -141,6 +142,17 @@ void Channels::wait_until(const std::function<bool()>& ready, const std::functio
 
 void Channels::wait_for(const PendingMessage& pending) {
   wait_until([&] { return pending.done(); }, [&] { return pending.peer; });
+}
+
+void Channels::wait_for_own_work(const std::function<bool()>& ready) {
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+  while (!ready()) {
+    beat(rank_);  // stall_watch.h: it waits for itself
+    if (!progress()) std::this_thread::sleep_for(kBetweenLooks);
+    check_failure();
+  }
+  activity_.waits_for = -1;
+  if (remote_) remote_->publish(activity_);
 }
 
 void Channels::publish(const wire::ActionRow& row, int64_t step) {

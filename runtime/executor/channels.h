@@ -51,6 +51,8 @@ class Channels {
   void wait_until(const std::function<bool()>& ready, const std::function<int32_t()>& peer,
                   const std::function<void()>& after_progress = {});
   void wait_for(const PendingMessage& pending);
+  /// Waits for what this rank does itself beside its actions, such as writing to its disk, however long that takes.
+  void wait_for_own_work(const std::function<bool()>& ready);
   /// From here on only a peer that fails ends a wait: after the last step rank 0 writes files, however long that takes.
   void wait_without_limit() { stall_seconds_ = std::numeric_limits<double>::infinity(); }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/checkpoint/session.h"
 #include "runtime/device/device.h"
 #include "runtime/error.h"
 #include "runtime/executor/step_executors.h"
@@ -19,6 +20,7 @@
 #include "runtime/training/progress_lines.h"
 #include "runtime/transport/transports.h"
 #include "support/check.h"
+#include "wire/exit_codes.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime {
@@ -32,12 +34,23 @@ size_t max_events(int64_t steps, size_t actions) {
   return all_fit ? static_cast<size_t>(steps) * actions : kMaxEvents;
 }
 
+void report_early_end(const wire::RunOptions& options, int64_t done) {
+  const Diagnostic note{.code = Code::kInterrupted,
+                        .severity = Severity::kNote,
+                        .message = text("the run was asked to end, after step ", done, " of ", options.data.steps),
+                        .hint = options.checkpoint.folder.empty()
+                                    ? "run it again"
+                                    : "go on with --resume and the folder of --checkpoint"};
+  std::fprintf(stderr, "%s\n", to_line(note).c_str());
+}
+
 class Rank {
  public:
   Rank(const DeviceProgram& program, const wire::RunOptions& options)
       : program_(program), plan_(*program.plan), options_(options) {}
 
-  void run();
+  /// Returns whether it has run all steps, rather than ended early because all ranks agreed to.
+  bool run();
   std::string where() const { return channels_ ? channels_->where() : "before the first action"; }
   /// Tells the others that this rank fails.
   void leave(const std::string& problem) {
@@ -49,6 +62,7 @@ class Rank {
   std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
   void train(StepExecutors& executor);
+  void open_checkpoints(const std::string& folder);
   void write_trace(Gather& gather, const Tracer& tracer);
   void save(Gather& gather);
   using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
@@ -63,10 +77,12 @@ class Rank {
   std::vector<StageState> states_;
   std::unique_ptr<Channels> channels_;
   KeptOutputs outputs_;
+  /// A member: where the run fails, a thread that writes for it must not hold up the news.
+  std::optional<CheckpointSession> checkpoints_;
   wire::RunResult result_;
 };
 
-void Rank::run() {
+bool Rank::run() {
   if (!options_.output.record_steps.empty() || !options_.output.follow_steps.empty())
     fail(Code::kUsage, "only the serial interpreter records and follows steps", "run build/serial");
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
@@ -85,6 +101,7 @@ void Rank::run() {
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
   if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
+  open_checkpoints(folder);
   const std::unique_ptr<Data> data = open_data(plan_, options_, folder);
   StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
                          options_.optimizer.clip_norm);
@@ -100,10 +117,11 @@ void Rank::run() {
   train(executor);
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
-  save(executor.gather());
+  if (result_.complete) save(executor.gather());
   executor.gather().broadcast({});  // no rank ends well before rank 0 has all
   leave("");
   if (program_.device == 0) print_result(options_, result_);
+  return result_.complete;
 }
 
 std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
@@ -146,13 +164,35 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
         load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, optimizer, *device_));
 }
 
+void Rank::open_checkpoints(const std::string& folder) {
+  std::vector<StageState*> states;
+  for (StageState& state : states_) states.push_back(&state);
+  const auto share = [this](const std::string& key, const std::string& value) {
+    if (control_ && program_.device == 0) control_->set(key, value);
+    return control_ && program_.device != 0 ? control_->get(key) : value;
+  };
+  checkpoints_.emplace(CheckpointSession::Rank{.plan = plan_,
+                                               .options = options_,
+                                               .folder = folder,
+                                               .rank = program_.device,
+                                               .ranks = plan_.device_count,
+                                               .device = *device_,
+                                               .states = std::move(states),
+                                               .share = share});
+}
+
 void Rank::train(StepExecutors& executor) {
   ProgressLines lines(options_, result_, program_.device == 0);
-  const LoopSetup loop{
+  LoopSetup loop{
       .observers = {&lines}, .gather = &executor.gather(), .rank = program_.device, .run_step = [&](int64_t step) {
         return executor.run_step(step);
       }};
-  run_steps(loop, 0, options_.data.steps);
+  if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
+    loop.observers.push_back(checkpointer);
+  result_.first_step = checkpoints_->first_step() + 1;
+  const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
+  result_.complete = done == options_.data.steps;
+  if (!result_.complete && program_.device == 0) report_early_end(options_, done);
   executor.finish();
   for (const std::vector<std::byte>& bytes :
        executor.gather().collect(to_bytes(std::vector<int64_t>{device_->peak_bytes()})))
@@ -202,10 +242,11 @@ using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
 int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
   std::unique_ptr<Rank> rank;
   std::string problem;
+  bool complete = true;
   const auto body = [&](const wire::RunOptions& options) {
     rank = std::make_unique<Rank>(choose(options), options);
     try {
-      rank->run();
+      complete = rank->run();
     } catch (const std::exception& error) {
       problem = first_line(error.what());
       throw;
@@ -218,7 +259,7 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   if (rank && !problem.empty()) rank->leave(problem);
   // Threads of a transport may wait for ever on a peer that is gone; a run that failed has nothing to tidy up.
   if (code != 0) std::_Exit(code);
-  return code;
+  return complete ? code : wire::kExitPartial;
 }
 
 const DeviceProgram& program_of_rank(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {

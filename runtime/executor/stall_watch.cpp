@@ -60,6 +60,7 @@ std::optional<Stall> StallWatch::find(int32_t peer, const std::vector<std::optio
     if (!then || !current) return Stall{.culprit = rank, .last = current};
     if (!does_the_same(*then, *current)) return std::nullopt;
     if (!waits(*then, *current)) return Stall{.culprit = rank, .last = current};
+    if (current->waits_for == rank) return std::nullopt;  // for its disk, and it says that it does
     rank = current->waits_for;
   }
   return find_deadlock(now);
@@ -73,7 +74,7 @@ std::optional<Stall> StallWatch::find_deadlock(const std::vector<std::optional<A
     const std::optional<Activity>& then = before_[static_cast<size_t>(rank)];
     const std::optional<Activity>& current = now[static_cast<size_t>(rank)];
     if (rank == rank_ || !then || !current) continue;
-    if (!does_the_same(*then, *current)) return std::nullopt;
+    if (!does_the_same(*then, *current) || current->waits_for == rank) return std::nullopt;
     if (stall.culprit == rank_ && !waits(*then, *current)) stall = {.culprit = rank, .last = current};
   }
   return stall;

@@ -33,8 +33,8 @@ class StallWatch {
   void restart();
   /// Call it again and again while nothing moves; `peer` is the rank that is waited for. Finds a stall once the chain
   /// of who waits for whom, from `peer` on, has done nothing new for the time-out and ends at a rank that computes the
-  /// same action all along, that was stopped in its wait, or of which nothing is known; or once it is a cycle and no
-  /// rank at all has done anything new.
+  /// same action all along, that was stopped in its wait, or of which nothing is known; a rank that waits for itself
+  /// works on something beside its actions. Or once it is a cycle and no rank at all has done anything new.
   std::optional<Stall> look(int32_t peer);
 
  private:

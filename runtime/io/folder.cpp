@@ -20,6 +20,16 @@ void check_file(const std::string& folder, const wire::ManifestEntry& entry, boo
          "generate and build the folder again, or put the original file back");
 }
 
+wire::Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + std::string(wire::kManifestFile);
+  const MappedFile file = value_or_throw(MappedFile::open(path));
+  wire::Manifest manifest;
+  std::string problem;
+  if (!wire::parse_manifest(file.text(), manifest, problem))
+    fail(Code::kMalformedFile, quoted(ModelText(path)) + ": " + problem, "generate the folder again");
+  return manifest;
+}
+
 }  // namespace
 
 std::string find_folder(const std::string& given) {
@@ -33,18 +43,20 @@ std::string find_folder(const std::string& given) {
 }
 
 void check_manifest(const std::string& folder, const std::string& plan_digest, FolderCheck check) {
-  const std::string path = folder + "/" + std::string(wire::kManifestFile);
-  const MappedFile file = value_or_throw(MappedFile::open(path));
-  wire::Manifest manifest;
-  std::string problem;
-  if (!wire::parse_manifest(file.text(), manifest, problem))
-    fail(Code::kMalformedFile, quoted(ModelText(path)) + ": " + problem, "generate the folder again");
+  const wire::Manifest manifest = read_manifest(folder);
   if (manifest.plan != plan_digest)
     fail(Code::kMalformedFile, "the manifest in " + quoted(ModelText(folder)) + " is of another plan than this program",
          "build the folder again");
   for (const wire::ManifestEntry& entry : manifest.files)
     if (check == FolderCheck::kAllFiles || entry.path == wire::kWeightsFile)
       check_file(folder, entry, check != FolderCheck::kSizeOfWeights);
+}
+
+std::string weights_digest(const std::string& folder) {
+  for (const wire::ManifestEntry& entry : read_manifest(folder).files)
+    if (entry.path == wire::kWeightsFile) return entry.sha256;
+  fail(Code::kMalformedFile, "the manifest in " + quoted(ModelText(folder)) + " names no weights",
+       "generate the folder again");
 }
 
 }  // namespace graphpipe::runtime

@@ -71,6 +71,12 @@ void Interpreter::take_weights(const Safetensors& file) {
   for (auto& [key, state] : states_) runtime::take_weights(state, file, device_);
 }
 
+std::vector<StageState*> Interpreter::all_states() {
+  std::vector<StageState*> all;
+  for (auto& [key, state] : states_) all.push_back(&state);
+  return all;
+}
+
 StepOutcome Interpreter::run_step(int64_t step) {
   step_ = step;
   factor_ = 1;

@@ -27,6 +27,8 @@ class Interpreter {
   StepOutcome run_step(int64_t step);
   /// Goes on with these weights, and its own optimizer state.
   void take_weights(const Safetensors& file);
+  /// The same states, to go on from others than those that they began with.
+  std::vector<StageState*> all_states();
   /// All replicas of all stages, ascending.
   const std::map<std::pair<int32_t, int32_t>, StageState>& states() const { return states_; }
 

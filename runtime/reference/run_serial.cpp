@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/checkpoint/session.h"
 #include "runtime/error.h"
 #include "runtime/io/folder.h"
 #include "runtime/launch/run_main.h"
@@ -10,6 +11,7 @@
 #include "runtime/training/loop.h"
 #include "runtime/training/progress_lines.h"
 #include "support/check.h"
+#include "wire/exit_codes.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime {
@@ -69,17 +71,41 @@ class StepFollower : public StepObserver {
   Interpreter& interpreter_;
 };
 
-void train(Interpreter& interpreter, const Device& device, const wire::RunOptions& options, wire::RunResult& result) {
+CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
+                                   Interpreter& interpreter, const Device& device) {
+  return CheckpointSession({.plan = plan,
+                            .options = options,
+                            .folder = folder,
+                            .device = device,
+                            .states = interpreter.all_states(),
+                            .share = [](const std::string&, const std::string& value) { return value; }});
+}
+
+void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Device& device,
+           const wire::RunOptions& options, wire::RunResult& result) {
   ProgressLines lines(options, result);
   StepRecorder recorder(options.output.record_steps, interpreter, device);
   StepFollower follower(options.output.follow_steps, interpreter);
   LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) { return interpreter.run_step(step); }};
   if (!options.output.record_steps.empty()) loop.observers.push_back(&recorder);
   if (!options.output.follow_steps.empty()) loop.observers.push_back(&follower);
-  run_steps(loop, 0, options.data.steps);
+  if (StepObserver* checkpointer = checkpoints.observe(nullptr, nullptr)) loop.observers.push_back(checkpointer);
+  result.first_step = checkpoints.first_step() + 1;
+  result.complete = run_steps(loop, checkpoints.first_step(), options.data.steps) == options.data.steps;
 }
 
-void run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
+void write_results(const wire::RunOptions& options, const Interpreter& interpreter, const Device& device,
+                   const KeptOutputs& outputs) {
+  write_tensors(options.output.save, interpreter, device, named_parameters);
+  write_tensors(options.output.save_gradients, interpreter, device, named_gradients);
+  if (options.output.save_outputs.empty()) return;
+  std::vector<NamedTensor> parts = outputs.parts();
+  std::ranges::sort(parts, {}, &NamedTensor::name);
+  write_safetensors(options.output.save_outputs, join_outputs(parts));
+}
+
+// Returns whether it has run all steps.
+bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
   const PlanTable& plan = *programs.front().plan;
   if (!options.output.trace.empty())
     fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
@@ -100,25 +126,23 @@ void run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
-  train(interpreter, *device, options, result);
+  CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
+  train(interpreter, checkpoints, *device, options, result);
   result.peak_bytes = {device->peak_bytes()};
-  write_tensors(options.output.save, interpreter, *device, named_parameters);
-  write_tensors(options.output.save_gradients, interpreter, *device, named_gradients);
-  if (!options.output.save_outputs.empty()) {
-    std::vector<NamedTensor> parts = outputs.parts();
-    std::ranges::sort(parts, {}, &NamedTensor::name);
-    write_safetensors(options.output.save_outputs, join_outputs(parts));
-  }
+  if (result.complete) write_results(options, interpreter, *device, outputs);
   print_result(options, result);
+  return result.complete;
 }
 
 }  // namespace
 
 int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv) {
   GP_CHECK(!programs.empty());
-  return run_main(
-      *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { run(programs, options); },
+  bool complete = true;
+  const int code = run_main(
+      *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { complete = run(programs, options); },
       [] { return std::string("in the serial interpreter"); });
+  return code == wire::kExitOk && !complete ? wire::kExitPartial : code;
 }
 
 }  // namespace graphpipe::runtime

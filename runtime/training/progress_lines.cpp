@@ -8,7 +8,6 @@ namespace graphpipe::runtime {
 
 Request ProgressLines::after_step(const StepFacts& facts) {
   if (!is_rank_zero_) return {};
-  if (result_.step_seconds.empty()) result_.first_step = facts.step + 1;
   result_.step_seconds.push_back(facts.seconds);
   if (facts.gradient_norm >= 0) result_.gradient_norms.push_back(facts.gradient_norm);
   if (facts.loss) result_.losses.push_back(*facts.loss);

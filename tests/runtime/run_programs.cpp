@@ -59,7 +59,7 @@ int wait_for(pid_t pid, double seconds) {
 }  // namespace
 
 ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std::string& folder,
-                           std::vector<std::string> arguments)
+                           std::vector<std::string> arguments, const std::function<void(size_t)>& in_child)
     : folder_(folder), run_(next_run++) {
   int32_t port = 0;
   Descriptor listener = listen_at("127.0.0.1", port);
@@ -72,8 +72,10 @@ ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std
           std::to_string(getpid())})
       own.push_back(word);
     if (rank == 0) own.insert(own.end(), {"--listen-fd", std::to_string(listener.get())});
-    pids_.push_back(spawn(out_path(folder, run_, rank), own,
-                          [&](int argc, char** argv) { return run_device(programs[rank], argc, argv); }));
+    pids_.push_back(spawn(out_path(folder, run_, rank), own, [&](int argc, char** argv) {
+      if (in_child) in_child(rank);
+      return run_device(programs[rank], argc, argv);
+    }));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,11 @@ struct RunEnd {
   std::string errors;
 };
 
-/// Starts one process per program; `arguments` are for all.
+/// Starts one process per program; `arguments` are for all. `in_child` runs in each before its program.
 class ProcessGroup {
  public:
   ProcessGroup(const std::vector<DeviceProgram>& programs, const std::string& folder,
-               std::vector<std::string> arguments);
+               std::vector<std::string> arguments, const std::function<void(size_t rank)>& in_child = {});
   ~ProcessGroup();
   void kill_rank(size_t rank, int signal) const;
   /// Waits for all; those that still run after `seconds` are killed and have exit code -2.

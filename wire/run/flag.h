@@ -27,6 +27,8 @@ struct RunFlag {
   FlagUser user = FlagUser::kProgram;
   /// The value is a path, which another process may read from another folder.
   bool is_path = false;
+  /// The value says which samples a step takes, or what they are: a run that resumes must have the same.
+  bool kept_on_resume = false;
   /// False: the word is not such a value, and the options are as before.
   std::function<bool(const std::string& word, RunOptions& options)> read;
   /// The word that reads back into the same value.

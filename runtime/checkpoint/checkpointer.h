@@ -1,0 +1,70 @@
+#pragma once
+// Takes the checkpoints of a rank. At the end of a step that is due it copies the rank's state; a thread writes the
+// copy while training goes on, and rank 0 commits the checkpoint once all ranks have told, with the losses of a later
+// step, that their files are on the disk.
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/background_writer.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/shards.h"
+#include "runtime/training/step_observer.h"
+#include "runtime/training/stop_signals.h"
+#include "wire/run_options.h"
+
+namespace graphpipe::runtime {
+
+struct CheckpointSetup {
+  wire::CheckpointOptions options;
+  /// All but the step and the files.
+  wire::CheckpointRecord record;
+  /// The same on all ranks of the run, and of no other run.
+  std::string token;
+  /// Rank 0's; null elsewhere.
+  std::unique_ptr<CheckpointFolder> folder;
+  int32_t ranks = 1;
+  /// The rank's state, as it is now.
+  std::function<std::vector<Shard>()> state;
+  /// Returns once the condition holds; the other ranks must see meanwhile that this one lives.
+  std::function<void(const std::function<bool()>& ready)> wait;
+  /// On rank 0 the bytes of all ranks in order; elsewhere nothing.
+  std::function<std::vector<std::vector<std::byte>>(std::vector<std::byte> own)> collect;
+  /// Returns once rank 0 has called it.
+  std::function<void()> wait_for_rank_zero;
+};
+
+class Checkpointer : public StepObserver {
+ public:
+  explicit Checkpointer(CheckpointSetup setup);
+
+  Request after_step(const StepFacts& facts) override;
+  bool may_ask() const override { return true; }
+  std::vector<std::byte> tell() override;
+  void hear(std::span<const std::vector<std::byte>> of_ranks) override;
+  void at_end() override;
+
+ private:
+  using Files = std::vector<wire::ManifestEntry>;
+  bool is_due(const StepFacts& facts) const;
+  void take(int64_t step);
+  void note_written();
+  void note_told(std::span<const std::vector<std::byte>> of_ranks);
+  bool commit_next();
+  bool is_rank_zero() const { return setup_.folder != nullptr; }
+
+  CheckpointSetup setup_;
+  ShardCopies copies_;
+  int64_t being_written_ = -1;  // the step of the checkpoint whose files the writer has; -1: none
+  Files written_;               // what its job has written
+  std::string outbox_;          // what rank 0 is still to be told
+  std::map<int64_t, std::map<size_t, Files>> uncommitted_;  // on rank 0: by step and rank
+  BackgroundWriter writer_, committer_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace graphpipe::runtime

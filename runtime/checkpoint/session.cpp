@@ -1,0 +1,88 @@
+#include "runtime/checkpoint/session.h"
+
+#include <sys/random.h>
+
+#include <array>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "runtime/checkpoint/resume.h"
+#include "runtime/error.h"
+#include "support/output_file.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+// Names the unfinished checkpoints of one run: an earlier run's ranks may be about to end.
+std::string random_token() {
+  std::array<unsigned char, 8> random{};
+  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    fail(Code::kEnvironment, "the system gives no random numbers", "check it");
+  std::string token;
+  for (const unsigned char byte : random) {
+    token += "0123456789abcdef"[byte >> 4];
+    token += "0123456789abcdef"[byte & 15];
+  }
+  return token;
+}
+
+void sleep_until(const std::function<bool()>& ready) {
+  while (!ready()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+}  // namespace
+
+CheckpointSession::CheckpointSession(Rank rank) : rank_(std::move(rank)) {
+  const wire::CheckpointOptions& options = rank_.options.checkpoint;
+  if (options.folder.empty() && options.resume.empty()) return;
+  setup_ = {.options = options, .ranks = rank_.ranks, .state = [this] { return shards(); }};
+  if (rank_.rank == 0) setup_.record = record_of_run(rank_.plan, rank_.options, rank_.folder);
+  if (!options.folder.empty()) {
+    // The folder first: nobody else changes it from then on.
+    if (rank_.rank == 0)
+      setup_.folder = std::make_unique<CheckpointFolder>(options.folder, setup_.record.model,
+                                                         is_same_file(options.folder, options.resume));
+    setup_.token = rank_.share("checkpoint", rank_.rank == 0 ? random_token() : "");
+  }
+  if (!options.resume.empty()) resume(setup_.record);
+}
+
+void CheckpointSession::resume(const wire::CheckpointRecord& run) {
+  std::string path;
+  if (rank_.rank == 0)
+    if (const std::optional<FoundCheckpoint> found = find_resume(rank_.options, run)) path = found->path;
+  path = rank_.share("resume", path);
+  if (path.empty()) return;
+  first_step_ = restore(path, rank_.plan, rank_.states, rank_.device);
+  if (first_step_ == rank_.options.data.steps && !rank_.options.output.save_gradients.empty())
+    fail(Code::kUsage,
+         text("--save-gradients: the checkpoint is of step ", first_step_, ", and no step is left to run"),
+         "leave it out, or ask for more --steps");
+}
+
+std::vector<Shard> CheckpointSession::shards() const {
+  std::vector<Shard> all;
+  for (const StageState* state : rank_.states)
+    for (Shard& shard : shards_of(rank_.plan, *state, rank_.device)) all.push_back(std::move(shard));
+  return all;
+}
+
+StepObserver* CheckpointSession::observe(Gather* gather, Channels* channels) {
+  if (rank_.options.checkpoint.folder.empty()) return nullptr;
+  setup_.wait = [channels](const std::function<bool()>& ready) {
+    if (channels != nullptr) channels->wait_for_own_work(ready);
+    else sleep_until(ready);
+  };
+  setup_.collect = [gather](std::vector<std::byte> own) -> std::vector<std::vector<std::byte>> {
+    if (gather == nullptr) return {std::move(own)};
+    return gather->collect(std::move(own));
+  };
+  setup_.wait_for_rank_zero = [gather] {
+    if (gather != nullptr) gather->broadcast({});
+  };
+  checkpointer_ = std::make_unique<Checkpointer>(std::move(setup_));
+  return checkpointer_.get();
+}
+
+}  // namespace graphpipe::runtime

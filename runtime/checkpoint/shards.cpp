@@ -1,0 +1,143 @@
+#include "runtime/checkpoint/shards.h"
+
+#include "runtime/error.h"
+#include "runtime/executor/resolve.h"
+#include "runtime/tensors.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+constexpr std::string_view kWeightsEnd = ".weights.safetensors", kOptimizerEnd = ".optimizer.safetensors";
+
+std::string buffers_file(const StageState& state) {
+  return text("stage", state.entry->stage, ".replica", state.replica, ".buffers.safetensors");
+}
+
+// Copies of shared weights are equal: the first of their stages keeps them for all.
+bool is_kept_elsewhere(const PlanTable& plan, const StageState& state, const std::string& name) {
+  for (const ParamRow& row : state.entry->params) {
+    if (name != row.name) continue;
+    const GroupRow* group = shared_group(plan, row.group);
+    if (group != nullptr && group->stages.front() != state.entry->stage) return true;
+  }
+  return false;
+}
+
+std::string parameter_of(const std::string& state_name) { return state_name.substr(state_name.find('/') + 1); }
+
+void add_shard(std::string file, std::vector<NamedTensor> tensors, std::vector<Shard>& shards) {
+  if (!tensors.empty()) shards.push_back({std::move(file), std::move(tensors)});
+}
+
+std::vector<NamedTensor> buffers_of(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out;
+  for (size_t i = 0; i < state.weights.size(); ++i)
+    if (state.entry->params[i].role == ParamRole::kBuffer)
+      out.push_back({state.entry->params[i].name, device.download(state.weights[i])});
+  return out;
+}
+
+bool fit(const Shard& copy, const Shard& shard) {
+  if (copy.file != shard.file || copy.tensors.size() != shard.tensors.size()) return false;
+  for (size_t i = 0; i < copy.tensors.size(); ++i) {
+    const at::Tensor& have = copy.tensors[i].tensor;
+    const at::Tensor& want = shard.tensors[i].tensor;
+    if (copy.tensors[i].name != shard.tensors[i].name || have.scalar_type() != want.scalar_type() ||
+        have.sizes() != want.sizes())
+      return false;
+  }
+  return true;
+}
+
+[[noreturn]] void misfit(const std::string& folder, const std::string& name, std::string_view why) {
+  throw RunError(Diagnostic{.code = Code::kMalformedFile,
+                            .origin = ModelText(folder),
+                            .message = text("the checkpoint's ", quoted(ModelText(name)), " ", why),
+                            .hint = "resume from a checkpoint of this model and optimizer"});
+}
+
+}  // namespace
+
+std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device) {
+  std::vector<Shard> shards;
+  if (state.replica != 0) {
+    add_shard(buffers_file(state), buffers_of(state, device), shards);
+    return shards;
+  }
+  const std::string stage = text("stage", state.entry->stage);
+  std::vector<NamedTensor> weights = named_parameters(state, device);
+  std::erase_if(weights, [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, named.name); });
+  add_shard(stage + std::string(kWeightsEnd), std::move(weights), shards);
+  std::vector<NamedTensor> optimizer = named_optimizer_states(state, device);
+  std::erase_if(optimizer,
+                [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, parameter_of(named.name)); });
+  add_shard(stage + std::string(kOptimizerEnd), std::move(optimizer), shards);
+  return shards;
+}
+
+void ShardCopies::take(const std::vector<Shard>& shards) {
+  copies_.resize(shards.size());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (fit(copies_[i], shards[i])) {
+      for (size_t t = 0; t < shards[i].tensors.size(); ++t)
+        copies_[i].tensors[t].tensor.copy_(shards[i].tensors[t].tensor);
+      continue;
+    }
+    copies_[i] = shards[i];
+    for (NamedTensor& named : copies_[i].tensors) named.tensor = named.tensor.clone();
+  }
+}
+
+CheckpointTensors::CheckpointTensors(const std::string& folder, const wire::CheckpointRecord& record)
+    : folder_(folder) {
+  for (const wire::ManifestEntry& entry : record.files) {
+    const Safetensors& file = files_.emplace_back(folder + "/" + entry.path);
+    for (const auto& [name, place] : file.tensors()) {
+      const Place here{&file, &place};
+      if (entry.path.ends_with(kWeightsEnd)) weights_.emplace(name, here);
+      else if (entry.path.ends_with(kOptimizerEnd)) optimizer_.emplace(name, here);
+      else buffers_.emplace(std::pair(entry.path, name), here);
+    }
+  }
+}
+
+void CheckpointTensors::restore(StageState& state, bool same_plan, const Device& device) const {
+  for (size_t index = 0; index < state.weights.size(); ++index) restore_weight(state, index, same_plan, device);
+  for (const size_t index : state.trainable) restore_optimizer(state, index, device);
+}
+
+void CheckpointTensors::restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const {
+  const ParamRow& row = state.entry->params[index];
+  if (row.role == ParamRole::kConstant) return;
+  const auto found = weights_.find(row.name);
+  if (found == weights_.end()) misfit(folder_, row.name, "is missing");
+  Place from = found->second;
+  const auto own = buffers_.find({buffers_file(state), row.name});
+  if (row.role == ParamRole::kBuffer && same_plan && own != buffers_.end()) from = own->second;
+  at::Tensor& weight = state.weights[index];
+  if (from.place->type != weight.scalar_type() || weight.sizes() != at::IntArrayRef(from.place->dims))
+    misfit(folder_, row.name, "has another type or shape than the model's");
+  // A fresh tensor: what is frozen may be the mapping of the folder's own weights.
+  weight = device.upload(from.file->view(*from.place).clone());
+}
+
+void CheckpointTensors::restore_optimizer(StageState& state, size_t index, const Device& device) const {
+  const char* parameter = state.entry->params[index].name;
+  ParameterState parts = state.optimizer.fresh_state(state.weights[index]);
+  size_t found = 0;
+  for (NamedTensor& part : parts) {
+    const std::string name = part.name + "/" + parameter;
+    const auto there = optimizer_.find(name);
+    if (there == optimizer_.end()) continue;
+    ++found;
+    const auto& [file, place] = there->second;
+    if (place->type != part.tensor.scalar_type() || part.tensor.sizes() != at::IntArrayRef(place->dims))
+      misfit(folder_, name, "has another type or shape than this optimizer's");
+    part.tensor.copy_(device.upload(file->view(*place)));
+  }
+  if (found == 0) return;  // never updated, or the rule remembered nothing
+  if (found < parts.size()) misfit(folder_, parameter, "has only a part of its optimizer state");
+  state.optimizer.take_state(index, std::move(parts));
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,105 @@
+#include "wire/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+namespace graphpipe::wire {
+namespace {
+
+constexpr std::string_view kVersionLine = "graphpipe-checkpoint 1";
+constexpr std::string_view kStepPrefix = "step-";
+
+template <typename Number>
+bool read_whole(std::string_view word, Number& number) {
+  const char* end = word.data() + word.size();
+  const auto [stopped, error] = std::from_chars(word.data(), end, number);
+  return error == std::errc() && stopped == end && std::to_string(number) == word;
+}
+
+// The front of the text up to the separator, which goes too.
+std::string_view cut_front(std::string_view& rest, char separator) {
+  const size_t end = std::min(rest.find(separator), rest.size());
+  const std::string_view word = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return word;
+}
+
+bool read_flag(std::string_view value, CheckpointRecord& record) {
+  const std::string name(cut_front(value, ' '));
+  if (!name.starts_with("--")) return false;
+  record.flags.emplace_back(name, value);
+  return true;
+}
+
+bool read_file(std::string_view value, CheckpointRecord& record) {
+  ManifestEntry entry;
+  if (!parse_manifest_line(value, entry) || entry.path.find('/') != std::string::npos) return false;
+  record.files.push_back(std::move(entry));
+  return true;
+}
+
+bool read_digest(std::string_view value, std::string& digest) {
+  digest = value;
+  return is_digest(value);
+}
+
+bool read_line(std::string_view key, std::string_view value, CheckpointRecord& record) {
+  if (key == "model") return read_digest(value, record.model);
+  if (key == "plan") return read_digest(value, record.plan);
+  if (key == "data") return read_digest(value, record.data);
+  if (key == "step") return read_whole(value, record.step) && record.step >= 0;
+  if (key == "seed") return read_whole(value, record.seed);
+  if (key == "flag") return read_flag(value, record);
+  if (key == "file") return read_file(value, record);
+  record.optimizer = value;
+  return key == "optimizer" && !value.empty();
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return std::string(kStepPrefix) + std::to_string(step); }
+
+std::optional<int64_t> step_of_checkpoint(std::string_view name) {
+  int64_t step = 0;
+  if (!name.starts_with(kStepPrefix) || !read_whole(name.substr(kStepPrefix.size()), step) || step < 0)
+    return std::nullopt;
+  return step;
+}
+
+std::string print_checkpoint(const CheckpointRecord& record) {
+  std::string out = std::string(kVersionLine) + "\nmodel " + record.model + "\nplan " + record.plan + "\noptimizer " +
+                    record.optimizer + "\nstep " + std::to_string(record.step) + "\nseed " +
+                    std::to_string(record.seed) + "\ndata " + record.data + "\n";
+  for (const auto& [name, value] : record.flags)
+    out.append("flag ").append(name).append(" ").append(value).append("\n");
+  for (const ManifestEntry& file : record.files) out += print_manifest_line(file);
+  return out;
+}
+
+bool parse_checkpoint(std::string_view text, CheckpointRecord& record, std::string& problem) {
+  record = {};
+  if (cut_front(text, '\n') != kVersionLine) {
+    problem = "the first line is not '" + std::string(kVersionLine) + "'";
+    return false;
+  }
+  std::set<std::string, std::less<>> seen;
+  for (int number = 2; !text.empty(); ++number) {
+    std::string_view value = cut_front(text, '\n');
+    const std::string_view key = cut_front(value, ' ');
+    const bool repeats = key == "flag" || key == "file";
+    const std::string once = repeats ? std::string(key) + " " + std::string(value) : std::string(key);
+    if (!seen.insert(once).second || !read_line(key, value, record)) {
+      problem = "line " + std::to_string(number) + " is malformed";
+      return false;
+    }
+  }
+  for (const char* key : {"model", "plan", "optimizer", "step", "seed", "data"}) {
+    if (seen.contains(std::string_view(key))) continue;
+    problem = std::string("it names no ") + key;
+    return false;
+  }
+  return true;
+}
+
+}  // namespace graphpipe::wire
