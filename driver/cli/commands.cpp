@@ -72,6 +72,11 @@ constexpr CommandEntry kCommands[] = {
      .example = "graphpipe verify out/ --data data/ --steps 5",
      .add_flags = verify_flags,
      .run = run_verify},
+    {.name = "export",
+     .summary = "put trained weights into the ONNX model, or into a file for PyTorch",
+     .example = "graphpipe export out/ --weights weights.safetensors -o trained.onnx",
+     .add_flags = export_flags,
+     .run = run_export},
 };
 
 }  // namespace

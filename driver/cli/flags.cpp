@@ -317,4 +317,15 @@ void verify_flags(CLI::App& app, Options& options) {
   output_flags(app, options);
 }
 
+void export_flags(CLI::App& app, Options& options) {
+  app.add_option("folder", options.input, "compiled folder, or plan file")->required();
+  app.add_option("--weights", options.run.data.weights, "what `run --save` of this model wrote")->required();
+  app.add_option(
+         "-o,--output", options.output,
+         "FILE.onnx: the model with these weights; FILE.safetensors: the weights under the names of the module, "
+         "shared ones under each of theirs")
+      ->required();
+  output_flags(app, options);
+}
+
 }  // namespace graphpipe::driver

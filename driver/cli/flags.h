@@ -22,5 +22,6 @@ void build_flags(CLI::App&, Options&);
 void compile_flags(CLI::App&, Options&);
 void run_flags(CLI::App&, Options&);
 void verify_flags(CLI::App&, Options&);
+void export_flags(CLI::App&, Options&);
 
 }  // namespace graphpipe::driver

@@ -52,6 +52,12 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
   CHECK(refused(all, {.trains = false, .devices = 2}) ==
         Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum", "--betas", "--eps", "--save-gradients"});
   CHECK(refused({"--nesterov", "--eps"}, {.optimizer = "adam"}) == Flags{"--nesterov"});
+  CHECK(refused({"--checkpoint", "--resume"}, {.trains = false, .devices = 2}) == Flags{"--checkpoint", "--resume"});
+  const std::set<std::string> of_checkpoints{"--checkpoint-every", "--checkpoint-minutes", "--keep", "--restarts",
+                                             "--resume-changed"};
+  CHECK(refused(of_checkpoints, {}) ==
+        Flags{"--checkpoint-every", "--checkpoint-minutes", "--keep", "--restarts", "--resume-changed"});
+  CHECK(refused(of_checkpoints, {.takes_checkpoints = true, .resumes = true}).empty());
   CHECK(refused({}, {.trains = false, .random = false, .devices = 1}).empty());
 }
 

@@ -26,7 +26,7 @@ struct Place {
   std::string weights(const std::string& name) const { return folder + "/" + name + ".safetensors"; }
   /// `graphpipe run` of the three stages, with momentum, which a checkpoint must keep.
   Words run(int steps, const Words& more) const {
-    Words words = {"run", three_stage_folder(), "--steps", std::to_string(steps), "--momentum", "0.9"};
+    Words words = {"run", three_stage_folder(), "--steps", std::to_string(steps), "--momentum", "0.9", "--lr", "0.0001"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

@@ -62,6 +62,18 @@ TEST_CASE("a rank that stands still in its wait was stopped") {
   CHECK(stall->culprit == 2);
 }
 
+TEST_CASE("a rank that waits for its disk is no stall as long as it says so") {
+  const auto writes = [](bool beats) {
+    return watch_script([=](int32_t rank, int64_t count) {
+      return rank == 1 ? waiting(2, count) : waiting(rank == 2 ? 2 : 1, rank != 2 || beats ? count : 5);
+    });
+  };
+  CHECK_FALSE(writes(true));
+  const std::optional<Stall> stopped = writes(false);
+  REQUIRE(stopped);
+  CHECK(stopped->culprit == 2);
+}
+
 TEST_CASE("deadlocked ranks are stuck only if nobody beside it goes on") {
   const auto cycle = [](const Activity& first, const Activity& second) {
     bool odd = false;

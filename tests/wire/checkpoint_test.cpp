@@ -44,7 +44,7 @@ TEST_CASE("records with missing, repeated and malformed lines are refused, line 
     CHECK(!problem_of(text.substr(0, end) + text.substr(begin)).empty());
     begin = end;
   }
-  CHECK(problem_of("graphpipe-checkpoint 2\n" + text.substr(text.find('\n') + 1)).find("first line") == 0);
+  CHECK(problem_of("graphpipe-checkpoint 2\n" + text.substr(text.find('\n') + 1)).find("the first line") == 0);
   for (const char* line : {"step -1", "step 040", "step 4x", "seed 18446744073709551616", "model abc", "flag shuffle 1",
                            "file ", "file ../up", "what 1", ""}) {
     const std::string base = "graphpipe-checkpoint 1\n";

@@ -1,0 +1,133 @@
+// graphpipe export: trained weights out again, in the model's own file or for PyTorch.
+
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/usage.h"
+#include "driver/pipeline/pipeline.h"
+#include "driver/report/json_object.h"
+#include "driver/report/report.h"
+#include "files/safetensors.h"
+#include "frontend/export_onnx.h"
+#include "support/mapped_file.h"
+#include "support/output_file.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using Tensors = std::map<std::string, frontend::NewTensor>;
+
+std::vector<int64_t> dims_of(const ir::TensorType& type) {
+  std::vector<int64_t> dims;
+  for (const ir::Dim dim : type.shape) dims.push_back(dim.at(Samples(1)));
+  return dims;
+}
+
+// The values that the file has for the model's parameters, under all of their names. All problems at once.
+Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
+  GP_TRY(const files::SafetensorsIndex index,
+         files::parse_safetensors(file.text(), static_cast<int64_t>(file.bytes().size())));
+  std::map<std::string, const files::TensorEntry*> saved;
+  for (const files::TensorEntry& entry : index.tensors) saved[entry.name.raw()] = &entry;
+  Tensors tensors;
+  Diagnostics problems;
+  for (const ir::ParamId id : graph.param_ids()) {
+    const ir::Param& param = graph.param(id);
+    if (param.kind == ir::ParamKind::kConstant) continue;
+    const ir::TensorType& type = graph.value(param.value).type;
+    const auto found = saved.find(param.name.raw());
+    if (found == saved.end() || found->second->dtype != type.dtype || found->second->shape != dims_of(type)) {
+      if (problems.size() < kMaxProblems)
+        problems.push_back({.code = Code::kBadParameter,
+                            .origin = param.name,
+                            .message = text("the weights ", quoted(ModelText(file.path())),
+                                            " hold no such parameter of the model's type and shape"),
+                            .hint = "pass a file that `run --save` of this model wrote"});
+      continue;
+    }
+    const files::TensorEntry& entry = *found->second;
+    const frontend::NewTensor value{
+        .dtype = entry.dtype,
+        .dims = entry.shape,
+        .bytes = file.text().substr(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.length))};
+    tensors.emplace(param.name.raw(), value);
+    for (const ModelText& alias : param.aliases) tensors.emplace(alias.raw(), value);
+  }
+  if (!problems.empty()) return problems;
+  return tensors;
+}
+
+// Every parameter must have reached the file under one of its names.
+Status check_all_replaced(const ir::Graph& graph, const std::set<std::string>& replaced) {
+  for (const ir::ParamId id : graph.param_ids()) {
+    const ir::Param& param = graph.param(id);
+    if (param.kind == ir::ParamKind::kConstant) continue;
+    bool found = replaced.contains(param.name.raw());
+    for (const ModelText& alias : param.aliases) found = found || replaced.contains(alias.raw());
+    if (found) continue;
+    return Diagnostic{.code = Code::kUnsupportedType,
+                      .origin = param.name,
+                      .message = "the model file holds this parameter in a form that cannot be replaced",
+                      .hint = "take weights alone: -o FILE.safetensors"};
+  }
+  return Ok{};
+}
+
+Status write_model(const Pipeline& pipeline, const Tensors& tensors, const std::string& path) {
+  std::set<std::string> replaced;
+  GP_TRY(const std::string model, frontend::export_onnx(pipeline.model.imported.files.front(), tensors, replaced));
+  GP_TRY_VOID(check_all_replaced(pipeline.model.graph, replaced));
+  GP_TRY(OutputFile file, OutputFile::create(path));
+  GP_TRY_VOID(file.write(model));
+  return file.commit();
+}
+
+// A state_dict has a shared weight under each of its names, so that load_state_dict(strict=True) finds them all.
+Status write_state_dict(const Tensors& tensors, const std::string& path) {
+  std::vector<files::TensorToWrite> headers;
+  std::vector<std::string_view> bytes;
+  for (const auto& [name, tensor] : tensors) {
+    headers.push_back({.name = ModelText(name), .dtype = tensor.dtype, .shape = tensor.dims});
+    bytes.push_back(tensor.bytes);
+  }
+  return files::write_safetensors(path, headers,
+                                  [&](size_t index, const files::ByteSink& sink) { return sink(bytes[index]); });
+}
+
+// Reading goes on while it is written.
+Status check_export_path(const Options& options, const Pipeline& pipeline) {
+  std::vector<std::string> read = pipeline.model.imported.files;
+  read.push_back(options.run.data.weights);
+  for (const std::string& path : read)
+    if (is_same_file(path, options.output))
+      return usage("-o " + options.output, "the export reads this file", "name another file");
+  return Ok{};
+}
+
+Result<size_t> export_weights(const Options& options) {
+  const bool as_onnx = options.output.ends_with(".onnx");
+  if (!as_onnx && !options.output.ends_with(".safetensors"))
+    return usage("-o " + options.output, "the ending says what is written", "name a file .onnx or .safetensors");
+  GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
+  GP_TRY_VOID(check_export_path(options, pipeline));
+  GP_TRY(const MappedFile weights, MappedFile::open(options.run.data.weights));
+  GP_TRY(const Tensors tensors, new_values(pipeline.model.graph, weights));
+  GP_TRY_VOID(as_onnx ? write_model(pipeline, tensors, options.output) : write_state_dict(tensors, options.output));
+  return tensors.size();
+}
+
+}  // namespace
+
+int run_export(const Options& options) {
+  const Result<size_t> tensors = export_weights(options);
+  if (!tensors) return report_problems(options, "export", tensors.problems());
+  if (options.json) print_json("export", JsonObject().add("file", options.output).add("tensors", *tensors), {});
+  else
+    std::cout << "wrote " << Terminal::encode_text(options.output).str() << " with " << *tensors
+              << " trained tensors\n";
+  return 0;
+}
+
+}  // namespace graphpipe::driver
