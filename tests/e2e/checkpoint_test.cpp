@@ -21,12 +21,15 @@ const std::string kProgram = GRAPHPIPE_BINARY_DIR "/bin/graphpipe";
 
 /// A folder of the test's own for checkpoints and weights.
 struct Place {
-  explicit Place(const std::string& name) : folder(work_folder(name)) { fs::create_directories(folder); }
+  explicit Place(const std::string& name) : folder(work_folder(name)) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
   std::string checkpoints() const { return folder + "/checkpoints"; }
   std::string weights(const std::string& name) const { return folder + "/" + name + ".safetensors"; }
   /// `graphpipe run` of the three stages, with momentum, which a checkpoint must keep.
   Words run(int steps, const Words& more) const {
-    Words words = {"run", three_stage_folder(), "--steps", std::to_string(steps), "--momentum", "0.9", "--lr", "0.0001"};
+    Words words = {"run", three_stage_folder(), "--steps", std::to_string(steps), "--momentum", "0.9", "--lr", "1e-7"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

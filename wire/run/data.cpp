@@ -43,6 +43,12 @@ RunFlag data_flag(const char* name, const char* value_name, const char* help, bo
   return value_flag<&RunOptions::data, Member>(name, value_name, help, FlagUser::kRunAndVerify, is_path);
 }
 
+// It says which samples a step takes.
+RunFlag kept(RunFlag row) {
+  row.kept_on_resume = true;
+  return row;
+}
+
 }  // namespace
 
 std::vector<RunFlag> data_flags() {
@@ -64,11 +70,13 @@ std::vector<RunFlag> data_flags() {
        .user = FlagUser::kRunAndVerify,
        .read = read_epochs,
        .write = [](const RunOptions& o) { return o.data.epochs > 0 ? write_value(o.data.epochs) : ""; }},
-      data_flag<&DataOptions::shuffle>("--shuffle", "", "reads the samples of every epoch in an order of its own"),
+      kept(
+          data_flag<&DataOptions::shuffle>("--shuffle", "", "reads the samples of every epoch in an order of its own")),
       {.name = "--last-batch",
        .value_name = "RULE",
        .help = "samples at an epoch's end that fill no batch: wrap (the next epoch follows), drop, pad, train",
        .user = FlagUser::kRunAndVerify,
+       .kept_on_resume = true,
        .read = read_last_batch,
        .write = write_last_batch},
       data_flag<&DataOptions::seed>("--seed", "N",
