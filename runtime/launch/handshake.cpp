@@ -101,7 +101,9 @@ Door::Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const Ru
 }
 
 void Door::add_to(std::vector<pollfd>& polled) const {
-  polled.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  // A connection that cannot be taken would be news all the time.
+  const bool rests = Answerer::Clock::now() < rests_until_;
+  polled.push_back({.fd = rests ? -1 : listener_.get(), .events = POLLIN, .revents = 0});
   for (const std::vector<Answerer>* callers : {&silent_, &replied_})
     for (const Answerer& caller : *callers)
       polled.push_back({.fd = caller.descriptor(), .events = POLLIN, .revents = 0});
@@ -113,15 +115,27 @@ bool Door::answer(Answerer& caller, std::vector<Introduced>& introduced) {
   return state == State::kWaits && Answerer::Clock::now() - caller.since() < kPatience;
 }
 
+void Door::keep(Answerer caller) {
+  std::vector<Answerer>& callers = caller.has_replied() ? replied_ : silent_;
+  if (callers.size() == (caller.has_replied() ? kMaxReplied : kMaxSilent)) callers.erase(callers.begin());
+  callers.push_back(std::move(caller));
+}
+
 void Door::accept_some(std::vector<Introduced>& introduced) {
+  if (Answerer::Clock::now() < rests_until_) return;
   for (size_t i = 0; i < kMaxAcceptedAtOnce; ++i) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    const bool out_of_descriptors = !socket && (errno == EMFILE || errno == ENFILE);
-    if (!socket && !out_of_descriptors) return;
-    if (!silent_.empty() && (out_of_descriptors || silent_.size() == kMaxSilent)) silent_.erase(silent_.begin());
-    if (!socket) continue;
+    const int error = socket ? 0 : errno;
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+      if (!silent_.empty()) silent_.erase(silent_.begin());
+      else if (!replied_.empty()) replied_.erase(replied_.begin());
+      else rests_until_ = Answerer::Clock::now() + kRest;
+      if (rests_until_ > Answerer::Clock::now()) return;
+      continue;
+    }
+    if (!socket) return;
     Answerer caller(std::move(socket));
-    if (answer(caller, introduced)) (caller.has_replied() ? replied_ : silent_).push_back(std::move(caller));
+    if (answer(caller, introduced)) keep(std::move(caller));
   }
 }
 
@@ -131,7 +145,7 @@ std::vector<Introduced> Door::step() {
   std::vector<Answerer> before;
   std::swap(before, silent_);
   for (Answerer& caller : before)
-    if (answer(caller, introduced)) (caller.has_replied() ? replied_ : silent_).push_back(std::move(caller));
+    if (answer(caller, introduced)) keep(std::move(caller));
   accept_some(introduced);
   return introduced;
 }

@@ -82,11 +82,13 @@ class Answerer {
 };
 
 /// Answers at a listening socket. A connection may take kPatience. Of those that have said nothing yet kMaxSilent are
-/// kept, the newest ones: who knows the secret calls again.
+/// kept, of those that owe their proof (a stranger may play back what a rank has said) kMaxReplied, the newest ones:
+/// who knows the secret calls again. Where the process has no descriptors left the door rests for kRest.
 class Door {
  public:
-  static constexpr size_t kMaxSilent = 64;
+  static constexpr size_t kMaxSilent = 64, kMaxReplied = 256;
   static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::milliseconds kRest{100};
 
   Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run);
   /// What to poll for.
@@ -96,6 +98,7 @@ class Door {
 
  private:
   void accept_some(std::vector<Introduced>& introduced);
+  void keep(Answerer caller);
   /// Whether the connection goes on.
   bool answer(Answerer& caller, std::vector<Introduced>& introduced);
 
@@ -104,6 +107,7 @@ class Door {
   Hello::Purpose purpose_;
   RunId run_;
   std::vector<Answerer> silent_, replied_;  // oldest first
+  Answerer::Clock::time_point rests_until_{};
 };
 
 enum class Answer {

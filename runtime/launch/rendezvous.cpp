@@ -49,6 +49,10 @@ const Launcher* find_launcher() {
 // The ranks of one launcher start together; those of a batch system may start minutes apart.
 constexpr double kJoinOnOneHost = 20;
 
+// Instead of rank 0's address where it shares the agent's host, whose name may stand for a loopback address there: the
+// others reach it as they reach the agent.
+constexpr std::string_view kAgentsHost = "-";
+
 // The store of torchrun's agent answers anybody, so it only says where rank 0 listens, with a MAC.
 class AgentStore {
  public:
@@ -175,9 +179,11 @@ Descriptor listen_as_rank_zero(const Rendezvous& r, const Key& key) {
   if (r.listen_fd >= 0) return Descriptor(r.listen_fd);
   int32_t port = r.agent_store ? 0 : r.port;
   Descriptor listener = listen_at(r.address, port);
-  if (r.agent_store)
-    with_agent(r, key,
-               [&](AgentStore& agent) { agent.tell(text(local_address_towards(r.address, r.port), " ", port)); });
+  if (r.agent_store) {
+    const std::string own = local_address_towards(r.address, r.port);
+    const std::string place = text(is_loopback(own) ? kAgentsHost : own, " ", port);
+    with_agent(r, key, [&](AgentStore& agent) { agent.tell(place); });
+  }
   return listener;
 }
 
@@ -201,6 +207,7 @@ std::unique_ptr<ControlPlane> call_rank_zero(const Rendezvous& rendezvous, const
   Rendezvous r = rendezvous;
   if (r.agent_store)
     with_agent(rendezvous, key, [&](AgentStore& agent) { std::istringstream(agent.ask()) >> r.address >> r.port; });
+  if (r.address == kAgentsHost) r.address = rendezvous.address;
   const Clock::time_point deadline = Clock::now() + milliseconds(static_cast<int64_t>(1000 * r.times.join));
   do {
     Descriptor socket = connect_to(r.address, r.port, kConnectTime);

@@ -152,6 +152,8 @@ struct TransportSetup {
   bool may_spin = false;
   /// For transports over the network: loopback where all ranks run on one host, else the address of rank 0.
   std::string address = "127.0.0.1";
+  /// For transports over the network: how long connections may take once all ranks listen.
+  double open_seconds = 60;
   /// Device::compute_stream(), for transports that take device memory.
   void* compute_stream = nullptr;
 };

@@ -31,7 +31,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kOpenTime{60};
 constexpr milliseconds kCallTime{2000}, kBetweenLooks{20};
 // A lane moves so much before the others have their turn.
 constexpr size_t kMaxTurn = 1 << 20;
@@ -226,6 +225,7 @@ class Opening {
   };
   std::string own_place() const;
   Place place_of(int32_t rank) const;
+  std::string address_of_first_host() const;
   void call(const ChannelSpec& spec, TcpLane& lane);
   void answer(std::vector<Introduced> callers);
   void check_time(const std::string& what) const;
@@ -236,7 +236,7 @@ class Opening {
   std::vector<size_t> incoming_;  // channels
   size_t missing_ = 0;            // of them
   int32_t port_ = 0;
-  std::atomic<Clock::time_point> deadline_ = Clock::now() + kOpenTime;
+  std::atomic<Clock::time_point> deadline_{};
 };
 
 Opening::Opening(const TransportSetup& setup) : setup_(setup), control_(*setup.control), lanes_(setup.channels.size()) {
@@ -249,9 +249,15 @@ Opening::Opening(const TransportSetup& setup) : setup_(setup), control_(*setup.c
   missing_ = incoming_.size();
 }
 
-// Rank 0 does not know by which of its addresses the others reach it; they do.
+// What stands for the address of rank 0's host: it does not know by which of its addresses the others reach it, they
+// do.
+constexpr std::string_view kFirstHost = "-";
+
+// A rank that reaches rank 0 by loopback (its host's name may stand for 127.0.1.1 there) is on that host.
 std::string Opening::own_place() const {
-  std::string place = text(setup_.rank == 0 ? "-" : control_.own_address(), ' ', port_, '\n');
+  const std::string address = control_.own_address();
+  const bool is_on_first_host = setup_.rank == 0 || is_loopback(address);
+  std::string place = text(is_on_first_host ? kFirstHost : address, ' ', port_, '\n');
   for (size_t channel : incoming_) place += key_text(setup_.channels[channel].key);
   return place;
 }
@@ -261,15 +267,20 @@ Opening::Place Opening::place_of(int32_t rank) const {
   const size_t end = std::min(words.find('\n'), words.size());
   Place place{.address = {}, .port = 0, .channels = words.substr(end)};
   std::istringstream(words.substr(0, end)) >> place.address >> place.port;
-  if (rank == 0) place.address = control_.address_of_rank_zero();
+  if (place.address == kFirstHost) place.address = address_of_first_host();
   return place;
+}
+
+// Ranks listen at a loopback address only where the run has one as its address, which need not be 127.0.0.1.
+std::string Opening::address_of_first_host() const {
+  return is_loopback(setup_.address) ? setup_.address : control_.address_of_rank_zero();
 }
 
 void Opening::check_time(const std::string& what) const {
   if (const std::optional<PeerFailure> failure = control_.find_failure())
     fail(Code::kPeerFailed, text("rank ", failure->rank, " ", failure->what), "look at that rank's own message");
   if (Clock::now() > deadline_.load())
-    fail(Code::kPeerFailed, text("no connection ", what, " within ", kOpenTime.count(), " s"),
+    fail(Code::kPeerFailed, text("no connection ", what, " within ", setup_.open_seconds, " s"),
          "set MASTER_ADDR to the address of rank 0's host in the network, and let the hosts connect to each other");
 }
 
@@ -312,6 +323,9 @@ std::vector<TcpLane> Opening::open() {
   Door door(listen_at(setup_.address, port_), control_.channel_key(), Hello::Purpose::kChannel, control_.run());
   control_.set(text("tcp/", setup_.rank), own_place());
   control_.publish({});
+  // Ranks may start minutes apart: time counts from where all of them listen.
+  control_.barrier("tcp/listen", setup_.world_size);
+  deadline_ = Clock::now() + milliseconds(static_cast<int64_t>(1000 * setup_.open_seconds));
   // The others call while this rank calls them: a thread of its own answers.
   std::exception_ptr problem;
   std::thread answers([&] {

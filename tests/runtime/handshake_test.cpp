@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -210,6 +211,91 @@ TEST_CASE("what the answerer has said is no proof when it is said back") {
   REQUIRE(recv(stranger.get(), &reply, sizeof reply, 0) == sizeof reply);
   REQUIRE(send(stranger.get(), reply.mac.data(), reply.mac.size(), 0) == static_cast<ssize_t>(reply.mac.size()));
   CHECK(answerer.step(key, Hello::Purpose::kControl, {}) == Answerer::State::kRefused);
+}
+
+namespace {
+
+/// A door of this process, and the connections that it is called by.
+struct CalledDoor {
+  CalledDoor() : door(listen_at("127.0.0.1", port), key_of(kLong), Hello::Purpose::kControl, {}) {}
+  Descriptor call() const { return connect_to("127.0.0.1", port, std::chrono::seconds(5)); }
+  std::vector<pollfd> polled() const {
+    std::vector<pollfd> polled;
+    door.add_to(polled);
+    return polled;
+  }
+  /// Whether somebody who knows the secret gets in.
+  bool lets_in() {
+    bool accepted = false;
+    std::thread caller([&] {
+      const Descriptor socket = call();
+      Key session{};
+      accepted = socket && introduce(socket.get(), {.rank = 1}, key_of(kLong), std::chrono::seconds(20), session) ==
+                               Answer::kAccepted;
+    });
+    size_t introduced = 0;
+    const auto deadline = Answerer::Clock::now() + std::chrono::seconds(20);
+    while (introduced == 0 && Answerer::Clock::now() < deadline) {
+      std::vector<pollfd> events = polled();
+      poll(events.data(), events.size(), 20);
+      introduced = door.step().size();
+    }
+    caller.join();
+    return accepted && introduced == 1;
+  }
+
+  int32_t port = 0;
+  Door door;
+};
+
+/// No descriptor can be opened as long as it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest_free = dup(STDERR_FILENO);
+    close(lowest_free);
+    const rlimit none{.rlim_cur = static_cast<rlim_t>(lowest_free), .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
+
+TEST_CASE("who plays back what a rank has said holds so many places at a door and no more") {
+  CalledDoor called;
+  Hello hello{.rank = 1};
+  sign(hello, key_of(kLong));
+  std::vector<Descriptor> replays;
+  for (size_t i = 0; i < Door::kMaxReplied + 60; ++i) {
+    replays.push_back(called.call());
+    REQUIRE(send(replays.back().get(), &hello, sizeof hello, 0) == sizeof hello);
+    CHECK(called.door.step().empty());
+    CHECK(called.polled().size() <= 1 + Door::kMaxReplied);
+  }
+  CHECK(called.polled().size() == 1 + Door::kMaxReplied);
+  CHECK(called.lets_in());
+}
+
+TEST_CASE("a door that finds no descriptor left rests, and opens again") {
+  CalledDoor called;
+  const Descriptor caller = called.call();
+  REQUIRE(send(caller.get(), "x", 1, 0) == 1);
+  {
+    const NoDescriptors none;
+    std::vector<pollfd> events = called.polled();
+    REQUIRE(poll(events.data(), events.size(), 20'000) == 1);
+    CHECK(called.door.step().empty());
+    // Whoever polls for it now sleeps.
+    events = called.polled();
+    CHECK(poll(events.data(), events.size(), 0) == 0);
+  }
+  CHECK(called.lets_in());
 }
 
 namespace {

@@ -221,6 +221,33 @@ TEST_CASE("nothing that a stranger sends to the rendezvous ends, blocks or slows
   }
 }
 
+TEST_CASE("time for connections counts from where all ranks listen, however late the last one starts") {
+  const ChannelSpec up{.key = {ChannelKind::kForward, 0, 0, 0}, .from_rank = 0, .to_rank = 1, .largest_bytes = 8};
+  Ranks ranks(2, [&](ControlPlane& control, int32_t rank) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4000));
+    const auto transport = open_tcp(
+        {.rank = rank, .world_size = 2, .store = &control, .control = &control, .channels = {up}, .open_seconds = 3});
+    control.barrier("open", 2);
+    return 0;
+  });
+  CHECK(ranks.wait(20) == std::vector<int>{0, 0});
+}
+
+TEST_CASE("a rank on rank 0's host tells no loopback address to the others, who may be on another host") {
+  const ChannelSpec up{.key = {ChannelKind::kForward, 0, 0, 1}, .from_rank = 0, .to_rank = 1, .largest_bytes = 8};
+  Ranks ranks(2, [&](ControlPlane& control, int32_t rank) {
+    const auto transport = open_tcp({.rank = rank,
+                                     .world_size = 2,
+                                     .store = &control,
+                                     .control = &control,
+                                     .channels = {up},
+                                     .address = "the-name-of-this-host"});
+    control.barrier("open", 2);
+    return control.get("tcp/1").starts_with("- ") ? 0 : 1;
+  });
+  CHECK(ranks.wait(20) == std::vector<int>{0, 0});
+}
+
 TEST_CASE("once the ranks have met nobody listens any more") {
   Ranks ranks(2, [](ControlPlane& control, int32_t) {
     control.barrier("met", 2);
@@ -278,6 +305,22 @@ TEST_CASE("where torchrun's agent has the port, rank 0 says in its store where i
     ranks.push_back(agent.rank(rank, 3, [](ControlPlane& control) {
       control.barrier("met", 3);
       return 0;
+    }));
+  for (Forked& rank : ranks) CHECK(rank.wait(20) == 0);
+}
+
+TEST_CASE("rank 0 on the agent's host names no loopback address in its store, which other hosts could not reach") {
+  setenv(graphpipe::wire::kSecretVariable, "the secret of the run that torchrun starts", 1);
+  const AgentProcess agent;
+  std::vector<Forked> ranks;
+  for (int32_t rank = 0; rank < 2; ++rank)
+    ranks.push_back(agent.rank(rank, 2, [&](ControlPlane& control) {
+      control.barrier("met", 2);
+      c10d::TCPStoreOptions options;
+      options.port = static_cast<uint16_t>(agent.port());
+      options.waitWorkers = false;
+      const std::vector<uint8_t> bytes = c10::make_intrusive<c10d::TCPStore>(kLocal, options)->get("graphpipe/0");
+      return std::string(bytes.begin(), bytes.end()).find("127.") == std::string::npos ? 0 : 1;
     }));
   for (Forked& rank : ranks) CHECK(rank.wait(20) == 0);
 }
