@@ -1,5 +1,7 @@
 #include "partitioner/batch_stages.h"
 
+#include <algorithm>
+
 namespace graphpipe::partitioner {
 
 namespace {
@@ -7,17 +9,32 @@ namespace {
 using ir::PlanNodeId;
 using ir::StageId;
 
-/// Whether each node works on the whole batch or follows one that does, over nodes of its own stage only where a stage
-/// is given for each.
-IdMap<PlanNodeId, bool> at_or_below(const ir::PlanGraph& graph, const IdMap<PlanNodeId, StageId>* stage_of) {
-  IdMap<PlanNodeId, bool> found(graph.nodes.size(), false);
-  const ir::PlanAdjacency adjacency = adjacency_of(graph);
-  // Node ids are in topological order.
-  for (const PlanNodeId id : graph.node_ids()) {
-    found[id] = graph.nodes[id].scope == ir::SampleScope::kBatch;
-    for (const PlanNodeId before : adjacency.predecessors[id])
-      if (stage_of == nullptr || (*stage_of)[before] == (*stage_of)[id]) found[id] = found[id] || found[before];
+using NodeFlags = IdMap<PlanNodeId, bool>;
+
+/// Takes in the rest of every colocated set of which a node is found. Returns whether there was one.
+bool take_colocated(const ir::PlanGraph& graph, NodeFlags& found) {
+  bool changed = false;
+  for (const auto& set : graph.colocated) {
+    const auto missing = std::ranges::count_if(set, [&](PlanNodeId node) { return !found[node]; });
+    if (missing == 0 || missing == std::ssize(set)) continue;
+    for (const PlanNodeId node : set) found[node] = true;
+    changed = true;
   }
+  return changed;
+}
+
+/// Whether each node works on the whole batch, follows one that does, over nodes of its own stage only where a stage is
+/// given for each, or must stay with such a node.
+NodeFlags at_or_below(const ir::PlanGraph& graph, const IdMap<PlanNodeId, StageId>* stage_of) {
+  NodeFlags found(graph.nodes.size(), false);
+  for (const PlanNodeId id : graph.node_ids()) found[id] = graph.nodes[id].scope == ir::SampleScope::kBatch;
+  const ir::PlanAdjacency adjacency = adjacency_of(graph);
+  do {
+    // Node ids are in topological order.
+    for (const PlanNodeId id : graph.node_ids())
+      for (const PlanNodeId before : adjacency.predecessors[id])
+        if (stage_of == nullptr || (*stage_of)[before] == (*stage_of)[id]) found[id] = found[id] || found[before];
+  } while (take_colocated(graph, found));
   return found;
 }
 
@@ -41,7 +58,7 @@ void give_whole_batch(const ir::PlanGraph& graph, ir::Assignment& assignment) {
 
 std::vector<PlanNodeId> batch_nodes_and_below(const ir::PlanGraph& graph) {
   std::vector<PlanNodeId> nodes;
-  const IdMap<PlanNodeId, bool> found = at_or_below(graph, nullptr);
+  const NodeFlags found = at_or_below(graph, nullptr);
   for (const PlanNodeId node : graph.node_ids())
     if (found[node]) nodes.push_back(node);
   return nodes;
@@ -49,7 +66,7 @@ std::vector<PlanNodeId> batch_nodes_and_below(const ir::PlanGraph& graph) {
 
 void separate_batch_nodes(const ir::PlanGraph& graph, ir::Assignment& assignment) {
   const IdMap<StageId, bool> of_batch = batch_stages(graph, assignment);
-  const IdMap<PlanNodeId, bool> moves = at_or_below(graph, &assignment.stage_of);
+  const NodeFlags moves = at_or_below(graph, &assignment.stage_of);
   const auto stages = ids<StageId>(assignment.choice.size());
   for (const StageId stage : stages) {
     if (!of_batch[stage] || assignment.choice[stage].devices.size() < 2) continue;

@@ -101,6 +101,23 @@ TEST_CASE("towers in small micro-batches, the node that compares their samples i
     CHECK((plan.stage_of[node] == StageId(1u)) == (node == PlanNodeId(6u)));
 }
 
+TEST_CASE("data parallelism keeps a colocated loss together where one branch into it works on the whole batch") {
+  // A batch norm in one of two branches; what adds the branches' losses up stays together.
+  ir::PlanGraph graph = tests::two_branches_graph(3, {.seconds = 1, .bytes = 1}, Samples(16));
+  graph.nodes[PlanNodeId(1u)].scope = SampleScope::kBatch;
+  graph.colocated = {{PlanNodeId(2u), PlanNodeId(5u), PlanNodeId(6u)}};
+  const ir::Cluster cluster = slow_links(4);
+  const auto replicated =
+      plan("data-parallel", {.graph = &graph, .cluster = &cluster, .micro_batch = Samples(4), .limit_memory = false});
+  for (const Diagnostic& problem : replicated.problems()) MESSAGE(to_line(problem));
+  REQUIRE(replicated.ok());
+  const ir::Assignment& plan = replicated->candidates.front().assignment;
+  CHECK(keeps_the_rule(graph, plan));
+  for (const PlanNodeId node : graph.colocated.front()) CHECK(plan.stage_of[node] == plan.stage_of[PlanNodeId(1u)]);
+  CHECK(batch_nodes_and_below(graph) ==
+        std::vector<PlanNodeId>{PlanNodeId(1u), PlanNodeId(2u), PlanNodeId(5u), PlanNodeId(6u)});
+}
+
 TEST_CASE("a stage of the whole batch may share a device; two others may not") {
   ir::PlanGraph graph = tests::chain_graph(3, {}, Samples(4));
   graph.nodes[PlanNodeId(2u)].scope = SampleScope::kBatch;
