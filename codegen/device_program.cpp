@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "codegen/loss_facts.h"
+#include "codegen/loss_updates.h"
 #include "codegen/stage_library.h"
 #include "codegen/table_text.h"
 #include "support/check.h"
@@ -46,23 +46,10 @@ std::string loss_row(const ir::Graph& graph, TensorTable& tensors) {
               facts.ignore_index, ", ", counted ? "true" : "false", ", ", facts.elements_per_sample, "}");
 }
 
-/// The updates by whose samples the loss is divided: those of its stage; where that trains nothing, the shortest ones.
-/// None where there is one.
-std::vector<std::string> loss_updates(ir::StageId loss_stage, const ir::Schedule& schedule) {
-  std::map<int32_t, std::vector<std::string>> updates;  // by stage
-  for (const ir::Program& program : schedule.programs)
-    for (const wire::ActionRow& row : program.actions)
-      if (row.op == wire::ActionOp::kStep && row.replica == 0)
-        updates[row.stage].push_back(text("{", row.range.first, ", ", row.range.last, "}"));
-  std::vector<std::string> most;
-  for (const auto& [stage, ranges] : updates) {
-    if (loss_stage.valid() && static_cast<size_t>(stage) == loss_stage.index()) {
-      most = ranges;
-      break;
-    }
-    if (ranges.size() > most.size()) most = ranges;
-  }
-  return most.size() > 1 ? most : std::vector<std::string>();
+std::vector<std::string> range_rows(const std::vector<wire::SampleRange>& ranges) {
+  std::vector<std::string> rows;
+  for (const wire::SampleRange& range : ranges) rows.push_back(text("{", range.first, ", ", range.last, "}"));
+  return rows;
 }
 
 std::vector<std::string> stage_rows(const ir::StageGraph& stages, const ir::Schedule& schedule) {
@@ -133,7 +120,7 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   for (const ir::StageEdge& edge : stages.edges) edges.push_back(text("{", edge.from, ", ", edge.to, "}"));
   const std::vector<std::string> rows = stage_rows(stages, schedule);
   const std::vector<std::string> placement = placement_rows(stages, ranks);
-  const std::vector<std::string> updates = loss_updates(loss_stage, schedule);
+  const std::vector<std::string> updates = range_rows(loss_updates(loss_stage, schedule));
   TensorTable tensors;
   const std::string loss = loss_row(graph, tensors);
 
