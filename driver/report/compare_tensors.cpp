@@ -83,29 +83,77 @@ class TensorFile {
   std::map<std::string, files::TensorEntry> entries_;
 };
 
-/// By how much the optimizer may have moved each element of a tensor because of rounding.
-class NoiseModel {
+/// The largest distance between two numbers of a format that round the same number, in parts of the number.
+double unit_of(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kFloat16:
+      return 0x1p-10;
+    case ir::DType::kBFloat16:
+      return 0x1p-7;
+    case ir::DType::kFloat32:
+      return 0x1p-23;
+    case ir::DType::kFloat64:
+      return 0x1p-52;
+    default:
+      return 0;
+  }
+}
+
+/// What differences are measured by, and which are explained.
+struct Measure {
+  double norm = 0;
+  /// By element; empty: nothing is.
+  std::vector<double> explained;
+};
+
+/// The rule of weights after a step.
+class UpdateRule {
  public:
-  static Result<NoiseModel> make(const UpdateNoise& noise) {
-    NoiseModel model(noise);
+  static Result<UpdateRule> make(const UpdateNoise& noise) {
+    UpdateRule rule(noise);
     const bool adam = !noise.second_moments.empty();
-    if (!adam && noise.gradients.empty()) return model;
+    if (!adam && noise.gradients.empty()) return rule;
     GP_TRY(TensorFile file, TensorFile::open(adam ? noise.second_moments : noise.gradients));
-    model.file_.emplace(std::move(file));
-    for (const auto& [name, entry] : model.file_->entries())
-      model.largest_norm_ = std::max(model.largest_norm_, model.gradient_norm(model.file_->numbers(entry)));
-    return model;
+    GP_TRY(TensorFile before, TensorFile::open(noise.before));
+    rule.file_.emplace(std::move(file));
+    rule.before_.emplace(std::move(before));
+    for (const auto& [name, entry] : rule.file_->entries())
+      rule.largest_norm_ = std::max(rule.largest_norm_, rule.gradient_norm(rule.file_->numbers(entry)));
+    return rule;
   }
 
-  /// Of `count` elements; nothing where the tensor does not train.
-  std::vector<double> of(const std::string& name, size_t count) const {
-    if (!file_) return {};
-    const std::vector<double> known = file_->numbers(name);
-    if (known.size() != count || count == 0) return {};
-    const double rounding = noise_.tolerance * std::max(gradient_norm(known), kNormFloor * largest_norm_) /
-                            std::sqrt(static_cast<double>(count));
+  /// Nothing where the tensor does not train.
+  std::optional<Measure> measure(const files::TensorEntry& entry, const std::vector<double>& expected,
+                                 double tolerance) const {
+    if (!file_) return std::nullopt;
+    const std::string& name = entry.name.raw();
+    const std::vector<double> known = file_->numbers(name), before = before_->numbers(name);
+    if (known.size() != expected.size() || before.size() != expected.size() || known.empty()) return std::nullopt;
+    const double gradient = std::max(gradient_norm(known), kNormFloor * largest_norm_);
+    Measure measure{.norm = update_norm(before, expected, gradient),
+                    .explained = moves(known, tolerance * gradient / std::sqrt(static_cast<double>(known.size())))};
+    const double unit = unit_of(entry.dtype);
+    for (size_t i = 0; i < expected.size(); ++i)
+      measure.explained[i] += unit * std::max(std::abs(expected[i]), std::abs(before[i]));
+    return measure;
+  }
+
+ private:
+  explicit UpdateRule(const UpdateNoise& noise) : noise_(noise) {}
+  bool is_adam() const { return !noise_.second_moments.empty(); }
+  double momentum_factor() const { return 1 / std::max(1 - noise_.momentum, 1e-3); }
+
+  double update_norm(const std::vector<double>& before, const std::vector<double>& after, double gradient) const {
+    std::vector<double> update;
+    update.reserve(after.size());
+    for (size_t i = 0; i < after.size(); ++i) update.push_back(after[i] - before[i]);
+    return std::max(norm(update), is_adam() ? 0 : noise_.learning_rate * gradient * momentum_factor());
+  }
+
+  /// By how much rounding of the gradient may have moved each element.
+  std::vector<double> moves(const std::vector<double>& known, double rounding) const {
     const double rate = noise_.learning_rate;
-    if (!is_adam()) return std::vector<double>(count, rate * rounding / std::max(1 - noise_.momentum, 1e-3));
+    if (!is_adam()) return std::vector<double>(known.size(), rate * rounding * momentum_factor());
     const double bound = std::max(1.0, (1 - noise_.beta1) / std::sqrt(1 - noise_.beta2));
     std::vector<double> moves;
     for (const double moment : known) {
@@ -115,9 +163,6 @@ class NoiseModel {
     return moves;
   }
 
- private:
-  explicit NoiseModel(const UpdateNoise& noise) : noise_(noise) {}
-  bool is_adam() const { return !noise_.second_moments.empty(); }
   double gradient_norm(const std::vector<double>& known) const {
     if (!is_adam()) return norm(known);
     double sum = 0;
@@ -126,7 +171,7 @@ class NoiseModel {
   }
 
   UpdateNoise noise_;
-  std::optional<TensorFile> file_;
+  std::optional<TensorFile> file_, before_;
   double largest_norm_ = 0;
 };
 
@@ -136,21 +181,20 @@ struct Pair {
   std::vector<double> found, expected;
 };
 
-/// `scale` is the norm that counts.
-Comparison compare(const Pair& pair, double scale, const std::vector<double>& explained) {
+Comparison compare(const Pair& pair, const Measure& measure, double tolerance) {
   size_t worst = 0;
   double sum = 0, largest = -1;
   for (size_t i = 0; i < pair.expected.size(); ++i) {
     double excess = std::abs(pair.found[i] - pair.expected[i]);
-    if (!explained.empty()) excess = std::max(0.0, excess - explained[i]);
+    if (!measure.explained.empty()) excess = std::max(0.0, excess - measure.explained[i]);
     if (std::isnan(pair.found[i] - pair.expected[i])) excess = INFINITY;
     sum += excess * excess;
     if (excess > largest) worst = i;
     largest = std::max(largest, excess);
   }
   // Whatever the norm is, which an undefined number of the reference makes undefined too.
-  const double difference = std::isinf(sum) ? INFINITY : std::sqrt(sum) / std::max(scale, 1e-30);
-  Comparison comparison{.difference = difference, .worst = std::nullopt};
+  const double difference = std::isinf(sum) ? INFINITY : std::sqrt(sum) / std::max(measure.norm, 1e-30);
+  Comparison comparison{.difference = difference, .tolerance = tolerance, .worst = std::nullopt};
   if (largest > 0)
     comparison.worst = WorstElement{.tensor = pair.entry->name,
                                     .index = wire::index_text(pair.entry->shape, worst),
@@ -171,23 +215,38 @@ Result<bool> same_bytes(const std::string& a, const std::string& b) {
   return std::ranges::equal(first.bytes(), second.bytes());
 }
 
-Result<Comparison> compare_tensors(const std::string& path, const std::string& reference, const UpdateNoise& noise) {
+double TensorTolerance::of(const std::string& tensor) const {
+  const auto found = looser.find(tensor);
+  return found == looser.end() ? usual : found->second;
+}
+
+bool is_worse(const Comparison& a, const Comparison& b) {
+  const auto in_tolerances = [](const Comparison& c) {
+    return c.difference == 0 ? 0 : c.difference / std::max(c.tolerance, 1e-300);
+  };
+  return !(in_tolerances(a) <= in_tolerances(b));
+}
+
+Result<Comparison> compare_tensors(const std::string& path, const std::string& reference,
+                                   const TensorTolerance& tolerance, const UpdateNoise& noise) {
   GP_TRY(const TensorFile mine, TensorFile::open(path));
   GP_TRY(const TensorFile theirs, TensorFile::open(reference));
-  GP_TRY(const NoiseModel model, NoiseModel::make(noise));
+  GP_TRY(const UpdateRule rule, UpdateRule::make(noise));
   for (const auto& [name, entry] : mine.entries())
     if (!theirs.entries().contains(name)) return different(entry);
   double largest_norm = 0;
   for (const auto& [name, entry] : theirs.entries()) largest_norm = std::max(largest_norm, norm(theirs.numbers(entry)));
-  Comparison worst;
+  Comparison worst{.difference = 0, .tolerance = tolerance.usual, .worst = std::nullopt};
   for (const auto& [name, entry] : theirs.entries()) {
     const auto found = mine.entries().find(name);
     if (found == mine.entries().end() || found->second.shape != entry.shape || found->second.dtype != entry.dtype)
       return different(entry);
     const Pair pair{.entry = &entry, .found = mine.numbers(found->second), .expected = theirs.numbers(entry)};
-    const double scale = std::max(norm(pair.expected), kNormFloor * largest_norm);
-    Comparison comparison = compare(pair, scale, model.of(name, pair.expected.size()));
-    if (!(comparison.difference <= worst.difference)) worst = std::move(comparison);
+    const double allowed = tolerance.of(name);
+    std::optional<Measure> measure = rule.measure(entry, pair.expected, allowed);
+    if (!measure) measure = Measure{.norm = std::max(norm(pair.expected), kNormFloor * largest_norm), .explained = {}};
+    Comparison comparison = compare(pair, *measure, allowed);
+    if (is_worse(comparison, worst)) worst = std::move(comparison);
   }
   return worst;
 }

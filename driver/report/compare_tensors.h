@@ -10,18 +10,25 @@
 // of an attention's keys has a gradient of zero, because softmax does not see a shift, and what is left is the noise of
 // terms that are as large as those of other gradients. A wrong gradient is seen from 1e-7 of the largest one on.
 //
-// Weights after a step. An optimizer turns rounding of gradients into differences of weights, and these may differ by
-// that much more. Let d be the error of a gradient's element that counts as rounding by the rule above: `tolerance`
-// times the norm that counts for its tensor, spread evenly over its elements.
-//   - SGD moves a weight by at most learning rate * d / (1 - momentum) because of it;
+// Weights after a step. What trains is compared by its update, the weights minus those that the step began with: a
+// difference counts in parts of the update's norm, since a small learning rate changes weights by less than any
+// tolerance of their own norm. Each of the two results is rounded to a weight, so that an element may also differ by
+// one unit in the last place of the weight. An optimizer turns rounding of gradients into differences of updates, and
+// these may differ by that much more. Let d be the error of a gradient's element that counts as rounding by the rule
+// above: `tolerance` times the norm that counts for its tensor, spread evenly over its elements.
+//   - SGD moves a weight by at most learning rate * d / (1 - momentum) because of it. An update may be small because
+//     the momentum and the gradient cancel, not so their rounding: a norm of learning rate * the gradient's / (1 -
+//     momentum) counts where the update's own is less;
 //   - AdamW moves it by its update m / (sqrt(v) + epsilon). An error d changes m and sqrt(v) by at most d each, so that
 //     the update changes by at most (1 + c) d / (sqrt(v) + epsilon), where c bounds the update itself: the larger of 1
 //     and (1 - beta1) / sqrt(1 - beta2) (Kingma and Ba, Adam, 2015, section 2.1). It never changes by more than 2 c.
 //     Where the gradient is all noise, sqrt(v) is no larger than d, and noise divided by noise says nothing; elsewhere
 //     sqrt(v) is thousands of times d, and the weights are compared as sharply as without it.
 // v is the second moment after the step, corrected for its start: the mean square of the gradient so far. It also tells
-// the norm of a tensor's gradient; with SGD the gradient itself does.
+// the norm of a tensor's gradient; with SGD the gradient itself does. What no optimizer changes, as running statistics,
+// is compared as outputs are.
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -36,21 +43,34 @@ struct WorstElement {
   double found = 0, expected = 0;
 };
 
-struct Comparison {
-  /// The largest relative difference of a tensor, beyond what the optimizer explains. Infinite where names or shapes
-  /// differ or a number is undefined.
-  double difference = 0;
-  /// Absent where nothing differs.
-  std::optional<WorstElement> worst;
+/// By how much a tensor may differ, relatively.
+struct TensorTolerance {
+  double usual = 0;
+  /// Of tensors for which more is rounding.
+  std::map<std::string, double> looser;
+  double of(const std::string& tensor) const;
 };
 
-/// What the optimizer makes of rounding: none of it by default.
+struct Comparison {
+  /// The relative difference, beyond what the optimizer explains, of the tensor that comes closest to its tolerance or
+  /// exceeds it most, and that tolerance. The difference is infinite where names or shapes differ or a number is
+  /// undefined.
+  double difference = 0, tolerance = 0;
+  /// Absent where nothing differs.
+  std::optional<WorstElement> worst;
+  /// Every tensor is within its tolerance.
+  bool passed() const { return difference <= tolerance; }
+};
+/// Whether `a` exceeds its tolerance by more, or comes closer to it, than `b`.
+bool is_worse(const Comparison& a, const Comparison& b);
+
+/// What the files hold that are compared: by default no weights that a step has changed.
 struct UpdateNoise {
   double learning_rate = 0, momentum = 0, beta1 = 0, beta2 = 0, epsilon = 0;
-  /// Relative, of gradients.
-  double tolerance = 0;
   /// Safetensors of the reference: the gradients of the step (SGD), or the second moments after it (AdamW).
   std::string gradients, second_moments;
+  /// Safetensors with the weights that both steps began with.
+  std::string before;
 };
 
 /// Whether two files hold the same bytes. Errors: kUnreadableFile.
@@ -59,6 +79,6 @@ Result<bool> same_bytes(const std::string& a, const std::string& b);
 /// Compares the tensors of two safetensors files, those of `path` with those of `reference`.
 /// Errors: kUnreadableFile, kMalformedFile.
 Result<Comparison> compare_tensors(const std::string& path, const std::string& reference,
-                                   const UpdateNoise& noise = {});
+                                   const TensorTolerance& tolerance, const UpdateNoise& noise = {});
 
 }  // namespace graphpipe::driver

@@ -21,6 +21,7 @@
 #include "driver/report/compare_tensors.h"
 #include "driver/report/report.h"
 #include "driver/report/run_report.h"
+#include "driver/report/tolerances.h"
 #include "driver/verbs/generate.h"
 #include "partitioner/batch_stages.h"
 #include "wire/exit_codes.h"
@@ -28,29 +29,6 @@
 
 namespace graphpipe::driver {
 namespace {
-
-/// Relative differences that rounding explains: of losses, and of a tensor's norm.
-struct Tolerance {
-  double loss = 0, tensor = 0;
-  ir::DType computes_in = ir::DType::kFloat32;
-};
-
-/// Float32 and wider have one tolerance. Sums in the 16-bit formats, in another order and over other micro-batches,
-/// differ by a few of their units, 2^-12 and 2^-9; what a wrong partition or a wrong weight of the loss does is more.
-/// The user's word is about tensors; losses, which are sums, keep their distance from it.
-Tolerance tolerance_of(const ir::Graph& graph, std::optional<double> wanted) {
-  Tolerance tolerance{.loss = 1e-5, .tensor = 1e-4};
-  for (const ir::ValueId id : graph.value_ids()) {
-    const ir::DType dtype = graph.value(id).type.dtype;
-    if (dtype == ir::DType::kFloat16 && tolerance.computes_in == ir::DType::kFloat32)
-      tolerance = {.loss = 2e-3, .tensor = 1e-2, .computes_in = ir::DType::kFloat16};
-    if (dtype == ir::DType::kBFloat16) tolerance = {.loss = 1e-2, .tensor = 5e-2, .computes_in = ir::DType::kBFloat16};
-  }
-  if (!wanted) return tolerance;
-  tolerance.loss *= *wanted / tolerance.tensor;
-  tolerance.tensor = *wanted;
-  return tolerance;
-}
 
 struct TrainingResult {
   std::vector<double> losses;
@@ -71,10 +49,9 @@ struct Verdict {
   bool by_tolerance = false;
   /// Nothing is trained: outputs are compared instead of gradients.
   bool forward_only = false;
-  Tolerance tolerance;
+  Tolerances tolerance;
   double loss_difference = 0;
   size_t worst_step = 0;  // of the loss, from 1
-  bool same_start = true;
   WorstOfSteps gradients, weights;
   Comparison outputs;
   bool passed() const { return bitwise && (by_tolerance || !compared); }
@@ -202,18 +179,17 @@ void compare_losses(const std::vector<double>& a, const std::vector<double>& b, 
 }
 
 // What the rule of compare_tensors.h must know of the reference's updates.
-UpdateNoise update_noise(const wire::RunOptions& run, const std::string& optimizer, double tolerance) {
+UpdateNoise update_noise(const wire::RunOptions& run, const std::string& optimizer) {
   const wire::OptimizerNumbers numbers = wire::numbers_of(wire::optimizer_named(optimizer), run.optimizer);
   return {.learning_rate = numbers.learning_rate,
           .momentum = numbers.momentum,
           .beta1 = numbers.beta1,
           .beta2 = numbers.beta2,
-          .epsilon = numbers.epsilon,
-          .tolerance = tolerance};
+          .epsilon = numbers.epsilon};
 }
 
 void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
-  if (comparison.difference <= worst.comparison.difference) return;
+  if (!is_worse(comparison, worst.comparison)) return;
   worst = {.comparison = std::move(comparison), .step = step};
 }
 
@@ -221,20 +197,20 @@ void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
 Status compare_steps(const TrainingResult& serial, const TrainingResult& reference, const wire::RunOptions& run,
                      const std::string& optimizer, Verdict& verdict) {
   // The weights that training starts from are copies of the model's, so that they do not differ at all.
-  GP_TRY(Comparison start,
-         compare_tensors(wire::step_file(serial.steps, 0, "weights"), wire::step_file(reference.steps, 0, "weights")));
-  verdict.same_start = start.difference == 0;
+  GP_TRY(Comparison start, compare_tensors(wire::step_file(serial.steps, 0, "weights"),
+                                           wire::step_file(reference.steps, 0, "weights"), {.usual = 0}));
   keep_worst(std::move(start), 0, verdict.weights);
-  UpdateNoise noise = update_noise(run, optimizer, verdict.tolerance.tensor);
+  UpdateNoise noise = update_noise(run, optimizer);
   for (int64_t step = 1; step <= run.data.steps; ++step) {
     const auto compare = [&](const std::string& kind, const UpdateNoise& explained) {
       return compare_tensors(wire::step_file(serial.steps, step, kind), wire::step_file(reference.steps, step, kind),
-                             explained);
+                             verdict.tolerance.tensors, explained);
     };
     GP_TRY(Comparison gradients, compare("gradients", {}));
     const bool normalises = wire::optimizer_named(optimizer).normalises;
     (normalises ? noise.second_moments : noise.gradients) =
         wire::step_file(reference.steps, step, normalises ? "second_moments" : "gradients");
+    noise.before = wire::step_file(serial.steps, step - 1, "weights");
     GP_TRY(Comparison weights, compare("weights", noise));
     keep_worst(std::move(gradients), step, verdict.gradients);
     keep_worst(std::move(weights), step, verdict.weights);
@@ -267,16 +243,15 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 Status compare_with_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial,
                               const wire::RunOptions& run, Verdict& verdict) {
   GP_TRY(const TrainingResult reference, run_reference(options, pipeline, serial));
-  const Tolerance tolerance = verdict.tolerance = tolerance_of(pipeline.model.graph, options.tolerance);
+  verdict.tolerance = tolerances_of(pipeline.model.graph, options.tolerance, run.optimizer.clip_norm > 0);
   compare_losses(serial.losses, reference.losses, verdict);
   if (verdict.forward_only) {
-    GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs));
+    GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs, verdict.tolerance.tensors));
   } else {
     GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.optimizer, verdict));
   }
-  const double worst = std::max(
-      {verdict.gradients.comparison.difference, verdict.weights.comparison.difference, verdict.outputs.difference});
-  verdict.by_tolerance = verdict.same_start && verdict.loss_difference <= tolerance.loss && worst <= tolerance.tensor;
+  verdict.by_tolerance = verdict.loss_difference <= verdict.tolerance.loss && verdict.gradients.comparison.passed() &&
+                         verdict.weights.comparison.passed() && verdict.outputs.passed();
   return Ok{};
 }
 
@@ -322,6 +297,7 @@ Result<Verdict> verify(Options options) {
 void add_worst(JsonObject& object, const std::string& kind, const Comparison& comparison, int64_t step) {
   object.add(kind + "_difference", comparison.difference);
   if (!comparison.worst) return;
+  object.add("worst_" + kind + "_tolerance", comparison.tolerance);
   object.add("worst_" + kind, comparison.worst->tensor.raw()).add("worst_" + kind + "_index", comparison.worst->index);
   object.add("worst_" + kind + "_found", comparison.worst->found);
   object.add("worst_" + kind + "_expected", comparison.worst->expected);
@@ -331,6 +307,13 @@ void add_worst(JsonObject& object, const std::string& kind, const Comparison& co
 // For people: --json has all digits. Values have as many as tell two float32 apart.
 constexpr int kValueDigits = 9;
 std::string rounded(double number, int digits = 3) { return fmt::format("{:.{}g}", number, digits); }
+
+std::string looser_words(const TensorTolerance& tolerance) {
+  if (tolerance.looser.empty()) return "";
+  double most = 0;
+  for (const auto& [name, allowed] : tolerance.looser) most = std::max(most, allowed);
+  return text(", up to ", rounded(most), " of the ", tolerance.looser.size(), " that 16-bit numbers take part in");
+}
 
 void print_worst(std::string_view kind, const Comparison& comparison, int64_t step) {
   std::cout << "  " << kind << ": " << rounded(comparison.difference);
@@ -354,7 +337,8 @@ void print(const Options& options, const Verdict& verdict) {
       add_worst(object, "gradient", verdict.gradients.comparison, verdict.gradients.step);
       add_worst(object, "weight", verdict.weights.comparison, verdict.weights.step);
       add_worst(object, "output", verdict.outputs, -1);
-      object.add("loss_tolerance", verdict.tolerance.loss).add("tensor_tolerance", verdict.tolerance.tensor);
+      object.add("loss_tolerance", verdict.tolerance.loss);
+      object.add("tensor_tolerance", verdict.tolerance.tensors.usual);
     }
     print_json("verify", object.add("passed", verdict.passed()), {});
     return;
@@ -370,8 +354,8 @@ void print(const Options& options, const Verdict& verdict) {
   }
   std::cout << "pipeline against the unpartitioned model: " << (verdict.by_tolerance ? "equal" : "NOT EQUAL")
             << " within the tolerance of " << ir::dtype_name(verdict.tolerance.computes_in) << ": "
-            << rounded(verdict.tolerance.loss) << " of a loss, " << rounded(verdict.tolerance.tensor)
-            << " of a tensor\n"
+            << rounded(verdict.tolerance.loss) << " of a loss, " << rounded(verdict.tolerance.tensors.usual)
+            << " of a tensor" << looser_words(verdict.tolerance.tensors) << "\n"
             << "  largest relative differences: losses " << rounded(verdict.loss_difference)
             << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
   if (verdict.forward_only) {

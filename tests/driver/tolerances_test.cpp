@@ -1,0 +1,78 @@
+#include "driver/report/tolerances.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/graph_text.h"
+
+using namespace graphpipe;
+
+namespace {
+
+using Looser = std::map<std::string, double>;
+
+ir::Graph parsed(const std::string& text) {
+  auto graph = ir::parse_graph(text);
+  for (const Diagnostic& problem : graph.problems()) MESSAGE(to_line(problem));
+  REQUIRE(graph.ok());
+  return std::move(graph).value();
+}
+
+// A mask that is stored in float16 loosens nothing; what is computed in bfloat16 loosens what is computed from it.
+const char* const kMixed = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,4]
+i1  %1 = data "mask" : f16[B,4]
+i2  %2 = loss_scale "loss_scale" : f32[]
+p0  %w3 = weight trainable "plain" filled(0.5) : f32[4]
+p1  %w4 = weight trainable "coarse" filled(0.5) : f32[4]
+p2  %w5 = buffer "statistics" filled(0.5) : f32[4]
+n0  %6 = Cast(%1) : f32[B,4]
+n1  %7 = Mul(%0, %6) : f32[B,4]
+n2  %8 = Mul(%7, %w3) : f32[B,4]
+n3  %9 = Cast(%8) : bf16[B,4]
+n4  %10 = Cast(%9) : f32[B,4]
+n5  %11 = Mul(%10, %w4) : f32[B,4]
+n6  %12 = Normalize(%10, %w5) : f32[B,4]
+n7  %13 = Sum(%7, %2) : f32[] @mixed
+n8  %14 = Mul(%7, %0) : f32[4] @none phase W serves n2
+n9  %15 = Mul(%10, %0) : f32[4] @none phase W serves n5
+out model "y" %11
+out loss "loss" %13
+share p0 %14
+share p1 %15
+)";
+
+}  // namespace
+
+TEST_CASE("one 16-bit value loosens the tolerance of what is computed from it, and of nothing else") {
+  const ir::Graph graph = parsed(kMixed);
+  const driver::Tolerances found = driver::tolerances_of(graph, {}, false);
+  CHECK(found.tensors.usual == 1e-4);
+  CHECK(found.tensors.looser == Looser{{"coarse", 0.05}, {"statistics", 0.05}, {"y", 0.05}});
+  CHECK(found.tensors.of("plain") == 1e-4);
+  CHECK(found.loss == 1e-5);
+  CHECK(found.computes_in == ir::DType::kBFloat16);
+  // The factor of clipped gradients is computed from all of them.
+  CHECK(driver::tolerances_of(graph, {}, true).tensors.looser.at("plain") == 0.05);
+}
+
+TEST_CASE("the user's tolerance is every tensor's, and the loss keeps its distance") {
+  const driver::Tolerances found = driver::tolerances_of(parsed(kMixed), 1e-3, false);
+  CHECK(found.tensors.usual == 1e-3);
+  CHECK(found.tensors.looser.empty());
+  CHECK(found.loss == doctest::Approx(1e-4));
+}
+
+TEST_CASE("numbers that are only stored in 16 bits loosen nothing") {
+  const std::string stored = R"(graphpipe.graph/1
+i0  %0 = data "mask" : f16[B,4]
+p0  %w1 = weight "table" filled(0.5) : bf16[4]
+n0  %2 = Cast(%0) : f32[B,4]
+n1  %3 = Cast(%w1) : bf16[4]
+n2  %4 = Cast(%3) : f32[4]
+n3  %5 = Mul(%2, %4) : f32[B,4]
+out model "y" %5
+)";
+  const driver::Tolerances found = driver::tolerances_of(parsed(stored), {}, false);
+  CHECK(found.tensors.looser.empty());
+  CHECK(found.computes_in == ir::DType::kFloat32);
+}
