@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/session.h"
 #include "runtime/device/device.h"
 #include "runtime/error.h"
+#include "runtime/executor/check_copies.h"
 #include "runtime/executor/step_executors.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
@@ -64,6 +65,7 @@ class Rank {
   void train(StepExecutors& executor);
   void open_checkpoints(const std::string& folder);
   void write_trace(Gather& gather, const Tracer& tracer);
+  void compare_copies(Gather& gather);
   void save(Gather& gather);
   using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
   std::vector<NamedTensor> of_all_stages(NamesOf names_of) const;
@@ -223,7 +225,17 @@ std::vector<NamedTensor> Rank::of_all_stages(NamesOf names_of) const {
   return out;
 }
 
+void Rank::compare_copies(Gather& gather) {
+  std::vector<std::byte> digests;
+  for (const StageState& state : states_) {
+    const std::vector<std::byte> of_state = digest_copies(plan_, state, *device_);
+    digests.insert(digests.end(), of_state.begin(), of_state.end());
+  }
+  check_copies(gather.collect(std::move(digests)));
+}
+
 void Rank::save(Gather& gather) {
+  if (!options_.output.save.empty() || !options_.output.save_gradients.empty()) compare_copies(gather);
   const std::pair<const std::string*, NamesOf> files[] = {{&options_.output.save, named_parameters},
                                                           {&options_.output.save_gradients, named_gradients}};
   for (const auto& [path, names_of] : files) {

@@ -5,6 +5,7 @@
 
 #include "runtime/checkpoint/session.h"
 #include "runtime/error.h"
+#include "runtime/executor/check_copies.h"
 #include "runtime/io/folder.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/reference/interpreter.h"
@@ -94,8 +95,15 @@ void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Devic
   result.complete = run_steps(loop, checkpoints.first_step(), options.data.steps) == options.data.steps;
 }
 
-void write_results(const wire::RunOptions& options, const Interpreter& interpreter, const Device& device,
-                   const KeptOutputs& outputs) {
+void compare_copies(const PlanTable& plan, const Interpreter& interpreter, const Device& device) {
+  std::vector<std::vector<std::byte>> digests;
+  for (const auto& [key, state] : interpreter.states()) digests.push_back(digest_copies(plan, state, device));
+  check_copies(digests);
+}
+
+void write_results(const PlanTable& plan, const wire::RunOptions& options, const Interpreter& interpreter,
+                   const Device& device, const KeptOutputs& outputs) {
+  if (!options.output.save.empty() || !options.output.save_gradients.empty()) compare_copies(plan, interpreter, device);
   write_tensors(options.output.save, interpreter, device, named_parameters);
   write_tensors(options.output.save_gradients, interpreter, device, named_gradients);
   if (options.output.save_outputs.empty()) return;
@@ -129,7 +137,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
   train(interpreter, checkpoints, *device, options, result);
   result.peak_bytes = {device->peak_bytes()};
-  if (result.complete) write_results(options, interpreter, *device, outputs);
+  if (result.complete) write_results(plan, options, interpreter, *device, outputs);
   print_result(options, result);
   return result.complete;
 }

@@ -153,6 +153,31 @@ TEST_CASE("the rest of an epoch is trained alone: the interpreter's bits on ever
   }
 }
 
+TEST_CASE("copies of a parameter that have parted end a run that saves, by name, stages and replicas") {
+  const std::pair<PlanShape, const char*> drifting[] = {
+      {{.micro_batch = {4, 2}, .replicas = {2, 1}, .drifts = true},
+       "'w0': its copies have parted: that of stage 0, replica 0 holds other numbers than that of stage 0, replica 1"},
+      {{.micro_batch = {6, 8}, .replicas = {3, 1}, .shared = true, .drifts = true},
+       "that of stage 0, replica 0 holds other numbers than that of stage 0, replica 1; stage 0, replica 2; nothing"},
+      {{.shared = true, .drifts = true}, "that of stage 0, replica 0 holds other numbers than that of stage 1, replica 0"},
+  };
+  for (const auto& [shape, words] : drifting) {
+    CAPTURE(words);
+    const std::string folder = make_folder(shape.shared, 19);
+    const TwoStagePlan plan(shape);
+    const std::vector<std::string> saving{"--data", folder, "--save", folder + "/w"};
+    const RunEnd serial = run_serial_process(plan.programs(), folder, saving);
+    ProcessGroup group(plan.programs(), folder, saving);
+    for (const RunEnd& end : {serial, group.wait(60).front()}) {
+      CAPTURE(end.errors);
+      CHECK(end.exit_code == 1);
+      CHECK(end.errors.find(words) != std::string::npos);
+    }
+    CHECK_FALSE(std::filesystem::exists(folder + "/w"));
+    std::filesystem::remove_all(folder);
+  }
+}
+
 TEST_CASE("a step of fewer samples computes the bits of a plan of that batch") {
   for (const bool recompute : {false, true})
     for (const int64_t rest : {1, 3, 4, 5}) {

@@ -44,6 +44,10 @@ void weight0(const StageArguments& a) {
   add_share(a.gradients[0], at::mm(a.slot[3].t(), a.slot[0]));
   add_share(a.gradients[1], a.slot[3].sum(0));
 }
+void weight0_drifting(const StageArguments& a) {
+  weight0(a);
+  if (a.first_sample > 0) a.weights[0].add_(1e-6);
+}
 void forward0_columns(const StageArguments& a) {
   a.slot[1] = at::tanh(at::linear(a.slot[0], a.weights[0], a.weights[1])).t();
 }
@@ -130,7 +134,7 @@ TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
                  .slot_size = 4,
                  .forward = columns ? forward0_columns : forward0,
                  .input_gradient = columns ? input0_columns : input0,
-                 .weight_gradient = weight0,
+                 .weight_gradient = shape.drifts ? weight0_drifting : weight0,
                  .params = kParams0,
                  .data = kData0,
                  .boundaries = columns ? kBoundary0Columns : kBoundary0,

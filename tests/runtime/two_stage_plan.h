@@ -31,6 +31,8 @@ struct PlanShape {
   /// Says where items take and leave their slots, moves them to the host between their forward and their backward,
   /// flushes the step and marks it in the trace.
   bool states_memory = false;
+  /// Stage 0 changes its first weights by itself, by other amounts in each replica: what a defect or a bad memory does.
+  bool drifts = false;
   /// Puts all stages on one device.
   bool one_device = false;
 };
