@@ -1,5 +1,8 @@
 #include "codegen/stage_table.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "codegen/loss_facts.h"
 #include "codegen/node_emitter.h"
 #include "codegen/stage_library.h"
@@ -69,6 +72,25 @@ std::vector<std::string> output_rows(const Graph& graph, const StageCut& cut, co
   return rows;
 }
 
+/// What the forward computes and leaves, in its order.
+std::vector<std::string> kept_rows(const Graph& graph, const SlotLayout& layout) {
+  std::vector<std::pair<ir::NodeId, std::string>> rows;
+  for (size_t i = 0; i < layout.slots.size(); ++i) {
+    const Slot& slot = layout.slots[i];
+    const ir::NodeId id = graph.value(slot.value).producer;
+    if (!id.valid() || graph.node(id).phase != ir::Phase::kForward) continue;
+    if (slot.use != SlotUse::kSaved && slot.use != SlotUse::kSentValue && slot.use != SlotUse::kOutput) continue;
+    const std::vector<ModelText>& origins = graph.node(id).origins;
+    const ModelText name = origins.empty() ? ModelText() : origins.front();
+    rows.emplace_back(id, text("{", i, ", ", CppLiteral::encode(ModelText(graph.node(id).op)).str(), ", ",
+                               CppLiteral::encode(name).str(), "}"));
+  }
+  std::ranges::stable_sort(rows, {}, [](const auto& row) { return row.first; });
+  std::vector<std::string> out;
+  for (auto& [id, row] : rows) out.push_back(std::move(row));
+  return out;
+}
+
 /// The slots, for people.
 std::string slot_comment(const Graph& graph, const SlotLayout& layout) {
   std::string result;
@@ -112,6 +134,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
   const std::vector<std::string> data = data_rows(graph, cut, layout, tensors);
   const std::vector<std::string> boundaries = boundary_rows(graph, cut, layout, tensors);
   const std::vector<std::string> outputs = output_rows(graph, cut, layout, tensors);
+  const std::vector<std::string> kept = kept_rows(graph, layout);
   std::vector<std::string> recompute;
   if (cut.recompute)
     for (int slot : layout.recompute_inputs) recompute.push_back(text(slot));
@@ -128,6 +151,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
   body += array_text("int32_t", "kRecomputeInputs", recompute);
   if (!outputs.empty()) body += "// name, tensor, slot\n";
   body += array_text("OutputRow", "kOutputs", outputs);
+  body += "// slot, operator, name of the model's node\n" + array_text("KeptRow", "kKept", kept);
   body += "\n" + slot_comment(graph, layout) + "\n}  // namespace\n\n";
   body +=
       text("const StageEntry entry = {\n    .stage = ", stage, ",\n    .slot_size = ", layout.slots.size(),
@@ -139,7 +163,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
            ",\n    .loss_scale_slot = ", layout.loss_scale,
            ",\n    .recompute_inputs = ", span_text("kRecomputeInputs", recompute.size()),
            outputs.empty() ? "" : text(",\n    .outputs = ", span_text("kOutputs", outputs.size())),
-           ",\n};\n\n}  // namespace pipeline::stage", stage, "\n");
+           ",\n    .kept = ", span_text("kKept", kept.size()), ",\n};\n\n}  // namespace pipeline::stage", stage, "\n");
   return {stage_folder(stage) + "/table.cpp", first_line + body};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace graphpipe::runtime {
@@ -15,8 +16,11 @@ struct LossShare {
 
 struct StepOutcome {
   std::vector<LossShare> losses;
+  int64_t samples = 0;
   /// Global gradient norm before clipping; negative where none was asked for.
   double gradient_norm = -1;
+  /// Why the step made no update; empty where it made them.
+  std::string skipped;
 };
 
 /// Shares added in sample order, in double.

@@ -87,6 +87,13 @@ struct OutputRow {
   int32_t slot = -1;
 };
 
+/// A value that the forward computes and leaves in the item's slot: which operator of the model it is of.
+struct KeptRow {
+  int32_t slot = -1;
+  const char* op = nullptr;    // "Log"
+  const char* name = nullptr;  // of the model's node
+};
+
 /// The stage's end of a transfer. A value goes down once; its gradient comes back as `gradient_count` tensors of the
 /// value's type (more than one only where partial sums would change the order of additions).
 struct BoundaryRow {
@@ -126,6 +133,8 @@ struct StageEntry {
   /// Slots that must survive from forward to backward when the stage recomputes: its boundary and data inputs.
   std::span<const int32_t> recompute_inputs;
   std::span<const OutputRow> outputs;
+  /// In the order in which they are computed.
+  std::span<const KeptRow> kept;
 };
 
 /// Where replica `replica` of stage `stage` runs.

@@ -1,8 +1,10 @@
 #include "wire/result_lines.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
+#include "support/text.h"
 #include "wire/version.h"
 
 namespace graphpipe::wire {
@@ -23,6 +25,30 @@ std::string list(const std::vector<T>& values) {
   return out + "]";
 }
 
+constexpr std::string_view kStepWord = "step ";
+constexpr size_t kRecentSteps = 20;
+
+std::string words(const char* format, double value) {
+  char buffer[60];
+  std::snprintf(buffer, sizeof buffer, format, value);
+  return buffer;
+}
+
+double recent_mean(const std::vector<double>& values) {
+  const size_t count = std::min(values.size(), kRecentSteps);
+  double sum = 0;
+  for (size_t i = values.size() - count; i < values.size(); ++i) sum += values[i];
+  return sum / static_cast<double>(count);
+}
+
+std::string span_text(double seconds) {
+  constexpr int64_t kMinute = 60, kHour = 3600, kLongest = int64_t{1} << 40;
+  const auto whole = static_cast<int64_t>(std::ceil(std::min(seconds, static_cast<double>(kLongest))));
+  if (whole < 2 * kMinute) return text(whole, " s");
+  if (whole < 2 * kHour) return text(whole / kMinute, " min");
+  return text(whole / kHour, " h ", whole % kHour / kMinute, " min");
+}
+
 }  // namespace
 
 std::string to_json(const RunResult& result) {
@@ -34,20 +60,26 @@ std::string to_json(const RunResult& result) {
   out += ", \"first_step\": " + number(result.first_step);
   out += ", \"losses\": " + list(result.losses) + ", \"step_seconds\": " + list(result.step_seconds);
   if (!result.gradient_norms.empty()) out += ", \"gradient_norms\": " + list(result.gradient_norms);
+  if (!result.skipped_steps.empty()) out += ", \"skipped_steps\": " + list(result.skipped_steps);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + ", \"diagnostics\": []}\n";
 }
 
 std::string step_line(const RunResult& result, int64_t steps) {
   const size_t done = result.step_seconds.size();
   const int64_t step = result.first_step + static_cast<int64_t>(done) - 1;
-  std::string out = "step " + std::to_string(step) + " of " + std::to_string(steps);
-  char words[40];
-  if (done > 0 && result.losses.size() == done) {
-    std::snprintf(words, sizeof words, " loss %.9g", result.losses.back());
-    out += words;
-  }
-  std::snprintf(words, sizeof words, " (%.3f s)\n", done > 0 ? result.step_seconds.back() : 0.0);
-  return out + words;
+  std::string out = text(kStepWord, step, " of ", steps);
+  if (done > 0 && result.losses.size() == done) out += words(" loss %.9g", result.losses.back());
+  const double seconds = done > 0 ? result.step_seconds.back() : 0.0;
+  out += words(" (%.3f s", seconds);
+  if (result.step_samples > 0 && seconds > 0)
+    out += words(", %.3g samples/s", static_cast<double>(result.step_samples) / seconds);
+  if (done > 0 && step < steps)
+    out += ", " + span_text(recent_mean(result.step_seconds) * static_cast<double>(steps - step)) + " left";
+  return out + ")";
+}
+
+bool is_step_line(std::string_view line) {
+  return line.starts_with(kStepWord) && line.find(" of ") != std::string_view::npos;
 }
 
 std::string peak_lines(const RunResult& result) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace graphpipe::wire {
@@ -13,6 +14,8 @@ struct RunResult {
   int devices = 1;
   /// Whether all steps ran; a run that is asked to end keeps a checkpoint and ends early.
   bool complete = true;
+  /// Samples of the last step; 0: not known.
+  int64_t step_samples = 0;
   /// The number of the first step that the lists below tell of, from 1: a resumed run goes on counting.
   int64_t first_step = 1;
   /// Per step, before its update: the sum over the items' shares in sample order. Empty where the plan has no loss.
@@ -21,6 +24,8 @@ struct RunResult {
   std::vector<double> step_seconds;
   /// Global gradient norm per step, before clipping; empty where no norm was asked for.
   std::vector<double> gradient_norms;
+  /// Steps that made no update, because of an anomaly.
+  std::vector<int64_t> skipped_steps;
   /// Most bytes held by tensors at one time, per device.
   std::vector<int64_t> peak_bytes;
 };
@@ -29,9 +34,11 @@ struct RunResult {
 /// that are not finite become null.
 std::string to_json(const RunResult& result);
 
-/// "step 3 of 5 loss 2.3025851 (0.012 s)" and a newline: the last step of the result, and the number of the
-/// last one that the run is asked for.
+/// "step 3 of 5 loss 2.3025851 (0.012 s, 667 samples/s, 1 s left)": the last step of the result, and the number of the
+/// last one that the run is asked for. What is left is reckoned from the last steps' mean.
 std::string step_line(const RunResult& result, int64_t steps);
+/// Whether such a line is one of these.
+bool is_step_line(std::string_view line);
 /// "device 0 peak 1.25 MiB" and a newline, per device.
 std::string peak_lines(const RunResult& result);
 

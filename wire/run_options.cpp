@@ -21,7 +21,8 @@ std::string RunFlag::default_word() const {
 const std::vector<RunFlag>& run_flags() {
   static const std::vector<RunFlag> kFlags = [] {
     std::vector<RunFlag> all;
-    for (const auto& of_group : {data_flags, optimizer_flags, checkpoint_flags, output_flags, launch_flags})
+    for (const auto& of_group :
+         {data_flags, optimizer_flags, checkpoint_flags, output_flags, watch_flags, launch_flags})
       for (RunFlag& flag : of_group()) all.push_back(std::move(flag));
     return all;
   }();

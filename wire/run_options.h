@@ -13,6 +13,7 @@
 #include "wire/run/launch.h"
 #include "wire/run/optimizer.h"
 #include "wire/run/output.h"
+#include "wire/run/watch.h"
 
 namespace graphpipe::wire {
 
@@ -23,6 +24,7 @@ struct RunOptions {
   OptimizerOptions optimizer;
   CheckpointOptions checkpoint;
   OutputOptions output;
+  WatchOptions watch;
   LaunchOptions launch;
 
   bool operator==(const RunOptions&) const = default;

@@ -87,6 +87,8 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"run", "--keep", &kCheckpoints},
     {"run", "--restarts", &kCheckpoints},
     {"run", "--resume-changed", &kResumed},
+    {"", "--on-anomaly", &kTraining},
+    {"", "--max-loss-factor", &kTraining},
 };
 
 // Numbers of other optimizers than the plan's.

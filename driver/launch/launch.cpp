@@ -14,7 +14,9 @@
 
 #include "driver/launch/check_program.h"
 #include "driver/launch/process.h"
+#include "support/terminal_line.h"
 #include "wire/exit_codes.h"
+#include "wire/result_lines.h"
 #include "wire/secret.h"
 
 namespace graphpipe::driver {
@@ -104,15 +106,20 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     commands.push_back(std::move(command));
   }
   RunOutcome outcome;
+  TerminalLine steps(STDOUT_FILENO);
   const auto on_line = [&](size_t child, std::string_view line) {
     if (child != 0) return;
     outcome.report += line;
     outcome.report += '\n';
-    if (echo) std::cout << line << std::endl;
+    if (!echo) return;
+    if (wire::is_step_line(line)) return steps.show(line);
+    steps.end();
+    std::cout << line << std::endl;
   };
   const bool keeps_state = !options.checkpoint.folder.empty();
   GP_TRY(const std::vector<Ending> endings,
          run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd));
+  steps.end();
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);
   return outcome;

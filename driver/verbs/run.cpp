@@ -44,7 +44,9 @@ Status check_written_files(const Options& options) {
   const std::pair<const char*, const std::string*> files[] = {{"--save", &options.run.output.save},
                                                               {"--save-gradients", &options.run.output.save_gradients},
                                                               {"--save-outputs", &options.run.output.save_outputs},
-                                                              {"--trace", &options.run.output.trace}};
+                                                              {"--trace", &options.run.output.trace},
+                                                              {"--log", &options.run.watch.log},
+                                                              {"--metrics", &options.run.watch.metrics}};
   std::map<fs::path, const char*> seen;
   for (const auto& [flag, path] : files) {
     if (path->empty()) continue;
@@ -72,6 +74,15 @@ Result<RunOutcome> launch_again(const Options& options, int device_count, wire::
   }
 }
 
+// An asynchronous step has updated weights before its last loss is known.
+Status check_skipping(const Options& options, const RunFacts& facts) {
+  if (!options.run.watch.skips() || facts.synchronous) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText("--on-anomaly skip"),
+                    .message = "the folder's schedule is asynchronous: it updates weights inside the step",
+                    .hint = "take --on-anomaly end, or compile with a synchronous policy"};
+}
+
 Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY_VOID(check_written_files(options));
   GP_TRY(const ir::Plan plan, files::read_plan(plan_file_of(options.input)));
@@ -89,6 +100,7 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   }
   GP_TRY(const RunFacts facts, run_facts(options.input, plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
+  GP_TRY_VOID(check_skipping(options, facts));
   wire::RunOptions run = for_programs(options.run, plan, options.json);
   run.output.progress = !options.quiet;
   const Diagnostics found = check_run_files(options.input, options.run);

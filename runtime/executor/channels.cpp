@@ -81,7 +81,21 @@ void Channels::send(PendingMessage& pending, const ChannelKey& key, at::Tensor t
   GP_CHECK(pending.done());
   pending.message = {.header = header(key, tensor, step, range, part), .data = address_of(tensor)};
   pending.tensor = std::move(tensor);
+  count_sent(key, pending.message.header.bytes);
   post(pending, key, true);
+}
+
+void Channels::count_sent(const ChannelKey& key, int64_t bytes) {
+  const auto end = ends_.find(key);
+  if (end == ends_.end() || end->second.local || !carries_tensors(key.kind)) return;
+  StagePlace place{key.index, key.from};  // kReduce
+  if (key.kind == ChannelKind::kForward) place.first = plan_.edges[static_cast<size_t>(key.index)].from;
+  if (key.kind == ChannelKind::kBackward) place.first = plan_.edges[static_cast<size_t>(key.index)].to;
+  if (key.kind == ChannelKind::kShare) {
+    const PlacementRow& row = plan_.placement[static_cast<size_t>(key.from)];
+    place = {row.stage, row.replica};
+  }
+  sent_bytes_[place] += bytes;
 }
 
 void Channels::receive(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step,

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/executor/stall_watch.h"
@@ -25,6 +26,9 @@ struct PendingMessage {
   bool posted = false;
   bool done() const { return !posted || message.done; }
 };
+
+/// Stage and replica.
+using StagePlace = std::pair<int32_t, int32_t>;
 
 class Channels {
  public:
@@ -44,6 +48,9 @@ class Channels {
 
   /// Whether the channel moves tensors of the GPU; else they are staged through the CPU.
   bool takes_device_memory(const ChannelKey& key) const;
+
+  /// Bytes of tensors that each stage's replica has sent to other ranks since the last call.
+  std::map<StagePlace, int64_t> take_sent_bytes() { return std::exchange(sent_bytes_, {}); }
 
   /// Moves what can be moved; returns whether anything did.
   bool progress();
@@ -73,6 +80,7 @@ class Channels {
   MessageHeader header(const ChannelKey& key, const at::Tensor& tensor, int64_t step, wire::SampleRange range,
                        int32_t part) const;
   void post(PendingMessage& pending, const ChannelKey& key, bool is_send);
+  void count_sent(const ChannelKey& key, int64_t bytes);
   void check_failure();
   /// Publishes that this rank still waits, for `peer`.
   void beat(int32_t peer);
@@ -91,6 +99,7 @@ class Channels {
   std::unique_ptr<Transport> remote_;
   std::map<ChannelKey, End> ends_;
   Activity activity_;
+  std::map<StagePlace, int64_t> sent_bytes_;
 };
 
 /// The channels of `specs` that leave the rank, in order: what the remote transport is opened with.

@@ -1,7 +1,7 @@
 #include "runtime/executor/check_loss.h"
 
 #include <cmath>
-#include <optional>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/executor/resolve.h"
@@ -39,18 +39,40 @@ std::string first_not_finite_input(const PlanTable& plan, const StageState& stat
   for (const DataRow& data : state.entry->data)
     if (const auto found = in_slot(data.slot, data.tensor.type))
       return text("of the data ", quoted(ModelText(data.name)), " ", *found);
-  return "weights and inputs of the stage are finite, as far as they are still held";
+  return not_finite_value(*state.entry, slot, device)
+      .value_or("weights, inputs and values of the stage are finite, as far as they are still held");
 }
+
+constexpr std::string_view kLossOfStep = "the loss of step ";
 
 }  // namespace
 
-void check_loss(double loss, const PlanTable& plan, const StageState& state, const std::vector<at::Tensor>& slot,
-                const wire::ActionRow& row, int64_t step, const Device& device) {
-  if (std::isfinite(loss)) return;
-  fail(Code::kCheckFailed,
-       text("the loss of step ", step + 1, " is ", std::isnan(loss) ? "not a number (NaN)" : "infinite", ", at ",
-            describe(plan, row), ": ", first_not_finite_input(plan, state, slot, row, device)),
-       "lower the learning rate, clip gradients with --clip-norm, or look at the data of these samples");
+std::optional<std::string> loss_problem(double loss, const PlanTable& plan, const StageState& state,
+                                        const std::vector<at::Tensor>& slot, const wire::ActionRow& row, int64_t step,
+                                        const Device& device) {
+  if (std::isfinite(loss)) return std::nullopt;
+  return text(kLossOfStep, step + 1, " is ", std::isnan(loss) ? "not a number (NaN)" : "infinite", ", at ",
+              describe(plan, row), ": ", first_not_finite_input(plan, state, slot, row, device));
+}
+
+bool tells_of_loss(std::string_view words) { return words.find(kLossOfStep) != std::string_view::npos; }
+
+std::optional<std::string> not_finite_value(const StageEntry& entry, const std::vector<at::Tensor>& slot,
+                                            const Device& device) {
+  for (const KeptRow& row : entry.kept) {
+    const at::Tensor& value = slot[static_cast<size_t>(row.slot)];
+    const std::optional<ElementType> type = value.defined() ? element_type(value.scalar_type()) : std::nullopt;
+    if (!type) continue;
+    if (const auto found = not_finite_in(value, *type, device))
+      return text("the value of ", quoted(ModelText(row.op)), " ", quoted(ModelText(row.name)), " ", *found);
+  }
+  return std::nullopt;
+}
+
+void fail_of_loss(std::string problem) {
+  fail(Code::kCheckFailed, std::move(problem),
+       "lower the learning rate, clip gradients with --clip-norm, skip such steps with --on-anomaly skip, or look at "
+       "the data of these samples");
 }
 
 }  // namespace graphpipe::runtime

@@ -19,6 +19,12 @@ bool scales_loss(const ResolvedProgram& program) {
   return std::ranges::any_of(program.instances, [](const Instance& i) { return i.entry->loss_scale_slot >= 0; });
 }
 
+void begin_guarded(std::vector<StageState>& states, StepGuard& guard) {
+  std::vector<StageState*> places;
+  for (StageState& state : states) places.push_back(&state);
+  guard.begin(places);
+}
+
 }  // namespace
 
 Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data,
@@ -64,23 +70,26 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
 StepOutcome Executor::run_step(int64_t step) {
   step_ = step;
   factor_ = 1;
-  norm_known_ = false;
-  outcome_ = {};
+  judged_ = false;
+  outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
   for (auto& [place, reduction] : reductions_) reduction.reset();
   for (StageState& state : states_) begin_step(state);
+  if (guard_ != nullptr) begin_guarded(states_, *guard_);
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
     channels_.publish(action.row, step);
     if (tracer_ != nullptr) tracer_->begin(action.row, step, device_.held_bytes());
+    if (meter_ != nullptr) meter_->begin(action.instance);
     run(action);
+    if (meter_ != nullptr) meter_->end();
     if (action.ends_item)
       for (at::Tensor& tensor : slot_of(action)) tensor.reset();
     note_end(action);
     channels_.progress();
     meanwhile();
   }
-  // The norm is a sum over all ranks: one without weights to step joins it too.
-  if (clip_norm_ > 0 && !norm_known_) find_norm();
+  // What is judged is a sum over all ranks: one without weights to step joins it too.
+  if (judges_step() && !judged_) judge_step();
   return std::move(outcome_);
 }
 
@@ -157,10 +166,31 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
     const auto value = loss.item<double>();
-    check_loss(value, plan_, states_[action.instance], slot_of(action), action.row, step_, device_);
+    check_finite(value, action);
     outcome_.losses.push_back({action.row.range.first, value * loss_scales_->share(action.row.range)});
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
+}
+
+void Executor::check_finite(double loss, const ResolvedAction& action) {
+  std::optional<std::string> problem =
+      loss_problem(loss, plan_, states_[action.instance], slot_of(action), action.row, step_, device_);
+  if (!problem) return;
+  if (guard_ == nullptr) fail_of_loss(std::move(*problem));
+  guard_->note(std::move(*problem));
+}
+
+std::optional<std::string> Executor::find_not_finite() const {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    for (const Slot& slot : slots_[i])
+      if (const auto found = not_finite_value(*states_[i].entry, slot, device_))
+        return text("stage ", states_[i].entry->stage, ", replica ", states_[i].replica, ": ", *found);
+  return std::nullopt;
+}
+
+void Executor::skip_anomalies(StepGuard& guard) {
+  guard_ = &guard;
+  check_order();
 }
 
 void Executor::fill_inputs(const ResolvedAction& action) {
@@ -211,6 +241,7 @@ void Executor::slice(const ResolvedAction& action) {
 void Executor::send(const ResolvedAction& action) {
   const Transfer& transfer = program_.transfers[action.transfer];
   wait_for_transfers({action.transfer});  // of the step before
+  if (meter_ != nullptr) meter_->ready();
   note_done();
   Slot& slot = slot_of(action);
   for (int32_t part = 0; part < transfer.parts; ++part) {
@@ -355,6 +386,7 @@ void Executor::note_end(const ResolvedAction& action) {
 }
 
 void Executor::note_ready() {
+  if (meter_ != nullptr) meter_->ready();
   if (tracer_ != nullptr) tracer_->restart();
 }
 
@@ -381,22 +413,21 @@ void Executor::wait_for_reduction(const Reduction& reduction) {
   channels_.wait_until([&] { return reduction.finished(); }, peer, [this] { meanwhile(); });
 }
 
-// With clipping, a step needs every gradient of the training step: no compute may come after it on this device.
+// What a step is judged by needs every gradient of the training step: no compute may come after it on this device.
 void Executor::check_order() const {
   bool stepped = false;
   for (const ResolvedAction& action : program_.actions) {
     const bool again = action.row.op == ActionOp::kStep && action.row.version > 1;
     stepped = stepped || action.row.op == ActionOp::kStep;
-    if (stepped && clip_norm_ > 0 && (again || wire::is_compute(action.row.op)))
+    if (stepped && judges_step() && (again || wire::is_compute(action.row.op)))
       fail(Code::kBadSchedule,
-           describe(plan_, action.row) + " comes after a STEP, so the global norm is not known there",
-           "run it without --clip-norm, or put every STEP of the device at its end");
+           describe(plan_, action.row) + " comes after a STEP, so the gradients of the whole step are not known there",
+           "run it without --clip-norm and --on-anomaly skip, or put every STEP of the device at its end");
   }
 }
 
 // Partial sums of squares by stage to rank 0, their sum in ascending stage order back to all.
 void Executor::find_norm() {
-  norm_known_ = true;
   std::vector<double> sums(plan_.stages.size(), 0);
   for (StageState& state : states_)
     if (state.replica == 0) sums[static_cast<size_t>(state.entry->stage)] = squared_gradient_norm(plan_, state);
@@ -411,17 +442,24 @@ void Executor::find_norm() {
   factor_ = clip_factor(outcome_.gradient_norm, clip_norm_);
 }
 
+void Executor::judge_step() {
+  judged_ = true;
+  if (clip_norm_ > 0) find_norm();
+  if (guard_ != nullptr) outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
+}
+
 void Executor::step(const ResolvedAction& action) {
   Reduction& own = reduction_of(action);
   own.begin(step_);  // where the schedule names none
   wait_for_reduction(own);
-  if (clip_norm_ > 0 && !norm_known_) {
-    // All compute is over (the constructor checks it), so every gradient can be reduced.
+  if (judges_step() && !judged_) {
+    // All compute is over (check_order() sees to it), so every gradient can be reduced.
     for (auto& [place, reduction] : reductions_) reduction.begin(step_);
     for (const auto& [place, reduction] : reductions_) wait_for_reduction(reduction);
-    find_norm();
+    judge_step();
   }
   note_ready();
+  if (guard_ != nullptr && guard_->skips()) return;
   step_weights(states_[action.instance], action.update, factor_ * update_factor(plan_, action.row.range),
                action.keeps_version);
 }

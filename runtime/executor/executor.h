@@ -12,11 +12,13 @@
 #include "runtime/device/device.h"
 #include "runtime/executor/channels.h"
 #include "runtime/executor/resolve.h"
+#include "runtime/executor/stage_meter.h"
 #include "runtime/executor/stage_state.h"
 #include "runtime/executor/tracer.h"
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/training/step_guard.h"
 
 namespace graphpipe::runtime {
 
@@ -28,6 +30,12 @@ class Executor {
 
   /// From here on notes when every action runs. The tracer must outlive the executor.
   void trace(Tracer& tracer) { tracer_ = &tracer; }
+  /// From here on takes the time of stages. The meter must outlive the executor.
+  void meter(StageMeter& meter) { meter_ = &meter; }
+  /// From here on skips steps that the guard finds wrong, where else a loss that is not finite ends the run. The guard
+  /// must outlive the executor. Throws RunError (kBadSchedule) where weights change before the step's gradients are
+  /// known.
+  void skip_anomalies(StepGuard& guard);
   /// From here on keeps the model's outputs. `outputs` must outlive the executor.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
   StepOutcome run_step(int64_t step);
@@ -36,6 +44,9 @@ class Executor {
   /// Moves reductions on; for waits outside of the executor.
   void meanwhile();
   Gather& gather() { return gather_; }
+  /// Of the items that are under way here, the first value that is not finite, with its stage: where another rank's
+  /// loss may come from. Absent where all that is held is finite.
+  std::optional<std::string> find_not_finite() const;
 
  private:
   using Slot = std::vector<at::Tensor>;
@@ -62,6 +73,9 @@ class Executor {
   void wait_for_sends(size_t instance, int32_t slot);
   void wait_for_transfers(const std::vector<size_t>& transfers);
   void release_sends();
+  void check_finite(double loss, const ResolvedAction& action);
+  bool judges_step() const { return clip_norm_ > 0 || guard_ != nullptr; }
+  void judge_step();
   void find_norm();
   void step(const ResolvedAction& action);
   void note_end(const ResolvedAction& action);
@@ -93,13 +107,15 @@ class Executor {
   int64_t step_ = 0;
   std::optional<LossScales> loss_scales_;  // where a stage of this device has the loss
   double factor_ = 1;
-  bool norm_known_ = false;
+  bool judged_ = false;
   StepOutcome outcome_;
   struct Traced {
     size_t event = 0;
     const ResolvedAction* action = nullptr;
   };
   Tracer* tracer_ = nullptr;
+  StageMeter* meter_ = nullptr;
+  StepGuard* guard_ = nullptr;
   KeptOutputs* outputs_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };

@@ -12,6 +12,7 @@
 #include "runtime/device/device.h"
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
+#include "runtime/executor/check_loss.h"
 #include "runtime/executor/step_executors.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
@@ -19,6 +20,8 @@
 #include "runtime/launch/run_main.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/progress_lines.h"
+#include "runtime/training/stage_metrics.h"
+#include "runtime/training/watchers.h"
 #include "runtime/transport/transports.h"
 #include "support/check.h"
 #include "wire/exit_codes.h"
@@ -62,7 +65,8 @@ class Rank {
  private:
   std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
-  void train(StepExecutors& executor);
+  void train(StepExecutors& executor, const ResolvedProgram& resolved);
+  void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
   void write_trace(Gather& gather, const Tracer& tracer);
   void compare_copies(Gather& gather);
@@ -116,7 +120,7 @@ bool Rank::run() {
   std::optional<Tracer> tracer;
   if (!options_.output.trace.empty())
     executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
-  train(executor);
+  train(executor, resolved);
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
   if (result_.complete) save(executor.gather());
@@ -183,25 +187,51 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .share = share});
 }
 
-void Rank::train(StepExecutors& executor) {
+void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved) {
   ProgressLines lines(options_, result_, program_.device == 0);
+  const Watchers watchers(options_, program_.device == 0);
+  StageMeter meter(resolved.instances);
+  StageMetrics metrics(options_.watch.metrics, program_.device, meter, *channels_, *device_);
+  StepGuard guard(options_.watch.max_loss_factor);
   LoopSetup loop{
       .observers = {&lines}, .gather = &executor.gather(), .rank = program_.device, .run_step = [&](int64_t step) {
         return executor.run_step(step);
       }};
+  if (!options_.watch.metrics.empty()) {
+    executor.meter(meter);
+    loop.observers.push_back(&metrics);
+  }
+  watchers.add_to(loop.observers);
+  if (options_.watch.skips()) executor.skip_anomalies(guard);
   if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
     loop.observers.push_back(checkpointer);
   result_.first_step = checkpoints_->first_step() + 1;
-  const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
-  result_.complete = done == options_.data.steps;
-  if (!result_.complete && program_.device == 0) report_early_end(options_, done);
+  try {
+    const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
+    result_.complete = done == options_.data.steps;
+    if (!result_.complete && program_.device == 0) report_early_end(options_, done);
+  } catch (const RunError& error) {
+    if (error.diagnostic().code == Code::kPeerFailed && tells_of_loss(error.what())) tell_of_cause(executor);
+    throw;
+  }
   executor.finish();
-  for (const std::vector<std::byte>& bytes :
-       executor.gather().collect(to_bytes(std::vector<int64_t>{device_->peak_bytes()})))
+  const int64_t peak = std::max(device_->peak_bytes(), metrics.peak_bytes());
+  for (const std::vector<std::byte>& bytes : executor.gather().collect(to_bytes(std::vector<int64_t>{peak})))
     result_.peak_bytes.push_back(from_bytes<int64_t>(bytes).at(0));
   result_.plan = plan_.plan_digest;
   result_.transport = channels_->transport_name();
   result_.devices = plan_.device_count;
+}
+
+// The rank with the loss knows only what it has received.
+void Rank::tell_of_cause(const StepExecutors& executor) const {
+  const std::optional<std::string> found = executor.find_not_finite();
+  if (!found) return;
+  const Diagnostic note{.code = Code::kCheckFailed,
+                        .severity = Severity::kNote,
+                        .message = "before the loss that is not finite: " + *found,
+                        .hint = "look at this operator's inputs"};
+  std::fprintf(stderr, "%s\n", to_line(note).c_str());
 }
 
 void Rank::write_trace(Gather& gather, const Tracer& tracer) {

@@ -24,6 +24,16 @@ void StepExecutors::trace(Tracer& tracer) {
   if (rest_) rest_->trace(tracer);
 }
 
+void StepExecutors::meter(StageMeter& meter) {
+  whole_.meter(meter);
+  if (rest_) rest_->meter(meter);
+}
+
+void StepExecutors::skip_anomalies(StepGuard& guard) {
+  whole_.skip_anomalies(guard);
+  if (rest_) rest_->skip_anomalies(guard);
+}
+
 void StepExecutors::keep_outputs(KeptOutputs& outputs) {
   whole_.keep_outputs(outputs);
   if (rest_) rest_->keep_outputs(outputs);

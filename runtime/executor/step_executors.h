@@ -17,7 +17,11 @@ class StepExecutors {
 
   /// As those of an Executor.
   void trace(Tracer& tracer);
+  void meter(StageMeter& meter);
+  void skip_anomalies(StepGuard& guard);
   void keep_outputs(KeptOutputs& outputs);
+  /// Of the last step.
+  std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }
   StepOutcome run_step(int64_t step);
   void finish();
   Gather& gather() { return whole_.gather(); }

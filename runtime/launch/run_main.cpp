@@ -114,8 +114,8 @@ uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {
 }
 
 void check_outputs(const wire::RunOptions& options, const std::string& folder) {
-  for (const std::string* path :
-       {&options.output.save, &options.output.save_gradients, &options.output.save_outputs, &options.output.trace}) {
+  for (const std::string* path : {&options.output.save, &options.output.save_gradients, &options.output.save_outputs,
+                                  &options.output.trace, &options.watch.log, &options.watch.metrics}) {
     if (const std::string kept = wire::kept_file(*path, folder, options.data.folder); !kept.empty())
       fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
     check_output(*path);

@@ -80,13 +80,18 @@ std::vector<StageState*> Interpreter::all_states() {
 StepOutcome Interpreter::run_step(int64_t step) {
   step_ = step;
   factor_ = 1;
-  norm_known_ = false;
-  outcome_ = {};
+  judged_ = false;
+  outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
   items_.clear();
   mail_.clear();
   sums_.clear();
   reduced_.clear();
-  for (auto& [key, state] : states_) begin_step(state);
+  std::vector<StageState*> places;
+  for (auto& [key, state] : states_) {
+    begin_step(state);
+    places.push_back(&state);
+  }
+  if (guard_ != nullptr) guard_->begin(places);
   loss_scales_.emplace(plan_, data_, step);
   choose_programs(data_.samples_of(step));
   count_work();
@@ -197,7 +202,10 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
     outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const auto loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>();
-    check_loss(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
+    std::optional<std::string> problem =
+        loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
+    if (problem && guard_ == nullptr) fail_of_loss(std::move(*problem));
+    if (problem) guard_->note(std::move(*problem));
     outcome_.losses.push_back({row.range.first, loss * loss_scales_->share(row.range)});
   }
   if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
@@ -271,7 +279,7 @@ void Interpreter::take_mail(const ActionRow& row, const BoundaryRow& boundary, b
 }
 
 bool Interpreter::compute_is_over(UpdateKey update) const {
-  if (clip_norm_ > 0) return std::ranges::all_of(work_left_, [](const auto& entry) { return entry.second == 0; });
+  if (judges_step()) return std::ranges::all_of(work_left_, [](const auto& entry) { return entry.second == 0; });
   const auto is_over = [&](int32_t stage) {
     const auto found = work_left_.find({stage, update.second});
     return found == work_left_.end() || found->second == 0;
@@ -326,10 +334,15 @@ void Interpreter::reduce(UpdateKey update) {
   if (plan_.groups.empty()) sums_.erase(update);
 }
 
-void Interpreter::find_norm() {
-  norm_known_ = true;
+void Interpreter::judge_step() {
+  judged_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
+  if (clip_norm_ > 0) find_norm();
+  if (guard_ != nullptr) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
+}
+
+void Interpreter::find_norm() {
   double total = 0;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
     total += squared_gradient_norm(plan_, states_.at({static_cast<int32_t>(stage), 0}));
@@ -340,8 +353,9 @@ void Interpreter::find_norm() {
 bool Interpreter::try_step(const ActionRow& row) {
   const UpdateKey update{row.stage, row.range.first};
   if (!compute_is_over(update)) return false;
-  if (clip_norm_ > 0 && !norm_known_) find_norm();
+  if (judges_step() && !judged_) judge_step();
   reduce(update);
+  if (guard_ != nullptr && guard_->skips()) return true;
   // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
   // can.
   const bool keep = updates_.at(row.stage).size() > 1;

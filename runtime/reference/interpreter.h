@@ -13,6 +13,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/training/step_guard.h"
 
 namespace graphpipe::runtime {
 
@@ -23,6 +24,8 @@ class Interpreter {
 
   /// From here on keeps the model's outputs. `outputs` must outlive the interpreter.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
+  /// From here on skips steps that the guard finds wrong, as Executor::skip_anomalies() does.
+  void skip_anomalies(StepGuard& guard) { guard_ = &guard; }
   /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
   StepOutcome run_step(int64_t step);
   /// Goes on with these weights, and its own optimizer state.
@@ -59,6 +62,8 @@ class Interpreter {
   bool compute_is_over(UpdateKey update) const;
   void reduce(UpdateKey update);
   const std::vector<at::Tensor>& replica_sums(UpdateKey update);
+  bool judges_step() const { return clip_norm_ > 0 || guard_ != nullptr; }
+  void judge_step();
   void find_norm();
   void find_updates();
   void find_rest_programs();
@@ -83,9 +88,10 @@ class Interpreter {
   int64_t step_ = 0;
   std::optional<LossScales> loss_scales_;
   double factor_ = 1;
-  bool norm_known_ = false;
+  bool judged_ = false;
   StepOutcome outcome_;
   KeptOutputs* outputs_ = nullptr;
+  StepGuard* guard_ = nullptr;
 };
 
 }  // namespace graphpipe::runtime

@@ -11,6 +11,7 @@
 #include "runtime/reference/interpreter.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/progress_lines.h"
+#include "runtime/training/watchers.h"
 #include "support/check.h"
 #include "wire/exit_codes.h"
 #include "wire/manifest.h"
@@ -85,11 +86,15 @@ CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions
 void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Device& device,
            const wire::RunOptions& options, wire::RunResult& result) {
   ProgressLines lines(options, result);
+  const Watchers watchers(options, true);
+  StepGuard guard(options.watch.max_loss_factor);
   StepRecorder recorder(options.output.record_steps, interpreter, device);
   StepFollower follower(options.output.follow_steps, interpreter);
   LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) { return interpreter.run_step(step); }};
   if (!options.output.record_steps.empty()) loop.observers.push_back(&recorder);
   if (!options.output.follow_steps.empty()) loop.observers.push_back(&follower);
+  watchers.add_to(loop.observers);
+  if (options.watch.skips()) interpreter.skip_anomalies(guard);
   if (StepObserver* checkpointer = checkpoints.observe(nullptr, nullptr)) loop.observers.push_back(checkpointer);
   result.first_step = checkpoints.first_step() + 1;
   result.complete = run_steps(loop, checkpoints.first_step(), options.data.steps) == options.data.steps;
@@ -118,6 +123,9 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   if (!options.output.trace.empty())
     fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
          "trace the device programs");
+  if (!options.watch.metrics.empty())
+    fail(Code::kUsage, "the serial interpreter is one thread for all stages and has no metrics of them",
+         "take the metrics of the device programs");
   const std::string folder = find_folder(options.launch.folder);
   check_outputs(options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);

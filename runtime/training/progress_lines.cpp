@@ -1,21 +1,46 @@
 #include "runtime/training/progress_lines.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "runtime/error.h"
 
 namespace graphpipe::runtime {
+namespace {
+
+Diagnostic skipped_note(const StepFacts& facts) {
+  return {.code = Code::kCheckFailed,
+          .severity = Severity::kWarning,
+          .message = text("step ", facts.step + 1, " was skipped: ", facts.skipped),
+          .hint = "the weights are as before it; lower the learning rate or look at the data of this step if more are"};
+}
+
+}  // namespace
+
+ProgressLines::ProgressLines(const wire::RunOptions& options, wire::RunResult& result, bool is_rank_zero)
+    : options_(options),
+      result_(result),
+      is_rank_zero_(is_rank_zero),
+      // As it happens, also into a pipe or a file.
+      line_(options.output.json ? STDERR_FILENO : STDOUT_FILENO) {}
+
+void ProgressLines::at_end() { line_.end(); }
 
 Request ProgressLines::after_step(const StepFacts& facts) {
   if (!is_rank_zero_) return {};
   result_.step_seconds.push_back(facts.seconds);
+  result_.step_samples = facts.samples;
   if (facts.gradient_norm >= 0) result_.gradient_norms.push_back(facts.gradient_norm);
   if (facts.loss) result_.losses.push_back(*facts.loss);
+  if (!facts.skipped.empty()) result_.skipped_steps.push_back(facts.step + 1);
   if (options_.output.json && !options_.output.progress) return {};
-  // Each line as it happens, into a pipe or a file too.
-  std::FILE* out = options_.output.json ? stderr : stdout;
-  std::fputs(wire::step_line(result_, options_.data.steps).c_str(), out);
-  std::fflush(out);
+  std::fflush(stdout);
+  if (!facts.skipped.empty()) {
+    line_.end();
+    std::fprintf(stderr, "%s\n", to_line(skipped_note(facts)).c_str());
+  }
+  line_.show(wire::step_line(result_, options_.data.steps));
   return {};
 }
 

@@ -2,24 +2,27 @@
 // The result of a run as it grows, and its lines: one per step as it happens, the rest at the end.
 
 #include "runtime/training/step_observer.h"
+#include "support/terminal_line.h"
 #include "wire/result_lines.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::runtime {
 
 /// On rank 0 adds every step's seconds, loss and gradient norm to the result, and prints a line of them: on stdout, or,
-/// where that takes one JSON object, on stderr if the options ask for progress. Both must outlive it.
+/// where that takes one JSON object, on stderr if the options ask for progress. On a terminal the lines take each
+/// other's place. Both must outlive it.
 class ProgressLines : public StepObserver {
  public:
-  ProgressLines(const wire::RunOptions& options, wire::RunResult& result, bool is_rank_zero = true)
-      : options_(options), result_(result), is_rank_zero_(is_rank_zero) {}
+  ProgressLines(const wire::RunOptions& options, wire::RunResult& result, bool is_rank_zero = true);
 
   Request after_step(const StepFacts& facts) override;
+  void at_end() override;
 
  private:
   const wire::RunOptions& options_;
   wire::RunResult& result_;
   bool is_rank_zero_;
+  TerminalLine line_;
 };
 
 /// What is left of the result, on stdout. Throws RunError (kEnvironment) where that cannot be written.

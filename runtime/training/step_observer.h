@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace graphpipe::runtime {
@@ -30,8 +31,12 @@ struct StepFacts {
   std::optional<double> loss;
   /// On rank 0 until all losses were there, elsewhere until the rank's own part was done.
   double seconds = 0;
+  /// That the step trained.
+  int64_t samples = 0;
   /// Global, before clipping; negative where none was asked for.
   double gradient_norm = -1;
+  /// On rank 0: why the step made no update; empty where it made them.
+  std::string skipped;
 };
 
 class StepObserver {

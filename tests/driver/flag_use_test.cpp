@@ -43,14 +43,14 @@ std::string temporary(const std::string& name) {
 TEST_CASE("a flag of run and verify is refused where the folder has no use for it, all at once") {
   const std::set<std::string> all{"--lr",        "--momentum",       "--weight-decay", "--betas",
                                   "--eps",       "--seed",           "--clip-norm",    "--stall-timeout",
-                                  "--transport", "--save-gradients", "--tolerance"};
+                                  "--transport", "--save-gradients", "--tolerance",    "--on-anomaly"};
   CHECK(refused(all, {.devices = 2}) == Flags{"--betas", "--eps"});
   CHECK(refused(all, {.optimizer = "adamw", .devices = 2}) == Flags{"--momentum"});
   CHECK(refused({"--transport", "--lr"}, {.devices = 1}) == Flags{"--transport"});
   CHECK(refused({"--seed"}, {.random = false, .devices = 2}) == Flags{"--seed"});
   CHECK(refused({"--tolerance"}, {.synchronous = false, .devices = 2}) == Flags{"--tolerance"});
-  CHECK(refused(all, {.trains = false, .devices = 2}) ==
-        Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum", "--betas", "--eps", "--save-gradients"});
+  CHECK(refused(all, {.trains = false, .devices = 2}) == Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum",
+                                                               "--betas", "--eps", "--save-gradients", "--on-anomaly"});
   CHECK(refused({"--nesterov", "--eps"}, {.optimizer = "adam"}) == Flags{"--nesterov"});
   CHECK(refused({"--checkpoint", "--resume"}, {.trains = false, .devices = 2}) == Flags{"--checkpoint", "--resume"});
   const std::set<std::string> of_checkpoints{"--checkpoint-every", "--checkpoint-minutes", "--keep", "--restarts",
@@ -59,6 +59,21 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
         Flags{"--checkpoint-every", "--checkpoint-minutes", "--keep", "--restarts", "--resume-changed"});
   CHECK(refused(of_checkpoints, {.takes_checkpoints = true, .resumes = true}).empty());
   CHECK(refused({}, {.trains = false, .random = false, .devices = 1}).empty());
+}
+
+TEST_CASE("steps cannot be skipped where a schedule updates weights inside them") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", folder = temporary("async");
+  const std::string plan = folder + ".json";
+  REQUIRE(ask({"plan", model, "--loss", "bce:logit,click", "--devices", "2", "--stages", "2", "--micro-batch", "2",
+               "--policy", "pipedream", "-o", plan, "-q"})
+              .code == 0);
+  REQUIRE(ask({"generate", plan, "-o", folder, "-q"}).code == 0);
+  const Answer skipping = ask({"run", folder, "--on-anomaly", "skip"});
+  CHECK(skipping.code == 2);
+  CHECK(says(skipping.err, "it updates weights inside the step"));
+  CHECK_FALSE(says(ask({"run", folder, "--on-anomaly", "end"}).err, "updates weights inside the step"));
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove(plan);
 }
 
 TEST_CASE("flags that other flags make useless are refused with the reason") {

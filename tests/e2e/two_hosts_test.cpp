@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -52,24 +54,21 @@ class TwoHosts {
   bool exists_ = false;
 };
 
-}  // namespace
+constexpr const char* kHostName = "first-host";
 
-TEST_CASE("ranks on two hosts have the losses of one process") {
-  const TwoHosts hosts;
-  if (!hosts.exist()) {
-    std::cout << "SKIP: this machine does not allow network namespaces (they need root and the program ip)\n";
-    return;
-  }
+// Ranks 0 to `first_ranks` - 1 on the first host, the rest of three on the second. They must have the losses of one
+// process.
+void run_over_both(const TwoHosts& hosts, int first_ranks, const std::string& master) {
   const std::vector<std::string> flags{"--steps", "3", "--seed", "7", "--json"};
   std::vector<driver::Command> commands;
   for (int rank = 0; rank < 3; ++rank) {
     driver::Command command;
     command.arguments = {
-        "ip",          "netns", "exec", hosts.host(rank == 0 ? 0 : 1), three_stage_folder() + "/build/device",
+        "ip",          "netns", "exec", hosts.host(rank < first_ranks ? 0 : 1), three_stage_folder() + "/build/device",
         "--transport", "tcp"};
     command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
     command.environment = {"GRAPHPIPE_SECRET=what the ranks on both hosts know", text("RANK=", rank), "WORLD_SIZE=3",
-                           text("MASTER_ADDR=", kAddresses[0]), text("MASTER_PORT=", kPort)};
+                           text("MASTER_ADDR=", master), text("MASTER_PORT=", kPort)};
     commands.push_back(std::move(command));
   }
   commands.push_back({.arguments = {three_stage_folder() + "/build/serial"}});
@@ -80,4 +79,39 @@ TEST_CASE("ranks on two hosts have the losses of one process") {
   REQUIRE(endings.ok());
   for (const driver::Ending& ending : *endings) CHECK(ending.exit_code == 0);
   CHECK(losses_of(output[0]) == losses_of(output[3]));
+}
+
+bool are_there(const TwoHosts& hosts) {
+  if (!hosts.exist())
+    std::cout << "SKIP: this machine does not allow network namespaces (they need root and the program ip)\n";
+  return hosts.exist();
+}
+
+// What `ip netns exec` puts in the place of a host's /etc/hosts, as long as it lives.
+class HostsFile {
+ public:
+  HostsFile(const std::string& host, const std::string& address) : folder_("/etc/netns/" + host) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/hosts") << "127.0.0.1 localhost\n" << address << " " << kHostName << "\n";
+  }
+  ~HostsFile() { std::filesystem::remove_all(folder_); }
+  HostsFile(const HostsFile&) = delete;
+  HostsFile& operator=(const HostsFile&) = delete;
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace
+
+TEST_CASE("ranks on two hosts have the losses of one process") {
+  const TwoHosts hosts;
+  if (are_there(hosts)) run_over_both(hosts, 1, kAddresses[0]);
+}
+
+TEST_CASE("so have they where the first host's own name stands for a loopback address there") {
+  const TwoHosts hosts;
+  if (!are_there(hosts)) return;
+  const HostsFile first(hosts.host(0), "127.0.1.1"), second(hosts.host(1), kAddresses[0]);
+  run_over_both(hosts, 2, kHostName);
 }

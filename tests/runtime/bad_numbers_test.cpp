@@ -96,6 +96,11 @@ TEST_CASE("NaN in the data is reported once with its row; the loss that it makes
         mentions(errors, "the loss of step 2 is not a number (NaN), at F of samples [2,4) (micro-batch 1) of stage 1"));
     CHECK(mentions(errors, "of what the stage received from stage 0 element [1,"));
     CHECK(errors_in(errors) == 1);
+    // The rank of the first stage names the operator that it comes from.
+    const std::string note =
+        "note[check-failed] before the loss that is not finite: stage 0, replica 0: the value of 'Tanh' 'tower/tanh' "
+        "element [1,0] is not a number";
+    CHECK(mentions(errors, note) == !serial);
     CHECK(mentions(ends.front().output, "step 1 of 2 loss "));
     CHECK_FALSE(mentions(ends.front().output, "step 2 of"));
   }

@@ -83,6 +83,8 @@ constexpr BoundaryRow kBoundary0[] = {{0, false, 1, 2, 1, kRowsTensor}};
 constexpr BoundaryRow kBoundary1[] = {{0, true, 0, 5, 1, kRowsTensor}};
 constexpr BoundaryRow kBoundary0Columns[] = {{0, false, 1, 2, 1, kColumnsTensor}};
 constexpr BoundaryRow kBoundary1Columns[] = {{0, true, 0, 5, 1, kColumnsTensor}};
+constexpr KeptRow kKept0[] = {{1, "Tanh", "tower/tanh"}};
+constexpr KeptRow kKept1[] = {{3, "Sub", "head/difference"}};
 constexpr int32_t kKeep0[] = {0};
 constexpr int32_t kKeep1[] = {0, 1};
 constexpr int32_t kSharing[] = {0, 1};
@@ -138,7 +140,8 @@ TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
                  .params = kParams0,
                  .data = kData0,
                  .boundaries = columns ? kBoundary0Columns : kBoundary0,
-                 .recompute_inputs = kKeep0};
+                 .recompute_inputs = kKeep0,
+                 .kept = kKept0};
   entries_[1] = {.stage = 1,
                  .slot_size = 7,
                  .forward = columns ? forward1_columns : forward1,
@@ -149,7 +152,8 @@ TwoStagePlan::TwoStagePlan(const PlanShape& shape) : shape_(shape) {
                  .boundaries = columns ? kBoundary1Columns : kBoundary1,
                  .loss_slot = 4,
                  .loss_scale_slot = 2,
-                 .recompute_inputs = kKeep1};
+                 .recompute_inputs = kKeep1,
+                 .kept = kKept1};
   if (shape.last_frozen) {
     entries_[1].params = kParams1Frozen;
     entries_[1].weight_gradient = nullptr;

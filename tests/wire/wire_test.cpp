@@ -71,6 +71,11 @@ TEST_CASE("options parse back from the arguments made from them") {
   options.launch.master_port = 65535;
   options.launch.rendezvous_fds = {5, 17};
   options.launch.stall_timeout = 2.5;
+  options.watch.log = "log.csv";
+  options.watch.metrics = "m.jsonl";
+  options.watch.tensorboard = "board";
+  options.watch.on_anomaly = "skip";
+  options.watch.max_loss_factor = 12.5;
   RunOptions again;
   CHECK(parse_run_options(to_arguments(options), again) == "");
   CHECK(again == options);
@@ -89,6 +94,9 @@ TEST_CASE("arguments take a value after a space or an equals sign, and wrong one
                                                                                    {"--lr=nan"},
                                                                                    {"--lr", "1e999"},
                                                                                    {"--json=1"},
+                                                                                   {"--log", "log.txt"},
+                                                                                   {"--on-anomaly", "stop"},
+                                                                                   {"--max-loss-factor", "1"},
                                                                                    {"--betas", "0.9"},
                                                                                    {"--betas", "1,1"},
                                                                                    {"--master-port", "70000"},
@@ -118,9 +126,18 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   result.losses = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
   CHECK(to_json(result).find("\"losses\": [null, null]") != std::string::npos);
   result.losses = {0.5, 0.25};
-  CHECK(step_line(result, 7) == "step 2 of 7 loss 0.25 (2.000 s)\n");
+  CHECK(step_line(result, 7) == "step 2 of 7 loss 0.25 (2.000 s, 8 s left)");
+  result.step_samples = 128;
+  CHECK(step_line(result, 7) == "step 2 of 7 loss 0.25 (2.000 s, 64 samples/s, 8 s left)");
+  CHECK(step_line(result, 1002) == "step 2 of 1002 loss 0.25 (2.000 s, 64 samples/s, 25 min left)");
+  CHECK(step_line(result, 10'002) == "step 2 of 10002 loss 0.25 (2.000 s, 64 samples/s, 4 h 10 min left)");
+  CHECK(is_step_line(step_line(result, 7)));
+  CHECK_FALSE(is_step_line(peak_lines(result)));
   CHECK(peak_lines(result) == "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB\n");
+  CHECK(json.find("skipped_steps") == std::string::npos);
+  result.skipped_steps = {2};
+  CHECK(to_json(result).find("\"skipped_steps\": [2], \"peak_bytes\"") != std::string::npos);
   result.losses = {};
   CHECK(to_json(result).find("\"steps\": 2, \"first_step\": 1, \"losses\": []") != std::string::npos);
-  CHECK(step_line(result, 2) == "step 2 of 2 (2.000 s)\n");
+  CHECK(step_line(result, 2) == "step 2 of 2 (2.000 s, 64 samples/s)");
 }

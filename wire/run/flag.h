@@ -2,10 +2,13 @@
 // A flag of a training run: one row says its name, help, who takes it and how its value is read and written. The
 // compiler's command line and the device programs read the same rows (wire/run_options.h).
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace graphpipe::wire {
@@ -78,6 +81,19 @@ RunFlag value_flag(const char* name, const char* value_name, const char* help, F
           .is_path = is_path,
           .read = [](const std::string& word, auto& options) { return read_value(word, (options.*Group).*Member); },
           .write = [](const auto& options) { return write_value((options.*Group).*Member); }};
+}
+
+/// A word of a list; `help` shows the list.
+template <auto Group, auto Member, size_t N>
+RunFlag choice_flag(const char* name, const char* value_name, const char* help, FlagUser user,
+                    const std::array<std::string_view, N>& words) {
+  RunFlag row = value_flag<Group, Member>(name, value_name, help, user);
+  row.read = [words](const std::string& word, auto& options) {
+    if (std::ranges::find(words, word) == words.end()) return false;
+    (options.*Group).*Member = word;
+    return true;
+  };
+  return row;
 }
 
 }  // namespace graphpipe::wire

@@ -1,6 +1,5 @@
 #include "wire/run/launch.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -14,16 +13,9 @@ RunFlag launch_flag(const char* name, const char* value_name, const char* help, 
   return value_flag<&RunOptions::launch, Member>(name, value_name, help, user);
 }
 
-// A word of a list; the list is what the flag's help shows.
 template <auto Member, size_t N>
-RunFlag choice_flag(const char* name, const char* help, const std::array<std::string_view, N>& words) {
-  RunFlag row = launch_flag<Member>(name, "NAME", help, FlagUser::kRunAndVerify);
-  row.read = [words](const std::string& word, RunOptions& options) {
-    if (std::ranges::find(words, word) == words.end()) return false;
-    options.launch.*Member = word;
-    return true;
-  };
-  return row;
+RunFlag name_flag(const char* name, const char* help, const std::array<std::string_view, N>& words) {
+  return choice_flag<&RunOptions::launch, Member>(name, "NAME", help, FlagUser::kRunAndVerify, words);
 }
 
 bool read_stall_timeout(const std::string& word, RunOptions& options) {
@@ -49,8 +41,8 @@ constexpr std::array<std::string_view, 2> kDevices = {"cpu", "cuda"};
 std::vector<RunFlag> launch_flags() {
   using O = LaunchOptions;
   return {
-      choice_flag<&O::device>("--device", "where stages compute: cpu, or cuda in programs built with CUDA", kDevices),
-      choice_flag<&O::transport>("--transport", "how stages talk: auto, shm, tcp or nccl", kTransports),
+      name_flag<&O::device>("--device", "where stages compute: cpu, or cuda in programs built with CUDA", kDevices),
+      name_flag<&O::transport>("--transport", "how stages talk: auto, shm, tcp or nccl", kTransports),
       {.name = "--stall-timeout",
        .value_name = "SECONDS",
        .help = "a peer without progress for longer ends the run, 0.1 to 86400 (10, or what long actions need)",

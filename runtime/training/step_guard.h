@@ -1,0 +1,46 @@
+#pragma once
+// Skips steps that would spoil the weights (--on-anomaly skip): all ranks tell rank 0 what they have found before the
+// first update of a step, and make the step's updates or none, alike.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/executor/stage_state.h"
+#include "runtime/loss.h"
+#include "runtime/training/loss_limit.h"
+
+namespace graphpipe::runtime {
+
+class Gather;
+
+class StepGuard {
+ public:
+  explicit StepGuard(double max_loss_factor) : limit_(max_loss_factor) {}
+
+  /// Forgets the step before, and keeps what its forwards may change of these: running statistics.
+  void begin(const std::vector<StageState*>& states);
+  /// What this rank has found wrong; the first counts.
+  void note(std::string problem);
+  /// Once all gradients of the step are reduced and before the first update; on all ranks at the same place. Looks at
+  /// the gradients and hears what all have found. Returns why the step is skipped, on all ranks alike; empty where it
+  /// is not. Puts running statistics back where it is. `gather` null: there is no other rank.
+  std::string decide(const std::vector<LossShare>& losses, Gather* gather, int32_t rank);
+  bool decided() const { return decided_; }
+  bool skips() const { return !verdict_.empty(); }
+
+ private:
+  void look_at_gradients();
+  std::string judge(const std::vector<LossShare>& losses, const std::vector<std::string>& found);
+  void put_back() const;
+
+  LossLimit limit_;  // rank 0's counts
+  std::vector<StageState*> states_;
+  std::vector<std::vector<at::Tensor>> statistics_;  // by state; those of buffers are defined
+  std::string found_, verdict_;
+  bool decided_ = false;
+};
+
+}  // namespace graphpipe::runtime

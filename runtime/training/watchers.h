@@ -1,0 +1,23 @@
+#pragma once
+// The observers that --log, --tensorboard and --max-loss-factor ask for. All ranks have the same ones; they do their
+// work on rank 0, which knows the loss.
+
+#include <memory>
+#include <vector>
+
+#include "runtime/training/step_observer.h"
+#include "wire/run_options.h"
+
+namespace graphpipe::runtime {
+
+class Watchers {
+ public:
+  Watchers(const wire::RunOptions& options, bool is_rank_zero);
+  /// They live as long as this.
+  void add_to(std::vector<StepObserver*>& observers) const;
+
+ private:
+  std::vector<std::unique_ptr<StepObserver>> all_;
+};
+
+}  // namespace graphpipe::runtime
