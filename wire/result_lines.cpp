@@ -54,7 +54,8 @@ std::string span_text(double seconds) {
 std::string to_json(const RunResult& result) {
   std::string out = "{\"schema\": \"graphpipe.run/1\", \"tool_version\": \"";
   out += kToolVersion;
-  out += std::string("\", \"complete\": ") + (result.complete ? "true" : "false") + ", \"plan\": \"" + result.plan + "\", \"transport\": \"" + result.transport + "\"";
+  out += std::string("\", \"complete\": ") + (result.complete ? "true" : "false") + ", \"plan\": \"" + result.plan +
+         "\", \"transport\": \"" + result.transport + "\"";
   out +=
       ", \"devices\": " + std::to_string(result.devices) + ", \"steps\": " + std::to_string(result.step_seconds.size());
   out += ", \"first_step\": " + number(result.first_step);

@@ -30,8 +30,8 @@ struct RunResult {
   std::vector<int64_t> peak_bytes;
 };
 
-/// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, ..., "losses": [...], ...} and a newline. Numbers
-/// that are not finite become null.
+/// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, ..., "losses": [...], ...} and a newline.
+/// Numbers that are not finite become null.
 std::string to_json(const RunResult& result);
 
 /// "step 3 of 5 loss 2.3025851 (0.012 s, 667 samples/s, 1 s left)": the last step of the result, and the number of the

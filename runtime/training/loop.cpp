@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "runtime/collectives/message_parts.h"
 #include "runtime/error.h"
 
 namespace graphpipe::runtime {
@@ -16,28 +17,12 @@ Request from_byte(std::byte bits) {
   return {.checkpoint = (bits & std::byte{1}) != std::byte{0}, .end = (bits & std::byte{2}) != std::byte{0}};
 }
 
-// A rank's message at the end of a step: parts, each behind its number of bytes. The first is its requests, the second
-// its losses, the rest what its observers say.
-void add_part(Bytes& message, const Bytes& part) {
-  const Bytes size = to_bytes(std::vector<uint64_t>{part.size()});
-  message.insert(message.end(), size.begin(), size.end());
-  message.insert(message.end(), part.begin(), part.end());
-}
-
-std::vector<Bytes> parts_of(const Bytes& message, size_t count) {
-  std::vector<Bytes> parts;
-  auto next = message.begin();
-  const auto left = [&] { return static_cast<uint64_t>(message.end() - next); };
-  while (parts.size() < count && left() >= sizeof(uint64_t)) {
-    const uint64_t size = from_bytes<uint64_t>({next, next + sizeof(uint64_t)}).front();
-    next += sizeof(uint64_t);
-    if (size > left()) break;
-    parts.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
-    next += static_cast<std::ptrdiff_t>(size);
-  }
-  if (parts.size() != count || next != message.end() || parts.front().size() != 1)
+// A rank's message at the end of a step: its requests, its losses, what its observers say.
+std::vector<Bytes> said_in(const Bytes& message, size_t observers) {
+  std::optional<std::vector<Bytes>> parts = parts_of(message, 2 + observers);
+  if (!parts || parts->front().size() != 1)
     fail(Code::kPeerFailed, "a rank sent a malformed message at the end of a step", "run all ranks from one folder");
-  return parts;
+  return *std::move(parts);
 }
 
 class Loop {
@@ -106,7 +91,7 @@ void Loop::take_message(const std::vector<Bytes>& of_ranks, StepFacts& facts) {
   std::vector<LossShare> shares;
   std::vector<std::vector<Bytes>> said(observers);
   for (const Bytes& message : of_ranks) {
-    std::vector<Bytes> parts = parts_of(message, 2 + observers);
+    std::vector<Bytes> parts = said_in(message, observers);
     asked_ = asked_ | from_byte(parts[0].front());
     for (const LossShare& share : from_bytes<LossShare>(parts[1])) shares.push_back(share);
     for (size_t i = 0; i < observers; ++i) said[i].push_back(std::move(parts[2 + i]));

@@ -22,25 +22,28 @@ class StepGuard {
 
   /// Forgets the step before, and keeps what its forwards may change of these: running statistics.
   void begin(const std::vector<StageState*>& states);
-  /// What this rank has found wrong; the first counts.
+  /// What this rank has found wrong with a loss; the first counts, before whatever gradients show on any rank.
   void note(std::string problem);
   /// Once all gradients of the step are reduced and before the first update; on all ranks at the same place. Looks at
   /// the gradients and hears what all have found. Returns why the step is skipped, on all ranks alike; empty where it
   /// is not. Puts running statistics back where it is. `gather` null: there is no other rank.
   std::string decide(const std::vector<LossShare>& losses, Gather* gather, int32_t rank);
-  bool decided() const { return decided_; }
   bool skips() const { return !verdict_.empty(); }
 
  private:
   void look_at_gradients();
-  std::string judge(const std::vector<LossShare>& losses, const std::vector<std::string>& found);
+  struct Findings {
+    std::vector<LossShare> losses;
+    std::string of_loss, of_gradients;  // the first rank's that has some
+  };
+  std::string judge(const Findings& findings);
+  static void add(const std::vector<std::byte>& of_rank, Findings& findings);
   void put_back() const;
 
   LossLimit limit_;  // rank 0's counts
   std::vector<StageState*> states_;
   std::vector<std::vector<at::Tensor>> statistics_;  // by state; those of buffers are defined
-  std::string found_, verdict_;
-  bool decided_ = false;
+  std::string of_loss_, of_gradients_, verdict_;
 };
 
 }  // namespace graphpipe::runtime

@@ -1,0 +1,14 @@
+#pragma once
+// Messages to rank 0 that are made of parts, each behind its number of bytes.
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace graphpipe::runtime {
+
+void add_part(std::vector<std::byte>& message, const std::vector<std::byte>& part);
+/// The parts of a message, or nothing where it is not made of just so many.
+std::optional<std::vector<std::vector<std::byte>>> parts_of(const std::vector<std::byte>& message, size_t count);
+
+}  // namespace graphpipe::runtime
