@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "codegen/loss_facts.h"
 #include "codegen/loss_updates.h"
 #include "codegen/stage_library.h"
 #include "codegen/table_text.h"
@@ -35,20 +34,25 @@ std::string action_row(const wire::ActionRow& row) {
               row.version, row.overlaps_next ? ", true}" : "}");
 }
 
-std::string loss_row(const ir::Graph& graph, TensorTable& tensors) {
-  constexpr std::array<std::string_view, 3> kNames = {"kSamples", "kCountedPositions", "kOne"};
-  const LossFacts facts = loss_facts(graph);
-  const bool counted = facts.normalizer == LossFacts::Normalizer::kCountedPositions;
-  std::string label = "{}";
-  for (const ir::Input& input : graph.inputs())
-    if (counted && input.name == facts.label) label = data_row(graph, input, -1, tensors);
-  return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(facts.normalizer)], ", ", label, ", ",
-              facts.ignore_index, ", ", counted ? "true" : "false", ", ", facts.elements_per_sample, "}");
+/// A graph without a loss runs forwards only: nothing is divided.
+ir::Loss stated_loss(const ir::Graph& graph) {
+  return graph.loss().value_or(ir::Loss{.normalizer = wire::LossNormalizer::kOne});
 }
 
-std::vector<std::string> range_rows(const std::vector<wire::SampleRange>& ranges) {
+std::string loss_row(const ir::Graph& graph, const ir::Loss& loss, TensorTable& tensors) {
+  constexpr std::array<std::string_view, 3> kNames = {"kSamples", "kCountedPositions", "kOne"};
+  std::string label = "{}";
+  for (const ir::Input& input : graph.inputs())
+    if (!loss.label.empty() && input.name == loss.label) label = data_row(graph, input, -1, tensors);
+  return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(loss.normalizer)], ", ", label, ", ",
+              loss.ignore_index.value_or(0), ", ", loss.ignore_index ? "true" : "false", ", ", loss.elements_per_sample,
+              ", ", span_text("kCounted", loss.counted.size()), "}");
+}
+
+template <typename Range>
+std::vector<std::string> range_rows(const std::vector<Range>& ranges) {
   std::vector<std::string> rows;
-  for (const wire::SampleRange& range : ranges) rows.push_back(text("{", range.first, ", ", range.last, "}"));
+  for (const Range& range : ranges) rows.push_back(text("{", range.first, ", ", range.last, "}"));
   return rows;
 }
 
@@ -122,7 +126,8 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   const std::vector<std::string> placement = placement_rows(stages, ranks);
   const std::vector<std::string> updates = range_rows(loss_updates(loss_stage, schedule));
   TensorTable tensors;
-  const std::string loss = loss_row(graph, tensors);
+  const ir::Loss stated = stated_loss(graph);
+  const std::string loss = loss_row(graph, stated, tensors);
 
   std::string body =
       "#include \"programs/plan.h\"\n\nnamespace pipeline {\nnamespace {\n\nusing namespace graphpipe::runtime;\n\n";
@@ -131,6 +136,7 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   body += "// stage, replica, device\n" + array_text("PlacementRow", "kPlacement", placement);
   if (!updates.empty()) body += "// samples [first, last)\n";
   body += array_text("graphpipe::wire::SampleRange", "kLossUpdates", updates) + tensors.dims_array();
+  body += array_text("graphpipe::wire::PositionRange", "kCounted", range_rows(stated.counted));
   body += group_arrays(groups) + "\n}  // namespace\n\n";
   body += text(
       "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),

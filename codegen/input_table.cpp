@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "codegen/loss_facts.h"
+#include "codegen/id_bounds.h"
 #include "ops/op_def.h"
 #include "wire/data_table.h"
 

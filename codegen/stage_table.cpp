@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "codegen/loss_facts.h"
+#include "codegen/id_bounds.h"
 #include "codegen/node_emitter.h"
 #include "codegen/stage_library.h"
 #include "codegen/table_text.h"

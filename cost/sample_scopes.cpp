@@ -55,7 +55,9 @@ class ScopeFinder {
   void find_what_adds_up() {
     for (ValueId id : graph_.value_ids()) adds_up_[id] = is_mixed(id) && sum_[id] != SampleSum::kNone;
     for (const ir::Output& output : graph_.outputs())
-      if (output.role == ir::OutputRole::kLoss && sum_[output.value] != SampleSum::kSum) adds_up_[output.value] = false;
+      if (output.role == ir::OutputRole::kLoss &&
+          (graph_.loss()->compares_samples || sum_[output.value] != SampleSum::kSum))
+        adds_up_[output.value] = false;
     // Readers come after what they read.
     for (size_t i = graph_.node_count(); i-- > 0;) {
       const ir::Node& node = graph_.node(NodeId(i));

@@ -6,11 +6,13 @@
 // Passes take a Graph and return a Graph. It holds no weight data: a Param says where they are.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "ir/attributes.h"
+#include "ir/loss.h"
 #include "ir/types.h"
 #include "support/text.h"
 
@@ -144,6 +146,10 @@ class Graph {
   std::vector<Output>& outputs() { return outputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
 
+  /// What the output of role kLoss is; given where there is one. Passes that take or give the loss keep it in step.
+  std::optional<Loss>& loss() { return loss_; }
+  const std::optional<Loss>& loss() const { return loss_; }
+
   /// After passes/differentiate: the gradient of a forward value, invalid where none is needed. Empty before.
   IdMap<ValueId, ValueId>& gradient_of() { return gradient_of_; }
   const IdMap<ValueId, ValueId>& gradient_of() const { return gradient_of_; }
@@ -159,6 +165,7 @@ class Graph {
   IdMap<ParamId, Param> params_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
+  std::optional<Loss> loss_;
   IdMap<ValueId, ValueId> gradient_of_;
   std::vector<GradientShare> gradient_shares_;
 };

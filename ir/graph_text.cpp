@@ -10,6 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kParamKinds = {"weight", "buffer", "constant"};
 constexpr std::array<std::string_view, 3> kInputRoles = {"data", "label", "loss_scale"};
 constexpr std::array<std::string_view, 2> kOutputRoles = {"model", "loss"};
+constexpr std::array<std::string_view, 3> kNormalizers = {"samples", "counted", "one"};
 
 template <size_t N, typename Kind>
 std::string_view name_in(const std::array<std::string_view, N>& names, Kind kind) {
@@ -125,6 +126,19 @@ class Printer {
   IdMap<ValueId, ParamId> params_;
 };
 
+std::string print_loss(const Loss& loss) {
+  std::string out = text("loss ", name_in(kNormalizers, loss.normalizer));
+  if (loss.elements_per_sample != 1) out += text(" elements ", loss.elements_per_sample);
+  if (!loss.label.empty()) out += " " + quote(loss.label.raw());
+  if (loss.ignore_index) out += text(" ignore ", *loss.ignore_index);
+  if (!loss.counted.empty())
+    out += " positions " + bracketed("[", loss.counted, [](const wire::PositionRange& range) {
+             return text(range.first, ",", range.last);
+           });
+  if (loss.compares_samples) out += " compares";
+  return out + "\n";
+}
+
 // Values that nothing produces, and that are neither inputs nor parameters.
 std::string print_loose_values(const Graph& graph) {
   const IdMap<ValueId, ParamId> params = params_of_values(graph);
@@ -179,6 +193,7 @@ std::string print_graph(const Graph& graph) {
   for (const Output& output : graph.outputs())
     out += text("out ", name_in(kOutputRoles, output.role), " ", quote(output.name.raw()), " ",
                 printer.id(output.value), "\n");
+  if (graph.loss()) out += print_loss(*graph.loss());
   if (!graph.gradient_of().empty()) out += text("gradients ", graph.gradient_of().size(), "\n");
   for (ValueId value : ids<ValueId>(graph.gradient_of().size()))
     if (graph.gradient_of()[value].valid())

@@ -32,6 +32,7 @@ struct Draft {
   std::vector<Param> params;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
+  std::optional<Loss> loss;
   uint64_t gradient_count = 0;
   size_t gradient_line = 0;
   std::vector<std::pair<ValueId, ValueId>> gradients;
@@ -46,6 +47,7 @@ class LineParser {
   /// What is wrong with the line; empty where nothing is.
   std::string parse() {
     if (cursor_.accept("out")) parse_output();
+    else if (cursor_.accept("loss")) parse_loss();
     else if (cursor_.accept("value")) parse_loose_value();
     else if (cursor_.accept("gradients")) parse_gradient_count();
     else if (cursor_.accept("gradient")) parse_gradient();
@@ -64,7 +66,9 @@ class LineParser {
     else if (kind == 'p' && is_next(label, draft_.params.size())) parse_param();
     else if (kind == 'i' && is_next(label, draft_.inputs.size())) parse_input();
     else
-      cursor_.fail("a line starts with i, p or n and the next number, or with value, out, gradients, gradient, share");
+      cursor_.fail(
+          "a line starts with i, p or n and the next number, or with value, out, loss, gradients, gradient, "
+          "share");
   }
 
   static bool is_next(const std::string& label, size_t count) { return label.substr(1) == std::to_string(count); }
@@ -139,6 +143,28 @@ class LineParser {
     output.name = ModelText(cursor_.quoted());
     output.value = value_id();
     draft_.outputs.push_back(std::move(output));
+  }
+
+  void parse_loss() {
+    if (draft_.loss) cursor_.fail("the loss is stated twice");
+    Loss& loss = draft_.loss.emplace();
+    if (cursor_.accept("counted")) loss.normalizer = wire::LossNormalizer::kCountedPositions;
+    else if (cursor_.accept("one")) loss.normalizer = wire::LossNormalizer::kOne;
+    else cursor_.expect("samples");
+    if (cursor_.accept("elements")) loss.elements_per_sample = cursor_.integer();
+    if (cursor_.next_is('"')) loss.label = ModelText(cursor_.quoted());
+    if (cursor_.accept("ignore")) loss.ignore_index = cursor_.integer();
+    if (cursor_.accept("positions")) loss.counted = positions();
+    loss.compares_samples = cursor_.accept("compares");
+  }
+
+  /// [first, last, first, last, ...]
+  std::vector<wire::PositionRange> positions() {
+    const auto bounds = list<std::vector<int64_t>>([this] { return cursor_.integer(); });
+    if (bounds.size() % 2 != 0) cursor_.fail("positions are pairs of the first and the one after the last");
+    std::vector<wire::PositionRange> ranges;
+    for (size_t i = 0; i + 1 < bounds.size(); i += 2) ranges.push_back({bounds[i], bounds[i + 1]});
+    return ranges;
   }
 
   void parse_gradient_count() {
@@ -342,6 +368,7 @@ Graph connect(Draft draft) {
   for (Param& param : draft.params) graph.add_param(std::move(param));
   graph.inputs() = std::move(draft.inputs);
   graph.outputs() = std::move(draft.outputs);
+  graph.loss() = std::move(draft.loss);
   graph.gradient_of().resize(draft.gradient_count);
   for (const auto& [value, gradient] : draft.gradients) graph.gradient_of()[value] = gradient;
   graph.gradient_shares() = std::move(draft.shares);

@@ -67,6 +67,7 @@ void copy_ends(const Graph& graph, const Renumbering& renumbered, Graph& out) {
     GP_CHECK(output.value.valid());
     out.outputs().push_back(std::move(output));
   }
+  out.loss() = graph.loss();
 }
 
 void copy_gradients(const Graph& graph, const Renumbering& renumbered, Graph& out) {

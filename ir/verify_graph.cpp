@@ -200,6 +200,28 @@ class GraphVerifier {
       if (!is_float_scalar(output.value)) report(output.name, "the loss must be a floating-point scalar");
     }
     if (losses > 1) report(ModelText(), "there are ", losses, " losses");
+    if ((losses > 0) != graph_.loss().has_value())
+      report(ModelText(), losses > 0 ? "the loss is not stated" : "a loss is stated that no output has");
+    if (graph_.loss()) check_loss(*graph_.loss());
+  }
+
+  void check_loss(const Loss& loss) {
+    if (loss.elements_per_sample < 1)
+      report(ModelText(), "the loss averages over ", loss.elements_per_sample, " elements");
+    if (loss.normalizer != wire::LossNormalizer::kCountedPositions) return;
+    const auto label = std::ranges::find(graph_.inputs(), loss.label, &Input::name);
+    if (label == graph_.inputs().end()) return report(loss.label, "the loss counts this label, which is no input");
+    const Value& value = graph_.value(label->value);
+    const std::optional<Dim> elements = element_count(value.type.shape);
+    if (value.batch != BatchKind::kAxis || is_floating(value.type.dtype) || !elements)
+      return report(loss.label, "the loss counts this label, which does not hold whole numbers for each sample");
+    int64_t last = 0;
+    for (const wire::PositionRange& range : loss.counted) {
+      if (range.first < last || range.last <= range.first || range.last > elements->factor)
+        return report(loss.label, "the loss counts positions [", range.first, ",", range.last,
+                      ") of a sample, which are ", "out of order or not there");
+      last = range.last + 1;
+    }
   }
 
   void check_gradients() {

@@ -139,6 +139,16 @@ void emit_gather_elements_gradient(Emitter& emitter) {
 
 // --- entries ---
 
+/// Rows of the table; ONNX counts from the end too, with negative ones.
+wire::IdBounds row_ids(const NodeView& node, size_t i) {
+  const ir::Shape& shape = node.input(0).type.shape;
+  int64_t axis = node.attributes().get_int("axis", 0);
+  if (axis < 0) axis += std::ssize(shape);
+  if (i != 1 || axis < 0 || axis >= std::ssize(shape)) return {};
+  const ir::Dim rows = shape[static_cast<size_t>(axis)];
+  return rows.is_fixed() ? wire::IdBounds{.low = -rows.factor, .high = rows.factor} : wire::IdBounds{};
+}
+
 using Axis = ir::Attributes;
 Axis along(int64_t axis) { return {{"axis", axis}}; }
 Axis along(int64_t axis, const ExampleShape& shape) { return {{"axis", axis}, {"shape", shape_of(shape)}}; }
@@ -159,6 +169,7 @@ std::vector<OpDef> gather_rows() {
        .work = copy_work,
        .gradient = gather_gradient,
        .emit = emit_gather,
+       .ids = row_ids,
        .examples = {{.inputs = {weight(normal({5, 4})), integers({kB, 3}, -5, 5)}, .attributes = along(0)},
                     {.inputs = {normal({kB, 4, 3}), weight(integers({}, -1, 0))}, .attributes = along(1)},
                     {.inputs = {normal({kB, 4, 3}), weight(integers({2, 2}, 0, 4, ir::DType::kInt32))},
@@ -171,6 +182,7 @@ std::vector<OpDef> gather_rows() {
        .work = copy_work,
        .gradient = gather_elements_gradient,
        .emit = emit_gather_elements,
+       .ids = row_ids,
        .examples = {{.inputs = {normal({kB, 4, 3}), integers({kB, 5, 3}, -4, 4)}, .attributes = along(1)},
                     {.inputs = {normal({kB, 4}), integers({kB, 2}, 0, 4)}, .attributes = along(1)}}},
       {.name = "GatherElementsGrad",

@@ -115,6 +115,17 @@ void emit_cross_entropy_gradient(Emitter& emitter) {
   emitter.assign(0, text(result, ".mul_(", emitter.in(0), ")"), "");
 }
 
+wire::IdBounds cross_entropy_ids(const NodeView& node, size_t i) {
+  if (i != 1) return {};
+  const ir::Shape& logits = node.input(0).type.shape;
+  int64_t axis = node.attributes().get_int("axis", 1);
+  if (axis < 0) axis += std::ssize(logits);
+  return {.low = 0,
+          .high = logits[static_cast<size_t>(axis)].factor,
+          .has_ignored = node.attributes().has("ignore_index"),
+          .ignored = node.attributes().get_int("ignore_index", 0)};
+}
+
 std::vector<Example> cross_entropy_examples() {
   const ir::Attributes ignoring = {{"axis", int64_t{2}}, {"ignore_index", int64_t{1}}};
   return {{.inputs = {normal({kB, 5}), integers({kB}, 0, 5)}, .attributes = {{"axis", int64_t{1}}}, .outputs = 2},
@@ -252,6 +263,7 @@ std::vector<OpDef> cross_entropy_rows() {
            .gradient = cross_entropy_gradient,
            .emit = emit_cross_entropy,
            .sample_sum = sums_samples,
+           .ids = cross_entropy_ids,
            .examples = cross_entropy_examples()},
           {.name = "CrossEntropyLossSumGrad",
            .infer = infer_cross_entropy_gradient,

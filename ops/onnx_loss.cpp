@@ -121,6 +121,22 @@ SampleSum reduction_over_samples(const NodeView& node, std::span<const SampleSum
   return counts_all ? SampleSum::kMean : SampleSum::kNone;
 }
 
+/// A weight of a class would count its labels by it.
+std::optional<CountedLabels> counted_labels(const NodeView& node) {
+  if (reduction_of(node) != "mean" || !node.attributes().has("ignore_index") || node.has_input(2)) return {};
+  if (compares_samples(node.input(0).type.shape)) return {};
+  return CountedLabels{.input = 1, .ignore_index = node.attributes().get_int("ignore_index", 0)};
+}
+
+wire::IdBounds label_ids(const NodeView& node, size_t i) {
+  const ir::Dim classes = node.input(0).type.shape[1];
+  if (i != 1 || !classes.is_fixed()) return {};
+  return {.low = 0,
+          .high = classes.factor,
+          .has_ignored = node.attributes().has("ignore_index"),
+          .ignored = node.attributes().get_int("ignore_index", 0)};
+}
+
 /// The softmax over one class is 1, whatever its score is.
 int64_t samples_to_compare(const NodeView& node) { return compares_samples(node.input(0).type.shape) ? 2 : 1; }
 
@@ -214,6 +230,8 @@ std::span<const OpDef> onnx_loss_ops() {
                                            .gradient = nll_gradient,
                                            .emit = emit_nll,
                                            .sample_sum = reduction_over_samples,
+                                           .counted_mean = counted_labels,
+                                           .ids = label_ids,
                                            .examples = loss_examples(1)},
                                           {.name = "NegativeLogLikelihoodLossGrad",
                                            .infer = infer_nll_gradient,
@@ -226,6 +244,8 @@ std::span<const OpDef> onnx_loss_ops() {
                                            .gradient = onnx_cross_entropy_gradient,
                                            .emit = emit_onnx_cross_entropy,
                                            .sample_sum = reduction_over_samples,
+                                           .counted_mean = counted_labels,
+                                           .ids = label_ids,
                                            .fewest_samples = samples_to_compare,
                                            .examples = loss_examples(2)}};
   return rows;

@@ -5,6 +5,7 @@
 // ops that only gradients use are named <Op>Grad<What>.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "ir/graph.h"
 #include "support/result.h"
+#include "wire/id_bounds.h"
 
 namespace graphpipe::ops {
 
@@ -134,6 +136,12 @@ enum class FeatureAxis : uint8_t { kUnknown, kSecond, kLast };
 /// What a value without a batch axis is to the samples: the sum, or the mean, of what each has alone, or neither.
 enum class SampleSum : uint8_t { kNone, kSum, kMean };
 
+/// The labels of a mean over those that count.
+struct CountedLabels {
+  size_t input = 0;
+  int64_t ignore_index = 0;
+};
+
 struct OpDef {
   std::string_view name;
   /// Types and batch kinds of the outputs; problems name the node by its origin.
@@ -153,6 +161,14 @@ struct OpDef {
   /// What output 0 is to the samples, given the same of each input (sample_sum.h). Null: neither sum nor mean. Micro-
   /// batches and replicas may divide the samples of a loss that is a sum or mean.
   SampleSum (*sample_sum)(const NodeView&, std::span<const SampleSum> inputs) = nullptr;
+  /// Whether output 0 is a mean over the labels that are not to be ignored; its sum is the same node with the attribute
+  /// reduction="sum". Null or nothing: it is not, or no label is ignored, so that each sample counts alike.
+  std::optional<CountedLabels> (*counted_mean)(const NodeView&) = nullptr;
+  /// The integers that input i may hold; not bounded where the node does not tell. Null: it tells of none.
+  wire::IdBounds (*ids)(const NodeView&, size_t i) = nullptr;
+  /// Whether output 0 holds the elements of input 0, each of them, as they are: in order where `dependence` says so
+  /// too. Null: where `dependence` is kSameOrder.
+  bool (*keeps_elements)(const NodeView&) = nullptr;
   /// Samples that the node needs together: with fewer its result is constant, or not defined. Null: 1.
   int64_t (*fewest_samples)(const NodeView&) = nullptr;
   /// Draws random numbers, keyed by (seed, step, node, sample).
@@ -166,6 +182,9 @@ struct OpDef {
 const OpDef* find_op(std::string_view name);
 /// The dependence of an op; kAny for a name that no entry has.
 Dependence dependence_of(std::string_view name);
+/// Whether the node only rearranges the elements of input 0 (OpDef::keeps_elements), and whether it leaves their order.
+bool keeps_elements(const NodeView& node);
+bool keeps_order(const NodeView& node);
 /// All entries, by name.
 std::span<const OpDef* const> all_ops();
 

@@ -46,4 +46,15 @@ Dependence dependence_of(std::string_view name) {
   return row == nullptr ? Dependence::kAny : row->dependence;
 }
 
+bool keeps_elements(const NodeView& node) {
+  const OpDef* row = find_op(node.node().op);
+  if (row == nullptr) return false;
+  return row->keeps_elements != nullptr ? row->keeps_elements(node) : row->dependence == Dependence::kSameOrder;
+}
+
+bool keeps_order(const NodeView& node) {
+  const Dependence dependence = dependence_of(node.node().op);
+  return keeps_elements(node) && (dependence == Dependence::kSameOrder || dependence == Dependence::kElement);
+}
+
 }  // namespace graphpipe::ops

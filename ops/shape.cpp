@@ -278,6 +278,8 @@ void emit_iota(Emitter& emitter) {
 ir::Attributes axes(std::vector<int64_t> list) { return {{"axes", std::move(list)}}; }
 ir::Attributes target(const ExampleShape& dims) { return {{"shape", shape_of(dims)}}; }
 
+bool always(const NodeView&) { return true; }
+
 std::vector<OpDef> reshaping_rows() {
   return {
       {.name = "Reshape",
@@ -328,6 +330,7 @@ std::vector<OpDef> reshaping_rows() {
        .gradient = transpose_gradient,
        .emit = emit_transpose,
        .is_view = true,
+       .keeps_elements = always,
        .examples = {{.inputs = {normal({kB, 2, 3})}, .attributes = {{"perm", std::vector<int64_t>{1, 2, 0}}}},
                     {.inputs = {normal({kB, 2, 3})}}}},
       {.name = "Expand",
@@ -341,6 +344,12 @@ std::vector<OpDef> reshaping_rows() {
   };
 }
 
+// Narrower integers would wrap, floats round, and booleans are two.
+bool keeps_integers(const NodeView& node) {
+  const ir::DType to = node.output(0).type.dtype;
+  return to == ir::DType::kInt64 || to == ir::DType::kInt32;
+}
+
 std::vector<OpDef> other_rows() {
   return {
       {.name = "Identity",
@@ -351,6 +360,7 @@ std::vector<OpDef> other_rows() {
        .dependence = Dependence::kElement,
        .is_view = true,
        .sample_sum = as_first_input,
+       .keeps_elements = always,
        .examples = {{.inputs = {normal({kB, 3})}}, {.inputs = {booleans({kB, 3})}}}},
       {.name = "Cast",
        .infer = infer_cast,
@@ -359,6 +369,7 @@ std::vector<OpDef> other_rows() {
        .emit = emit_cast,
        .dependence = Dependence::kElement,
        .sample_sum = as_first_input,
+       .keeps_elements = keeps_integers,
        .examples = {{.inputs = {normal({kB, 3})}, .attributes = {{"to", std::string("f32")}}},
                     {.inputs = {integers({kB, 3}, -4, 5)}, .attributes = {{"to", std::string("f32")}}},
                     {.inputs = {distinct({kB, 30})}, .attributes = {{"to", std::string("i64")}}},

@@ -5,7 +5,8 @@ namespace graphpipe::passes {
 
 /// Makes the loss of one micro-batch an output, the only one unless nothing is trained: the sum over its counted
 /// positions, times the input of role kLossScale, which the runtime sets to 1/N of the whole step (docs/semantics.md,
-/// section 4). Summed over micro-batches this is the full batch's loss, and so are its gradients.
+/// section 4). It also states how N follows from the data (Graph::loss). Summed over micro-batches this is the full
+/// batch's loss, and so are its gradients.
 ///
 /// The label is an input of the model where one has that name, else a new input of role kLabel whose shape follows
 /// from the output: the same (mse, bce), or without the class axis (cross entropy). The class axis is axis 1 of

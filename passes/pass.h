@@ -1,41 +1,16 @@
 #pragma once
 // What every pass is given, and the few steps that many passes share.
 
-#include <optional>
 #include <string>
 
 #include "ir/graph.h"
+#include "ir/model_spec.h"
 #include "support/result.h"
 
 namespace graphpipe::passes {
 
-enum class LossKind : uint8_t {
-  kNone,  // the graph is not trained: no loss is attached
-  kCrossEntropy,
-  kMeanSquaredError,
-  kBceWithLogits,
-  kContrastive,  // symmetric cross entropy of a [B, B] similarity output
-  kOutput,       // a scalar output of the graph is the loss
-};
-enum class LossReduction : uint8_t { kMean, kSum };
-
-/// What the user asked for with --loss.
-struct LossSpec {
-  LossKind kind = LossKind::kNone;
-  /// Name of the graph output that the loss reads.
-  ModelText output;
-  /// Name of the label; an input of the model, or a new one. Unused by kContrastive and kOutput.
-  ModelText label;
-  /// Label value that does not count (cross entropy).
-  int64_t ignore_index = -100;
-  /// Only for kOutput: the other losses are means over what counts.
-  LossReduction reduction = LossReduction::kMean;
-  /// The class axis of cross entropy, for the cases that ranks do not decide.
-  std::optional<int> class_axis;
-};
-
 struct PassContext {
-  LossSpec loss;
+  ir::LossSpec loss;
   /// Nothing is trained: the model's outputs stay beside the loss, and there are no gradients.
   bool forward_only = false;
   /// Where passes report what they noticed; may be null.

@@ -61,6 +61,7 @@ Result<Graph> rebuild(Graph graph, const Rule& rule) {
     output.value = stands_for[output.value];
     made.outputs().push_back(std::move(output));
   }
+  made.loss() = graph.loss();
   return made;
 }
 

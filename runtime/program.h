@@ -9,6 +9,7 @@
 #include "wire/action.h"
 #include "wire/element_type.h"
 #include "wire/id_bounds.h"
+#include "wire/loss.h"
 #include "wire/training.h"
 
 namespace at {
@@ -167,11 +168,7 @@ struct StageRow {
 
 /// How N, the loss's divisor, is known before the first backward (docs/semantics.md, section 4).
 struct LossRow {
-  enum class Normalizer : uint8_t {
-    kSamples,           // N = samples of the step (means over samples; contrastive; output:NAME mean)
-    kCountedPositions,  // N = label elements of the step that are not `ignore_index`
-    kOne,               // plain sum
-  };
+  using Normalizer = wire::LossNormalizer;
   Normalizer normalizer = Normalizer::kSamples;
   /// The label, for kCountedPositions; any stage may read it (its slot means nothing). Else without a name.
   DataRow label;
@@ -179,6 +176,8 @@ struct LossRow {
   bool has_ignore_index = false;
   /// Elements per sample that also divide (MSE and BCE average over all elements).
   int64_t elements_per_sample = 1;
+  /// The elements of a label's sample that can count, with the batch axis in front; all of them where there is none.
+  std::span<const wire::PositionRange> counted;
 };
 
 /// Everything about the plan that every device knows.

@@ -6,6 +6,7 @@
 #include "driver/cli/suggestion.h"
 #include "ir/cluster_presets.h"
 #include "partitioner/planner.h"
+#include "passes/losses/registry.h"
 #include "scheduler/policies/policies.h"
 #include "wire/optimizers.h"
 
@@ -79,7 +80,7 @@ void loss_flags(CLI::App& app, TrainingOptions& training) {
       ->check(kOneOrMore)
       ->each([&training](const std::string&) { training.batch_given = true; });
   app.add_option("--loss", training.loss,
-                 "cross_entropy|mse|bce:OUTPUT,LABEL, contrastive:OUTPUT, or output:NAME for a scalar output");
+                 passes::loss_forms() + "; an output is one of the model's, with output:NAME its loss");
   app.add_option(
          "--contrastive", training.contrastive,
          "what a loss that compares samples with each other sees together: the whole batch, or each micro-batch")

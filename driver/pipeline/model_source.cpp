@@ -5,10 +5,10 @@
 #include <map>
 #include <sstream>
 
-#include "driver/cli/loss_flag.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
 #include "files/text_file.h"
+#include "passes/losses/registry.h"
 #include "passes/pipeline.h"
 #include "scheduler/policies/policies.h"
 #include "wire/data_file.h"
@@ -117,10 +117,10 @@ Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request
   TrainingGraph out;
   passes::PassContext context;
   context.forward_only = runs_forwards_only(policy);
-  GP_TRY(context.loss, parse_loss(loss));
+  GP_TRY(context.loss, passes::parse_loss(loss));
   GP_TRY(out.imported, frontend::import_onnx(request));
   GP_TRY_VOID(check_whole_names(out.imported.graph));
-  if (context.loss.kind == passes::LossKind::kNone && !context.forward_only) {
+  if (context.loss.kind.empty() && !context.forward_only) {
     std::string names;
     for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
     return Diagnostic{.code = Code::kBadLoss,

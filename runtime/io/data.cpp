@@ -52,6 +52,19 @@ class Synthetic : public Data {
   uint64_t seed_;
 };
 
+// Needs: the labels of `samples` samples.
+int64_t counted_positions(const LossRow& loss, const at::Tensor& labels, int64_t samples) {
+  const auto count = [&](const at::Tensor& part) {
+    return loss.has_ignore_index ? part.ne(loss.ignore_index).sum().item<int64_t>() : part.numel();
+  };
+  if (loss.counted.empty()) return count(labels);
+  const at::Tensor rows = labels.movedim(loss.label.tensor.batch_axis, 0).reshape({samples, -1});
+  int64_t counted = 0;
+  for (const wire::PositionRange& range : loss.counted)
+    counted += count(rows.narrow(1, range.first, range.last - range.first));
+  return counted;
+}
+
 }  // namespace
 
 std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed) { return std::make_unique<Synthetic>(batch, seed); }
@@ -68,7 +81,7 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
   }
   GP_CHECK(loss.label.name != nullptr);
   const at::Tensor labels = data.item(loss.label, step, update);
-  const int64_t counted = loss.has_ignore_index ? labels.ne(loss.ignore_index).sum().item<int64_t>() : labels.numel();
+  const int64_t counted = counted_positions(loss, labels, update.size());
   if (counted == 0)
     fail(Code::kBadData,
          text("all labels of samples [", update.first, ",", update.last, ") of step ", step + 1, " are ",

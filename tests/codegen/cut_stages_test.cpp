@@ -153,12 +153,10 @@ TEST_CASE("cut anywhere, every node runs once, finds what it reads, and every sh
   for (uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
     const bool recompute = seed % 3 == 2, chain = seed >= 60;
-    const Cut cut =
-        seed % 2 == 0
-            ? random_cut(trained(branches(), passes::LossKind::kMeanSquaredError, "y"), seed, 1 + seed % 5, recompute,
-                         chain)
-            : random_cut(trained(mlp(ir::DType::kFloat32, seed % 4 == 1), passes::LossKind::kCrossEntropy, "logits"),
-                         seed, 1 + seed % 4, recompute, chain);
+    const Cut cut = seed % 2 == 0
+                        ? random_cut(trained(branches(), "mse", "y"), seed, 1 + seed % 5, recompute, chain)
+                        : random_cut(trained(mlp(ir::DType::kFloat32, seed % 4 == 1), "cross_entropy", "logits"), seed,
+                                     1 + seed % 4, recompute, chain);
     check_each_node_once(cut);
     check_everything_is_there(cut);
     check_gradients_cross(cut);
@@ -171,7 +169,7 @@ TEST_CASE("cut anywhere, every node runs once, finds what it reads, and every sh
 TEST_CASE("frozen stages get no gradient transfer") {
   const Cut cut = [] {
     Cut made;
-    made.graph = trained(mlp(ir::DType::kFloat32, false), passes::LossKind::kCrossEntropy, "logits");
+    made.graph = trained(mlp(ir::DType::kFloat32, false), "cross_entropy", "logits");
     made.plan = plan_of(made.graph, 8);
     std::vector<size_t> stage_of(made.plan.nodes.size(), 1);
     stage_of[0] = stage_of[1] = stage_of[2] = 0;  // MatMul, Add, Relu
@@ -192,7 +190,7 @@ TEST_CASE("frozen stages get no gradient transfer") {
 TEST_CASE("a value with readers in two other stages is sent to both, and its gradients come back in a fixed order") {
   // h = MatMul is read by Tanh, Sigmoid and the residual Add; put each into a stage of its own.
   Cut cut;
-  cut.graph = trained(branches(), passes::LossKind::kMeanSquaredError, "y");
+  cut.graph = trained(branches(), "mse", "y");
   cut.plan = plan_of(cut.graph, 8);
   std::vector<size_t> stage_of;
   size_t last = 0;
@@ -227,7 +225,7 @@ TEST_CASE(
   const auto second = make.graph.node(make.graph.value(first).producer).outputs.at(1);
   const auto hidden = make.node("Tanh", {make.node("MatMul", {x, first})});
   make.output(make.node("MatMul", {hidden, second}), "y");
-  cut.graph = trained(std::move(make.graph), passes::LossKind::kMeanSquaredError, "y");
+  cut.graph = trained(std::move(make.graph), "mse", "y");
   cut.plan = plan_of(cut.graph, 8);
   std::vector<size_t> stage_of(cut.plan.nodes.size(), 1);
   stage_of[0] = stage_of[1] = 0;  // MatMul, Tanh

@@ -56,7 +56,7 @@ TEST_CASE("a hostile name reaches a comment only cleaned and cut") {
 
 TEST_CASE("parts hand on what later parts read, and each place is emptied by its last reader") {
   passes::PassContext context;
-  context.loss = {.kind = passes::LossKind::kMeanSquaredError, .output = ModelText("y"), .label = ModelText("label")};
+  context.loss = {.kind = "mse", .output = ModelText("y"), .label = ModelText("label")};
   const auto graph = passes::run_pipeline(branches(), context);
   REQUIRE(graph.ok());
   const ir::PlanGraph plan = plan_of(*graph, 4);

@@ -32,7 +32,7 @@ ir::Graph trained(const char* model) {
   if (!parsed.ok()) MESSAGE(to_line(parsed.problems().front()));
   REQUIRE(parsed.ok());
   passes::PassContext context;
-  context.loss = {.kind = passes::LossKind::kCrossEntropy, .output = ModelText("logits"), .label = ModelText("label")};
+  context.loss = {.kind = "cross_entropy", .output = ModelText("logits"), .label = ModelText("label")};
   auto graph = passes::run_pipeline(*parsed, context);
   if (!graph.ok()) MESSAGE(to_line(graph.problems().front()));
   REQUIRE(graph.ok());
@@ -117,7 +117,7 @@ out model "logits" %4
   auto parsed = ir::parse_graph(kContrastive);
   REQUIRE(parsed.ok());
   passes::PassContext context;
-  context.loss = {.kind = passes::LossKind::kContrastive, .output = ModelText("logits")};
+  context.loss = {.kind = "contrastive", .output = ModelText("logits")};
   const auto graph = passes::run_pipeline(*parsed, context);
   REQUIRE(graph.ok());
   const auto plan = price(*graph, ir::equal_devices(2), {.batch = Samples(8)});

@@ -14,13 +14,11 @@
 using namespace graphpipe;
 using namespace graphpipe::cost;
 using ir::SampleScope;
-using passes::LossKind;
-using passes::LossReduction;
 
 namespace {
 
 /// `body` after the inputs x [B,4], y [B,4], c [B] (classes), the weight w [4,4] and, of no batch, k [] and s [4].
-Result<ir::Graph> trained(const std::string& body, const passes::LossSpec& loss) {
+Result<ir::Graph> trained(const std::string& body, const ir::LossSpec& loss) {
   const std::string text = R"(graphpipe.graph/1
 i0  %0 = data "x" : f32[B,4]
 i1  %1 = data "y" : f32[B,4]
@@ -42,7 +40,7 @@ struct Found {
   std::vector<std::string> additive;
 };
 
-Found scopes(const std::string& body, const passes::LossSpec& loss, const ScopeChoice& choice = {}) {
+Found scopes(const std::string& body, const ir::LossSpec& loss, const ScopeChoice& choice = {}) {
   const auto graph = trained(body, loss);
   for (const Diagnostic& problem : graph.problems()) MESSAGE(to_line(problem));
   REQUIRE(graph.ok());
@@ -62,23 +60,21 @@ bool all_each(const Found& found) {
   return std::ranges::all_of(found.scope, [](const auto& entry) { return entry.second == SampleScope::kEach; });
 }
 
-passes::LossSpec own(LossReduction reduction = LossReduction::kMean) {
-  return {.kind = LossKind::kOutput, .output = ModelText("loss"), .reduction = reduction};
-}
+ir::LossSpec own() { return {.kind = "output", .output = ModelText("loss")}; }
+
+ir::LossSpec own_sum() { return {.kind = "output", .output = ModelText("loss"), .options = {{"sum", int64_t{1}}}}; }
 
 const std::string kLogits = "n0  %6 = MatMul(%0, %3) : f32[B,4]\n";
 
 }  // namespace
 
 TEST_CASE("losses that add up over samples are divided as one likes, and share a stage") {
-  const Found entropy =
-      scopes(kLogits + "out model \"logits\" %6\n",
-             {.kind = LossKind::kCrossEntropy, .output = ModelText("logits"), .label = ModelText("c")});
+  const Found entropy = scopes(kLogits + "out model \"logits\" %6\n",
+                               {.kind = "cross_entropy", .output = ModelText("logits"), .label = ModelText("c")});
   CHECK(all_each(entropy));
   CHECK(entropy.additive == std::vector<std::string>{"CrossEntropyLossSum", "Mul"});
-  const Found squares =
-      scopes(kLogits + "out model \"logits\" %6\n",
-             {.kind = LossKind::kMeanSquaredError, .output = ModelText("logits"), .label = ModelText("target")});
+  const Found squares = scopes(kLogits + "out model \"logits\" %6\n",
+                               {.kind = "mse", .output = ModelText("logits"), .label = ModelText("target")});
   CHECK(all_each(squares));
 }
 
@@ -94,8 +90,8 @@ out model "loss" %12
                              own());
   CHECK(all_each(found));
   CHECK(found.additive.size() == 8);  // all but the matrix product, with the two of the loss
-  const Found sum = scopes(kLogits + "n1  %7 = ReduceSum(%6) {keepdims=0} : f32[] @mixed\nout model \"loss\" %7\n",
-                           own(LossReduction::kSum));
+  const Found sum =
+      scopes(kLogits + "n1  %7 = ReduceSum(%6) {keepdims=0} : f32[] @mixed\nout model \"loss\" %7\n", own_sum());
   CHECK(all_each(sum));
 }
 
@@ -115,13 +111,12 @@ TEST_CASE("what is neither a sum nor a mean over samples works on the batch, or 
     CHECK(alone.scope.at("ScaleBySamples") == SampleScope::kMicroBatch);
   }
   // A mean that is said to be a sum, and a sum that is said to be a mean, are what the model computes of all samples.
-  CHECK(scopes(mean + "out model \"loss\" %7\n", own(LossReduction::kSum)).scope.at("ReduceMean") ==
-        SampleScope::kBatch);
+  CHECK(scopes(mean + "out model \"loss\" %7\n", own_sum()).scope.at("ReduceMean") == SampleScope::kBatch);
   CHECK(scopes(kLogits + "n1  %7 = ReduceSum(%6) {keepdims=0} : f32[] @mixed\nout model \"loss\" %7\n", own())
             .scope.at("ReduceSum") == SampleScope::kBatch);
 }
 
-TEST_CASE("ONNX's own cross entropy: a plain mean adds up, one that leaves positions out counts those of the batch") {
+TEST_CASE("ONNX's own cross entropy adds up: a plain mean, and one that leaves positions out by their label") {
   const auto with = [&](const std::string& attributes) {
     return scopes(kLogits + "n1  %7, %8 = SoftmaxCrossEntropyLoss(%6, %2) {" + attributes +
                       "} : f32[] @mixed, f32[B,4]\nout model \"loss\" %7\n",
@@ -129,7 +124,19 @@ TEST_CASE("ONNX's own cross entropy: a plain mean adds up, one that leaves posit
         .scope.at("SoftmaxCrossEntropyLoss");
   };
   CHECK(with("reduction=\"mean\"") == SampleScope::kEach);
-  CHECK(with("ignore_index=-100, reduction=\"mean\"") == SampleScope::kBatch);
+  CHECK(with("ignore_index=-100, reduction=\"mean\"") == SampleScope::kEach);
+}
+
+TEST_CASE("a mean over counted labels that nothing tells sees the batch") {
+  const auto scope_with = [&](const std::string& label) {
+    return scopes(kLogits + label +
+                      "n2  %8, %9 = SoftmaxCrossEntropyLoss(%6, %7) {ignore_index=-100, reduction=\"mean\"} : f32[] "
+                      "@mixed, f32[B,4]\nout model \"loss\" %8\n",
+                  own())
+        .scope.at("SoftmaxCrossEntropyLoss");
+  };
+  CHECK(scope_with("n1  %7 = Identity(%2) : i64[B]\n") == SampleScope::kEach);
+  CHECK(scope_with("n1  %7 = Neg(%2) : i64[B]\n") == SampleScope::kBatch);
 }
 
 TEST_CASE("similarities of all with all need two samples, from the first operator that makes them on") {
@@ -139,7 +146,7 @@ n2  %8 = MatMul(%6, %7) : f32[B,B]
 n3  %9 = Mul(%8, %4) : f32[B,B]
 out model "similarity" %9
 )";
-  const passes::LossSpec loss{.kind = LossKind::kContrastive, .output = ModelText("similarity")};
+  const ir::LossSpec loss{.kind = "contrastive", .output = ModelText("similarity")};
   const Found found = scopes(body, loss);
   CHECK(found.scope.at("Transpose") == SampleScope::kEach);
   CHECK(found.scope.at("ContrastiveLossSum") == SampleScope::kBatch);
@@ -160,7 +167,7 @@ TEST_CASE("statistics of normalisation have a scope of their own") {
 n1  %9 = MatMul(%6, %3) : f32[B,4]
 out model "logits" %9
 )";
-  const passes::LossSpec loss{.kind = LossKind::kCrossEntropy, .output = ModelText("logits"), .label = ModelText("c")};
+  const ir::LossSpec loss{.kind = "cross_entropy", .output = ModelText("logits"), .label = ModelText("c")};
   const Found batch = scopes(body, loss, {.losses = SampleScope::kMicroBatch});
   CHECK(batch.scope.at("BatchNormalization") == SampleScope::kBatch);
   CHECK(batch.fewest.at("BatchNormalization") == 2);  // one value of a channel has no deviation

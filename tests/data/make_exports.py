@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Exports small models in the ways users do and trains each in PyTorch: tests/data/exports/NAME/, as make_references.py.
 
-    python tests/data/make_exports.py tests/data/exports
+    python tests/data/make_exports.py tests/data/exports [NAME...]
 
 bags: nn.EmbeddingBag of each mode, the dynamo exporter. lstm: a bidirectional LSTM, TorchScript, opset 17. decoder:
 RMSNorm, rotary embedding and grouped queries, TorchScript, opset 15 (eval and constant folding, as many still export).
 unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging Face's, TorchScript; no token is 0, whose row
-PyTorch does not train (padding_idx), which ONNX cannot say.
+PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
+which another number counts in every sample, the dynamo exporter.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -152,10 +153,36 @@ def bert():
                    {"label": torch.randint(0, 3, (SAMPLES,))}, ["logits"], "cross_entropy:logits,label", cross_entropy)
 
 
+class Gpt2(nn.Module):
+    """transformers' GPT-2 with its own loss: cross entropy of shifted labels, mean over those that are not -100."""
+
+    def __init__(self):
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        self.model = GPT2LMHeadModel(GPT2Config(
+            vocab_size=32, n_positions=10, n_embd=16, n_layer=2, n_head=2, n_inner=24, resid_pdrop=0.0, embd_pdrop=0.0,
+            attn_pdrop=0.0, use_cache=False, bos_token_id=0, eos_token_id=0, attn_implementation="eager"))
+
+    def forward(self, input_ids, labels):
+        outputs = self.model(input_ids=input_ids, labels=labels, use_cache=False)
+        return outputs.loss, outputs.logits
+
+
+def gpt2_labels():
+    tokens = torch.randint(0, 32, (SAMPLES, 8))
+    labels = tokens.clone()
+    for sample, prompt in enumerate([0, 5, 8, 8, 1, 7, 3, 6] * (SAMPLES // 8)):
+        labels[sample, :prompt] = -100  # two neighbours without any label that counts
+    return Example(Gpt2(), {"input_ids": tokens, "labels": labels}, {}, ["loss", "logits"], "output:loss",
+                   lambda outputs, _: outputs[0][0])
+
+
 TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
 # Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter.
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
-           "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING)}
+           "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
+           "gpt2_labels": (gpt2_labels, None)}
 
 
 def load(name: str) -> Example:
@@ -214,7 +241,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/data/exports")
-    for name in EXPORTS:
+    for name in sys.argv[2:] or EXPORTS:
         write(name, root / name)
         print(f"{root / name}: done")
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "driver/cli/loss_flag.h"
 #include "driver/report/run_report.h"
 
 using namespace graphpipe;
@@ -92,23 +91,4 @@ TEST_CASE("report numbers are read back") {
   CHECK(report_numbers(R"({"y": []})", "y")->empty());
   CHECK_FALSE(report_numbers(R"({"losses": [1, 2)", "losses").ok());
   CHECK_FALSE(report_numbers("{}", "losses").ok());
-}
-
-TEST_CASE("loss flags") {
-  const auto loss = parse_loss("cross_entropy:out,lab,ignore=-1,axis=2");
-  REQUIRE(loss.ok());
-  CHECK(loss->kind == passes::LossKind::kCrossEntropy);
-  CHECK(loss->output == ModelText("out"));
-  CHECK(loss->label == ModelText("lab"));
-  CHECK(loss->ignore_index == -1);
-  CHECK(loss->class_axis == 2);
-  CHECK(parse_loss("contrastive:s").ok());
-  CHECK(parse_loss("output:total,sum")->reduction == passes::LossReduction::kSum);
-  for (const char* bad :
-       {"cross_entropy:out", "mse:", "mse:a,", "l1:a,b", "contrastive:s,l", "output:x,axis=1", "mse"}) {
-    CAPTURE(bad);
-    const auto problem = parse_loss(bad);
-    REQUIRE_FALSE(problem.ok());
-    CHECK(problem.problems().front().code == Code::kUsage);
-  }
 }

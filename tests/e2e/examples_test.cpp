@@ -19,34 +19,6 @@ using namespace graphpipe::tests;
 
 namespace {
 
-// Semantics, section 2: 1e-5 relative on losses, 1e-4 on gradients' norms.
-constexpr double kTensorTolerance = 1e-4;
-// Peak memory may be predicted too high, but hardly too low.
-constexpr double kPeakTolerance = 1.05;
-
-void check_folder(const Reference& reference, const std::string& folder, const std::string& what) {
-  CAPTURE(what);
-  const Trained pipeline = train(reference, folder, false);
-  const Trained serial = train(reference, folder, true);
-  CHECK(pipeline.losses == serial.losses);
-  CHECK(same_bytes(pipeline.weights, serial.weights));
-  CHECK(same_bytes(pipeline.gradients, serial.gradients));
-  const double losses = largest_relative(pipeline.losses, reference.losses);
-  const double gradients = largest_tensor_difference(pipeline.gradients, reference, "gradient");
-  const double weights = largest_tensor_difference(pipeline.weights, reference, "weight");
-  CHECK(losses <= kLossTolerance);
-  CHECK(gradients <= kTensorTolerance);
-  CHECK(weights <= kTensorTolerance);
-  std::cout << what << ": largest difference from PyTorch: losses " << losses << ", gradients " << gradients
-            << ", weights " << weights << "; peak bytes predicted/measured";
-  for (size_t i = 0; i < pipeline.peak_bytes.size(); ++i) {
-    std::cout << " " << pipeline.predicted_peaks.at(i) << "/" << pipeline.peak_bytes[i];
-    CHECK(static_cast<double>(pipeline.peak_bytes[i]) <=
-          kPeakTolerance * static_cast<double>(pipeline.predicted_peaks[i]));
-  }
-  std::cout << "\n";
-}
-
 // Stage code does not depend on order or micro-batches, so one folder per stage count serves all its plans.
 void check_model(const std::string& name, const std::vector<std::vector<std::string>>& extra_plans) {
   const Reference reference = read_reference(name);

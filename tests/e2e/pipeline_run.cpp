@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -22,6 +23,11 @@ using nlohmann::json;
 
 const std::string kSource = GRAPHPIPE_SOURCE_DIR;
 const std::string kBuild = GRAPHPIPE_BINARY_DIR;
+
+// Semantics, section 2: 1e-5 relative on losses, 1e-4 on gradients' norms.
+constexpr double kTensorTolerance = 1e-4;
+// Peak memory may be predicted too high, but hardly too low.
+constexpr double kPeakTolerance = 1.05;
 
 // Runs a program and returns its standard output; the test fails where it ends otherwise than expected.
 std::string run(const std::vector<std::string>& arguments, int expected = 0) {
@@ -113,6 +119,7 @@ Reference read_folder(const std::string& name, const std::string& folder, const 
   reference.numbers = optimizer == "sgd" ? std::vector<std::string>{"--lr", "0.05", "--momentum", "0.9"}
                                          : std::vector<std::string>{"--lr", "0.01", "--weight-decay", "0.01"};
   if (name == "gpt2_like") reference.tied_weight = "head.weight";
+  if (name == "gpt2_labels") reference.tied_weight = "model.lm_head.weight";
   return reference;
 }
 
@@ -246,6 +253,29 @@ int stages_that_hold(const std::string& folder, const std::string& parameter) {
     count += read_text(folder + "/stages/stage" + std::to_string(stage) + "/table.cpp").find("\"" + parameter + "\"") !=
              std::string::npos;
   return count;
+}
+
+void check_folder(const Reference& reference, const std::string& folder, const std::string& what) {
+  CAPTURE(what);
+  const Trained pipeline = train(reference, folder, false);
+  const Trained serial = train(reference, folder, true);
+  CHECK(pipeline.losses == serial.losses);
+  CHECK(same_bytes(pipeline.weights, serial.weights));
+  CHECK(same_bytes(pipeline.gradients, serial.gradients));
+  const double losses = largest_relative(pipeline.losses, reference.losses);
+  const double gradients = largest_tensor_difference(pipeline.gradients, reference, "gradient");
+  const double weights = largest_tensor_difference(pipeline.weights, reference, "weight");
+  CHECK(losses <= kLossTolerance);
+  CHECK(gradients <= kTensorTolerance);
+  CHECK(weights <= kTensorTolerance);
+  std::cout << what << ": largest difference from PyTorch: losses " << losses << ", gradients " << gradients
+            << ", weights " << weights << "; peak bytes predicted/measured";
+  for (size_t i = 0; i < pipeline.peak_bytes.size(); ++i) {
+    std::cout << " " << pipeline.predicted_peaks.at(i) << "/" << pipeline.peak_bytes[i];
+    CHECK(static_cast<double>(pipeline.peak_bytes[i]) <=
+          kPeakTolerance * static_cast<double>(pipeline.predicted_peaks[i]));
+  }
+  std::cout << "\n";
 }
 
 std::string joined(const std::vector<std::string>& words) {

@@ -73,6 +73,10 @@ double largest_tensor_difference(const std::string& path, const Reference& refer
 /// In how many stages of a compiled folder a parameter lies.
 int stages_that_hold(const std::string& folder, const std::string& parameter);
 
+/// Five steps of a compiled folder, by `run` and by the serial interpreter: the same bits, PyTorch's losses, gradients
+/// and weights within the tolerance, and no more memory than predicted. `what` says in the output which folder it was.
+void check_folder(const Reference& reference, const std::string& folder, const std::string& what);
+
 std::string joined(const std::vector<std::string>& words);
 
 }  // namespace graphpipe::tests

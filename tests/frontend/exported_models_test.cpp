@@ -33,7 +33,8 @@ Imported import_export(const char* name) {
 TEST_CASE("every export keeps its batch symbolic and trains the parameters of its module, and nothing else") {
   for (const Export& model :
        {Export{"bags", 7, "ReduceMax"}, Export{"lstm", 11, "LSTM"}, Export{"decoder", 12, "Softmax"},
-        Export{"unet", 16, "ConvTranspose"}, Export{"bert", 25, "LayerNormalization"}}) {
+        Export{"unet", 16, "ConvTranspose"}, Export{"bert", 25, "LayerNormalization"},
+        Export{"gpt2_labels", 28, "SoftmaxCrossEntropyLoss"}}) {
     CAPTURE(model.name);
     const Imported imported = import_export(model.name);
     CHECK(imported.batch_symbol == ModelText("batch"));

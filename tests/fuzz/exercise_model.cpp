@@ -42,8 +42,7 @@ ModelFate exercise_model(std::string_view bytes, bool isolated, bool* crashed) {
   GP_CHECK(ir::verify_graph(imported->graph).ok());
   bool priced = price(imported->graph, {.forward_only = true});
   for (const ir::Output& output : imported->graph.outputs()) {
-    const auto kind = imported->graph.value(output.value).type.shape.empty() ? passes::LossKind::kOutput
-                                                                             : passes::LossKind::kMeanSquaredError;
+    const auto kind = imported->graph.value(output.value).type.shape.empty() ? "output" : "mse";
     priced =
         price(imported->graph, {.loss = {.kind = kind, .output = output.name, .label = ModelText("label")}}) || priced;
   }

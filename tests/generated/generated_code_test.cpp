@@ -134,7 +134,7 @@ void check_close(const Outcome& found, const Outcome& expected) {
 }  // namespace
 
 TEST_CASE("one stage: gradients are right to finite differences, and no slot is left full") {
-  const ir::Graph graph = trained(branches(ir::DType::kFloat64), passes::LossKind::kMeanSquaredError, "y");
+  const ir::Graph graph = trained(branches(ir::DType::kFloat64), "mse", "y");
   const size_t nodes = plan_of(graph, 6).nodes.size();
   const Outcome whole = run_pipeline("branches_whole", graph, std::vector<size_t>(nodes, 0), false);
   CHECK(difference(whole) < 1e-7);
@@ -154,7 +154,7 @@ TEST_CASE("one stage: gradients are right to finite differences, and no slot is 
 }
 
 TEST_CASE("cut without ties, the bits are those of one stage") {
-  const ir::Graph graph = trained(mlp(ir::DType::kFloat64), passes::LossKind::kCrossEntropy, "logits");
+  const ir::Graph graph = trained(mlp(ir::DType::kFloat64), "cross_entropy", "logits");
   const size_t nodes = plan_of(graph, 6).nodes.size();
   const Outcome whole = run_pipeline("mlp_whole", graph, std::vector<size_t>(nodes, 0), false);
   CHECK(difference(whole) < 1e-7);

@@ -20,6 +20,7 @@ constexpr std::string_view kExample =
     "n3  %7 = ReluGrad(%2, %2) : f32[B,64,56,56] phase I serves n0 sums %2\n"
     "n4  %8 = ConvGradWeight(%7, %0) : f32[64,3,3,3] phase W serves n0\n"
     "out loss \"loss\" %5\n"
+    "loss counted elements 2 \"image\" ignore -100 positions [1,4,6,9] compares\n"
     "gradients 6\n"
     "gradient %2 = %7\n"
     "share p0 %8\n";

@@ -55,6 +55,21 @@ TEST_CASE("parameters are checked against their data and each other") {
                 "have this name"));
 }
 
+TEST_CASE("what is stated of a loss fits the graph") {
+  const std::string loss = "i0  %0 = data \"x\" : f32[]\nout loss \"x\" %0\n";
+  const std::string label = "i1  %1 = label \"y\" : i64[B,4]\n" + loss.substr(loss.find("out"));
+  const std::string counted = loss.substr(0, loss.find("out")) + label;
+  CHECK(problems_of(loss + "loss samples\n") == "");
+  CHECK(problems_of(counted + "loss counted \"y\" ignore -100 positions [1,2,3,4]\n") == "");
+  CHECK(reports(loss, "the loss is not stated"));
+  CHECK(reports("i0  %0 = data \"x\" : f32[]\nloss one\n", "no output has"));
+  CHECK(reports(loss + "loss samples elements 0\n", "averages over 0"));
+  CHECK(reports(loss + "loss counted \"y\"\n", "is no input"));
+  CHECK(reports(loss + "loss counted \"x\"\n", "whole numbers"));
+  for (const char* positions : {"[0,5]", "[2,2]", "[3,1]", "[2,3,0,1]", "[0,2,2,4]", "[-1,2]"})
+    CHECK(reports(counted + "loss counted \"y\" positions " + positions + "\n", "out of order or not there"));
+}
+
 TEST_CASE("losses, loss scales and gradients are checked") {
   const std::string x = "i0  %0 = data \"x\" : f32[B,4]\n";
   CHECK(reports(x + "out loss \"x\" %0\n", "loss must be a floating-point scalar"));

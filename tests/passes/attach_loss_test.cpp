@@ -2,16 +2,15 @@
 
 #include <doctest/doctest.h>
 
-#include "passes/class_axis.h"
+#include "passes/losses/class_axis.h"
 #include "tests/support/training_graphs.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
-using passes::LossKind;
 
 namespace {
 
-passes::PassContext context_of(LossKind kind, Diagnostics* notes = nullptr) {
+passes::PassContext context_of(const char* kind, Diagnostics* notes = nullptr) {
   passes::PassContext context;
   context.loss = {.kind = kind, .output = ModelText("y"), .label = ModelText("label")};
   context.notes = notes;
@@ -34,7 +33,7 @@ const ir::Input* label_of(const ir::Graph& graph) {
 }  // namespace
 
 TEST_CASE("the loss becomes the only output, scaled by an input of its own") {
-  const auto result = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of(LossKind::kCrossEntropy));
+  const auto result = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of("cross_entropy"));
   REQUIRE(result.ok());
   REQUIRE(result->outputs().size() == 1);
   CHECK(result->outputs().front().role == ir::OutputRole::kLoss);
@@ -47,8 +46,7 @@ TEST_CASE("the loss becomes the only output, scaled by an input of its own") {
 
 TEST_CASE("the class axis follows from the rank, the label, or the operator that made the logits") {
   const auto axis_of = [](const ir::Graph& graph, ir::ValueId label = {}) {
-    return passes::find_class_axis(graph, graph.outputs().front().value, label,
-                                   context_of(LossKind::kCrossEntropy).loss);
+    return passes::find_class_axis(graph, graph.outputs().front().value, label, context_of("cross_entropy").loss);
   };
   CHECK(*axis_of(output_of("Relu", {batch(), size(3)})) == 1);
   CHECK(*axis_of(output_of("Relu", {batch(), size(3), size(5), size(5)})) == 1);
@@ -72,20 +70,19 @@ TEST_CASE("the class axis follows from the rank, the label, or the operator that
 }
 
 TEST_CASE("a class axis that the user names is taken, and checked") {
-  passes::PassContext context = context_of(LossKind::kCrossEntropy);
-  context.loss.class_axis = -1;
+  passes::PassContext context = context_of("cross_entropy");
+  context.loss.options.set("axis", int64_t{-1});
   const auto last = passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context);
   REQUIRE(last.ok());
   CHECK(last->value(label_of(*last)->value).type.shape == ir::Shape{batch(), size(3)});
-  context.loss.class_axis = 0;
+  context.loss.options.set("axis", int64_t{0});
   CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context).ok());
-  context.loss.class_axis = 7;
+  context.loss.options.set("axis", int64_t{7});
   CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context).ok());
 }
 
 TEST_CASE("rows of a flattened sequence read a label of [B, T]") {
-  const auto result =
-      passes::attach_loss(output_of("Relu", {ir::Dim::batch(6), size(3)}), context_of(LossKind::kCrossEntropy));
+  const auto result = passes::attach_loss(output_of("Relu", {ir::Dim::batch(6), size(3)}), context_of("cross_entropy"));
   REQUIRE(result.ok());
   CHECK(result->value(label_of(*result)->value).type.shape == ir::Shape{batch(), size(6)});
 }
@@ -93,26 +90,34 @@ TEST_CASE("rows of a flattened sequence read a label of [B, T]") {
 TEST_CASE("a last Softmax or Sigmoid is reported") {
   Diagnostics notes;
   CHECK(passes::attach_loss(output_of("Softmax", {batch(), size(3)}, {{"axis", int64_t{1}}}),
-                            context_of(LossKind::kCrossEntropy, &notes))
+                            context_of("cross_entropy", &notes))
             .ok());
-  CHECK(
-      passes::attach_loss(output_of("Sigmoid", {batch(), size(3)}), context_of(LossKind::kBceWithLogits, &notes)).ok());
-  CHECK(passes::attach_loss(output_of("Sigmoid", {batch(), size(3)}), context_of(LossKind::kMeanSquaredError, &notes))
-            .ok());
+  CHECK(passes::attach_loss(output_of("Sigmoid", {batch(), size(3)}), context_of("bce", &notes)).ok());
+  CHECK(passes::attach_loss(output_of("Sigmoid", {batch(), size(3)}), context_of("mse", &notes)).ok());
   CHECK(notes.size() == 2);
 }
 
 TEST_CASE("what does not fit is refused with the outputs or the shape that would") {
-  passes::PassContext context = context_of(LossKind::kMeanSquaredError);
+  passes::PassContext context = context_of("mse");
   context.loss.output = ModelText("nothing");
   const auto missing = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context);
   REQUIRE(!missing.ok());
   CHECK(missing.problems().front().hint.find("'y'") != std::string::npos);
-  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of(LossKind::kContrastive)).ok());
-  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of(LossKind::kOutput)).ok());
-  context = context_of(LossKind::kMeanSquaredError);
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of("contrastive")).ok());
+  CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of("output")).ok());
+  context = context_of("mse");
   context.loss.label = ModelText();
   CHECK(!passes::attach_loss(output_of("Relu", {batch(), size(3)}), context).ok());
+}
+
+TEST_CASE("a mean over elements needs a fixed number of them per sample") {
+  const auto stated = passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context_of("mse"));
+  REQUIRE(stated.ok());
+  CHECK(stated->loss()->elements_per_sample == 15);
+  for (const char* kind : {"mse", "bce"}) {
+    CHECK(!passes::attach_loss(output_of("Relu", {batch(), batch()}), context_of(kind)).ok());
+    CHECK(!passes::attach_loss(output_of("Relu", {size(3)}), context_of(kind)).ok());
+  }
 }
 
 TEST_CASE("a similarity of all samples with all trains contrastively") {
@@ -120,7 +125,7 @@ TEST_CASE("a similarity of all samples with all trains contrastively") {
   const auto x = make.input("x", {batch(), size(4)});
   const auto t = make.node("Transpose", {x}, {{"perm", std::vector<int64_t>{1, 0}}});
   make.output(make.node("MatMul", {x, t}), "y");
-  const auto result = passes::attach_loss(std::move(make.graph), context_of(LossKind::kContrastive));
+  const auto result = passes::attach_loss(std::move(make.graph), context_of("contrastive"));
   REQUIRE(result.ok());
   CHECK(label_of(*result) == nullptr);
 }

@@ -19,13 +19,12 @@ namespace {
 
 passes::PassContext cross_entropy_on(const char* output) {
   passes::PassContext context;
-  context.loss = {.kind = passes::LossKind::kCrossEntropy, .output = ModelText(output), .label = ModelText("label")};
+  context.loss = {.kind = "cross_entropy", .output = ModelText(output), .label = ModelText("label")};
   return context;
 }
 passes::PassContext squared_error_on(const char* output) {
   passes::PassContext context;
-  context.loss = {
-      .kind = passes::LossKind::kMeanSquaredError, .output = ModelText(output), .label = ModelText("target")};
+  context.loss = {.kind = "mse", .output = ModelText(output), .label = ModelText("target")};
   return context;
 }
 

@@ -2,7 +2,7 @@
 //
 //   # What the case shows.
 //   pass: drop-dead-nodes
-//   loss: cross_entropy logits label        kind, output, label; only where the pass needs one
+//   loss: cross_entropy:logits,label        as --loss; only where the pass needs one
 //   forward-only
 //   ---- input
 //   graphpipe.graph/1
@@ -27,6 +27,7 @@
 #include "ir/graph_text.h"
 #include "ir/verify_graph.h"
 #include "passes/check_types.h"
+#include "passes/losses/registry.h"
 #include "passes/pipeline.h"
 
 using namespace graphpipe;
@@ -47,21 +48,10 @@ struct TextCase {
   passes::PassContext context;
 };
 
-passes::LossSpec loss_of(const std::string& words) {
-  static const std::map<std::string, passes::LossKind> kKinds = {{"cross_entropy", passes::LossKind::kCrossEntropy},
-                                                                 {"mse", passes::LossKind::kMeanSquaredError},
-                                                                 {"bce", passes::LossKind::kBceWithLogits},
-                                                                 {"contrastive", passes::LossKind::kContrastive},
-                                                                 {"output", passes::LossKind::kOutput}};
-  std::istringstream in(words);
-  std::string kind, output, label;
-  in >> kind >> output >> label;
-  REQUIRE(kKinds.contains(kind));
-  passes::LossSpec loss;
-  loss.kind = kKinds.at(kind);
-  loss.output = ModelText(output);
-  loss.label = ModelText(label);
-  return loss;
+ir::LossSpec loss_of(const std::string& flag) {
+  const auto loss = passes::parse_loss(flag);
+  REQUIRE(loss.ok());
+  return *loss;
 }
 
 void read_header_line(const std::string& line, TextCase& read) {

@@ -268,6 +268,13 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   CHECK(loss_divisor(plan, *data, 0, {0, 1}) == 1);
   plan.loss.has_ignore_index = false;
   CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 6);
+  // Of each pair of labels only the second can count: {-100, 2, -100}.
+  static constexpr graphpipe::wire::PositionRange kSecond[] = {{1, 2}};
+  plan.loss.has_ignore_index = true;
+  plan.loss.counted = kSecond;
+  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
+  CHECK(loss_divisor(plan, *data, 0, {1, 2}) == 1);
+  CHECK_THROWS(loss_divisor(plan, *data, 0, {2, 3}));
   plan.loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = 10};
   CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 30);
   plan.loss.normalizer = LossRow::Normalizer::kOne;

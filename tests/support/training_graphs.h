@@ -127,7 +127,7 @@ inline ir::PlanGraph plan_of(const ir::Graph& graph, int64_t batch_size) {
 }
 
 /// The graph with a loss of this kind, differentiated and cleaned up as for training.
-inline ir::Graph trained(ir::Graph graph, passes::LossKind kind, const char* output) {
+inline ir::Graph trained(ir::Graph graph, const char* kind, const char* output) {
   passes::PassContext context;
   context.loss = {.kind = kind, .output = ModelText(output), .label = ModelText("label")};
   auto result = passes::run_pipeline(std::move(graph), context);

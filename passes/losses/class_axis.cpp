@@ -1,4 +1,4 @@
-#include "passes/class_axis.h"
+#include "passes/losses/class_axis.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ using ir::Graph;
 using ir::Shape;
 using ir::ValueId;
 
-Diagnostic undecided(const LossSpec& spec, std::string message) {
+Diagnostic undecided(const ir::LossSpec& spec, std::string message) {
   return {.code = Code::kBadLoss,
           .origin = spec.output,
           .message = std::move(message),
@@ -57,14 +57,14 @@ std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
 
 }  // namespace
 
-Result<int> find_class_axis(const Graph& graph, ValueId logits, ValueId label, const LossSpec& spec) {
+Result<int> find_class_axis(const Graph& graph, ValueId logits, ValueId label, const ir::LossSpec& spec) {
   const Shape& shape = graph.value(logits).type.shape;
   const int rank = static_cast<int>(shape.size());
-  if (spec.class_axis) {
-    const int axis = *spec.class_axis < 0 ? *spec.class_axis + rank : *spec.class_axis;
+  if (spec.options.has("axis")) {
+    const int64_t asked = spec.options.get_int("axis", 0), axis = asked < 0 ? asked + rank : asked;
     if (axis < 0 || axis >= rank || !shape[static_cast<size_t>(axis)].is_fixed())
-      return undecided(spec, text("axis ", *spec.class_axis, " is not a class axis of an output with ", rank, " axes"));
-    return axis;
+      return undecided(spec, text("axis ", asked, " is not a class axis of an output with ", rank, " axes"));
+    return static_cast<int>(axis);
   }
   if (rank < 2)
     return undecided(spec, text("cross entropy needs logits with a class axis, this output has ", rank, " axes"));

@@ -1,0 +1,11 @@
+#pragma once
+#include "ir/model_spec.h"
+#include "passes/pass.h"
+
+namespace graphpipe::passes {
+
+/// The axis of `logits` that holds the classes. `label` is the label's value where it is an input of the model.
+/// Errors (kBadLoss): nothing decides, or the axis that was asked for (option "axis") is not one of the logits.
+Result<int> find_class_axis(const ir::Graph& graph, ir::ValueId logits, ir::ValueId label, const ir::LossSpec& spec);
+
+}  // namespace graphpipe::passes

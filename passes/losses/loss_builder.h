@@ -1,0 +1,42 @@
+#pragma once
+// What the entries of losses/ build with: a graph that grows, and the steps that several losses share.
+
+#include <string>
+
+#include "ir/model_spec.h"
+#include "passes/pass.h"
+
+namespace graphpipe::passes {
+
+/// An error about the loss that was asked for (kBadLoss).
+Diagnostic bad_loss(const ModelText& origin, std::string message, std::string hint);
+
+/// Every node that it appends has the origin "loss".
+class LossBuilder {
+ public:
+  LossBuilder(ir::Graph graph, const ir::LossSpec& spec) : graph_(std::move(graph)), spec_(spec) {}
+
+  ir::Graph& graph() { return graph_; }
+  const ir::LossSpec& spec() const { return spec_; }
+  const ir::TensorType& type(ir::ValueId value) const { return graph_.value(value).type; }
+
+  /// Appends a node and returns its first output.
+  Result<ir::ValueId> append(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
+  /// Appends an input whose batch kind follows from its shape.
+  ir::ValueId add_input(const ModelText& name, ir::InputRole role, ir::DType dtype, ir::Shape shape);
+
+  /// The model's input of the label's name, if there is one.
+  ir::Input* known_label();
+  /// The label as the loss reads it: the model's input of that name, or a new one. A new label of flattened rows
+  /// [T*B, ...] lies in the data as [B, T, ...]. Errors (kBadLoss): an input of that name with another type.
+  Result<ir::ValueId> label_of(ir::DType dtype, const ir::Shape& shape);
+  /// Elements of each sample of a value. Errors (kBadLoss): their number depends on the batch, or they are not of
+  /// samples.
+  Result<int64_t> elements_per_sample(ir::ValueId value) const;
+
+ private:
+  ir::Graph graph_;
+  const ir::LossSpec& spec_;
+};
+
+}  // namespace graphpipe::passes

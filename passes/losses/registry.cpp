@@ -1,0 +1,90 @@
+#include "passes/losses/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace graphpipe::passes {
+
+extern const LossDef kCrossEntropyLoss, kMeanSquaredErrorLoss, kBceWithLogitsLoss, kContrastiveLoss, kOutputLoss;
+
+namespace {
+
+// One line per loss.
+constexpr std::array kLosses = {
+    &kCrossEntropyLoss, &kMeanSquaredErrorLoss, &kBceWithLogitsLoss, &kContrastiveLoss, &kOutputLoss,
+};
+
+Diagnostic bad_loss_text(const std::string& flag, std::string message) {
+  return {.code = Code::kUsage,
+          .origin = ModelText("--loss " + flag),
+          .message = std::move(message),
+          .hint = "write " + loss_forms()};
+}
+
+/// Reads one option; false where the loss has none of this form.
+bool parse_loss_option(const LossDef& loss, std::string_view part, ir::Attributes& options) {
+  const size_t equals = part.find('=');
+  const auto option = std::ranges::find(loss.options, part.substr(0, equals), &LossOption::name);
+  if (option == loss.options.end() || option->has_value != (equals != std::string_view::npos)) return false;
+  int64_t number = 1;
+  if (option->has_value && !read_number(part.substr(equals + 1), number)) return false;
+  if (number < option->low || number > option->high || options.has(option->name)) return false;
+  options.set(option->name, number);
+  return true;
+}
+
+}  // namespace
+
+std::span<const LossDef* const> all_losses() { return kLosses; }
+
+const LossDef* find_loss(std::string_view name) {
+  const auto found = std::ranges::find(kLosses, name, &LossDef::name);
+  return found == kLosses.end() ? nullptr : *found;
+}
+
+std::string loss_form(const LossDef& loss) {
+  std::string form = text(loss.name, loss.takes_label ? ":OUTPUT,LABEL" : ":OUTPUT");
+  for (const LossOption& option : loss.options) form += text("[,", option.name, option.has_value ? "=N]" : "]");
+  return form;
+}
+
+std::string loss_forms() {
+  std::string forms;
+  for (const LossDef* loss : kLosses)
+    forms += text(forms.empty() ? "" : loss == kLosses.back() ? " or " : ", ", loss_form(*loss));
+  return forms;
+}
+
+Result<ir::LossSpec> parse_loss(const std::string& flag) {
+  ir::LossSpec spec;
+  if (flag.empty()) return spec;
+  const size_t colon = flag.find(':');
+  const LossDef* loss = colon == std::string::npos ? nullptr : find_loss(flag.substr(0, colon));
+  if (loss == nullptr) return bad_loss_text(flag, "the loss is not one that GraphPipe knows");
+  spec.kind = loss->name;
+  const std::vector<std::string_view> parts = split(std::string_view(flag).substr(colon + 1), ",");
+  const size_t names = loss->takes_label ? 2 : 1;
+  if (parts.size() < names || parts[0].empty() || parts[names - 1].empty())
+    return bad_loss_text(
+        flag, loss->takes_label ? "it takes the names of an output and a label" : "it takes an output's name");
+  spec.output = ModelText(std::string(parts[0]));
+  if (loss->takes_label) spec.label = ModelText(std::string(parts[1]));
+  for (size_t i = names; i < parts.size(); ++i)
+    if (!parse_loss_option(*loss, parts[i], spec.options))
+      return bad_loss_text(flag, text("it does not take ", quoted(ModelText(std::string(parts[i])))));
+  return spec;
+}
+
+std::string print_loss(const ir::LossSpec& spec) {
+  const LossDef* loss = find_loss(spec.kind);
+  if (loss == nullptr) return {};
+  std::string out = text(spec.kind, ":", spec.output.raw());
+  if (loss->takes_label) out += "," + spec.label.raw();
+  for (const LossOption& option : loss->options)
+    if (spec.options.has(option.name))
+      out += text(",", option.name, option.has_value ? text("=", spec.options.get_int(option.name, 0)) : "");
+  return out;
+}
+
+}  // namespace graphpipe::passes

@@ -1,0 +1,25 @@
+#pragma once
+// The losses that GraphPipe knows.
+
+#include "ir/model_spec.h"
+#include "passes/losses/loss_def.h"
+
+namespace graphpipe::passes {
+
+/// All entries, in the order of the help.
+std::span<const LossDef* const> all_losses();
+/// The entry of a kind, or null.
+const LossDef* find_loss(std::string_view name);
+
+/// How a loss is written: "cross_entropy:OUTPUT,LABEL[,ignore=N][,axis=N]".
+std::string loss_form(const LossDef& loss);
+/// All forms, for help and hints: separated by commas, with "or" before the last.
+std::string loss_forms();
+
+/// Reads KIND:OUTPUT[,LABEL][,OPTION...]. An empty text is no loss.
+/// Errors (kUsage): an unknown kind, a missing or superfluous name, a number that is none or out of range.
+Result<ir::LossSpec> parse_loss(const std::string& text);
+/// As parse_loss reads it.
+std::string print_loss(const ir::LossSpec& spec);
+
+}  // namespace graphpipe::passes

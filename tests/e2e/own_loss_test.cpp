@@ -1,0 +1,45 @@
+// A language model with its own loss (transformers' GPT-2, exported with labels): a mean over shifted labels, of which
+// another number counts in every sample, and none in two neighbours. Whatever the micro-batches, it is PyTorch's.
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe::tests;
+
+TEST_CASE("a mean over counted labels: the loss of the whole batch, in micro-batches and replicas of unequal counts") {
+  const Reference reference = read_export("gpt2_labels");
+  const std::string folder = work_folder("gpt2_labels");
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"--devices", "2", "--stages", "2", "--micro-batch", "2"},
+           {"--devices", "2", "--planner", "data-parallel", "--micro-batch", "4"},
+           {"--devices", "3", "--stages", "2", "--micro-batch", "3", "--replicas", "1=2", "--policy", "zb-1p"}}) {
+    compile(reference, folder, flags);
+    check_folder(reference, folder, "gpt2_labels, " + joined(flags));
+  }
+  CHECK(nlohmann::json::parse(verify(reference, folder))["by_tolerance"] == true);
+}
+
+TEST_CASE("policies that divide the batch take a mean over counted labels") {
+  const Reference reference = read_export("gpt2_labels");
+  const std::string folder = work_folder("gpt2_labels_async");
+  for (const char* policy : {"2bw", "interleaved"}) {
+    CAPTURE(policy);
+    compile(reference, folder, {"--devices", "2", "--micro-batch", "1", "--policy", policy});
+    const Trained pipeline = train(reference, folder, false), serial = train(reference, folder, true);
+    CHECK(pipeline.losses == serial.losses);
+    CHECK(same_bytes(pipeline.weights, serial.weights));
+    CHECK(largest_relative({pipeline.losses.front()}, {reference.losses.front()}) <= kLossTolerance);
+  }
+}
+
+TEST_CASE("forwards only, the loss of the model is the one that is reported") {
+  const Reference reference = read_export("gpt2_labels");
+  const std::string folder = work_folder("gpt2_labels_forward");
+  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--policy", "inference"});
+  const auto losses =
+      losses_of(graphpipe_output({"run", folder, "--data", reference.folder + "/data", "--steps", "1", "--json"}));
+  CHECK(largest_relative(losses, {reference.losses.front()}) <= kLossTolerance);
+}
