@@ -39,30 +39,48 @@ void fill_stages(const ir::Plan& plan, schema::PlanFile& message) {
   }
 }
 
-void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
-  message.set_schema("graphpipe.plan/1");
-  message.set_model_digest(plan.model_digest);
-  message.set_cluster_digest(plan.cluster_digest);
-  message.set_profile_digest(plan.profile_digest);
-  message.set_loss(encode_name(plan.loss));
-  message.set_optimizer(plan.optimizer);
-  message.set_batch(narrow(plan.batch.count));
-  message.set_batch_norm(std::string(ir::batch_norm_name(plan.batch_norm)));
-  message.set_contrastive(std::string(ir::sample_scope_name(plan.contrastive)));
-  if (plan.execution != ir::Execution::kGraph) message.set_execute(std::string(ir::execution_name(plan.execution)));
-  message.set_dropout(plan.dropout);
-  message.set_seed(plan.seed);
-  message.set_threads(plan.threads);
-  message.set_planner(plan.planner);
-  message.set_policy(plan.policy);
-  for (const ir::SymbolBinding& binding : plan.bindings) {
+void fill_loss(const ir::LossSpec& loss, schema::PlanFile& message) {
+  if (loss.kind.empty()) return;
+  schema::Loss& out = *message.mutable_loss();
+  out.set_kind(loss.kind);
+  out.set_output(encode_name(loss.output));
+  out.set_label(encode_name(loss.label));
+  for (const auto& [name, value] : loss.options) {
+    schema::LossOption& option = *out.add_options();
+    option.set_name(name);
+    option.set_value(std::get<int64_t>(value));
+  }
+}
+
+void fill_spec(const ir::ModelSpec& spec, schema::PlanFile& message) {
+  message.set_model(encode_name(spec.path));
+  message.set_trusted_root(encode_name(spec.trusted_root));
+  for (const ir::SymbolBinding& binding : spec.bindings) {
     schema::SymbolBinding& out = *message.add_bindings();
     out.set_symbol(encode_name(binding.symbol));
     out.set_size(binding.size);
   }
-  message.set_parameter_rules(encode_name(plan.parameter_rules));
-  message.set_model(encode_name(plan.model));
-  message.set_trusted_root(encode_name(plan.trusted_root));
+  for (const ModelText& pattern : spec.freeze) message.add_freeze(encode_name(pattern));
+  message.set_parameter_rules(encode_name(spec.parameter_rules));
+  message.set_batch_norm(std::string(ir::batch_norm_name(spec.batch_norm)));
+  message.set_dropout(spec.dropout);
+  fill_loss(spec.loss, message);
+  message.set_optimizer(spec.optimizer);
+  message.set_contrastive(std::string(ir::sample_scope_name(spec.contrastive)));
+}
+
+void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
+  message.set_schema("graphpipe.plan/1");
+  fill_spec(plan.spec, message);
+  message.set_model_digest(plan.model_digest);
+  message.set_cluster_digest(plan.cluster_digest);
+  message.set_profile_digest(plan.profile_digest);
+  message.set_batch(narrow(plan.batch.count));
+  if (plan.execution != ir::Execution::kGraph) message.set_execute(std::string(ir::execution_name(plan.execution)));
+  message.set_seed(plan.seed);
+  message.set_threads(plan.threads);
+  message.set_planner(plan.planner);
+  message.set_policy(plan.policy);
   message.set_profile(encode_name(plan.profile));
   if (!plan.cluster.devices.empty()) fill_message(plan.cluster, *message.mutable_cluster());
 }
@@ -73,7 +91,8 @@ class PlanReader {
 
   Result<ir::Plan> read() {
     read_options();
-    read_lists();
+    read_spec();
+    read_loss();
     for (int s = 0; s < message_.stages_size(); ++s) read_choice(message_.stages(s), text("stages[", s, "]"));
     if (message_.stages_size() == 0) problems_.add("stages", "is empty: a plan has at least one stage");
     read_nodes();
@@ -87,44 +106,62 @@ class PlanReader {
     problems_.need_digest("model_digest", plan_.model_digest = message_.model_digest());
     problems_.need_digest("cluster_digest", plan_.cluster_digest = message_.cluster_digest());
     problems_.need_digest("profile_digest", plan_.profile_digest = message_.profile_digest());
-    plan_.loss = decode_name(message_.loss());
-    plan_.optimizer = message_.optimizer();
-    if (wire::find_optimizer(plan_.optimizer) == nullptr)
+    plan_.spec.optimizer = message_.optimizer();
+    if (wire::find_optimizer(plan_.spec.optimizer) == nullptr)
       problems_.add("optimizer", "must be one of ", wire::optimizer_names(), ", is ",
                     quoted(ModelText(message_.optimizer())));
-    const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());
-    if (batch_norm) plan_.batch_norm = *batch_norm;
-    else
-      problems_.add("batch_norm", "must be train, eval, file or micro-batch, is ",
-                    quoted(ModelText(message_.batch_norm())));
-    const auto scope =
-        message_.has_contrastive() ? ir::sample_scope_of_name(message_.contrastive()) : ir::SampleScope::kBatch;
-    if (scope && *scope != ir::SampleScope::kEach) plan_.contrastive = *scope;
-    else problems_.add("contrastive", "must be batch or micro-batch, is ", quoted(ModelText(message_.contrastive())));
     const auto execution = ir::execution_of_name(message_.has_execute() ? message_.execute() : "graph");
     if (execution) plan_.execution = *execution;
     else problems_.add("execute", "must be graph or chain, is ", quoted(ModelText(message_.execute())));
     problems_.need_range("batch", message_.batch(), 1, kMaxOfMessage);
     plan_.batch = Samples(message_.batch());
-    plan_.dropout = message_.dropout();
     plan_.seed = message_.seed();
     problems_.need_range("threads", message_.threads(), 1, kMaxThreads);
     plan_.threads = message_.threads();
     problems_.need_name("planner", plan_.planner = message_.planner());
     problems_.need_name("policy", plan_.policy = message_.policy());
+    plan_.profile = decode_name(message_.profile());
+    if (message_.has_cluster()) plan_.cluster = cluster_of(message_.cluster(), "cluster.", problems_);
   }
 
-  void read_lists() {
+  void read_spec() {
+    ir::ModelSpec& spec = plan_.spec;
+    spec.path = decode_name(message_.model());
+    spec.trusted_root = decode_name(message_.trusted_root());
     for (int i = 0; i < message_.bindings_size(); ++i) {
       const schema::SymbolBinding& binding = message_.bindings(i);
       problems_.need_range(text("bindings[", i, "].size"), binding.size(), int64_t{0}, int64_t{1} << 48);
-      plan_.bindings.push_back({.symbol = decode_name(binding.symbol()), .size = binding.size()});
+      spec.bindings.push_back({.symbol = decode_name(binding.symbol()), .size = binding.size()});
     }
-    plan_.parameter_rules = decode_name(message_.parameter_rules());
-    plan_.model = decode_name(message_.model());
-    plan_.trusted_root = decode_name(message_.trusted_root());
-    plan_.profile = decode_name(message_.profile());
-    if (message_.has_cluster()) plan_.cluster = cluster_of(message_.cluster(), "cluster.", problems_);
+    for (const std::string& pattern : message_.freeze()) spec.freeze.push_back(decode_name(pattern));
+    spec.parameter_rules = decode_name(message_.parameter_rules());
+    const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());
+    if (batch_norm) spec.batch_norm = *batch_norm;
+    else
+      problems_.add("batch_norm", "must be train, eval, file or micro-batch, is ",
+                    quoted(ModelText(message_.batch_norm())));
+    const auto scope =
+        message_.has_contrastive() ? ir::sample_scope_of_name(message_.contrastive()) : ir::SampleScope::kBatch;
+    if (scope && *scope != ir::SampleScope::kEach) spec.contrastive = *scope;
+    else problems_.add("contrastive", "must be batch or micro-batch, is ", quoted(ModelText(message_.contrastive())));
+    spec.dropout = message_.dropout();
+  }
+
+  void read_loss() {
+    if (!message_.has_loss()) return;
+    const schema::Loss& given = message_.loss();
+    ir::LossSpec& loss = plan_.spec.loss;
+    loss.kind = given.kind();
+    if (loss.kind.empty()) problems_.add("loss.kind", "is empty: leave out `loss` where nothing is trained");
+    loss.output = decode_name(given.output());
+    loss.label = decode_name(given.label());
+    for (int i = 0; i < given.options_size(); ++i) {
+      const std::string place = text("loss.options[", i, "].name");
+      const std::string& name = given.options(i).name();
+      if (name.empty()) problems_.add(place, "is empty");
+      if (loss.options.has(name)) problems_.add(place, "is an option that stands here twice");
+      loss.options.set(name, given.options(i).value());
+    }
   }
 
   void read_choice(const schema::PlanStage& stage, const std::string& path) {

@@ -15,9 +15,9 @@ std::vector<const ValueInfo*> fed_inputs(const GraphBody& graph) {
   return inputs;
 }
 
-const SymbolBinding* binding_of(const ImportRequest& request, const std::string& symbol) {
-  for (const SymbolBinding& binding : request.symbols)
-    if (binding.name == symbol) return &binding;
+const ir::SymbolBinding* binding_of(const ImportRequest& request, const std::string& symbol) {
+  for (const ir::SymbolBinding& binding : request.spec.bindings)
+    if (binding.symbol.raw() == symbol) return &binding;
   return nullptr;
 }
 
@@ -52,7 +52,7 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   }
   if (dim.symbol == batch_.symbol && (!dim.symbol.empty() || (axis == 0 && batch_.traced == 0)))
     return ir::Dim::batch();
-  const SymbolBinding* binding = binding_of(request_, dim.symbol);
+  const ir::SymbolBinding* binding = binding_of(request_, dim.symbol);
   if (binding != nullptr && binding->size > 0) return ir::Dim::fixed(binding->size);
   if (binding != nullptr) return ir::Dim::batch();
   if (dim.symbol.empty()) {
@@ -101,12 +101,12 @@ void InputBinder::bind(const ValueInfo& input) {
 }  // namespace
 
 BatchChoice choose_batch(const GraphBody& graph, const ImportRequest& request) {
-  for (const SymbolBinding& binding : request.symbols)
-    if (binding.size == 0) return {.symbol = binding.name};
+  for (const ir::SymbolBinding& binding : request.spec.bindings)
+    if (binding.size == 0) return {.symbol = binding.symbol.raw()};
   const std::vector<const ValueInfo*> inputs = fed_inputs(graph);
   for (const ValueInfo* input : inputs)
     if (!input->dims.empty() && !input->dims[0].size) {
-      const SymbolBinding* binding = binding_of(request, input->dims[0].symbol);
+      const ir::SymbolBinding* binding = binding_of(request, input->dims[0].symbol);
       if (binding == nullptr) return {.symbol = input->dims[0].symbol};
     }
   for (const ValueInfo* input : inputs)
@@ -121,10 +121,10 @@ Status bind_inputs(const GraphBody& graph, const ImportRequest& request, const B
     binder.bind(*input);
     for (const DeclaredDim& dim : input->dims) symbols.insert(dim.symbol);
   }
-  for (const SymbolBinding& binding : request.symbols)
-    if (symbols.count(binding.name) == 0 || binding.size < 0)
+  for (const ir::SymbolBinding& binding : request.spec.bindings)
+    if (symbols.count(binding.symbol.raw()) == 0 || binding.size < 0)
       binder.problems().push_back({.code = Code::kUsage,
-                                   .origin = ModelText(binding.name),
+                                   .origin = binding.symbol,
                                    .message = "a symbol that no input has, or a negative size",
                                    .hint = "run `graphpipe inspect` to see the symbols"});
   const std::vector<ir::Input>& made = lowering.graph().inputs();

@@ -141,8 +141,9 @@ Samples checked_batch(const BatchChoice& batch) {
 
 Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {
   const GraphBody& body = prepared.model.graph;
-  GP_TRY(const ParameterRules rules, ParameterRules::parse(request.freeze, request.parameters));
-  TensorSource tensors(request.path, scan.slots, request.trusted_root, request.limits.weight_bytes);
+  const std::string& path = request.spec.path.raw();
+  GP_TRY(const ParameterRules rules, ParameterRules::parse(request.spec.freeze, request.spec.parameter_rules.raw()));
+  TensorSource tensors(path, scan.slots, request.spec.trusted_root.raw(), request.limits.weight_bytes);
   const BatchChoice batch = choose_batch(body, request);
   const bool from_torch = prepared.model.producer == "pytorch";
   Lowering lowering(request, rules, tensors, batch.traced, from_torch);
@@ -173,11 +174,11 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
                                            .signature = signature,
                                            .origins = trimmed.origins,
                                            .from_torch = from_torch,
-                                           .model_path = request.path,
-                                           .trusted_root = request.trusted_root},
+                                           .model_path = path,
+                                           .trusted_root = request.spec.trusted_root.raw()},
                                           imported.notes);
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
-  imported.files = {request.path};
+  imported.files = {path};
   std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));
   imported.batch_symbol = ModelText(batch.symbol);
   imported.traced_batch = batch.traced;
@@ -192,7 +193,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
 }  // namespace
 
 Result<Imported> import_onnx(const ImportRequest& request) {
-  GP_TRY(const MappedFile file, MappedFile::open(request.path, request.limits.file_bytes));
+  GP_TRY(const MappedFile file, MappedFile::open(request.spec.path.raw(), request.limits.file_bytes));
   return import_onnx(request, file.text());
 }
 

@@ -12,21 +12,10 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/model_spec.h"
 #include "support/result.h"
 
 namespace graphpipe::frontend {
-
-/// What BatchNormalization nodes with running statistics become. Exporters lose the mode, so it is the user's choice.
-enum class BatchNormMode : uint8_t {
-  kTrain,  // batch statistics; the running statistics are updated
-  kEval,   // running statistics, which stay as they are
-  kFile,   // what each node's training_mode says
-};
-enum class DropoutMode : uint8_t {
-  kOn,   // every node with a ratio above 0 drops, also one that the exporter switched off
-  kOff,  // no node drops
-  kFile  // what each node's training_mode input says
-};
 
 /// Guards against hostile files. A model beyond one of them is refused with kLimitExceeded.
 struct Limits {
@@ -45,23 +34,9 @@ struct Limits {
   int64_t weight_bytes = int64_t{1} << 44;
 };
 
-/// Gives a symbolic dimension of the inputs a size; size 0 says that the symbol is the batch.
-struct SymbolBinding {
-  std::string name;
-  int64_t size = 0;
-};
-
 struct ImportRequest {
-  std::string path;
-  /// Where not empty, symbolic links in the paths of external data are followed if they end inside this folder.
-  std::string trusted_root;
-  /// Name patterns ('*' and '?') of parameters that are not to be trained.
-  std::vector<std::string> freeze;
-  /// Text of a parameter file: lines "PATTERN train|freeze|tie|split", later lines win, '#' starts a comment.
-  std::string parameters;
-  std::vector<SymbolBinding> symbols;
-  BatchNormMode batchnorm = BatchNormMode::kTrain;
-  DropoutMode dropout = DropoutMode::kOn;
+  /// Which file, and how it is read; the loss is not the frontend's.
+  ir::ModelSpec spec;
   Limits limits;
   /// Whether ONNX's library, which crashes on some models, runs in a process of its own.
   bool isolated = true;
@@ -97,7 +72,7 @@ struct Imported {
 
 /// Reads, checks and lowers the model. On failure: all problems found.
 Result<Imported> import_onnx(const ImportRequest& request);
-/// The same for the bytes of a file that lies, or might lie, at the request's path.
+/// The same for the bytes of a file that lies, or might lie, at the path of the spec.
 Result<Imported> import_onnx(const ImportRequest& request, std::string_view file);
 
 }  // namespace graphpipe::frontend

@@ -127,8 +127,8 @@ Status lower_batch_norm(NodeContext& context) {
   const bool file_trains = context.int_attribute("training_mode", 0) != 0;
   bool train = file_trains;
   if (has_running_statistics(context)) {
-    const BatchNormMode mode = context.lowering().request().batchnorm;
-    if (mode != BatchNormMode::kFile) train = mode == BatchNormMode::kTrain;
+    const ir::BatchNormMode mode = context.lowering().request().spec.batch_norm;
+    if (mode != ir::BatchNormMode::kFile) train = mode != ir::BatchNormMode::kEval;
   }
   // ONNX updates the running variance with the population variance, PyTorch with the unbiased one.
   const bool torch = context.lowering().from_torch();
@@ -147,7 +147,7 @@ Status lower_batch_norm(NodeContext& context) {
 }
 
 Status lower_dropout(NodeContext& context) {
-  const DropoutMode mode = context.lowering().request().dropout;
+  const bool drops = context.lowering().request().spec.dropout;
   double ratio = 0.5;
   if (context.has_input(1)) {
     GP_TRY(const std::vector<double> given, context.reals(1, "ratio"));
@@ -161,16 +161,14 @@ Status lower_dropout(NodeContext& context) {
   if (!(ratio >= 0 && ratio < 1)) return context.problem(Code::kBadModel, "its ratio is not in [0, 1)", "correct it");
   if (context.is_read(1))
     return context.problem(Code::kUnsupportedOp, "the output of the mask is not supported", "drop it");
-  if (mode == DropoutMode::kOn && !file_drops && ratio > 0)
+  if (drops && !file_drops && ratio > 0)
     context.note(Severity::kNote, Code::kLostByExport,
                  text("the file switches it off, the exporter may have lost its mode; it drops with ratio ", ratio),
-                 "import with dropout off or file to leave it off");
-  if (mode == DropoutMode::kOff && file_drops && ratio > 0)
+                 "--dropout off leaves it off");
+  if (!drops && file_drops && ratio > 0)
     context.note(Severity::kNote, Code::kLostByExport,
-                 text("the file drops with ratio ", ratio, ", which is switched off"),
-                 "import with dropout on to train with it");
-  const bool drops = ratio > 0 && (mode == DropoutMode::kOn || (mode == DropoutMode::kFile && file_drops));
-  if (!drops) {
+                 text("the file drops with ratio ", ratio, ", which is switched off"), "--dropout on trains with it");
+  if (!drops || ratio == 0) {
     context.bind_alias();
     return Ok{};
   }

@@ -36,9 +36,9 @@ bool is_parameter_name(std::string_view name) {
   return last.starts_with("weight_") || last.starts_with("bias_");
 }
 
-Result<ParameterRules> ParameterRules::parse(const std::vector<std::string>& freeze, std::string_view content) {
+Result<ParameterRules> ParameterRules::parse(const std::vector<ModelText>& freeze, std::string_view content) {
   ParameterRules rules;
-  for (const std::string& pattern : freeze) rules.rules_.push_back({pattern, Action::kFreeze, true});
+  for (const ModelText& pattern : freeze) rules.rules_.push_back({pattern.raw(), Action::kFreeze, true});
   Diagnostics problems;
   std::istringstream lines{std::string(content)};
   std::string line;

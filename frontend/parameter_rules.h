@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/result.h"
+#include "support/text.h"
 
 namespace graphpipe::frontend {
 
@@ -21,7 +22,7 @@ bool is_parameter_name(std::string_view name);
 class ParameterRules {
  public:
   /// Lines "PATTERN train|freeze|tie|split"; also "PATTERN -> train". Errors: kBadParameter with the line's number.
-  static Result<ParameterRules> parse(const std::vector<std::string>& freeze, std::string_view text);
+  static Result<ParameterRules> parse(const std::vector<ModelText>& freeze, std::string_view text);
 
   /// The last rule that names the parameter; its pattern is marked as used.
   std::optional<bool> trains(std::string_view name) const;

@@ -1,9 +1,14 @@
 #pragma once
-// What is planned, as data: the command line and plan files are parsed into these once.
+// What is planned, as data: the command line and plan files are parsed into it once, and the frontend, the passes and
+// the prices read it.
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "ir/attributes.h"
+#include "ir/plan_graph.h"
 #include "support/text.h"
 
 namespace graphpipe::ir {
@@ -19,6 +24,42 @@ struct LossSpec {
   /// Integers by name, as the kind's entry lists them: "ignore", "axis"; a word without a value is 1.
   Attributes options;
   bool operator==(const LossSpec&) const = default;
+};
+
+/// Which statistics BatchNormalization nodes use that have running ones. Exporters lose the mode, so it is the user's
+/// choice: the batch's (the running ones are updated), the running ones (which stay as they are), what the model file
+/// says (of the batch where it trains), or those of each micro-batch, as GPipe does.
+enum class BatchNormMode : uint8_t { kTrain, kEval, kFile, kMicroBatch };
+/// "train", "eval", "file", "micro-batch".
+std::string_view batch_norm_name(BatchNormMode mode);
+std::optional<BatchNormMode> batch_norm_of_name(std::string_view name);
+
+/// Gives a symbolic dimension of the inputs a size; size 0 says that the symbol is the batch.
+struct SymbolBinding {
+  ModelText symbol;
+  int64_t size = 0;
+  bool operator==(const SymbolBinding&) const = default;
+};
+
+struct ModelSpec {
+  /// The model file, and a second folder that its data may lie in: symbolic links in the paths of external data are
+  /// followed if they end inside it. In a plan: absolute, or relative to the plan's folder.
+  ModelText path, trusted_root;
+  std::vector<SymbolBinding> bindings;
+  /// Name patterns ('*' and '?') of parameters that are not to be trained.
+  std::vector<ModelText> freeze;
+  /// Text of a parameter file: lines "PATTERN train|freeze|tie|split", later lines win, and over `freeze`; '#' starts a
+  /// comment.
+  ModelText parameter_rules;
+  BatchNormMode batch_norm = BatchNormMode::kTrain;
+  /// Whether Dropout nodes with a ratio above 0 drop, those that the exporter switched off too; else none does.
+  bool dropout = false;
+  LossSpec loss;
+  /// A name of wire/optimizers.h.
+  std::string optimizer = "sgd";
+  /// The samples that a loss compares with each other: all of the batch, or those of each micro-batch.
+  SampleScope contrastive = SampleScope::kBatch;
+  bool operator==(const ModelSpec&) const = default;
 };
 
 }  // namespace graphpipe::ir

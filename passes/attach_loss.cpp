@@ -37,9 +37,8 @@ void report_activation(const Graph& graph, ValueId output, const LossDef& loss, 
 Result<Graph> attach_loss(Graph graph, const PassContext& context) {
   const ir::LossSpec& spec = context.loss;
   if (spec.kind.empty()) return graph;
+  GP_TRY_VOID(check_loss(spec));
   const LossDef* loss = find_loss(spec.kind);
-  if (loss == nullptr)
-    return bad_loss(spec.output, text("there is no loss ", quoted(ModelText(spec.kind))), "write " + loss_forms());
   GP_TRY(const ValueId output, find_output(graph, spec));
   report_activation(graph, output, *loss, context);
   if (!ir::is_floating(graph.value(output).type.dtype))

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "driver/cli/usage.h"
-#include "driver/pipeline/model_source.h"
+#include "driver/pipeline/model_spec.h"
 #include "wire/optimizers.h"
 
 namespace graphpipe::driver {

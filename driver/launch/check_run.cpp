@@ -13,8 +13,8 @@ Diagnostics check_weights(const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) return file.problems();
   const std::span<const std::byte> bytes = file->bytes();
-  const auto index = files::parse_safetensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                              static_cast<int64_t>(bytes.size()));
+  const auto index = wire::parse_safetensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                             static_cast<int64_t>(bytes.size()));
   if (!index) {
     Diagnostics problems = index.problems();
     for (Diagnostic& problem : problems) problem.message = text(quoted(ModelText(path)), ": ", problem.message);
@@ -39,7 +39,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
   GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
   const ir::Schedule& schedule = plan.schedule.value();
   return RunFacts{.trains = !is_forward_only(schedule),
-                  .optimizer = plan.optimizer,
+                  .optimizer = plan.spec.optimizer,
                   .synchronous = !ir::is_asynchronous(schedule),
                   .random = table.draws_random || run.data.shuffle || run.data.folder.empty(),
                   .reads_files = !run.data.folder.empty(),

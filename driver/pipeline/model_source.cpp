@@ -1,48 +1,16 @@
 #include "driver/pipeline/model_source.h"
 
-#include <charconv>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
-#include "files/text_file.h"
-#include "passes/losses/registry.h"
+#include "driver/pipeline/model_spec.h"
 #include "passes/pipeline.h"
-#include "scheduler/policies/policies.h"
 #include "wire/data_file.h"
 
 namespace graphpipe::driver {
 
-Result<frontend::SymbolBinding> parse_binding(const std::string& flag) {
-  const size_t equals = flag.find('=');
-  frontend::SymbolBinding binding;
-  if (equals != std::string::npos && equals > 0) {
-    binding.name = flag.substr(0, equals);
-    const char* end = flag.data() + flag.size();
-    if (flag.substr(equals + 1) == "batch") return binding;
-    const auto [stop, error] = std::from_chars(flag.data() + equals + 1, end, binding.size);
-    if (error == std::errc() && stop == end && binding.size > 0) return binding;
-  }
-  return usage("--bind " + flag, "expected NAME=SIZE with a size of at least 1, or NAME=batch",
-               "for example --bind sequence=16");
-}
-
-Result<std::string> read_parameter_file(const std::string& path) {
-  constexpr int64_t kMaxBytes = 1 << 20;
-  if (path.empty()) return std::string();
-  return files::read_file(path, kMaxBytes);
-}
-
 namespace {
-
-frontend::BatchNormMode batchnorm_mode(std::string_view flag) {
-  if (flag == "eval") return frontend::BatchNormMode::kEval;
-  return flag == "file" ? frontend::BatchNormMode::kFile : frontend::BatchNormMode::kTrain;
-}
-
-frontend::DropoutMode dropout_mode(bool on) { return on ? frontend::DropoutMode::kOn : frontend::DropoutMode::kOff; }
 
 // Two inputs that would be read from one file of the data folder.
 Status check_data_names(const ir::Graph& graph) {
@@ -112,63 +80,14 @@ void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
   }
 }
 
-Result<TrainingGraph> make_training_graph(const frontend::ImportRequest& request, const std::string& loss,
-                                          const std::string& policy) {
-  TrainingGraph out;
-  passes::PassContext context;
-  context.forward_only = runs_forwards_only(policy);
-  GP_TRY(context.loss, passes::parse_loss(loss));
-  GP_TRY(out.imported, frontend::import_onnx(request));
-  GP_TRY_VOID(check_whole_names(out.imported.graph));
-  if (context.loss.kind.empty() && !context.forward_only) {
-    std::string names;
-    for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
-    return Diagnostic{.code = Code::kBadLoss,
-                      .message = "training needs a loss; the model's outputs are" + names,
-                      .hint = "pass --loss, for example --loss cross_entropy:OUTPUT,LABEL"};
-  }
-  GP_TRY(out.digest, model_digest(out.imported));
-  out.notes = out.imported.notes;
-  context.notes = &out.notes;
-  GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));
-  GP_TRY_VOID(check_data_names(out.graph));
-  if (context.forward_only) note_left_out_outputs(out.graph, out.notes);
-  return out;
-}
-
-Result<frontend::ImportRequest> import_request(const ModelOptions& options, const std::string& policy) {
-  frontend::ImportRequest request;
-  request.path = options.model;
-  request.trusted_root = options.trusted_root;
-  request.freeze = options.freeze;
-  GP_TRY(request.parameters, read_parameter_file(options.parameters));
-  for (const std::string& flag : options.bindings) {
-    GP_TRY(frontend::SymbolBinding binding, parse_binding(flag));
-    request.symbols.push_back(std::move(binding));
-  }
-  request.batchnorm = batchnorm_mode(batch_norm_mode(options, policy));
-  request.dropout = dropout_mode(options.dropout == "on");
-  return request;
-}
-
 }  // namespace
 
-bool runs_forwards_only(const std::string& policy) {
-  const scheduler::Policy* known = scheduler::find_policy(policy);
-  return known != nullptr && known->forward_only;
-}
-
-Result<frontend::Imported> import_model(const ModelOptions& options) {
-  GP_TRY(const frontend::ImportRequest request, import_request(options, ""));
-  GP_TRY(frontend::Imported imported, frontend::import_onnx(request));
+Result<frontend::Imported> import_model(const Options& options) {
+  GP_TRY(ir::ModelSpec spec, model_spec(options));
+  GP_TRY(frontend::Imported imported, frontend::import_onnx({.spec = std::move(spec)}));
   GP_TRY_VOID(check_whole_names(imported.graph));
-  GP_TRY_VOID(check_modes(options, imported.graph));
+  GP_TRY_VOID(check_modes(options.model, imported.graph));
   return imported;
-}
-
-std::string batch_norm_mode(const ModelOptions& model, const std::string& policy) {
-  if (!model.batchnorm.empty()) return model.batchnorm;
-  return runs_forwards_only(policy) ? "eval" : "train";
 }
 
 Result<std::string> model_digest(const frontend::Imported& imported) {
@@ -180,24 +99,31 @@ Result<std::string> model_digest(const frontend::Imported& imported) {
   return sha256_of_text(digests);
 }
 
-Result<TrainingGraph> make_training_graph(const ModelOptions& model, const TrainingOptions& training,
-                                          const std::string& policy) {
-  GP_TRY(const frontend::ImportRequest request, import_request(model, policy));
-  GP_TRY(TrainingGraph out, make_training_graph(request, training.loss, policy));
-  GP_TRY_VOID(check_modes(model, out.graph));
+Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forward_only) {
+  TrainingGraph out;
+  passes::PassContext context{.loss = spec.loss, .forward_only = forward_only};
+  GP_TRY(out.imported, frontend::import_onnx({.spec = spec}));
+  GP_TRY_VOID(check_whole_names(out.imported.graph));
+  if (spec.loss.kind.empty() && !forward_only) {
+    std::string names;
+    for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
+    return Diagnostic{.code = Code::kBadLoss,
+                      .message = "training needs a loss; the model's outputs are" + names,
+                      .hint = "pass --loss, for example --loss cross_entropy:OUTPUT,LABEL"};
+  }
+  GP_TRY(out.digest, model_digest(out.imported));
+  out.notes = out.imported.notes;
+  context.notes = &out.notes;
+  GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));
+  GP_TRY_VOID(check_data_names(out.graph));
+  if (forward_only) note_left_out_outputs(out.graph, out.notes);
   return out;
 }
 
-Result<TrainingGraph> make_training_graph(const ir::Plan& plan, const std::string& path) {
-  frontend::ImportRequest request;
-  request.path = path;
-  request.trusted_root = plan.trusted_root.raw();
-  request.parameters = plan.parameter_rules.raw();
-  for (const ir::SymbolBinding& binding : plan.bindings)
-    request.symbols.push_back({.name = binding.symbol.raw(), .size = binding.size});
-  request.batchnorm = batchnorm_mode(ir::batch_norm_name(plan.batch_norm));
-  request.dropout = dropout_mode(plan.dropout);
-  return make_training_graph(request, plan.loss.raw(), plan.policy);
+Result<TrainingGraph> make_training_graph(const Options& options, const ir::ModelSpec& spec) {
+  GP_TRY(TrainingGraph out, make_training_graph(spec, runs_forwards_only(options.plan.policy)));
+  GP_TRY_VOID(check_modes(options.model, out.graph));
+  return out;
 }
 
 }  // namespace graphpipe::driver

@@ -9,6 +9,7 @@
 #include "driver/launch/digest.h"
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
+#include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/sample_scopes.h"
 #include "files/plan.h"
 #include "files/profile.h"
@@ -22,12 +23,12 @@ namespace fs = std::filesystem;
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  GP_TRY(ir::PlanGraph graph,
-         cost::price(model.graph, plan.cluster,
-                     {.batch = plan.batch,
-                      .optimizer_state_per_weight_byte = wire::optimizer_named(plan.optimizer).state_per_weight_byte,
-                      .profile = profile,
-                      .scopes = scopes_of(plan.contrastive, plan.batch_norm)}));
+  GP_TRY(ir::PlanGraph graph, cost::price(model.graph, plan.cluster,
+                                          {.batch = plan.batch,
+                                           .optimizer_state_per_weight_byte =
+                                               wire::optimizer_named(plan.spec.optimizer).state_per_weight_byte,
+                                           .profile = profile,
+                                           .scopes = scopes_of(plan.spec)}));
   graph.execution = plan.execution;
   return graph;
 }
@@ -63,45 +64,18 @@ Status add_profile(ir::Plan& plan, const std::string& path) {
   return Ok{};
 }
 
-// The --freeze flags become lines after those of the parameter file, so that the plan needs one list only. What a line
-// would end at, or be read as a comment, cannot stand in one.
-Result<std::string> parameter_rules(const ModelOptions& model) {
-  GP_TRY(std::string rules, read_parameter_file(model.parameters));
-  if (!rules.empty() && rules.back() != '\n') rules += '\n';
-  for (const std::string& pattern : model.freeze) {
-    if (pattern.empty() || pattern.find_first_of("# \t\r\n\v\f") != std::string::npos) {
-      return Diagnostic{.code = Code::kUsage,
-                        .origin = ModelText("--freeze " + pattern),
-                        .message = "a pattern holds at least one character, and no space and no #",
-                        .hint = "write ? in their place: it stands for any one character"};
-    }
-    rules += pattern + " freeze\n";
-  }
-  return rules;
-}
-
 Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   ir::Plan plan;
-  plan.model = ModelText(fs::absolute(options.model.model).string());
+  GP_TRY(plan.spec, model_spec(options));
+  plan.spec.path = ModelText(fs::absolute(options.model.model).string());
   if (const std::string& root = options.model.trusted_root; !root.empty())
-    plan.trusted_root = ModelText(fs::absolute(root).string());
-  plan.loss = ModelText(options.training.loss);
-  plan.optimizer = options.training.optimizer;
+    plan.spec.trusted_root = ModelText(fs::absolute(root).string());
   plan.batch = Samples(options.training.batch);
-  plan.batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
-  plan.contrastive = contrastive_scope(options.training);
-  plan.dropout = options.model.dropout == "on";
   if (options.plan.execute == "chain") plan.execution = ir::Execution::kChain;
   plan.seed = options.training.seed;
   plan.threads = static_cast<int>(options.training.threads);
   plan.planner = options.plan.planner;
   plan.policy = options.plan.policy;
-  GP_TRY(std::string rules, parameter_rules(options.model));
-  plan.parameter_rules = ModelText(std::move(rules));
-  for (const std::string& flag : options.model.bindings) {
-    GP_TRY(const frontend::SymbolBinding binding, parse_binding(flag));
-    plan.bindings.push_back({.symbol = ModelText(binding.name), .size = binding.size});
-  }
   plan.cluster = machine.cluster;
   if (machine.source == MachineSource::kFile) {
     GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
@@ -123,7 +97,7 @@ Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::
 
 Diagnostic other_model(const ir::Plan& plan) {
   return Diagnostic{.code = Code::kBadPlan,
-                    .origin = plan.model,
+                    .origin = plan.spec.path,
                     .message = "the model is not the one that the plan was made for: its digest differs",
                     .hint = "make the plan again with `graphpipe plan`"};
 }
@@ -131,33 +105,11 @@ Diagnostic other_model(const ir::Plan& plan) {
 // A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
 // hand names no model, so nothing is known of the options that its author had in mind.
 Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
-  Diagnostics problems;
-  const auto compare = [&](std::string_view flag, const std::string& then, const std::string& here) {
-    if (then == here) return;
-    problems.push_back({.code = Code::kBadPlan,
-                        .origin = ModelText(std::string(flag)),
-                        .message = text("the plan was made with ", quoted(ModelText(then)), ", this is ",
-                                        quoted(ModelText(here)), ": its node numbers mean other nodes"),
-                        .hint = "pass what the plan was made with, or make the plan again"});
-  };
-  const auto bindings = [](const ir::Plan& plan) {
-    std::string all;
-    for (const ir::SymbolBinding& binding : plan.bindings) all += text(binding.symbol.raw(), "=", binding.size, " ");
-    return all;
-  };
-  const auto dropout = [](const ir::Plan& plan) { return std::string(plan.dropout ? "on" : "off"); };
-  const auto batch_norm = [](const ir::Plan& plan) { return std::string(ir::batch_norm_name(plan.batch_norm)); };
   const auto trains = [](const ir::Plan& plan) {
     return std::string(runs_forwards_only(plan.policy) ? "forwards only" : "training");
   };
-  compare("--policy", trains(given), trains(now));
-  compare("--loss", given.loss.raw(), now.loss.raw());
-  compare("--batchnorm", batch_norm(given), batch_norm(now));
-  compare("--contrastive", std::string(ir::sample_scope_name(given.contrastive)),
-          std::string(ir::sample_scope_name(now.contrastive)));
-  compare("--dropout", dropout(given), dropout(now));
-  compare("--bind", bindings(given), bindings(now));
-  compare("--parameters, --freeze", given.parameter_rules.raw(), now.parameter_rules.raw());
+  Diagnostics problems = spec_differences(given.spec, now.spec);
+  if (trains(given) != trains(now)) problems.push_back(other_option("--policy", trains(given), trains(now)));
   if (!problems.empty()) return problems;
   return Ok{};
 }
@@ -278,7 +230,7 @@ Result<Pipeline> price_model(const Options& options) {
   GP_TRY(pipeline.machine, find_machine(options));
   GP_TRY(pipeline.plan, plan_of(options, pipeline.machine));
   pipeline.order = options.plan.order;
-  GP_TRY(pipeline.model, make_training_graph(options.model, options.training, options.plan.policy));
+  GP_TRY(pipeline.model, make_training_graph(options, pipeline.plan.spec));
   pipeline.plan.model_digest = pipeline.model.digest;
   for (const Diagnostic& note : pipeline.machine.notes) pipeline.model.notes.push_back(note);
   // From here on the operator graph never changes: its ids may be kept.
@@ -311,14 +263,16 @@ Result<Pipeline> load_pipeline(const std::string& path) {
   Pipeline pipeline;
   GP_TRY(pipeline.plan, files::read_plan(plan_file_of(path)));
   const ir::Plan& plan = pipeline.plan;
-  if (plan.cluster.devices.empty() || plan.model.empty()) {
+  if (plan.cluster.devices.empty() || plan.spec.path.empty()) {
     return Diagnostic{.code = Code::kBadPlan,
                       .origin = ModelText(path),
                       .message = "the plan names no model or no machines",
                       .hint = "complete it with `graphpipe plan MODEL --devices N --plan FILE -o PLAN`"};
   }
   const fs::path folder = fs::path(plan_file_of(path)).parent_path();
-  GP_TRY(pipeline.model, make_training_graph(plan, (folder / plan.model.raw()).string()));
+  ir::ModelSpec spec = plan.spec;
+  spec.path = ModelText((folder / spec.path.raw()).string());
+  GP_TRY(pipeline.model, make_training_graph(spec, runs_forwards_only(plan.policy)));
   if (plan.model_digest != pipeline.model.digest) return other_model(plan);
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan, folder));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));

@@ -226,7 +226,7 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   GP_TRY_VOID(refuse_unwritable(options, problem, found.assignment));
   const ir::PlanGraph& graph = problem.profile().graph;
   ir::Plan plan;
-  plan.model = ModelText(std::filesystem::absolute(options.plan.profile).string());
+  plan.spec.path = ModelText(std::filesystem::absolute(options.plan.profile).string());
   plan.batch = graph.batch;
   plan.execution = graph.execution;
   plan.planner = options.plan.planner;

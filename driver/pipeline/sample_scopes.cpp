@@ -70,13 +70,9 @@ Diagnostic statistics_note(const Found& found, Samples batch, const ir::StageGra
 
 }  // namespace
 
-SampleScope contrastive_scope(const TrainingOptions& training) {
-  return ir::sample_scope_of_name(training.contrastive).value();
-}
-
-cost::ScopeChoice scopes_of(SampleScope contrastive, ir::BatchNormMode batch_norm) {
-  const bool each = batch_norm == ir::BatchNormMode::kMicroBatch;
-  return {.losses = contrastive, .statistics = each ? SampleScope::kMicroBatch : SampleScope::kBatch};
+cost::ScopeChoice scopes_of(const ir::ModelSpec& spec) {
+  const bool each = spec.batch_norm == ir::BatchNormMode::kMicroBatch;
+  return {.losses = spec.contrastive, .statistics = each ? SampleScope::kMicroBatch : SampleScope::kBatch};
 }
 
 Diagnostics scope_notes(const ir::Graph& graph, const ir::PlanGraph& priced, const ir::StageGraph* stages) {

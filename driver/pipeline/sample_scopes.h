@@ -2,19 +2,15 @@
 // Which samples a model's nodes work on together: what the flags say of it, and what the user is told.
 
 #include "cost/sample_scopes.h"
-#include "driver/cli/options.h"
-#include "ir/plan.h"
+#include "ir/model_spec.h"
 #include "ir/plan_graph.h"
 #include "ir/stage_graph.h"
 #include "support/diagnostic.h"
 
 namespace graphpipe::driver {
 
-/// What --contrastive says. Needs: batch or micro-batch, which the command line checks.
-ir::SampleScope contrastive_scope(const TrainingOptions& training);
-
-/// What a plan's options mean for the nodes of its model.
-cost::ScopeChoice scopes_of(ir::SampleScope contrastive, ir::BatchNormMode batch_norm);
+/// What --contrastive and --batchnorm mean for the nodes of a model.
+cost::ScopeChoice scopes_of(const ir::ModelSpec& spec);
 
 /// One note on what compares samples, one on statistics over samples: which samples, and the flag that changes it. With
 /// the stages of a plan (may be null) also whether that leaves nothing to pipeline.

@@ -11,7 +11,7 @@
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
-#include "driver/pipeline/model_source.h"
+#include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
 #include "driver/pipeline/sample_scopes.h"

@@ -32,7 +32,7 @@ Status check_runnable(const ir::Plan& plan) {
   for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
     if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
     return Diagnostic{.code = Code::kBadPlan,
-                      .origin = plan.model,
+                      .origin = plan.spec.path,
                       .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it"),
                       .hint = "plan without --shard-optimizer, or set the field to false"};
   }
@@ -56,12 +56,12 @@ int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
 Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
   GP_TRY_VOID(check_runnable(pipeline.plan));
   const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
-                            .trusted_root = pipeline.plan.trusted_root.raw()};
+                            .trusted_root = pipeline.plan.spec.trusted_root.raw()};
   GP_TRY_VOID(check_finite_weights(pipeline.model.graph, origin));
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
                                          .model_digest = pipeline.model.digest,
                                          .plan_digest = plan_digest(pipeline.plan),
-                                         .optimizer = pipeline.plan.optimizer,
+                                         .optimizer = pipeline.plan.spec.optimizer,
                                          .threads = pipeline.plan.threads,
                                          .seed = pipeline.plan.seed,
                                          .longest_action_ms = longest_action_ms(pipeline.built),

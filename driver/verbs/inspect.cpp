@@ -102,7 +102,7 @@ JsonObject to_json(const frontend::Imported& imported) {
 }  // namespace
 
 int run_inspect(const Options& options) {
-  const Result<frontend::Imported> imported = import_model(options.model);
+  const Result<frontend::Imported> imported = import_model(options);
   if (!imported) return report_problems(options, "inspect", imported.problems());
   report_notes(options, imported->notes);
   if (options.json) print_json("inspect", to_json(*imported), imported->notes);

@@ -6,6 +6,7 @@
 #include "cost/price.h"
 #include "driver/cli/commands.h"
 #include "driver/pipeline/model_source.h"
+#include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/parameter_bytes.h"
 #include "driver/pipeline/sample_scopes.h"
 #include "driver/report/report.h"
@@ -24,21 +25,21 @@ Status check_weights(const Options& options, const frontend::Imported& imported,
 int run_lint(const Options& options) {
   Diagnostics notes;
   if (options.training.loss.empty()) {
-    const Result<frontend::Imported> imported = import_model(options.model);
+    const Result<frontend::Imported> imported = import_model(options);
     if (!imported) return report_problems(options, "lint", imported.problems());
     const Status finite = check_weights(options, *imported, imported->graph);
     if (!finite) return report_problems(options, "lint", finite.problems());
     notes = imported->notes;
   } else {
-    const Result<TrainingGraph> training = make_training_graph(options.model, options.training, options.plan.policy);
+    const Result<ir::ModelSpec> spec = model_spec(options);
+    if (!spec) return report_problems(options, "lint", spec.problems());
+    const Result<TrainingGraph> training = make_training_graph(options, *spec);
     if (!training) return report_problems(options, "lint", training.problems());
     const Status finite = check_weights(options, training->imported, training->graph);
     if (!finite) return report_problems(options, "lint", finite.problems());
     notes = training->notes;
-    const auto batch_norm = ir::batch_norm_of_name(batch_norm_mode(options.model, options.plan.policy)).value();
     const auto priced = cost::price(training->graph, ir::equal_devices(1),
-                                    {.batch = Samples(options.training.batch),
-                                     .scopes = scopes_of(contrastive_scope(options.training), batch_norm)});
+                                    {.batch = Samples(options.training.batch), .scopes = scopes_of(*spec)});
     if (!priced) return report_problems(options, "lint", priced.problems());
     for (Diagnostic& note : scope_notes(training->graph, *priced, nullptr)) notes.push_back(std::move(note));
   }

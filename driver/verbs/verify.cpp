@@ -248,7 +248,7 @@ Status compare_with_reference(const Options& options, const Pipeline& pipeline, 
   if (verdict.forward_only) {
     GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs, verdict.tolerance.tensors));
   } else {
-    GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.optimizer, verdict));
+    GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.spec.optimizer, verdict));
   }
   verdict.by_tolerance = verdict.loss_difference <= verdict.tolerance.loss && verdict.gradients.comparison.passed() &&
                          verdict.weights.comparison.passed() && verdict.outputs.passed();

@@ -76,6 +76,24 @@ Result<ir::LossSpec> parse_loss(const std::string& flag) {
   return spec;
 }
 
+Status check_loss(const ir::LossSpec& spec) {
+  const LossDef* loss = find_loss(spec.kind);
+  const auto bad = [&](std::string message) {
+    return bad_loss(spec.output, std::move(message), "write " + loss_forms());
+  };
+  if (loss == nullptr) return bad(text("there is no loss ", quoted(ModelText(spec.kind))));
+  if (spec.label.empty() == loss->takes_label)
+    return bad(text("the loss ", spec.kind, loss->takes_label ? " needs a label" : " takes no label"));
+  for (const auto& [name, value] : spec.options) {
+    const auto option = std::ranges::find(loss->options, name, &LossOption::name);
+    const int64_t* number = std::get_if<int64_t>(&value);
+    if (option == loss->options.end() || number == nullptr || *number < option->low || *number > option->high)
+      return bad(
+          text("the loss ", spec.kind, " has no such option, or not with this value: ", quoted(ModelText(name))));
+  }
+  return Ok{};
+}
+
 std::string print_loss(const ir::LossSpec& spec) {
   const LossDef* loss = find_loss(spec.kind);
   if (loss == nullptr) return {};

@@ -19,6 +19,8 @@ std::string loss_forms();
 /// Reads KIND:OUTPUT[,LABEL][,OPTION...]. An empty text is no loss.
 /// Errors (kUsage): an unknown kind, a missing or superfluous name, a number that is none or out of range.
 Result<ir::LossSpec> parse_loss(const std::string& text);
+/// Whether the kind is known, and takes the label and the options: a plan file may ask for anything (kBadLoss).
+Status check_loss(const ir::LossSpec& spec);
 /// As parse_loss reads it.
 std::string print_loss(const ir::LossSpec& spec);
 

@@ -139,11 +139,13 @@ TEST_CASE("a usage error with --json is an object too") {
   CHECK(holds(answer.out, "\"code\": \"usage\""));
 }
 
-TEST_CASE("a freeze pattern that cannot stand in the plan's list of rules is refused, not dropped") {
+TEST_CASE("a freeze pattern is taken as it is, and one that names nothing is refused") {
   const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx";
   for (const std::string pattern : {"#bottom*", "a b", ""}) {
     CAPTURE(pattern);
-    CHECK(ask({"plan", model, "--loss", "bce:logit,click", "--freeze", pattern}).code == 2);
+    const Answer answer = ask({"plan", model, "--loss", "bce:logit,click", "--freeze", pattern});
+    CHECK(answer.code == 3);
+    CHECK(holds(answer.err, "names no parameter"));
   }
 }
 

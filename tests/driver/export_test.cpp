@@ -70,7 +70,7 @@ void write(const std::string& path, const Weights& weights) {
 
 frontend::Imported import_file(const std::string& path) {
   frontend::ImportRequest request;
-  request.path = path;
+  request.spec.path = ModelText(path);
   auto imported = frontend::import_onnx(request);
   REQUIRE(imported.ok());
   return std::move(imported).value();

@@ -25,7 +25,8 @@ class OutputFolder {
   fs::path path_;
 };
 
-constexpr const char* kPlan = R"({"schema": "graphpipe.plan/1", "loss": "output:y", "optimizer": "sgd", "batch": 2,
+constexpr const char* kPlan =
+    R"({"schema": "graphpipe.plan/1", "loss": {"kind": "output", "output": "y"}, "optimizer": "sgd", "batch": 2,
     "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb",
     "stages": [{"nodes": [0], "devices": [0], "micro_batch": 1}]})";
 

@@ -42,8 +42,8 @@ void write_model(const TemporaryFolder& folder, const std::string& name, const E
 Result<Imported> import_with(const TemporaryFolder& folder, const External& external, const std::string& root = "") {
   write_model(folder, "in/model.onnx", external);
   ImportRequest request;
-  request.path = folder / "in/model.onnx";
-  request.trusted_root = root;
+  request.spec.path = ModelText(folder / "in/model.onnx");
+  request.spec.trusted_root = ModelText(root);
   return import_onnx(request);
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("a missing file is one problem, however many tensors lie in it") {
   const TemporaryFolder folder;
   folder.write("model.onnx", model.SerializeAsString());
   ImportRequest request;
-  request.path = folder / "model.onnx";
+  request.spec.path = ModelText(folder / "model.onnx");
   const auto imported = import_onnx(request);
   REQUIRE_FALSE(imported.ok());
   REQUIRE(imported.problems().size() == 1);

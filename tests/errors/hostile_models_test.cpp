@@ -49,15 +49,15 @@ TEST_CASE("files that are no models") {
   CHECK(reports(import_bytes("this is text, not a model").problems(), Code::kMalformedFile, "not a valid ONNX file"));
   CHECK(reports(import_bytes(std::string(1000, '\xff')).problems(), Code::kMalformedFile, "not a valid ONNX file"));
   ImportRequest request;
-  request.path = "/nonexistent/model.onnx";
+  request.spec.path = ModelText("/nonexistent/model.onnx");
   CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "cannot be read"));
-  request.path = "/dev/zero";
+  request.spec.path = ModelText("/dev/zero");
   CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "not a regular file"));
   const TemporaryFolder folder;
-  request.path = folder / "";
+  request.spec.path = ModelText(folder / "");
   CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "a folder"));
-  request.path = folder / "pipe";
-  REQUIRE(mkfifo(request.path.c_str(), 0600) == 0);
+  request.spec.path = ModelText(folder / "pipe");
+  REQUIRE(mkfifo(request.spec.path.raw().c_str(), 0600) == 0);
   CHECK(reports(import_onnx(request).problems(), Code::kUnreadableFile, "not a regular file"));
 }
 
@@ -258,9 +258,9 @@ TEST_CASE("symbols without a size, and inputs without a batch") {
   CHECK(reports(import_text("g (float[N,T] x) => (float[N,T] y) { y = Relu(x) }").problems(), Code::kUnresolvedShape,
                 "'T'"));
   ImportRequest request;
-  request.symbols = {{"T", 5}};
+  request.spec.bindings = {{ModelText("T"), 5}};
   CHECK(import_text("g (float[N,T] x) => (float[N,T] y) { y = Relu(x) }", request).ok());
-  request.symbols = {{"T", 5}, {"Q", 5}};
+  request.spec.bindings = {{ModelText("T"), 5}, {ModelText("Q"), 5}};
   CHECK(reports(import_text("g (float[N,T] x) => (float[N,T] y) { y = Relu(x) }", request).problems(), Code::kUsage,
                 "'Q'"));
   CHECK(reports(import_text("g (float x) => (float y) { y = Relu(x) }").problems(), Code::kBatchNotFound, "batch"));

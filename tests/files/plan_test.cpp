@@ -13,7 +13,7 @@ namespace {
 std::string small_plan(std::string_view from = "", std::string_view to = "") {
   std::string text = R"({
  "schema": "graphpipe.plan/1",
- "loss": "cross_entropy:y,label", "optimizer": "sgd", "batch": 8, "batch_norm": "train", "threads": 1, "seed": "7",
+ "loss": {"kind": "cross_entropy", "output": "y", "label": "label"}, "optimizer": "sgd", "batch": 8, "batch_norm": "train", "threads": 1, "seed": "7",
  "planner": "manual", "policy": "kfkb",
  "stages": [
   {"nodes": [0, 2], "devices": [0], "micro_batch": 2, "k": 1, "replica_mode": "split"},
@@ -68,6 +68,8 @@ TEST_CASE("a plan written by hand may leave out what has a default") {
   CHECK(plan->assignment.stage_of[ir::PlanNodeId(2)] == ir::StageId(0));
   CHECK(plan->assignment.choice[ir::StageId(1)].mode == ir::ReplicaMode::kRoundRobin);
   CHECK(plan->labels.empty());
+  CHECK(plan->spec.loss.kind == "cross_entropy");
+  CHECK(plan->spec.loss.label == ModelText("label"));
   CHECK_FALSE(plan->schedule.has_value());
   const Result<ir::Plan> shorter = parse_plan(small_plan(", \"k\": 1, \"replica_mode\": \"split\"", ""));
   REQUIRE(shorter.ok());
@@ -91,6 +93,9 @@ TEST_CASE("what is wrong is refused with the path of its field") {
   check_plan_refused("\"kfkb\"", "\"\\u001b[2J\"", "policy: must be lower-case letters, digits and '-', is '\\x1b[2J'");
   check_plan_refused("\"batch\": 8", "\"batch\": 0", "batch: must be from 1");
   check_plan_refused("\"threads\": 1", "\"threads\": 1, \"model_digest\": \"ABC\"", "model_digest: must be 64");
+  check_plan_refused("\"kind\": \"cross_entropy\"", "\"kind\": \"\"", "loss.kind: is empty");
+  check_plan_refused("\"label\": \"label\"", "\"options\": [{\"name\": \"a\", \"value\": 1}, {\"name\": \"a\"}]",
+                     "loss.options[1].name: is an option that stands here twice");
 }
 
 TEST_CASE("the form is refused before the contents") {

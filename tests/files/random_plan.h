@@ -45,19 +45,23 @@ inline ir::Plan random_plan(uint64_t seed) {
   };
   ir::Plan plan;
   if (below(2) == 0) plan.model_digest = std::string(64, 'a');
-  plan.loss = name();
-  plan.optimizer = below(2) == 0 ? "sgd" : "adamw";
+  if (below(4) > 0) {
+    plan.spec.loss = {.kind = "bce", .output = name(), .label = name()};
+    if (below(2) == 0) plan.spec.loss.options.set("ignore", int64_t{below(100)} - 50);
+  }
+  plan.spec.optimizer = below(2) == 0 ? "sgd" : "adamw";
   plan.batch = Samples(below(64) + 1);
-  plan.batch_norm = static_cast<ir::BatchNormMode>(below(4));
-  plan.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;
+  plan.spec.batch_norm = static_cast<ir::BatchNormMode>(below(4));
+  plan.spec.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;
+  plan.spec.dropout = below(2) == 0;
   plan.execution = static_cast<ir::Execution>(below(2));
-  plan.dropout = below(2) == 0;
   plan.seed = random();
   plan.threads = below(4) + 1;
   plan.planner = "graphpipe";
-  for (int i = below(3); i > 0; --i) plan.bindings.push_back({name(), below(100)});
-  plan.parameter_rules = name();
-  plan.model = name();
+  for (int i = below(3); i > 0; --i) plan.spec.bindings.push_back({name(), below(100)});
+  for (int i = below(3); i > 0; --i) plan.spec.freeze.push_back(name());
+  plan.spec.parameter_rules = name();
+  plan.spec.path = name();
   plan.profile = name();
   if (below(4) > 0) plan.cluster = ir::equal_devices(below(8) + 1);
   if (!plan.cluster.devices.empty() && below(2) == 0) plan.cluster.runtime.action = Seconds(1e-6);

@@ -15,7 +15,7 @@ using graphpipe::testing::count_ops;
 namespace {
 
 Imported import_example(const std::string& name, ImportRequest request = {}) {
-  request.path = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/" + name + "/model.onnx";
+  request.spec.path = ModelText(std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/" + name + "/model.onnx");
   Result<Imported> imported = import_onnx(request);
   for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
   REQUIRE(imported.ok());
@@ -68,13 +68,13 @@ TEST_CASE("weights stay in their file") {
 
 TEST_CASE("a freeze pattern freezes what it names, and one that names nothing is an error") {
   ImportRequest request;
-  request.freeze = {"branches.0.*"};
+  request.spec.freeze = {ModelText("branches.0.*")};
   const Imported imported = import_example("mmt", request);
   for (const ParameterDecision& decision : imported.parameters)
     CHECK(decision.trainable != decision.name.raw().starts_with("branches.0."));
 
-  request.freeze = {"branhces.*"};
-  request.path = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/mmt/model.onnx";
+  request.spec.freeze = {ModelText("branhces.*")};
+  request.spec.path = ModelText(std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/mmt/model.onnx");
   const Result<Imported> refused = import_onnx(request);
   REQUIRE(!refused.ok());
   CHECK(refused.problems()[0].code == Code::kBadParameter);
@@ -103,9 +103,9 @@ TEST_CASE("the similarity of the CLIP-like model mixes samples, and its logit sc
 }
 
 TEST_CASE("a convolution without bias gets none, and BatchNormalization takes the mode that was asked for") {
-  const auto modes = [](BatchNormMode mode) {
+  const auto modes = [](ir::BatchNormMode mode) {
     ImportRequest request;
-    request.batchnorm = mode;
+    request.spec.batch_norm = mode;
     const Imported imported = import_example("resnet", request);
     size_t training = 0;
     for (ir::NodeId id : imported.graph.node_ids()) {
@@ -115,9 +115,9 @@ TEST_CASE("a convolution without bias gets none, and BatchNormalization takes th
     }
     return training;
   };
-  CHECK(modes(BatchNormMode::kTrain) == 9);
-  CHECK(modes(BatchNormMode::kEval) == 0);
-  CHECK(modes(BatchNormMode::kFile) == 0);  // the exporter never marks it
+  CHECK(modes(ir::BatchNormMode::kTrain) == 9);
+  CHECK(modes(ir::BatchNormMode::kEval) == 0);
+  CHECK(modes(ir::BatchNormMode::kFile) == 0);  // the exporter never marks it
 }
 
 TEST_CASE("a tied embedding is one parameter with two uses") {

@@ -20,7 +20,7 @@ struct Export {
 
 Imported import_export(const char* name) {
   ImportRequest request;
-  request.path = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/exports/" + name + "/model.onnx";
+  request.spec.path = ModelText(std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/exports/" + name + "/model.onnx");
   Result<Imported> imported = import_onnx(request);
   for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
   REQUIRE(imported.ok());

@@ -21,7 +21,7 @@ TEST_CASE("the light graphs import, re-bound to any batch, with their weights as
   for (const std::filesystem::path& file : files) {
     CAPTURE(file.filename().string());
     ImportRequest request;
-    request.path = file.string();
+    request.spec.path = ModelText(file.string());
     const Result<Imported> imported = import_onnx(request);
     for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
     REQUIRE(imported.ok());

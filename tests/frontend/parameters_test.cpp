@@ -100,16 +100,16 @@ TEST_CASE("the exporter's signature goes before the slots") {
 
 TEST_CASE("the parameter file goes before both, later lines win, and it must name something") {
   ImportRequest request;
-  request.freeze = {"w"};
-  request.parameters = "# comment\n* freeze\nc -> train  # a scalar\nw train\n";
+  request.spec.freeze = {ModelText("w")};
+  request.spec.parameter_rules = ModelText("# comment\n* freeze\nc -> train  # a scalar\nw train\n");
   const auto decisions = decisions_of(import_bytes(layers().SerializeAsString(), request));
   CHECK(decisions.at("w").trainable);
   CHECK(decisions.at("c").trainable);
   CHECK_FALSE(decisions.at("gain").trainable);
 
-  request.parameters = "nothing.* train\n";
+  request.spec.parameter_rules = ModelText("nothing.* train\n");
   CHECK(reports(import_bytes(layers().SerializeAsString(), request).problems(), Code::kBadParameter, "nothing"));
-  request.parameters = "w\nb perhaps\nb train please\n";
+  request.spec.parameter_rules = ModelText("w\nb perhaps\nb train please\n");
   const Diagnostics problems = import_bytes(layers().SerializeAsString(), request).problems();
   CHECK(problems.size() == 3);
   CHECK(reports(problems, Code::kBadParameter, "line 2"));
@@ -143,11 +143,11 @@ TEST_CASE("an Identity alias stays tied where it is anonymous, and is parted whe
   CHECK(decisions_of(parted).size() == 2);
   CHECK(reports(parted->notes, Code::kLostByExport, "layers.1.norm.weight"));
   ImportRequest request;
-  request.parameters = "layers.1.* tie\n";
+  request.spec.parameter_rules = ModelText("layers.1.* tie\n");
   const auto tied = import_bytes(plain("layers.1.norm.weight"), request);
   REQUIRE(decisions_of(tied).size() == 1);
   CHECK(tied->parameters[0].aliases == std::vector<ModelText>{ModelText("layers.1.norm.weight")});
-  request.parameters = "val_1 split\n";
+  request.spec.parameter_rules = ModelText("val_1 split\n");
   CHECK(decisions_of(import_bytes(plain("val_1"), request)).size() == 2);
 }
 

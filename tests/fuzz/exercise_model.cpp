@@ -31,7 +31,7 @@ bool price(const ir::Graph& graph, const passes::PassContext& context) {
 
 ModelFate exercise_model(std::string_view bytes, bool isolated, bool* crashed) {
   frontend::ImportRequest request;
-  request.path = "model.onnx";
+  request.spec.path = ModelText("model.onnx");
   request.isolated = isolated;
   const Result<frontend::Imported> imported = frontend::import_onnx(request, bytes);
   check_words(imported.problems());
@@ -42,9 +42,12 @@ ModelFate exercise_model(std::string_view bytes, bool isolated, bool* crashed) {
   GP_CHECK(ir::verify_graph(imported->graph).ok());
   bool priced = price(imported->graph, {.forward_only = true});
   for (const ir::Output& output : imported->graph.outputs()) {
-    const auto kind = imported->graph.value(output.value).type.shape.empty() ? "output" : "mse";
-    priced =
-        price(imported->graph, {.loss = {.kind = kind, .output = output.name, .label = ModelText("label")}}) || priced;
+    ir::LossSpec loss{.kind = "output", .output = output.name};
+    if (!imported->graph.value(output.value).type.shape.empty()) {
+      loss.kind = "mse";
+      loss.label = ModelText("label");
+    }
+    priced = price(imported->graph, {.loss = loss}) || priced;
   }
   return priced ? ModelFate::kPriced : ModelFate::kImported;
 }

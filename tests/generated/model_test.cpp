@@ -31,7 +31,7 @@ const Model kModels[] = {
 
 ir::Graph import(const char* name) {
   frontend::ImportRequest request;
-  request.path = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/" + name + "/model.onnx";
+  request.spec.path = ModelText(std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/" + name + "/model.onnx");
   auto imported = frontend::import_onnx(request);
   for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
   REQUIRE(imported.ok());

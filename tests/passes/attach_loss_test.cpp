@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "passes/losses/class_axis.h"
+#include "passes/losses/registry.h"
 #include "tests/support/training_graphs.h"
 
 using namespace graphpipe;
@@ -12,7 +13,8 @@ namespace {
 
 passes::PassContext context_of(const char* kind, Diagnostics* notes = nullptr) {
   passes::PassContext context;
-  context.loss = {.kind = kind, .output = ModelText("y"), .label = ModelText("label")};
+  context.loss = {.kind = kind, .output = ModelText("y")};
+  if (passes::find_loss(kind)->takes_label) context.loss.label = ModelText("label");
   context.notes = notes;
   return context;
 }
@@ -71,7 +73,7 @@ TEST_CASE("the class axis follows from the rank, the label, or the operator that
 
 TEST_CASE("a class axis that the user names is taken, and checked") {
   passes::PassContext context = context_of("cross_entropy");
-  context.loss.options.set("axis", int64_t{-1});
+  context.loss.options.set("axis", int64_t{2});
   const auto last = passes::attach_loss(output_of("Relu", {batch(), size(3), size(5)}), context);
   REQUIRE(last.ok());
   CHECK(last->value(label_of(*last)->value).type.shape == ir::Shape{batch(), size(3)});
@@ -118,6 +120,22 @@ TEST_CASE("a mean over elements needs a fixed number of them per sample") {
     CHECK(!passes::attach_loss(output_of("Relu", {batch(), batch()}), context_of(kind)).ok());
     CHECK(!passes::attach_loss(output_of("Relu", {size(3)}), context_of(kind)).ok());
   }
+}
+
+TEST_CASE("a spec that no flag gives is refused: an unknown kind, a label too many, an option of another loss") {
+  const auto refused = [](ir::LossSpec spec) {
+    passes::PassContext context;
+    context.loss = std::move(spec);
+    const auto result = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context);
+    return !result.ok() && result.problems().front().code == Code::kBadLoss;
+  };
+  const ModelText y("y"), label("label");
+  CHECK_FALSE(refused({.kind = "mse", .output = y, .label = label}));
+  CHECK(refused({.kind = "absolute", .output = y, .label = label}));
+  CHECK(refused({.kind = "mse", .output = y}));
+  CHECK(refused({.kind = "contrastive", .output = y, .label = label}));
+  CHECK(refused({.kind = "mse", .output = y, .label = label, .options = {{"ignore", int64_t{1}}}}));
+  CHECK(refused({.kind = "cross_entropy", .output = y, .label = label, .options = {{"axis", int64_t{-1}}}}));
 }
 
 TEST_CASE("a similarity of all samples with all trains contrastively") {

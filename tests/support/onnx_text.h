@@ -56,7 +56,7 @@ class TemporaryFolder {
 inline Result<frontend::Imported> import_bytes(const std::string& bytes, frontend::ImportRequest request = {}) {
   const TemporaryFolder folder;
   folder.write("model.onnx", bytes);
-  request.path = folder / "model.onnx";
+  request.spec.path = ModelText(folder / "model.onnx");
   return frontend::import_onnx(request);
 }
 

@@ -1,8 +1,6 @@
-#include "ir/plan.h"
+#include "ir/model_spec.h"
 
 #include <doctest/doctest.h>
-
-#include "ir/profile.h"
 
 namespace graphpipe::ir {
 namespace {

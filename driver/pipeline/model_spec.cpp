@@ -1,0 +1,95 @@
+#include "driver/pipeline/model_spec.h"
+
+#include "driver/cli/usage.h"
+#include "files/text_file.h"
+#include "passes/losses/registry.h"
+#include "scheduler/policies/policies.h"
+
+namespace graphpipe::driver {
+namespace {
+
+// NAME=SIZE, or NAME=batch.
+Result<ir::SymbolBinding> parse_binding(const std::string& flag) {
+  const size_t equals = flag.find('=');
+  if (equals != std::string::npos && equals > 0) {
+    ir::SymbolBinding binding{.symbol = ModelText(flag.substr(0, equals)), .size = 0};
+    const std::string_view size = std::string_view(flag).substr(equals + 1);
+    if (size == "batch" || (read_number(size, binding.size) && binding.size > 0)) return binding;
+  }
+  return usage("--bind " + flag, "expected NAME=SIZE with a size of at least 1, or NAME=batch",
+               "for example --bind sequence=16");
+}
+
+Result<ModelText> read_parameter_file(const std::string& path) {
+  constexpr int64_t kMaxBytes = 1 << 20;
+  if (path.empty()) return ModelText();
+  GP_TRY(std::string content, files::read_file(path, kMaxBytes));
+  return ModelText(std::move(content));
+}
+
+std::string bindings_text(const ir::ModelSpec& spec) {
+  std::string all;
+  for (const ir::SymbolBinding& binding : spec.bindings) all += text(binding.symbol.raw(), "=", binding.size, " ");
+  return all;
+}
+
+std::string freeze_text(const ir::ModelSpec& spec) {
+  std::string all;
+  for (const ModelText& pattern : spec.freeze) all += pattern.raw() + " ";
+  return all;
+}
+
+}  // namespace
+
+bool runs_forwards_only(const std::string& policy) {
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  return known != nullptr && known->forward_only;
+}
+
+Result<ir::ModelSpec> model_spec(const Options& options) {
+  const ModelOptions& model = options.model;
+  ir::ModelSpec spec;
+  spec.path = ModelText(model.model);
+  spec.trusted_root = ModelText(model.trusted_root);
+  for (const std::string& flag : model.bindings) {
+    GP_TRY(ir::SymbolBinding binding, parse_binding(flag));
+    spec.bindings.push_back(std::move(binding));
+  }
+  for (const std::string& pattern : model.freeze) spec.freeze.emplace_back(pattern);
+  GP_TRY(spec.parameter_rules, read_parameter_file(model.parameters));
+  // Here and below: the command line has checked the words.
+  if (!model.batchnorm.empty()) spec.batch_norm = ir::batch_norm_of_name(model.batchnorm).value();
+  else if (runs_forwards_only(options.plan.policy)) spec.batch_norm = ir::BatchNormMode::kEval;
+  spec.dropout = model.dropout == "on";
+  GP_TRY(spec.loss, passes::parse_loss(options.training.loss));
+  spec.optimizer = options.training.optimizer;
+  spec.contrastive = ir::sample_scope_of_name(options.training.contrastive).value();
+  return spec;
+}
+
+Diagnostic other_option(std::string_view flag, const std::string& of_plan, const std::string& now) {
+  return {.code = Code::kBadPlan,
+          .origin = ModelText(std::string(flag)),
+          .message = text("the plan was made with ", quoted(ModelText(of_plan)), ", this is ", quoted(ModelText(now)),
+                          ": its node numbers mean other nodes"),
+          .hint = "pass what the plan was made with, or make the plan again"};
+}
+
+Diagnostics spec_differences(const ir::ModelSpec& of_plan, const ir::ModelSpec& now) {
+  Diagnostics problems;
+  const auto compare = [&](std::string_view flag, const auto& text_of) {
+    const std::string then = text_of(of_plan), here = text_of(now);
+    if (then != here) problems.push_back(other_option(flag, then, here));
+  };
+  using Spec = ir::ModelSpec;
+  compare("--loss", [](const Spec& spec) { return passes::print_loss(spec.loss); });
+  compare("--batchnorm", [](const Spec& spec) { return std::string(ir::batch_norm_name(spec.batch_norm)); });
+  compare("--contrastive", [](const Spec& spec) { return std::string(ir::sample_scope_name(spec.contrastive)); });
+  compare("--dropout", [](const Spec& spec) { return std::string(spec.dropout ? "on" : "off"); });
+  compare("--bind", bindings_text);
+  compare("--freeze", freeze_text);
+  compare("--parameters", [](const Spec& spec) { return spec.parameter_rules.raw(); });
+  return problems;
+}
+
+}  // namespace graphpipe::driver
