@@ -178,7 +178,7 @@ Result<ir::Assignment> fold(const FoldedGraph& folded, const ir::Assignment& ass
 }
 
 ir::Assignment unfold(const FoldedGraph& folded, const ir::Assignment& assignment) {
-  ir::Assignment out{.choice = assignment.choice};
+  ir::Assignment out{.choice = assignment.choice, .alternative = assignment.alternative};
   for (const PlanNodeId node : folded.node_of) out.stage_of.push_back(assignment.stage_of[node]);
   return out;
 }

@@ -25,7 +25,7 @@ FoldedGraph fold_backward(const ir::PlanGraph& graph);
 /// The plan of the folded graph that a plan of the unfolded one stands for. Errors (kBadPlan): nodes of one set are in
 /// different stages.
 Result<ir::Assignment> fold(const FoldedGraph& folded, const ir::Assignment& assignment);
-/// The plan of the unfolded graph. Needs: no alternatives.
+/// The plan of the unfolded graph. Needs: no alternatives, or nothing is folded.
 ir::Assignment unfold(const FoldedGraph& folded, const ir::Assignment& assignment);
 
 /// The graph in which each node has the price of the alternative that the assignment names, with the collectives of its

@@ -13,6 +13,7 @@ namespace graphpipe::files {
 namespace {
 
 constexpr JsonLimits kPlanLimits = {.max_bytes = int64_t{256} << 20, .deepest = 64};
+constexpr int32_t kMaxDegreeOfStage = 1 << 16;
 constexpr std::string_view kHint = "correct the field, or make the plan again with `graphpipe plan`";
 
 std::string_view replica_mode_name(ir::ReplicaMode mode) {
@@ -28,14 +29,18 @@ void fill_stages(const ir::Plan& plan, schema::PlanFile& message) {
     stage.set_replica_mode(std::string(replica_mode_name(choice.mode)));
     stage.set_recompute(choice.recompute);
     stage.set_shard_optimizer_state(choice.shard_optimizer_state);
+    if (choice.degree != 1) stage.set_degree(choice.degree);
   }
   const auto& stage_of = plan.assignment.stage_of;
+  const auto& alternative = plan.assignment.alternative;
   GP_CHECK(plan.labels.empty() || plan.labels.size() == stage_of.size());
+  GP_CHECK(alternative.empty() || alternative.size() == stage_of.size());
   for (ir::PlanNodeId node : ids<ir::PlanNodeId>(stage_of.size())) {
     GP_CHECK(stage_of[node].index() < plan.assignment.choice.size());
     schema::PlanStage& stage = *message.mutable_stages(static_cast<int>(stage_of[node].index()));
     stage.add_nodes(narrow(static_cast<int64_t>(node.index())));
     if (!plan.labels.empty()) stage.add_labels(encode_name(plan.labels[node]));
+    if (!alternative.empty()) stage.add_alternatives(alternative[node]);
   }
 }
 
@@ -182,19 +187,23 @@ class PlanReader {
     else if (mode != "split") problems_.add(path + ".replica_mode", "must be split or round_robin");
     choice.recompute = stage.recompute();
     choice.shard_optimizer_state = stage.shard_optimizer_state();
+    if (stage.has_degree())
+      problems_.need_range(path + ".degree", choice.degree = stage.degree(), 1, kMaxDegreeOfStage);
     plan_.assignment.choice.push_back(std::move(choice));
   }
 
   // Node ids are dense, so none is as large as their number: no id decides how much memory is taken.
   void read_nodes() {
     size_t count = 0;
-    bool labelled = false;
+    bool labelled = false, has_alternatives = false;
     for (const schema::PlanStage& stage : message_.stages()) {
       count += static_cast<size_t>(stage.nodes_size());
       labelled = labelled || stage.labels_size() > 0;
+      has_alternatives = has_alternatives || stage.alternatives_size() > 0;
     }
     plan_.assignment.stage_of.resize(count);
     if (labelled) plan_.labels.resize(count);
+    if (has_alternatives) plan_.assignment.alternative.resize(count, 0);
     for (int s = 0; s < message_.stages_size(); ++s) {
       const schema::PlanStage& stage = message_.stages(s);
       const std::string path = text("stages[", s, "]");
@@ -202,6 +211,9 @@ class PlanReader {
       const bool has_labels = labelled && stage.labels_size() == stage.nodes_size();
       if (labelled && !has_labels)
         problems_.add(path + ".labels", "has ", stage.labels_size(), " labels for ", stage.nodes_size(), " nodes");
+      if (stage.alternatives_size() > 0 && stage.alternatives_size() != stage.nodes_size())
+        problems_.add(path + ".alternatives", "has ", stage.alternatives_size(), " numbers for ", stage.nodes_size(),
+                      " nodes");
       for (int i = 0; i < stage.nodes_size(); ++i) read_node(stage, s, i, has_labels, text(path, ".nodes[", i, "]"));
     }
   }
@@ -217,6 +229,10 @@ class PlanReader {
     if (stage_of.valid()) problems_.add(path, "node ", node, " is in stage ", stage_of, " already");
     stage_of = ir::StageId(static_cast<size_t>(s));
     if (has_label) plan_.labels[node] = decode_name(stage.labels(i));
+    if (stage.alternatives_size() != stage.nodes_size()) return;
+    const int32_t alternative = stage.alternatives(i);
+    problems_.need_range(text("stages[", s, "].alternatives[", i, "]"), alternative, 0, kMaxOfMessage);
+    plan_.assignment.alternative[node] = alternative;
   }
 
   const schema::PlanFile& message_;

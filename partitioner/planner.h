@@ -100,8 +100,8 @@ struct PlanRequest {
   /// Needs: set where `profile` is. Asked of the plans that an answer has in the end.
   std::function<PlanMeasure(const PlanCandidate&)> measure = {};
   OriginalOptions original = {};
-  /// `auto` takes only plans that run every node as it stands on an accelerator.
-  bool plain_nodes = false;
+  /// `auto` takes only plans that run every node on an accelerator.
+  bool accelerators_only = false;
 };
 
 /// A planner's own number for a plan, and its bound on that of any plan, in `unit`.

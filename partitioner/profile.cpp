@@ -32,6 +32,23 @@ void measure(const PlanRequest& request, PlanAnswer& answer) {
   std::ranges::stable_sort(answer.candidates, {}, &PlanCandidate::step_seconds);
 }
 
+/// A plan file may name alternatives that the nodes do not have; their prices are asked for before a checker sees them.
+Status check_alternatives(const ir::PlanGraph& graph, const ir::Assignment& plan) {
+  if (!plan.alternative.empty() && plan.alternative.size() != graph.nodes.size())
+    return Diagnostic{.code = Code::kBadPlan,
+                      .message = "the plan takes alternatives of layers, and this profile has none",
+                      .hint = "make the plan again from this profile"};
+  for (const ir::PlanNodeId id : ids<ir::PlanNodeId>(plan.alternative.size())) {
+    const auto count = std::max<int64_t>(1, std::ssize(graph.nodes[id].alternatives));
+    if (plan.alternative[id] < count) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = graph.nodes[id].label,
+                      .message = text("the plan takes alternative ", plan.alternative[id], ", the profile has ", count),
+                      .hint = "correct the number, or make the plan again from this profile"};
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 ir::Cluster accelerators_of(const PlanRequest& request) {
@@ -54,6 +71,7 @@ Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& r
   if (request.evaluate)
     ours.evaluate = [&](const ir::Assignment& assignment) { return request.evaluate(unfold(folded, assignment)); };
   ir::Assignment manual;
+  ir::PlanGraph priced;
   if (request.manual != nullptr) {
     if (request.manual->stage_of.size() != folded.node_of.size())
       return Diagnostic{.code = Code::kBadPlan,
@@ -61,7 +79,10 @@ Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& r
                                         folded.node_of.size(), " layers"),
                         .hint = "make the plan again from this profile"};
     GP_TRY(manual, fold(folded, *request.manual));
+    GP_TRY_VOID(check_alternatives(folded.graph, manual));
     ours.manual = &manual;
+    priced = cost::with_alternatives(folded.graph, manual, cluster.levels.front().bandwidth.count);
+    ours.graph = &priced;
   }
   GP_TRY(PlanAnswer answer, plan(planner.name, ours));
   answer.candidates.resize(std::min(kMeasured, answer.candidates.size()));

@@ -199,10 +199,23 @@ void add_beside(Pipeline& pipeline, ir::Assignment assignment) {
     pipeline.beside->peak_bytes = std::max(pipeline.beside->peak_bytes, memory.peak.count);
 }
 
+// Programs are written of whole operators; only profiles have prices of divided ones.
+Status check_whole_operators(const ir::Plan& plan) {
+  for (const ir::StageId s : ids<ir::StageId>(plan.assignment.choice.size()))
+    if (plan.assignment.choice[s].degree > 1)
+      return Diagnostic{
+          .code = Code::kBadPlan,
+          .origin = ModelText(text("stages[", s, "].degree")),
+          .message = text("operators of a model are not divided over ", plan.assignment.choice[s].degree, " devices"),
+          .hint = "leave the degree out, and list the devices as replicas"};
+  return Ok{};
+}
+
 }  // namespace
 
 Status derive(Pipeline& pipeline) {
   ir::Plan& plan = pipeline.plan;
+  GP_TRY_VOID(check_whole_operators(plan));
   // Several stages on one device are allowed in a plan that is given.
   Diagnostics problems =
       partitioner::check_plan(pipeline.priced, plan.cluster, plan.assignment,

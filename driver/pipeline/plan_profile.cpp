@@ -113,21 +113,13 @@ std::vector<ir::PlanNodeId> layers_of(const ProfileProblem& problem, const ir::A
   return layers;
 }
 
-/// A plan file says stages, their devices and their order, at the plain price of every layer. Errors (kUsage): a stage
-/// that says more.
+/// A plan file says stages and their order on the accelerators. Errors (kUsage): a stage that says more.
 Status refuse_unwritable(const Options& options, const ProfileProblem& problem, const ir::Assignment& plan) {
   const std::string flag = "-o " + options.output,
                     hint = "leave it out, or use a planner of our own, such as graphpipe";
-  for (const ir::StageId s : ids<ir::StageId>(plan.choice.size())) {
-    const ir::StageChoice& choice = plan.choice[s];
-    const char* beyond = nullptr;
-    if (problem.is_on_cpu(choice)) beyond = "runs on a CPU";
-    else if (choice.degree > 1) beyond = "divides each layer over several devices";
-    for (const ir::PlanNodeId id : layers_of(problem, plan, s))
-      if (beyond == nullptr && !plan.alternative.empty() && plan.alternative[id] != 0)
-        beyond = "takes variants of its layers";
-    if (beyond != nullptr) return usage(flag, text("stage s", s, " ", beyond, ", which a plan file cannot say"), hint);
-  }
+  for (const ir::StageId s : ids<ir::StageId>(plan.choice.size()))
+    if (problem.is_on_cpu(plan.choice[s]))
+      return usage(flag, text("stage s", s, " runs on a CPU, which a plan file cannot say"), hint);
   for (const auto& members : problem.profile().graph.colocated)
     for (const ir::PlanNodeId id : members)
       if (plan.stage_of[id] != plan.stage_of[members.front()])
@@ -233,7 +225,8 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   plan.policy = options.plan.policy;
   plan.cluster = partitioner::accelerators_of(problem.request());
   plan.assignment = found.assignment;
-  plan.assignment.alternative = {};
+  if (std::ranges::all_of(plan.assignment.alternative, [](int way) { return way == 0; }))
+    plan.assignment.alternative = {};
   for (const ir::PlanNode& node : graph.nodes) plan.labels.push_back(node.label);
   return files::write_plan(options.output, plan);
 }

@@ -226,7 +226,7 @@ Status ProfileProblem::take_request() {
   GP_TRY_VOID(take_flags(flags, request_));
   request_.cancel = &interrupt_flag();
   request_.threads = static_cast<int>(options_.training.threads);
-  request_.plain_nodes = !options_.output.empty();
+  request_.accelerators_only = !options_.output.empty();
   request_.evaluate = [this](const ir::Assignment& assignment) { return step_in_search(assignment); };
   request_.measure = [this](const partitioner::PlanCandidate& plan) { return measure(plan); };
   return Ok{};

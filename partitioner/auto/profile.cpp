@@ -60,7 +60,8 @@ class BestOfAll {
     bool complete = std::ranges::none_of(ended, [](char was_ended) { return was_ended != 0; });
     for (size_t i = 0; i < asked.size(); ++i) {
       complete = complete && was_complete(others[i]);
-      if (!others[i].ok() || (request_.plain_nodes && !is_plain(others[i]->candidates.front()))) continue;
+      if (!others[i].ok() || (request_.accelerators_only && !is_on_accelerators(others[i]->candidates.front())))
+        continue;
       if (best.ok() && !is_better(others[i]->candidates.front(), best->candidates.front())) continue;
       best = std::move(others[i]);
       finder = text(asked[i].planner->name, asked[i].non_contiguous ? " --non-contiguous" : "");
@@ -89,12 +90,9 @@ class BestOfAll {
                                 [&](ir::DeviceId d) { return d.index() < kinds.size() && kinds[d.index()] != 0; });
   }
 
-  /// Whether every node runs as it stands, on accelerators.
-  bool is_plain(const PlanCandidate& candidate) const {
-    const ir::Assignment& plan = candidate.assignment;
-    return std::ranges::all_of(plan.choice,
-                               [&](const auto& choice) { return choice.degree == 1 && is_on_accelerators(choice); }) &&
-           std::ranges::all_of(plan.alternative, [](int way) { return way == 0; });
+  bool is_on_accelerators(const PlanCandidate& candidate) const {
+    return std::ranges::all_of(candidate.assignment.choice,
+                               [&](const auto& choice) { return is_on_accelerators(choice); });
   }
 
   /// Whether no plan is faster. CPUs, and other alternatives of nodes, have prices that the bound does not know.

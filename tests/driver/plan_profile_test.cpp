@@ -325,17 +325,46 @@ TEST_CASE("a device that holds several runs of layers is a stage for each, simul
   fs::remove(plan);
 }
 
-TEST_CASE("a plan that a plan file cannot say is not written") {
+TEST_CASE("a plan with tensor parallelism and variants of layers takes as long when it is read back") {
   const ProfileFile file(fs::path(graphpipe::tests::data_path("piper/bert32a100.json")));
-  const fs::path plan = fs::temp_directory_path() / ("graphpipe-unsaid-" + std::to_string(getpid()) + ".json");
-  for (const char* planner : {"piper", "auto"}) {
-    CAPTURE(planner);
-    const auto answer = file.plan({"--profile-format", "piper", "--planner", planner, "--devices", "8", "-o",
-                                   plan.string(), "--memory", "8589934592"});
-    const bool is_sayable = std::string(planner) == "auto";
-    CHECK(answer.code == (is_sayable ? 0 : 2));
-    CHECK(fs::exists(plan) == is_sayable);
-    if (!is_sayable) CHECK(answer.message().find("stage s") != std::string::npos);
-  }
+  const fs::path plan = fs::temp_directory_path() / ("graphpipe-degrees-" + std::to_string(getpid()) + ".json");
+  const std::vector<std::string> machine{"--profile-format", "piper", "--devices", "8", "--memory", "8589934592"};
+  const auto answer_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), machine.begin(), machine.end());
+    return file.plan(words);
+  };
+  const auto written = answer_of({"--planner", "piper", "-o", plan.string()});
+  REQUIRE(written.code == 0);
+  bool beyond = false;
+  for (const json& stage : written.object["stages"])
+    for (const int variant : stage["variants"]) beyond = beyond || variant != 0 || stage["degree"] > 1;
+  REQUIRE(beyond);
+  const auto read = answer_of({"--plan", plan.string()});
+  REQUIRE(read.code == 0);
+  CHECK(read.object["simulated_step"] == written.object["simulated_step"]);
+  REQUIRE(read.object["stages"].size() == written.object["stages"].size());
+  for (size_t s = 0; s < read.object["stages"].size(); ++s)
+    for (const char* field : {"nodes", "devices", "degree", "variants"})
+      CHECK(read.object["stages"][s][field] == written.object["stages"][s][field]);
+  // Another profile has no such alternatives.
+  const ProfileFile plain;
+  const auto refused = plain.plan({"--profile-format", "pipedream", "--devices", "8", "--plan", plan.string()});
+  CHECK(refused.code == 3);
   fs::remove(plan);
+}
+
+TEST_CASE("a plan on CPUs is not written: a plan file cannot say them") {
+  std::ostringstream profile;
+  profile << R"({"maxFPGAs": 1, "maxCPUs": 1, "maxSizePerFPGA": 1000, "nodes": [)";
+  for (int id = 0; id < 2; ++id)
+    profile << (id > 0 ? ", " : "") << R"({"id": )" << id << R"(, "supportedOnFpga": )" << id
+            << R"(, "cpuLatency": 1, "fpgaLatency": 1, "isBackwardNode": 0, "size": 8})";
+  profile << R"(], "edges": [{"sourceId": 0, "destId": 1, "cost": 0.25, "size": 8}]})";
+  const ProfileFile file(ProfileFile::Text{profile.str()});
+  const fs::path plan = fs::temp_directory_path() / ("graphpipe-unsaid-" + std::to_string(getpid()) + ".json");
+  const auto answer =
+      file.plan({"--profile-format", "dnn-partitioning", "--planner", "max-throughput", "-o", plan.string()});
+  CHECK(answer.code == 2);
+  CHECK_FALSE(fs::exists(plan));
+  CHECK(answer.message().find("runs on a CPU") != std::string::npos);
 }

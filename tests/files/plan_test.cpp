@@ -88,6 +88,9 @@ TEST_CASE("what is wrong is refused with the path of its field") {
   check_plan_refused("\"devices\": [0]", "\"devices\": [-1]", "stages[0].devices[0]: must be from 0");
   check_plan_refused("\"micro_batch\": 2", "\"micro_batch\": 9", "stages[0].micro_batch: must be from 1 to 8, is 9");
   check_plan_refused("\"k\": 2", "\"k\": 0", "stages[1].k: must be from 1");
+  check_plan_refused("\"k\": 2", "\"k\": 2, \"degree\": 0", "stages[1].degree: must be from 1");
+  check_plan_refused("\"k\": 2", "\"k\": 2, \"alternatives\": [1, 2]", "stages[1].alternatives: has 2 numbers for 1");
+  check_plan_refused("\"k\": 2", "\"k\": 2, \"alternatives\": [-1]", "stages[1].alternatives[0]: must be from 0");
   check_plan_refused("round_robin", "circular", "stages[1].replica_mode");
   check_plan_refused("\"sgd\"", "\"adem\"", "optimizer: must be one of sgd, adam, adamw, is 'adem'");
   check_plan_refused("\"kfkb\"", "\"\\u001b[2J\"", "policy: must be lower-case letters, digits and '-', is '\\x1b[2J'");

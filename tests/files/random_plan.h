@@ -73,12 +73,15 @@ inline ir::Plan random_plan(uint64_t seed) {
                            .mode = static_cast<ir::ReplicaMode>(below(2)),
                            .recompute = below(2) == 0,
                            .shard_optimizer_state = below(2) == 0};
+    if (below(4) == 0) choice.degree = below(8) + 1;
     if (below(3) == 0) choice.devices.emplace_back(static_cast<size_t>(stages + s));
     plan.assignment.choice.push_back(std::move(choice));
     plan.assignment.stage_of.push_back(ir::StageId(static_cast<size_t>(s)));
   }
   for (int i = below(9); i > 0; --i)
     plan.assignment.stage_of.push_back(ir::StageId(static_cast<size_t>(below(stages))));
+  if (below(3) == 0)
+    for (size_t i = 0; i < plan.assignment.stage_of.size(); ++i) plan.assignment.alternative.push_back(below(5));
   if (below(2) == 0)
     for (size_t i = 0; i < plan.assignment.stage_of.size(); ++i) plan.labels.push_back(name());
   if (below(2) == 0) plan.schedule = random_schedule(random);
