@@ -1,46 +1,22 @@
 #pragma once
-// The safetensors format: 8 bytes of header size, a JSON header that says where each tensor lies, the data. Read
-// strictly, because files come from anywhere: the data section is covered exactly, without holes or overlaps.
+// safetensors files (wire/safetensors.h): their headers read, and whole files written.
 
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "ir/types.h"
 #include "support/result.h"
 #include "support/text.h"
+#include "wire/safetensors.h"
 
 namespace graphpipe::files {
 
-struct TensorEntry {
-  ModelText name;
-  ir::DType dtype = ir::DType::kFloat32;
-  std::vector<int64_t> shape;
-  /// From the start of the file, and in bytes: elements times their width.
-  int64_t offset = 0;
-  int64_t length = 0;
-  bool operator==(const TensorEntry&) const = default;
-};
+using wire::SafetensorsIndex, wire::TensorEntry, wire::TensorMetadata;
 
-using TensorMetadata = std::vector<std::pair<ModelText, ModelText>>;
-
-struct SafetensorsIndex {
-  /// In the order in which they lie in the file.
-  std::vector<TensorEntry> tensors;
-  TensorMetadata metadata;
-  bool operator==(const SafetensorsIndex&) const = default;
-};
-
-/// The largest header that is read.
-inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
-
-/// `start` holds at least the file's header.
-/// Errors: kMalformedFile, kLimitExceeded; each names the tensor or the field.
-Result<SafetensorsIndex> parse_safetensors(std::string_view start, int64_t file_size);
-/// Reads the header only. Errors: also kUnreadableFile.
+/// Reads the header only. Errors: kMalformedFile, kLimitExceeded, kUnreadableFile.
 Result<SafetensorsIndex> read_safetensors(const std::string& path);
 
 struct TensorToWrite {

@@ -60,7 +60,7 @@ class TensorFile {
     GP_TRY(MappedFile file, MappedFile::open(path));
     const auto size = static_cast<int64_t>(file.bytes().size());
     GP_TRY(files::SafetensorsIndex index,
-           files::parse_safetensors({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, size));
+           wire::parse_safetensors({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, size));
     TensorFile out(std::move(file));
     for (files::TensorEntry& entry : index.tensors) out.entries_[entry.name.raw()] = std::move(entry);
     return out;

@@ -28,7 +28,7 @@ std::vector<int64_t> dims_of(const ir::TensorType& type) {
 // The values that the file has for the model's parameters, under all of their names. All problems at once.
 Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
   GP_TRY(const files::SafetensorsIndex index,
-         files::parse_safetensors(file.text(), static_cast<int64_t>(file.bytes().size())));
+         wire::parse_safetensors(file.text(), static_cast<int64_t>(file.bytes().size())));
   std::map<std::string, const files::TensorEntry*> saved;
   for (const files::TensorEntry& entry : index.tensors) saved[entry.name.raw()] = &entry;
   Tensors tensors;

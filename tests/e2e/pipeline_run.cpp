@@ -83,7 +83,7 @@ std::vector<double> losses_of(const std::string& report) {
 
 std::map<std::string, std::vector<float>> read_floats(const std::string& path) {
   const std::string content = read_text(path);
-  const auto index = files::parse_safetensors(content, static_cast<int64_t>(content.size()));
+  const auto index = wire::parse_safetensors(content, static_cast<int64_t>(content.size()));
   REQUIRE(index.ok());
   std::map<std::string, std::vector<float>> tensors;
   for (const files::TensorEntry& entry : index->tensors) {

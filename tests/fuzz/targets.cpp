@@ -181,7 +181,7 @@ std::vector<std::string> stage_dag_seeds() {
 }
 
 void run_safetensors(std::string_view input) {
-  const auto index = files::parse_safetensors(input, static_cast<int64_t>(input.size()));
+  const auto index = wire::parse_safetensors(input, static_cast<int64_t>(input.size()));
   check_problems(index);
   if (!index.ok()) return;
   for (const files::TensorEntry& tensor : index->tensors) {

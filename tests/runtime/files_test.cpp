@@ -96,7 +96,7 @@ TEST_CASE("malformed and hostile safetensors are refused") {
   const std::string one = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   CHECK(read_safetensors_header(bytes_of_text(safetensors(one, 8)), "x").size() == 1);
   CHECK(read_safetensors_header(
-            bytes_of_text(safetensors(R"( {"__metadata__": {"format": "pt"}, "a":{"shape":[],"dtype":"I8",)"
+            bytes_of_text(safetensors(R"({ "__metadata__": {"format": "pt"}, "a":{"shape":[],"dtype":"I8",)"
                                       R"("data_offsets":[0,1]}}  )",
                                       1)),
             "x")
