@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/cli/suggestion.h"
+#include "files/profile_formats.h"
 #include "ir/cluster_presets.h"
 #include "partitioner/planner.h"
 #include "passes/losses/registry.h"
@@ -143,10 +144,16 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
   problem_flags(app, plan);
 }
 
+std::vector<std::string> format_names() {
+  std::vector<std::string> names{"graphpipe"};
+  for (const files::ProfileFormatEntry& format : files::profile_formats()) names.emplace_back(format.name);
+  return names;
+}
+
 void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   auto* format = app.add_option("--profile-format", foreign.format,
                                 "what --profile is: ours, or one of another project without a model")
-                     ->check(CLI::IsMember({"graphpipe", "pipedream", "piper", "dnn-partitioning"}));
+                     ->check(CLI::IsMember(format_names()));
   const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
     return app.add_option(flag, value, help)->group("Profiles of other projects")->needs(format);
   };

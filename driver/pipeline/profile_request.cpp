@@ -6,9 +6,8 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/plan_profile.h"
-#include "files/dnn_partitioning_profile.h"
-#include "files/pipedream_profile.h"
-#include "files/piper_profile.h"
+#include "files/profile_formats.h"
+#include "support/check.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -68,9 +67,9 @@ Result<ir::ImportedProfile> read_profile_file(const Options& options) {
   if (!options.model.model.empty())
     return usage(options.model.model, "a profile of another project is planned without a model",
                  "drop the model, or the --profile-format");
-  if (options.foreign.format == "piper") return files::read_piper_profile(options.plan.profile);
-  if (options.foreign.format == "dnn-partitioning") return files::read_dnn_partitioning_profile(options.plan.profile);
-  return files::read_pipedream_profile(options.plan.profile);
+  const files::ProfileFormatEntry* format = files::find_profile_format(options.foreign.format);
+  GP_CHECK(format != nullptr);  // the command line has checked the name
+  return format->read(options.plan.profile);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "files/dnn_partitioning_profile.h"
 #include "files/pipedream_profile.h"
 #include "files/piper_profile.h"
+#include "files/profile_formats.h"
 #include "tests/support/test_data.h"
 
 namespace graphpipe::files {
@@ -195,6 +196,16 @@ TEST_CASE("the published profiles are read whole") {
       seconds += node.forward.at(1.0) + node.input_gradient.at(1.0) + node.weight_gradient.at(1.0);
     CHECK(seconds == doctest::Approx(row.seconds).epsilon(1e-3));
   }
+}
+
+TEST_CASE("every format is found by its name, and refuses what is none of its files") {
+  const std::string other = tests::data_path("README.md");
+  for (const ProfileFormatEntry& format : profile_formats()) {
+    CAPTURE(format.name);
+    CHECK(find_profile_format(format.name) == &format);
+    CHECK_FALSE(format.read(other).ok());
+  }
+  CHECK(find_profile_format("graphpipe") == nullptr);
 }
 
 }  // namespace
