@@ -8,11 +8,7 @@ namespace {
 constexpr std::string_view kSigmoid[] = {"Sigmoid"};
 
 Result<AttachedLoss> attach_bce_with_logits(LossBuilder& builder, ir::ValueId output) {
-  const ir::TensorType type = builder.type(output);
-  GP_TRY(const int64_t elements, builder.elements_per_sample(output));
-  GP_TRY(const ir::ValueId label, builder.label_of(type.dtype, type.shape));
-  GP_TRY(const ir::ValueId sum, builder.append("BceWithLogitsSum", {output, label}));
-  return AttachedLoss{sum, {.elements_per_sample = elements}};
+  return builder.mean_over_elements("BceWithLogitsSum", output);
 }
 
 }  // namespace

@@ -57,12 +57,16 @@ Result<ValueId> LossBuilder::label_of(ir::DType dtype, const Shape& shape) {
   return append("Reshape", {label}, {{"shape", shape}});
 }
 
-Result<int64_t> LossBuilder::elements_per_sample(ValueId value) const {
-  const std::optional<Dim> count = ir::element_count(type(value).shape);
-  if (count && count->power == 1 && count->factor > 0) return count->factor;
-  return bad_loss(spec_.output,
-                  "the loss is a mean over elements, and this output has no fixed number of them per sample",
-                  "compute the mean in the model, and name it: --loss output:NAME");
+Result<AttachedLoss> LossBuilder::mean_over_elements(std::string_view op, ValueId output) {
+  const ir::TensorType of_output = type(output);
+  const std::optional<Dim> count = ir::element_count(of_output.shape);
+  if (!count || count->power != 1 || count->factor < 1)
+    return bad_loss(spec_.output,
+                    "the loss is a mean over elements, and this output has no fixed number of them per sample",
+                    "compute the mean in the model, and name it: --loss output:NAME");
+  GP_TRY(const ValueId label, label_of(of_output.dtype, of_output.shape));
+  GP_TRY(const ValueId sum, append(op, {output, label}));
+  return AttachedLoss{sum, {.elements_per_sample = count->factor}};
 }
 
 }  // namespace graphpipe::passes

@@ -11,6 +11,12 @@ namespace graphpipe::passes {
 /// An error about the loss that was asked for (kBadLoss).
 Diagnostic bad_loss(const ModelText& origin, std::string message, std::string hint);
 
+/// What an entry makes: the sum over what counts in a micro-batch, and how N follows from the step's data.
+struct AttachedLoss {
+  ir::ValueId sum;
+  ir::Loss stated;
+};
+
 /// Every node that it appends has the origin "loss".
 class LossBuilder {
  public:
@@ -30,9 +36,9 @@ class LossBuilder {
   /// The label as the loss reads it: the model's input of that name, or a new one. A new label of flattened rows
   /// [T*B, ...] lies in the data as [B, T, ...]. Errors (kBadLoss): an input of that name with another type.
   Result<ir::ValueId> label_of(ir::DType dtype, const ir::Shape& shape);
-  /// Elements of each sample of a value. Errors (kBadLoss): their number depends on the batch, or they are not of
-  /// samples.
-  Result<int64_t> elements_per_sample(ir::ValueId value) const;
+  /// A mean over all elements of `output`, whose sum `op` makes of it and a label of its type. Errors (kBadLoss): also
+  /// an output without a fixed number of elements per sample.
+  Result<AttachedLoss> mean_over_elements(std::string_view op, ir::ValueId output);
 
  private:
   ir::Graph graph_;

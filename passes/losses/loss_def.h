@@ -17,12 +17,6 @@ struct LossOption {
   int64_t high = std::numeric_limits<int64_t>::max();
 };
 
-/// What an entry makes: the sum over what counts in a micro-batch, and how N follows from the step's data.
-struct AttachedLoss {
-  ir::ValueId sum;
-  ir::Loss stated;
-};
-
 struct LossDef {
   /// As in --loss NAME:OUTPUT.
   std::string_view name;

@@ -6,11 +6,7 @@ namespace graphpipe::passes {
 namespace {
 
 Result<AttachedLoss> attach_mean_squared_error(LossBuilder& builder, ir::ValueId output) {
-  const ir::TensorType type = builder.type(output);
-  GP_TRY(const int64_t elements, builder.elements_per_sample(output));
-  GP_TRY(const ir::ValueId label, builder.label_of(type.dtype, type.shape));
-  GP_TRY(const ir::ValueId sum, builder.append("MeanSquaredErrorSum", {output, label}));
-  return AttachedLoss{sum, {.elements_per_sample = elements}};
+  return builder.mean_over_elements("MeanSquaredErrorSum", output);
 }
 
 }  // namespace
