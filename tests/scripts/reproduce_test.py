@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""scripts/reproduce and the models that it plans: reproduce_test.py GRAPHPIPE."""
+
+import importlib.util
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from importlib.machinery import SourceFileLoader
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GRAPHPIPE = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else ROOT / "build/release/bin/graphpipe"
+sys.path.insert(0, str(ROOT / "examples"))
+sys.dont_write_bytecode = True
+import paper_models  # noqa: E402
+
+LOADER = SourceFileLoader("reproduce", str(ROOT / "scripts/reproduce"))
+REPRODUCE = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", LOADER))
+LOADER.exec_module(REPRODUCE)
+
+
+def output_of(*words) -> str:
+    return subprocess.run([ROOT / "scripts/reproduce", *words], check=True, capture_output=True, text=True).stdout
+
+
+class Figures(unittest.TestCase):
+    def test_the_list_and_the_page_name_the_same_figures(self):
+        listed = {line.split()[0] for line in output_of("--list").splitlines()}
+        page = (ROOT / "docs/reproduction.md").read_text()
+        self.assertEqual(listed, set(re.findall(r"`scripts/reproduce ([a-z][a-z-]+)", page)))
+
+    def test_the_case_study_is_deeper_and_slower_as_a_chain(self):
+        report = json.loads(output_of("case-study", "--json", "--graphpipe", str(GRAPHPIPE)))
+        chain, graph, larger = report["rows"]
+        self.assertEqual((chain["depth"], graph["depth"], larger["depth"]), (8, 5, 5))
+        self.assertEqual((chain["micro_batch"], graph["micro_batch"], larger["micro_batch"]), (2, 2, 4))
+        self.assertLess(graph["step"], 0.97 * chain["step"])
+        self.assertAlmostEqual(graph["ratio"], chain["step"] / graph["step"], places=3)
+
+    def test_an_unknown_figure_is_a_usage_error(self):
+        done = subprocess.run([ROOT / "scripts/reproduce", "figure-99"], capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2)
+
+
+class Plans(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.planner = REPRODUCE.Planner(GRAPHPIPE, pathlib.Path(self.folder.name), 2)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_the_cluster_with_another_launch_is_the_preset_otherwise(self):
+        flags = ["--planner", "graphpipe"]
+        preset = self.planner.plan("candle_uno", 8, flags).result()
+        ours = self.planner.plan("candle_uno", 8, flags, launch=4e-6).result()
+        slower = self.planner.plan("candle_uno", 8, flags, launch=40e-6).result()
+        self.assertEqual(preset["simulated_step"], ours["simulated_step"])
+        self.assertGreater(slower["simulated_step"], ours["simulated_step"])
+
+    def test_a_row_says_what_no_plan_can_beat(self):
+        row = REPRODUCE.pair({}, REPRODUCE.chain(self.planner, "candle_uno", 4),
+                             REPRODUCE.graph(self.planner, "candle_uno", 4), None)
+        self.assertGreaterEqual(row["most"], row["ratio"])
+        self.assertEqual(row["chain_depth"], row["chain_stages"])
+        self.assertLessEqual(row["graph_depth"], row["graph_stages"])
+
+    def test_a_plan_takes_longer_in_line(self):
+        self.assertGreater(REPRODUCE.in_line(self.planner, "candle_uno", 8), 1.02)
+
+    def test_what_fits_nowhere_is_a_row_without_a_plan(self):
+        self.assertIsNone(self.planner.plan("candle_uno", 1, ["--planner", "data-parallel"], branches=20).result())
+        row = REPRODUCE.pair({}, lambda: None, lambda: None, None)
+        self.assertIsNone(row["ratio"])
+
+
+class Models(unittest.TestCase):
+    def inspect(self, name: str, branches: int = 0) -> dict:
+        with tempfile.TemporaryDirectory() as folder:
+            paper_models.write_model(name, pathlib.Path(folder), branches)
+            return json.loads(subprocess.run([GRAPHPIPE, "inspect", folder + "/model.onnx", "--json", "--quiet"],
+                                             check=True, capture_output=True, text=True).stdout)
+
+    def test_sizes_are_those_of_the_paper(self):
+        layer = 4 * (1024**2 + 1024) + 2 * 2 * 1024 + 1024 * 4096 + 4096 + 4096 * 1024 + 1024
+        mmt = 4 * (1024**2 + 1024 + 8 * layer) + 4 * 1024 * 1000 + 1000
+        dense = 4096**2 + 4096
+        candle = 7 * 4 * dense + 7 * 4096 * 4096 + 4096 + 3 * dense + 4096
+        dlrm = 7 * 4 * dense + 7 * 64 * 1000000 + 7 * (4096 + 6400) * 4096 + 4096 + 3 * dense + 4096
+        for name, parameters in (("mmt", mmt), ("candle_uno", candle), ("dlrm", dlrm)):
+            with self.subTest(name):
+                self.assertEqual(self.inspect(name)["trained_bytes"], 4 * parameters)
+
+    def test_branches_are_as_many_as_asked_for(self):
+        self.assertEqual(len(self.inspect("candle_uno", 3)["inputs"]), 3)
+        self.assertEqual(self.inspect("mmt", 1)["operators"].get("Concat", 0), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
