@@ -30,6 +30,16 @@ bool draws_random(const ir::Graph& graph) {
   return false;
 }
 
+// Whether a node of the stage needs several samples where the model is evaluated too: a loss that compares them.
+bool compares_in_evaluation(const ir::Graph& graph, const StageCut& cut) {
+  return std::ranges::any_of(cut.steps.forward, [&](const Step& step) {
+    const ir::Node& node = graph.node(step.node);
+    const ops::OpDef* op = ops::find_op(node.op);
+    return op != nullptr && op->fewest_samples != nullptr && op->in_evaluation == nullptr &&
+           op->fewest_samples(ops::NodeView(graph, node)) > 1;
+  });
+}
+
 // Whether some step of an optimizer applies the gradients of a part of the batch.
 bool steps_within_the_batch(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   const wire::SampleRange batch{0, stages.batch.count};
@@ -50,8 +60,12 @@ SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, St
                         .whole_steps = steps_within_the_batch(stages, schedule),
                         .together = {},
                         .entries = {}};
-  for (const ir::Stage& stage : stages.stages)
-    if (stage.fewest_samples > 1) table.together.push_back({stage.fewest_samples, stage.choice.micro_batch.count});
+  for (const ir::StageId stage : stages.stage_ids()) {
+    const ir::Stage& of_plan = stages.stages[stage];
+    if (of_plan.fewest_samples > 1)
+      table.together.push_back(
+          {of_plan.fewest_samples, of_plan.choice.micro_batch.count, compares_in_evaluation(graph, cuts[stage])});
+  }
   for (const size_t input : read) table.entries.push_back(entry_of(graph, graph.inputs()[input]));
   return {std::string(wire::kDataTableFile), wire::print_data_table(table)};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "codegen/stage_steps.h"
 #include "support/check.h"
@@ -61,6 +62,7 @@ class LayoutBuilder {
     add_saved();
     for (size_t phase = 0; phase < kPhases; ++phase) add_loads(phase);
     if (cut_.recompute) add_clears();
+    add_evaluation();
     return std::move(layout_);
   }
 
@@ -172,6 +174,14 @@ class LayoutBuilder {
       const ValueId value = layout_.slots[static_cast<size_t>(slot)].value;
       if (!is_read_after(value, 0)) places(phase).clears.push_back(place(slot));
     }
+  }
+
+  void add_evaluation() {
+    layout_.evaluation = layout_.forward;
+    std::set<std::string> saved;
+    for (size_t i = 0; i < layout_.slots.size(); ++i)
+      if (layout_.slots[i].use == SlotUse::kSaved) saved.insert(place(static_cast<int>(i)));
+    std::erase_if(layout_.evaluation.stores, [&](const Store& store) { return saved.contains(store.place); });
   }
 
   const Graph& graph_;

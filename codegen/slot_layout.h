@@ -50,6 +50,8 @@ struct SlotLayout {
   int loss = -1;
   int loss_scale = -1;
   FunctionPlaces forward, input_gradient, weight_gradient;
+  /// Of a forward that no backward follows: it saves nothing.
+  FunctionPlaces evaluation;
   /// Data, received values and the loss scale.
   std::vector<int> recompute_inputs;
 };

@@ -1,7 +1,12 @@
 #include "codegen/stage_library.h"
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "codegen/autograd_oracle.h"
 #include "codegen/split_function.h"
+#include "ops/op_def.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -12,6 +17,13 @@ using ir::StageId;
 
 constexpr std::string_view kArguments = "const graphpipe::runtime::StageArguments& a";
 constexpr std::string_view kPartArguments = "const graphpipe::runtime::StageArguments& a, at::Tensor* t";
+
+std::optional<ir::Attributes> attributes_in_evaluation(const Graph& graph, const Step& step) {
+  const ir::Node& node = graph.node(step.node);
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry == nullptr || entry->in_evaluation == nullptr) return std::nullopt;
+  return entry->in_evaluation(ops::NodeView(graph, node));
+}
 
 class StageWriter {
  public:
@@ -24,14 +36,15 @@ class StageWriter {
   }
 
   std::vector<SourceFile> run() {
-    if (functions_of(cut_).forward) write_phase("forward", cut_.steps.forward, layout_.forward);
+    if (functions_of(cut_).forward) write_phase(graph_, "forward", cut_.steps.forward, layout_.forward);
+    if (evaluates_otherwise(graph_, cut_)) write_evaluation();
     phase_ = ir::Phase::kInputGradient;
     if (functions_of(cut_).input_gradient)
-      write_phase("input_gradient", cut_.steps.input_gradient, layout_.input_gradient);
+      write_phase(graph_, "input_gradient", cut_.steps.input_gradient, layout_.input_gradient);
     phase_ = ir::Phase::kWeightGradient;
     if (cut_.by_autograd) write_autograd();
     else if (functions_of(cut_).weight_gradient)
-      write_phase("weight_gradient", cut_.steps.weight_gradient, layout_.weight_gradient);
+      write_phase(graph_, "weight_gradient", cut_.steps.weight_gradient, layout_.weight_gradient);
     write_header();
     return std::move(files_);
   }
@@ -47,11 +60,23 @@ class StageWriter {
     declarations_ += text("void ", name, "(", arguments, ");\n");
   }
 
-  void write_phase(const std::string& name, const std::vector<Step>& steps, const FunctionPlaces& places) {
-    const SplitFunction split = split_function(graph_, steps, places, kMaxOpsPerFile);
+  // The forward again, with the nodes as an evaluation has them.
+  void write_evaluation() {
+    Graph graph = graph_;
+    for (const Step& step : cut_.steps.forward)
+      if (std::optional<ir::Attributes> attributes = attributes_in_evaluation(graph_, step))
+        graph.node(step.node).attributes = *std::move(attributes);
+    MarkTable* const marks = std::exchange(marks_, nullptr);
+    write_phase(graph, "evaluate", cut_.steps.forward, layout_.evaluation);
+    marks_ = marks;
+  }
+
+  void write_phase(const Graph& graph, const std::string& name, const std::vector<Step>& steps,
+                   const FunctionPlaces& places) {
+    const SplitFunction split = split_function(graph, steps, places, kMaxOpsPerFile);
     declare(name, kArguments);
     if (split.parts.size() == 1) {
-      write_part(name, kArguments, split.parts.front());
+      write_part(graph, name, kArguments, split.parts.front());
       return;
     }
     std::string body =
@@ -62,13 +87,13 @@ class StageWriter {
     for (size_t part = 0; part < split.parts.size(); ++part) {
       const std::string part_name = text(name, "_", part);
       declare(part_name, kPartArguments);
-      write_part(part_name, kPartArguments, split.parts[part]);
+      write_part(graph, part_name, kPartArguments, split.parts[part]);
       body += text("  ", part_name, "(a, ", split.handed_on > 0 ? "t" : "nullptr", ");\n");
     }
     add_file(name + ".cpp", body + "}\n\n}  // namespace " + name_space() + "\n");
   }
 
-  void write_part(const std::string& name, std::string_view arguments, const FunctionPart& part) {
+  void write_part(const Graph& graph, const std::string& name, std::string_view arguments, const FunctionPart& part) {
     FunctionOptions options;
     options.name = name;
     options.parameters = arguments == kPartArguments
@@ -81,7 +106,7 @@ class StageWriter {
     options.accumulations = accumulations_;
     options.marks = marks_;
     options.phase = phase_;
-    const FunctionText function = write_function(graph_, part.steps, options);
+    const FunctionText function = write_function(graph, part.steps, options);
     add_file(name + ".cpp",
              text(include_lines(function.headers), "#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ",
                   name_space(), " {\n\n", function.text, "\n}  // namespace ", name_space(), "\n"));
@@ -115,6 +140,11 @@ class StageWriter {
 };
 
 }  // namespace
+
+bool evaluates_otherwise(const Graph& graph, const StageCut& cut) {
+  return std::ranges::any_of(cut.steps.forward,
+                             [&](const Step& step) { return attributes_in_evaluation(graph, step).has_value(); });
+}
 
 StageFunctions functions_of(const StageCut& cut) {
   return {.forward = !cut.steps.forward.empty(),

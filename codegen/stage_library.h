@@ -17,6 +17,10 @@ struct StageFunctions {
 };
 StageFunctions functions_of(const StageCut& cut);
 
+/// Whether the stage has nodes that compute something else where the model is evaluated: it then has a function for
+/// that beside its forward.
+bool evaluates_otherwise(const ir::Graph& graph, const StageCut& cut);
+
 /// "stages/stage3".
 std::string stage_folder(ir::StageId stage);
 

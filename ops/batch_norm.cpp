@@ -56,6 +56,12 @@ Inferred infer_batch_norm(const NodeView& node) {
   return checked(node, {row_value(x), statistic, statistic});
 }
 
+std::optional<ir::Attributes> batch_norm_in_evaluation(const NodeView& node) {
+  if (!is_training(node)) return std::nullopt;
+  ir::Attributes attributes = node.attributes();
+  attributes.set("training_mode", int64_t{0});
+  return attributes;
+}
 bool mixes(const NodeView& node) { return is_training(node) && node.input(0).batch != ir::BatchKind::kNone; }
 bool gradient_mixes(const NodeView& node) { return node.input(1).batch != ir::BatchKind::kNone; }
 /// One value has no deviation: a channel needs a second, from another position or another sample.
@@ -266,6 +272,7 @@ std::vector<OpDef> forward_and_training_rows() {
            .features = FeatureAxis::kSecond,
            .mixes_samples = mixes,
            .fewest_samples = samples_of_statistics,
+           .in_evaluation = batch_norm_in_evaluation,
            .updates_inputs = updated,
            .examples = {{.inputs = forward_inputs({kB, 3, 4, 2})},
                         {.inputs = computed_inputs(), .attributes = {{"epsilon", 0.01}}},

@@ -171,6 +171,9 @@ struct OpDef {
   bool (*keeps_elements)(const NodeView&) = nullptr;
   /// Samples that the node needs together: with fewer its result is constant, or not defined. Null: 1.
   int64_t (*fewest_samples)(const NodeView&) = nullptr;
+  /// The attributes that the node has where the model is evaluated and not trained: Dropout is off, BatchNormalization
+  /// takes its running statistics. Of its outputs the first alone is then made. Null, or none: it computes the same.
+  std::optional<ir::Attributes> (*in_evaluation)(const NodeView&) = nullptr;
   /// Draws random numbers, keyed by (seed, step, node, sample).
   bool is_random = false;
   /// Inputs that this node updates in place (running statistics), as a bit mask. Null: none.

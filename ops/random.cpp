@@ -38,6 +38,13 @@ bool is_on(const NodeView& node) {
   return node.attributes().get_int("training_mode", 1) != 0 && node.attributes().get_double("ratio", 0.5) > 0;
 }
 
+std::optional<ir::Attributes> dropout_in_evaluation(const NodeView& node) {
+  if (!is_on(node)) return std::nullopt;
+  ir::Attributes attributes = node.attributes();
+  attributes.set("training_mode", int64_t{0});
+  return attributes;
+}
+
 std::string ratio_text(const NodeView& node) { return number(node.attributes().get_double("ratio", 0.5)); }
 
 Inferred infer_dropout(const NodeView& node) {
@@ -152,6 +159,7 @@ std::vector<OpDef> dropout_rows() {
        .work = dropout_work,
        .gradient = dropout_gradient,
        .emit = emit_dropout,
+       .in_evaluation = dropout_in_evaluation,
        .is_random = true,
        .examples = {{.inputs = {normal({kB, 3, 4})}, .attributes = {{"ratio", 0.25}}},
                     {.inputs = {normal({3, kB})}, .attributes = {{"ratio", 0.5}}},

@@ -17,6 +17,8 @@ struct LossShare {
 struct StepOutcome {
   std::vector<LossShare> losses;
   int64_t samples = 0;
+  /// What the sums behind the losses are divided by; 0 where this rank computes no loss.
+  double loss_divisor = 0;
   /// Global gradient norm before clipping; negative where none was asked for.
   double gradient_norm = -1;
   /// Why the step made no update; empty where it made them.

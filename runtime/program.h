@@ -121,6 +121,9 @@ struct StageEntry {
   int32_t stage = -1;
   int32_t slot_size = 0;
   StageFunction forward = nullptr;
+  /// The forward where the model is evaluated: Dropout is off, BatchNorm takes its running statistics, and nothing is
+  /// saved for a backward. Null: it is as in training.
+  StageFunction evaluate = nullptr;
   /// Null where the stage has no such pass.
   StageFunction input_gradient = nullptr;
   StageFunction weight_gradient = nullptr;

@@ -86,15 +86,19 @@ void note_wrap(const SampleOrder& order, int64_t steps, Diagnostics& notes) {
   notes.push_back(std::move(note));
 }
 
-Status check_rest(const DataTable& table, int64_t rest, int64_t batch) {
-  const std::string found = text("--last-batch train trains the last ", rest, " samples of an epoch alone, and ");
-  const std::string hint = "take --last-batch drop, pad or wrap";
+Status check_rest(const DataTable& table, int64_t rest, int64_t batch, bool trains) {
+  const std::string found = trains
+                                ? text("--last-batch train trains the last ", rest, " samples of an epoch alone, and ")
+                                : text("the last batch of the evaluation has ", rest, " samples, and ");
+  const std::string hint =
+      trains ? "take --last-batch drop, pad or wrap" : text("evaluate a multiple of the batch of ", batch, " samples");
   const auto refusal = [&](const std::string& why) {
     return Diagnostic{.code = Code::kUsage, .message = found + why, .hint = hint};
   };
-  if (table.whole_steps)
+  if (table.whole_steps && trains)
     return refusal(text("the schedule applies gradients of parts of the batch of ", batch, " within a step"));
   for (const TogetherRow& row : table.together) {
+    if (!trains && !row.always) continue;
     const int64_t last = rest % row.micro_batch == 0 ? row.micro_batch : rest % row.micro_batch;
     if (last < row.fewest)
       return refusal(text("BatchNormalization, or a loss that compares samples, needs ", row.fewest,
@@ -110,7 +114,7 @@ Result<SampleOrder> checked_order(const DataTable& table, int64_t samples, int64
                          ", so that --last-batch drop leaves no step"),
                     "take another rule, more data or a smaller batch");
   const SampleOrder order(samples, batch, rule);
-  if (order.rest() != batch) GP_TRY_VOID(check_rest(table, order.rest(), batch));
+  if (order.rest() != batch) GP_TRY_VOID(check_rest(table, order.rest(), batch, rule.trains));
   return order;
 }
 
@@ -188,6 +192,8 @@ DataUse data_use(const DataOptions& options, uint64_t plan_seed) {
       .epochs = options.epochs,
       .rule = {.shuffle = options.shuffle, .seed = options.seed.value_or(plan_seed), .last_batch = options.last_batch}};
 }
+
+DataUse evaluation_use() { return {.epochs = 1, .rule = {.last_batch = LastBatch::kTrain, .trains = false}}; }
 
 Diagnostics check_data(const DataTable& table, const OpenData& open, const DataUse& use) {
   Diagnostics problems;

@@ -38,6 +38,8 @@ struct DataUse {
 
 /// What the options of a run mean; `plan_seed` stands in where they have none.
 DataUse data_use(const DataOptions& options, uint64_t plan_seed);
+/// What an evaluation reads: every sample once, in order.
+DataUse evaluation_use();
 
 /// All errors of all entries (kBadData, and those of `open`): arrays that do not fit, different numbers of samples, ids
 /// out of bounds among the samples that the steps read, a rule that cannot be followed. At most kMaxProblems. Where

@@ -79,9 +79,10 @@ bool parse_entry(const std::vector<std::string_view>& words, DataEntry& entry) {
          parse_bounds({words.begin() + 7, words.end()}, entry.ids);
 }
 
-// "together 2 of 4"
+// "together 2 of 4", and perhaps "always"
 bool parse_together(const std::vector<std::string_view>& words, TogetherRow& row) {
-  return words.size() == 4 && words[2] == "of" && read_number(words[1], row.fewest) && row.fewest > 1 &&
+  row.always = words.size() == 5 && words[4] == "always";
+  return (words.size() == 4 || row.always) && words[2] == "of" && read_number(words[1], row.fewest) && row.fewest > 1 &&
          read_number(words[3], row.micro_batch) && row.micro_batch >= row.fewest;
 }
 
@@ -96,7 +97,8 @@ std::string shape_text(std::span<const int64_t> dims) {
 std::string print_data_table(const DataTable& table) {
   std::string out = text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no",
                          "\nsteps ", table.whole_steps ? "whole" : "any", "\n");
-  for (const TogetherRow& row : table.together) out += text("together ", row.fewest, " of ", row.micro_batch, "\n");
+  for (const TogetherRow& row : table.together)
+    out += text("together ", row.fewest, " of ", row.micro_batch, row.always ? " always\n" : "\n");
   for (const DataEntry& entry : table.entries) {
     out += text("input ", encoded_name(entry.name), " ", element_name(entry.type), " axis ", entry.batch_axis, " ",
                 shape_text(entry.dims));

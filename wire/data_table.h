@@ -6,7 +6,7 @@
 //   batch 8
 //   random no
 //   steps any
-//   together 2 of 4
+//   together 2 of 4 always
 //   input tokens int64 axis 0 [1,16] ids [-48,48)
 //   input label int64 axis 0 [1,16] ids [0,48) ignored -100
 //   input mask float32 axis -1 [16,16]
@@ -38,10 +38,12 @@ struct DataEntry {
   bool operator==(const DataEntry&) const = default;
 };
 
-/// A stage holds a node that needs so many samples together, and runs in micro-batches of that size.
+/// A stage holds a node that needs so many samples together, and runs in micro-batches of that size. `always`: where
+/// the model is only evaluated too.
 struct TogetherRow {
   int64_t fewest = 2;
   int64_t micro_batch = 2;
+  bool always = false;
   bool operator==(const TogetherRow&) const = default;
 };
 

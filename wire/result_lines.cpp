@@ -62,6 +62,8 @@ std::string to_json(const RunResult& result) {
   out += ", \"losses\": " + list(result.losses) + ", \"step_seconds\": " + list(result.step_seconds);
   if (!result.gradient_norms.empty()) out += ", \"gradient_norms\": " + list(result.gradient_norms);
   if (!result.skipped_steps.empty()) out += ", \"skipped_steps\": " + list(result.skipped_steps);
+  if (!result.eval_steps.empty())
+    out += ", \"eval_steps\": " + list(result.eval_steps) + ", \"eval_losses\": " + list(result.eval_losses);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + ", \"diagnostics\": []}\n";
 }
 
@@ -81,6 +83,13 @@ std::string step_line(const RunResult& result, int64_t steps) {
 
 bool is_step_line(std::string_view line) {
   return line.starts_with(kStepWord) && line.find(" of ") != std::string_view::npos;
+}
+
+std::string eval_line(const RunResult& result) {
+  char line[80];
+  std::snprintf(line, sizeof line, "evaluation after step %lld: loss %.9g\n",
+                static_cast<long long>(result.eval_steps.back()), result.eval_losses.back());
+  return line;
 }
 
 std::string peak_lines(const RunResult& result) {

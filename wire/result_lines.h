@@ -26,6 +26,9 @@ struct RunResult {
   std::vector<double> gradient_norms;
   /// Steps that made no update, because of an anomaly.
   std::vector<int64_t> skipped_steps;
+  /// After which steps the data of --eval-data were evaluated, and their loss.
+  std::vector<int64_t> eval_steps;
+  std::vector<double> eval_losses;
   /// Most bytes held by tensors at one time, per device.
   std::vector<int64_t> peak_bytes;
 };
@@ -39,6 +42,8 @@ std::string to_json(const RunResult& result);
 std::string step_line(const RunResult& result, int64_t steps);
 /// Whether such a line is one of these.
 bool is_step_line(std::string_view line);
+/// "evaluation after step 3: loss 2.3025851" and a newline: the last one of the result.
+std::string eval_line(const RunResult& result);
 /// "device 0 peak 1.25 MiB" and a newline, per device.
 std::string peak_lines(const RunResult& result);
 

@@ -25,6 +25,8 @@ struct OrderRule {
   /// Of the permutations.
   uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kWrap;
+  /// Whether the samples are trained on; else the model is only evaluated.
+  bool trains = true;
   bool operator==(const OrderRule&) const = default;
 };
 
@@ -57,14 +59,13 @@ class SampleOrder {
   /// How many steps visit every sample `epochs` times, those that are dropped aside; under kWrap the last one may begin
   /// the next epoch. Negative where the number is above 2^62.
   int64_t steps(int64_t epochs) const;
+  int64_t steps_per_epoch() const;
   /// How many samples a step has.
   int64_t samples_of(int64_t step) const;
   /// The samples at the places `range` of a step. Needs: the range lies within samples_of(step).
   std::vector<int64_t> rows(int64_t step, SampleRange range) const;
 
  private:
-  int64_t steps_per_epoch() const;
-
   int64_t samples_, batch_;
   OrderRule rule_;
 };

@@ -64,6 +64,9 @@ constexpr RunNeed kResumed = {[](const RunFacts& facts) { return facts.resumes; 
 constexpr RunNeed kFiles = {[](const RunFacts& facts) { return facts.reads_files; },
                             "the data are synthetic: one batch, the same in every step", "add --data, or leave it out"};
 
+constexpr RunNeed kEvaluation = {[](const RunFacts& facts) { return facts.evaluates; },
+                                 "there is nothing to evaluate on", "add --eval-data, or leave it out"};
+
 constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},
     {"", "--weight-decay", &kTraining},
@@ -89,6 +92,8 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"run", "--resume-changed", &kResumed},
     {"", "--on-anomaly", &kTraining},
     {"", "--max-loss-factor", &kTraining},
+    {"", "--eval-data", &kTraining},
+    {"", "--eval-every", &kEvaluation},
 };
 
 // Numbers of other optimizers than the plan's.

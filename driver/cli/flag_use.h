@@ -18,6 +18,8 @@ struct RunFacts {
   bool random = true;
   /// The data are not synthetic.
   bool reads_files = false;
+  /// There are data to evaluate on.
+  bool evaluates = false;
   size_t devices = 1;
   /// What the flags of the run themselves say: it takes checkpoints, it goes on from one.
   bool takes_checkpoints = false, resumes = false;

@@ -43,6 +43,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
                   .synchronous = !ir::is_asynchronous(schedule),
                   .random = table.draws_random || run.data.shuffle || run.data.folder.empty(),
                   .reads_files = !run.data.folder.empty(),
+                  .evaluates = !run.data.eval_folder.empty(),
                   .devices = schedule.programs.size(),
                   .takes_checkpoints = !run.checkpoint.folder.empty(),
                   .resumes = !run.checkpoint.resume.empty()};
@@ -67,6 +68,9 @@ Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& 
 Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& run) {
   Diagnostics found;
   if (!run.data.folder.empty()) found = wire::check_data_folder(folder, run.data.folder, wire::data_use(run.data, 0));
+  if (!run.data.eval_folder.empty())
+    for (Diagnostic& problem : wire::check_data_folder(folder, run.data.eval_folder, wire::evaluation_use()))
+      found.push_back(std::move(problem));
   if (run.data.weights.empty()) return found;
   for (Diagnostic& problem : check_weights(run.data.weights)) found.push_back(std::move(problem));
   return found;

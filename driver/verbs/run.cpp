@@ -30,7 +30,8 @@ Status check_writable(const std::string& flag, const std::string& path) {
 
 // Overwritten, the folder would not run again, or the data would be lost to the next run.
 Status check_save_path(const std::string& flag, const std::string& path, const Options& options) {
-  const std::string kept = wire::kept_file(path, options.input, options.run.data.folder);
+  std::string kept = wire::kept_file(path, options.input, options.run.data.folder);
+  if (kept.empty()) kept = wire::kept_file(path, options.input, options.run.data.eval_folder);
   if (kept.empty()) return Ok{};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(flag + " " + path),

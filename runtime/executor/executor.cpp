@@ -28,7 +28,8 @@ void begin_guarded(std::vector<StageState>& states, StepGuard& guard) {
 }  // namespace
 
 Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data,
-                   const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm)
+                   const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm,
+                   Purpose purpose)
     : plan_(plan),
       program_(program),
       channels_(channels),
@@ -37,6 +38,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
       states_(states),
       seed_(seed),
       clip_norm_(clip_norm),
+      purpose_(purpose),
       gather_(channels, plan.device_count, [this] { meanwhile(); }),
       pending_(program.transfers.size()),
       staging_(program.transfers.size()),
@@ -73,7 +75,8 @@ StepOutcome Executor::run_step(int64_t step) {
   judged_ = false;
   outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
   for (auto& [place, reduction] : reductions_) reduction.reset();
-  for (StageState& state : states_) begin_step(state);
+  if (trains())
+    for (StageState& state : states_) begin_step(state);
   if (guard_ != nullptr) begin_guarded(states_, *guard_);
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
@@ -90,6 +93,7 @@ StepOutcome Executor::run_step(int64_t step) {
   }
   // What is judged is a sum over all ranks: one without weights to step joins it too.
   if (judges_step() && !judged_) judge_step();
+  if (loss_scales_) outcome_.loss_divisor = loss_scales_->total();
   return std::move(outcome_);
 }
 
@@ -141,8 +145,8 @@ void Executor::run(const ResolvedAction& action) {
 void Executor::call(StageFunction function, const ResolvedAction& action, bool again) {
   if (function == nullptr) return;
   StageState& state = states_[action.instance];
-  function({.weights = weights_of(state, action.row.version).data(),
-            .gradients = gradients_of(state, action.update).data(),
+  function({.weights = (trains() ? weights_of(state, action.row.version) : state.weights).data(),
+            .gradients = trains() ? gradients_of(state, action.update).data() : nullptr,
             .slot = slot_of(action).data(),
             .samples = action.row.range.size(),
             .first_sample = action.row.range.first,
@@ -152,7 +156,7 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
 }
 
 void Executor::forward(const ResolvedAction& action, bool again) {
-  const StageEntry& entry = *states_[action.instance].entry;
+  const StageEntry& entry = entry_of(action);
   if (!again) {
     wait_for_sends(action.instance, action.row.slot);
     place_arrivals(action);
@@ -166,7 +170,7 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
     const auto value = loss.item<double>();
-    check_finite(value, action);
+    if (trains()) check_finite(value, action);
     outcome_.losses.push_back({action.row.range.first, value * loss_scales_->share(action.row.range)});
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
@@ -194,7 +198,7 @@ void Executor::skip_anomalies(StepGuard& guard) {
 }
 
 void Executor::fill_inputs(const ResolvedAction& action) {
-  const StageEntry& entry = *states_[action.instance].entry;
+  const StageEntry& entry = entry_of(action);
   Slot& slot = slot_of(action);
   for (const DataRow& row : entry.data)
     slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, step_, action.row.range));
@@ -205,7 +209,7 @@ void Executor::fill_inputs(const ResolvedAction& action) {
 
 // Keeps what a recompute starts from, and what is still to be sent.
 void Executor::drop_for_recompute(const ResolvedAction& action) {
-  const StageEntry& entry = *states_[action.instance].entry;
+  const StageEntry& entry = entry_of(action);
   Slot& slot = slot_of(action);
   std::vector<bool> keep(slot.size(), false);
   for (int32_t index : entry.recompute_inputs) keep[static_cast<size_t>(index)] = true;
@@ -217,7 +221,7 @@ void Executor::drop_for_recompute(const ResolvedAction& action) {
 }
 
 void Executor::backward(const ResolvedAction& action) {
-  const StageEntry& entry = *states_[action.instance].entry;
+  const StageEntry& entry = entry_of(action);
   if (action.row.op != ActionOp::kWeightGradient) {
     place_arrivals(action);
     note_ready();

@@ -24,9 +24,15 @@ namespace graphpipe::runtime {
 
 class Executor {
  public:
+  enum class Purpose : uint8_t {
+    kTrain,
+    /// The program has forwards only (evaluation_program.h). The states stay as they are; weights are the newest.
+    kEvaluate,
+  };
+
   /// `states` are those of resolved.instances, in order.
   Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data, const Device& device,
-           std::vector<StageState>& states, uint64_t seed, double clip_norm);
+           std::vector<StageState>& states, uint64_t seed, double clip_norm, Purpose purpose = Purpose::kTrain);
 
   /// From here on notes when every action runs. The tracer must outlive the executor.
   void trace(Tracer& tracer) { tracer_ = &tracer; }
@@ -55,6 +61,8 @@ class Executor {
     std::vector<size_t> transfers;  // receives that fill it
   };
 
+  bool trains() const { return purpose_ == Purpose::kTrain; }
+  const StageEntry& entry_of(const ResolvedAction& action) const { return *program_.instances[action.instance].entry; }
   void run(const ResolvedAction& action);
   void forward(const ResolvedAction& action, bool again);
   void backward(const ResolvedAction& action);
@@ -94,6 +102,7 @@ class Executor {
   std::vector<StageState>& states_;
   uint64_t seed_;
   double clip_norm_;
+  Purpose purpose_;
   Gather gather_;
   std::vector<std::vector<Slot>> slots_;             // by instance, slot
   std::vector<std::deque<PendingMessage>> pending_;  // by transfer, part

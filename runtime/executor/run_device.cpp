@@ -13,11 +13,13 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
 #include "runtime/executor/check_loss.h"
+#include "runtime/executor/evaluation_executors.h"
 #include "runtime/executor/step_executors.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
+#include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/progress_lines.h"
 #include "runtime/training/stage_metrics.h"
@@ -65,7 +67,7 @@ class Rank {
  private:
   std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
-  void train(StepExecutors& executor, const ResolvedProgram& resolved);
+  void train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data);
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
   void write_trace(Gather& gather, const Tracer& tracer);
@@ -108,7 +110,8 @@ bool Rank::run() {
   if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
   open_checkpoints(folder);
-  const std::unique_ptr<Data> data = open_data(plan_, options_, folder);
+  const std::unique_ptr<Data> data = open_data(plan_, options_, folder, true);
+  const std::unique_ptr<Data> eval_data = open_eval_data(plan_, options_, folder);
   StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
                          options_.optimizer.clip_norm);
   if (control_) {
@@ -120,7 +123,7 @@ bool Rank::run() {
   std::optional<Tracer> tracer;
   if (!options_.output.trace.empty())
     executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
-  train(executor, resolved);
+  train(executor, resolved, eval_data.get());
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
   if (result_.complete) save(executor.gather());
@@ -187,7 +190,7 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .share = share});
 }
 
-void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved) {
+void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data) {
   ProgressLines lines(options_, result_, program_.device == 0);
   const Watchers watchers(options_, program_.device == 0);
   StageMeter meter(resolved.instances);
@@ -203,6 +206,17 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved) {
   }
   watchers.add_to(loop.observers);
   if (options_.watch.skips()) executor.skip_anomalies(guard);
+  std::optional<EvaluationExecutors> forwards;
+  if (eval_data != nullptr)
+    forwards.emplace(program_, *channels_, *eval_data, *device_, states_, seed_of(plan_, options_));
+  const std::unique_ptr<Evaluation> evaluation =
+      evaluation_of(plan_, eval_data, options_, result_,
+                    {.gather = &executor.gather(),
+                     .rank = program_.device,
+                     .begin = [&] { executor.finish(); },
+                     .end = [&] { forwards->finish(); },
+                     .run_batch = [&](int64_t batch) { return forwards->run_batch(batch); }});
+  if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
     loop.observers.push_back(checkpointer);
   result_.first_step = checkpoints_->first_step() + 1;

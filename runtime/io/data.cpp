@@ -27,6 +27,7 @@ class Synthetic : public Data {
   Synthetic(int64_t batch, uint64_t seed) : batch_(batch), seed_(seed) {}
 
   int64_t samples_of(int64_t) const override { return batch_; }
+  int64_t steps_per_epoch() const override { return 1; }
   int64_t rest() const override { return batch_; }
   at::Tensor item(const DataRow& row, int64_t, wire::SampleRange range) override {
     const bool is_float = c10::isFloatingType(scalar_type(row.tensor.type));
@@ -92,7 +93,8 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
 
 LossScales::LossScales(const PlanTable& plan, Data& data, int64_t step)
     : updates_(plan.loss_updates.begin(), plan.loss_updates.end()) {
-  if (updates_.empty()) updates_.push_back({0, data.samples_of(step)});
+  if (updates_.empty()) updates_.push_back({0, plan.batch});
+  for (wire::SampleRange& update : updates_) update = wire::intersect(update, {0, data.samples_of(step)});
   for (const wire::SampleRange& update : updates_) {
     divisors_.push_back(loss_divisor(plan, data, step, update));
     total_ += divisors_.back();

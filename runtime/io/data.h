@@ -23,6 +23,8 @@ class Data {
   virtual at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) = 0;
   /// How many samples the step has: the plan's batch, or, at the end of an epoch, what is left of it.
   virtual int64_t samples_of(int64_t step) const = 0;
+  /// Steps in which every sample is taken once, dropped ones aside.
+  virtual int64_t steps_per_epoch() const = 0;
   /// The samples of steps with fewer ones than the batch; the batch where there is no such step.
   virtual int64_t rest() const = 0;
 };
@@ -30,9 +32,10 @@ class Data {
 /// Opens the files of a folder (wire/data_folder.h) for the inputs of `table`; or, where it has input_0.pb or
 /// test_data_set_0/input_0.pb, an ONNX test data folder: the tensors of all sets, by their names, one after the other
 /// along the batch axis, which is where the model has it.
-/// The first infinity or NaN that is read of each array is reported on stderr.
+/// The first infinity or NaN that is read of each array is reported on stderr. With `reads_ahead` the items of the next
+/// step are read while the current one computes (prefetch.h).
 std::unique_ptr<Data> data_folder(const std::string& folder, const wire::DataTable& table, int64_t batch,
-                                  const wire::OrderRule& rule);
+                                  const wire::OrderRule& rule, bool reads_ahead = false);
 /// Everything in which such a folder does not fit what the plan of a generated folder reads (wire/check_data.h).
 /// Throws RunError (kMalformedFile) where a file of ONNX test data is none.
 Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use);
@@ -51,6 +54,8 @@ class LossScales {
   LossScales(const PlanTable& plan, Data& data, int64_t step);
   /// N of the update that holds the item. GP_CHECKs that there is one.
   double divisor(wire::SampleRange item) const;
+  /// The sum of all divisors.
+  double total() const { return total_; }
   /// The part of the step's loss that an update's loss is: 1 where there is one update.
   double share(wire::SampleRange item) const;
 

@@ -10,10 +10,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "runtime/error.h"
 #include "runtime/io/data.h"
+#include "runtime/io/prefetch.h"
 #include "runtime/io/stored_samples.h"
 #include "runtime/io/tensor_proto.h"
 #include "wire/check_data.h"
@@ -27,22 +30,47 @@ bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 /// Cuts samples out of arrays, which are opened once and checked against the row that asks first.
 class StoredData : public Data {
  public:
-  StoredData(wire::OpenData open, const wire::DataTable& table, int64_t batch, const wire::OrderRule& rule)
-      : order_(value_or_throw(wire::sample_order(table, open, batch, rule))), open_(std::move(open)) {}
+  StoredData(wire::OpenData open, const wire::DataTable& table, int64_t batch, const wire::OrderRule& rule,
+             bool reads_ahead)
+      : order_(value_or_throw(wire::sample_order(table, open, batch, rule))), open_(std::move(open)) {
+    if (!reads_ahead) return;
+    prefetch_.emplace([this](const ReadRequest& request) {
+      std::vector<std::byte> bytes(static_cast<size_t>(bytes_of(request.row->tensor, request.range.size())));
+      gather(*request.row, request.step, request.range, bytes);
+      return bytes;
+    });
+  }
 
   int64_t samples_of(int64_t step) const override { return order_.samples_of(step); }
+  int64_t steps_per_epoch() const override { return order_.steps_per_epoch(); }
   int64_t rest() const override { return order_.rest(); }
 
   at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) override {
-    const Opened& opened = open_once(row);
     at::Tensor stored =
         at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(scalar_type(row.tensor.type)));
-    auto* to = bytes_in(stored).data();
-    if (row.tensor.batch_axis < 0) {
-      copy_samples(opened, opened.parts.front(), 0, 1, stored.nbytes(), to);
-      return stored;
-    }
-    const size_t sample_bytes = range.empty() ? 0 : stored.nbytes() / static_cast<size_t>(range.size());
+    const std::span<std::byte> to = bytes_in(stored);
+    std::optional<std::vector<std::byte>> read;
+    if (prefetch_) read = prefetch_->take({&row, step, range});
+    if (read) std::ranges::copy(*read, to.begin());
+    else gather(row, step, range, to);
+    if (prefetch_) read_next(row, step, range);
+    return row.tensor.batch_axis < 0 ? stored : batch_axis_in_place(std::move(stored), row);
+  }
+
+ private:
+  // The next step asks for the same, as far as it has these samples. A row that all samples share is read once.
+  void read_next(const DataRow& row, int64_t step, wire::SampleRange range) {
+    const wire::SampleRange next = wire::intersect(range, {0, order_.samples_of(step + 1)});
+    if (row.tensor.batch_axis >= 0 && !next.empty()) prefetch_->begin({&row, step + 1, next});
+  }
+
+  // Fills `bytes` with the samples, first axis samples. Called by the rank and by the thread that reads ahead.
+  void gather(const DataRow& row, int64_t step, wire::SampleRange range, std::span<std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    const Opened& opened = open_once(row);
+    auto* to = bytes.data();
+    if (row.tensor.batch_axis < 0) return copy_samples(opened, opened.parts.front(), 0, 1, bytes.size(), to);
+    const size_t sample_bytes = range.empty() ? 0 : bytes.size() / static_cast<size_t>(range.size());
     const std::vector<int64_t> rows = order_.rows(step, range);
     // A run of consecutive samples of one part at a time.
     for (size_t i = 0; i < rows.size();) {
@@ -53,10 +81,8 @@ class StoredData : public Data {
       to += (end - i) * sample_bytes;
       i = end;
     }
-    return batch_axis_in_place(std::move(stored), row);
   }
 
- private:
   struct Part {
     wire::DataArray array;
     int64_t first = 0, last = 0;  // its samples
@@ -126,7 +152,9 @@ class StoredData : public Data {
 
   wire::SampleOrder order_;
   wire::OpenData open_;
+  std::mutex mutex_;
   std::map<std::string, Opened> arrays_;
+  std::optional<Prefetch> prefetch_;  // its thread uses all of the above
 };
 
 /// The tensors of all sets of ONNX test data, by name.
@@ -210,8 +238,8 @@ wire::OpenData opener_of(const std::string& folder, const wire::DataTable& table
 }  // namespace
 
 std::unique_ptr<Data> data_folder(const std::string& folder, const wire::DataTable& table, int64_t batch,
-                                  const wire::OrderRule& rule) {
-  return std::make_unique<StoredData>(opener_of(folder, table), table, batch, rule);
+                                  const wire::OrderRule& rule, bool reads_ahead) {
+  return std::make_unique<StoredData>(opener_of(folder, table), table, batch, rule, reads_ahead);
 }
 
 Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder,

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/executor/allocator.h"
@@ -58,9 +59,12 @@ Diagnostic foreign_error(const std::exception& error, const std::string& where) 
 
 // A launcher has counted the steps already.
 void end_after_epochs(wire::RunOptions& options) {
-  if (options.data.folder.empty() &&
-      options.data !=
-          wire::DataOptions{.steps = options.data.steps, .seed = options.data.seed, .weights = options.data.weights})
+  const bool ordered =
+      options.data.epochs > 0 || options.data.shuffle || options.data.last_batch != wire::LastBatch::kWrap;
+  if (options.data.eval_every > 0 && options.data.eval_folder.empty())
+    fail(Code::kUsage, "--eval-every says how often to evaluate, and there is nothing to evaluate on",
+         "add --eval-data, or leave it out");
+  if (options.data.folder.empty() && ordered)
     fail(Code::kUsage, "--epochs, --shuffle and --last-batch are about data in files, and the data are synthetic",
          "pass --data, or leave them out");
   if (options.data.epochs == 0) return;
@@ -116,8 +120,9 @@ uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {
 void check_outputs(const wire::RunOptions& options, const std::string& folder) {
   for (const std::string* path : {&options.output.save, &options.output.save_gradients, &options.output.save_outputs,
                                   &options.output.trace, &options.watch.log, &options.watch.metrics}) {
-    if (const std::string kept = wire::kept_file(*path, folder, options.data.folder); !kept.empty())
-      fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
+    for (const std::string& data : {options.data.folder, options.data.eval_folder})
+      if (const std::string kept = wire::kept_file(*path, folder, data); !kept.empty())
+        fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
     check_output(*path);
   }
 }
@@ -129,17 +134,28 @@ double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {
 }
 
 void check_data(const wire::RunOptions& options, const std::string& folder) {
-  if (options.data.folder.empty() || (options.launch.parent != 0 && !wire::is_test_data_folder(options.data.folder)))
-    return;
-  const Diagnostics found = runtime::check_data_folder(folder, options.data.folder, wire::data_use(options.data, 0));
-  if (has_error(found)) throw RunError(found);
-  print(found);
+  const std::pair<const std::string*, wire::DataUse> all[] = {{&options.data.folder, wire::data_use(options.data, 0)},
+                                                              {&options.data.eval_folder, wire::evaluation_use()}};
+  for (const auto& [data, use] : all) {
+    if (data->empty() || (options.launch.parent != 0 && !wire::is_test_data_folder(*data))) continue;
+    const Diagnostics found = runtime::check_data_folder(folder, *data, use);
+    if (has_error(found)) throw RunError(found);
+    print(found);
+  }
 }
 
-std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder) {
+std::unique_ptr<Data> open_eval_data(const PlanTable& plan, const wire::RunOptions& options,
+                                     const std::string& folder) {
+  if (options.data.eval_folder.empty()) return nullptr;
+  return data_folder(options.data.eval_folder, value_or_throw(wire::read_data_table(folder)), plan.batch,
+                     wire::evaluation_use().rule);
+}
+
+std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
+                                bool reads_ahead) {
   if (options.data.folder.empty()) return synthetic_data(plan.batch, seed_of(plan, options));
   return data_folder(options.data.folder, value_or_throw(wire::read_data_table(folder)), plan.batch,
-                     wire::data_use(options.data, seed_of(plan, options)).rule);
+                     wire::data_use(options.data, seed_of(plan, options)).rule, reads_ahead);
 }
 
 }  // namespace graphpipe::runtime

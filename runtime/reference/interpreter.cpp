@@ -92,8 +92,36 @@ StepOutcome Interpreter::run_step(int64_t step) {
     places.push_back(&state);
   }
   if (guard_ != nullptr) guard_->begin(places);
-  loss_scales_.emplace(plan_, data_, step);
-  choose_programs(data_.samples_of(step));
+  evaluates_ = false;
+  source_ = &data_;
+  running_ = data_.samples_of(step) == plan_.batch ? programs_ : std::span<const DeviceProgram>(rest_programs_);
+  run_programs();
+  return std::move(outcome_);
+}
+
+StepOutcome Interpreter::evaluate(int64_t batch, Data& data) {
+  step_ = batch;
+  outcome_ = {};
+  items_.clear();
+  mail_.clear();
+  evaluates_ = true;
+  source_ = &data;
+  running_ = forwards_of(data.samples_of(batch)).programs;
+  run_programs();
+  return std::move(outcome_);
+}
+
+const Interpreter::Forwards& Interpreter::forwards_of(int64_t samples) {
+  Forwards& forwards = forwards_[samples];
+  if (!forwards.programs.empty()) return forwards;
+  for (const DeviceProgram& program : programs_)
+    forwards.programs.push_back(forwards.parts.emplace_back(program, samples).program());
+  return forwards;
+}
+
+void Interpreter::run_programs() {
+  loss_scales_.emplace(*running_.front().plan, *source_, step_);
+  outcome_.loss_divisor = loss_scales_->total();
   count_work();
   std::vector<size_t> next(running_.size(), 0);
   for (bool moved = true; moved;) {
@@ -110,7 +138,6 @@ StepOutcome Interpreter::run_step(int64_t step) {
     if (next[p] < running_[p].actions.size())
       fail(Code::kBadSchedule, describe(plan_, running_[p].actions[next[p]]) + " can never run",
            "check the schedule, then generate the folder again");
-  return std::move(outcome_);
 }
 
 void Interpreter::find_updates() {
@@ -127,11 +154,7 @@ Interpreter::UpdateKey Interpreter::update_of(const ActionRow& row) const {
   return {row.stage, update == stage->second.end() ? 0 : update->second};
 }
 
-// Those of the plan; at the end of an epoch, what they say of the samples that are left.
-void Interpreter::choose_programs(int64_t samples) {
-  running_ = samples == plan_.batch ? programs_ : std::span<const DeviceProgram>(rest_programs_);
-}
-
+// What the programs say of the samples that are left at the end of an epoch.
 void Interpreter::find_rest_programs() {
   if (data_.rest() == plan_.batch) return;
   for (const DeviceProgram& program : programs_) rest_actions_.push_back(actions_of_rest(program, data_.rest()));
@@ -193,19 +216,16 @@ Interpreter::Item& Interpreter::item_of(const ActionRow& row) {
 void Interpreter::forward(const ActionRow& row, Item& item) {
   const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
   for (const DataRow& input : entry.data)
-    item.tensors[static_cast<size_t>(input.slot)] = device_.upload(data_.item(input, step_, row.range));
+    item.tensors[static_cast<size_t>(input.slot)] = device_.upload(source_->item(input, step_, row.range));
   if (entry.loss_scale_slot >= 0)
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range)));
-  call(entry.forward, row, item, false);
-  if (outputs_ != nullptr)
+  call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false);
+  if (outputs_ != nullptr && !evaluates_)
     outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const auto loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>();
-    std::optional<std::string> problem =
-        loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
-    if (problem && guard_ == nullptr) fail_of_loss(std::move(*problem));
-    if (problem) guard_->note(std::move(*problem));
+    if (!evaluates_) check_finite(loss, row, item);
     outcome_.losses.push_back({row.range.first, loss * loss_scales_->share(row.range)});
   }
   if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
@@ -219,12 +239,20 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
     if (!kept.contains(slot)) item.tensors[static_cast<size_t>(slot)].reset();
 }
 
+void Interpreter::check_finite(double loss, const ActionRow& row, const Item& item) {
+  std::optional<std::string> problem =
+      loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
+  if (!problem) return;
+  if (guard_ == nullptr) fail_of_loss(std::move(*problem));
+  guard_->note(std::move(*problem));
+}
+
 void Interpreter::call(StageFunction function, const ActionRow& row, Item& item, bool again) {
   if (function == nullptr) return;
   StageState& state = states_.at({row.stage, row.replica});
   StageArguments arguments;
-  arguments.weights = weights_of(state, row.version).data();
-  arguments.gradients = gradients_of(state, update_of(row).second).data();
+  arguments.weights = (evaluates_ ? state.weights : weights_of(state, row.version)).data();
+  arguments.gradients = evaluates_ ? nullptr : gradients_of(state, update_of(row).second).data();
   arguments.slot = item.tensors.data();
   arguments.samples = row.range.size();
   arguments.first_sample = row.range.first;

@@ -3,12 +3,14 @@
 // Item tensors and messages lie in plain maps; there are no rings, channels or posted receives, and nothing of the
 // executor. A distributed run must give the same bits.
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "runtime/device/device.h"
+#include "runtime/executor/evaluation_program.h"
 #include "runtime/executor/stage_state.h"
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
@@ -28,6 +30,9 @@ class Interpreter {
   void skip_anomalies(StepGuard& guard) { guard_ = &guard; }
   /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
   StepOutcome run_step(int64_t step);
+  /// The forwards of a batch of data that are not trained on, with the weights as they stand; nothing of the training
+  /// changes. Throws as run_step does.
+  StepOutcome evaluate(int64_t batch, Data& data);
   /// Goes on with these weights, and its own optimizer state.
   void take_weights(const Safetensors& file);
   /// The same states, to go on from others than those that they began with.
@@ -53,6 +58,7 @@ class Interpreter {
   bool try_compute(const wire::ActionRow& row);
   bool try_step(const wire::ActionRow& row);
   void forward(const wire::ActionRow& row, Item& item);
+  void check_finite(double loss, const wire::ActionRow& row, const Item& item);
   void call(StageFunction function, const wire::ActionRow& row, Item& item, bool again);
   void send(const wire::ActionRow& row);
   bool has_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward) const;
@@ -67,12 +73,21 @@ class Interpreter {
   void find_norm();
   void find_updates();
   void find_rest_programs();
-  void choose_programs(int64_t samples);
+  void run_programs();
+  /// The programs of all devices, for evaluation.
+  struct Forwards {
+    std::deque<EvaluationProgram> parts;
+    std::vector<DeviceProgram> programs;
+  };
+  const Forwards& forwards_of(int64_t samples);
   void count_work();
 
   std::span<const DeviceProgram> programs_, running_;       // of the plan; of the step
   std::vector<std::vector<wire::ActionRow>> rest_actions_;  // by device: of steps with fewer samples
   std::vector<DeviceProgram> rest_programs_;
+  std::map<int64_t, Forwards> forwards_;  // by samples of the batch
+  bool evaluates_ = false;
+  Data* source_ = nullptr;
   const PlanTable& plan_;
   Data& data_;
   const Device& device_;

@@ -9,6 +9,7 @@
 #include "runtime/io/folder.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/reference/interpreter.h"
+#include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/progress_lines.h"
 #include "runtime/training/watchers.h"
@@ -83,8 +84,8 @@ CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions
                             .share = [](const std::string&, const std::string& value) { return value; }});
 }
 
-void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Device& device,
-           const wire::RunOptions& options, wire::RunResult& result) {
+void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Device& device, const PlanTable& plan,
+           Data* eval_data, const wire::RunOptions& options, wire::RunResult& result) {
   ProgressLines lines(options, result);
   const Watchers watchers(options, true);
   StepGuard guard(options.watch.max_loss_factor);
@@ -95,6 +96,10 @@ void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Devic
   if (!options.output.follow_steps.empty()) loop.observers.push_back(&follower);
   watchers.add_to(loop.observers);
   if (options.watch.skips()) interpreter.skip_anomalies(guard);
+  const std::unique_ptr<Evaluation> evaluation =
+      evaluation_of(plan, eval_data, options, result,
+                    {.run_batch = [&](int64_t batch) { return interpreter.evaluate(batch, *eval_data); }});
+  if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints.observe(nullptr, nullptr)) loop.observers.push_back(checkpointer);
   result.first_step = checkpoints.first_step() + 1;
   result.complete = run_steps(loop, checkpoints.first_step(), options.data.steps) == options.data.steps;
@@ -132,6 +137,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   check_data(options, folder);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
   const std::unique_ptr<Data> data = open_data(plan, options, folder);
+  const std::unique_ptr<Data> eval_data = open_eval_data(plan, options, folder);
   const std::unique_ptr<Device> device = open_device(options.launch.device, 0);
   std::optional<Safetensors> own;
   if (!options.data.weights.empty()) own.emplace(options.data.weights);
@@ -143,7 +149,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
-  train(interpreter, checkpoints, *device, options, result);
+  train(interpreter, checkpoints, *device, plan, eval_data.get(), options, result);
   result.peak_bytes = {device->peak_bytes()};
   if (result.complete) write_results(plan, options, interpreter, *device, outputs);
   print_result(options, result);

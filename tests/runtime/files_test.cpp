@@ -128,10 +128,10 @@ namespace {
 
 // The data of one input, two integers per sample.
 std::unique_ptr<Data> open_folder(const std::string& folder, const std::string& name, int64_t batch,
-                                  const graphpipe::wire::OrderRule& rule = {}) {
+                                  const graphpipe::wire::OrderRule& rule = {}, bool reads_ahead = false) {
   const graphpipe::wire::DataTable table{
       .batch = batch, .entries = {{.name = name, .type = ElementType::kInt64, .dims = {1, 2}, .ids = {}}}};
-  return data_folder(folder, table, batch, rule);
+  return data_folder(folder, table, batch, rule, reads_ahead);
 }
 
 }  // namespace
@@ -171,17 +171,22 @@ TEST_CASE("samples are gathered in the order of their step, over the ends of par
   for (const bool shuffle : {false, true}) {
     const graphpipe::wire::OrderRule rule{
         .shuffle = shuffle, .seed = 3, .last_batch = graphpipe::wire::LastBatch::kTrain};
-    const auto data = open_folder(folder.path, "x", 4, rule);
-    CHECK(data->rest() == 2);
-    const graphpipe::wire::SampleOrder order(10, 4, rule);
-    for (int64_t step = 0; step < 6; ++step) {
-      std::vector<int64_t> expected;
-      CHECK(data->samples_of(step) == (step % 3 == 2 ? 2 : 4));
-      for (const int64_t sample : order.rows(step, {1, data->samples_of(step)})) {
-        expected.push_back(2 * sample);
-        expected.push_back(2 * sample + 1);
+    for (const bool reads_ahead : {false, true}) {
+      const auto data = open_folder(folder.path, "x", 4, rule, reads_ahead);
+      CHECK(data->rest() == 2);
+      const graphpipe::wire::SampleOrder order(10, 4, rule);
+      for (int64_t step = 0; step < 6; ++step) {
+        std::vector<int64_t> expected;
+        CHECK(data->samples_of(step) == (step % 3 == 2 ? 2 : 4));
+        for (const int64_t sample : order.rows(step, {1, data->samples_of(step)})) {
+          expected.push_back(2 * sample);
+          expected.push_back(2 * sample + 1);
+        }
+        CHECK(numbers(data->item(row, step, {1, data->samples_of(step)})) == expected);
       }
-      CHECK(numbers(data->item(row, step, {1, data->samples_of(step)})) == expected);
+      // Steps that nobody expected.
+      CHECK(data->item(row, 40, {0, 1}).size(0) == 1);
+      CHECK(data->item(row, 2, {0, 2}).size(0) == 2);
     }
   }
 }

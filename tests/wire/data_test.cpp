@@ -111,7 +111,7 @@ TEST_CASE("a table of data reads back as it was printed, names of any bytes incl
   table.entries[0].name = std::string("a b%\n\0\xff", 7);
   table.draws_random = true;
   table.whole_steps = true;
-  table.together = {{2, 4}, {3, 3}};
+  table.together = {{2, 4}, {3, 3, true}};
   table.entries[1].dims = {2, 7};
   table.entries[1].batch_axis = 1;
   CHECK(parse_data_table(print_data_table(table)) == table);
@@ -126,6 +126,7 @@ TEST_CASE("a table of data reads back as it was printed, names of any bytes incl
                                                                                  {"together 2", "together 1"},
                                                                                  {"2 of 4", "2 of 1"},
                                                                                  {"2 of 4", "2 4"},
+                                                                                 {"2 of 4", "2 of 4 often"},
                                                                                  {"int64", "int65"},
                                                                                  {"axis 0", "axis 2"},
                                                                                  {"axis 0", "axis x"},
@@ -334,9 +335,14 @@ TEST_CASE("rules that cannot be followed are refused, and shuffled data are look
   CHECK(exit_code_of(alone[0].code) == 2);
   CHECK(has(alone[0], "needs 2 of them together: its last micro-batch would have 1"));
   CHECK_FALSE(has_error(with_table(table, last(LastBatch::kWrap))));
+  CHECK(with_table(table, evaluation_use()).empty());  // by running statistics
+  table.together = {{2, 3, true}};
+  REQUIRE(with_table(table, evaluation_use()).size() == 1);
+  CHECK(has(with_table(table, evaluation_use())[0], "the last batch of the evaluation has 1 samples"));
   CHECK(with_table(table, last(LastBatch::kPad)).empty());
   table.together = {};
   table.whole_steps = true;
+  CHECK(with_table(table, evaluation_use()).empty());
   REQUIRE(with_table(table, last(LastBatch::kTrain)).size() == 1);
   CHECK(has(with_table(table, last(LastBatch::kTrain))[0], "applies gradients of parts of the batch"));
   const DataUse too_long{.epochs = int64_t{1} << 40};

@@ -25,6 +25,13 @@ bool read_epochs(const std::string& word, RunOptions& options) {
   return true;
 }
 
+bool read_eval_every(const std::string& word, RunOptions& options) {
+  int64_t steps = 0;
+  if (!read_value(word, steps) || steps < 1 || steps > kMostSteps) return false;
+  options.data.eval_every = steps;
+  return true;
+}
+
 bool read_last_batch(const std::string& word, RunOptions& options) {
   for (size_t i = 0; i < kLastBatches.size(); ++i) {
     if (word != kLastBatches[i]) continue;
@@ -79,6 +86,15 @@ std::vector<RunFlag> data_flags() {
        .kept_on_resume = true,
        .read = read_last_batch,
        .write = write_last_batch},
+      value_flag<&RunOptions::data, &DataOptions::eval_folder>(
+          "--eval-data", "DIR", "folder as of --data: its loss is computed, forwards only, and printed", FlagUser::kRun,
+          true),
+      {.name = "--eval-every",
+       .value_name = "N",
+       .help = "steps from one evaluation to the next; without it, after the last step",
+       .user = FlagUser::kRun,
+       .read = read_eval_every,
+       .write = [](const RunOptions& o) { return o.data.eval_every > 0 ? write_value(o.data.eval_every) : ""; }},
       data_flag<&DataOptions::seed>("--seed", "N",
                                     "seed of Dropout, of --shuffle and of synthetic data, 0 to 2^64-1 (the plan's)"),
   };

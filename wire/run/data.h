@@ -20,6 +20,9 @@ struct DataOptions {
   /// Whether each epoch has an order of its own, and what becomes of the samples at its end that fill no batch.
   bool shuffle = false;
   LastBatch last_batch = LastBatch::kWrap;
+  /// Folder with data to evaluate on; empty: none. After how many steps, besides the last one; 0: after that alone.
+  std::string eval_folder;
+  int64_t eval_every = 0;
   /// Of dropout, synthetic data and the order of samples. Absent: the plan's.
   std::optional<uint64_t> seed;
   /// What an earlier run has saved, to start from; empty: the generated folder's weights.

@@ -1,0 +1,63 @@
+#include "runtime/io/prefetch.h"
+
+#include <exception>
+#include <utility>
+
+namespace graphpipe::runtime {
+
+Prefetch::Prefetch(Read read) : read_(std::move(read)), thread_([this] { run(); }) {}
+
+Prefetch::~Prefetch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Prefetch::begin(const ReadRequest& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    // What an earlier step was expected to ask for, and did not, is not asked for any more.
+    while (!items_.empty() && items_.begin()->second.is_read && std::get<0>(items_.begin()->first) + 1 < request.step)
+      items_.erase(items_.begin());
+    if (!items_.try_emplace(key_of(request)).second) return;
+    queue_.push_back(request);
+  }
+  changed_.notify_all();
+}
+
+std::optional<std::vector<std::byte>> Prefetch::take(const ReadRequest& request) {
+  std::unique_lock lock(mutex_);
+  const auto found = items_.find(key_of(request));
+  if (found == items_.end()) return std::nullopt;
+  changed_.wait(lock, [&] { return found->second.is_read; });
+  std::optional<std::vector<std::byte>> bytes = std::move(found->second.bytes);
+  items_.erase(found);
+  return bytes;
+}
+
+void Prefetch::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ends_ || !queue_.empty(); });
+    if (ends_) return;
+    const ReadRequest request = queue_.front();
+    queue_.pop_front();
+    lock.unlock();
+    std::optional<std::vector<std::byte>> bytes;
+    try {
+      bytes = read_(request);
+    } catch (const std::exception&) {
+      // The step that asks for it reads it again, and fails there.
+    }
+    lock.lock();
+    Item& item = items_.at(key_of(request));
+    item.bytes = std::move(bytes);
+    item.is_read = true;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace graphpipe::runtime

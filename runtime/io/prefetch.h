@@ -1,0 +1,65 @@
+#pragma once
+// Reads the items of the next step while the current one computes. A rank asks for the same inputs and samples in every
+// step, so every request is repeated for the step after it, in the order of the requests, by a thread of its own: pages
+// are read, rows gathered and ids checked before the step asks. One step's inputs are held beside those in use; they
+// are no tensors, so the measured peak of tensor bytes does not count them.
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace graphpipe::runtime {
+
+struct ReadRequest {
+  const DataRow* row = nullptr;
+  int64_t step = 0;
+  wire::SampleRange range;
+};
+
+class Prefetch {
+ public:
+  /// `read` gathers the bytes of a request; it is called by the thread alone and may throw.
+  using Read = std::function<std::vector<std::byte>(const ReadRequest&)>;
+  explicit Prefetch(Read read);
+  Prefetch(const Prefetch&) = delete;
+  Prefetch& operator=(const Prefetch&) = delete;
+  ~Prefetch();
+
+  /// Begins to read it, unless it is read already. Its row must outlive this.
+  void begin(const ReadRequest& request);
+  /// The bytes of a request that was begun, once they are there; absent where it was not begun, or could not be read:
+  /// whoever reads it then sees the error where it belongs.
+  std::optional<std::vector<std::byte>> take(const ReadRequest& request);
+
+ private:
+  using Key = std::tuple<int64_t, std::string, int64_t, int64_t>;  // step, name, samples
+  struct Item {
+    bool is_read = false;
+    std::optional<std::vector<std::byte>> bytes;
+  };
+  static Key key_of(const ReadRequest& request) {
+    return {request.step, request.row->name, request.range.first, request.range.last};
+  }
+  void run();
+
+  Read read_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<ReadRequest> queue_;
+  std::map<Key, Item> items_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace graphpipe::runtime

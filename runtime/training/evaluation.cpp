@@ -1,0 +1,70 @@
+#include "runtime/training/evaluation.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "runtime/error.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+// The first of a rank's shares says what the shares of all ranks are divided by, 0 where the rank has no loss.
+constexpr int64_t kDivisor = -1;
+
+}  // namespace
+
+Request Evaluation::after_step(const StepFacts& facts) {
+  const int64_t every = options_.data.eval_every;
+  if (!facts.is_last && (every == 0 || (facts.step + 1) % every != 0)) return {};
+  if (setup_.begin) setup_.begin();
+  std::vector<LossShare> own = run_batches();
+  std::vector<std::vector<LossShare>> of_ranks;
+  if (setup_.gather == nullptr) of_ranks.push_back(std::move(own));
+  else
+    for (const std::vector<std::byte>& bytes : setup_.gather->collect(to_bytes(own)))
+      of_ranks.push_back(from_bytes<LossShare>(bytes));
+  if (setup_.rank != 0) return {};
+  result_.eval_steps.push_back(facts.step + 1);
+  result_.eval_losses.push_back(loss_of(of_ranks));
+  if (options_.output.json && !options_.output.progress) return {};
+  std::FILE* out = options_.output.json ? stderr : stdout;
+  std::fputs(wire::eval_line(result_).c_str(), out);
+  std::fflush(out);
+  return {};
+}
+
+// Sums, not means: batches need not have the same weight.
+std::vector<LossShare> Evaluation::run_batches() const {
+  std::vector<LossShare> shares{{kDivisor, 0}};
+  for (int64_t batch = 0; batch < setup_.batches; ++batch) {
+    const StepOutcome outcome = setup_.run_batch(batch);
+    shares.front().value += outcome.loss_divisor;
+    for (const LossShare& share : outcome.losses)
+      shares.push_back({batch * setup_.plan->batch + share.first_sample, share.value * outcome.loss_divisor});
+  }
+  if (setup_.end) setup_.end();
+  return shares;
+}
+
+std::unique_ptr<Evaluation> evaluation_of(const PlanTable& plan, const Data* data, const wire::RunOptions& options,
+                                          wire::RunResult& result, EvaluationSetup setup) {
+  if (data == nullptr) return nullptr;
+  setup.plan = &plan;
+  setup.batches = data->steps_per_epoch();
+  return std::make_unique<Evaluation>(options, result, std::move(setup));
+}
+
+double Evaluation::loss_of(const std::vector<std::vector<LossShare>>& of_ranks) const {
+  double divisor = 0;
+  std::vector<LossShare> shares;
+  for (const std::vector<LossShare>& of_rank : of_ranks) {
+    if (of_rank.empty() || of_rank.front().first_sample != kDivisor)
+      fail(Code::kPeerFailed, "a rank sent a malformed message of an evaluation", "run all ranks from one folder");
+    divisor = std::max(divisor, of_rank.front().value);
+    shares.insert(shares.end(), of_rank.begin() + 1, of_rank.end());
+  }
+  const double sum = total_loss(std::move(shares));
+  return setup_.plan->loss.normalizer == LossRow::Normalizer::kOne ? sum : sum / divisor;
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,43 @@
+// Evaluation beside a training, of a model with BatchNorm: by its running statistics, which inference takes too.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe::tests;
+using nlohmann::json;
+
+TEST_CASE(
+    "the loss of an evaluation is that of inference with the same weights, and the training is the same without") {
+  const Reference reference = read_batch_reference("resnet");
+  const std::string folder = work_folder("evaluation"), data = reference.folder + "/data";
+  const auto run = [&](const std::string& place, std::vector<std::string> flags) {
+    std::vector<std::string> words = {"run", place, "--data", data, "--json", "--quiet"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return json::parse(graphpipe_output(words));
+  };
+  compile(reference, folder, {"--devices", "2", "--stages", "2"});
+  const std::string alone = folder + ".alone.safetensors", beside = folder + ".beside.safetensors";
+  const json without = run(folder, {"--steps", "3", "--lr", "0.05", "--save", alone});
+  const json with =
+      run(folder, {"--steps", "3", "--lr", "0.05", "--save", beside, "--eval-data", data, "--eval-every", "1"});
+  CHECK(with["losses"] == without["losses"]);
+  CHECK(same_bytes(alone, beside));
+  CHECK(with["eval_steps"] == json({1, 2, 3}));
+  CHECK_FALSE(without.contains("eval_losses"));
+
+  const std::string forwards = work_folder("evaluation_forwards");
+  compile(reference, forwards, {"--devices", "1", "--stages", "1", "--policy", "inference"});
+  const json inference = run(forwards, {"--epochs", "1", "--weights", beside});
+  double sum = 0;
+  for (const json& loss : inference["losses"]) sum += loss.get<double>();
+  CHECK(with["eval_losses"][2].get<double>() ==
+        doctest::Approx(sum / static_cast<double>(inference["losses"].size())).epsilon(1e-5));
+  // A plan that trains nothing has nothing to evaluate beside it.
+  graphpipe_output({"run", forwards, "--eval-data", data, "--quiet"}, 2);
+}
