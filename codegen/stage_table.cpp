@@ -156,9 +156,9 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
   body +=
       text("const StageEntry entry = {\n    .stage = ", stage, ",\n    .slot_size = ", layout.slots.size(),
            ",\n    .forward = ", pointer(functions.forward, "forward"),
+           evaluates_otherwise(graph, cut) ? ",\n    .evaluate = evaluate" : "",
            ",\n    .input_gradient = ", pointer(functions.input_gradient, "input_gradient"),
            ",\n    .weight_gradient = ", pointer(functions.weight_gradient, "weight_gradient"),
-           evaluates_otherwise(graph, cut) ? ",\n    .evaluate = evaluate" : "",
            ",\n    .params = ", span_text("kParams", params.size()), ",\n    .data = ", span_text("kData", data.size()),
            ",\n    .boundaries = ", span_text("kBoundaries", boundaries.size()), ",\n    .loss_slot = ", layout.loss,
            ",\n    .loss_scale_slot = ", layout.loss_scale,
