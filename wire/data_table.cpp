@@ -11,18 +11,6 @@ namespace {
 constexpr std::string_view kDataHeader = "graphpipe-data 2";
 constexpr size_t kMaxDims = 64;
 
-// Names stand between blanks: bytes that are none of the visible ones of ASCII, and '%', become %HH.
-std::string encoded_name(const std::string& name) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string out;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte > 0x20 && byte < 0x7f && c != '%') out += c;
-    else out.append(1, '%').append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
-  }
-  return out;
-}
-
 std::optional<std::string> decoded_name(std::string_view word) {
   std::string out;
   for (size_t i = 0; i < word.size(); ++i) {
@@ -87,6 +75,17 @@ bool parse_together(const std::vector<std::string_view>& words, TogetherRow& row
 }
 
 }  // namespace
+
+std::string encoded_name(const std::string& name) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte > 0x20 && byte < 0x7f && c != '%') out += c;
+    else out.append(1, '%').append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
+  }
+  return out;
+}
 
 std::string shape_text(std::span<const int64_t> dims) {
   std::string out = "[";

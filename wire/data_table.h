@@ -64,6 +64,9 @@ std::string print_data_table(const DataTable& table);
 /// Absent where the text is not of this form.
 std::optional<DataTable> parse_data_table(std::string_view text);
 
+/// A name as it stands between blanks: bytes that are none of the visible ones of ASCII, and '%', become %HH.
+std::string encoded_name(const std::string& name);
+
 /// "[3,224,224]".
 std::string shape_text(std::span<const int64_t> dims);
 

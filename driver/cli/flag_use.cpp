@@ -62,7 +62,7 @@ constexpr RunNeed kResumed = {[](const RunFacts& facts) { return facts.resumes; 
                               "leave it out, or add --resume"};
 
 constexpr RunNeed kFiles = {[](const RunFacts& facts) { return facts.reads_files; },
-                            "the data are synthetic: one batch, the same in every step", "add --data, or leave it out"};
+                            "it is about data in files, and the run reads none", "add --data, or leave it out"};
 
 constexpr RunNeed kEvaluation = {[](const RunFacts& facts) { return facts.evaluates; },
                                  "there is nothing to evaluate on", "add --eval-data, or leave it out"};
@@ -164,6 +164,8 @@ constexpr FlagUse<Options> kOptionUses[] = {
 Status check_run_flags(const Options& options, const RunFacts& facts) {
   Diagnostics problems = unmet<RunFacts>(kRunUses, "run", options, facts);
   for (Diagnostic& problem : foreign_numbers(options, facts)) problems.push_back(std::move(problem));
+  if (options.given.contains("--data") && options.given.contains("--feed"))
+    problems.push_back(usage("--feed", "--data says already where data come from", "give one of them"));
   if (options.given.contains("--steps") && options.given.contains("--epochs"))
     problems.push_back(usage("--epochs", "--steps says already when to end", "give one of them"));
   return as_status(std::move(problems));

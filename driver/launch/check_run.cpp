@@ -38,15 +38,16 @@ Diagnostics check_weights(const std::string& path) {
 Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run) {
   GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
   const ir::Schedule& schedule = plan.schedule.value();
-  return RunFacts{.trains = !is_forward_only(schedule),
-                  .optimizer = plan.spec.optimizer,
-                  .synchronous = !ir::is_asynchronous(schedule),
-                  .random = table.draws_random || run.data.shuffle || run.data.folder.empty(),
-                  .reads_files = !run.data.folder.empty(),
-                  .evaluates = !run.data.eval_folder.empty(),
-                  .devices = schedule.programs.size(),
-                  .takes_checkpoints = !run.checkpoint.folder.empty(),
-                  .resumes = !run.checkpoint.resume.empty()};
+  return RunFacts{
+      .trains = !is_forward_only(schedule),
+      .optimizer = plan.spec.optimizer,
+      .synchronous = !ir::is_asynchronous(schedule),
+      .random = table.draws_random || run.data.shuffle || (run.data.folder.empty() && run.data.feed.empty()),
+      .reads_files = !run.data.folder.empty(),
+      .evaluates = !run.data.eval_folder.empty(),
+      .devices = schedule.programs.size(),
+      .takes_checkpoints = !run.checkpoint.folder.empty(),
+      .resumes = !run.checkpoint.resume.empty()};
 }
 
 Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& data) {

@@ -110,7 +110,8 @@ bool Rank::run() {
   if (program_.device == 0) check_outputs(options_, folder);
   load_stages(resolved, folder);
   open_checkpoints(folder);
-  const std::unique_ptr<Data> data = open_data(plan_, options_, folder, true);
+  const std::unique_ptr<Data> data =
+      open_data(plan_, options_, folder, {.rank = program_.device, .ranks = plan_.device_count, .reads_ahead = true});
   const std::unique_ptr<Data> eval_data = open_eval_data(plan_, options_, folder);
   StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
                          options_.optimizer.clip_norm);

@@ -26,7 +26,7 @@ class Synthetic : public Data {
  public:
   Synthetic(int64_t batch, uint64_t seed) : batch_(batch), seed_(seed) {}
 
-  int64_t samples_of(int64_t) const override { return batch_; }
+  int64_t samples_of(int64_t) override { return batch_; }
   int64_t steps_per_epoch() const override { return 1; }
   int64_t rest() const override { return batch_; }
   at::Tensor item(const DataRow& row, int64_t, wire::SampleRange range) override {

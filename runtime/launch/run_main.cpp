@@ -13,6 +13,7 @@
 
 #include "runtime/error.h"
 #include "runtime/executor/allocator.h"
+#include "runtime/io/feed.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
 #include "wire/check_data.h"
@@ -64,8 +65,10 @@ void end_after_epochs(wire::RunOptions& options) {
   if (options.data.eval_every > 0 && options.data.eval_folder.empty())
     fail(Code::kUsage, "--eval-every says how often to evaluate, and there is nothing to evaluate on",
          "add --eval-data, or leave it out");
+  if (!options.data.folder.empty() && !options.data.feed.empty())
+    fail(Code::kUsage, "--data and --feed both say where data come from", "pass one of them");
   if (options.data.folder.empty() && ordered)
-    fail(Code::kUsage, "--epochs, --shuffle and --last-batch are about data in files, and the data are synthetic",
+    fail(Code::kUsage, "--epochs, --shuffle and --last-batch are about data in files, and the run reads none",
          "pass --data, or leave them out");
   if (options.data.epochs == 0) return;
   options.data.steps =
@@ -152,10 +155,18 @@ std::unique_ptr<Data> open_eval_data(const PlanTable& plan, const wire::RunOptio
 }
 
 std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
-                                bool reads_ahead) {
+                                const DataReader& reader) {
+  constexpr double kOfStallTime = 0.5;  // ranks that wait for another one's data blame it after all of it
+  if (!options.data.feed.empty())
+    return open_feed({.socket = options.data.feed,
+                      .table = value_or_throw(wire::read_data_table(folder)),
+                      .batch = plan.batch,
+                      .ranks = reader.ranks,
+                      .rank = reader.rank,
+                      .patience_seconds = kOfStallTime * stall_seconds(plan, options)});
   if (options.data.folder.empty()) return synthetic_data(plan.batch, seed_of(plan, options));
   return data_folder(options.data.folder, value_or_throw(wire::read_data_table(folder)), plan.batch,
-                     wire::data_use(options.data, seed_of(plan, options)).rule, reads_ahead);
+                     wire::data_use(options.data, seed_of(plan, options)).rule, reader.reads_ahead);
 }
 
 }  // namespace graphpipe::runtime

@@ -33,9 +33,14 @@ void check_data(const wire::RunOptions& options, const std::string& folder);
 
 /// The options' seed, or the plan's.
 uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options);
-/// The data that the options name, for the generated folder's plan; read ahead where the steps are a training's.
+/// Who takes data: one of so many ranks. Those of files are read ahead where the steps are a training's.
+struct DataReader {
+  int rank = 0, ranks = 1;
+  bool reads_ahead = false;
+};
+/// The data that the options name, for the generated folder's plan.
 std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
-                                bool reads_ahead = false);
+                                const DataReader& reader = {});
 /// Those to evaluate on; null where the options name none.
 std::unique_ptr<Data> open_eval_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder);
 

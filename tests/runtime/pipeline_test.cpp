@@ -199,7 +199,7 @@ TEST_CASE("--last-batch train is refused where weights change within a step, and
   CHECK(end.errors.find("applies gradients of parts of the batch") != std::string::npos);
   const RunEnd synthetic = run_serial_process(plan.programs(), folder, {"--shuffle"});
   CHECK(synthetic.exit_code == 2);
-  CHECK(synthetic.errors.find("the data are synthetic") != std::string::npos);
+  CHECK(synthetic.errors.find("the run reads none") != std::string::npos);
   std::filesystem::remove_all(folder);
 }
 

@@ -63,6 +63,9 @@ std::vector<RunFlag> data_flags() {
       data_flag<&DataOptions::folder>(
           "--data", "DIR",
           "folder with NAME.npy, or parts NAME.0.npy and so on, per input and label; else synthetic data", true),
+      value_flag<&RunOptions::data, &DataOptions::feed>(
+          "--feed", "SOCKET", "takes the batches from a program that waits at this Unix socket, instead of --data",
+          FlagUser::kRun, true),
       data_flag<&DataOptions::weights>("--weights", "FILE", "parameters to start from: a safetensors file of --save",
                                        true),
       {.name = "--steps",

@@ -14,6 +14,8 @@ namespace graphpipe::wire {
 struct DataOptions {
   /// Folder with the inputs and labels (wire/data_folder.h); empty: synthetic data.
   std::string folder;
+  /// Socket of a program that feeds the batches instead (docs/data-protocol.md); empty: none.
+  std::string feed;
   int64_t steps = 1;
   /// How often the data are read, in place of `steps`; 0: `steps` says how long the run is.
   int64_t epochs = 0;

@@ -1,0 +1,207 @@
+"""Feeds batches to a `graphpipe run --feed SOCKET`, through shared memory (docs/data-protocol.md).
+
+    from graphpipe_feed import serve
+
+    def batches(first_step, inputs):          # steps count from 1
+        for images, labels in loader:          # any iterable, such as a DataLoader
+            yield {"image": images.numpy(), "label": labels.numpy()}
+
+    serve("/tmp/feed", batches)
+
+Arrays are whatever has the buffer protocol: NumPy arrays, `tensor.numpy()`, memoryviews. The standard library is enough.
+`inputs` maps the names of the run's inputs to what they must be: `Input(type, shape)`, samples first. A run that goes on
+from a checkpoint asks for its first step in `first_step`. Arrays are copied into the shared memory, and a batch is made
+only when a slot is free: a slow run holds the feeder back.
+"""
+
+import fcntl
+import mmap
+import os
+import socket
+from collections import namedtuple
+
+HEADER = "graphpipe-feed 1"
+ALIGNMENT = 64
+MAX_MESSAGE = 1 << 16
+
+Input = namedtuple("Input", "type shape")
+
+# Element type: bytes, and the formats of a buffer that hold it.
+TYPES = {
+    "float32": (4, "f"), "float64": (8, "d"), "float16": (2, "e"), "bfloat16": (2, "eHh"), "int64": (8, "lq"),
+    "int32": (4, "il"), "int16": (2, "h"), "int8": (1, "b"), "uint8": (1, "B"), "bool": (1, "?"),
+}
+
+
+class FeedError(Exception):
+    """The run asks for something that this feeder does not understand, or a batch does not fit the run."""
+
+
+class Hello:
+    """What a rank asks for."""
+
+    def __init__(self, message):
+        lines = message.decode("ascii").split("\n")
+        if lines[0] != HEADER or lines[-1] != "":
+            raise FeedError(f"the run speaks another protocol: {lines[0]!r}")
+        numbers = {}
+        self.inputs = {}
+        for line in lines[1:-1]:
+            words = line.split(" ")
+            if words[0] == "input":
+                shape = tuple(int(dim) for dim in words[3][1:-1].split(",") if dim)
+                self.inputs[_decoded(words[1])] = Input(words[2], shape)
+            else:
+                numbers[words[0]] = int(words[1])
+        self.ranks, self.rank, self.step = numbers["ranks"], numbers["rank"], numbers["step"]
+        self.batch = numbers["batch"]
+
+
+def _decoded(word):
+    out, i = bytearray(), 0
+    while i < len(word):
+        if word[i] == "%":
+            out.append(int(word[i + 1:i + 3], 16))
+            i += 3
+        else:
+            out.append(ord(word[i]))
+            i += 1
+    return out.decode("utf-8", "surrogateescape")
+
+
+def _size_of(declared):
+    size = TYPES[declared.type][0]
+    for dim in declared.shape:
+        size *= dim
+    return size
+
+
+def _layout(inputs):
+    """Where each input begins in a slot, and the bytes of a slot."""
+    offsets, end = {}, 0
+    for name, declared in inputs.items():
+        offsets[name] = end
+        end += -(-_size_of(declared) // ALIGNMENT) * ALIGNMENT
+    return offsets, end
+
+
+def _bytes_of(name, array, declared):
+    view = memoryview(array)
+    size, formats = TYPES[declared.type]
+    kind = view.format.lstrip("@=<")
+    if view.shape != declared.shape or view.itemsize != size or kind not in formats:
+        raise FeedError(f"the batch has {kind}{list(view.shape)} for {name!r}; the run takes "
+                        f"{declared.type}{list(declared.shape)}")
+    if not view.c_contiguous:
+        raise FeedError(f"the array for {name!r} is not contiguous in C order")
+    return view.cast("B") if size > 1 or view.ndim != 1 or kind != "B" else view
+
+
+class _Session:
+    """One run: a connection for each of its ranks, and the memory that they share."""
+
+    def __init__(self, listener, slots):
+        first = listener.accept()[0]
+        hello = Hello(first.recv(MAX_MESSAGE))
+        self.hello, self.slots = hello, slots
+        ranks = {hello.rank: first}
+        while len(ranks) < hello.ranks:
+            connection = listener.accept()[0]
+            other = Hello(connection.recv(MAX_MESSAGE))
+            if (other.step, other.batch, other.inputs, other.ranks) != (hello.step, hello.batch, hello.inputs, hello.ranks):
+                raise FeedError("the ranks of the run ask for different batches")
+            ranks[other.rank] = connection
+        self.connections = [ranks[rank] for rank in sorted(ranks)]
+        self.offsets, self.slot_bytes = _layout(hello.inputs)
+        self.next_done = [hello.step] * len(self.connections)
+        self._share_memory()
+
+    def _share_memory(self):
+        memory = os.memfd_create("graphpipe-feed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(memory, self.slots * self.slot_bytes)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        self.memory = mmap.mmap(memory, self.slots * self.slot_bytes)
+        offer = f"{HEADER}\nslots {self.slots}\nslot-bytes {self.slot_bytes}\n".encode()
+        for connection in self.connections:
+            socket.send_fds(connection, [offer], [memory])
+        os.close(memory)
+
+    def _wait_for_slot(self, step):
+        """Until all ranks are done with the batch that lies in the slot of this step."""
+        for i, connection in enumerate(self.connections):
+            while self.next_done[i] <= step - self.slots:
+                message = connection.recv(MAX_MESSAGE)
+                if not message:
+                    return False
+                if message != f"done {self.next_done[i]}\n".encode():
+                    raise FeedError(f"rank {i} sends {message!r}, expected that it is done with step {self.next_done[i]}")
+                self.next_done[i] += 1
+        return True
+
+    def send(self, step, batch):
+        """False where the run has ended."""
+        if set(batch) != set(self.hello.inputs):
+            raise FeedError(f"the batch has {sorted(batch)}; the run takes {sorted(self.hello.inputs)}")
+        if not self._wait_for_slot(step):
+            return False
+        slot = step % self.slots
+        for name, array in batch.items():
+            data = _bytes_of(name, array, self.hello.inputs[name])
+            begin = slot * self.slot_bytes + self.offsets[name]
+            self.memory[begin:begin + data.nbytes] = data
+        return self._tell(f"batch {step} {slot}\n")
+
+    def _tell(self, message):
+        try:
+            for connection in self.connections:
+                connection.send(message.encode())
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    def finish(self):
+        """Says that there are no more batches, and waits until the run has left."""
+        self._tell("end\n")
+        for connection in self.connections:
+            try:
+                while connection.recv(MAX_MESSAGE):
+                    pass
+            except ConnectionResetError:
+                pass
+
+    def close(self):
+        for connection in self.connections:
+            connection.close()
+
+
+def serve(path, batches, slots=4, runs=1):
+    """Waits for a run at the socket `path` and feeds it what `batches(first_step, inputs)` yields, to its end or the
+    run's; `runs` times, one after the other (None: for ever). Raises FeedError where a batch does not fit."""
+    if os.path.exists(path):
+        raise FeedError(f"{path} exists already")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        mask = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(mask)
+        try:
+            listener.listen(1024)
+            while runs is None or runs > 0:
+                _serve_one(listener, batches, slots)
+                runs = None if runs is None else runs - 1
+        finally:
+            os.unlink(path)
+
+
+def _serve_one(listener, batches, slots):
+    session = _Session(listener, slots)
+    try:
+        step = session.hello.step
+        for batch in batches(step, dict(session.hello.inputs)):
+            if not session.send(step, batch):
+                return
+            step += 1
+        session.finish()
+    finally:
+        session.close()

@@ -1,0 +1,125 @@
+// Batches that a Python program feeds: the same training as from files, and clear ends where the feeder fails.
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver/launch/process.h"
+#include "tests/e2e/background_run.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A feeder in a process of its own, with a socket of the test's own.
+struct Feeder {
+  Feeder(const std::string& name, std::vector<std::string> how)
+      : socket((fs::temp_directory_path() / ("graphpipe-feed-" + name + "-" + std::to_string(getpid()))).string()),
+        process(words(socket, std::move(how)), work_folder("feed_" + name)) {
+    for (int i = 0; i < 1000 && !fs::exists(socket); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    REQUIRE(fs::exists(socket));
+  }
+  ~Feeder() { fs::remove(socket); }
+  static std::vector<std::string> words(const std::string& socket, std::vector<std::string> how) {
+    std::vector<std::string> all = {"python3", GRAPHPIPE_SOURCE_DIR "/tests/e2e/feed_files.py", socket,
+                                    read_reference("dlrm").folder + "/data"};
+    all.insert(all.end(), how.begin(), how.end());
+    return all;
+  }
+  std::string socket;
+  BackgroundRun process;
+};
+
+struct Ended {
+  int code = 0;
+  std::string output;
+  size_t count(const std::string& part) const {
+    size_t found = 0;
+    for (size_t at = output.find(part); at != std::string::npos; at = output.find(part, at + 1)) ++found;
+    return found;
+  }
+};
+
+Ended run_fed(const std::string& socket, std::vector<std::string> flags = {}) {
+  std::vector<std::string> words = {
+      GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--feed", socket, "--steps", "6"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  const auto finished = driver::run_and_collect({.arguments = words});
+  REQUIRE(finished.ok());
+  return {finished->ending.exit_code, finished->output};
+}
+
+}  // namespace
+
+TEST_CASE("a run that is fed trains as one that reads the same samples from files") {
+  const std::string weights = work_folder("feed.safetensors"), files = work_folder("feed_files.safetensors");
+  const std::string data = read_reference("dlrm").folder + "/data";
+  const Feeder feeder("good", {"good"});
+  const std::string fed = graphpipe_output(
+      {"run", three_stage_folder(), "--feed", feeder.socket, "--steps", "6", "--json", "--quiet", "--save", weights});
+  const std::string read = graphpipe_output(
+      {"run", three_stage_folder(), "--data", data, "--steps", "6", "--json", "--quiet", "--save", files});
+  CHECK(losses_of(fed) == losses_of(read));
+  CHECK(same_bytes(weights, files));
+}
+
+TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error that names it") {
+  {
+    const Feeder feeder("few", {"good", "3"});
+    const Ended end = run_fed(feeder.socket);
+    CAPTURE(end.output);
+    CHECK(end.code == 6);
+    CHECK(end.count("error[") == 1);
+    CHECK(end.count(feeder.socket) >= 1);
+    CHECK(end.count("the feeder has no batch for step 4") >= 1);
+  }
+  const Feeder feeder("killed", {"ends", "3"});
+  const Ended end = run_fed(feeder.socket);
+  CAPTURE(end.output);
+  CHECK(end.code == 6);
+  CHECK(end.count("error[") == 1);
+  CHECK(end.count("the feeder ended before it sent the batch of step") >= 1);
+}
+
+TEST_CASE("batches that do not fit are refused by the feeder, ids out of bounds by the run") {
+  {
+    const Feeder feeder("shape", {"wrong-shape"});
+    const Ended end = run_fed(feeder.socket);
+    CHECK(end.code == 6);
+    CHECK(feeder.process.talk().find("; the run takes ") != std::string::npos);
+  }
+  const Feeder feeder("id", {"wrong-id"});
+  const Ended end = run_fed(feeder.socket);
+  CAPTURE(end.output);
+  CHECK(end.code == 3);
+  CHECK(end.count("of the batch of step 2") >= 1);
+  CHECK(end.count("is 1099511627776; the model takes from") >= 1);
+}
+
+TEST_CASE("nothing that a feeder offers is believed before it is checked") {
+  for (const std::string how : {"garbage", "small", "unsealed"}) {
+    CAPTURE(how);
+    const Feeder feeder(how, {how});
+    const Ended end = run_fed(feeder.socket);
+    CAPTURE(end.output);
+    CHECK(end.code == 6);
+    CHECK(end.count("error[peer-failed]") == 1);
+    CHECK(end.count(how == "garbage" ? "answers in another protocol" : "not sealed against shrinking, or too small") >=
+          1);
+  }
+  const Ended nobody = run_fed(work_folder("feed_nobody"));
+  CAPTURE(nobody.output);
+  CHECK(nobody.code == 3);
+  CHECK(nobody.count("no feeder answers at this socket") >= 1);
+  const Ended both = run_fed("x", {"--data", read_reference("dlrm").folder + "/data"});
+  CHECK(both.code == 2);
+}
