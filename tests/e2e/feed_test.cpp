@@ -49,9 +49,9 @@ struct Ended {
   }
 };
 
-Ended run_fed(const std::string& socket, std::vector<std::string> flags = {}) {
+Ended run_fed(const std::string& socket, std::vector<std::string> flags = {}, const std::string& steps = "6") {
   std::vector<std::string> words = {
-      GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--feed", socket, "--steps", "6"};
+      GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--feed", socket, "--steps", steps};
   words.insert(words.end(), flags.begin(), flags.end());
   const auto finished = driver::run_and_collect({.arguments = words});
   REQUIRE(finished.ok());
@@ -70,6 +70,17 @@ TEST_CASE("a run that is fed trains as one that reads the same samples from file
       {"run", three_stage_folder(), "--data", data, "--steps", "6", "--json", "--quiet", "--save", files});
   CHECK(losses_of(fed) == losses_of(read));
   CHECK(same_bytes(weights, files));
+  // A run that goes on asks for its first step.
+  const std::string checkpoints = work_folder("feed_checkpoints"), again = work_folder("feed_again.safetensors");
+  fs::remove_all(checkpoints);
+  const Feeder before("before", {"good"}), after("after", {"good"});
+  REQUIRE(run_fed(before.socket, {"--checkpoint", checkpoints}, "3").code == 0);
+  const Ended resumed = run_fed(after.socket, {"--resume", checkpoints, "--save", again});
+  CAPTURE(resumed.output);
+  REQUIRE(resumed.code == 0);
+  CHECK(resumed.count("step 4 of 6") == 1);
+  CHECK(resumed.count("step 3 of 6") == 0);
+  CHECK(same_bytes(again, files));
 }
 
 TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error that names it") {
