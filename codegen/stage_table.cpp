@@ -28,6 +28,16 @@ std::string_view role_of(const Param& param) {
   return param.trainable ? "kTrainable" : "kFrozen";
 }
 
+/// An embedding: some node looks up its rows.
+bool is_table(const Graph& graph, const Param& param) {
+  for (const ir::NodeId id : graph.node_ids()) {
+    const ir::Node& node = graph.node(id);
+    if (node.op == "Gather" && node.inputs.front() == param.value && node.attributes.get_int("axis", 0) == 0)
+      return true;
+  }
+  return false;
+}
+
 std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, const WeightGroups& groups,
                                     TensorTable& tensors) {
   std::vector<std::string> rows;
@@ -36,7 +46,7 @@ std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, con
     const auto group = groups.group_of.find(id);
     rows.push_back(text("{", CppLiteral::encode(param.name).str(), ", ", tensors.row(graph.value(param.value)),
                         ", ParamRole::", role_of(param), ", ", group == groups.group_of.end() ? -1 : group->second,
-                        "}"));
+                        param.trainable && is_table(graph, param) ? ", true}" : "}"));
   }
   return rows;
 }
@@ -143,7 +153,7 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
 
   std::string body = text("#include \"", stage_folder(stage), "/functions.h\"\n\nnamespace pipeline::stage", stage,
                           " {\n", "namespace {\n\nusing namespace graphpipe::runtime;\n\n", tensors.dims_array(), "\n");
-  body += "// name, tensor {type, dims, batch axis, rows per sample}, role, group\n" +
+  body += "// name, tensor {type, dims, batch axis, rows per sample}, role, group, is a table\n" +
           array_text("ParamRow", "kParams", params);
   body += "// name, tensor, slot, ids [low, high), ignored\n" + array_text("DataRow", "kData", data);
   body += "// edge, is input, slot, gradient slot, gradient count, tensor\n" +

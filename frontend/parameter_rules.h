@@ -12,9 +12,6 @@
 
 namespace graphpipe::frontend {
 
-/// '*' stands for any characters, '?' for one. Time linear in pattern x name.
-bool matches(std::string_view pattern, std::string_view name);
-
 /// Whether a name looks like an entry of a state_dict: a dotted path that ends in a word that layers give their
 /// parameters, such as "encoder.0.norm.weight".
 bool is_parameter_name(std::string_view name);

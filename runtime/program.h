@@ -69,6 +69,8 @@ struct ParamRow {
   ParamRole role = ParamRole::kTrainable;
   /// Parameters of different stages with the same group are copies of one (ties).
   int32_t group = -1;
+  /// Rows are looked up by ids: an embedding.
+  bool is_table = false;
 };
 
 /// A model input or label that the stage reads from the data folder.

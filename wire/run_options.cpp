@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 namespace graphpipe::wire {
 namespace {
@@ -52,7 +53,14 @@ std::string parse_run_options(const std::vector<std::string>& arguments, RunOpti
     seen.insert(name);
   }
   if (seen.contains("--steps") && seen.contains("--epochs")) return "--steps and --epochs both say when to end";
-  return "";
+  return flags_at_odds(options);
+}
+
+std::string flags_at_odds(const RunOptions& options) {
+  if (!options.output.save_average.empty() && options.optimizer.average_decay == 0) return "--save-ema needs --ema";
+  if (options.optimizer.accumulate > 1 && options.watch.skips())
+    return "--accumulate adds up whole steps, of which --on-anomaly skip would leave out some";
+  return optimizer_flags_at_odds(options.optimizer);
 }
 
 std::vector<std::string> to_arguments(const RunOptions& options) {
@@ -61,8 +69,10 @@ std::vector<std::string> to_arguments(const RunOptions& options) {
   for (const RunFlag& flag : run_flags()) {
     const std::string value = flag.write(options);
     if (value == flag.write(defaults)) continue;
-    arguments.push_back(flag.name);
-    if (!flag.is_switch()) arguments.push_back(value);
+    if (flag.is_switch()) arguments.push_back(flag.name);
+    std::istringstream lines(value);
+    for (std::string line; !flag.is_switch() && std::getline(lines, line, flag.repeats ? '\n' : '\0');)
+      arguments.insert(arguments.end(), {flag.name, line});
   }
   return arguments;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/config_file.h"
 #include "driver/cli/flag_use.h"
 #include "driver/cli/help_text.h"
 #include "driver/cli/suggestion.h"
@@ -104,6 +105,9 @@ int run_verb(const CommandEntry& row, std::vector<std::string> words) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames())
       if (option->count() > 0) options.given.insert("--" + name);
+  if (!options.config.empty())
+    if (const Status read = read_config(options.config, options.config_user, options); !read)
+      return report_problems(options, row.name, read.problems());
   if (const Status used = check_flag_use(row.name, options); !used)
     return report_problems(options, row.name, used.problems());
   return run_guarded(row, options);

@@ -67,6 +67,10 @@ constexpr RunNeed kFiles = {[](const RunFacts& facts) { return facts.reads_files
 constexpr RunNeed kEvaluation = {[](const RunFacts& facts) { return facts.evaluates; },
                                  "there is nothing to evaluate on", "add --eval-data, or leave it out"};
 
+constexpr RunNeed kOneUpdate = {[](const RunFacts& facts) { return facts.synchronous; },
+                                "the folder's schedule is asynchronous: how many samples make an update is part of it",
+                                "leave it out, or compile with --policy 2bw and --update"};
+
 constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},
     {"", "--weight-decay", &kTraining},
@@ -75,6 +79,16 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--nesterov", &kTraining},
     {"", "--betas", &kTraining},
     {"", "--eps", &kTraining},
+    {"", "--group", &kTraining},
+    {"", "--no-decay", &kTraining},
+    {"", "--lr-schedule", &kTraining},
+    {"", "--warmup", &kTraining},
+    {"", "--lr-file", &kTraining},
+    {"", "--clip-value", &kTraining},
+    {"", "--accumulate", &kTraining},
+    {"", "--accumulate", &kOneUpdate},
+    {"", "--ema", &kTraining},
+    {"", "--save-ema", &kTraining},
     {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},
     {"", "--stall-timeout", &kPeers},
@@ -168,6 +182,9 @@ Status check_run_flags(const Options& options, const RunFacts& facts) {
     problems.push_back(usage("--feed", "--data says already where data come from", "give one of them"));
   if (options.given.contains("--steps") && options.given.contains("--epochs"))
     problems.push_back(usage("--epochs", "--steps says already when to end", "give one of them"));
+  const std::string at_odds = wire::flags_at_odds(options.run);
+  if (!at_odds.empty())
+    problems.push_back(usage(at_odds.substr(0, at_odds.find(' ')), at_odds, "leave one out, or change it"));
   return as_status(std::move(problems));
 }
 

@@ -195,10 +195,21 @@ void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run)
     const auto read = [&flag, &run](const std::string& word) {
       if (!flag.read(word, run)) throw CLI::ValidationError(flag.name, "'" + word + "' does not fit: " + flag.help);
     };
-    app.add_option_function<std::string>(flag.name, read, flag.help)
-        ->type_name(flag.value_name)
-        ->default_str(flag.default_word());
+    CLI::Option* option = nullptr;
+    if (flag.repeats) {
+      const auto read_all = [read](const std::vector<std::string>& words) { std::ranges::for_each(words, read); };
+      option =
+          app.add_option_function<std::vector<std::string>>(flag.name, read_all, flag.help)->allow_extra_args(false);
+    } else {
+      option = app.add_option_function<std::string>(flag.name, read, flag.help);
+    }
+    option->type_name(flag.value_name)->default_str(flag.default_word());
   }
+}
+
+void config_flag(CLI::App& app, wire::FlagUser user, Options& options) {
+  options.config_user = user;
+  app.add_option("--config", options.config, "TOML file with flags of `run`; those that are typed win");
 }
 
 }  // namespace
@@ -313,12 +324,15 @@ void run_flags(CLI::App& app, Options& options) {
   app.add_option("--restarts", options.restarts,
                  "how often the run starts again from its last checkpoint where a device dies (0)")
       ->check(CLI::Range(0, 1000));
+  config_flag(app, wire::FlagUser::kRun, options);
+  app.add_option("--write-config", options.write_config, "writes the flags that are used, as such a file");
   output_flags(app, options);
 }
 
 void verify_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
   run_option_flags(app, wire::FlagUser::kRunAndVerify, options.run);
+  config_flag(app, wire::FlagUser::kRunAndVerify, options);
   app.add_option("--tolerance", options.tolerance,
                  "relative difference of a tensor that counts as rounding (1e-4; 1e-2 and 5e-2 in 16 bits)")
       ->check(kNotNegative);

@@ -95,6 +95,10 @@ struct Options {
   PlanOptions plan;
   ForeignOptions foreign;
   wire::RunOptions run;  // how a compiled folder is run
+  /// A TOML file of its flags (config_file.h), whose flags may stand in it, and where the flags that were used go.
+  std::string config;
+  wire::FlagUser config_user = wire::FlagUser::kRun;
+  std::string write_config;
   ScheduleOptions schedule;
   std::string input;               // the folder or file that the verb reads
   std::string output;              // -o

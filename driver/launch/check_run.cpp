@@ -4,6 +4,7 @@
 #include "files/safetensors.h"
 #include "support/mapped_file.h"
 #include "wire/check_data.h"
+#include "wire/learning_rate.h"
 #include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
@@ -72,6 +73,9 @@ Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& r
   if (!run.data.eval_folder.empty())
     for (Diagnostic& problem : wire::check_data_folder(folder, run.data.eval_folder, wire::evaluation_use()))
       found.push_back(std::move(problem));
+  const Result<wire::LearningRate> rate = wire::LearningRate::of(run.optimizer);
+  if (!rate.ok())
+    for (const Diagnostic& problem : rate.problems()) found.push_back(problem);
   if (run.data.weights.empty()) return found;
   for (Diagnostic& problem : check_weights(run.data.weights)) found.push_back(std::move(problem));
   return found;

@@ -117,8 +117,12 @@ class UpdateRule {
     GP_TRY(TensorFile before, TensorFile::open(noise.before));
     rule.file_.emplace(std::move(file));
     rule.before_.emplace(std::move(before));
+    if (!noise.scales.empty()) {
+      GP_TRY(TensorFile scales, TensorFile::open(noise.scales));
+      rule.scales_.emplace(std::move(scales));
+    }
     for (const auto& [name, entry] : rule.file_->entries())
-      rule.largest_norm_ = std::max(rule.largest_norm_, rule.gradient_norm(rule.file_->numbers(entry)));
+      rule.largest_norm_ = std::max(rule.largest_norm_, rule.scale_of(name, rule.file_->numbers(entry)).norm);
     return rule;
   }
 
@@ -129,9 +133,10 @@ class UpdateRule {
     const std::string& name = entry.name.raw();
     const std::vector<double> known = file_->numbers(name), before = before_->numbers(name);
     if (known.size() != expected.size() || before.size() != expected.size() || known.empty()) return std::nullopt;
-    const double gradient = std::max(gradient_norm(known), kNormFloor * largest_norm_);
-    Measure measure{.norm = update_norm(before, expected, gradient),
-                    .explained = moves(known, tolerance * gradient / std::sqrt(static_cast<double>(known.size())))};
+    Scale scale = scale_of(name, known);
+    scale.norm = std::max(scale.norm, kNormFloor * largest_norm_);
+    const double rounding = tolerance * scale.norm / std::sqrt(static_cast<double>(known.size()));
+    Measure measure{.norm = update_norm(before, expected, scale), .explained = moves(known, scale.rate, rounding)};
     const double unit = unit_of(entry.dtype);
     for (size_t i = 0; i < expected.size(); ++i)
       measure.explained[i] += unit * std::max(std::abs(expected[i]), std::abs(before[i]));
@@ -143,16 +148,25 @@ class UpdateRule {
   bool is_adam() const { return !noise_.second_moments.empty(); }
   double momentum_factor() const { return 1 / std::max(1 - noise_.momentum, 1e-3); }
 
-  double update_norm(const std::vector<double>& before, const std::vector<double>& after, double gradient) const {
+  /// What an update was multiplied with, and the norm of the gradients in it.
+  struct Scale {
+    double rate = 0, norm = 0;
+  };
+  Scale scale_of(const std::string& name, const std::vector<double>& known) const {
+    const std::vector<double> recorded = scales_ ? scales_->numbers(name) : std::vector<double>();
+    if (recorded.size() == 2) return {.rate = recorded[0], .norm = recorded[1]};
+    return {.rate = noise_.learning_rate, .norm = gradient_norm(known)};
+  }
+
+  double update_norm(const std::vector<double>& before, const std::vector<double>& after, const Scale& scale) const {
     std::vector<double> update;
     update.reserve(after.size());
     for (size_t i = 0; i < after.size(); ++i) update.push_back(after[i] - before[i]);
-    return std::max(norm(update), is_adam() ? 0 : noise_.learning_rate * gradient * momentum_factor());
+    return std::max(norm(update), is_adam() ? 0 : scale.rate * scale.norm * momentum_factor());
   }
 
   /// By how much rounding of the gradient may have moved each element.
-  std::vector<double> moves(const std::vector<double>& known, double rounding) const {
-    const double rate = noise_.learning_rate;
+  std::vector<double> moves(const std::vector<double>& known, double rate, double rounding) const {
     if (!is_adam()) return std::vector<double>(known.size(), rate * rounding * momentum_factor());
     const double bound = std::max(1.0, (1 - noise_.beta1) / std::sqrt(1 - noise_.beta2));
     std::vector<double> moves;
@@ -171,7 +185,7 @@ class UpdateRule {
   }
 
   UpdateNoise noise_;
-  std::optional<TensorFile> file_, before_;
+  std::optional<TensorFile> file_, before_, scales_;
   double largest_norm_ = 0;
 };
 

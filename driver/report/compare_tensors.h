@@ -25,8 +25,10 @@
 //     Where the gradient is all noise, sqrt(v) is no larger than d, and noise divided by noise says nothing; elsewhere
 //     sqrt(v) is thousands of times d, and the weights are compared as sharply as without it.
 // v is the second moment after the step, corrected for its start: the mean square of the gradient so far. It also tells
-// the norm of a tensor's gradient; with SGD the gradient itself does. What no optimizer changes, as running statistics,
-// is compared as outputs are.
+// the norm of a tensor's gradient; with SGD the gradient itself does. Other optimizers say what stands for v, for the
+// learning rate and for that norm (UpdateScale in runtime/optimizers/update_rule.h), and so do parameter groups and
+// schedules of the learning rate: the reference records them for every parameter and step. What no
+// optimizer changes, as running statistics, is compared as outputs are.
 
 #include <map>
 #include <optional>
@@ -71,6 +73,9 @@ struct UpdateNoise {
   std::string gradients, second_moments;
   /// Safetensors with the weights that both steps began with.
   std::string before;
+  /// Safetensors of the reference: of every parameter what its update was multiplied with and the norm of the gradients
+  /// in it, in place of learning_rate and of what the files above tell. May be empty.
+  std::string scales;
 };
 
 /// Whether two files hold the same bytes. Errors: kUnreadableFile.

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/config_file.h"
 #include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/report.h"
 #include "files/plan.h"
+#include "files/text_file.h"
 #include "support/output_file.h"
 #include "wire/exit_codes.h"
 #include "wire/run_outputs.h"
@@ -43,11 +45,13 @@ Status check_save_path(const std::string& flag, const std::string& path, const O
 Status check_written_files(const Options& options) {
   namespace fs = std::filesystem;
   const std::pair<const char*, const std::string*> files[] = {{"--save", &options.run.output.save},
+                                                              {"--save-ema", &options.run.output.save_average},
                                                               {"--save-gradients", &options.run.output.save_gradients},
                                                               {"--save-outputs", &options.run.output.save_outputs},
                                                               {"--trace", &options.run.output.trace},
                                                               {"--log", &options.run.watch.log},
-                                                              {"--metrics", &options.run.watch.metrics}};
+                                                              {"--metrics", &options.run.watch.metrics},
+                                                              {"--write-config", &options.write_config}};
   std::map<fs::path, const char*> seen;
   for (const auto& [flag, path] : files) {
     if (path->empty()) continue;
@@ -109,6 +113,9 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY(run.data.steps, count_steps(options.input, options.run.data));
   run.data.epochs = 0;
   report_notes(options, found);
+  if (!options.write_config.empty()) {
+    GP_TRY_VOID(files::write_file(options.write_config, config_text(options.run)));
+  }
   if (facts.takes_checkpoints) catch_checkpoint_requests();
   return launch_again(options, static_cast<int>(plan.schedule->programs.size()), std::move(run));
 }

@@ -211,6 +211,7 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
     (normalises ? noise.second_moments : noise.gradients) =
         wire::step_file(reference.steps, step, normalises ? "second_moments" : "gradients");
     noise.before = wire::step_file(serial.steps, step - 1, "weights");
+    noise.scales = wire::step_file(reference.steps, step, "update_scales");
     GP_TRY(Comparison weights, compare("weights", noise));
     keep_worst(std::move(gradients), step, verdict.gradients);
     keep_worst(std::move(weights), step, verdict.weights);

@@ -103,7 +103,13 @@ CheckpointTensors::CheckpointTensors(const std::string& folder, const wire::Chec
 
 void CheckpointTensors::restore(StageState& state, bool same_plan, const Device& device) const {
   for (size_t index = 0; index < state.weights.size(); ++index) restore_weight(state, index, same_plan, device);
-  for (const size_t index : state.trainable) restore_optimizer(state, index, device);
+  take_optimizer_states(
+      state,
+      [this](const std::string& name) {
+        const auto found = optimizer_.find(name);
+        return found == optimizer_.end() ? at::Tensor() : found->second.file->view(*found->second.place);
+      },
+      device);
 }
 
 void CheckpointTensors::restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const {
@@ -119,25 +125,6 @@ void CheckpointTensors::restore_weight(StageState& state, size_t index, bool sam
     misfit(folder_, row.name, "has another type or shape than the model's");
   // A fresh tensor: what is frozen may be the mapping of the folder's own weights.
   weight = device.upload(from.file->view(*from.place).clone());
-}
-
-void CheckpointTensors::restore_optimizer(StageState& state, size_t index, const Device& device) const {
-  const char* parameter = state.entry->params[index].name;
-  ParameterState parts = state.optimizer.fresh_state(state.weights[index]);
-  size_t found = 0;
-  for (NamedTensor& part : parts) {
-    const std::string name = part.name + "/" + parameter;
-    const auto there = optimizer_.find(name);
-    if (there == optimizer_.end()) continue;
-    ++found;
-    const auto& [file, place] = there->second;
-    if (place->type != part.tensor.scalar_type() || part.tensor.sizes() != at::IntArrayRef(place->dims))
-      misfit(folder_, name, "has another type or shape than this optimizer's");
-    part.tensor.copy_(device.upload(file->view(*place)));
-  }
-  if (found == 0) return;  // never updated, or the rule remembered nothing
-  if (found < parts.size()) misfit(folder_, parameter, "has only a part of its optimizer state");
-  state.optimizer.take_state(index, std::move(parts));
 }
 
 }  // namespace graphpipe::runtime

@@ -49,7 +49,6 @@ class CheckpointTensors {
     const TensorPlace* place = nullptr;
   };
   void restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const;
-  void restore_optimizer(StageState& state, size_t index, const Device& device) const;
 
   std::string folder_;
   std::list<Safetensors> files_;

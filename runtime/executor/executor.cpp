@@ -6,6 +6,7 @@
 
 #include "runtime/error.h"
 #include "runtime/executor/check_loss.h"
+#include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
@@ -28,7 +29,7 @@ void begin_guarded(std::vector<StageState>& states, StepGuard& guard) {
 }  // namespace
 
 Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data,
-                   const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm,
+                   const Device& device, std::vector<StageState>& states, uint64_t seed, const UpdateSettings& settings,
                    Purpose purpose)
     : plan_(plan),
       program_(program),
@@ -37,7 +38,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
       device_(device),
       states_(states),
       seed_(seed),
-      clip_norm_(clip_norm),
+      settings_(settings),
       purpose_(purpose),
       gather_(channels, plan.device_count, [this] { meanwhile(); }),
       pending_(program.transfers.size()),
@@ -76,7 +77,7 @@ StepOutcome Executor::run_step(int64_t step) {
   outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
   for (auto& [place, reduction] : reductions_) reduction.reset();
   if (trains())
-    for (StageState& state : states_) begin_step(state);
+    for (StageState& state : states_) begin_step(state, step);
   if (guard_ != nullptr) begin_guarded(states_, *guard_);
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
@@ -423,12 +424,18 @@ void Executor::check_order() const {
   for (const ResolvedAction& action : program_.actions) {
     const bool again = action.row.op == ActionOp::kStep && action.row.version > 1;
     stepped = stepped || action.row.op == ActionOp::kStep;
-    if (stepped && judges_step() && (again || wire::is_compute(action.row.op)))
+    if (again && settings_.options.accumulate > 1)
+      fail(Code::kBadSchedule, describe(plan_, action.row) + " is not the only update of a training step",
+           "run it without --accumulate: such schedules update as often as they say");
+    const bool judges = settings_.options.clip_norm > 0 || guard_ != nullptr;
+    if (stepped && judges && (again || wire::is_compute(action.row.op)))
       fail(Code::kBadSchedule,
            describe(plan_, action.row) + " comes after a STEP, so the gradients of the whole step are not known there",
            "run it without --clip-norm and --on-anomaly skip, or put every STEP of the device at its end");
   }
 }
+
+bool Executor::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(step_); }
 
 // Partial sums of squares by stage to rank 0, their sum in ascending stage order back to all.
 void Executor::find_norm() {
@@ -443,13 +450,14 @@ void Executor::find_norm() {
   }
   total = from_bytes<double>(gather_.broadcast(to_bytes(total)));
   outcome_.gradient_norm = std::sqrt(total[0]);
-  factor_ = clip_factor(outcome_.gradient_norm, clip_norm_);
+  factor_ = clip_factor(outcome_.gradient_norm, settings_.options.clip_norm);
 }
 
 void Executor::judge_step() {
   judged_ = true;
-  if (clip_norm_ > 0) find_norm();
+  // First what the gradients are: clipping their values would hide infinities.
   if (guard_ != nullptr) outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
+  if (needs_norm()) find_norm();
 }
 
 void Executor::step(const ResolvedAction& action) {
@@ -464,8 +472,8 @@ void Executor::step(const ResolvedAction& action) {
   }
   note_ready();
   if (guard_ != nullptr && guard_->skips()) return;
-  step_weights(states_[action.instance], action.update, factor_ * update_factor(plan_, action.row.range),
-               action.keeps_version);
+  step_weights(states_[action.instance], action.update,
+               {.samples = update_factor(plan_, action.row.range), .norm = factor_}, action.keeps_version);
 }
 
 void Executor::finish() {

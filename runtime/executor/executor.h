@@ -30,9 +30,10 @@ class Executor {
     kEvaluate,
   };
 
-  /// `states` are those of resolved.instances, in order.
+  /// `states` are those of resolved.instances, in order. All that it is given must outlive it.
   Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data, const Device& device,
-           std::vector<StageState>& states, uint64_t seed, double clip_norm, Purpose purpose = Purpose::kTrain);
+           std::vector<StageState>& states, uint64_t seed, const UpdateSettings& settings,
+           Purpose purpose = Purpose::kTrain);
 
   /// From here on notes when every action runs. The tracer must outlive the executor.
   void trace(Tracer& tracer) { tracer_ = &tracer; }
@@ -82,8 +83,9 @@ class Executor {
   void wait_for_transfers(const std::vector<size_t>& transfers);
   void release_sends();
   void check_finite(double loss, const ResolvedAction& action);
-  bool judges_step() const { return clip_norm_ > 0 || guard_ != nullptr; }
+  bool judges_step() const { return needs_norm() || guard_ != nullptr; }
   void judge_step();
+  bool needs_norm() const;
   void find_norm();
   void step(const ResolvedAction& action);
   void note_end(const ResolvedAction& action);
@@ -101,7 +103,7 @@ class Executor {
   const Device& device_;
   std::vector<StageState>& states_;
   uint64_t seed_;
-  double clip_norm_;
+  const UpdateSettings& settings_;
   Purpose purpose_;
   Gather gather_;
   std::vector<std::vector<Slot>> slots_;             // by instance, slot

@@ -82,6 +82,7 @@ class Rank {
   std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<Safetensors> weights_, own_weights_;
   std::unique_ptr<Device> device_;
+  UpdateSettings settings_;
   std::vector<StageState> states_;
   std::unique_ptr<Channels> channels_;
   KeptOutputs outputs_;
@@ -113,8 +114,7 @@ bool Rank::run() {
   const std::unique_ptr<Data> data =
       open_data(plan_, options_, folder, {.rank = program_.device, .ranks = plan_.device_count, .reads_ahead = true});
   const std::unique_ptr<Data> eval_data = open_eval_data(plan_, options_, folder);
-  StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_),
-                         options_.optimizer.clip_norm);
+  StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_), settings_);
   if (control_) {
     control_->barrier("ready", plan_.device_count);
     control_->start_is_over();
@@ -168,10 +168,11 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
   weights_ = std::make_unique<Safetensors>(folder + "/" + std::string(wire::kWeightsFile));
   if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
-  const OptimizerSettings optimizer = optimizer_settings(plan_.optimizer, options_.optimizer);
+  check_groups(options_.optimizer, *weights_);
+  settings_ = update_settings(plan_.optimizer, options_.optimizer);
   for (const Instance& instance : resolved.instances)
     states_.push_back(
-        load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, optimizer, *device_));
+        load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, settings_, *device_));
 }
 
 void Rank::open_checkpoints(const std::string& folder) {
@@ -282,6 +283,7 @@ void Rank::compare_copies(Gather& gather) {
 void Rank::save(Gather& gather) {
   if (!options_.output.save.empty() || !options_.output.save_gradients.empty()) compare_copies(gather);
   const std::pair<const std::string*, NamesOf> files[] = {{&options_.output.save, named_parameters},
+                                                          {&options_.output.save_average, named_averages},
                                                           {&options_.output.save_gradients, named_gradients}};
   for (const auto& [path, names_of] : files) {
     if (path->empty()) continue;

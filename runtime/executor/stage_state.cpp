@@ -4,10 +4,10 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "runtime/error.h"
-#include "runtime/executor/plan_channels.h"
 #include "runtime/executor/resolve.h"
-#include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 #include "wire/scan_numbers.h"
@@ -24,6 +24,42 @@ const TensorPlace& place_of(const ParamRow& row, const Safetensors& file, const 
               quoted(ModelText(row.name))),
          hint);
   return *place;
+}
+
+// Of the step's last update; undefined where there is none.
+at::Tensor last_gradient(const StageState& state, size_t index) {
+  return state.gradients.empty() ? at::Tensor() : state.gradients.rbegin()->second[index];
+}
+
+// Beside those of optimizers (named_optimizer_states).
+constexpr const char *kGradientSum = "gradient_sum", *kAverage = "ema";
+
+std::string state_name(const std::string& kind, const ParamRow& row) { return kind + "/" + row.name; }
+
+// False where the file has none.
+bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamRow& row, const StateLookup& find,
+                       const Device& device) {
+  const at::Tensor found = find(state_name(kind, row));
+  if (!found.defined()) return false;
+  if (found.scalar_type() != tensor.scalar_type() || found.sizes() != tensor.sizes())
+    fail(Code::kMalformedFile,
+         text("the state ", kind, " of ", quoted(ModelText(row.name)), " has another type or shape than the model's"),
+         "go on from a checkpoint of this model and optimizer");
+  tensor.copy_(device.upload(found));
+  return true;
+}
+
+// All of it, or nothing: what was never updated has no state.
+void take_rule_state(StageState& state, size_t index, const StateLookup& find, const Device& device) {
+  const ParamRow& row = state.entry->params[index];
+  ParameterState parts = state.optimizer.fresh_state(index, state.weights[index]);
+  size_t found = 0;
+  for (NamedTensor& part : parts) found += take_state_tensor(part.tensor, part.name, row, find, device) ? 1 : 0;
+  if (found == 0) return;
+  if (found < parts.size())
+    fail(Code::kMalformedFile, text("the optimizer's state of ", quoted(ModelText(row.name)), " is not whole"),
+         "go on from a checkpoint of this model and optimizer");
+  state.optimizer.take_state(index, std::move(parts));
 }
 
 at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
@@ -45,16 +81,25 @@ at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
 
 }  // namespace
 
-StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
-                      const OptimizerSettings& optimizer, const Device& device) {
+StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files, const UpdateSettings& updates,
+                      const Device& device) {
+  std::vector<UpdateTerms> terms;
+  for (const ParamRow& row : entry.params)
+    terms.push_back(updates.terms_of(row.name, row.tensor.dims.size(), row.is_table));
   StageState state{.entry = &entry,
                    .replica = replica,
                    .trainable = trainable_parameters(entry),
                    .weights = {},
                    .older = {},
                    .gradients = {},
-                   .optimizer = Optimizer(optimizer, entry.params.size())};
+                   .optimizer = Optimizer(updates.optimizer, std::move(terms)),
+                   .updates = &updates};
   for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, files)));
+  state.gradient_sums.resize(entry.params.size());
+  if (updates.options.average_decay > 0 && replica == 0) {
+    state.averages.resize(entry.params.size());
+    for (size_t index : state.trainable) state.averages[index] = state.weights[index].clone();
+  }
   return state;
 }
 
@@ -66,7 +111,9 @@ void take_weights(StageState& state, const Safetensors& file, const Device& devi
   }
 }
 
-void begin_step(StageState& state) {
+void begin_step(StageState& state, int64_t step) {
+  state.step = step;
+  state.prepared.clear();
   state.gradients.clear();
   state.older.clear();
   state.newest = 0;
@@ -94,28 +141,6 @@ void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradie
   }
 }
 
-double squared_gradient_norm(const PlanTable& plan, StageState& state) {
-  double sum = 0;
-  for (size_t index : state.trainable) {
-    const GroupRow* group = shared_group(plan, state.entry->params[index].group);
-    if (group != nullptr && group->stages.front() != state.entry->stage) continue;
-    sum += squared_norm(gradients_of(state, 0)[index]);
-  }
-  return sum;
-}
-
-void step_weights(StageState& state, int64_t update, double factor, bool keep) {
-  if (keep) state.older[state.newest] = state.weights;
-  ++state.newest;
-  std::vector<at::Tensor>& gradients = gradients_of(state, update);
-  for (size_t index : state.trainable) {
-    if (keep) state.weights[index] = state.weights[index].clone();
-    if (factor != 1) gradients[index].mul_(factor);
-    state.optimizer.step(index, state.weights[index], gradients[index]);
-  }
-  state.gradients.erase(state.gradients.begin(), state.gradients.find(update));
-}
-
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
   for (size_t i = 0; i < state.weights.size(); ++i)
@@ -124,52 +149,77 @@ std::vector<NamedTensor> named_parameters(const StageState& state, const Device&
   return out;
 }
 
+std::vector<NamedTensor> named_averages(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out = named_parameters(state, device);
+  for (size_t index : state.trainable) {
+    const auto found = std::ranges::find(out, state.entry->params[index].name, &NamedTensor::name);
+    GP_CHECK(found != out.end() && !state.averages.empty());
+    found->tensor = device.download(state.averages[index]);
+  }
+  return out;
+}
+
 std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
-  if (state.gradients.empty()) return out;
-  const std::vector<at::Tensor>& last = state.gradients.rbegin()->second;
   for (size_t index : state.trainable)
-    if (last[index].defined()) out.push_back({state.entry->params[index].name, device.download(last[index])});
+    if (const at::Tensor gradient = last_gradient(state, index); gradient.defined())
+      out.push_back({state.entry->params[index].name, device.download(gradient)});
   return out;
 }
 
 std::vector<NamedTensor> named_second_moments(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
-  for (size_t index : state.trainable)
-    if (const at::Tensor moment = state.optimizer.second_moment(index); moment.defined())
-      out.push_back({state.entry->params[index].name, device.download(moment)});
+  for (size_t index : state.trainable) {
+    const at::Tensor gradient = last_gradient(state, index);
+    if (!gradient.defined()) continue;
+    const at::Tensor moment = state.optimizer.scale(index, gradient).second_moment;
+    if (moment.defined()) out.push_back({state.entry->params[index].name, device.download(moment)});
+  }
+  return out;
+}
+
+std::vector<NamedTensor> named_update_scales(const StageState& state, const Device&) {
+  std::vector<NamedTensor> out;
+  for (size_t index : state.trainable) {
+    const at::Tensor gradient = last_gradient(state, index);
+    if (!gradient.defined()) continue;
+    at::Tensor pair = at::empty({2}, at::TensorOptions().dtype(at::kDouble));
+    pair.mutable_data_ptr<double>()[0] = state.optimizer.last_rate(index);
+    pair.mutable_data_ptr<double>()[1] = state.optimizer.scale(index, gradient).gradient_norm;
+    out.push_back({state.entry->params[index].name, pair});
+  }
   return out;
 }
 
 std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
-  for (size_t index : state.trainable)
-    for (const NamedTensor& part : state.optimizer.state(index))
-      out.push_back({part.name + "/" + state.entry->params[index].name, device.download(part.tensor)});
+  const auto add = [&](const std::string& kind, size_t index, const at::Tensor& tensor) {
+    out.push_back({state_name(kind, state.entry->params[index]), device.download(tensor)});
+  };
+  for (size_t index : state.trainable) {
+    for (const NamedTensor& part : state.optimizer.state(index)) add(part.name, index, part.tensor);
+    if (!state.gradient_sums.empty() && state.gradient_sums[index].defined())
+      add(kGradientSum, index, state.gradient_sums[index]);
+    if (!state.averages.empty()) add(kAverage, index, state.averages[index]);
+  }
   return out;
 }
 
-void take_optimizer_states(StageState& state, const Safetensors& file, const Device& device) {
+void take_optimizer_states(StageState& state, const StateLookup& find, const Device& device) {
   for (size_t index : state.trainable) {
-    ParameterState parts = state.optimizer.fresh_state(state.weights[index]);
-    size_t found = 0;
-    for (NamedTensor& part : parts) {
-      const TensorPlace* place = file.find(part.name + "/" + state.entry->params[index].name);
-      if (place == nullptr) continue;
-      ++found;
-      if (place->type != part.tensor.scalar_type() || at::IntArrayRef(place->dims) != part.tensor.sizes())
-        fail(Code::kMalformedFile,
-             text("the optimizer's ", part.name, " of ", quoted(ModelText(state.entry->params[index].name)),
-                  " has another type or shape than the model's"),
-             "go on from a checkpoint of this model and optimizer");
-      part.tensor.copy_(device.upload(file.view(*place)));
+    const ParamRow& row = state.entry->params[index];
+    take_rule_state(state, index, find, device);
+    at::Tensor sum = at::zeros_like(state.weights[index]);
+    if (take_state_tensor(sum, kGradientSum, row, find, device)) {
+      if (state.updates == nullptr || state.updates->options.accumulate == 1)
+        fail(Code::kUsage, "the checkpoint lies between two updates of a run with --accumulate",
+             "go on with the same --accumulate");
+      state.gradient_sums[index] = sum;
     }
-    if (found == 0) continue;
-    if (found < parts.size())
-      fail(Code::kMalformedFile,
-           text("the optimizer's state of ", quoted(ModelText(state.entry->params[index].name)), " is not whole"),
-           "go on from a checkpoint of this model and optimizer");
-    state.optimizer.take_state(index, std::move(parts));
+    // Without one in the file it begins with the weights, which are loaded by now.
+    if (state.averages.empty()) continue;
+    state.averages[index].copy_(state.weights[index]);
+    take_state_tensor(state.averages[index], kAverage, row, find, device);
   }
 }
 

@@ -4,12 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "runtime/device/device.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/optimizers/optimizer.h"
+#include "runtime/optimizers/update_settings.h"
 #include "runtime/program.h"
 
 namespace graphpipe::runtime {
@@ -27,6 +30,14 @@ struct StageState {
   /// next step begins.
   std::map<int64_t, std::vector<at::Tensor>> gradients;
   Optimizer optimizer;
+  /// Null: every step updates, and nothing is clipped or averaged. The settings must outlive the state.
+  const UpdateSettings* updates = nullptr;
+  int64_t step = 0;  // of the whole training, from 0
+  /// Updates of this step whose gradients are what the optimizer takes (update_weights.h).
+  std::set<int64_t> prepared;
+  /// By parameter: of the steps since the last update, undefined where there are none; and the moving average of the
+  /// weights, which replica 0 keeps where the run asks for it.
+  std::vector<at::Tensor> gradient_sums, averages;
 };
 
 /// Where a run's first weights come from.
@@ -38,13 +49,13 @@ struct WeightFiles {
 };
 
 /// Loads the stage's parameters onto the device: on the CPU private copies of what training changes and the mapping
-/// itself of the rest. Throws RunError (kMalformedFile) where a file does not fit the table. The files must outlive the
-/// state.
-StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files,
-                      const OptimizerSettings& optimizer, const Device& device);
+/// itself of the rest. Throws RunError (kMalformedFile) where a file does not fit the table. The files and the settings
+/// must outlive the state.
+StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files, const UpdateSettings& updates,
+                      const Device& device);
 
-/// Forgets gradients; the newest version becomes version 0.
-void begin_step(StageState& state);
+/// Forgets the gradients of the step before; the newest version becomes version 0.
+void begin_step(StageState& state, int64_t step);
 /// The version's parameters. GP_CHECKs that it exists: programs are checked when they are resolved.
 const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version);
 void free_version(StageState& state, int32_t version);
@@ -52,31 +63,29 @@ void free_version(StageState& state, int32_t version);
 std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update);
 /// Gives every trainable parameter a dense gradient: zeros where no item had a share.
 void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradients);
-/// The state's part of the squared global norm of the step's only update: parameters whose group is not already counted
-/// by an earlier stage.
-double squared_gradient_norm(const PlanTable& plan, StageState& state);
-/// Makes the next version: one optimizer step with the update's gradients times `factor` (in place, so that they are
-/// saved as they were used). `keep` leaves the version before it as it is; else its memory is taken over. Drops the
-/// gradients of earlier updates.
-void step_weights(StageState& state, int64_t update, double factor, bool keep);
-
 /// Takes what training changes, trainable parameters and running statistics, from such a file as --save writes.
 void take_weights(StageState& state, const Safetensors& file, const Device& device);
 
-/// The parameters that --save writes (constants are no parameters), the gradients, and the optimizer's second moments,
-/// under their ONNX names and on the CPU.
+/// Under their ONNX names and on the CPU: the parameters that --save writes (constants are no parameters), the same
+/// with the moving averages of those that train, and the gradients.
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device);
+std::vector<NamedTensor> named_averages(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device);
+/// Of the last update, as wire::step_file says: second moments where updates divide by their root, and float64 pairs.
 std::vector<NamedTensor> named_second_moments(const StageState& state, const Device& device);
+std::vector<NamedTensor> named_update_scales(const StageState& state, const Device& device);
 
-/// The optimizer's state, which a training that goes on needs beside the parameters, on the CPU: "exp_avg/NAME" and the
-/// like of every trainable parameter that was updated. A state's name holds no '/', so that the first one ends it. With
-/// step_weights these are copies only where the device is not the host.
+/// What a training that goes on needs beside the parameters, on the CPU: "exp_avg/NAME" and the like of every trainable
+/// parameter, what the optimizer remembers of it, "gradient_sum/NAME" between two updates, and "ema/NAME", its moving
+/// average. A state's name holds no '/', so that the first one ends it. On the host these are the tensors themselves,
+/// which the next step changes.
 std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device);
 /// Goes on from what named_optimizer_states gave, of any plan of the same model and optimizer. A parameter of which the
 /// file has nothing begins anew. Throws RunError (kMalformedFile) where the file holds only a part of a parameter's
 /// state, or one of another type or shape.
-void take_optimizer_states(StageState& state, const Safetensors& file, const Device& device);
+/// `find` gives the tensor of such a name, undefined where there is none.
+using StateLookup = std::function<at::Tensor(const std::string& name)>;
+void take_optimizer_states(StageState& state, const StateLookup& find, const Device& device);
 
 /// 1/N as the stage's loss-scale slot takes it.
 at::Tensor loss_scale_tensor(double divisor);

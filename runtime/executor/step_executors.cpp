@@ -6,17 +6,17 @@ namespace graphpipe::runtime {
 
 StepExecutors::StepExecutors(const DeviceProgram& program, const ResolvedProgram& resolved, Channels& channels,
                              Data& data, const Device& device, std::vector<StageState>& states, uint64_t seed,
-                             double clip_norm)
+                             const UpdateSettings& settings)
     : batch_(program.plan->batch),
       data_(data),
-      whole_(*program.plan, resolved, channels, data, device, states, seed, clip_norm),
+      whole_(*program.plan, resolved, channels, data, device, states, seed, settings),
       last_(&whole_) {
   if (data.rest() == batch_) return;
   const std::vector<wire::ActionRow> actions = actions_of_rest(program, data.rest());
   DeviceProgram of_rest = program;
   of_rest.actions = actions;
   rest_program_ = resolve(of_rest);
-  rest_.emplace(*program.plan, *rest_program_, channels, data, device, states, seed, clip_norm);
+  rest_.emplace(*program.plan, *rest_program_, channels, data, device, states, seed, settings);
 }
 
 void StepExecutors::trace(Tracer& tracer) {

@@ -13,7 +13,7 @@ class StepExecutors {
   /// `resolved` is that of `program`; `states` are those of resolved.instances, in order. Throws RunError (kUsage)
   /// where the data ask for steps that the schedule does not allow.
   StepExecutors(const DeviceProgram& program, const ResolvedProgram& resolved, Channels& channels, Data& data,
-                const Device& device, std::vector<StageState>& states, uint64_t seed, double clip_norm);
+                const Device& device, std::vector<StageState>& states, uint64_t seed, const UpdateSettings& settings);
 
   /// As those of an Executor.
   void trace(Tracer& tracer);

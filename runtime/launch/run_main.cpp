@@ -121,8 +121,9 @@ uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {
 }
 
 void check_outputs(const wire::RunOptions& options, const std::string& folder) {
-  for (const std::string* path : {&options.output.save, &options.output.save_gradients, &options.output.save_outputs,
-                                  &options.output.trace, &options.watch.log, &options.watch.metrics}) {
+  for (const std::string* path :
+       {&options.output.save, &options.output.save_average, &options.output.save_gradients,
+        &options.output.save_outputs, &options.output.trace, &options.watch.log, &options.watch.metrics}) {
     for (const std::string& data : {options.data.folder, options.data.eval_folder})
       if (const std::string kept = wire::kept_file(*path, folder, data); !kept.empty())
         fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");

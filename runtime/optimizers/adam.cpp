@@ -9,19 +9,19 @@
 namespace graphpipe::runtime {
 namespace {
 
-void update_adam(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
-                 const OptimizerNumbers& numbers) {
+double update_adam(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+  const OptimizerNumbers& numbers = terms.numbers;
   state[kMomentSteps].tensor.add_(1);
   at::_fused_adam_({weight}, {gradient}, {state[kFirstMoment].tensor}, {state[kSecondMoment].tensor}, {},
                    {state[kMomentSteps].tensor}, numbers.learning_rate, numbers.beta1, numbers.beta2,
                    numbers.weight_decay, numbers.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  return numbers.learning_rate;
 }
 
 }  // namespace
 
 UpdateRule adam_rule() {
-  return {
-      .name = "adam", .fresh_state = fresh_moments, .update = update_adam, .second_moment = corrected_second_moment};
+  return {.name = "adam", .fresh_state = fresh_moments, .update = update_adam, .scale = scale_of_moments};
 }
 
 }  // namespace graphpipe::runtime

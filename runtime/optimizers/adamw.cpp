@@ -6,21 +6,18 @@
 #include "runtime/optimizers/registry.h"
 
 namespace graphpipe::runtime {
-namespace {
 
-void update_adamw(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
-                  const OptimizerNumbers& numbers) {
+double update_adamw(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+  const OptimizerNumbers& numbers = terms.numbers;
   state[kMomentSteps].tensor.add_(1);
   at::_fused_adamw_({weight}, {gradient}, {state[kFirstMoment].tensor}, {state[kSecondMoment].tensor}, {},
                     {state[kMomentSteps].tensor}, numbers.learning_rate, numbers.beta1, numbers.beta2,
                     numbers.weight_decay, numbers.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  return numbers.learning_rate;
 }
 
-}  // namespace
-
 UpdateRule adamw_rule() {
-  return {
-      .name = "adamw", .fresh_state = fresh_moments, .update = update_adamw, .second_moment = corrected_second_moment};
+  return {.name = "adamw", .fresh_state = fresh_moments, .update = update_adamw, .scale = scale_of_moments};
 }
 
 }  // namespace graphpipe::runtime

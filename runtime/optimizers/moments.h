@@ -9,8 +9,14 @@ namespace graphpipe::runtime {
 /// Places in the state.
 enum MomentPlace : size_t { kFirstMoment, kSecondMoment, kMomentSteps };
 
-ParameterState fresh_moments(const at::Tensor& weight, const OptimizerNumbers& numbers);
-/// The second moment corrected for its start. Undefined before the first update.
-at::Tensor corrected_second_moment(const ParameterState& state, const OptimizerNumbers& numbers);
+ParameterState fresh_moments(const at::Tensor& weight, const UpdateTerms& terms);
+/// By the second moment, corrected for its start: the mean square of the gradient.
+UpdateScale scale_of_moments(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms);
+
+/// A count of updates as PyTorch keeps one: a float32 scalar on the weight's device.
+NamedTensor fresh_steps(const at::Tensor& weight);
+
+/// AdamW's update, which other rules take for parameters that are not theirs.
+double update_adamw(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
 
 }  // namespace graphpipe::runtime

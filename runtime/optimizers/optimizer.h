@@ -9,40 +9,36 @@
 
 namespace graphpipe::runtime {
 
-struct OptimizerSettings {
-  /// As in wire/optimizers.h.
-  std::string_view name = "sgd";
-  OptimizerNumbers numbers;
-};
-/// What the plan names, with the numbers of the options or, where they leave them open, its own.
-OptimizerSettings optimizer_settings(std::string_view name, const wire::OptimizerOptions& options);
-
 class Optimizer {
  public:
-  Optimizer(const OptimizerSettings& settings, size_t parameters);
-  /// Updates `weight` in place. `index` says whose state to use; the state is made at the first call.
-  void step(size_t index, at::Tensor& weight, const at::Tensor& gradient);
+  /// `name` as in wire/optimizers.h; the terms of each parameter.
+  Optimizer(std::string_view name, std::vector<UpdateTerms> terms);
+  /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` says whose state to
+  /// use; the state is made at the first call.
+  void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
 
   /// What the next step of this parameter depends on beside weight and gradient: the rule's own tensors, which later
   /// steps change. Empty before the first step, and where the rule remembers nothing.
   const ParameterState& state(size_t index) const { return states_[index].tensors; }
   /// What state() gives after a step of a weight like this one: names, types and shapes, for reading them from a file.
-  ParameterState fresh_state(const at::Tensor& weight) const { return rule_->fresh_state(weight, numbers_); }
+  ParameterState fresh_state(size_t index, const at::Tensor& weight) const;
   /// Goes on from such a state: the next steps have the bits of those after the step that left it. Takes the tensors
-  /// over. Needs the names, types and shapes of fresh_state(weight), in its order.
+  /// over. Needs the names, types and shapes of fresh_state(index, weight), in its order.
   void take_state(size_t index, ParameterState state);
 
-  /// The mean square of the gradient, corrected for its start. Undefined before the first step, and where the update
-  /// does not divide by its root.
-  at::Tensor second_moment(size_t index) const;
+  /// What the last step was multiplied with (UpdateRule::update); 0 before the first.
+  double last_rate(size_t index) const { return states_[index].last_rate; }
+  /// Of the last step, with this gradient.
+  UpdateScale scale(size_t index, const at::Tensor& gradient) const;
 
  private:
   struct State {
     ParameterState tensors;
     bool started = false;
+    double last_rate = 0;
   };
   const UpdateRule* rule_;
-  OptimizerNumbers numbers_;
+  std::vector<UpdateTerms> terms_;
   std::vector<State> states_;
 };
 

@@ -8,9 +8,7 @@ namespace graphpipe::runtime {
 
 std::span<const UpdateRule> update_rules() {
   static const UpdateRule kRules[] = {
-      sgd_rule(),
-      adam_rule(),
-      adamw_rule(),
+      sgd_rule(), adam_rule(), adamw_rule(), lamb_rule(), adagrad_rule(), row_wise_adagrad_rule(), muon_rule(),
   };
   return kRules;
 }

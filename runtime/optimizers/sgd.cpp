@@ -9,8 +9,8 @@
 namespace graphpipe::runtime {
 namespace {
 
-ParameterState fresh_velocity(const at::Tensor& weight, const OptimizerNumbers& numbers) {
-  if (numbers.momentum == 0) return {};
+ParameterState fresh_velocity(const at::Tensor& weight, const UpdateTerms& terms) {
+  if (terms.numbers.momentum == 0) return {};
   return {{"momentum_buffer", at::zeros_like(weight)}};
 }
 
@@ -25,13 +25,17 @@ void sgd_of_16_bits(at::Tensor& weight, at::Tensor change, ParameterState& state
   weight.sub_(change, numbers.learning_rate);
 }
 
-void update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
-                const OptimizerNumbers& numbers) {
-  if (weight.element_size() == 2 && weight.device().is_cpu()) return sgd_of_16_bits(weight, gradient, state, numbers);
+double update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+  const OptimizerNumbers& numbers = terms.numbers;
+  if (weight.element_size() == 2 && weight.device().is_cpu()) {
+    sgd_of_16_bits(weight, gradient, state, numbers);
+    return numbers.learning_rate;
+  }
   std::vector<at::Tensor> momentum;
   if (!state.empty()) momentum.push_back(state[0].tensor);
   at::_fused_sgd_({weight}, {gradient}, momentum, numbers.weight_decay, numbers.momentum, numbers.learning_rate,
                   /*dampening=*/0, numbers.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+  return numbers.learning_rate;
 }
 
 }  // namespace

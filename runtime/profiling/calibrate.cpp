@@ -10,6 +10,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -30,6 +31,8 @@ namespace {
 /// scheduler: of many some are undisturbed.
 constexpr size_t kRounds = 15;
 constexpr double kRoundSeconds = 4e-4;
+/// Long calls are disturbed little, and are not worth many rounds.
+constexpr double kMaxSeconds = 0.1;
 /// Steps of messages: fewer than for a profile.
 constexpr MessageRounds kMessageRounds = {.warm_ups = 2, .steps = 12, .fastest = true};
 
@@ -44,6 +47,7 @@ double seconds_of(const std::function<void()>& call) {
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < calls; ++i) call();
     fastest = std::min(fastest, seconds_since(start) / calls);
+    if (seconds_since(first) > kMaxSeconds) break;
   }
   return fastest;
 }
@@ -109,16 +113,17 @@ double memory_rate(double operator_seconds) {
 
 /// Per weight tensor, and per byte of it.
 void print_update(const wire::OptimizerEntry& entry) {
-  const auto seconds = [&](int64_t elements) {
-    Optimizer optimizer(optimizer_settings(entry.name, {}), 1);
-    at::Tensor weight = at::zeros({elements});
-    const at::Tensor gradient = at::zeros({elements});
+  const auto seconds = [&](int64_t rows, int64_t columns) {
+    Optimizer optimizer(entry.name, {{.numbers = entry.defaults}});
+    // A matrix: some optimizers update those in a way of their own.
+    at::Tensor weight = at::zeros({rows, columns});
+    const at::Tensor gradient = at::zeros_like(weight);
     return seconds_of([&] { optimizer.step(0, weight, gradient); });
   };
-  constexpr int64_t kSmall = 64, kLarge = 1 << 19;
-  const double small = seconds(kSmall), large = seconds(kLarge);
+  constexpr int64_t kRows = 512, kColumns = 1024;
+  const double small = seconds(8, 8), large = seconds(kRows, kColumns);
   std::printf("update %s %.6e %.6e\n", entry.name, small,
-              std::max(0.0, large - small) / static_cast<double>(4 * kLarge));
+              std::max(0.0, large - small) / static_cast<double>(4 * kRows * kColumns));
 }
 
 void measure_operators(bool print) {

@@ -101,9 +101,10 @@ double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Tr
   const std::unique_ptr<Data> data = synthetic_data(1, 0);
   std::vector<StageState> states;
   for (const Instance& instance : stages.resolved.instances)
-    states.push_back({.entry = instance.entry, .optimizer = Optimizer({}, 0)});
+    states.push_back({.entry = instance.entry, .optimizer = Optimizer("sgd", {})});
   Channels channels(stages.plan, rank, stages.resolved.channels, std::move(transport), kStallSeconds);
-  Executor executor(stages.plan, stages.resolved, channels, *data, *device, states, 0, 0);
+  const UpdateSettings updates;
+  Executor executor(stages.plan, stages.resolved, channels, *data, *device, states, 0, updates);
   std::vector<double> seconds;
   for (int step = 0; step < rounds.warm_ups + rounds.steps; ++step) {
     const Clock::time_point start = Clock::now();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/executor/executor.h"
+#include "runtime/executor/update_weights.h"
 #include "runtime/io/folder.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/profiling/marks.h"
@@ -61,9 +62,10 @@ class ModelMeter {
         data_(open_data(*program.plan, options, find_folder(options.launch.folder))),
         device_(open_cpu()),
         weights_(find_folder(options.launch.folder) + "/" + std::string(wire::kWeightsFile)) {
-    OptimizerSettings optimizer = optimizer_settings(program.plan->optimizer, options.optimizer);
-    optimizer.numbers.learning_rate = 0;  // the same work, and the same weights throughout
-    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, optimizer, *device_));
+    wire::OptimizerOptions still = options.optimizer;
+    still.learning_rate = 0;  // the same work, and the same weights throughout
+    settings_ = update_settings(program.plan->optimizer, still);
+    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, settings_, *device_));
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
     mark_seconds_ = seconds_of_a_mark();
   }
@@ -86,6 +88,7 @@ class ModelMeter {
   std::unique_ptr<Data> data_;
   std::unique_ptr<Device> device_;
   Safetensors weights_;
+  UpdateSettings settings_;
   std::vector<StageState> states_;
   double mark_seconds_ = 0;
   std::vector<Rest> rests_;
@@ -97,7 +100,7 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const Trial trial(program_, samples, items);
   Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_));
   Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, seed_of(*program_.plan, options_),
-                    0);
+                    settings_);
   std::vector<std::vector<double>> of_mark(marks_.size());
   std::vector<double> rests;
   const Clock::time_point begin = Clock::now();
@@ -109,7 +112,8 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
     double rest = seconds_since(start);
     complete_gradients(states_.front(), gradients_of(states_.front(), 0));
     const Clock::time_point update = Clock::now();
-    step_weights(states_.front(), 0, 1, false);
+    states_.front().prepared.clear();
+    step_weights(states_.front(), 0, {}, false);
     if (step >= kModelWarmUps) updates_.push_back(seconds_since(update));
     for (size_t i = 0; i < marks_.size(); ++i) {
       const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
@@ -148,14 +152,14 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
   const ParamRow parameter;
   const StageEntry entry{.params = {&parameter, 1}};
   StageState large{.entry = &entry,
-                   .optimizer = Optimizer(optimizer_settings(program_.plan->optimizer, options_.optimizer), 1)};
+                   .optimizer = Optimizer(program_.plan->optimizer, {settings_.terms_of("", 1, false)})};
   large.trainable = {0};
   large.weights = {at::zeros({kElements})};
   large.gradients[0] = {at::zeros({kElements})};
   std::vector<double> seconds;
   for (int i = 0; i < kTimes; ++i) {
     const Clock::time_point start = Clock::now();
-    step_weights(large, 0, 1, false);
+    step_weights(large, 0, {}, false);
     seconds.push_back(seconds_since(start));
   }
   result.update_byte = median(std::move(seconds)) / static_cast<double>(large.weights.front().nbytes());

@@ -10,6 +10,7 @@
 #include "runtime/executor/check_loss.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/executor/rest_of_epoch.h"
+#include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
@@ -49,20 +50,19 @@ void add_bucket(const Bucket& bucket, const std::vector<const std::vector<at::Te
 }  // namespace
 
 Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device,
-                         const WeightFiles& weights, const OptimizerSettings& optimizer, uint64_t seed,
-                         double clip_norm)
+                         const WeightFiles& weights, const UpdateSettings& settings, uint64_t seed)
     : programs_(programs),
       plan_(*programs.front().plan),
       data_(data),
       device_(device),
       seed_(seed),
-      clip_norm_(clip_norm) {
+      settings_(settings) {
   std::map<int32_t, const StageEntry*> entries;
   for (const DeviceProgram& program : programs)
     for (const StageEntry* entry : program.stages) entries[entry->stage] = entry;
   for (const auto& [stage, entry] : entries)
     for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
-      states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, optimizer, device));
+      states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, settings, device));
   find_updates();
   find_rest_programs();
 }
@@ -88,7 +88,7 @@ StepOutcome Interpreter::run_step(int64_t step) {
   reduced_.clear();
   std::vector<StageState*> places;
   for (auto& [key, state] : states_) {
-    begin_step(state);
+    begin_step(state, step);
     places.push_back(&state);
   }
   if (guard_ != nullptr) guard_->begin(places);
@@ -362,12 +362,14 @@ void Interpreter::reduce(UpdateKey update) {
   if (plan_.groups.empty()) sums_.erase(update);
 }
 
+bool Interpreter::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(step_); }
+
 void Interpreter::judge_step() {
   judged_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
-  if (clip_norm_ > 0) find_norm();
   if (guard_ != nullptr) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
+  if (needs_norm()) find_norm();
 }
 
 void Interpreter::find_norm() {
@@ -375,7 +377,7 @@ void Interpreter::find_norm() {
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
     total += squared_gradient_norm(plan_, states_.at({static_cast<int32_t>(stage), 0}));
   outcome_.gradient_norm = std::sqrt(total);
-  factor_ = clip_factor(outcome_.gradient_norm, clip_norm_);
+  factor_ = clip_factor(outcome_.gradient_norm, settings_.options.clip_norm);
 }
 
 bool Interpreter::try_step(const ActionRow& row) {
@@ -387,7 +389,8 @@ bool Interpreter::try_step(const ActionRow& row) {
   // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
   // can.
   const bool keep = updates_.at(row.stage).size() > 1;
-  step_weights(states_.at({row.stage, row.replica}), update.second, factor_ * update_factor(plan_, row.range), keep);
+  step_weights(states_.at({row.stage, row.replica}), update.second,
+               {.samples = update_factor(plan_, row.range), .norm = factor_}, keep);
   return true;
 }
 

@@ -21,8 +21,9 @@ namespace graphpipe::runtime {
 
 class Interpreter {
  public:
+  /// All that it is given must outlive it.
   Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const WeightFiles& weights,
-              const OptimizerSettings& optimizer, uint64_t seed, double clip_norm);
+              const UpdateSettings& settings, uint64_t seed);
 
   /// From here on keeps the model's outputs. `outputs` must outlive the interpreter.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
@@ -68,8 +69,9 @@ class Interpreter {
   bool compute_is_over(UpdateKey update) const;
   void reduce(UpdateKey update);
   const std::vector<at::Tensor>& replica_sums(UpdateKey update);
-  bool judges_step() const { return clip_norm_ > 0 || guard_ != nullptr; }
+  bool judges_step() const { return needs_norm() || guard_ != nullptr; }
   void judge_step();
+  bool needs_norm() const;
   void find_norm();
   void find_updates();
   void find_rest_programs();
@@ -92,7 +94,7 @@ class Interpreter {
   Data& data_;
   const Device& device_;
   uint64_t seed_;
-  double clip_norm_;
+  const UpdateSettings& settings_;
   std::map<StageReplica, StageState> states_;
   std::map<ItemKey, Item> items_;
   std::map<MailKey, std::vector<Letter>> mail_;

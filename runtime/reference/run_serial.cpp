@@ -48,6 +48,7 @@ class StepRecorder : public StepObserver {
     write(facts.step + 1, "weights", named_parameters);
     write(facts.step + 1, "gradients", named_gradients);
     write(facts.step + 1, "second_moments", named_second_moments);
+    write(facts.step + 1, "update_scales", named_update_scales);
     return {};
   }
 
@@ -115,6 +116,7 @@ void write_results(const PlanTable& plan, const wire::RunOptions& options, const
                    const Device& device, const KeptOutputs& outputs) {
   if (!options.output.save.empty() || !options.output.save_gradients.empty()) compare_copies(plan, interpreter, device);
   write_tensors(options.output.save, interpreter, device, named_parameters);
+  write_tensors(options.output.save_average, interpreter, device, named_averages);
   write_tensors(options.output.save_gradients, interpreter, device, named_gradients);
   if (options.output.save_outputs.empty()) return;
   std::vector<NamedTensor> parts = outputs.parts();
@@ -141,9 +143,9 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   const std::unique_ptr<Device> device = open_device(options.launch.device, 0);
   std::optional<Safetensors> own;
   if (!options.data.weights.empty()) own.emplace(options.data.weights);
-  Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr},
-                          optimizer_settings(plan.optimizer, options.optimizer), seed_of(plan, options),
-                          options.optimizer.clip_norm);
+  check_groups(options.optimizer, weights);
+  const UpdateSettings updates = update_settings(plan.optimizer, options.optimizer);
+  Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr}, updates, seed_of(plan, options));
   KeptOutputs outputs;
   if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();

@@ -84,7 +84,7 @@ TEST_CASE("help shows what a flag takes, its limits and its default") {
   CHECK(!holds(plan.out, "default 0"));
   std::istringstream lines(plan.out);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
-  CHECK(holds(ask({"run", "--help"}).out, "[0, 1) (0.9,0.999)"));
+  CHECK(holds(ask({"run", "--help"}).out, "[0, 1) (0.9,0.999; Muon 0.9,0.95)"));
 }
 
 TEST_CASE("docs/planners.md names every planner and every quirk") {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "frontend/parameter_rules.h"
+#include "support/name_pattern.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;

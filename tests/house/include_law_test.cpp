@@ -24,6 +24,7 @@ const std::vector<ThirdParty>& third_parties() {
       {"onnx/", {"frontend", "tests"}, {}},
       {"nlohmann/", {"files", "tests"}, {}},
       {"CLI/", {"driver"}, {}},
+      {"toml++/", {"driver"}, {}},
       {"fmt/", {"driver"}, {}},
       {"openssl/", {"driver", "runtime", "tests"}, {}},
       {"doctest/", {"tests"}, {"tests"}},

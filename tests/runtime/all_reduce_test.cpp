@@ -224,7 +224,7 @@ bool reduce_stage(const ReplicatedStages& plan, size_t stage, int32_t replica, C
   StageState state{.entry = &entry,
                    .replica = replica,
                    .trainable = trainable_parameters(entry),
-                   .optimizer = Optimizer({}, entry.params.size())};
+                   .optimizer = Optimizer("sgd", std::vector<UpdateTerms>(entry.params.size()))};
   const graphpipe::wire::SampleRange updates[] = {{0, 4}, {4, 8}};
   for (const ParamRow& row : entry.params) state.weights.push_back(empty_tensor(row.tensor, 1));
   for (const auto& update : updates) gradients_of(state, update.first) = plan.gradients(stage, replica, update.first);

@@ -1,4 +1,4 @@
-// Against what torch.optim 2.11 computes (float32, four steps of the gradients below) and clip_grad_norm_.
+// Updates against recorded ones (tests/data/make_optimizer_references.py), and what holds of every optimizer.
 
 #include "runtime/optimizers/optimizer.h"
 
@@ -9,10 +9,16 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "runtime/executor/allocator.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/optimizers/registry.h"
+#include "runtime/optimizers/update_settings.h"
+#include "wire/run_options.h"
 
 using namespace graphpipe::runtime;
 
@@ -31,46 +37,106 @@ at::Tensor gradient(int step) {
 }
 
 void train(Optimizer& optimizer, size_t index, at::Tensor& weight, int first, int last) {
-  for (int step = first; step < last; ++step) optimizer.step(index, weight, gradient(step));
+  for (int step = first; step < last; ++step) optimizer.step(index, weight, gradient(step).view(weight.sizes()));
 }
 
-at::Tensor start() { return floats({0.5, -1.25, 2.0, 0.0, 3.5}); }
+at::Tensor start() { return floats({0.5, -1.25, 2.0, 0.0, 3.5}).view({1, 5}); }
 
-at::Tensor trained(const OptimizerSettings& settings) {
-  Optimizer optimizer(settings, 1);
+// Numbers that make every rule remember all that it can.
+Optimizer busy(const char* name, size_t parameters = 1) {
+  const UpdateSettings settings = update_settings(name, {.learning_rate = 0.01, .momentum = 0.9, .weight_decay = 0.1});
+  return {name, std::vector<UpdateTerms>(parameters, settings.terms_of("w", 2, false))};
+}
+
+at::Tensor trained(const char* name) {
+  Optimizer optimizer = busy(name);
   at::Tensor weight = start();
   train(optimizer, 0, weight, 0, 4);
   return weight;
 }
 
-// Numbers that make every rule remember all that it can.
-OptimizerSettings busy(const char* name) {
-  OptimizerSettings settings = optimizer_settings(name, {});
-  settings.numbers.momentum = 0.9;
-  settings.numbers.weight_decay = 0.1;
-  return settings;
+// Of tests/data/make_optimizer_references.py.
+at::Tensor recorded_start(const std::vector<int64_t>& dims, int64_t count) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(std::cos(static_cast<double>(i)) / 2);
+  return floats(values).view(dims);
+}
+at::Tensor recorded_gradient(const std::vector<int64_t>& dims, int64_t count, int64_t step) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(std::sin(static_cast<double>(1 + (7 * i * i % 97)) + static_cast<double>(step) / 2));
+  return floats(values).view(dims);
 }
 
-void check_near(const at::Tensor& found, const std::vector<double>& expected) {
-  for (size_t i = 0; i < expected.size(); ++i)
-    CHECK(found.const_data_ptr<float>()[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+// What follows the name of the case: the parameter and the flags; then the weights after some steps.
+struct RecordedUpdates {
+  std::string optimizer, kind, flags;
+  std::vector<int64_t> dims;
+  std::map<int64_t, std::vector<double>> after;
+};
+
+std::vector<double> numbers_in(std::istringstream& words) {
+  std::vector<double> numbers;
+  for (double number = 0; words >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+std::vector<RecordedUpdates> recorded_updates() {
+  std::ifstream file(GRAPHPIPE_SOURCE_DIR "/tests/data/optimizer_references.txt");
+  std::vector<RecordedUpdates> all;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string kind, dims;
+    words >> kind;
+    if (kind == "update") {
+      RecordedUpdates& next = all.emplace_back();
+      words >> next.optimizer >> next.kind >> dims;
+      std::getline(words, next.flags);
+      std::istringstream sizes(dims);
+      for (std::string size; std::getline(sizes, size, 'x');) next.dims.push_back(std::stoll(size));
+    } else if (kind == "after") {
+      int64_t step = 0;
+      words >> step;
+      all.back().after[step] = numbers_in(words);
+    }
+  }
+  return all;
+}
+
+graphpipe::wire::OptimizerOptions options_of(const std::string& flags) {
+  std::istringstream words(flags);
+  std::vector<std::string> arguments;
+  for (std::string word; words >> word;) arguments.push_back(word);
+  graphpipe::wire::RunOptions options;
+  REQUIRE(graphpipe::wire::parse_run_options(arguments, options) == "");
+  return options.optimizer;
 }
 
 }  // namespace
 
-TEST_CASE("optimizers move weights as PyTorch's do") {
+TEST_CASE("twenty updates are those of PyTorch and of the papers") {
   const c10::InferenceMode no_autograd;
-  OptimizerSettings sgd{.name = "sgd", .numbers = {.learning_rate = 0.1}};
-  check_near(trained(sgd),
-             {0.16532644629478455, -1.3798106908798218, 2.19439959526062, 0.33987972140312195, 3.6728758811950684});
-  sgd.numbers.momentum = 0.9;
-  sgd.numbers.weight_decay = 0.01;
-  check_near(trained(sgd),
-             {-0.29560503363609314, -1.7042717933654785, 2.2699248790740967, 0.7767744660377502, 4.019768238067627});
-  const OptimizerNumbers numbers{
-      .learning_rate = 0.01, .weight_decay = 0.1, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6};
-  check_near(trained({.name = "adamw", .numbers = numbers}),
-             {0.45841294527053833, -1.2761553525924683, 2.0035898685455322, 0.03985389694571495, 3.5196290016174316});
+  const std::vector<RecordedUpdates> all = recorded_updates();
+  std::set<std::string> seen;
+  for (const RecordedUpdates& c : all) {
+    CAPTURE(c.optimizer);
+    CAPTURE(c.flags);
+    seen.insert(c.optimizer);
+    const UpdateSettings settings = update_settings(c.optimizer, options_of(c.flags));
+    Optimizer optimizer(c.optimizer, {settings.terms_of("w", c.dims.size(), c.kind == "table")});
+    const auto count = static_cast<int64_t>(c.after.at(1).size());
+    at::Tensor weight = recorded_start(c.dims, count);
+    for (int64_t step = 0; step < 20; ++step) {
+      optimizer.step(0, weight, recorded_gradient(c.dims, count, step));
+      const auto found = c.after.find(step + 1);
+      if (found == c.after.end()) continue;
+      CAPTURE(step);
+      for (size_t i = 0; i < found->second.size(); ++i)
+        CHECK(std::abs(weight.const_data_ptr<float>()[i] - found->second[i]) <=
+              2e-6 * std::max(1.0, std::abs(found->second[i])));
+    }
+  }
+  for (const UpdateRule& rule : update_rules()) CHECK(seen.contains(rule.name));
 }
 
 TEST_CASE("every optimizer that plans may name has an update rule, and no other") {
@@ -78,15 +144,19 @@ TEST_CASE("every optimizer that plans may name has an update rule, and no other"
   for (const auto& entry : graphpipe::wire::optimizers()) {
     CAPTURE(entry.name);
     const UpdateRule& rule = update_rule(entry.name);
-    CHECK(entry.normalises == (rule.second_moment != nullptr));
+    CHECK(entry.normalises == (rule.scale != nullptr));
     // What memory is planned for holds the state of any weight; counters of a few bytes aside.
-    const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions().dtype(at::kFloat));
-    double bytes = 0;
-    for (const NamedTensor& part : rule.fresh_state(weight, busy(entry.name).numbers)) {
-      CHECK(part.name.find('/') == std::string::npos);
-      if (part.tensor.dim() > 0) bytes += static_cast<double>(part.tensor.nbytes());
+    UpdateTerms terms = update_settings(entry.name, {.momentum = 0.9}).terms_of("w", 2, false);
+    for (const bool is_table : {false, true}) {
+      terms.is_table = is_table;
+      const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions().dtype(at::kFloat));
+      double bytes = 0;
+      for (const NamedTensor& part : rule.fresh_state(weight, terms)) {
+        CHECK(part.name.find('/') == std::string::npos);
+        if (part.tensor.dim() > 0) bytes += static_cast<double>(part.tensor.nbytes());
+      }
+      CHECK(bytes <= entry.state_per_weight_byte * static_cast<double>(weight.nbytes()));
     }
-    CHECK(bytes <= entry.state_per_weight_byte * static_cast<double>(weight.nbytes()));
   }
 }
 
@@ -94,11 +164,11 @@ TEST_CASE("the bits of an update do not depend on the other parameters") {
   const c10::InferenceMode no_autograd;
   for (const UpdateRule& rule : update_rules()) {
     CAPTURE(rule.name);
-    Optimizer many(busy(rule.name), 3);
+    Optimizer many = busy(rule.name, 3);
     at::Tensor first = start(), second = start();
     train(many, 2, first, 0, 4);
     train(many, 0, second, 0, 4);
-    const at::Tensor alone = trained(busy(rule.name));
+    const at::Tensor alone = trained(rule.name);
     CHECK(at::equal(first, alone));
     CHECK(at::equal(second, alone));
     CHECK_FALSE(at::equal(alone, start()));
@@ -109,12 +179,12 @@ TEST_CASE("an optimizer goes on from a state that was taken as if it had not sto
   const c10::InferenceMode no_autograd;
   for (const UpdateRule& rule : update_rules()) {
     CAPTURE(rule.name);
-    Optimizer before(busy(rule.name), 1), after(busy(rule.name), 1), forgetful(busy(rule.name), 1);
+    Optimizer before = busy(rule.name), after = busy(rule.name), forgetful = busy(rule.name);
     at::Tensor weight = start();
     CHECK(before.state(0).empty());
     train(before, 0, weight, 0, 2);
     at::Tensor forgotten = weight.clone();
-    ParameterState state = after.fresh_state(weight);
+    ParameterState state = after.fresh_state(0, weight);
     REQUIRE(state.size() == before.state(0).size());
     for (size_t i = 0; i < state.size(); ++i) {
       CHECK(state[i].name == before.state(0)[i].name);
@@ -123,18 +193,27 @@ TEST_CASE("an optimizer goes on from a state that was taken as if it had not sto
     }
     after.take_state(0, std::move(state));
     train(after, 0, weight, 2, 4);
-    CHECK(at::equal(weight, trained(busy(rule.name))));
+    CHECK(at::equal(weight, trained(rule.name)));
     train(forgetful, 0, forgotten, 2, 4);
     CHECK_FALSE(at::equal(forgotten, weight));
   }
 }
 
-TEST_CASE("absent numbers are those of the optimizer") {
-  CHECK(optimizer_settings("sgd", {}).numbers.learning_rate == 0.01);
-  CHECK(optimizer_settings("sgd", {}).numbers.weight_decay == 0);
-  CHECK(optimizer_settings("adamw", {}).numbers.learning_rate == 1e-3);
-  CHECK(optimizer_settings("adamw", {}).numbers.weight_decay == 0.01);
-  CHECK(optimizer_settings("adamw", {.weight_decay = 0.0}).numbers.weight_decay == 0);
+TEST_CASE("the numbers of a parameter are the optimizer's, the run's, and its group's") {
+  const auto numbers = [](const graphpipe::wire::OptimizerOptions& options, const char* name, size_t dimensions) {
+    return update_settings("adamw", options).terms_of(name, dimensions, false).numbers;
+  };
+  CHECK(update_settings("sgd", {}).terms_of("w", 2, false).numbers.learning_rate == 0.01);
+  CHECK(numbers({}, "w", 2).weight_decay == 0.01);
+  CHECK(numbers({.weight_decay = 0.5}, "w", 2).weight_decay == 0.5);
+  const graphpipe::wire::OptimizerOptions options =
+      options_of("--lr 0.1 --no-decay norms-and-biases --group *.bias:lr=0.2 --group a.*:weight-decay=3");
+  CHECK(numbers(options, "b.weight", 2).learning_rate == 0.1);
+  CHECK(numbers(options, "b.weight", 2).weight_decay == 0.01);
+  CHECK(numbers(options, "b.bias", 1).learning_rate == 0.2);
+  CHECK(numbers(options, "b.bias", 1).weight_decay == 0);
+  CHECK(numbers(options, "a.bias", 1).learning_rate == 0.2);
+  CHECK(numbers(options, "a.bias", 1).weight_decay == 3);
 }
 
 TEST_CASE("clipping scales to the largest norm, and never up") {

@@ -19,6 +19,7 @@ namespace {
 struct Case {
   const char* name;
   PlanShape shape;
+  std::vector<std::string> flags = {};
 };
 
 const std::vector<Case>& cases() {
@@ -39,31 +40,45 @@ const std::vector<Case>& cases() {
       {"batch axis last", {.micro_batch = {4, 2}, .batch_last = true}},
       {"a device with nothing to train joins the norm", {.micro_batch = {4, 2}, .last_frozen = true}},
       {"AdamW", {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = "adamw"}},
+      {"Muon, with groups, a schedule and an average",
+       {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = "muon"},
+       {"--group", "w*:lr=0.05,weight-decay=0", "--no-decay", "norms-and-biases", "--lr-schedule", "cosine:4",
+        "--warmup", "1", "--ema", "0.75"}},
+      {"LAMB of shared weights, clipped by value",
+       {.micro_batch = {4, 4}, .replicas = {2, 2}, .shared = true, .optimizer = "lamb"},
+       {"--clip-value", "0.01", "--ema", "0.5"}},
+      {"Adagrad over two steps of each update",
+       {.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = "adagrad"},
+       {"--accumulate", "2", "--lr-schedule", "step:2,0.5", "--ema", "0.5"}},
   };
   return kCases;
 }
 
 struct Outcome {
   std::vector<double> losses, norms;
-  std::string weights, gradients;
+  std::string weights, gradients, average;
 };
 
-std::vector<std::string> arguments(const std::string& folder, const std::string& tag) {
-  return {"--data",
-          folder,
-          "--steps",
-          "3",
-          "--lr",
-          "0.1",
-          "--momentum",
-          "0.9",
-          "--clip-norm",
-          "0.2",
-          "--json",
-          "--save",
-          folder + "/" + tag + ".w",
-          "--save-gradients",
-          folder + "/" + tag + ".g"};
+std::vector<std::string> arguments(const std::string& folder, const std::string& tag,
+                                   const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = {"--data",
+                                    folder,
+                                    "--steps",
+                                    "3",
+                                    "--lr",
+                                    "0.1",
+                                    "--momentum",
+                                    "0.9",
+                                    "--json",
+                                    "--save",
+                                    folder + "/" + tag + ".w",
+                                    "--save-gradients",
+                                    folder + "/" + tag + ".g"};
+  words.insert(words.end(), {"--clip-norm", "0.2"});
+  words.insert(words.end(), more.begin(), more.end());
+  if (std::ranges::find(more, "--ema") != more.end())
+    words.insert(words.end(), {"--save-ema", folder + "/" + tag + ".e"});
+  return words;
 }
 
 Outcome outcome_of(const RunEnd& end, const std::string& folder, const std::string& tag) {
@@ -74,6 +89,7 @@ Outcome outcome_of(const RunEnd& end, const std::string& folder, const std::stri
   out.norms = numbers_of(end.output, "gradient_norms");
   out.weights = read_file(folder + "/" + tag + ".w");
   out.gradients = read_file(folder + "/" + tag + ".g");
+  if (std::filesystem::exists(folder + "/" + tag + ".e")) out.average = read_file(folder + "/" + tag + ".e");
   REQUIRE(out.losses.size() == 3);
   REQUIRE(out.weights.size() > 100);
   return out;
@@ -81,15 +97,12 @@ Outcome outcome_of(const RunEnd& end, const std::string& folder, const std::stri
 
 Outcome run_serial_case(const TwoStagePlan& plan, const std::string& folder, const std::string& tag,
                         const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words = arguments(folder, tag);
-  words.insert(words.end(), more.begin(), more.end());
-  return outcome_of(run_serial_process(plan.programs(), folder, words), folder, tag);
+  return outcome_of(run_serial_process(plan.programs(), folder, arguments(folder, tag, more)), folder, tag);
 }
 
 Outcome run_distributed(const TwoStagePlan& plan, const std::string& folder, const std::string& transport,
                         const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words = arguments(folder, transport);
-  words.insert(words.end(), more.begin(), more.end());
+  std::vector<std::string> words = arguments(folder, transport, more);
   words.insert(words.end(), {"--transport", transport});
   ProcessGroup group(plan.programs(), folder, words);
   const std::vector<RunEnd> ends = group.wait(60);
@@ -105,13 +118,13 @@ void check_same_bits(const Outcome& a, const Outcome& b) {
   CHECK(a.norms == b.norms);
   CHECK(a.gradients == b.gradients);
   CHECK(a.weights == b.weights);
+  CHECK(a.average == b.average);
 }
 
 void check_close(const Outcome& a, const Outcome& b) {
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(1e-5));
-    CHECK(a.norms[i] == doctest::Approx(b.norms[i]).epsilon(1e-4));
-  }
+  for (size_t i = 0; i < a.losses.size(); ++i) CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(1e-5));
+  REQUIRE(a.norms.size() == b.norms.size());
+  for (size_t i = 0; i < a.norms.size(); ++i) CHECK(a.norms[i] == doctest::Approx(b.norms[i]).epsilon(1e-4));
 }
 
 }  // namespace
@@ -121,14 +134,16 @@ TEST_CASE("every plan gives the interpreter's bits over shared memory, and one b
     CAPTURE(c.name);
     const std::string folder = make_folder(c.shape.shared, 19);
     const TwoStagePlan plan(c.shape);
-    const Outcome serial = run_serial_case(plan, folder, "serial");
-    check_same_bits(run_distributed(plan, folder, "shm"), serial);
+    const Outcome serial = run_serial_case(plan, folder, "serial", c.flags);
+    check_same_bits(run_distributed(plan, folder, "shm", c.flags), serial);
+    CHECK(serial.average.empty() == (std::ranges::find(c.flags, "--ema") == c.flags.end()));
+    CHECK(serial.average != serial.weights);
     const PlanShape whole{.batch = c.shape.batch,
                           .micro_batch = {c.shape.batch, c.shape.batch},
                           .shared = c.shape.shared,
                           .last_frozen = c.shape.last_frozen,
                           .optimizer = c.shape.optimizer};
-    check_close(serial, run_serial_case(TwoStagePlan(whole), folder, "whole"));
+    check_close(serial, run_serial_case(TwoStagePlan(whole), folder, "whole", c.flags));
     CHECK(serial.losses[0] != serial.losses[1]);
     std::filesystem::remove_all(folder);
   }

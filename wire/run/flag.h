@@ -32,6 +32,8 @@ struct RunFlag {
   bool is_path = false;
   /// The value says which samples a step takes, or what they are: a run that resumes must have the same.
   bool kept_on_resume = false;
+  /// May be given several times: each adds to the value, which is written as one line for each.
+  bool repeats = false;
   /// False: the word is not such a value, and the options are as before.
   std::function<bool(const std::string& word, RunOptions& options)> read;
   /// The word that reads back into the same value.

@@ -1,9 +1,12 @@
 #pragma once
 // How weights are updated. Which numbers an optimizer has, and what absent ones mean: wire/optimizers.h.
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "wire/parameter_group.h"
 #include "wire/run/flag.h"
 
 namespace graphpipe::wire {
@@ -20,12 +23,27 @@ struct OptimizerOptions {
   std::optional<Betas> betas;
   /// Looks ahead by one step of the momentum.
   bool nesterov = false;
-  /// Largest global gradient norm; 0 clips nothing.
-  double clip_norm = 0;
+  /// The last one whose pattern names a parameter counts.
+  std::vector<ParameterGroup> groups;
+  /// No weight decay of parameters with fewer than two dimensions: biases, and weights of norms.
+  bool spares_norms_and_biases = false;
+  /// As LearningRate::parse takes it (learning_rate.h), and its warm-up; or a file of steps and factors.
+  std::string schedule = "constant";
+  int64_t warmup = 0;
+  std::string schedule_file;
+  /// Largest global gradient norm, and largest absolute value of a gradient's element; 0 clips nothing.
+  double clip_norm = 0, clip_value = 0;
+  /// Steps whose mean gradient makes one update.
+  int64_t accumulate = 1;
+  /// Decay of the moving average of the weights; 0: there is none.
+  double average_decay = 0;
 
   bool operator==(const OptimizerOptions&) const = default;
 };
 
 std::vector<RunFlag> optimizer_flags();
+
+/// What flags say that does not go together: "--nesterov needs --momentum". Empty where all does.
+std::string optimizer_flags_at_odds(const OptimizerOptions& options);
 
 }  // namespace graphpipe::wire

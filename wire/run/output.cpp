@@ -19,6 +19,8 @@ RunFlag switch_flag(const char* name, const char* help) {
 std::vector<RunFlag> output_flags() {
   return {
       file_flag<&OutputOptions::save>("--save", "FILE", "writes the final parameters as safetensors", FlagUser::kRun),
+      file_flag<&OutputOptions::save_average>("--save-ema", "FILE", "writes the parameters' moving average, of --ema",
+                                              FlagUser::kRun),
       file_flag<&OutputOptions::save_gradients>("--save-gradients", "FILE",
                                                 "writes the last step's gradients as safetensors", FlagUser::kRun),
       file_flag<&OutputOptions::save_outputs>(

@@ -10,6 +10,8 @@ namespace graphpipe::wire {
 
 struct OutputOptions {
   std::string save;
+  /// The moving average of the weights (OptimizerOptions::average_decay).
+  std::string save_average;
   std::string save_gradients;
   /// The model's outputs of all samples, where programs only run forwards.
   std::string save_outputs;

@@ -1,0 +1,69 @@
+#include "runtime/executor/update_weights.h"
+
+#include "runtime/executor/plan_channels.h"
+#include "runtime/executor/resolve.h"
+#include "runtime/optimizers/gradient_norm.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+bool is_update(const StageState& state) { return state.updates == nullptr || state.updates->is_update(state.step); }
+
+// The mean of the gradients since the last update takes their place where the step makes one.
+void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
+  at::Tensor& sum = state.gradient_sums[index];
+  if (sum.defined()) sum.add_(gradient);
+  else sum = gradient.clone();
+  if (!is_update(state)) return;
+  gradient.copy_(sum.div(static_cast<double>(state.updates->options.accumulate)));
+  sum.reset();
+}
+
+void follow(StageState& state, size_t index) {
+  if (state.averages.empty()) return;
+  state.averages[index].lerp_(state.weights[index], 1 - state.updates->options.average_decay);
+}
+
+}  // namespace
+
+void prepare_gradients(StageState& state, int64_t update, double samples_factor) {
+  if (!state.prepared.insert(update).second) return;
+  std::vector<at::Tensor>& gradients = gradients_of(state, update);
+  const bool accumulates = state.updates != nullptr && state.updates->options.accumulate > 1;
+  const double limit = state.updates == nullptr ? 0 : state.updates->options.clip_value;
+  for (size_t index : state.trainable) {
+    if (samples_factor != 1) gradients[index].mul_(samples_factor);
+    if (accumulates) accumulate(state, index, gradients[index]);
+    if (limit > 0 && is_update(state)) gradients[index].clamp_(-limit, limit);
+  }
+}
+
+double squared_gradient_norm(const PlanTable& plan, StageState& state) {
+  prepare_gradients(state, 0, 1);
+  double sum = 0;
+  for (size_t index : state.trainable) {
+    const GroupRow* group = shared_group(plan, state.entry->params[index].group);
+    if (group != nullptr && group->stages.front() != state.entry->stage) continue;
+    sum += squared_norm(gradients_of(state, 0)[index]);
+  }
+  return sum;
+}
+
+void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool keep) {
+  prepare_gradients(state, update, factors.samples);
+  const bool updates = is_update(state);
+  const double rate_factor = state.updates == nullptr ? 1 : state.updates->rate.factor(state.step);
+  if (keep) state.older[state.newest] = state.weights;
+  ++state.newest;
+  std::vector<at::Tensor>& gradients = gradients_of(state, update);
+  for (size_t index : state.trainable) {
+    if (!updates) break;
+    if (keep) state.weights[index] = state.weights[index].clone();
+    if (factors.norm != 1) gradients[index].mul_(factors.norm);
+    state.optimizer.step(index, state.weights[index], gradients[index], rate_factor);
+    follow(state, index);
+  }
+  state.gradients.erase(state.gradients.begin(), state.gradients.find(update));
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,36 @@
+#include "runtime/optimizers/update_settings.h"
+
+#include <algorithm>
+
+#include "runtime/error.h"
+#include "support/name_pattern.h"
+
+namespace graphpipe::runtime {
+
+UpdateTerms UpdateSettings::terms_of(std::string_view name, size_t dimensions, bool is_table) const {
+  OptimizerNumbers numbers = wire::numbers_of(wire::optimizer_named(optimizer), options);
+  if (options.spares_norms_and_biases && dimensions < 2) numbers.weight_decay = 0;
+  for (const wire::ParameterGroup& group : options.groups) {
+    if (!matches(group.pattern, name)) continue;
+    numbers.learning_rate = group.learning_rate.value_or(numbers.learning_rate);
+    numbers.weight_decay = group.weight_decay.value_or(numbers.weight_decay);
+  }
+  return {.numbers = numbers, .is_table = is_table};
+}
+
+UpdateSettings update_settings(std::string_view optimizer, const wire::OptimizerOptions& options) {
+  Result<wire::LearningRate> rate = wire::LearningRate::of(options);
+  if (!rate.ok()) throw RunError(rate.problems());
+  return {.optimizer = optimizer, .options = options, .rate = *std::move(rate)};
+}
+
+void check_groups(const wire::OptimizerOptions& options, const Safetensors& parameters) {
+  for (const wire::ParameterGroup& group : options.groups) {
+    const auto names = [&](const auto& entry) { return matches(group.pattern, entry.first); };
+    if (std::ranges::none_of(parameters.tensors(), names))
+      fail(Code::kUsage, text("--group ", quoted(ModelText(group.pattern)), " names no parameter of the model"),
+           "`graphpipe inspect` lists the parameters; * stands for any characters, ? for one");
+  }
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,154 @@
+// What the flags of updates mean, by trainings that must come to the same weights (docs/semantics.md, section 3).
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <c10/core/InferenceMode.h>
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <iterator>
+#include <sstream>
+
+#include "runtime/device/device.h"
+#include "runtime/error.h"
+#include "runtime/executor/update_weights.h"
+#include "tests/runtime/run_programs.h"
+#include "tests/runtime/two_stage_plan.h"
+
+using namespace graphpipe::runtime;
+using namespace graphpipe::runtime::test;
+
+namespace {
+
+/// A folder with data for some steps, and what runs in it leave.
+class TrainingFolder {
+ public:
+  TrainingFolder() : path_(make_folder(false, 24)) {}
+  TrainingFolder(const TrainingFolder&) = delete;
+  ~TrainingFolder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+  RunEnd run(const PlanShape& shape, std::vector<std::string> words) const {
+    words.insert(words.end(), {"--data", path_});
+    return run_serial_process(TwoStagePlan(shape).programs(), path_, words);
+  }
+  /// Trains and reads what `--save` or another flag wrote.
+  Safetensors train(const PlanShape& shape, const std::string& words, const std::string& flag = "--save") const {
+    std::istringstream stream(words);
+    std::vector<std::string> all(std::istream_iterator<std::string>(stream), {});
+    all.insert(all.end(), {flag, file("trained")});
+    const RunEnd end = run(shape, all);
+    CAPTURE(end.errors);
+    REQUIRE(end.exit_code == 0);
+    return Safetensors(file("trained"));
+  }
+
+ private:
+  std::string path_;
+};
+
+bool are_close(const Safetensors& a, const Safetensors& b) {
+  bool close = a.tensors().size() == b.tensors().size();
+  for (const auto& [name, place] : a.tensors())
+    close = close && at::allclose(a.view(place), b.view(*b.find(name)), 1e-5, 1e-7);
+  return close;
+}
+
+PlanShape whole(int64_t batch, const char* optimizer = "sgd") {
+  return {.batch = batch, .micro_batch = {batch, batch}, .optimizer = optimizer};
+}
+
+}  // namespace
+
+TEST_CASE("an update of several steps is one step of their samples") {
+  const c10::InferenceMode no_autograd;
+  const TrainingFolder folder;
+  for (const std::string numbers :
+       {"--lr 0.2 --momentum 0.9", "--lr 0.2 --clip-norm 0.05", "--lr 0.2 --clip-value 0.01"}) {
+    CAPTURE(numbers);
+    const Safetensors several = folder.train(whole(4), numbers + " --steps 6 --accumulate 3");
+    const Safetensors one = folder.train(whole(12), numbers + " --steps 2");
+    CHECK(are_close(several, one));
+    CHECK_FALSE(are_close(several, folder.train(whole(4), numbers + " --steps 6")));
+  }
+  // Steps that make no whole update change nothing.
+  CHECK(are_close(folder.train(whole(4), "--lr 0.2 --steps 5 --accumulate 3"),
+                  folder.train(whole(4), "--lr 0.2 --steps 3 --accumulate 3")));
+}
+
+TEST_CASE("the moving average follows the weights") {
+  const c10::InferenceMode no_autograd;
+  const TrainingFolder folder;
+  const Safetensors start(folder.file("weights.safetensors"));
+  const std::string run = "--lr 0.2 --steps 1 --ema 0.75";
+  const Safetensors trained = folder.train(whole(8), run);
+  std::filesystem::rename(folder.file("trained"), folder.file("weights-after"));
+  const Safetensors average = folder.train(whole(8), run, "--save-ema");
+  for (const auto& [name, place] : average.tensors()) {
+    const at::Tensor before = start.view(*start.find(name)), after = trained.view(*trained.find(name));
+    CHECK(at::allclose(average.view(place), before.mul(0.75).add(after, 0.25), 1e-6, 1e-8));
+    CHECK_FALSE(at::equal(before, after));
+  }
+}
+
+TEST_CASE("groups and schedules change what they name, and nothing else") {
+  const c10::InferenceMode no_autograd;
+  const TrainingFolder folder;
+  const Safetensors start(folder.file("weights.safetensors"));
+  const Safetensors still = folder.train(whole(8), "--lr 0.2 --steps 2 --group w*:lr=0");
+  for (const auto& [name, place] : still.tensors())
+    CHECK(at::equal(still.view(place), start.view(*start.find(name))) == (name[0] == 'w'));
+  // Adam's first update has the size of the learning rate.
+  const Safetensors half = folder.train(whole(8, "adam"), "--lr 0.1 --steps 1 --warmup 2");
+  CHECK(are_close(half, folder.train(whole(8, "adam"), "--lr 0.05 --steps 1")));
+}
+
+TEST_CASE("a group that names no parameter is refused by name") {
+  const TrainingFolder folder;
+  const RunEnd end = folder.run(whole(8), {"--group", "nothing.*:lr=1"});
+  CHECK(end.exit_code == 2);
+  CHECK(end.errors.find("nothing.*") != std::string::npos);
+}
+
+TEST_CASE("a stage goes on from the states that were written, between two updates as well") {
+  const c10::InferenceMode no_autograd;
+  const auto device = open_cpu();
+  const TwoStagePlan plan(whole(4));
+  const StageEntry& entry = *plan.programs().front().stages.front();
+  const TrainingFolder folder;
+  const Safetensors weights(folder.file("weights.safetensors"));
+  for (const graphpipe::wire::OptimizerEntry& optimizer : graphpipe::wire::optimizers()) {
+    CAPTURE(optimizer.name);
+    graphpipe::wire::OptimizerOptions options{.momentum = 0.9, .accumulate = 2, .average_decay = 0.5};
+    const UpdateSettings settings = update_settings(optimizer.name, options);
+    const auto step = [&](StageState& state, int64_t number) {
+      begin_step(state, number);
+      for (size_t index : state.trainable)
+        gradients_of(state, 0)[index] =
+            waves(state.weights[index].sizes().vec(), static_cast<double>(number) + static_cast<double>(index));
+      step_weights(state, 0, {}, false);
+    };
+    StageState whole_run = load_stage(entry, 0, {weights}, settings, *device);
+    StageState first = load_stage(entry, 0, {weights}, settings, *device);
+    for (int64_t number = 0; number < 6; ++number) step(whole_run, number);
+    for (int64_t number = 0; number < 3; ++number) step(first, number);
+    write_safetensors(folder.file("p"), named_parameters(first, *device));
+    write_safetensors(folder.file("s"), named_optimizer_states(first, *device));
+    const Safetensors parameters(folder.file("p")), file(folder.file("s"));
+    const StateLookup states = [&](const std::string& name) {
+      return file.find(name) == nullptr ? at::Tensor() : file.view(*file.find(name));
+    };
+    StageState second = load_stage(entry, 0, {weights, &parameters}, settings, *device);
+    take_optimizer_states(second, states, *device);
+    for (int64_t number = 3; number < 6; ++number) step(second, number);
+    for (size_t index : second.trainable) {
+      CHECK(at::equal(second.weights[index], whole_run.weights[index]));
+      CHECK(at::equal(second.averages[index], whole_run.averages[index]));
+    }
+    // A run that makes an update of every step cannot take the sum of a part of one.
+    const UpdateSettings other = update_settings(optimizer.name, {.momentum = 0.9});
+    StageState every = load_stage(entry, 0, {weights}, other, *device);
+    CHECK_THROWS_AS(take_optimizer_states(every, states, *device), RunError);
+  }
+}
