@@ -23,8 +23,9 @@ class EvaluationExecutors {
          std::vector<StageState>& states, uint64_t seed)
         : forwards(program, samples),
           resolved(resolve(forwards.program())),
-          executor(*forwards.program().plan, resolved, channels, data, device, states, seed, 0,
+          executor(*forwards.program().plan, resolved, channels, data, device, states, seed, no_updates,
                    Executor::Purpose::kEvaluate) {}
+    UpdateSettings no_updates;
     EvaluationProgram forwards;
     ResolvedProgram resolved;
     Executor executor;

@@ -9,7 +9,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-using Bytes = std::span<const std::byte>;
+using ProtoBytes = std::span<const std::byte>;
 
 // Protocol Buffers' wire types.
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
@@ -62,7 +62,7 @@ std::optional<ElementType> element_type(uint64_t data_type) {
 
 class Reader {
  public:
-  Reader(Bytes file, const std::string& path) : rest_(file), path_(path) {}
+  Reader(ProtoBytes file, const std::string& path) : rest_(file), path_(path) {}
 
   StoredTensor read();
 
@@ -71,15 +71,15 @@ class Reader {
     graphpipe::runtime::fail(Code::kMalformedFile, quoted(ModelText(path_)) + ": " + why,
                              "write it with onnx.numpy_helper.from_array and SerializeToString");
   }
-  static bool take(Bytes& from, size_t count, Bytes& taken);
-  uint64_t varint(Bytes& from) const;
+  static bool take(ProtoBytes& from, size_t count, ProtoBytes& taken);
+  uint64_t varint(ProtoBytes& from) const;
   void field(uint32_t number, uint32_t wire);
-  void numbers(uint32_t number, Bytes packed);
+  void numbers(uint32_t number, ProtoBytes packed);
   void number(uint32_t number, uint64_t bits);
   void append(uint64_t bits, size_t width);
   void finish();
 
-  Bytes rest_;
+  ProtoBytes rest_;
   const std::string& path_;
   StoredTensor tensor_;
   std::optional<ElementType> type_;
@@ -89,17 +89,17 @@ class Reader {
   std::vector<uint64_t> elements_;
 };
 
-bool Reader::take(Bytes& from, size_t count, Bytes& taken) {
+bool Reader::take(ProtoBytes& from, size_t count, ProtoBytes& taken) {
   if (count > from.size()) return false;
   taken = from.first(count);
   from = from.subspan(count);
   return true;
 }
 
-uint64_t Reader::varint(Bytes& from) const {
+uint64_t Reader::varint(ProtoBytes& from) const {
   uint64_t value = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
-    Bytes byte;
+    ProtoBytes byte;
     if (!take(from, 1, byte)) refuse("it ends within a number");
     const auto bits = static_cast<uint64_t>(byte[0]);
     value |= (bits & 127) << shift;
@@ -122,11 +122,11 @@ void Reader::number(uint32_t field, uint64_t bits) {
   }
 }
 
-void Reader::numbers(uint32_t field, Bytes packed) {
+void Reader::numbers(uint32_t field, ProtoBytes packed) {
   const size_t width = field == kFloatData ? 4 : field == kDoubleData ? 8 : 0;
   while (!packed.empty()) {
     uint64_t bits = 0;
-    Bytes element;
+    ProtoBytes element;
     if (width == 0) bits = varint(packed);
     else if (take(packed, width, element)) std::memcpy(&bits, element.data(), width);
     else refuse("a list ends within an element");
@@ -135,7 +135,7 @@ void Reader::numbers(uint32_t field, Bytes packed) {
 }
 
 void Reader::field(uint32_t number_of_field, uint32_t wire) {
-  Bytes content;
+  ProtoBytes content;
   uint64_t bits = 0;
   if (wire == kVarint) return number(number_of_field, varint(rest_));
   if (wire == kFixed32 || wire == kFixed64) {
@@ -204,6 +204,6 @@ StoredTensor Reader::read() {
 
 }  // namespace
 
-StoredTensor read_tensor_proto(Bytes file, const std::string& path) { return Reader(file, path).read(); }
+StoredTensor read_tensor_proto(ProtoBytes file, const std::string& path) { return Reader(file, path).read(); }
 
 }  // namespace graphpipe::runtime

@@ -17,7 +17,7 @@ struct Files {
 };
 
 Files files_of(ir::Graph forward) {
-  const ir::Graph graph = trained(std::move(forward), passes::LossKind::kMeanSquaredError, "y");
+  const ir::Graph graph = trained(std::move(forward), "mse", "y");
   const ir::PlanGraph plan = plan_of(graph, 8);
   const auto stages = stages_of(plan, std::vector<size_t>(plan.nodes.size(), 0), 8);
   REQUIRE(stages.ok());

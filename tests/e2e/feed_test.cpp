@@ -39,7 +39,7 @@ struct Feeder {
   BackgroundRun process;
 };
 
-struct Ended {
+struct EndedFeed {
   int code = 0;
   std::string output;
   size_t count(const std::string& part) const {
@@ -49,7 +49,7 @@ struct Ended {
   }
 };
 
-Ended run_fed(const std::string& socket, std::vector<std::string> flags = {}, const std::string& steps = "6") {
+EndedFeed run_fed(const std::string& socket, std::vector<std::string> flags = {}, const std::string& steps = "6") {
   std::vector<std::string> words = {
       GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--feed", socket, "--steps", steps};
   words.insert(words.end(), flags.begin(), flags.end());
@@ -75,7 +75,7 @@ TEST_CASE("a run that is fed trains as one that reads the same samples from file
   fs::remove_all(checkpoints);
   const Feeder before("before", {"good"}), after("after", {"good"});
   REQUIRE(run_fed(before.socket, {"--checkpoint", checkpoints}, "3").code == 0);
-  const Ended resumed = run_fed(after.socket, {"--resume", checkpoints, "--save", again});
+  const EndedFeed resumed = run_fed(after.socket, {"--resume", checkpoints, "--save", again});
   CAPTURE(resumed.output);
   REQUIRE(resumed.code == 0);
   CHECK(resumed.count("step 4 of 6") == 1);
@@ -86,7 +86,7 @@ TEST_CASE("a run that is fed trains as one that reads the same samples from file
 TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error that names it") {
   {
     const Feeder feeder("few", {"good", "3"});
-    const Ended end = run_fed(feeder.socket);
+    const EndedFeed end = run_fed(feeder.socket);
     CAPTURE(end.output);
     CHECK(end.code == 6);
     CHECK(end.count("error[") == 1);
@@ -94,7 +94,7 @@ TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error 
     CHECK(end.count("the feeder has no batch for step 4") >= 1);
   }
   const Feeder feeder("killed", {"ends", "3"});
-  const Ended end = run_fed(feeder.socket);
+  const EndedFeed end = run_fed(feeder.socket);
   CAPTURE(end.output);
   CHECK(end.code == 6);
   CHECK(end.count("error[") == 1);
@@ -104,12 +104,12 @@ TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error 
 TEST_CASE("batches that do not fit are refused by the feeder, ids out of bounds by the run") {
   {
     const Feeder feeder("shape", {"wrong-shape"});
-    const Ended end = run_fed(feeder.socket);
+    const EndedFeed end = run_fed(feeder.socket);
     CHECK(end.code == 6);
     CHECK(feeder.process.talk().find("; the run takes ") != std::string::npos);
   }
   const Feeder feeder("id", {"wrong-id"});
-  const Ended end = run_fed(feeder.socket);
+  const EndedFeed end = run_fed(feeder.socket);
   CAPTURE(end.output);
   CHECK(end.code == 3);
   CHECK(end.count("of the batch of step 2") >= 1);
@@ -120,17 +120,17 @@ TEST_CASE("nothing that a feeder offers is believed before it is checked") {
   for (const std::string how : {"garbage", "small", "unsealed"}) {
     CAPTURE(how);
     const Feeder feeder(how, {how});
-    const Ended end = run_fed(feeder.socket);
+    const EndedFeed end = run_fed(feeder.socket);
     CAPTURE(end.output);
     CHECK(end.code == 6);
     CHECK(end.count("error[peer-failed]") == 1);
     CHECK(end.count(how == "garbage" ? "answers in another protocol" : "not sealed against shrinking, or too small") >=
           1);
   }
-  const Ended nobody = run_fed(work_folder("feed_nobody"));
+  const EndedFeed nobody = run_fed(work_folder("feed_nobody"));
   CAPTURE(nobody.output);
   CHECK(nobody.code == 3);
   CHECK(nobody.count("no feeder answers at this socket") >= 1);
-  const Ended both = run_fed("x", {"--data", read_reference("dlrm").folder + "/data"});
+  const EndedFeed both = run_fed("x", {"--data", read_reference("dlrm").folder + "/data"});
   CHECK(both.code == 2);
 }

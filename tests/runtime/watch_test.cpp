@@ -230,7 +230,7 @@ TEST_CASE("gradients that are not finite are named, and running statistics are p
   StageState state{.entry = &entry,
                    .trainable = {0},
                    .weights = {at::full({3}, 1.0), at::full({3}, 2.0)},
-                   .optimizer = Optimizer({}, 2)};
+                   .optimizer = Optimizer("sgd", std::vector<UpdateTerms>(2))};
   for (const float number : {1.0F, std::numeric_limits<float>::infinity()}) {
     CAPTURE(number);
     StepGuard guard(0);
