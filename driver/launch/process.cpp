@@ -165,6 +165,10 @@ void close_inherited(const Command& command) {
   for (int descriptor : command.inherited_descriptors) close(descriptor);
 }
 
+// Seconds. A child that a signal ended says nothing that others would have to wait for, and one that dies while the
+// rest still starts up is not noticed by them.
+constexpr double kGraceAfterKill = 0.8;
+
 // Watches running children and decides when the rest must go.
 class Supervisor {
  public:
@@ -180,7 +184,8 @@ class Supervisor {
     const bool failed = std::ranges::any_of(children_, [](const Child& c) { return c.ended && !c.ending.ok(); });
     if (g_checkpoint_requested.exchange(false)) signal_all(children_, SIGUSR1);
     pass_interrupts_on();
-    if (failed && !armed_) arm(grace_);
+    const bool killed = std::ranges::any_of(children_, [](const Child& c) { return c.ending.signal != 0; });
+    if (failed && !armed_) arm(killed ? std::min(grace_, kGraceAfterKill) : grace_);
     if (!armed_ || Clock::now() < deadline_) return;
     signal_all(children_, asked_ ? SIGKILL : SIGTERM);
     asked_ = true;

@@ -47,9 +47,9 @@ enum class OnInterrupt {
 };
 
 /// Runs the children side by side until all have ended. Each gets SIGKILL when this process dies. When one fails, the
-/// others have `grace_seconds` to end by themselves; then they are stopped with SIGTERM and, a second later, SIGKILL.
-/// SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1 as it is. Standard error of the
-/// children is ours. Errors: kEnvironment where a program cannot be started.
+/// others have `grace_seconds`, or less where a signal ended it, to end by themselves; then they are stopped with
+/// SIGTERM and, a second later, SIGKILL. SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1
+/// as it is. Standard error of the children is ours. Errors: kEnvironment where a program cannot be started.
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
                                           const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd);
 

@@ -7,10 +7,19 @@
 namespace graphpipe::runtime {
 namespace {
 
-constexpr std::string_view kWeightsEnd = ".weights.safetensors", kOptimizerEnd = ".optimizer.safetensors";
+constexpr std::string_view kWeightsEnd = ".weights.safetensors", kOptimizerEnd = ".optimizer.safetensors",
+                           kBuffersEnd = ".buffers.safetensors";
 
 std::string buffers_file(const StageState& state) {
-  return text("stage", state.entry->stage, ".replica", state.replica, ".buffers.safetensors");
+  return text("stage", state.entry->stage, ".replica", state.replica, kBuffersEnd);
+}
+
+std::vector<std::string> paths_with_end(const std::string& folder, const wire::CheckpointRecord& record,
+                                        std::string_view end) {
+  std::vector<std::string> paths;
+  for (const wire::ManifestEntry& entry : record.files)
+    if (entry.path.ends_with(end)) paths.push_back(folder + "/" + entry.path);
+  return paths;
 }
 
 // Copies of shared weights are equal: the first of their stages keeps them for all.
@@ -89,16 +98,11 @@ void ShardCopies::take(const std::vector<Shard>& shards) {
 }
 
 CheckpointTensors::CheckpointTensors(const std::string& folder, const wire::CheckpointRecord& record)
-    : folder_(folder) {
-  for (const wire::ManifestEntry& entry : record.files) {
-    const Safetensors& file = files_.emplace_back(folder + "/" + entry.path);
-    for (const auto& [name, place] : file.tensors()) {
-      const Place here{&file, &place};
-      if (entry.path.ends_with(kWeightsEnd)) weights_.emplace(name, here);
-      else if (entry.path.ends_with(kOptimizerEnd)) optimizer_.emplace(name, here);
-      else buffers_.emplace(std::pair(entry.path, name), here);
-    }
-  }
+    : folder_(folder),
+      weights_(paths_with_end(folder, record, kWeightsEnd)),
+      optimizer_(paths_with_end(folder, record, kOptimizerEnd)) {
+  for (const wire::ManifestEntry& entry : record.files)
+    if (entry.path.ends_with(kBuffersEnd)) buffers_.emplace(entry.path, folder + "/" + entry.path);
 }
 
 void CheckpointTensors::restore(StageState& state, bool same_plan, const Device& device) const {
@@ -106,8 +110,8 @@ void CheckpointTensors::restore(StageState& state, bool same_plan, const Device&
   take_optimizer_states(
       state,
       [this](const std::string& name) {
-        const auto found = optimizer_.find(name);
-        return found == optimizer_.end() ? at::Tensor() : found->second.file->view(*found->second.place);
+        const TensorPlace* place = optimizer_.find(name);
+        return place == nullptr ? at::Tensor() : optimizer_.view(*place);
       },
       device);
 }
@@ -115,16 +119,16 @@ void CheckpointTensors::restore(StageState& state, bool same_plan, const Device&
 void CheckpointTensors::restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const {
   const ParamRow& row = state.entry->params[index];
   if (row.role == ParamRole::kConstant) return;
-  const auto found = weights_.find(row.name);
-  if (found == weights_.end()) misfit(folder_, row.name, "is missing");
-  Place from = found->second;
-  const auto own = buffers_.find({buffers_file(state), row.name});
-  if (row.role == ParamRole::kBuffer && same_plan && own != buffers_.end()) from = own->second;
+  const Safetensors* file = &weights_;
+  const auto own = buffers_.find(buffers_file(state));
+  if (row.role == ParamRole::kBuffer && same_plan && own != buffers_.end()) file = &own->second;
+  const TensorPlace* place = file->find(row.name);
+  if (place == nullptr) misfit(folder_, row.name, "is missing");
   at::Tensor& weight = state.weights[index];
-  if (from.place->type != weight.scalar_type() || weight.sizes() != at::IntArrayRef(from.place->dims))
+  if (place->type != weight.scalar_type() || weight.sizes() != at::IntArrayRef(place->dims))
     misfit(folder_, row.name, "has another type or shape than the model's");
   // A fresh tensor: what is frozen may be the mapping of the folder's own weights.
-  weight = device.upload(from.file->view(*from.place).clone());
+  weight = device.upload(file->view(*place).clone());
 }
 
 }  // namespace graphpipe::runtime

@@ -2,7 +2,7 @@
 // What a rank keeps of its stages in a checkpoint, and what it takes from one. Tensors go by the names of their
 // parameters, so that another plan of the same model finds them whatever its stages are.
 
-#include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,16 +44,11 @@ class CheckpointTensors {
   void restore(StageState& state, bool same_plan, const Device& device) const;
 
  private:
-  struct Place {
-    const Safetensors* file = nullptr;
-    const TensorPlace* place = nullptr;
-  };
   void restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const;
 
   std::string folder_;
-  std::list<Safetensors> files_;
-  std::map<std::string, Place> weights_, optimizer_;
-  std::map<std::pair<std::string, std::string>, Place> buffers_;  // by file, name
+  Safetensors weights_, optimizer_;
+  std::map<std::string, Safetensors> buffers_;  // by file
 };
 
 }  // namespace graphpipe::runtime

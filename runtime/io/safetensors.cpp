@@ -41,8 +41,15 @@ std::map<std::string, TensorPlace> read_safetensors_header(std::span<const std::
   return places;
 }
 
-Safetensors::Safetensors(const std::string& path)
-    : file_(value_or_throw(MappedFile::open(path))), tensors_(read_safetensors_header(file_.bytes(), path)) {}
+Safetensors::Safetensors(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const MappedFile& file = files_.emplace_back(value_or_throw(MappedFile::open(path)));
+    for (auto& [name, place] : read_safetensors_header(file.bytes(), path)) {
+      place.file = files_.size() - 1;
+      tensors_.emplace(name, std::move(place));
+    }
+  }
+}
 
 const TensorPlace* Safetensors::find(const std::string& name) const {
   const auto found = tensors_.find(name);
@@ -50,7 +57,7 @@ const TensorPlace* Safetensors::find(const std::string& name) const {
 }
 
 at::Tensor Safetensors::view(const TensorPlace& place) const {
-  return at::from_blob(const_cast<std::byte*>(file_.bytes().data()) + place.offset, place.dims,
+  return at::from_blob(const_cast<std::byte*>(files_[place.file].bytes().data()) + place.offset, place.dims,
                        at::TensorOptions().dtype(place.type));
 }
 

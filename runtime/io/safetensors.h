@@ -17,6 +17,7 @@ struct TensorPlace {
   std::vector<int64_t> dims;
   size_t offset = 0;  // in the file
   size_t bytes = 0;
+  size_t file = 0;  // of those that were opened together
 };
 
 /// Reads a whole file's header. Throws RunError (kMalformedFile).
@@ -24,7 +25,10 @@ std::map<std::string, TensorPlace> read_safetensors_header(std::span<const std::
 
 class Safetensors {
  public:
-  explicit Safetensors(const std::string& path);
+  explicit Safetensors(const std::string& path) : Safetensors(std::vector{path}) {}
+  /// Several files as one; of a name that two of them hold, the first one's tensor. Throws RunError: kUnreadableFile,
+  /// kMalformedFile.
+  explicit Safetensors(const std::vector<std::string>& paths);
   /// Null where there is no such tensor.
   const TensorPlace* find(const std::string& name) const;
   /// A tensor over the mapping: never write to it, and keep this object alive.
@@ -32,7 +36,7 @@ class Safetensors {
   const std::map<std::string, TensorPlace>& tensors() const { return tensors_; }
 
  private:
-  MappedFile file_;
+  std::vector<MappedFile> files_;
   std::map<std::string, TensorPlace> tensors_;
 };
 

@@ -111,6 +111,21 @@ TEST_CASE("two steps and three more are five, bit by bit, with replicas, shared 
   }
 }
 
+TEST_CASE("a shuffled training goes on in its order, whole epochs or not, and in no other order") {
+  const TwoStagePlan plan({.optimizer = "adamw"});
+  for (const char* rule : {"wrap", "drop", "pad"}) {
+    CAPTURE(rule);
+    const Words words = {"--lr", "0.01", "--shuffle", "--last-batch", rule};
+    const Training training(make_folder(false, 19), plan.programs(), words);
+    check_interrupted_run(training);
+    ProcessGroup unshuffled(plan.programs(), training.folder(),
+                            {"--data", training.folder(), "--steps", "9", "--resume", training.checkpoints()});
+    const RunEnd end = unshuffled.wait(60)[0];
+    CHECK(end.exit_code == graphpipe::wire::kExitUsage);
+    CHECK(end.errors.find("the checkpoint's run had --shuffle 1") != std::string::npos);
+  }
+}
+
 TEST_CASE("another plan goes on with the weights and the optimizer's state") {
   const TwoStagePlan before({.micro_batch = {4, 2}, .replicas = {2, 1}, .optimizer = "adamw"});
   const TwoStagePlan after({.micro_batch = {2, 4}, .replicas = {1, 2}, .optimizer = "adamw"});
