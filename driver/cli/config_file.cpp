@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 
-// Without exceptions the parser (3.3) runs into its own assertions on some malformed files.
+// The parser (3.3) runs into its own assertions on some malformed files: here they are errors like the others.
 #define TOML_EXCEPTIONS 1
+#undef NDEBUG
+#define TOML_ASSERT(expression) (static_cast<bool>(expression) ? void() : throw std::logic_error(#expression))
 #define TOML_HEADER_ONLY 1
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wterminate"  // in functions that cannot throw it ends the program, as an assertion does
 #include <toml++/toml.h>
+#pragma GCC diagnostic pop
 
 #include "driver/cli/suggestion.h"
 #include "files/text_file.h"
@@ -141,14 +147,20 @@ std::string group_table(const std::string& word) {
   return lines;
 }
 
+Diagnostic no_toml(const std::string& path, std::string message) {
+  return {.code = Code::kMalformedFile,
+          .origin = ModelText(path),
+          .message = std::move(message),
+          .hint = "write it as TOML: name = value lines, strings in quotation marks"};
+}
+
 Result<toml::table> parse(const std::string& content, const std::string& path) {
   try {
     return toml::parse(content);
   } catch (const toml::parse_error& error) {
-    return Diagnostic{.code = Code::kMalformedFile,
-                      .origin = ModelText(path),
-                      .message = text("line ", error.source().begin.line, ": ", error.description()),
-                      .hint = "write it as TOML: name = value lines, strings in quotation marks"};
+    return no_toml(path, text("line ", error.source().begin.line, ": ", error.description()));
+  } catch (const std::logic_error&) {
+    return no_toml(path, "line 1 or a later one is malformed in a way that the parser cannot place");
   }
 }
 
