@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "runtime/error.h"
-#include "runtime/executor/resolve.h"
+#include "runtime/executor/plan_channels.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 #include "wire/scan_numbers.h"

@@ -8,6 +8,7 @@
 
 #include "runtime/collectives/gather.h"
 #include "runtime/io/data.h"
+#include "runtime/loss.h"
 #include "runtime/program.h"
 #include "runtime/training/step_observer.h"
 #include "wire/result_lines.h"

@@ -52,7 +52,7 @@ BackgroundRun::BackgroundRun(const std::vector<std::string>& arguments, std::str
     setpgid(0, 0);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
-    execv(argv.front(), argv.data());
+    execvp(argv.front(), argv.data());
     _exit(127);
   }
   close(out);

@@ -10,7 +10,8 @@ namespace graphpipe::tests {
 
 class BackgroundRun {
  public:
-  /// Starts it in a process group of its own, as a shell does; `talk` is the file that takes all that it prints.
+  /// Starts it, looked up on PATH, in a process group of its own, as a shell does; `talk` is the file that takes all
+  /// that it prints.
   BackgroundRun(const std::vector<std::string>& arguments, std::string talk);
   BackgroundRun(const BackgroundRun&) = delete;
   BackgroundRun& operator=(const BackgroundRun&) = delete;

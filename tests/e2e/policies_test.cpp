@@ -116,7 +116,8 @@ namespace {
 // Two branches of unequal depth that meet: tables 0 and 1 (s0) beside two layers (s1, s2), then all together (s3, s4).
 std::string branching_plan(bool replicated_join) {
   const std::string join = replicated_join ? R"([3, 5], "replica_mode": "round_robin")" : "[3]";
-  return R"({"schema": "graphpipe.plan/1", "batch": 8, "loss": "bce:logit,click", "optimizer": "sgd",
+  return R"({"schema": "graphpipe.plan/1", "batch": 8, "loss": {"kind": "bce", "output": "logit", "label": "click"},
+ "optimizer": "sgd",
     "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb", "stages": [
     {"nodes": [0, 1, 2, 3], "micro_batch": 1, "devices": [0]},
     {"nodes": [6, 7], "micro_batch": 1, "devices": [1]},
@@ -149,7 +150,8 @@ namespace {
 
 // A plan with a stage that recomputes, micro-batches of two sizes, and tensors that skip one and two stages.
 std::string skipping_plan() {
-  return R"({"schema": "graphpipe.plan/1", "batch": 8, "loss": "bce:logit,click", "optimizer": "sgd",
+  return R"({"schema": "graphpipe.plan/1", "batch": 8, "loss": {"kind": "bce", "output": "logit", "label": "click"},
+ "optimizer": "sgd",
     "batch_norm": "train", "threads": 1, "planner": "manual", "policy": "kfkb", "stages": [
     {"nodes": [0, 1, 2, 3], "micro_batch": 2, "devices": [0]},
     {"nodes": [6, 7], "micro_batch": 4, "devices": [1], "recompute": true},
