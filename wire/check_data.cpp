@@ -226,9 +226,9 @@ Result<SampleOrder> sample_order(const DataTable& table, const OpenData& open, i
 Result<int64_t> steps_of(const SampleOrder& order, const DataUse& use) {
   if (use.epochs == 0) return use.steps;
   const int64_t steps = order.steps(use.epochs);
-  if (steps >= 0 && steps <= kMostSteps) return steps;
+  if (steps >= 0 && steps <= kMaxSteps) return steps;
   return Diagnostic{.code = Code::kUsage,
-                    .message = text(use.epochs, " epochs of ", order.samples(), " samples are more than ", kMostSteps,
+                    .message = text(use.epochs, " epochs of ", order.samples(), " samples are more than ", kMaxSteps,
                                     " steps of ", order.batch()),
                     .hint = "lower --epochs"};
 }

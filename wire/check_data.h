@@ -49,7 +49,7 @@ Diagnostics check_data(const DataTable& table, const OpenData& open, const DataU
 /// The order in which steps of `batch` samples take those of the data; data without samples are one batch. Errors:
 /// those of `open`; kBadData where drop leaves no step, kUsage where the plan cannot train the rest of an epoch alone.
 Result<SampleOrder> sample_order(const DataTable& table, const OpenData& open, int64_t batch, const OrderRule& rule);
-/// Those of the use, or of its epochs. Errors (kUsage): epochs of more than kMostSteps.
+/// Those of the use, or of its epochs. Errors (kUsage): epochs of more than kMaxSteps.
 Result<int64_t> steps_of(const SampleOrder& order, const DataUse& use);
 
 /// The table of a generated folder. Errors: kUnreadableFile, kMalformedFile.

@@ -15,7 +15,7 @@ namespace {
 // "N" or "N,X" with N from 1.
 bool read_steps_and_value(const std::string& words, int64_t& steps, std::optional<double>& value) {
   const size_t comma = std::min(words.find(','), words.size());
-  if (!read_value(words.substr(0, comma), steps) || steps < 1 || steps > kMostSteps) return false;
+  if (!read_value(words.substr(0, comma), steps) || steps < 1 || steps > kMaxSteps) return false;
   return comma == words.size() || read_value(words.substr(comma + 1), value);
 }
 
@@ -59,7 +59,7 @@ Status LearningRate::read_points(std::string_view text, const std::string& path)
     if (!(words >> step)) continue;
     Point point;
     const bool is_point = words >> factor && !(words >> more) && read_value(step, point.step) && point.step >= 1 &&
-                          point.step <= kMostSteps && read_value(factor, point.factor);
+                          point.step <= kMaxSteps && read_value(factor, point.factor);
     if (!is_point || (!points_.empty() && points_.back().step >= point.step - 1)) {
       return Diagnostic{.code = Code::kMalformedFile,
                         .origin = ModelText(path),

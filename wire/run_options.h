@@ -17,7 +17,7 @@
 
 namespace graphpipe::wire {
 
-inline constexpr int64_t kMostSteps = int64_t{1} << 30;
+inline constexpr int64_t kMaxSteps = int64_t{1} << 30;
 
 struct RunOptions {
   DataOptions data;

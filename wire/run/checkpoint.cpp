@@ -16,7 +16,7 @@ RunFlag count_flag(const char* name, const char* help) {
   RunFlag row = checkpoint_flag<Member>(name, "N", help);
   row.read = [](const std::string& word, RunOptions& options) {
     int64_t count = 0;
-    if (!read_value(word, count) || count < 1 || count > kMostSteps) return false;
+    if (!read_value(word, count) || count < 1 || count > kMaxSteps) return false;
     options.checkpoint.*Member = count;
     return true;
   };

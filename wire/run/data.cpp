@@ -13,21 +13,21 @@ constexpr std::array<std::string_view, 4> kLastBatches = {"wrap", "drop", "pad",
 
 bool read_steps(const std::string& word, RunOptions& options) {
   int64_t steps = 0;
-  if (!read_value(word, steps) || steps < 1 || steps > kMostSteps) return false;
+  if (!read_value(word, steps) || steps < 1 || steps > kMaxSteps) return false;
   options.data.steps = steps;
   return true;
 }
 
 bool read_epochs(const std::string& word, RunOptions& options) {
   int64_t epochs = 0;
-  if (!read_value(word, epochs) || epochs < 1 || epochs > kMostSteps) return false;
+  if (!read_value(word, epochs) || epochs < 1 || epochs > kMaxSteps) return false;
   options.data.epochs = epochs;
   return true;
 }
 
 bool read_eval_every(const std::string& word, RunOptions& options) {
   int64_t steps = 0;
-  if (!read_value(word, steps) || steps < 1 || steps > kMostSteps) return false;
+  if (!read_value(word, steps) || steps < 1 || steps > kMaxSteps) return false;
   options.data.eval_every = steps;
   return true;
 }

@@ -50,14 +50,14 @@ bool read_schedule(const std::string& word, RunOptions& options) {
 
 bool read_warmup(const std::string& word, RunOptions& options) {
   int64_t steps = 0;
-  if (!read_value(word, steps) || steps > kMostSteps) return false;
+  if (!read_value(word, steps) || steps > kMaxSteps) return false;
   options.optimizer.warmup = steps;
   return true;
 }
 
 bool read_accumulate(const std::string& word, RunOptions& options) {
   int64_t steps = 0;
-  if (!read_value(word, steps) || steps < 1 || steps > kMostSteps) return false;
+  if (!read_value(word, steps) || steps < 1 || steps > kMaxSteps) return false;
   options.optimizer.accumulate = steps;
   return true;
 }
