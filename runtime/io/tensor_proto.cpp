@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "runtime/error.h"
-#include "runtime/tensors.h"
+#include "wire/data_table.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -181,14 +181,14 @@ void Reader::append(uint64_t bits, size_t width) {
 void Reader::finish() {
   if (!type_) refuse(text("element type ", data_type_, " of ONNX is not supported"));
   tensor_.type = *type_;
-  const int64_t width = element_size(*type_);
+  const int64_t width = wire::element_size(*type_);
   int64_t wanted = width;
   for (const int64_t dim : tensor_.dims)
     if (dim < 0 || __builtin_mul_overflow(wanted, dim, &wanted)) refuse("its dims are no shape");
   if (!has_raw_)
     for (const uint64_t bits : elements_) append(bits, static_cast<size_t>(width));
   if (static_cast<uint64_t>(wanted) != tensor_.bytes.size())
-    refuse(text("its shape ", shape_text(tensor_.dims), " asks for ", wanted, " bytes of data, it has ",
+    refuse(text("its shape ", wire::shape_text(tensor_.dims), " asks for ", wanted, " bytes of data, it has ",
                 tensor_.bytes.size()));
 }
 

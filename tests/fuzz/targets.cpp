@@ -7,7 +7,6 @@
 #include "files/piper_profile.h"
 #include "files/plan.h"
 #include "files/profile.h"
-#include "files/safetensors.h"
 #include "files/schedule_csv.h"
 #include "files/schedule_file.h"
 #include "files/stage_dag.h"
@@ -19,8 +18,8 @@
 #include "support/check.h"
 #include "tests/files/random_plan.h"
 #include "tests/fuzz/onnx_target.h"
+#include "tests/fuzz/runtime_targets.h"
 #include "tests/support/random_graph.h"
-#include "wire/manifest.h"
 
 namespace graphpipe::tests {
 namespace {
@@ -180,46 +179,6 @@ std::vector<std::string> stage_dag_seeds() {
           R"({"predecessors": [[]], "batch": 3, "cost_per_sample": {"forward": 1, "backward": [2]}})"};
 }
 
-void run_safetensors(std::string_view input) {
-  const auto index = wire::parse_safetensors(input, static_cast<int64_t>(input.size()));
-  check_problems(index);
-  if (!index.ok()) return;
-  for (const files::TensorEntry& tensor : index->tensors) {
-    GP_CHECK(tensor.offset >= 8 && tensor.length >= 0);
-    GP_CHECK(tensor.offset + tensor.length <= static_cast<int64_t>(input.size()));
-  }
-}
-
-std::vector<std::string> safetensors_seeds() {
-  const std::string header = R"({"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
-                             R"("y":{"dtype":"BOOL","shape":[],"data_offsets":[8,9]}})";
-  const std::string size = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
-  return {size + header + "123456789"};
-}
-
-void run_manifest(std::string_view input) {
-  wire::Manifest manifest;
-  std::string problem;
-  const bool read = wire::parse_manifest(input, manifest, problem);
-  GP_CHECK(read == problem.empty());
-  if (!read) return;
-  wire::Manifest again;
-  GP_CHECK(wire::parse_manifest(wire::print_manifest(manifest), again, problem) && again == manifest);
-  for (const wire::ManifestEntry& entry : manifest.files) {
-    GP_CHECK(entry.size >= 0 && entry.sha256.size() == 64);
-    GP_CHECK(!entry.path.empty() && entry.path.front() != '/' &&
-             ("/" + entry.path + "/").find("/../") == entry.path.npos);
-  }
-}
-
-std::vector<std::string> manifest_seeds() {
-  const std::string digest(64, 'a');
-  return {wire::print_manifest({.plan = digest, .files = {}}),
-          wire::print_manifest({.plan = digest,
-                                .files = {{.path = "weights.safetensors", .size = 12, .sha256 = digest},
-                                          {.path = "stage0/part one.cpp", .size = 0, .sha256 = digest}}})};
-}
-
 // What the verifier accepts, every helper must take.
 void run_graph(std::string_view input) {
   check_round_trip(input, ir::parse_graph, ir::print_graph);
@@ -296,10 +255,8 @@ const std::vector<std::string_view> kScheduleWords = {
 const std::vector<std::string_view> kJsonWords = {"{",     "}",  "[",  "]",          ":",    ",",          "null",
                                                   "1e400", "-1", "\"", "\"schema\"", "true", "4294967296", "\\u0000"};
 
-}  // namespace
-
-std::span<const FuzzTarget> fuzz_targets() {
-  static const std::vector<FuzzTarget> targets = {
+std::vector<FuzzTarget> compiler_targets() {
+  return {
       {"onnx", run_onnx, onnx_seeds, {"Identity", "If", "axis", "\xff\xff\xff\xff\x0f", "N"}, mutate_onnx},
       {"strict_json", run_json, json_seeds, kJsonWords},
       {"plan", run_plan, plan_seeds, kJsonWords},
@@ -317,20 +274,22 @@ std::span<const FuzzTarget> fuzz_targets() {
       {"schedule_csv", run_schedule_csv, schedule_csv_seeds, kScheduleWords},
       {"schedule_text", run_schedule_text, schedule_text_seeds, kScheduleWords},
       {"stage_dag", run_stage_dag, stage_dag_seeds, kJsonWords},
-      {"safetensors",
-       run_safetensors,
-       safetensors_seeds,
-       {"data_offsets", "[0,0]", "18446744073709551615", "F64", "\""}},
-      {"manifest",
-       run_manifest,
-       manifest_seeds,
-       {"file ", "plan ", "graphpipe-manifest 1", "../", "/", " ", "\n", "\r", "18446744073709551616", "-1"}},
       {"graph_text",
        run_graph,
        graph_seeds,
        {"%0", "%1", "n0", "p0", " @none", " @axis 0", "*B", "^2", "9223372036854775807", " phase I", " phase W",
         " serves n0", "inf", "nan", "_", "\"", "\\x00", "\n"}},
   };
+}
+
+}  // namespace
+
+std::span<const FuzzTarget> fuzz_targets() {
+  static const std::vector<FuzzTarget> targets = [] {
+    std::vector<FuzzTarget> all = compiler_targets();
+    for (FuzzTarget& target : runtime_targets()) all.push_back(std::move(target));
+    return all;
+  }();
   return targets;
 }
 

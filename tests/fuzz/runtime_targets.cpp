@@ -1,0 +1,302 @@
+#include "tests/fuzz/runtime_targets.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "runtime/error.h"
+#include "runtime/io/tensor_proto.h"
+#include "runtime/launch/frames.h"
+#include "runtime/launch/handshake.h"
+#include "support/check.h"
+#include "wire/check_data.h"
+#include "wire/checkpoint.h"
+#include "wire/feed_text.h"
+#include "wire/manifest.h"
+#include "wire/npy_header.h"
+#include "wire/safetensors.h"
+
+namespace graphpipe::tests {
+namespace {
+
+// No byte of a hostile file reaches a terminal.
+void check_printable(const Diagnostics& problems) {
+  for (const Diagnostic& problem : problems)
+    for (const char c : to_line(problem)) GP_CHECK(c >= 0x20 && c < 0x7f);
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::string number_bytes(uint64_t number, size_t width) { return {reinterpret_cast<const char*>(&number), width}; }
+
+void run_safetensors(std::string_view input) {
+  const auto index = wire::parse_safetensors(input, static_cast<int64_t>(input.size()));
+  check_printable(index.problems());
+  if (!index.ok()) return;
+  for (const wire::TensorEntry& tensor : index->tensors) {
+    GP_CHECK(tensor.offset >= 8 && tensor.length >= 0);
+    GP_CHECK(tensor.offset + tensor.length <= static_cast<int64_t>(input.size()));
+  }
+}
+
+std::vector<std::string> safetensors_seeds() {
+  const std::string header = R"({"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+                             R"("y":{"dtype":"BOOL","shape":[],"data_offsets":[8,9]}})";
+  return {number_bytes(header.size(), 8) + header + "123456789"};
+}
+
+void run_manifest(std::string_view input) {
+  wire::Manifest manifest;
+  std::string problem;
+  const bool read = wire::parse_manifest(input, manifest, problem);
+  GP_CHECK(read == problem.empty());
+  if (!read) return;
+  wire::Manifest again;
+  GP_CHECK(wire::parse_manifest(wire::print_manifest(manifest), again, problem) && again == manifest);
+  for (const wire::ManifestEntry& entry : manifest.files) {
+    GP_CHECK(entry.size >= 0 && entry.sha256.size() == 64);
+    GP_CHECK(!entry.path.empty() && entry.path.front() != '/' &&
+             ("/" + entry.path + "/").find("/../") == entry.path.npos);
+  }
+}
+
+std::vector<std::string> manifest_seeds() {
+  const std::string digest(64, 'a');
+  return {wire::print_manifest({.plan = digest, .files = {}}),
+          wire::print_manifest({.plan = digest,
+                                .files = {{.path = "weights.safetensors", .size = 12, .sha256 = digest},
+                                          {.path = "stage0/part one.cpp", .size = 0, .sha256 = digest}}})};
+}
+
+// An array that is accepted covers its file exactly, and its ids can be looked at.
+void run_npy(std::string_view input) {
+  const Result<wire::NpyHeader> header = wire::read_npy_header(bytes_of(input), "x.npy");
+  check_printable(header.problems());
+  if (!header.ok()) return;
+  const std::span<const std::byte> elements = bytes_of(input).subspan(header->data_offset);
+  GP_CHECK(wire::byte_length(header->type, header->dims) == static_cast<int64_t>(elements.size()));
+  const wire::DataArray array{.type = header->type, .dims = header->dims, .elements = elements, .file = "x.npy"};
+  wire::DataEntry entry{.name = "x",
+                        .type = header->type,
+                        .batch_axis = header->dims.empty() ? -1 : 0,
+                        .dims = header->dims,
+                        .ids = {.low = -2, .high = 3, .has_ignored = true, .ignored = 100}};
+  if (entry.has_samples()) entry.dims[0] = 1;
+  const Status fits = wire::check_array(entry, array);
+  check_printable(fits.problems());
+  if (!fits.ok()) return;
+  check_printable(wire::check_ids(entry, array, 0, entry.has_samples() ? header->dims[0] : 1).problems());
+}
+
+std::string npy_file(char version, std::string header, const std::string& elements) {
+  header.resize(118 - (version > 1 ? 2 : 0), ' ');
+  header.back() = '\n';
+  return std::string("\x93NUMPY") + version + '\0' + number_bytes(header.size(), version > 1 ? 4 : 2) + header +
+         elements;
+}
+
+std::vector<std::string> npy_seeds() {
+  return {npy_file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", std::string(24, 'a')),
+          npy_file(2, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }", std::string(16, '\0')),
+          npy_file(3, "{'descr': '|b1', 'fortran_order': False, 'shape': (), }", "\1")};
+}
+
+void run_tensor_proto(std::string_view input) {
+  try {
+    const runtime::StoredTensor tensor = runtime::read_tensor_proto(bytes_of(input), "input_0.pb");
+    GP_CHECK(wire::byte_length(tensor.type, tensor.dims) == static_cast<int64_t>(tensor.bytes.size()));
+  } catch (const runtime::RunError& error) {
+    GP_CHECK(!error.diagnostics().empty());
+    check_printable(error.diagnostics());
+  }
+}
+
+// TensorProto by hand: dims packed and one by one, elements raw, packed and one by one.
+std::vector<std::string> tensor_proto_seeds() {
+  using namespace std::string_literals;
+  return {"\x08\x02\x08\x01\x10\x01\x42\x01x\x4a\x08\x00\x00\x80\x3f\x00\x00\x00\x40"s,
+          "\x0a\x02\x02\x01\x10\x07\x3a\x02\x05\x09"s, "\x10\x09\x28\x01"s,
+          "\x0a\x01\x01\x10\x0b\x52\x08\x00\x00\x00\x00\x00\x00\xf0\x3f"s};
+}
+
+void run_data_table(std::string_view input) {
+  const std::optional<wire::DataTable> table = wire::parse_data_table(input);
+  if (!table) return;
+  const std::optional<wire::DataTable> again = wire::parse_data_table(wire::print_data_table(*table));
+  GP_CHECK(again && *again == *table);
+  const auto layout = wire::feed_layout(*table, table->batch);
+  if (!layout) return;
+  GP_CHECK(layout->size() == table->entries.size() + 1 && layout->front() == 0);
+  GP_CHECK(std::ranges::is_sorted(*layout));
+}
+
+std::vector<std::string> data_table_seeds() {
+  return {
+      "graphpipe-data 2\nbatch 8\nrandom no\nsteps any\ntogether 2 of 4 always\n"
+      "input tokens int64 axis 0 [1,16] ids [-48,48)\ninput label int64 axis 0 [1,16] ids [0,48) ignored -100\n"
+      "input mask float32 axis -1 [16,16]\n",
+      "graphpipe-data 2\nbatch 1\nrandom yes\nsteps whole\ninput a%20b bool axis 1 [3,1]\n"};
+}
+
+void run_checkpoint(std::string_view input) {
+  wire::CheckpointRecord record;
+  std::string problem;
+  const bool read = wire::parse_checkpoint(input, record, problem);
+  GP_CHECK(read == problem.empty());
+  if (!read) return;
+  wire::CheckpointRecord again;
+  GP_CHECK(wire::parse_checkpoint(wire::print_checkpoint(record), again, problem) && again == record);
+  GP_CHECK(wire::step_of_checkpoint(wire::checkpoint_name(record.step)) == record.step);
+  for (const wire::ManifestEntry& file : record.files) GP_CHECK(file.path.find('/') == file.path.npos);
+}
+
+std::vector<std::string> checkpoint_seeds() {
+  const std::string digest(64, 'c');
+  return {wire::print_checkpoint({.model = digest,
+                                  .plan = digest,
+                                  .optimizer = "adamw",
+                                  .step = 40,
+                                  .seed = 7,
+                                  .data = digest,
+                                  .flags = {{"--shuffle", "yes"}, {"--last-batch", "pad"}},
+                                  .files = {{.path = "stage0.weights.safetensors", .size = 12, .sha256 = digest}}})};
+}
+
+void run_feed(std::string_view input) {
+  if (const auto offer = wire::parse_feed_offer(input))
+    GP_CHECK(offer->slots >= wire::kMinFeedSlots && offer->slots <= wire::kMaxFeedSlots && offer->slot_bytes >= 0);
+  if (const auto batch = wire::parse_feed_batch(input))
+    GP_CHECK(wire::parse_feed_batch(text("batch ", batch->step, " ", batch->slot, "\n")).has_value());
+}
+
+std::vector<std::string> feed_seeds() {
+  return {"graphpipe-feed 1\nslots 4\nslot-bytes 4096\n", "batch 7 3\n", "end\n"};
+}
+
+// What an end of a connection has been told, in pieces of a socket's own size.
+class Line {
+ public:
+  Line() {
+    std::array<int, 2> ends{};
+    GP_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    near_ = Descriptor(ends[0]);
+    far_ = Descriptor(ends[1]);
+  }
+  Descriptor take_near() { return std::move(near_); }
+  void say(std::string_view bytes) const { send(far_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
+  void close() { far_ = Descriptor(); }
+
+ private:
+  Descriptor near_, far_;
+};
+
+const runtime::Key kSession = runtime::key_of("a secret that the fuzzer knows, as a rank does");
+
+// The first byte says who speaks: a stranger, whose bytes arrive as they are, or a rank whose frames carry the right
+// MAC whatever they hold: bodies, each with its size in a byte before it.
+void run_control_frames(std::string_view input) {
+  if (input.empty()) return;
+  const bool knows_secret = (input.front() & 1) != 0;
+  input.remove_prefix(1);
+  Line line;
+  runtime::FrameStream stream(line.take_near(), kSession, runtime::FrameStream::Side::kRankZero);
+  if (!knows_secret) line.say(input);
+  uint64_t sent = 0;
+  while (knows_secret && !input.empty()) {
+    const std::string_view body = input.substr(1, static_cast<unsigned char>(input.front()));
+    const std::array<uint64_t, 2> place{static_cast<uint64_t>(runtime::FrameStream::Side::kOther), sent++};
+    const auto mac = runtime::hmac_sha256(kSession, {std::as_bytes(std::span(place)), bytes_of(body)});
+    line.say(number_bytes(body.size(), 4) + std::string(reinterpret_cast<const char*>(mac.data()), mac.size()) +
+             std::string(body));
+    input.remove_prefix(std::min(input.size(), body.size() + 1));
+  }
+  line.close();
+  uint64_t received = 0;
+  while (const std::optional<runtime::Frame> frame = stream.receive()) {
+    ++received;
+    size_t bytes = 0;
+    for (const std::string& field : frame->fields) bytes += field.size();
+    GP_CHECK(bytes <= runtime::FrameStream::kMaxBytes);
+  }
+  GP_CHECK(stream.over() && received <= sent);
+}
+
+std::vector<std::string> control_frames_seeds() {
+  using namespace std::string_literals;
+  const std::string set = "\x02\x03\0\0\0key\x05\0\0\0value"s;
+  const auto said = [](const std::string& body) { return std::string(1, static_cast<char>(body.size())) + body; };
+  return {"\1"s + said(set) + said("\0"s) + said("\x03\x03\0\0\0key"s), "\0\4\0\0\0"s + std::string(36, 'm')};
+}
+
+// Nobody without the key gets through the handshake, and no bytes make the answerer wait or fail.
+void run_handshake(std::string_view input) {
+  if (input.empty()) return;
+  const bool well_begun = (input.front() & 1) != 0;
+  input.remove_prefix(1);
+  Line line;
+  runtime::Answerer answerer(line.take_near());
+  constexpr auto kPurpose = runtime::Hello::Purpose::kControl;
+  if (well_begun) {
+    runtime::Hello hello;
+    runtime::sign(hello, kSession);
+    line.say({reinterpret_cast<const char*>(&hello), sizeof hello});
+    GP_CHECK(answerer.step(kSession, kPurpose, {}) == runtime::Answerer::State::kWaits && answerer.has_replied());
+  }
+  line.say(input);
+  GP_CHECK(answerer.step(kSession, kPurpose, {}) != runtime::Answerer::State::kDone);
+  line.close();
+  GP_CHECK(answerer.step(kSession, kPurpose, {}) == runtime::Answerer::State::kRefused);
+}
+
+std::vector<std::string> handshake_seeds() {
+  runtime::Hello hello;
+  runtime::sign(hello, runtime::key_of("the secret of another run, which is as long"));
+  return {std::string(1, '\0') + std::string(reinterpret_cast<const char*>(&hello), sizeof hello),
+          "\1" + std::string(32, 'p'), "\1"};
+}
+
+}  // namespace
+
+std::vector<FuzzTarget> runtime_targets() {
+  return {
+      {"safetensors",
+       run_safetensors,
+       safetensors_seeds,
+       {"data_offsets", "[0,0]", "18446744073709551615", "F64", "\""}},
+      {"manifest",
+       run_manifest,
+       manifest_seeds,
+       {"file ", "plan ", "graphpipe-manifest 1", "../", "/", " ", "\n", "\r", "18446744073709551616", "-1"}},
+      {"npy",
+       run_npy,
+       npy_seeds,
+       {"'descr'", "'fortran_order'", "True", "'shape'", "(", ")", ",", "'<f8'", "'>f4'", "'<u2'",
+        "9223372036854775807"}},
+      {"tensor_proto",
+       run_tensor_proto,
+       tensor_proto_seeds,
+       {"\x0a", "\x10\x01", "\x4a", "\xff\xff\xff\xff\x0f", "\x22"}},
+      {"data_table",
+       run_data_table,
+       data_table_seeds,
+       {"input ", "together ", " of ", " always", " ids [", ") ignored ", "float32", "axis -1", "9223372036854775807"}},
+      {"checkpoint",
+       run_checkpoint,
+       checkpoint_seeds,
+       {"model ", "plan ", "optimizer ", "step ", "seed ", "data ", "flag --", "file ", "\n", "18446744073709551615"}},
+      {"feed",
+       run_feed,
+       feed_seeds,
+       {"slots ", "slot-bytes ", "batch ", "graphpipe-feed 1\n", "\n", "9223372036854775807"}},
+      {"control_frames",
+       run_control_frames,
+       control_frames_seeds,
+       {"\xff\xff\xff\xff", std::string_view("\0\0\0\0", 4), "\1"}},
+      {"handshake", run_handshake, handshake_seeds, {"\1", std::string_view("\x31\x48\x50\x47", 4)}},
+  };
+}
+
+}  // namespace graphpipe::tests
