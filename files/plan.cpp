@@ -59,7 +59,6 @@ void fill_loss(const ir::LossSpec& loss, schema::PlanFile& message) {
 
 void fill_spec(const ir::ModelSpec& spec, schema::PlanFile& message) {
   message.set_model(encode_name(spec.path));
-  message.set_trusted_root(encode_name(spec.trusted_root));
   for (const ir::SymbolBinding& binding : spec.bindings) {
     schema::SymbolBinding& out = *message.add_bindings();
     out.set_symbol(encode_name(binding.symbol));
@@ -132,7 +131,6 @@ class PlanReader {
   void read_spec() {
     ir::ModelSpec& spec = plan_.spec;
     spec.path = decode_name(message_.model());
-    spec.trusted_root = decode_name(message_.trusted_root());
     for (int i = 0; i < message_.bindings_size(); ++i) {
       const schema::SymbolBinding& binding = message_.bindings(i);
       problems_.need_range(text("bindings[", i, "].size"), binding.size(), int64_t{0}, int64_t{1} << 48);

@@ -43,7 +43,8 @@ struct SymbolBinding {
 
 struct ModelSpec {
   /// The model file, and a second folder that its data may lie in: symbolic links in the paths of external data are
-  /// followed if they end inside it. In a plan: absolute, or relative to the plan's folder.
+  /// followed if they end inside it. A plan file holds the first, absolute or relative to its folder, and never the
+  /// second.
   ModelText path, trusted_root;
   std::vector<SymbolBinding> bindings;
   /// Name patterns ('*' and '?') of parameters that are not to be trained.

@@ -60,10 +60,15 @@ void output_flags(CLI::App& app, Options& options) {
   app.add_flag("-q,--quiet", options.quiet, "no progress and no notes");
 }
 
-void model_flags(CLI::App& app, ModelOptions& model) {
-  app.add_option("model", model.model, "the ONNX model")->required();
+// Also of the verbs that find the model by a plan file, which cannot say it.
+void trusted_root_flag(CLI::App& app, ModelOptions& model) {
   app.add_option("--trusted-root", model.trusted_root,
                  "a second folder that external data may lie in; links that end inside it are followed");
+}
+
+void model_flags(CLI::App& app, ModelOptions& model) {
+  app.add_option("model", model.model, "the ONNX model")->required();
+  trusted_root_flag(app, model);
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split");
@@ -261,6 +266,7 @@ void compare_flags(CLI::App& app, Options& options) {
 
 void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("plan", options.input, "plan file, or a folder that holds one")->required();
+  trusted_root_flag(app, options.model);
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
   app.add_option("--executed", options.executed,
@@ -299,6 +305,7 @@ void check_flags(CLI::App& app, Options& options) {
 
 void generate_flags(CLI::App& app, Options& options) {
   app.add_option("plan", options.input, "plan file")->required();
+  trusted_root_flag(app, options.model);
   app.add_option("-o,--output", options.output, "folder to write")->required();
   app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
   output_flags(app, options);
@@ -331,6 +338,7 @@ void run_flags(CLI::App& app, Options& options) {
 
 void verify_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
+  trusted_root_flag(app, options.model);
   run_option_flags(app, wire::FlagUser::kRunAndVerify, options.run);
   config_flag(app, wire::FlagUser::kRunAndVerify, options);
   app.add_option("--tolerance", options.tolerance,
@@ -341,6 +349,7 @@ void verify_flags(CLI::App& app, Options& options) {
 
 void export_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder, or plan file")->required();
+  trusted_root_flag(app, options.model);
   app.add_option("--weights", options.run.data.weights, "what `run --save` of this model wrote")->required();
   app.add_option(
          "-o,--output", options.output,

@@ -7,6 +7,7 @@
 #include "cost/price.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
+#include "driver/launch/linked_file.h"
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/model_spec.h"
@@ -34,9 +35,9 @@ Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, co
 }
 
 // The profile of a plan, which must still be the file that it was priced with.
-Result<std::optional<ir::Profile>> profile_of(const ir::Plan& plan, const fs::path& folder) {
+Result<std::optional<ir::Profile>> profile_of(const ir::Plan& plan) {
   if (plan.profile.empty()) return std::optional<ir::Profile>();
-  const std::string path = (folder / plan.profile.raw()).string();
+  const std::string& path = plan.profile.raw();
   GP_TRY(const std::string digest, sha256_of_file(path));
   if (digest != plan.profile_digest) {
     return Diagnostic{.code = Code::kBadProfile,
@@ -68,8 +69,6 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   ir::Plan plan;
   GP_TRY(plan.spec, model_spec(options));
   plan.spec.path = ModelText(fs::absolute(options.model.model).string());
-  if (const std::string& root = options.model.trusted_root; !root.empty())
-    plan.spec.trusted_root = ModelText(fs::absolute(root).string());
   plan.batch = Samples(options.training.batch);
   if (options.plan.execute == "chain") plan.execution = ir::Execution::kChain;
   plan.seed = options.training.seed;
@@ -247,7 +246,7 @@ Result<Pipeline> price_model(const Options& options) {
   pipeline.plan.model_digest = pipeline.model.digest;
   for (const Diagnostic& note : pipeline.machine.notes) pipeline.model.notes.push_back(note);
   // From here on the operator graph never changes: its ids may be kept.
-  GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan, {}));
+  GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan));
   GP_TRY(pipeline.priced, price(pipeline.model, pipeline.plan, profile ? &*profile : nullptr));
   return pipeline;
 }
@@ -272,22 +271,23 @@ Result<Pipeline> make_pipeline(const Options& options) {
   return pipeline;
 }
 
-Result<Pipeline> load_pipeline(const std::string& path) {
+Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root) {
   Pipeline pipeline;
   GP_TRY(pipeline.plan, files::read_plan(plan_file_of(path)));
-  const ir::Plan& plan = pipeline.plan;
+  ir::Plan& plan = pipeline.plan;
   if (plan.cluster.devices.empty() || plan.spec.path.empty()) {
     return Diagnostic{.code = Code::kBadPlan,
                       .origin = ModelText(path),
                       .message = "the plan names no model or no machines",
                       .hint = "complete it with `graphpipe plan MODEL --devices N --plan FILE -o PLAN`"};
   }
-  const fs::path folder = fs::path(plan_file_of(path)).parent_path();
-  ir::ModelSpec spec = plan.spec;
-  spec.path = ModelText((folder / spec.path.raw()).string());
-  GP_TRY(pipeline.model, make_training_graph(spec, runs_forwards_only(plan.policy)));
+  const std::string folder = fs::path(plan_file_of(path)).parent_path().string();
+  plan.spec.path = ModelText(linked_file(folder, plan.spec.path.raw()));
+  plan.spec.trusted_root = ModelText(trusted_root);
+  if (!plan.profile.empty()) plan.profile = ModelText(linked_file(folder, plan.profile.raw()));
+  GP_TRY(pipeline.model, make_training_graph(plan.spec, runs_forwards_only(plan.policy)));
   if (plan.model_digest != pipeline.model.digest) return other_model(plan);
-  GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan, folder));
+  GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
   GP_TRY_VOID(derive(pipeline));
   return pipeline;
@@ -300,7 +300,13 @@ bool is_forward_only(const ir::Schedule& schedule) {
   return true;
 }
 
-std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan_binary(plan)); }
+ir::Plan portable_plan(ir::Plan plan) {
+  plan.spec.path = ModelText(kModelLink);
+  if (!plan.profile.empty()) plan.profile = ModelText(kProfileLink);
+  return plan;
+}
+
+std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan_binary(portable_plan(plan))); }
 
 std::string plan_file_of(const std::string& path) { return fs::is_directory(path) ? path + "/" + kPlanFile : path; }
 

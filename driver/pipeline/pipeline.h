@@ -53,9 +53,10 @@ Result<Pipeline> price_model(const Options& options);
 /// checked and used as given. Errors: all problems of the steps.
 Result<Pipeline> make_pipeline(const Options& options);
 
-/// Reads a plan file (or the plan in a folder) and derives everything again.
+/// Reads a plan file (or the plan in a folder) and derives everything again. Plan files come from anywhere, so they
+/// cannot say what a model may read: `trusted_root` is what the user says now, as ModelSpec has it.
 /// Errors: also kBadPlan where the model is no longer the one that the plan was made for.
-Result<Pipeline> load_pipeline(const std::string& path);
+Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root);
 
 /// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
@@ -64,7 +65,10 @@ Status derive(Pipeline& pipeline);
 /// Whether it runs no backward: the loss is computed and nothing is trained.
 bool is_forward_only(const ir::Schedule& schedule);
 
-/// The digest that programs and weights of this plan carry.
+/// The plan as a generated folder holds it: its model and its profile are links of the folder (linked_file.h).
+ir::Plan portable_plan(ir::Plan plan);
+
+/// The digest that programs and weights of this plan carry: of the portable plan, so it does not depend on places.
 std::string plan_digest(const ir::Plan& plan);
 
 /// The plan file that `path` means: itself, or plan.json in it where it is a folder.

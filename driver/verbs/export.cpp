@@ -110,7 +110,7 @@ Result<size_t> export_weights(const Options& options) {
   const bool as_onnx = options.output.ends_with(".onnx");
   if (!as_onnx && !options.output.ends_with(".safetensors"))
     return usage("-o " + options.output, "the ending says what is written", "name a file .onnx or .safetensors");
-  GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
+  GP_TRY(const Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
   GP_TRY_VOID(check_export_path(options, pipeline));
   GP_TRY(const MappedFile weights, MappedFile::open(options.run.data.weights));
   GP_TRY(const Tensors tensors, new_values(pipeline.model.graph, weights));

@@ -9,6 +9,7 @@
 #include "driver/cli/commands.h"
 #include "driver/launch/build_folder.h"
 #include "driver/launch/folder_lock.h"
+#include "driver/launch/linked_file.h"
 #include "driver/launch/output_folder.h"
 #include "driver/launch/process.h"
 #include "driver/launch/runtime_sources.h"
@@ -72,12 +73,15 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, cons
     GP_TRY(std::vector<codegen::SourceFile> runtime, runtime_sources());
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
-  sources.push_back({.path = kPlanFile, .text = files::print_plan(pipeline.plan)});
-  return write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest);
+  sources.push_back({.path = kPlanFile, .text = files::print_plan(portable_plan(pipeline.plan))});
+  GP_TRY_VOID(write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest));
+  GP_TRY_VOID(link_file(folder, kModelLink, pipeline.plan.spec.path.raw()));
+  if (pipeline.plan.profile.empty()) return Ok{};
+  return link_file(folder, kProfileLink, pipeline.plan.profile.raw());
 }
 
 int run_generate(const Options& options) {
-  const Result<Pipeline> pipeline = load_pipeline(options.input);
+  const Result<Pipeline> pipeline = load_pipeline(options.input, options.model.trusted_root);
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "generate", lock.problems());

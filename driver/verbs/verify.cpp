@@ -257,7 +257,7 @@ Status compare_with_reference(const Options& options, const Pipeline& pipeline, 
 }
 
 Result<Verdict> verify(Options options) {
-  GP_TRY(const Pipeline pipeline, load_pipeline(options.input));
+  GP_TRY(const Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
   GP_TRY(const RunFacts facts, run_facts(options.input, pipeline.plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
   const Diagnostics found = check_run_files(options.input, options.run);

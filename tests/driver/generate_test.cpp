@@ -1,0 +1,134 @@
+// A generated folder says nothing of where it was made, and a plan file cannot say what a model may read.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace generate_test {
+namespace {
+
+namespace fs = std::filesystem;
+namespace pb = graphpipe_onnx;
+using graphpipe::testing::TemporaryFolder;
+
+std::string read_bytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A linear layer whose weight lies in `location`.
+void write_model(const TemporaryFolder& folder, const std::string& name, const std::string& location) {
+  pb::ModelProto model =
+      graphpipe::testing::parse_onnx_text("g (float[N,8] x, float[8,8] w) => (float[N,8] y) { y = MatMul(x, w) }");
+  model.mutable_graph()->mutable_input()->RemoveLast();
+  pb::TensorProto& weight = *model.mutable_graph()->add_initializer();
+  weight.set_name("w");
+  weight.set_data_type(pb::TensorProto::FLOAT);
+  weight.add_dims(8);
+  weight.add_dims(8);
+  weight.set_data_location(pb::TensorProto::EXTERNAL);
+  auto& entry = *weight.add_external_data();
+  entry.set_key("location");
+  entry.set_value(location);
+  folder.write(name, model.SerializeAsString());
+}
+
+std::vector<std::string> plan_words(const std::string& model, const std::string& plan) {
+  return {"plan", model,    "--cluster", "default", "--devices", "2", "--batch",
+          "4",    "--loss", "mse:y,t",   "-o",      plan,        "-q"};
+}
+
+// The folder's files and their bytes, links followed.
+std::map<std::string, std::string> files_of(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[entry.path().lexically_relative(folder)] = read_bytes(entry.path());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("copies of a model in two folders generate the same bytes") {
+  const TemporaryFolder folder;
+  for (const std::string where : {"one", "another/place"}) {
+    write_model(folder, where + "/model.onnx", "w.data");
+    folder.write(where + "/w.data", std::string(256, '\0'));
+    REQUIRE(ask(plan_words(folder / (where + "/model.onnx"), folder / (where + "/plan.json"))).code == 0);
+    REQUIRE(ask({"generate", folder / (where + "/plan.json"), "-o", folder / (where + "/out"), "-q"}).code == 0);
+  }
+  const auto one = files_of(folder / "one/out"), another = files_of(folder / "another/place/out");
+  CHECK(one == another);
+  const fs::path place = fs::path(folder / "one").parent_path();
+  for (const auto& [name, bytes] : one) {
+    CAPTURE(name);
+    CHECK(bytes.find(place.string()) == bytes.npos);
+  }
+  // The folder still knows its model, also where it was copied to.
+  fs::copy(folder / "one/out", folder / "copy", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  for (const std::string known : {"one/out", "copy"}) CHECK(ask({"simulate", folder / known, "-q"}).code == 0);
+  CHECK(ask({"generate", folder / "copy", "-o", folder / "again", "-q"}).code == 0);
+  CHECK(files_of(folder / "again") == one);
+  fs::remove(folder / "one/model.onnx");
+  CHECK(holds(ask({"simulate", folder / "copy"}).err, folder / "one/model.onnx"));
+}
+
+TEST_CASE("a file of somebody's own is not replaced by the link to the model") {
+  const TemporaryFolder folder;
+  write_model(folder, "model.onnx", "w.data");
+  folder.write("w.data", std::string(256, '\0'));
+  REQUIRE(ask(plan_words(folder / "model.onnx", folder / "plan.json")).code == 0);
+  REQUIRE(ask({"generate", folder / "plan.json", "-o", folder / "out", "-q"}).code == 0);
+  fs::remove(folder / "out/model.onnx");
+  folder.write("out/model.onnx", "mine");
+  const Answer answer = ask({"generate", folder / "plan.json", "-o", folder / "out"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "out/model.onnx"));
+  CHECK(read_bytes(folder / "out/model.onnx") == "mine");
+}
+
+TEST_CASE("a plan file does not say what its model may read") {
+  const TemporaryFolder folder;
+  folder.write("store/secret", std::string(256, '\0'));
+  write_model(folder, "in/model.onnx", "w.data");
+  fs::create_symlink("../store/secret", folder / "in/w.data");
+  const std::string plan = folder / "in/plan.json", root = folder / "store";
+  std::vector<std::string> words = plan_words(folder / "in/model.onnx", plan);
+  CHECK(ask(words).code == 3);
+  words.insert(words.end(), {"--trusted-root", root});
+  REQUIRE(ask(words).code == 0);
+
+  // The user said it to `plan`; whoever takes the file afterwards has said nothing.
+  CHECK(read_bytes(plan).find("store") == std::string::npos);
+  for (const std::string verb : {"generate", "export"}) {
+    CAPTURE(verb);
+    std::vector<std::string> reading{verb, plan, "-o", folder / "out.safetensors"};
+    if (verb == "export") reading.insert(reading.end(), {"--weights", folder / "store/secret"});
+    const Answer refused = ask(reading);
+    CHECK(refused.code == 3);
+    CHECK(holds(refused.err, "w.data"));
+    CHECK_FALSE(fs::exists(folder / "out.safetensors"));
+  }
+  CHECK(ask({"simulate", plan}).code == 3);
+  CHECK(ask({"simulate", plan, "--trusted-root", root, "-q"}).code == 0);
+  CHECK(ask({"generate", plan, "-o", folder / "out", "--trusted-root", root, "-q"}).code == 0);
+
+  // The attack: a plan from elsewhere that brings the permission with it.
+  std::string attack = read_bytes(plan);
+  attack.insert(attack.find("\"model\""), "\"trusted_root\": \"" + root + "\",\n ");
+  folder.write("in/attack.json", attack);
+  const Answer refused = ask({"generate", folder / "in/attack.json", "-o", folder / "attacked"});
+  CHECK(refused.code == 3);
+  CHECK(holds(refused.err, "trusted_root"));
+  CHECK_FALSE(fs::exists(folder / "attacked"));
+}
+
+}  // namespace generate_test
