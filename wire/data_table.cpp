@@ -11,22 +11,6 @@ namespace {
 constexpr std::string_view kDataHeader = "graphpipe-data 2";
 constexpr size_t kMaxDims = 64;
 
-std::optional<std::string> decoded_name(std::string_view word) {
-  std::string out;
-  for (size_t i = 0; i < word.size(); ++i) {
-    if (word[i] != '%') {
-      out += word[i];
-      continue;
-    }
-    unsigned byte = 0;
-    const char* begin = word.data() + i + 1;
-    if (i + 3 > word.size() || std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) return std::nullopt;
-    out += static_cast<char>(byte);
-    i += 2;
-  }
-  return out;
-}
-
 std::optional<std::vector<int64_t>> parse_dims(std::string_view word) {
   if (word.size() < 2 || word.front() != '[' || word.back() != ']') return std::nullopt;
   std::vector<int64_t> dims;
@@ -75,6 +59,22 @@ bool parse_together(const std::vector<std::string_view>& words, TogetherRow& row
 }
 
 }  // namespace
+
+std::optional<std::string> decoded_name(std::string_view word) {
+  std::string out;
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (word[i] != '%') {
+      out += word[i];
+      continue;
+    }
+    unsigned byte = 0;
+    const char* begin = word.data() + i + 1;
+    if (i + 3 > word.size() || std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) return std::nullopt;
+    out += static_cast<char>(byte);
+    i += 2;
+  }
+  return out;
+}
 
 std::string encoded_name(const std::string& name) {
   constexpr const char* kDigits = "0123456789abcdef";

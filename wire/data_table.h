@@ -66,6 +66,8 @@ std::optional<DataTable> parse_data_table(std::string_view text);
 
 /// A name as it stands between blanks: bytes that are none of the visible ones of ASCII, and '%', become %HH.
 std::string encoded_name(const std::string& name);
+/// The name again; absent where the word is not of this form.
+std::optional<std::string> decoded_name(std::string_view word);
 
 /// "[3,224,224]".
 std::string shape_text(std::span<const int64_t> dims);

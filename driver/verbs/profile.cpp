@@ -14,6 +14,7 @@
 #include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
+#include "driver/launch/unpack_data.h"
 #include "driver/report/profile_lines.h"
 #include "driver/report/report.h"
 #include "driver/verbs/generate.h"
@@ -57,9 +58,11 @@ Result<Pipeline> one_stage(const Options& options) {
 }
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
-  wire::RunOptions run = for_programs(options.run, pipeline.plan, false);
+  wire::RunOptions read = options.run;
+  GP_TRY_VOID(unpack_data(folder, read, options.quiet));
+  wire::RunOptions run = for_programs(read, pipeline.plan, false);
   run.launch.threads = pipeline.plan.threads;
-  const Diagnostics found = check_run_files(folder, options.run);
+  const Diagnostics found = check_run_files(folder, read);
   if (has_error(found)) return found;
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   // A link is measured where two processes have cores of their own.

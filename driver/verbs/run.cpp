@@ -10,6 +10,7 @@
 #include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
+#include "driver/launch/unpack_data.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/report.h"
 #include "files/plan.h"
@@ -106,11 +107,13 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY(const RunFacts facts, run_facts(options.input, plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
   GP_TRY_VOID(check_skipping(options, facts));
-  wire::RunOptions run = for_programs(options.run, plan, options.json);
+  wire::RunOptions read = options.run;
+  GP_TRY_VOID(unpack_data(options.input, read, options.quiet));
+  wire::RunOptions run = for_programs(read, plan, options.json);
   run.output.progress = !options.quiet;
-  const Diagnostics found = check_run_files(options.input, options.run);
+  const Diagnostics found = check_run_files(options.input, read);
   if (has_error(found)) return found;
-  GP_TRY(run.data.steps, count_steps(options.input, options.run.data));
+  GP_TRY(run.data.steps, count_steps(options.input, read.data));
   run.data.epochs = 0;
   report_notes(options, found);
   if (!options.write_config.empty()) {

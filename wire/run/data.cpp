@@ -62,7 +62,9 @@ std::vector<RunFlag> data_flags() {
   return {
       data_flag<&DataOptions::folder>(
           "--data", "DIR",
-          "folder with NAME.npy, or parts NAME.0.npy and so on, per input and label; else synthetic data", true),
+          "folder with NAME.npy, or parts NAME.0.npy and so on, per input and label; or Parquet, Arrow or WebDataset "
+          "files; else synthetic data",
+          true),
       value_flag<&RunOptions::data, &DataOptions::feed>(
           "--feed", "SOCKET", "takes the batches from a program that waits at this Unix socket, instead of --data",
           FlagUser::kRun, true),

@@ -1,0 +1,133 @@
+#include "driver/launch/unpack_data.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "driver/launch/build_folder.h"
+#include "driver/launch/process.h"
+#include "support/text.h"
+#include "wire/data_table.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_packed_ending(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".parquet" || ending == ".arrow" || ending == ".feather" || ending == ".tar";
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Diagnostic no_environment(std::string message, std::string hint) {
+  return {.code = Code::kEnvironment, .message = std::move(message), .hint = std::move(hint)};
+}
+
+Result<std::string> data_cache() {
+  if (const std::string given = variable("GRAPHPIPE_DATA_CACHE"); !given.empty()) return fs::absolute(given).string();
+  // A relative path is none (XDG Base Directory Specification).
+  if (const fs::path cache = variable("XDG_CACHE_HOME"); cache.is_absolute())
+    return (cache / "graphpipe/data").string();
+  if (const fs::path home = variable("HOME"); home.is_absolute()) return (home / ".cache/graphpipe/data").string();
+  return no_environment("there is no folder to unpack data into", "name one in GRAPHPIPE_DATA_CACHE");
+}
+
+Result<std::string> unpacking_program() {
+  const std::string path = installed_runtime() + "/share/graphpipe/python/graphpipe_data";
+  if (fs::exists(path)) return path;
+  return no_environment("the program that unpacks data is not installed with the runtime",
+                        "install the runtime (scripts/build does), or set GRAPHPIPE_RUNTIME_DIR to where it is");
+}
+
+/// What the program says: a folder, or problems.
+struct Answer {
+  std::string folder;
+  Diagnostics problems;
+
+  void read(std::string_view line) {
+    std::vector<std::string> words;
+    for (const std::string_view word : split(line, " "))
+      words.push_back(wire::decoded_name(word).value_or(std::string(word)));
+    if (words.size() == 2 && words[0] == "folder") folder = words[1];
+    if (words.size() == 4 && words[0] == "problem" && problems.size() < kMaxProblems)
+      problems.push_back({.code = Code::kBadData,
+                          .origin = ModelText(words[1]),
+                          .message = Terminal::encode_text(words[2]).str(),
+                          .hint = Terminal::encode_text(words[3]).str()});
+  }
+};
+
+// It reads files of strangers, which may bring it down.
+Diagnostic unexpected_end(const std::string& files, const Ending& ending) {
+  const std::string how = ending.signal != 0 ? text("signal ", ending.signal) : text("exit code ", ending.exit_code);
+  return {.code = interrupted() ? Code::kInterrupted : Code::kBadData,
+          .origin = ModelText(files),
+          .message = "the program that unpacks the data ended with " + how,
+          .hint = "its messages are above; check the files"};
+}
+
+Result<std::string> unpacked(const std::string& generated_folder, const std::string& files, bool quiet) {
+  GP_TRY(const std::string cache, data_cache());
+  GP_TRY(const std::string program, unpacking_program());
+  const std::string python = variable("GRAPHPIPE_PYTHON");
+  Command command{.arguments = {python.empty() ? "python3" : python, "-B", program, "--lines", "--cache", cache,
+                                "--table", generated_folder + "/" + std::string(wire::kDataTableFile)}};
+  if (quiet) command.arguments.emplace_back("--quiet");
+  command.arguments.insert(command.arguments.end(), {"--", files});
+  Answer answer;
+  const auto read = [&](size_t, std::string_view line) { answer.read(line); };
+  GP_TRY(const std::vector<Ending> endings, run_processes({command}, 0, read));
+  const Ending& ending = endings.front();
+  if (ending.ok() && !answer.folder.empty()) return answer.folder;
+  if (answer.problems.empty()) return unexpected_end(files, ending);
+  if (ending.exit_code != wire::kExitInputRefused)
+    for (Diagnostic& problem : answer.problems) problem.code = Code::kEnvironment;
+  return answer.problems;
+}
+
+// The run would lose its own data.
+Status check_not_written(const std::string& data, const wire::RunOptions& run) {
+  for (const std::string* path : {&run.output.save, &run.output.save_average, &run.output.save_gradients,
+                                  &run.output.save_outputs, &run.output.trace}) {
+    std::error_code error;
+    const bool same = !path->empty() && fs::equivalent(*path, data, error);
+    if (!same && (path->empty() || !has_packed_ending(*path))) continue;
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText(*path),
+                      .message = "it would be written over, and has the name of training data",
+                      .hint = "name another file to write"};
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+bool names_packed_files(const std::string& data) {
+  std::error_code error;
+  if (!fs::is_directory(data, error)) return has_packed_ending(data);
+  bool packed = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(data, error)) {
+    const std::string ending = entry.path().extension().string();
+    if (ending == ".npy" || ending == ".pb") return false;
+    packed = packed || (has_packed_ending(entry.path()) && entry.is_regular_file(error));
+  }
+  return packed;
+}
+
+Status unpack_data(const std::string& generated_folder, wire::RunOptions& run, bool quiet) {
+  for (std::string* data : {&run.data.folder, &run.data.eval_folder}) {
+    if (data->empty() || !names_packed_files(*data)) continue;
+    GP_TRY_VOID(check_not_written(*data, run));
+    GP_TRY(*data, unpacked(generated_folder, *data, quiet));
+  }
+  return Ok{};
+}
+
+}  // namespace graphpipe::driver

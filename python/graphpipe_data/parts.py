@@ -1,0 +1,59 @@
+"""The .npy files that are written, and the room for them."""
+
+import os
+import re
+import shutil
+import struct
+
+from inputs import EXIT_ENVIRONMENT, Refused
+
+NPY_HEADER = 128
+SPARE_BYTES = 64 << 20  # of the disk that is left free
+
+
+class Part:
+    """One .npy file: the samples of one source for one input. Its header is written last, when they are counted."""
+
+    def __init__(self, path, declared):
+        self.path, self.declared, self.samples = path, declared, 0
+        self.file = open(path, "xb")
+        self.file.write(bytes(NPY_HEADER))
+
+    def write(self, data, samples):
+        self.file.write(data)
+        self.samples += samples
+
+    def close(self):
+        declared = self.declared
+        shape = (self.samples * declared.rows,) + declared.dims
+        text = f"{{'descr': '{declared.type.npy}', 'fortran_order': False, 'shape': {shape}, }}"
+        text = text.ljust(NPY_HEADER - 11) + "\n"
+        self.file.seek(0)
+        self.file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", NPY_HEADER - 10) + text.encode("ascii"))
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        if self.samples == 0:
+            os.unlink(self.path)
+
+
+class Parts:
+    """The parts of one source, input by input."""
+
+    def __init__(self, folder, inputs, index, path):
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(path))[-200:]
+        self.parts = {i.name: Part(os.path.join(folder, i.stem, f"{index:06d}.{name}.npy"), i) for i in inputs}
+
+    def __enter__(self):
+        return self.parts
+
+    def __exit__(self, kind, value, trace):
+        for part in self.parts.values():
+            part.close()
+
+
+def check_room(folder, needed, path):
+    free = shutil.disk_usage(folder).free
+    if needed + SPARE_BYTES > free:
+        raise Refused(path, f"unpacked it has {needed >> 20} MiB, and {folder} has room for {free >> 20} MiB",
+                      "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)

@@ -1,0 +1,91 @@
+"""Tar files in the form of WebDataset, read by Python's own tarfile."""
+
+import ast
+import os
+import tarfile
+
+from inputs import Refused, shown
+from parts import check_room
+
+MAX_NPY_HEADER = 4096
+
+
+def npy_elements(data, declared):
+    """The elements of a member, or what is wrong with it."""
+    if len(data) < 10 or data[:6] != b"\x93NUMPY" or data[6] not in (1, 2, 3):
+        return None, "is no .npy file"
+    begin = 10 if data[6] == 1 else 12
+    end = begin + int.from_bytes(data[8:begin], "little")
+    try:
+        if end > min(len(data), MAX_NPY_HEADER):
+            raise ValueError
+        header = ast.literal_eval(data[begin:end].decode("latin-1").strip())
+        descr, order, shape = header["descr"], header["fortran_order"], tuple(header["shape"])
+    except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
+        return None, "has no header of .npy files"
+    expected = declared.sample_dims
+    if order is not False:
+        return None, "is in Fortran order"
+    if descr != declared.type.npy or shape not in (expected, (declared.rows,) + declared.dims):
+        return None, f"holds {ascii(descr)}{list(shape)}, and a sample is {declared}"
+    return (data[end:], "") if len(data) - end == declared.bytes else (None, "has another size than its header says")
+
+
+class TarFiles:
+    """WebDataset: the members KEY.INPUT.npy with one KEY, one after the other, are a sample."""
+
+    def __init__(self, inputs):
+        self.by_ending = {f"{i.stem}.npy": i for i in inputs}
+
+    def check(self, path):
+        try:
+            with tarfile.open(path, "r:") as tar:
+                tar.next()
+        except (tarfile.TarError, OSError, ValueError) as error:
+            raise Refused(path, f"it is no uncompressed tar file: {ascii(str(error))}", "unpack it first") from error
+
+    def unpack(self, path, parts, folder):
+        check_room(folder, os.path.getsize(path), path)
+        key, sample, count = None, {}, 0
+        try:
+            with tarfile.open(path, "r:") as tar:
+                for member in tar:
+                    tar.members = []  # their list would grow with the file
+                    place, _, base = member.name.rpartition("/")
+                    stem, _, ending = base.partition(".")
+                    if not member.isreg() or ending not in self.by_ending:
+                        continue
+                    if key is not None and (place, stem) != key:
+                        count += self.finish(path, key, sample, parts)
+                        sample = {}
+                    key = (place, stem)
+                    self.add(path, tar, member, ending, sample)
+            if key is not None:
+                count += self.finish(path, key, sample, parts)
+        except (tarfile.TarError, OSError, ValueError) as error:
+            raise Refused(path, f"it cannot be read after sample {count}: {ascii(str(error))}",
+                          "check the file and the room in the cache") from error
+        if count == 0:
+            raise Refused(path, "no member is named KEY." + " or KEY.".join(sorted(self.by_ending)),
+                          "name the members after the model's inputs and labels")
+
+    def add(self, path, tar, member, ending, sample):
+        declared = self.by_ending[ending]
+        hint = "write the sample again"
+        if ending in sample:
+            raise Refused(path, f"member {shown(member.name)} is there twice", hint)
+        if not declared.bytes <= member.size <= declared.bytes + MAX_NPY_HEADER:
+            raise Refused(path, f"member {shown(member.name)} has {member.size} bytes, and a sample is {declared}", hint)
+        sample[ending], wrong = npy_elements(tar.extractfile(member).read(), declared)
+        if wrong:
+            raise Refused(path, f"member {shown(member.name)} {wrong}", hint)
+
+    def finish(self, path, key, sample, parts):
+        name = "/".join(word for word in key if word)
+        for ending in self.by_ending:
+            if ending not in sample:
+                raise Refused(path, f"sample {shown(name)} has no {shown(ending)} beside its other members",
+                              "write the members of a sample one after the other")
+        for ending, declared in self.by_ending.items():
+            parts[declared.name].write(sample[ending], 1)
+        return 1
