@@ -10,6 +10,7 @@
 #include "frontend/drop_unused.h"
 #include "frontend/lowering.h"
 #include "frontend/node_context.h"
+#include "frontend/padding_rows.h"
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
 #include "frontend/wire_scan.h"
@@ -177,6 +178,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
                                            .model_path = path,
                                            .trusted_root = request.spec.trusted_root.raw()},
                                           imported.notes);
+  GP_TRY_VOID(apply_padding_rows(rules, imported.graph));
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
   imported.files = {path};
   std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));

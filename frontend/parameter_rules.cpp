@@ -1,6 +1,8 @@
 #include "frontend/parameter_rules.h"
 
 #include <array>
+#include <functional>
+#include <map>
 #include <sstream>
 
 #include "support/name_pattern.h"
@@ -18,6 +20,19 @@ bool is_parameter_name(std::string_view name) {
   return last.starts_with("weight_") || last.starts_with("bias_");
 }
 
+std::optional<ParameterRules::Rule> ParameterRules::rule_of(std::string pattern,
+                                                            const std::vector<std::string>& words) {
+  static const std::map<std::string, Action, std::less<>> kActions = {
+      {"train", Action::kTrain}, {"freeze", Action::kFreeze}, {"tie", Action::kTie}, {"split", Action::kSplit}};
+  if (words.size() == 2 && words[0] == "padding") {
+    Rule rule{std::move(pattern), Action::kPadding, false};
+    return read_number(words[1], rule.row) && rule.row >= 0 ? std::optional(std::move(rule)) : std::nullopt;
+  }
+  const auto action = words.size() == 1 ? kActions.find(words[0]) : kActions.end();
+  if (action == kActions.end()) return std::nullopt;
+  return Rule{std::move(pattern), action->second, false};
+}
+
 Result<ParameterRules> ParameterRules::parse(const std::vector<ModelText>& freeze, std::string_view content) {
   ParameterRules rules;
   for (const ModelText& pattern : freeze) rules.rules_.push_back({pattern.raw(), Action::kFreeze, true});
@@ -25,24 +40,21 @@ Result<ParameterRules> ParameterRules::parse(const std::vector<ModelText>& freez
   std::istringstream lines{std::string(content)};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words{line.substr(0, line.find('#'))};
-    std::string pattern, action, rest;
-    words >> pattern >> action;
-    if (action == "->" || action == "=") words >> action;
-    if (pattern.empty()) continue;
-    const bool known = action == "train" || action == "freeze" || action == "tie" || action == "split";
-    if (!known || words >> rest) {
-      problems.push_back({.code = Code::kBadParameter,
-                          .origin = ModelText(pattern),
-                          .message = text("line ", number, " of the parameter file is not PATTERN and one action"),
-                          .hint = "write 'PATTERN train', 'PATTERN freeze', 'PATTERN tie' or 'PATTERN split'"});
+    std::istringstream parts{line.substr(0, line.find('#'))};
+    std::string pattern;
+    if (!(parts >> pattern)) continue;
+    std::vector<std::string> words;
+    for (std::string word; parts >> word;)
+      if (!words.empty() || (word != "->" && word != "=")) words.push_back(word);
+    if (std::optional<Rule> rule = rule_of(pattern, words)) {
+      rules.rules_.push_back(std::move(*rule));
       continue;
     }
-    const Action kind = action == "train"    ? Action::kTrain
-                        : action == "freeze" ? Action::kFreeze
-                        : action == "tie"    ? Action::kTie
-                                             : Action::kSplit;
-    rules.rules_.push_back({pattern, kind, false});
+    problems.push_back({.code = Code::kBadParameter,
+                        .origin = ModelText(pattern),
+                        .message = text("line ", number, " of the parameter file is not PATTERN and one action"),
+                        .hint = "write 'PATTERN train', 'PATTERN freeze', 'PATTERN tie', 'PATTERN split' or "
+                                "'PATTERN padding ROW'"});
   }
   if (!problems.empty()) return problems;
   return rules;
@@ -68,6 +80,12 @@ std::optional<bool> ParameterRules::tied(std::string_view name) const {
   const std::optional<size_t> rule = last_rule(name, Action::kTie, Action::kSplit);
   if (!rule) return std::nullopt;
   return rules_[*rule].action == Action::kTie;
+}
+
+std::optional<int64_t> ParameterRules::padding_row(std::string_view name) const {
+  const std::optional<size_t> rule = last_rule(name, Action::kPadding, Action::kPadding);
+  if (!rule) return std::nullopt;
+  return rules_[*rule].row;
 }
 
 std::string ParameterRules::pattern_for(std::string_view name) const {

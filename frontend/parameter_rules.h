@@ -1,6 +1,7 @@
 #pragma once
 // What the user says about parameters: freeze patterns and the parameter file.
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,24 +19,29 @@ bool is_parameter_name(std::string_view name);
 
 class ParameterRules {
  public:
-  /// Lines "PATTERN train|freeze|tie|split"; also "PATTERN -> train". Errors: kBadParameter with the line's number.
+  /// Lines "PATTERN train|freeze|tie|split" and "PATTERN padding ROW"; also "PATTERN -> train". Errors: kBadParameter
+  /// with the line's number.
   static Result<ParameterRules> parse(const std::vector<ModelText>& freeze, std::string_view text);
 
   /// The last rule that names the parameter; its pattern is marked as used.
   std::optional<bool> trains(std::string_view name) const;
   std::optional<bool> tied(std::string_view name) const;
+  /// The row of a table that look-ups do not train (nn.Embedding's padding_idx).
+  std::optional<int64_t> padding_row(std::string_view name) const;
   /// The pattern that decided, for the report.
   std::string pattern_for(std::string_view name) const;
   /// Errors for patterns that named nothing so far.
   Diagnostics unused() const;
 
  private:
-  enum class Action : uint8_t { kTrain, kFreeze, kTie, kSplit };
+  enum class Action : uint8_t { kTrain, kFreeze, kTie, kSplit, kPadding };
   struct Rule {
     std::string pattern;
     Action action;
-    bool is_option;  // from --freeze
+    bool is_option;   // from --freeze
+    int64_t row = 0;  // of kPadding
   };
+  static std::optional<Rule> rule_of(std::string pattern, const std::vector<std::string>& words);
   std::optional<size_t> last_rule(std::string_view name, Action one, Action other) const;
 
   std::vector<Rule> rules_;

@@ -44,19 +44,24 @@ void emit_gather(Emitter& emitter) {
   emitter.assign(0, text("at::index(", emitter.in(0), ", ", list, ")"), "ATen/ops/index.h");
 }
 
+/// The row that look-ups do not train (nn.Embedding's padding_idx), which no ONNX operator has; -1: all train.
+constexpr std::string_view kPaddingRow = "padding_row";
+int64_t padding_row(const NodeView& node) { return node.attributes().get_int(kPaddingRow, -1); }
+
 /// The gradient is of phase W where the data is a weight, and then touches only the rows that were looked up.
 Status gather_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
   const NodeView& node = builder.forward();
   GP_TRY(const int axis, axis_attribute(node, "axis", 0, node.input(0).type.shape.size()));
   const bool weight = node.input(0).batch == ir::BatchKind::kNone;
+  ir::Attributes attributes = {{"axis", int64_t{axis}}, {"shape", node.input(0).type.shape}};
+  if (padding_row(node) >= 0) attributes.set(kPaddingRow, padding_row(node));
   builder.set_input_gradient(0, builder.add_one(0, weight ? "GatherGradWeight" : "GatherGradData",
-                                                {builder.output_gradient(0), builder.input(1)},
-                                                {{"axis", int64_t{axis}}, {"shape", node.input(0).type.shape}}));
+                                                {builder.output_gradient(0), builder.input(1)}, std::move(attributes)));
   return Ok{};
 }
 
-/// (gradient, indices){axis, shape: of the data}
+/// (gradient, indices){axis, shape: of the data, padding_row}
 Inferred infer_gather_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 2, 2));
   GP_TRY_VOID(expect_index(node, {1}));
@@ -84,8 +89,8 @@ void emit_gather_gradient(Emitter& emitter) {
   const std::string gradient = leading ? text(emitter.in(0), ".reshape(", emitter.dims({count, after}), ")")
                                        : text(emitter.in(0), ".reshape(", emitter.dims({before, count, after}),
                                               ").permute({1, 0, 2}).reshape(", emitter.dims({count, width}), ")");
-  const std::string sums =
-      text("at::embedding_dense_backward(", gradient, ", ", indices, ", ", emitter.dim(rows), ", -1, false)");
+  const std::string sums = text("at::embedding_dense_backward(", gradient, ", ", indices, ", ", emitter.dim(rows), ", ",
+                                padding_row(node), ", false)");
   const std::string back =
       leading ? "" : text(".reshape(", emitter.dims({rows, before, after}), ").permute({1, 0, 2})");
   emitter.assign(0, text(sums, back, ".reshape(", emitter.dims(shape), ")"), "ATen/ops/embedding_dense_backward.h");

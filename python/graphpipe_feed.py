@@ -130,7 +130,10 @@ class _Session:
         """Until all ranks are done with the batch that lies in the slot of this step."""
         for i, connection in enumerate(self.connections):
             while self.next_done[i] <= step - self.slots:
-                message = connection.recv(MAX_MESSAGE)
+                try:
+                    message = connection.recv(MAX_MESSAGE)
+                except ConnectionResetError:
+                    message = b""
                 if not message:
                     return False
                 if message != f"done {self.next_done[i]}\n".encode():

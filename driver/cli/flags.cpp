@@ -71,7 +71,7 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   trusted_root_flag(app, model);
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
-  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split");
+  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW");
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "
                  "does; file: as the model says. Without it train, and eval for --policy inference")

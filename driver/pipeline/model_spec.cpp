@@ -1,6 +1,10 @@
 #include "driver/pipeline/model_spec.h"
 
+#include <optional>
+
 #include "driver/cli/usage.h"
+#include "driver/launch/digest.h"
+#include "files/module_facts.h"
 #include "files/text_file.h"
 #include "passes/losses/registry.h"
 #include "scheduler/policies/policies.h"
@@ -25,6 +29,18 @@ Result<ModelText> read_parameter_file(const std::string& path) {
   if (path.empty()) return ModelText();
   GP_TRY(std::string content, files::read_file(path, kMaxBytes));
   return ModelText(std::move(content));
+}
+
+// What the module that was exported says of its parameters, as lines before the user's, which win.
+Result<std::string> lines_of_module(const std::string& model) {
+  GP_TRY(const std::optional<files::ModuleFacts> facts, files::module_facts_beside(model));
+  if (!facts) return std::string();
+  GP_TRY(const std::string digest, sha256_of_file(model));
+  if (digest == facts->model_digest) return files::parameter_lines(*facts);
+  return Diagnostic{.code = Code::kMalformedFile,
+                    .origin = ModelText(model + ".module.json"),
+                    .message = "it was written for another model file than the one beside it",
+                    .hint = "export the model again with graphpipe.export, or remove this file"};
 }
 
 std::string bindings_text(const ir::ModelSpec& spec) {
@@ -56,7 +72,9 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
     spec.bindings.push_back(std::move(binding));
   }
   for (const std::string& pattern : model.freeze) spec.freeze.emplace_back(pattern);
-  GP_TRY(spec.parameter_rules, read_parameter_file(model.parameters));
+  GP_TRY(std::string lines, lines_of_module(model.model));
+  GP_TRY(const ModelText of_user, read_parameter_file(model.parameters));
+  spec.parameter_rules = ModelText(std::move(lines) + of_user.raw());
   // Here and below: the command line has checked the words.
   if (!model.batchnorm.empty()) spec.batch_norm = ir::batch_norm_of_name(model.batchnorm).value();
   else if (runs_forwards_only(options.plan.policy)) spec.batch_norm = ir::BatchNormMode::kEval;

@@ -222,3 +222,32 @@ TEST_CASE("in torch's files masks and numbers of the code do not train, scalars 
   CHECK_FALSE(decisions.at("ones").trainable);
   CHECK(decisions.at("logit_scale").trainable);
 }
+
+TEST_CASE("a padding row goes to the look-ups of its table, not to its other readers") {
+  const char* const body = R"(g (int64[N,3] ids, float[5,4] table) => (float[N,3,5] y) {
+  rows = Gather(table, ids)
+  turned = Transpose <perm = [1, 0]> (table)
+  y = MatMul(rows, turned)
+})";
+  const auto import = [&](const std::string& rules) {
+    return import_bytes(model_with(body, {{"table", {5, 4}}}).SerializeAsString(),
+                        {.spec = {.parameter_rules = ModelText(rules)}});
+  };
+  const auto problem = [&](const std::string& rules) {
+    const Result<Imported> refused = import(rules);
+    return refused.ok() ? "" : to_line(refused.problems().front());
+  };
+  const Result<Imported> imported = import("table padding 2\n");
+  REQUIRE(imported.ok());
+  int look_ups = 0;
+  for (const ir::NodeId id : imported->graph.node_ids()) {
+    const ir::Node& node = imported->graph.node(id);
+    CHECK(node.attributes.get_int("padding_row", -1) == (node.op == "Gather" ? 2 : -1));
+    look_ups += node.op == "Gather" ? 1 : 0;
+  }
+  CHECK(look_ups == 1);
+  CHECK(problem("table padding 5\n").find("no row 5") != std::string::npos);
+  CHECK(problem("table padding -1\n").find("line 1") != std::string::npos);
+  CHECK(problem("table padding\n").find("line 1") != std::string::npos);
+  CHECK(problem("nothing padding 1\n").find("names no parameter") != std::string::npos);
+}

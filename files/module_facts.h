@@ -1,0 +1,41 @@
+#pragma once
+// What a PyTorch module knows and its ONNX file does not say: MODEL.onnx.module.json, which the Python package writes
+// beside the model that it exports (docs/files.md).
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/result.h"
+#include "support/text.h"
+
+namespace graphpipe::files {
+
+struct PaddingRow {
+  ModelText parameter;
+  int64_t row = 0;
+  bool operator==(const PaddingRow&) const = default;
+};
+
+struct ModuleFacts {
+  /// SHA-256 of the model file that they are about.
+  std::string model_digest;
+  /// Parameters that the module does not train.
+  std::vector<ModelText> frozen;
+  /// Rows of tables that look-ups do not train.
+  std::vector<PaddingRow> padding_rows;
+  bool operator==(const ModuleFacts&) const = default;
+};
+
+/// Errors: kMalformedFile, also for names that a parameter file could not hold (blanks, '*', '?', '#'); kLimitExceeded.
+Result<ModuleFacts> parse_module_facts(std::string_view text);
+
+/// The facts beside a model file; nothing where there is no such file. Errors: those of parse_module_facts;
+/// kUnreadableFile.
+Result<std::optional<ModuleFacts>> module_facts_beside(const std::string& model);
+
+/// The lines of a parameter file that say the same (frontend/parameter_rules.h).
+std::string parameter_lines(const ModuleFacts& facts);
+
+}  // namespace graphpipe::files

@@ -1,0 +1,108 @@
+"""Finds and calls the command."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Iterable, Optional, Union
+
+from .errors import error_of
+from .results import Diagnostic, parsed
+
+Flag = Union[str, int, float, bool, os.PathLike, Iterable[Union[str, int, float]], None]
+
+
+def binary() -> str:
+    """GRAPHPIPE_BINARY, else the program of this package, else the one on the PATH."""
+    given = os.environ.get("GRAPHPIPE_BINARY")
+    if given:
+        return given
+    packaged = Path(__file__).parent / "bin" / "graphpipe"
+    if packaged.exists():
+        return str(packaged)
+    found = shutil.which("graphpipe")
+    if found is None:
+        raise FileNotFoundError("graphpipe: no program beside this package or on the PATH; set GRAPHPIPE_BINARY to it")
+    return found
+
+
+def libtorch() -> Optional[str]:
+    """The folder of the LibTorch that programs link: GRAPHPIPE_LIBTORCH, else that of the installed torch, which is not
+    imported for it."""
+    given = os.environ.get("GRAPHPIPE_LIBTORCH")
+    if given:
+        return given
+    found = importlib.util.find_spec("torch")
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(found.submodule_search_locations[0])
+    return str(folder) if (folder / "lib" / "libtorch_cpu.so").exists() else None
+
+
+def environment(needs_runtime: bool = False) -> dict[str, str]:
+    """The environment of a call. Where programs are compiled and this package carries the runtime's sources, the runtime
+    is compiled first, once for each torch (runtime_build.py)."""
+    from . import runtime_build
+
+    out = dict(os.environ)
+    torch = libtorch()
+    if torch is not None:
+        out["GRAPHPIPE_LIBTORCH"] = torch
+    runtime = runtime_build.installed(torch, build=needs_runtime)
+    if runtime is not None:
+        out.setdefault("GRAPHPIPE_RUNTIME_DIR", str(runtime))
+    return out
+
+
+# Verbs that link programs against the runtime, or run such programs.
+BUILDING = {"build", "compile", "profile"}
+
+
+def words_of(flags: dict[str, Flag]) -> list[str]:
+    """Keywords as flags: `micro_batch=4` is --micro-batch 4, True is the flag alone, None and False are left out, and an
+    iterable is the flag once for each item."""
+    words: list[str] = []
+    for name, value in flags.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, (str, int, float, os.PathLike)):
+            words += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+        else:
+            for item in value:
+                words += [flag, str(item)]
+    return words
+
+
+def answer_of(verb: str, exit_code: int, output: str, errors: str, accepted: Iterable[int] = (0,)) -> dict[str, Any]:
+    """The JSON object of a call that ended; raises the error of its exit code."""
+    try:
+        answer = json.loads(output)
+    except json.JSONDecodeError:
+        answer = {}
+    if exit_code in accepted and answer:
+        return answer
+    problems = [parsed(Diagnostic, item) for item in answer.get("diagnostics", [])]
+    raise error_of(verb, exit_code, problems, errors)
+
+
+def call(verb: str, *arguments: Union[str, os.PathLike], accepted: Iterable[int] = (0,), **flags: Flag) -> dict[str, Any]:
+    """Runs a verb and returns its JSON object. Errors: GraphPipeError, by its exit code."""
+    words = [binary(), verb, *map(os.fspath, arguments), *words_of(flags), "--json", "--quiet"]
+    done = subprocess.run(words, env=environment(verb in BUILDING), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace", check=False)
+    return answer_of(verb, done.returncode, done.stdout, done.stderr, accepted)
+
+
+def main() -> None:
+    """The console script: the command itself, with the LibTorch of the installed torch."""
+    import sys
+
+    needs_runtime = len(sys.argv) > 1 and sys.argv[1] in BUILDING and "--help" not in sys.argv
+    os.execve(binary(), [binary(), *sys.argv[1:]], environment(needs_runtime))

@@ -1,0 +1,62 @@
+"""A PyTorch module as an ONNX file that trains as the module does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence
+
+from . import module_facts
+
+
+def _argument_names(module: Any, count: int) -> list[str]:
+    names = [p.name for p in inspect.signature(module.forward).parameters.values()
+             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(names) < count:
+        raise TypeError(f"{type(module).__name__}.forward names {len(names)} arguments, and {count} inputs are given; "
+                        "pass them as a dict by their names")
+    return names[:count]
+
+
+def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,
+           output_names: Optional[Sequence[str]] = None, fixed_batch: Sequence[str] = (), opset: Optional[int] = None) -> Path:
+    """Exports a module for training, with the exporter's flags that keep its parameters as they are, and writes what the
+    ONNX file cannot say beside it (module_facts.py).
+
+    `inputs`: example tensors, as a dict by the names of forward's arguments, a sequence, or one tensor. The first axis
+    of each is the batch, except for those that `fixed_batch` names. The module's mode and its random state are left as
+    they were. Returns the path.
+    """
+    import torch
+
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, Mapping):
+        inputs = dict(zip(_argument_names(module, len(inputs)), inputs))
+    for name in fixed_batch:
+        if name not in inputs:
+            raise ValueError(f"fixed_batch names {name!r}; the inputs are {sorted(inputs)}")
+    # An example of one sample would make the batch a constant.
+    for name, tensor in inputs.items():
+        if name not in fixed_batch and isinstance(tensor, torch.Tensor) and (tensor.ndim == 0 or tensor.shape[0] < 2):
+            raise ValueError(f"the example for {name!r} has shape {list(tensor.shape)}: its first axis must be the batch, of "
+                             "two samples or more; name it in fixed_batch if it has none")
+    module_facts.check(module)
+    batch = torch.export.Dim("batch")
+    shapes = {name: None if name in fixed_batch or not isinstance(tensor, torch.Tensor) else {0: batch}
+              for name, tensor in inputs.items()}
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    was_training = module.training
+    try:
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
+            torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
+                              input_names=list(inputs), output_names=list(output_names) if output_names else None,
+                              dynamic_shapes=shapes, opset_version=opset)
+    finally:
+        module.train(was_training)
+    module_facts.write(path, module)
+    return path

@@ -1,0 +1,99 @@
+"""What a module knows and an ONNX file does not say: what is frozen, ties, padding rows, the module path of every
+operator. It stands beside the model as MODEL.onnx.module.json (docs/files.md)."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+SCHEMA = "graphpipe.module/1"
+
+
+def path_of(model: "os.PathLike[str] | str") -> Path:
+    return Path(os.fspath(model) + ".module.json")
+
+
+def _ties(module: Any) -> list[list[str]]:
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
+def _tables(module: Any) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    for name, part in module.named_modules():
+        if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            yield (f"{name}.weight" if name else "weight"), part
+
+
+def check(module: Any) -> None:
+    """Errors: ValueError for what no ONNX file holds and no program of ours does."""
+    for name, part in _tables(module):
+        if part.max_norm is not None or part.scale_grad_by_freq:
+            what = "max_norm" if part.max_norm is not None else "scale_grad_by_freq"
+            raise ValueError(f"{name}: {what} of an embedding would be lost, and the table would train in another way; "
+                             "export the module without it")
+
+
+def _module_paths(model: Any) -> list[dict[str, str]]:
+    """Of every node the innermost module, from the scopes that PyTorch's exporter notes at it."""
+    paths = []
+    for node in model.graph.node:
+        for entry in node.metadata_props:
+            if entry.key == "pkg.torch.onnx.name_scopes":
+                scopes = [scope for scope in _literal_list(entry.value)[:-1] if scope]
+                if scopes:
+                    paths.append({"node": node.name, "path": scopes[-1]})
+    return paths
+
+
+def _literal_list(text: str) -> list[str]:
+    value = ast.literal_eval(text)
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def write(model: "os.PathLike[str] | str", module: Any) -> Path:
+    """Writes the facts of `module` beside the model that was exported from it."""
+    import onnx
+
+    loaded = onnx.load(os.fspath(model), load_external_data=False)
+    known = {tensor.name for tensor in loaded.graph.initializer}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    facts = {
+        "schema": SCHEMA,
+        "model": hashlib.sha256(Path(model).read_bytes()).hexdigest(),
+        "frozen": sorted(name for name, p in parameters.items() if name in known and not p.requires_grad),
+        "padding_rows": [{"parameter": name, "row": int(part.padding_idx)} for name, part in _tables(module)
+                         if part.padding_idx is not None and name in known and part.weight.requires_grad],
+        "ties": [{"names": names} for names in _ties(module)],
+        "modules": _module_paths(loaded),
+    }
+    path = path_of(model)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def module_of_nodes(model: "os.PathLike[str] | str") -> dict[str, str]:
+    """Of every node's name its module's path; empty where no facts lie beside the model."""
+    return {entry["node"]: entry["path"] for entry in read(model).get("modules", [])}
+
+
+def read(model: "os.PathLike[str] | str") -> dict[str, Any]:
+    """The facts beside a model; empty where there are none. Errors: ValueError where they are of another file."""
+    path = path_of(model)
+    if not path.exists():
+        return {}
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    if facts.get("schema") != SCHEMA:
+        raise ValueError(f"{path}: its schema is {facts.get('schema')!r}, expected {SCHEMA!r}; export the model again")
+    if facts["model"] != hashlib.sha256(Path(model).read_bytes()).hexdigest():
+        raise ValueError(f"{path} was written for another file than {os.fspath(model)}; export the model again, or remove it")
+    return facts

@@ -1,0 +1,139 @@
+"""Plans: made from a model, read from a file, looked at, compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from . import module_facts
+from .command import Flag, call
+from .results import Comparison, Inspection, Lint, PlanSummary, Simulation, parsed
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One stage of a plan file. `nodes` are the names of its operators in the model; `modules` are the modules of the
+    PyTorch module that they come from, outermost that lie in this stage alone (empty without a side file)."""
+
+    nodes: list[str]
+    devices: list[int]
+    micro_batch: int
+    modules: list[str]
+
+
+class Plan:
+    """A plan file. `summary` is what the planner said of it."""
+
+    def __init__(self, path: PathLike, summary: Optional[PlanSummary] = None, model: Optional[PathLike] = None) -> None:
+        self.path = Path(path)
+        self.model = None if model is None else Path(model)
+        self._summary = summary
+        self._kept: Optional[tempfile.TemporaryDirectory[str]] = None
+
+    @property
+    def summary(self) -> PlanSummary:
+        if self._summary is None:
+            self._summary = self.simulate()
+        return self._summary
+
+    @property
+    def stages(self) -> list[PlannedStage]:
+        document = json.loads(self.path.read_text(encoding="utf-8"))
+        paths = module_facts.module_of_nodes(self.model) if self.model is not None else {}
+        labels = [stage["labels"] for stage in document["stages"]]
+        modules = _modules_of(labels, paths)
+        return [PlannedStage(stage["labels"], stage["devices"], stage["micro_batch"], modules[i])
+                for i, stage in enumerate(document["stages"])]
+
+    def simulate(self, **flags: Flag) -> Simulation:
+        """Its timeline: where time and memory go."""
+        return parsed(Simulation, call("simulate", self.path, **flags))
+
+    def svg(self) -> str:
+        """The timeline as a picture."""
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder) / "timeline.svg"
+            call("simulate", self.path, format="svg", output=picture)
+            return picture.read_text(encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def compile(self, folder: PathLike, **flags: Flag) -> "Any":
+        """Writes and compiles the programs; `flags` are those of `graphpipe generate`. Returns a Program."""
+        from .program import Program
+
+        call("generate", self.path, output=folder, **flags)
+        call("build", folder)
+        return Program(folder)
+
+    def save(self, path: PathLike) -> "Plan":
+        """A copy of the file elsewhere."""
+        shutil.copyfile(self.path, path)
+        return Plan(path, self._summary, self.model)
+
+    def __repr__(self) -> str:
+        s = self.summary
+        step = "" if s.simulated_step is None else f", a step of {s.simulated_step * 1e3:.4g} ms simulated"
+        return f"Plan({len(s.stages)} stages of {s.planner} under {s.policy}, batch {s.batch}{step})"
+
+
+def _modules_of(labels: list[list[str]], paths: dict[str, str]) -> list[list[str]]:
+    """For each stage the outermost modules whose operators all lie in it."""
+    stages_of: dict[str, set[int]] = {}
+    for i, nodes in enumerate(labels):
+        for node in nodes:
+            parts = paths.get(node, "").split(".")
+            for depth in range(1, len(parts) + 1):
+                if parts[0]:
+                    stages_of.setdefault(".".join(parts[:depth]), set()).add(i)
+    out: list[list[str]] = [[] for _ in labels]
+    for name, stages in stages_of.items():
+        parent = name.rpartition(".")[0]
+        if len(stages) == 1 and (not parent or len(stages_of[parent]) > 1):
+            out[next(iter(stages))].append(name)
+    return out
+
+
+def inspect(model: PathLike, **flags: Flag) -> Inspection:
+    """Inputs, parameters and operators of a model."""
+    return parsed(Inspection, call("inspect", model, **flags))
+
+
+def lint(model: PathLike, **flags: Flag) -> Lint:
+    """Every problem of a model at once; `passed` is False where it cannot train as it is."""
+    return parsed(Lint, call("lint", model, accepted=(0, 1, 3), **flags))
+
+
+def plan(model: PathLike, path: Optional[PathLike] = None, **flags: Flag) -> Plan:
+    """Plans a model; `flags` are those of `graphpipe plan`: devices=4, batch=32, loss="cross_entropy:logits,label",
+    micro_batch=..., planner=..., policy=..., cluster=... Without `path` the file lies in a temporary folder that lives as
+    long as the plan. Errors: NoFeasiblePlan where nothing fits, InputRefused where the model cannot be taken."""
+    kept = None
+    if path is None:
+        kept = tempfile.TemporaryDirectory(prefix="graphpipe-plan-")
+        path = Path(kept.name) / "plan.json"
+    summary = parsed(PlanSummary, call("plan", model, output=path, **flags))
+    made = Plan(path, summary, model)
+    made._kept = kept
+    return made
+
+
+def compare(model: PathLike, **flags: Flag) -> Comparison:
+    """Planners and policies side by side in one simulator: planners="graphpipe,sequential", policies="kfkb,gpipe"."""
+    return parsed(Comparison, call("compare", model, **flags))
+
+
+def compile(model: PathLike, folder: PathLike, **flags: Flag) -> "Any":  # the verb's name
+    """Plans, generates and builds in one go; `flags` are those of `graphpipe compile`. Returns a Program."""
+    from .program import Program
+
+    summary = parsed(PlanSummary, call("compile", model, output=folder, **flags))
+    return Program(folder, summary, model)

@@ -1,0 +1,84 @@
+"""Compiled folders: run, verified, and their weights taken back into a module."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from .command import Flag, call
+from .plan import Plan
+from .results import PlanSummary, Run, Verification, parsed
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Program:
+    """A folder that `compile` or `build` made: one program per device."""
+
+    def __init__(self, folder: PathLike, summary: Optional[PlanSummary] = None, model: Optional[PathLike] = None) -> None:
+        self.folder = Path(folder)
+        self.plan = Plan(self.folder / "plan.json", summary, model)
+
+    def run(self, **flags: Flag) -> Run:
+        """`graphpipe run` with these flags: data="folder", steps=100, lr=0.01, save="weights.safetensors"..."""
+        return parsed(Run, call("run", self.folder, **flags))
+
+    def verify(self, **flags: Flag) -> Verification:
+        """Whether the pipeline computes what one process computes; `passed` says it."""
+        return parsed(Verification, call("verify", self.folder, accepted=(0, 1), **flags))
+
+    def export(self, weights: PathLike, path: PathLike) -> Path:
+        """FILE.onnx: the model with trained weights; FILE.safetensors: the weights under the module's names."""
+        call("export", self.folder, weights=os.fspath(weights), output=os.fspath(path))
+        return Path(path)
+
+    def load_into(self, module: Any, weights: PathLike) -> None:
+        """Puts weights that a run saved into the module that was exported: every parameter, ties included.
+        Errors: ValueError where the module has parameters or shapes that the weights lack, or the other way round."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.export(weights, Path(folder) / "weights.safetensors")
+            tensors = read_safetensors(path)
+        _load(module, tensors)
+
+    def __repr__(self) -> str:
+        return f"Program({str(self.folder)!r}, {self.plan!r})"
+
+
+def _load(module: Any, tensors: dict[str, Any]) -> None:
+    import torch
+
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    missing = sorted(set(parameters) - set(tensors))
+    unknown = sorted(set(tensors) - set(module.state_dict()))
+    if missing or unknown:
+        raise ValueError(f"the weights are not of this module: it lacks {unknown}, they lack {missing}")
+    for name, tensor in tensors.items():
+        if tuple(module.state_dict()[name].shape) != tuple(tensor.shape):
+            raise ValueError(f"{name}: the module has shape {tuple(module.state_dict()[name].shape)}, the weights {tuple(tensor.shape)}")
+    with torch.no_grad():
+        module.load_state_dict(tensors, strict=False)
+
+
+def read_safetensors(path: PathLike) -> dict[str, Any]:
+    """The tensors of a safetensors file, as torch tensors of their own memory."""
+    import json
+    import struct
+
+    import torch
+
+    types = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+             "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
+    data = Path(path).read_bytes()
+    (header_bytes,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + header_bytes])
+    out = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + header_bytes + offset for offset in entry["data_offsets"])
+        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=types[entry["dtype"]]) if end > begin else \
+            torch.empty(0, dtype=types[entry["dtype"]])
+        out[name] = flat.reshape(entry["shape"])
+    return out

@@ -1,0 +1,228 @@
+"""What the verbs answer with --json, as typed objects. Fields have the names of the JSON; times are seconds, sizes bytes
+unless `unit` says otherwise. Fields that a verb leaves out are None, or empty."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Optional, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding: `origin` is the node, file or flag that it is about, `hint` what to do."""
+
+    code: str = ""
+    severity: str = "error"
+    origin: str = ""
+    message: str = ""
+    hint: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        origin = f" '{self.origin}'" if self.origin else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.severity}[{self.code}]{origin}: {self.message}{hint}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What every verb says: `complete` is False where it ended before its work did."""
+
+    schema: str = ""
+    tool_version: str = ""
+    complete: bool = True
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    type: str
+    role: str
+    trained: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Inspection(Answer):
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)
+    operators: dict[str, int] = field(default_factory=dict)
+    trained_bytes: int = 0
+    frozen_bytes: int = 0
+    fixed_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Lint(Answer):
+    warnings: int = 0
+    notes: int = 0
+    passed: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`nodes` counts in the order of the operator graph; `sample_scope` says whether the stage sees each sample by
+    itself, a micro-batch or the whole batch."""
+
+    nodes: list[int]
+    devices: list[int]
+    predecessors: list[int]
+    micro_batch: int
+    k: int = 1
+    recompute: bool = False
+    shard_optimizer_state: bool = False
+    mixes_samples: bool = False
+    sample_scope: str = "each"
+
+
+@dataclass(frozen=True)
+class Machine:
+    source: str
+    description: str
+    devices: int
+    cores: int = 0
+    flops_per_second: Optional[float] = None
+    memory_bytes_per_second: Optional[float] = None
+    launch_overhead_seconds: Optional[float] = None
+    memory_bytes: Optional[int] = None
+    latency_seconds: Optional[float] = None
+    bytes_per_second: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class PlanSummary(Answer):
+    """Of `plan`, `compile` and `simulate`. `step_bound` is what no order of these stages beats, `bound` what no plan of
+    the search space beats in the planner's own objective."""
+
+    planner: str = ""
+    policy: str = ""
+    execute: str = "graph"
+    stages: list[Stage] = field(default_factory=list)
+    batch: int = 0
+    simulated_step: Optional[float] = None
+    step_bound: Optional[float] = None
+    bound: Optional[float] = None
+    unit: str = "s"
+    objective: Optional[float] = None
+    gap: Optional[float] = None
+    machine: Optional[Machine] = None
+    idle_fraction: Optional[float] = None
+    peak_bytes: list[int] = field(default_factory=list)
+    limit: str = ""
+    limit_kind: str = ""
+    search_seconds: Optional[float] = None
+    plan_digest: str = ""
+
+
+@dataclass(frozen=True)
+class CriticalAction:
+    device: int
+    action: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class MemoryOverTime:
+    """`points`: pairs of a time and the bytes from there on."""
+
+    device: int
+    points: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Simulation(PlanSummary):
+    """`idle`: of every device its number and the seconds that it waits, by cause."""
+
+    idle: list[dict[str, float]] = field(default_factory=list)
+    critical_path: list[CriticalAction] = field(default_factory=list)
+    memory: list[MemoryOverTime] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ComparedPlan:
+    planner: str
+    policy: str
+    objective: Optional[float] = None
+    unit: str = ""
+    bound: Optional[float] = None
+    gap: Optional[float] = None
+    simulated_step: Optional[float] = None
+    peak_bytes: Optional[int] = None
+    stages: Optional[int] = None
+    search_seconds: Optional[float] = None
+    best: bool = False
+    fits_memory: bool = True
+    complete: bool = True
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison(Answer):
+    devices: str = ""
+    plans: list[ComparedPlan] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Run(Answer):
+    """`losses` and `step_seconds` are those of the steps from `first_step` on."""
+
+    plan: str = ""
+    transport: str = ""
+    devices: int = 0
+    steps: int = 0
+    first_step: int = 1
+    losses: list[float] = field(default_factory=list)
+    step_seconds: list[float] = field(default_factory=list)
+    peak_bytes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Verification(Answer):
+    bitwise: bool = False
+    by_tolerance: bool = False
+    passed: bool = False
+    asynchronous: bool = False
+    loss_difference: Optional[float] = None
+    worst_loss_step: Optional[int] = None
+    gradient_difference: Optional[float] = None
+    worst_gradient: str = ""
+    worst_gradient_step: Optional[int] = None
+    weight_difference: Optional[float] = None
+    output_difference: Optional[float] = None
+    loss_tolerance: Optional[float] = None
+    tensor_tolerance: Optional[float] = None
+
+
+def _converted(kind: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if value is None:
+        return None
+    if origin is typing.Union:
+        return _converted(next(a for a in arguments if a is not type(None)), value)
+    if origin is list:
+        return [_converted(arguments[0], item) for item in value]
+    if origin is dict:
+        return {key: _converted(arguments[1], item) for key, item in value.items()}
+    if dataclasses.is_dataclass(kind):
+        return parsed(typing.cast(type, kind), value)
+    return value
+
+
+def parsed(kind: type[T], value: dict[str, Any]) -> T:
+    """The object of a verb's JSON. Keys that the type does not have are left out; `raw` of the caller has them."""
+    hints = typing.get_type_hints(kind)
+    known = {f.name for f in dataclasses.fields(typing.cast(Any, kind))}
+    return kind(**{key: _converted(hints[key], item) for key, item in value.items() if key in known})

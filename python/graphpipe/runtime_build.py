@@ -1,0 +1,78 @@
+"""The runtime that stage programs link, compiled from the sources of this package against the installed torch: once for
+each torch and compiler, into the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Optional
+
+SOURCES = Path(__file__).parent / "share" / "runtime"
+DONE = "share/graphpipe/GraphPipeConfig.cmake"
+
+
+def _cache() -> Path:
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "graphpipe"
+
+
+def _compiler() -> str:
+    name = os.environ.get("CXX", "c++")
+    try:
+        return name + " " + subprocess.run([name, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split("\n")[0]
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EnvironmentError(f"graphpipe: no C++ compiler ({name}): install g++ 12 or later, or set CXX") from error
+
+
+def prefix_for(torch: str) -> Path:
+    """Where the runtime for this torch is, or will be."""
+    library = Path(torch) / "lib" / "libtorch_cpu.so"
+    version = (SOURCES / "version").read_text().strip()
+    key = "\n".join([version, torch, str(library.stat().st_size), _compiler()])
+    return _cache() / f"runtime-{version}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def installed(torch: Optional[str], build: bool) -> Optional[Path]:
+    """The prefix to link against; None where the program knows one by itself (a source tree, an installation), where
+    GRAPHPIPE_RUNTIME_DIR says it, and, unless `build`, where it is not compiled yet."""
+    if "GRAPHPIPE_RUNTIME_DIR" in os.environ or not SOURCES.is_dir():
+        return None
+    if torch is None:
+        if build:
+            raise EnvironmentError("graphpipe: stage programs link LibTorch, and no torch is installed: pip install torch "
+                                   "(2.11 to 2.15), or set GRAPHPIPE_LIBTORCH to a folder with include/ and lib/")
+        return None
+    prefix = prefix_for(torch)
+    if not (prefix / DONE).exists():
+        if not build:
+            return None
+        _compile(torch, prefix)
+    return prefix
+
+
+def _compile(torch: str, prefix: Path) -> None:
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    with open(prefix.parent / (prefix.name + ".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (prefix / DONE).exists():
+            return
+        print("graphpipe: compiling the runtime for the installed torch (once, one to three minutes)", file=sys.stderr)
+        with tempfile.TemporaryDirectory(dir=prefix.parent) as work:
+            _run(["cmake", "-S", str(SOURCES), "-B", f"{work}/build", "-DCMAKE_BUILD_TYPE=Release",
+                  "-DGRAPHPIPE_COMPILER=OFF", "-DGRAPHPIPE_TESTS=OFF", f"-DGRAPHPIPE_LIBTORCH={torch}"])
+            _run(["cmake", "--build", f"{work}/build", "--parallel", str(os.cpu_count() or 1)])
+            _run(["cmake", "--install", f"{work}/build", "--prefix", f"{work}/prefix", "--component", "runtime"])
+            shutil.rmtree(prefix, ignore_errors=True)
+            os.rename(f"{work}/prefix", prefix)
+
+
+def _run(words: list[str]) -> None:
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise EnvironmentError(f"graphpipe: {' '.join(words[:2])} of the runtime failed:\n" + done.stdout[-3000:])

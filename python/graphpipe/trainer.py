@@ -1,0 +1,192 @@
+"""Trains a compiled folder with the batches of a Python loader, such as torch.utils.data.DataLoader."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+
+from graphpipe_feed import FeedError, serve
+
+from .command import Flag, answer_of, binary, environment, words_of
+from .program import PathLike, Program
+from .results import Run, parsed
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step as it happens. Steps count from 1."""
+
+    step: int
+    loss: float
+
+
+class Trainer:
+    """Trains `program`; `flags` are those of `graphpipe run` that say how: lr=1e-3, weight_decay=0.1, clip_norm=1.0,
+    lr_schedule="cosine:1000", checkpoint="folder", checkpoint_every=100...
+
+    `names` are those of a tuple's or list's items, for loaders that do not give dicts."""
+
+    def __init__(self, program: Union[Program, PathLike], *, names: Optional[Sequence[str]] = None, **flags: Flag) -> None:
+        self.program = program if isinstance(program, Program) else Program(program)
+        self.names = None if names is None else list(names)
+        self.flags = flags
+
+    def fit(self, loader: Iterable[Any], *, steps: Optional[int] = None, epochs: Optional[int] = None,
+            save: Optional[PathLike] = None, on_step: Optional[Callable[[Step], None]] = None, **flags: Flag) -> Run:
+        """Trains for so many steps, or so many times through the loader (once, where neither is given). Each item is one
+        batch of the plan's size: a dict by the names of the model's inputs and labels, or a tuple (see `names`).
+
+        A batch that does not fit raises FeedError; so does the last one of an epoch where it is smaller (DataLoader's
+        drop_last). `on_step` is called from this thread as losses come; `save` is where the weights go.
+        A run that goes on from a checkpoint (resume=...) skips the batches of the steps that are done."""
+        if steps is None:
+            batches_of = _length(loader)
+            steps = batches_of * (1 if epochs is None else epochs)
+        elif epochs is not None:
+            raise ValueError("steps or epochs, not both")
+        with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
+            feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names)
+            log = os.path.join(folder, "log.jsonl") if on_step is not None else None
+            words = [binary(), "run", os.fspath(self.program.folder), "--feed", feeder.socket, "--steps", str(steps),
+                     *words_of({**self.flags, **flags, "save": save, "log": log}), "--json", "--quiet"]
+            return parsed(Run, self._follow(words, feeder, log, on_step))
+
+    def _follow(self, words: list[str], feeder: "_Feeder", log: Optional[str],
+                on_step: Optional[Callable[[Step], None]]) -> dict[str, Any]:
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+            with feeder, subprocess.Popen(words, env=environment(), stdout=output, stderr=errors) as run:
+                try:
+                    lines = _Lines(log)
+                    while _still_runs(run):
+                        _report(lines, on_step)
+                    _report(lines, on_step)
+                except BaseException:
+                    run.terminate()
+                    raise
+            if feeder.failure is not None:
+                raise feeder.failure
+            output.seek(0)
+            errors.seek(0)
+            return answer_of("run", run.returncode, output.read(), errors.read())
+
+
+def _length(loader: Iterable[Any]) -> int:
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except TypeError:
+        raise ValueError("the loader has no length: say how many steps") from None
+
+
+def _still_runs(run: "subprocess.Popen[Any]") -> bool:
+    try:
+        run.wait(0.1)
+        return False
+    except subprocess.TimeoutExpired:
+        return True
+
+
+class _Lines:
+    """The lines of a file that grows."""
+
+    def __init__(self, path: Optional[str]) -> None:
+        self._path, self._file, self._rest = path, None, ""  # type: Optional[str], Any, str
+
+    def new(self) -> Iterator[str]:
+        if self._file is None:
+            if self._path is None or not os.path.exists(self._path):
+                return
+            self._file = open(self._path, encoding="utf-8")
+        self._rest += self._file.read()
+        *whole, self._rest = self._rest.split("\n")
+        yield from whole
+
+
+def _report(lines: _Lines, on_step: Optional[Callable[[Step], None]]) -> None:
+    for line in lines.new():
+        entry = json.loads(line)
+        if on_step is not None and "loss" in entry and "step" in entry:
+            on_step(Step(entry["step"], entry["loss"]))
+
+
+class _Feeder:
+    """Serves a loader at a socket, from a thread."""
+
+    def __init__(self, path: str, loader: Iterable[Any], names: Optional[list[str]]) -> None:
+        self.socket = path
+        self.failure: Optional[BaseException] = None
+        self._loader, self._names = loader, names
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> "_Feeder":
+        self._thread.start()
+        while not os.path.exists(self.socket) and self._thread.is_alive():
+            self._thread.join(0.002)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._thread.is_alive():
+            self._wake()
+        self._thread.join(5)
+
+    def _wake(self) -> None:
+        """Ends a feeder that no run ever came to: it waits to accept one."""
+        import socket
+
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+                stranger.settimeout(1)
+                stranger.connect(self.socket)
+        except OSError:
+            pass  # it ended by itself
+
+    def _serve(self) -> None:
+        came = False
+
+        def batches(first_step: int, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+            nonlocal came
+            came = True
+            step = 0
+            while True:
+                before = step
+                for item in self._loader:
+                    step += 1
+                    if step >= first_step:
+                        yield _arrays(item, self._names, inputs)
+                if step == before:
+                    raise FeedError("the loader has no batches")
+
+        try:
+            serve(self.socket, batches)
+        except BaseException as error:  # it is raised in the caller's thread
+            if came or not isinstance(error, (FeedError, UnicodeDecodeError, IndexError)):
+                self.failure = error
+
+
+def _arrays(item: Any, names: Optional[list[str]], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        items = [item] if not isinstance(item, (tuple, list)) else list(item)
+        keys = names if names is not None else list(inputs)
+        if len(items) != len(keys):
+            raise FeedError(f"a batch has {len(items)} parts, expected {len(keys)}: {keys}")
+        item = dict(zip(keys, items))
+    return {name: _array(value) for name, value in item.items() if name in inputs or names is None}
+
+
+def _array(value: Any) -> Any:
+    """Something with the buffer protocol."""
+    if hasattr(value, "detach"):
+        import torch
+
+        value = value.detach().cpu().contiguous()
+        return value.view(torch.int16).numpy() if value.dtype == torch.bfloat16 else value.numpy()
+    if hasattr(value, "__array__"):
+        import numpy
+
+        return numpy.ascontiguousarray(value)
+    return value

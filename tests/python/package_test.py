@@ -1,0 +1,179 @@
+"""The Python package against the command: answers become typed objects, errors exceptions, batches training.
+
+    package_test.py GRAPHPIPE          what needs neither torch nor compiled stages
+    package_test.py GRAPHPIPE train    compiles, trains and verifies too
+"""
+
+import array
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import graphpipe  # noqa: E402
+from graphpipe import results  # noqa: E402
+from graphpipe.command import call, words_of  # noqa: E402
+from graphpipe.plan import _modules_of  # noqa: E402
+
+MODEL = ROOT / "tests/data/models/dlrm/model.onnx"
+LOSS = "bce:logit,click"
+
+
+def keys_of(kind):
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+class Flags(unittest.TestCase):
+    def test_keywords_are_flags(self):
+        self.assertEqual(words_of({"micro_batch": 4, "json": True, "quiet": False, "loss": None, "freeze": ["a", "b"]}),
+                         ["--micro-batch", "4", "--json", "--freeze", "a", "--freeze", "b"])
+        self.assertEqual(words_of({"save": Path("w"), "betas": "0.9,0.99"}), ["--save", "w", "--betas", "0.9,0.99"])
+
+
+class Answers(unittest.TestCase):
+    """Every key that a verb answers is a field of its type: nothing is lost."""
+
+    def check(self, kind, answer):
+        self.assertEqual(set(answer) - keys_of(kind), set())
+        return results.parsed(kind, answer)
+
+    def test_inspect_and_lint(self):
+        answer = call("inspect", MODEL)
+        inspection = self.check(results.Inspection, answer)
+        self.assertEqual(set(answer["parameters"][0]), keys_of(results.Parameter))
+        self.assertTrue(all(parameter.trained for parameter in inspection.parameters))
+        self.assertTrue(self.check(results.Lint, call("lint", MODEL, loss=LOSS)).passed)
+
+    def test_plan_and_simulate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "plan.json"
+            answer = call("plan", MODEL, devices=2, batch=8, loss=LOSS, planner="sequential", output=path)
+            summary = self.check(results.PlanSummary, answer)
+            self.assertEqual(set(answer["stages"][0]), keys_of(results.Stage))
+            self.assertEqual(set(answer["machine"]), keys_of(results.Machine))
+            simulation = self.check(results.Simulation, call("simulate", path))
+            self.assertEqual(simulation.plan_digest, summary.plan_digest)
+            self.assertEqual(len(simulation.memory), 2)
+
+    def test_compare(self):
+        answer = call("compare", MODEL, devices=2, batch=8, loss=LOSS, planners="graphpipe,sequential", policies="kfkb")
+        comparison = self.check(results.Comparison, answer)
+        self.assertEqual(sum(plan.best for plan in comparison.plans), 1)
+        self.assertEqual(set(answer["plans"][0]) - keys_of(results.ComparedPlan), set())
+
+    def test_a_plan_shows_its_picture(self):
+        plan = graphpipe.plan(MODEL, devices=2, batch=8, loss=LOSS, planner="sequential")
+        self.assertTrue(plan._repr_svg_().lstrip().startswith("<svg"))
+        self.assertIn("sequential", repr(plan))
+        self.assertEqual(sum(len(stage.nodes) for stage in plan.stages),
+                         sum(len(stage.nodes) for stage in plan.summary.stages))
+
+
+class Errors(unittest.TestCase):
+    def test_exit_codes_are_exceptions_with_all_problems(self):
+        with self.assertRaises(graphpipe.InputRefused) as refused:
+            graphpipe.plan("nowhere.onnx", devices=2, batch=8, loss=LOSS)
+        self.assertEqual(refused.exception.exit_code, 3)
+        self.assertIn("nowhere.onnx", str(refused.exception))
+        with self.assertRaises(graphpipe.UsageError) as usage:
+            graphpipe.plan(MODEL, devicse=2)
+        self.assertIn("--devicse", str(usage.exception))
+        with self.assertRaises(graphpipe.GraphPipeError):
+            graphpipe.plan(MODEL, devices=2, batch=8, loss="bce:nothing,click")
+
+    def test_lint_answers_instead(self):
+        self.assertFalse(graphpipe.lint(MODEL, loss="bce:nothing,click").passed)
+
+
+class Modules(unittest.TestCase):
+    def test_a_stage_has_the_outermost_modules_that_are_its_alone(self):
+        paths = {"n1": "a.0.x", "n2": "a.0.y", "n3": "a.1", "n4": "b.c", "n5": "b.d"}
+        self.assertEqual(_modules_of([["n1", "n2"], ["n3", "n4", "n5"]], paths), [["a.0"], ["a.1", "b"]])
+
+    def test_facts_beside_a_model_freeze_and_must_be_its_own(self):
+        import hashlib
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model.onnx"
+            model.write_bytes(MODEL.read_bytes())
+            before = graphpipe.inspect(model)
+            name = before.parameters[0].name
+            facts = {"schema": "graphpipe.module/1", "model": hashlib.sha256(model.read_bytes()).hexdigest(), "frozen": [name]}
+            Path(f"{model}.module.json").write_text(json.dumps(facts))
+            after = {parameter.name: parameter for parameter in graphpipe.inspect(model).parameters}
+            self.assertTrue(before.parameters[0].trained)
+            self.assertFalse(after[name].trained)
+            facts["model"] = "0" * 64
+            Path(f"{model}.module.json").write_text(json.dumps(facts))
+            with self.assertRaises(graphpipe.InputRefused) as refused:
+                graphpipe.inspect(model)
+            self.assertIn("another model file", str(refused.exception))
+
+
+class Training(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.program = graphpipe.compile(MODEL, Path(cls.folder.name) / "out", devices=2, stages=2, batch=4, loss=LOSS,
+                                        planner="sequential")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def batches(self, count):
+        inputs = [line.split() for line in (Path(self.program.folder) / "data.txt").read_text().split("\n")
+                  if line.startswith("input ")]
+        names = [words[1] for words in inputs]
+        width = [json.loads(words[5]) for words in inputs]
+        out = []
+        for step in range(count):
+            batch = {}
+            for name, shape, words in zip(names, width, inputs):
+                size = 4
+                for dim in shape[1:]:
+                    size *= dim
+                integers = words[2] == "int64"
+                flat = array.array("q" if integers else "f", [(step + i) % 2 if integers else (i % 7) / 7 for i in range(size)])
+                batch[name] = memoryview(flat).cast("B").cast(flat.typecode, [4] + shape[1:])
+            out.append(batch)
+        return out
+
+    def test_a_loader_trains_and_each_step_is_told_once(self):
+        seen = []
+        batches = self.batches(3)
+        run = graphpipe.Trainer(self.program, lr=0.1).fit(batches, epochs=2, on_step=seen.append)
+        self.assertEqual([step.step for step in seen], [1, 2, 3, 4, 5, 6])
+        self.assertEqual(run.steps, 6)
+        self.assertLess(run.losses[3], run.losses[0])
+        for step, loss in zip(seen, run.losses):
+            self.assertAlmostEqual(step.loss, loss, places=5)
+        as_tuples = graphpipe.Trainer(self.program, names=list(batches[0]), lr=0.1)
+        self.assertEqual(as_tuples.fit([tuple(b.values()) for b in batches], epochs=2).losses, run.losses)
+
+    def test_what_does_not_fit_is_raised_here(self):
+        with self.assertRaises(graphpipe.FeedError):
+            graphpipe.Trainer(self.program).fit([{"nothing": array.array("f", [1])}], steps=1)
+        with self.assertRaises(graphpipe.UsageError):
+            graphpipe.Trainer(self.program, betas="0.9,0.9").fit(self.batches(1))
+        with self.assertRaises(ZeroDivisionError):
+            graphpipe.Trainer(self.program).fit((1 // 0 for _ in range(1)), steps=1)
+        with self.assertRaises(ValueError):
+            graphpipe.Trainer(self.program).fit(iter(()))
+
+    def test_it_verifies(self):
+        self.assertTrue(self.program.verify(steps=2).passed)
+
+
+if __name__ == "__main__":
+    os.environ["GRAPHPIPE_BINARY"] = sys.argv[1]
+    os.environ.setdefault("GRAPHPIPE_CALIBRATION", "default")
+    suite = [Flags, Answers, Errors, Modules] + ([Training] if sys.argv[2:] == ["train"] else [])
+    loader = unittest.defaultTestLoader
+    result = unittest.TextTestRunner().run(unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in suite))
+    sys.exit(not result.wasSuccessful())
