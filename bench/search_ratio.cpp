@@ -10,8 +10,7 @@
 #include <string>
 
 #include "partitioner/candidates.h"
-#include "partitioner/cost_models/layer_request.h"
-#include "partitioner/cost_models/layer_view.h"
+#include "partitioner/cost_models/unit_request.h"
 #include "partitioner/planner.h"
 #include "tests/support/paper_models.h"
 
@@ -49,15 +48,17 @@ Search over_downsets(const char* planner, const partitioner::PlanRequest& reques
   Search search;
   const double start = processor_seconds();
   for (const Samples size : partitioner::micro_batch_sizes(request)) {
-    const partitioner::LayerGraph graph = partitioner::layer_graph_of(*request.graph, size, bandwidth);
-    partitioner::LayerPlanRequest layers{.graph = &graph};
+    const ir::PlanGraph unit = partitioner::unit_of(*request.graph, size, bandwidth);
+    const partitioner::UnitPrices prices = partitioner::unit_prices(unit);
+    partitioner::UnitRequest layers;
+    layers.prices = &prices;
     layers.machine.levels = {{.count = static_cast<int>(cluster.devices.size()), .bandwidth = bandwidth}};
     layers.micro_batches = request.graph->batch.count / size.count;
     layers.use_fewer = true;
     layers.memory_budget = 4e9;
     layers.max_pairs = INT64_MAX / 2;
     layers.time_limit = max_seconds - (processor_seconds() - start);
-    const auto answer = partitioner::plan_layers(*partitioner::find_planner(planner), layers);
+    const auto answer = partitioner::search_unit(*partitioner::find_planner(planner), layers);
     search.finished = search.finished && answer.ok() && answer->complete && answer->stopped.empty();
     if (!search.finished) break;
   }

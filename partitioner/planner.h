@@ -141,8 +141,8 @@ struct PlanAnswer {
   double search_seconds = 0;
 };
 
-struct LayerPlanRequest;
-struct LayerPlanAnswer;
+struct UnitRequest;
+struct UnitAnswer;
 
 /// Whether the planner `auto` asks another one. What is asked first gives its local search plans to start from.
 enum class AskedByAuto : uint8_t { kNever, kFirst, kThen };
@@ -155,9 +155,9 @@ struct PlannerEntry {
   Result<PlanAnswer> (*plan)(const PlanRequest&) = nullptr;
   AskedByAuto asked = AskedByAuto::kNever;
   /// Of planners of other projects: what they deviate in, and the search in their own terms
-  /// (cost_models/layer_request.h), which plans profiles and, where `plan` is null, models.
+  /// (cost_models/unit_request.h), which plans profiles and, where `plan` is null, models.
   std::span<const Quirk> quirks = {};
-  Result<LayerPlanAnswer> (*search)(const LayerPlanRequest&) = nullptr;
+  Result<UnitAnswer> (*search)(const UnitRequest&) = nullptr;
 };
 
 std::span<const PlannerEntry> planners();

@@ -6,7 +6,7 @@
 #include "cost/fold.h"
 #include "cost/lower_bound.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/cost_models/plan_by_layers.h"
+#include "partitioner/cost_models/plan_by_units.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -106,11 +106,11 @@ double least_step_of_profile(const PlanRequest& request) {
 Result<PlanAnswer> plan_of_profile(const PlannerEntry& planner, const PlanRequest& request) {
   if (planner.name == "auto") return plan_auto_of_profile(request);
   if (planner.search == nullptr) return plan_folded(planner, request);
-  GP_TRY(PlanAnswer answer, plan_by_layers(planner, request));
+  GP_TRY(PlanAnswer answer, plan_by_units(planner, request));
   const cost::FoldedGraph folded = cost::fold_backward(*request.graph);
   for (const PlanCandidate& candidate : answer.candidates) {
     // A plan that parts what a schedule keeps together has a price of its own only; memory and the objective are in the
-    // planner's terms, which plan_layers has checked.
+    // planner's terms, which search_unit has checked.
     const auto decided = fold(folded, candidate.assignment);
     if (!decided.ok()) continue;
     const Diagnostics problems = check_plan(folded.graph, *request.cluster, *decided,

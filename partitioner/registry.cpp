@@ -6,7 +6,7 @@
 #include "partitioner/baselines/exhaustive.h"
 #include "partitioner/baselines/simple_planners.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/cost_models/plan_by_layers.h"
+#include "partitioner/cost_models/plan_by_units.h"
 #include "partitioner/dapple/planner.h"
 #include "partitioner/graphpipe/planner.h"
 #include "partitioner/pipedream/planner.h"
@@ -31,7 +31,7 @@ const std::vector<PlannerEntry> kPlanners = {
      "as many runs of equal work as there are devices, no replicas; of a profile equal runs of the repeated layers, "
      "the "
      "same replicas and recomputation everywhere, in Piper's terms",
-     plan_equal_split, AskedByAuto::kFirst, piper_quirks(), plan_equal_split_layers},
+     plan_equal_split, AskedByAuto::kFirst, piper_quirks(), plan_equal_runs},
     {"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel, AskedByAuto::kFirst},
     {"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
     {"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours", nullptr, AskedByAuto::kThen,
@@ -111,7 +111,7 @@ const PlannerEntry* find_planner(std::string_view name) {
 }
 
 Result<PlanAnswer> ask(const PlannerEntry& planner, const PlanRequest& request) {
-  return planner.plan != nullptr ? planner.plan(request) : plan_by_layers(planner, request);
+  return planner.plan != nullptr ? planner.plan(request) : plan_by_units(planner, request);
 }
 
 Result<std::set<std::string, std::less<>>> parse_compat(const PlannerEntry& planner, std::string_view list) {

@@ -1,9 +1,13 @@
 #include "support/digraph.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <queue>
+
+#include "support/check.h"
 
 namespace graphpipe {
 namespace {
@@ -19,6 +23,39 @@ struct Frame {
 struct Link {
   uint32_t other, edge;
 };
+
+/// Rows of second ends by first end. Needs: sorted edges.
+void fill_rows(size_t nodes, const EdgeList& edges, std::vector<uint32_t>& start, std::vector<uint32_t>& items) {
+  start.assign(nodes + 1, 0);
+  items.clear();
+  items.reserve(edges.size());
+  for (const auto& [from, to] : edges) {
+    ++start[from + 1];
+    items.push_back(to);
+  }
+  std::partial_sum(start.begin(), start.end(), start.begin());
+}
+
+std::vector<uint32_t> order_by_arrival(size_t nodes, const EdgeList& edges, bool last_first) {
+  std::vector<std::vector<uint32_t>> readers(nodes);
+  std::vector<uint32_t> missing(nodes, 0), order;
+  for (const auto& [from, to] : edges) {
+    readers[from].push_back(to);
+    ++missing[to];
+  }
+  std::deque<uint32_t> ready;
+  for (uint32_t node = 0; node < nodes; ++node)
+    if (missing[node] == 0) ready.push_back(node);
+  while (!ready.empty()) {
+    order.push_back(last_first ? ready.back() : ready.front());
+    if (last_first) ready.pop_back();
+    else ready.pop_front();
+    for (const uint32_t next : readers[order.back()])
+      if (--missing[next] == 0) ready.push_back(next);
+  }
+  GP_CHECK(order.size() == nodes);
+  return order;
+}
 
 }  // namespace
 
@@ -43,6 +80,45 @@ std::vector<uint32_t> topological_order(size_t nodes, const EdgeList& edges, std
       if (--waiting[next] == 0) add(next);
   }
   return order;
+}
+
+std::vector<uint32_t> last_in_first_out_order(size_t nodes, const EdgeList& edges) {
+  return order_by_arrival(nodes, edges, true);
+}
+std::vector<uint32_t> first_in_first_out_order(size_t nodes, const EdgeList& edges) {
+  return order_by_arrival(nodes, edges, false);
+}
+
+Dag::Dag(size_t nodes, EdgeList edges) {
+  for (const auto& [from, to] : edges) GP_CHECK(from < nodes && to < nodes && from != to);
+  std::ranges::sort(edges);
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  fill_rows(nodes, edges, successor_start_, successors_);
+  for (auto& [from, to] : edges) std::swap(from, to);
+  std::ranges::sort(edges);
+  fill_rows(nodes, edges, predecessor_start_, predecessors_);
+}
+
+EdgeList Dag::edges() const {
+  EdgeList edges;
+  for (uint32_t node = 0; node < size(); ++node)
+    for (const uint32_t next : successors(node)) edges.emplace_back(node, next);
+  return edges;
+}
+
+Dag chained(const Dag& dag, std::span<const uint32_t> order) {
+  EdgeList edges = dag.edges();
+  for (size_t i = 1; i < order.size(); ++i) edges.emplace_back(order[i - 1], order[i]);
+  return Dag(dag.size(), std::move(edges));
+}
+
+BitRows ancestors_of(const Dag& dag) {
+  BitRows rows(dag.size(), dag.size());
+  for (const uint32_t node : first_in_first_out_order(dag.size(), dag.edges())) {
+    rows.insert(node, node);
+    for (const uint32_t from : dag.predecessors(node)) rows.merge(node, from);
+  }
+  return rows;
 }
 
 std::vector<uint32_t> strongly_connected_parts(size_t nodes, const EdgeList& edges) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/bits.h"
 #include "support/union_find.h"
 
 namespace graphpipe {
@@ -17,6 +18,39 @@ using EdgeList = std::vector<std::pair<uint32_t, uint32_t>>;
 /// Kahn's order: of the nodes whose predecessors are done the one with the smallest rank goes first, then the one with
 /// the smallest number; without ranks their numbers are the ranks. Nodes on cycles and behind them are left out.
 std::vector<uint32_t> topological_order(size_t nodes, const EdgeList& edges, std::span<const uint32_t> rank = {});
+
+/// Kahn's order: of the nodes whose predecessors are done the one that became free last goes first, or first. Sources
+/// become free by number, readers in the order of the edges. Needs: no cycle.
+std::vector<uint32_t> last_in_first_out_order(size_t nodes, const EdgeList& edges);
+std::vector<uint32_t> first_in_first_out_order(size_t nodes, const EdgeList& edges);
+
+/// Neighbours of the nodes 0 .. size-1 of an acyclic graph in compressed rows.
+class Dag {
+ public:
+  Dag() = default;
+  /// Needs: ends below `nodes`; no cycle.
+  Dag(size_t nodes, EdgeList edges);
+
+  size_t size() const { return successor_start_.empty() ? 0 : successor_start_.size() - 1; }
+  /// Ascending, each once.
+  std::span<const uint32_t> successors(uint32_t node) const { return row(successor_start_, successors_, node); }
+  std::span<const uint32_t> predecessors(uint32_t node) const { return row(predecessor_start_, predecessors_, node); }
+  /// Sorted, each once.
+  EdgeList edges() const;
+
+ private:
+  static std::span<const uint32_t> row(const std::vector<uint32_t>& start, const std::vector<uint32_t>& items,
+                                       uint32_t node) {
+    return std::span(items).subspan(start[node], start[node + 1] - start[node]);
+  }
+  std::vector<uint32_t> successor_start_, successors_, predecessor_start_, predecessors_;
+};
+
+/// The graph with an extra edge between neighbours of `order`.
+Dag chained(const Dag& dag, std::span<const uint32_t> order);
+
+/// By node those that lead to it, itself included. Takes memory with the square of the nodes.
+BitRows ancestors_of(const Dag& dag);
 
 /// For each node the number of its strongly connected part, from 0 (Tarjan).
 std::vector<uint32_t> strongly_connected_parts(size_t nodes, const EdgeList& edges);

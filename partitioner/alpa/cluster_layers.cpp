@@ -34,22 +34,20 @@ void thin_out(Line& line) {
   line.crossing.resize(kept);
 }
 
-Line line_of(const LayerGraph& graph) {
-  const LayerAdjacency adjacency = adjacency_of(graph);
-  Line line;
+Line line_of(const UnitPrices& prices) {
+  Line line{.order = topological_rows(prices)};
   line.work = {0};
-  IdMap<LayerId, size_t> position(graph.layers.size(), 0);
-  for (const LayerId id : adjacency.order) {
-    position[id] = line.order.size();
-    line.order.push_back(static_cast<uint32_t>(id.index()));
-    line.work.push_back(line.work.back() + graph.layers[id].seconds());
+  std::vector<size_t> position(prices.size(), 0);
+  for (size_t i = 0; i < line.order.size(); ++i) {
+    position[line.order[i]] = i;
+    line.work.push_back(line.work.back() + prices.seconds[line.order[i]]);
   }
+  std::vector<size_t> last = position;
+  for (const auto& [from, to] : prices.edges) last[from] = std::max(last[from], position[to]);
   std::vector<double> change(line.order.size() + 2, 0);
-  for (const LayerId id : graph.layer_ids()) {
-    size_t last = position[id];
-    for (const LayerId reader : adjacency.successors[id]) last = std::max(last, position[reader]);
-    change[position[id] + 1] += graph.layers[id].output_bytes;
-    change[last + 1] -= graph.layers[id].output_bytes;
+  for (uint32_t row = 0; row < prices.size(); ++row) {
+    change[position[row] + 1] += prices.output_bytes[row];
+    change[last[row] + 1] -= prices.output_bytes[row];
   }
   line.crossing = {0};
   for (size_t i = 1; i <= line.order.size(); ++i) line.crossing.push_back(line.crossing.back() + change[i]);
@@ -112,8 +110,8 @@ class Clusters {
 
 }  // namespace
 
-std::vector<std::vector<uint32_t>> cluster_layers(const LayerGraph& graph, size_t count) {
-  const Line line = line_of(graph);
+std::vector<std::vector<uint32_t>> cluster_layers(const UnitPrices& prices, size_t count) {
+  const Line line = line_of(prices);
   std::vector<double> traffic(line.crossing);
   std::ranges::sort(traffic);
   std::vector<size_t> best;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "partitioner/cost_models/layer_graph.h"
+#include "partitioner/cost_models/unit_prices.h"
 
 namespace graphpipe::partitioner {
 
@@ -12,6 +12,6 @@ namespace graphpipe::partitioner {
 /// one and a half times the average, or than the largest layer where that is more. Among these the largest traffic
 /// between runs is smallest, then the sum of the traffic, then the sum of squared work. Traffic: every output that
 /// crosses, once. Of orders of more than 3000 layers only every k-th boundary is looked at.
-std::vector<std::vector<uint32_t>> cluster_layers(const LayerGraph& graph, size_t count);
+std::vector<std::vector<uint32_t>> cluster_layers(const UnitPrices& prices, size_t count);
 
 }  // namespace graphpipe::partitioner

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "partitioner/alpa/cluster_layers.h"
-#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/plan_price.h"
 #include "partitioner/piper/cost_model.h"
 #include "support/deadline.h"
 #include "support/units.h"
@@ -34,7 +34,7 @@ struct Reach {
   int least = std::numeric_limits<int>::max(), most = -1;
 };
 
-std::vector<int> submeshes(const LayerMachine& machine) {
+std::vector<int> submeshes(const MachineLevels& machine) {
   const int devices = machine.devices();
   const int machine_size = machine.levels.size() > 1 ? machine.levels.front().count : devices;
   std::vector<int> sizes;
@@ -44,7 +44,7 @@ std::vector<int> submeshes(const LayerMachine& machine) {
   return sizes;
 }
 
-PiperOptions options_of(const LayerPlanRequest& request, VariantRule rule) {
+PiperOptions options_of(const UnitRequest& request, VariantRule rule) {
   return {.devices = request.machine.devices(),
           .micro_batches = std::max<int64_t>(1, request.micro_batches),
           .bandwidth = request.machine.levels.front().bandwidth,
@@ -56,16 +56,16 @@ PiperOptions options_of(const LayerPlanRequest& request, VariantRule rule) {
 
 class Alpa {
  public:
-  Alpa(const LayerPlanRequest& request, const Deadline& deadline)
+  Alpa(const UnitRequest& request, const Deadline& deadline)
       : request_(request),
+        prices_(*request.prices),
         deadline_(deadline),
-        clusters_(cluster_layers(*request.graph,
-                                 request.graph->layers.size() <= kMaxUnclustered ? kMaxUnclustered : kClusters)),
+        clusters_(cluster_layers(prices_, prices_.size() <= kMaxUnclustered ? kMaxUnclustered : kClusters)),
         count_(clusters_.size()),
         devices_(request.machine.devices()),
         configs_(count_ * count_) {
-    collect_configs(PiperCosts(*request.graph, options_of(request, VariantRule::kFirst)), false);
-    if (request.recompute) collect_configs(PiperCosts(*request.graph, options_of(request, VariantRule::kLast)), true);
+    collect_configs(PiperCosts(prices_, options_of(request, VariantRule::kFirst)), false);
+    if (request.recompute) collect_configs(PiperCosts(prices_, options_of(request, VariantRule::kLast)), true);
   }
 
   bool run() {
@@ -99,10 +99,10 @@ class Alpa {
   int64_t micro_batches() const { return std::max<int64_t>(1, request_.micro_batches); }
   /// Seconds; infinite where there is no plan.
   double objective() const { return objective_; }
-  const LayerPlan& plan() const { return plan_; }
+  const ir::Assignment& plan() const { return plan_; }
   /// No plan is faster: each stage time is at least the work over all devices.
   double least() const {
-    const PiperCosts costs(*request_.graph, options_of(request_, VariantRule::kChoose));
+    const PiperCosts costs(prices_, options_of(request_, VariantRule::kChoose));
     double work = 0;
     for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) work += costs.least_work(layer);
     return work / devices_ * static_cast<double>(micro_batches());
@@ -222,32 +222,33 @@ class Alpa {
     }
   }
 
-  LayerPlan plan_of(size_t stages) {
-    LayerPlan plan;
-    plan.micro_batches = micro_batches();
+  ir::Assignment plan_of(size_t stages) {
+    ir::Assignment plan;
     size_t from = 0;
     int devices = devices_;
     for (; stages > 0; --stages) {
       const Best step = best(stages, from, devices);
-      LayerStage stage{.replicas = step.config->replicas, .degree = step.config->degree};
+      std::vector<uint32_t> rows;
+      std::vector<int> variants;
       for (; from < step.end; ++from)
-        for (const uint32_t layer : clusters_[from]) stage.layers.emplace_back(layer);
-      std::ranges::sort(stage.layers);
-      for (int i = 0; i < step.config->devices; ++i) stage.devices.push_back(devices_ - devices + i);
+        for (const uint32_t row : clusters_[from]) {
+          rows.push_back(row);
+          variants.push_back(variant(row, *step.config));
+        }
+      add_stage(prices_, rows, on_devices(devices_ - devices, step.config->replicas, step.config->degree), variants,
+                plan);
       devices -= step.config->devices;
-      for (const LayerId id : stage.layers) stage.variants.push_back(variant(id, *step.config));
-      plan.stages.push_back(std::move(stage));
     }
     return plan;
   }
 
-  int variant(LayerId id, const Config& config) const {
-    const auto& degrees = request_.graph->layers[id].degrees;
-    const auto found = std::ranges::find(degrees, config.degree, &LayerDegree::degree);
-    return found == degrees.end() || !config.last_variant ? 0 : static_cast<int>(found->variants.size()) - 1;
+  int variant(uint32_t row, const Config& config) const {
+    const auto ways = alternatives_of(prices_.node(row), config.degree);
+    return ways.empty() || !config.last_variant ? 0 : static_cast<int>(ways.size()) - 1;
   }
 
-  const LayerPlanRequest& request_;
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
   const Deadline& deadline_;
   std::vector<std::vector<uint32_t>> clusters_;
   size_t count_;
@@ -258,13 +259,13 @@ class Alpa {
   /// [stages][first cluster]
   std::vector<Reach> reach_;
   double objective_ = kInfinity;
-  LayerPlan plan_;
+  ir::Assignment plan_;
   int64_t tried_ = 0;
 };
 
 }  // namespace
 
-Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
+Result<UnitAnswer> plan_alpa(const UnitRequest& request) {
   if (request.machine.devices() > 4096)
     return Diagnostic{.code = Code::kUsage,
                       .message = text(request.machine.devices(), " devices are more than this planner takes"),
@@ -280,16 +281,16 @@ Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request) {
                : Diagnostic{.code = Code::kInterrupted,
                             .message = deadline.reason() + " before any plan was found",
                             .hint = "give the search more time"};
-  LayerPlanAnswer answer{.plan = alpa.plan()};
-  answer.terms = {.score = LayerScore::kIteration,
-                  .convention = {.overlap = Overlap::kAdd,
-                                 .cut = CutRule::kStageEdges,
-                                 .copies = CopiesRule::kStages,
-                                 .communication_scale = request.charge_traffic ? 1.0 : 0.0,
-                                 .reduction_factor = 4,
-                                 .reduction_every = alpa.micro_batches()}};
+  UnitAnswer answer{.plan = alpa.plan()};
+  answer.model = {.score = Score::kIteration,
+                  .overlap = Overlap::kAdd,
+                  .cut = CutRule::kStageEdges,
+                  .copies = CopiesRule::kStages,
+                  .communication_scale = request.charge_traffic ? 1.0 : 0.0,
+                  .reduction_factor = 4,
+                  .reduction_every = alpa.micro_batches()};
   answer.unit = "s";
-  const LayerPlanPrice price = price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention);
+  const PlanPrice price = price_plan(*request.prices, answer.plan, request.machine, answer.model);
   answer.objective = static_cast<double>(alpa.micro_batches() - 1) * price.bottleneck;
   for (const StagePrice& stage : price.stages) answer.objective += stage.total;
   answer.bound = complete ? answer.objective : std::min(answer.objective, alpa.least());

@@ -1,7 +1,7 @@
 #pragma once
-// Alpa's inter-operator program (OSDI 2022) over a layer graph.
+// Alpa's inter-operator program (OSDI 2022).
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,6 +14,6 @@ namespace graphpipe::partitioner {
 ///   objective = sum of stage times + (micro-batches - 1) times the largest, seconds
 ///
 /// Proven over this space: for each candidate of the largest time the smallest sum.
-Result<LayerPlanAnswer> plan_alpa(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_alpa(const UnitRequest& request);
 
 }  // namespace graphpipe::partitioner

@@ -5,7 +5,7 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/baselines/exhaustive.h"
-#include "partitioner/cost_models/plan_by_layers.h"
+#include "partitioner/cost_models/plan_by_units.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
 #include "partitioner/graphpipe/planner.h"
 #include "partitioner/heterogeneous/chain_dp.h"
@@ -55,7 +55,7 @@ class AutoPlanner {
     if (best) start_from(*best);
     for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     // The row of this name cuts without replicas; this one has them, and neither of 2bw's limits on depth and devices.
-    take(plan_by_layers(*find_planner("equal-split"), rest_of(best)));
+    take(plan_by_units(*find_planner("equal-split"), rest_of(best)));
     on_fewer_devices(best);
     // The search climbs from the best of these too, beside the starts that it has of its own.
     if (best) best_of_others_ = best->candidates.front().assignment;

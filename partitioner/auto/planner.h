@@ -1,7 +1,7 @@
 #pragma once
 // The default planner: the best of everything.
 //
-// 1. The plans of the other planners; of exhaustive search where there are few plans. Those of layer graphs leave out
+// 1. The plans of the other planners; of exhaustive search where there are few plans. Those of other projects leave out
 //    micro-batch sizes whose work alone takes as long as the best step so far.
 // 2. GraphPipe's search again, with recomputation as a decision, and over the graph with fewer and fewer branches side
 //    by side: between GraphPipe's stages, which take parts of one branch, and those of a line, which take parts of all.

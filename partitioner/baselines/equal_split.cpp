@@ -29,9 +29,9 @@ void try_split(const PiperCosts& costs, const std::vector<std::vector<uint32_t>>
 
 }  // namespace
 
-EqualSplit split_equally(const LayerGraph& graph, const PiperCosts& costs, bool pays_for_empty_ends) {
+EqualSplit split_equally(const UnitPrices& prices, const PiperCosts& costs, bool pays_for_empty_ends) {
   EqualSplit best;
-  const RepeatedLayers layers = repeated_layers(graph);
+  const RepeatedLayers layers = repeated_layers(prices);
   const auto devices = static_cast<size_t>(costs.options().devices);
   for (size_t count = 1; count <= std::min(layers.repeated.size(), devices); ++count)
     try_split(costs, equal_stages(layers, count, Ends::kJoined), best);

@@ -2,20 +2,12 @@
 
 #include <algorithm>
 
-#include "partitioner/graph/ideals.h"
 #include "support/check.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::string_view kRepeatedLayer = "ParallelTransformerLayer";
-
-DagEdges edges_between(const LayerGraph& graph) {
-  DagEdges edges;
-  for (const LayerEdge& edge : graph.edges)
-    edges.emplace_back(static_cast<uint32_t>(edge.from.index()), static_cast<uint32_t>(edge.to.index()));
-  return edges;
-}
 
 std::vector<std::vector<uint32_t>> runs_of(const std::vector<uint32_t>& layers, size_t count) {
   std::vector<std::vector<uint32_t>> runs(count);
@@ -31,16 +23,15 @@ std::vector<std::vector<uint32_t>> runs_of(const std::vector<uint32_t>& layers, 
 
 }  // namespace
 
-RepeatedLayers repeated_layers(const LayerGraph& graph) {
+RepeatedLayers repeated_layers(const UnitPrices& prices) {
   RepeatedLayers parts;
-  const size_t count = graph.layers.size();
-  const DagEdges edges = edges_between(graph);
-  const Dag dag(count, edges);
-  const std::vector<uint32_t> order = last_in_first_out_order(count, edges);
+  const size_t count = prices.size();
+  const Dag dag(count, prices.edges);
+  const std::vector<uint32_t> order = last_in_first_out_order(count, prices.edges);
   // Whether a layer is, or follows, or leads to, a repeated one.
   std::vector<bool> is_repeated(count), follows(count), leads_to(count);
   for (const uint32_t layer : order) {
-    is_repeated[layer] = graph.layers[LayerId(layer)].label.raw() == kRepeatedLayer;
+    is_repeated[layer] = prices.node(layer).description.raw() == kRepeatedLayer;
     follows[layer] = is_repeated[layer] ||
                      std::ranges::any_of(dag.predecessors(layer), [&](uint32_t from) { return follows[from]; });
   }

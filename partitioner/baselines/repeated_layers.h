@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "partitioner/cost_models/layer_graph.h"
+#include "partitioner/cost_models/unit_prices.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,9 +14,9 @@ struct RepeatedLayers {
   std::vector<uint32_t> before, repeated, behind;
 };
 
-/// Repeated: layers of the label ParallelTransformerLayer and what stands between two of them; of a graph without such
-/// layers, all. Before: the others that lead to one of them.
-RepeatedLayers repeated_layers(const LayerGraph& graph);
+/// Numbers are rows. Repeated: nodes described as ParallelTransformerLayer and what stands between two of them; of a
+/// graph without such layers, all. Before: the others that lead to one of them.
+RepeatedLayers repeated_layers(const UnitPrices& prices);
 
 enum class Ends : uint8_t {
   kJoined,  // what stands before and behind belongs to the first and the last run

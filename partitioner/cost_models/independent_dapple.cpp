@@ -11,11 +11,12 @@ namespace {
 // The formula of docs/planners.md, section 5, from device numbers.
 class DappleScore {
  public:
-  DappleScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
+  DappleScore(const UnitRequest& request, const UnitAnswer& answer)
       : request_(request),
-        graph_(*request.graph),
+        prices_(*request.prices),
         plan_(answer.plan),
-        terms_(answer.terms),
+        model_(answer.model),
+        members_(members_of(prices_, plan_)),
         is_original_(request.has("D9")) {
     const auto& levels = request.machine.levels;
     collective_ = between_ = is_original_ ? 1e9 : levels.back().bandwidth;
@@ -25,34 +26,33 @@ class DappleScore {
     int largest = 0, group = 1;
     for (const auto& [number, size] : size_of) largest = std::max(largest, size);
     inside_ = is_original_ ? 25e9 : 0;
-    for (const LayerMachine::Level& level : levels) {
+    for (const MachineLevels::Level& level : levels) {
       group *= level.count;
       if (inside_ == 0 && group >= largest) inside_ = level.bandwidth;
     }
   }
 
   double speed_up() const {
-    const double copies = terms_.copies;
+    const double copies = model_.pipeline_copies;
     const double micro_batches = std::floor(std::floor(static_cast<double>(request_.batch) / copies) /
                                             static_cast<double>(request_.micro_batch));
     double slowest = 0, whole = 0, fill = 0, hops = 0;
-    std::set<LayerId> before;
-    for (size_t s = 0; s < plan_.stages.size(); ++s) {
-      const double time = seconds(s), devices = static_cast<double>(plan_.stages[s].devices.size());
-      const double entering = batches() * recomputed_boundary(graph_, before, terms_.convention.cut);
+    Rows before;
+    for (size_t s = 0; s < members_.size(); ++s) {
+      const double time = seconds(s), devices = static_cast<double>(devices_of(s).size());
+      const double entering = batches() * recomputed_boundary(prices_, before, model_.cut);
       whole += time;
       fill += time / ((request_.has("D3") ? copies : devices) * micro_batches);
       slowest = std::max(slowest, time / devices);
       if (s > 0) {
-        slowest = std::max(slowest, point_to_point(s, terms_.traffic_factor * entering));
+        slowest = std::max(slowest, point_to_point(s, model_.traffic_factor * entering));
         hops += point_to_point(s, entering / (copies * micro_batches));
       }
-      before.insert(plan_.stages[s].layers.begin(), plan_.stages[s].layers.end());
+      before.insert(members_[s].begin(), members_[s].end());
     }
     const double beat = slowest / micro_batches;
     double tail = 0;
-    for (size_t s = 0; s < plan_.stages.size(); ++s)
-      tail = std::max(tail, reduction(s) - static_cast<double>(s) * beat);
+    for (size_t s = 0; s < members_.size(); ++s) tail = std::max(tail, reduction(s) - static_cast<double>(s) * beat);
     return whole / (beat * (micro_batches - 1) + fill + hops + tail);
   }
 
@@ -61,9 +61,15 @@ class DappleScore {
 
   double seconds(size_t s) const {
     double sum = 0;
-    for (const LayerId id : plan_.stages[s].layers)
-      sum += batches() * (graph_.layers[id].forward_seconds + graph_.layers[id].backward_seconds);
+    for (const uint32_t row : members_[s]) sum += batches() * prices_.seconds[row];
     return sum;
+  }
+
+  std::vector<int> devices_of(size_t s) const {
+    std::vector<int> numbers;
+    for (const ir::DeviceId device : plan_.choice[ir::StageId(s)].devices)
+      numbers.push_back(static_cast<int>(device.index()));
+    return numbers;
   }
 
   size_t machine(int device) const {
@@ -78,24 +84,22 @@ class DappleScore {
   }
 
   double point_to_point(size_t to, double bytes) const {
-    const std::vector<int>&from = plan_.stages[to - 1].devices, &into = plan_.stages[to].devices;
+    const std::vector<int> from = devices_of(to - 1), into = devices_of(to);
     if (!is_one_machine(into)) return bytes / collective_;
     const auto away = std::ranges::count_if(from, [&](int device) { return machine(device) != machine(into.front()); });
     return away > 0 ? bytes * static_cast<double>(away) / static_cast<double>(from.size()) / between_ : bytes / inside_;
   }
 
   double reduction(size_t s) const {
-    const std::vector<int>& devices = plan_.stages[s].devices;
+    const std::vector<int> devices = devices_of(s);
     double bytes = 0;
-    for (const LayerId id : plan_.stages[s].layers) bytes += graph_.layers[id].weight_bytes;
-    if (request_.has("D4") && s + 1 < plan_.stages.size()) {
-      const std::vector<LayerId>& next = plan_.stages[s + 1].layers;
-      for (const LayerId id : adjacency_of(graph_).order)
-        if (std::ranges::find(next, id) != next.end()) {
-          bytes += graph_.layers[id].weight_bytes;
+    for (const uint32_t row : members_[s]) bytes += prices_.weight_bytes[row];
+    if (request_.has("D4") && s + 1 < members_.size())
+      for (const uint32_t row : topological_rows(prices_))
+        if (members_[s + 1].contains(row)) {
+          bytes += prices_.weight_bytes[row];
           break;
         }
-    }
     if (devices.size() < 2) return 0;
     const auto count = static_cast<double>(devices.size());
     const double moved = 2 * bytes * (count - 1) / count;
@@ -103,10 +107,11 @@ class DappleScore {
     return moved / inside_ / (is_original_ ? std::floor(count / 2) : 1);
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
-  const LayerPlan& plan_;
-  const LayerTerms& terms_;
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
+  const ir::Assignment& plan_;
+  const CostModel& model_;
+  const std::vector<Rows> members_;
   /// The constants of the original, whose reductions inside a machine use its links side by side.
   const bool is_original_;
   /// Bytes per second inside a machine, between two, and of what involves several.
@@ -115,7 +120,7 @@ class DappleScore {
 
 }  // namespace
 
-double dapple_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer) {
+double dapple_score(const UnitRequest& request, const UnitAnswer& answer) {
   return DappleScore(request, answer).speed_up();
 }
 

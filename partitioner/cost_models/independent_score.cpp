@@ -9,92 +9,93 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-using Layers = std::set<LayerId>;
-
 // Stages, or groups of stages, that stand beside each other in a row.
 struct RowPart {
-  Layers layers;
+  Rows rows;
   double seconds = 0;
   int replicas = 1;
 };
 
-double weight(const LayerGraph& graph, const Layers& layers) {
-  double bytes = 0;
-  for (const LayerId id : layers) bytes += graph.layers[id].weight_bytes;
-  return bytes;
-}
-
-double weight_and_output(const LayerGraph& graph, const Layers& layers) {
-  double bytes = weight(graph, layers);
-  for (const LayerId id : layers) bytes += graph.layers[id].output_bytes;
-  return bytes;
+double sum_of(const std::vector<double>& column, const Rows& rows) {
+  double sum = 0;
+  for (const uint32_t row : rows) sum += column[row];
+  return sum;
 }
 
 class RowScore {
  public:
-  RowScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
-      : request_(request), graph_(*request.graph), plan_(answer.plan), convention_(answer.terms.convention) {}
+  RowScore(const UnitRequest& request, const UnitAnswer& answer)
+      : request_(request),
+        prices_(*request.prices),
+        answer_(answer),
+        model_(answer.model),
+        members_(members_of(prices_, answer.plan)) {}
 
   RecomputedScore run() {
     const int levels = static_cast<int>(request_.machine.levels.size());
-    score_.objective = seconds_of(levels - 1, 0, static_cast<int>(plan_.stages.size()));
+    score_.objective = seconds_of(levels - 1, 0, static_cast<int>(members_.size()));
     return score_;
   }
 
  private:
+  /// In one copy of the groups around a stage.
+  int replicas_of(int stage) const {
+    int replicas = static_cast<int>(answer_.plan.choice[ir::StageId(static_cast<size_t>(stage))].devices.size());
+    for (const StageGroup& group : answer_.groups)
+      if (group.first <= stage && stage < group.first + group.count) replicas /= group.replicas;
+    return replicas;
+  }
+
+  Rows rows_between(int first, int last) const {
+    Rows rows;
+    for (int s = first; s < last; ++s)
+      rows.insert(members_[static_cast<size_t>(s)].begin(), members_[static_cast<size_t>(s)].end());
+    return rows;
+  }
+
   // Time of stages [first, last) as one row of parts of a level, 0 the innermost.
   double seconds_of(int level, int first, int last) {
     std::vector<RowPart> row;
     if (level == 0) {
       for (int s = first; s < last; ++s) {
-        const LayerStage& stage = plan_.stages[static_cast<size_t>(s)];
-        RowPart part{.layers = {stage.layers.begin(), stage.layers.end()}, .replicas = stage.replicas};
-        for (const LayerId id : stage.layers)
-          part.seconds += graph_.layers[id].forward_seconds + graph_.layers[id].backward_seconds;
-        row.push_back(part);
+        const Rows rows = rows_between(s, s + 1);
+        row.push_back({.rows = rows, .seconds = sum_of(prices_.seconds, rows), .replicas = replicas_of(s)});
       }
     } else {
       bool grouped = false;
-      for (const LayerGroup& group : plan_.groups) {
+      for (const StageGroup& group : answer_.groups) {
         if (group.level != level || group.first < first || group.first >= last) continue;
         grouped = true;
-        RowPart part{.seconds = seconds_of(level - 1, group.first, group.first + group.count),
-                     .replicas = group.replicas};
-        for (int s = group.first; s < group.first + group.count; ++s)
-          part.layers.insert(plan_.stages[static_cast<size_t>(s)].layers.begin(),
-                             plan_.stages[static_cast<size_t>(s)].layers.end());
-        row.push_back(part);
+        row.push_back({.rows = rows_between(group.first, group.first + group.count),
+                       .seconds = seconds_of(level - 1, group.first, group.first + group.count),
+                       .replicas = group.replicas});
       }
       if (!grouped) return seconds_of(level - 1, first, last);
     }
-    Layers before;
-    for (int s = 0; s < first; ++s)
-      before.insert(plan_.stages[static_cast<size_t>(s)].layers.begin(),
-                    plan_.stages[static_cast<size_t>(s)].layers.end());
-    return row_seconds(level, row, before);
+    return row_seconds(level, row, rows_between(0, first));
   }
 
   double links(int level, bool first) const {
-    if (!first && !convention_.parallel_links_everywhere) return 1;
+    if (!first && !model_.parallel_links_everywhere) return 1;
     double count = 1;
     for (int inner = 0; inner < level; ++inner)
-      if (convention_.links_of_all_levels || inner + 1 == level)
+      if (model_.links_of_all_levels || inner + 1 == level)
         count *= request_.machine.levels[static_cast<size_t>(inner)].count;
     return count;
   }
 
-  double row_seconds(int level, const std::vector<RowPart>& row, Layers before) {
+  double row_seconds(int level, const std::vector<RowPart>& row, Rows before) {
     const double rate = request_.machine.levels[static_cast<size_t>(level)].bandwidth;
     double worst = 0;
     for (size_t p = 0; p < row.size(); ++p) {
       const double d = row[p].replicas;
-      const double moved = convention_.reduction_factor * weight(graph_, row[p].layers) * (d - 1) / d;
+      const double moved = model_.reduction_factor * sum_of(prices_.weight_bytes, row[p].rows) * (d - 1) / d;
       double time = (row[p].seconds + moved / (rate * links(level, p == 0))) / d;
-      const double in = 2 * recomputed_boundary(graph_, before, convention_.cut) / (rate * d);
-      before.insert(row[p].layers.begin(), row[p].layers.end());
-      const double out = 2 * recomputed_boundary(graph_, before, convention_.cut) / (rate * d);
+      const double in = 2 * recomputed_boundary(prices_, before, model_.cut) / (rate * d);
+      before.insert(row[p].rows.begin(), row[p].rows.end());
+      const double out = 2 * recomputed_boundary(prices_, before, model_.cut) / (rate * d);
       const bool pays_in = p > 0, at_end = p + 1 == row.size();
-      const bool pays_out = p > 0 && (convention_.group_end_pays_twice || !at_end);
+      const bool pays_out = p > 0 && (model_.group_end_pays_twice || !at_end);
       if (pays_in) time = std::max(time, in);
       if (pays_out) time = std::max(time, out);
       worst = std::max(worst, time);
@@ -104,103 +105,113 @@ class RowScore {
   }
 
   void note_memory(const std::vector<RowPart>& row, size_t p) {
-    const bool from = convention_.copies == CopiesRule::kFrom;
-    if (!from && convention_.copies != CopiesRule::kAfter) return;
+    const bool from = model_.copies == CopiesRule::kFrom;
+    if (!from && model_.copies != CopiesRule::kAfter) return;
     int devices = 0;
     for (size_t q = from ? p : p + 1; q < row.size(); ++q) devices += row[q].replicas;
     const int copies = (devices + row[p].replicas - 1) / row[p].replicas;
-    score_.memory = std::max(score_.memory, copies * weight_and_output(graph_, row[p].layers));
+    score_.memory = std::max(score_.memory, copies * (sum_of(prices_.weight_bytes, row[p].rows) +
+                                                      sum_of(prices_.output_bytes, row[p].rows)));
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
-  const LayerPlan& plan_;
-  const LayerConvention& convention_;
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
+  const UnitAnswer& answer_;
+  const CostModel& model_;
+  const std::vector<Rows> members_;
   RecomputedScore score_;
 };
 
 // Planners that price a stage by what crosses its own boundary: Piper, Tarnawski, PipeDream-2BW.
 class StageScore {
  public:
-  StageScore(const LayerPlanRequest& request, const LayerPlanAnswer& answer)
+  StageScore(const UnitRequest& request, const UnitAnswer& answer)
       : request_(request),
-        graph_(*request.graph),
+        prices_(*request.prices),
         plan_(answer.plan),
-        terms_(answer.terms),
-        convention_(answer.terms.convention) {
-    for (size_t s = 0; s < plan_.stages.size(); ++s)
-      for (const LayerId id : plan_.stages[s].layers) stage_of_[id] = s;
-  }
+        model_(answer.model),
+        members_(members_of(prices_, answer.plan)) {}
 
   RecomputedScore run() {
     RecomputedScore score;
     double sum = 0;
-    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+    for (size_t s = 0; s < members_.size(); ++s) {
       sum += seconds(s);
       score.objective = std::max(score.objective, seconds(s));
-      if (!plan_.stages[s].on_cpu) score.memory = std::max(score.memory, memory(s));
+      if (!is_on_cpu(s)) score.memory = std::max(score.memory, memory(s));
     }
-    if (terms_.score == LayerScore::kIteration)
-      score.objective = sum + static_cast<double>(plan_.micro_batches - 1) * score.objective;
-    if (terms_.score == LayerScore::kThroughput) score.objective = 1 / score.objective;
+    if (model_.score == Score::kIteration)
+      score.objective = sum + static_cast<double>(std::max<int64_t>(1, request_.micro_batches) - 1) * score.objective;
+    if (model_.score == Score::kThroughput) score.objective = 1 / score.objective;
     return score;
   }
 
   /// Seconds of every stage.
   double seconds(size_t s) {
-    const LayerStage& stage = plan_.stages[s];
-    const Layers inside(stage.layers.begin(), stage.layers.end());
     double work = 0, weights = 0;
-    for (size_t i = 0; i < stage.layers.size(); ++i) {
-      const Layer& layer = graph_.layers[stage.layers[i]];
-      const LayerVariant* run = chosen(stage, i);
-      work += stage.on_cpu ? layer.cpu_seconds : run ? run->seconds : layer.forward_seconds + layer.backward_seconds;
-      weights += run ? run->weight_bytes : layer.weight_bytes;
-      if (stage.recompute && !stage.on_cpu) work += forward_again(layer, run);
+    for (const uint32_t row : members_[s]) {
+      const ir::NodeAlternative* run = chosen(s, row);
+      work += is_on_cpu(s) ? prices_.cpu_seconds[row] : run ? all_of(*run) : prices_.seconds[row];
+      weights += run ? run->weight_bytes : prices_.weight_bytes[row];
+      if (stage(s).recompute && !is_on_cpu(s)) work += forward_again(row, run);
     }
-    if (stage.on_cpu) return work / stage.replicas;
-    const double rate = request_.machine.levels.front().bandwidth, scale = convention_.communication_scale;
-    const double d = stage.replicas;
-    if (convention_.overlap == Overlap::kMaxWithReduction) {
+    const double d = replicas(s);
+    if (is_on_cpu(s)) return work / d;
+    const double rate = request_.machine.levels.front().bandwidth, scale = model_.communication_scale;
+    if (model_.overlap == Overlap::kMaxWithReduction) {
       // Each of d pipelines reduces once in the micro-batches that fall to it.
-      const auto of_each = static_cast<double>(plan_.micro_batches / stage.replicas);
+      const auto of_each =
+          static_cast<double>(std::max<int64_t>(1, request_.micro_batches) / std::ssize(stage(s).devices));
       const double received = arrival(s, true) + arrival(s, false);
-      const double reduced = convention_.reduction_factor * weights * (d - 1) / d;
-      return std::max(work + received * scale, reduced / rate_over(stage.devices) * scale / of_each) / d;
+      const double reduced = model_.reduction_factor * weights * (d - 1) / d;
+      return std::max(work + received * scale, reduced / rate_over(stage(s).devices) * scale / of_each) / d;
     }
-    const double every = std::max<double>(1, static_cast<double>(convention_.reduction_every));
-    const double reduction = convention_.reduction_factor * weights * (d - 1) / d / every / rate * scale;
-    const double traffic = convention_.cut == CutRule::kStageEdges       ? edge_bytes(stage, inside) / d / rate * scale
-                           : convention_.cut == CutRule::kStageTransfers ? transfers(inside)
-                                                                         : 0;
-    return convention_.overlap == Overlap::kAdd ? work / d + reduction + traffic
-                                                : std::max(work / d + reduction, traffic);
+    const double every = std::max<double>(1, static_cast<double>(model_.reduction_every));
+    const double reduction = model_.reduction_factor * weights * (d - 1) / d / every / rate * scale;
+    const double traffic = model_.cut == CutRule::kStageEdges       ? edge_bytes(s) / d / rate * scale
+                           : model_.cut == CutRule::kStageTransfers ? transfers(members_[s])
+                                                                    : 0;
+    return model_.overlap == Overlap::kAdd ? work / d + reduction + traffic : std::max(work / d + reduction, traffic);
   }
 
  private:
-  const LayerVariant* chosen(const LayerStage& stage, size_t i) const {
-    for (const LayerDegree& degree : graph_.layers[stage.layers[i]].degrees)
-      if (degree.degree == stage.degree)
-        return &degree.variants.at(static_cast<size_t>(stage.variants.empty() ? 0 : stage.variants[i]));
+  const ir::StageChoice& stage(size_t s) const { return plan_.choice[ir::StageId(s)]; }
+  double replicas(size_t s) const { return static_cast<double>(stage(s).devices.size()); }
+  bool is_on_cpu(size_t s) const {
+    return static_cast<int>(stage(s).devices.front().index()) >= request_.machine.devices();
+  }
+  size_t stage_of(uint32_t row) const { return plan_.stage_of[prices_.nodes[row]].index(); }
+
+  /// The alternative that the plan names, or the first of the stage's degree.
+  const ir::NodeAlternative* chosen(size_t s, uint32_t row) const {
+    const auto& ways = prices_.node(row).alternatives;
+    if (ways.empty()) return nullptr;
+    if (!plan_.alternative.empty()) return &ways.at(static_cast<size_t>(plan_.alternative[prices_.nodes[row]]));
+    for (const ir::NodeAlternative& way : ways)
+      if (way.degree == stage(s).degree) return &way;
     return nullptr;
   }
 
-  static double forward_again(const Layer& layer, const LayerVariant* run) {
-    if (run != nullptr) return run->seconds / 3;
-    const double seconds = layer.forward_seconds + layer.backward_seconds;
-    return layer.forward_seconds > 0 ? layer.forward_seconds : seconds / 3;
+  static double all_of(const ir::NodeAlternative& way) {
+    return way.seconds.forward.at(1.0) + way.seconds.input_gradient.at(1.0) + way.seconds.weight_gradient.at(1.0);
   }
 
-  using Messages = std::map<std::pair<LayerId, size_t>, double>;
+  double forward_again(uint32_t row, const ir::NodeAlternative* run) const {
+    if (run != nullptr) return all_of(*run) / 3;
+    return prices_.forward[row] > 0 ? prices_.forward[row] : prices_.seconds[row] / 3;
+  }
+
+  using Messages = std::map<std::pair<uint32_t, size_t>, double>;
 
   // Bytes of tensors that come into a stage, or leave it, by producer and reading stage.
   Messages messages(size_t s, bool incoming) const {
     Messages largest;
-    for (const LayerEdge& edge : graph_.edges) {
-      const size_t from = stage_of_.at(edge.from), to = stage_of_.at(edge.to);
+    for (size_t edge = 0; edge < prices_.edges.size(); ++edge) {
+      const auto [producer, reader] = prices_.edges[edge];
+      const size_t from = stage_of(producer), to = stage_of(reader);
       if (from == to || (incoming ? to : from) != s) continue;
-      double& bytes = largest[{edge.from, to}];
-      bytes = std::max(bytes, edge.bytes);
+      double& bytes = largest[{producer, to}];
+      bytes = std::max(bytes, prices_.edge_bytes[edge]);
     }
     return largest;
   }
@@ -209,7 +220,7 @@ class StageScore {
   double arrival(size_t s, bool incoming) const {
     double seconds = 0;
     for (const auto& [ends, bytes] : messages(s, incoming)) {
-      const auto &from = plan_.stages[stage_of_.at(ends.first)].devices, &to = plan_.stages[ends.second].devices;
+      const auto &from = stage(stage_of(ends.first)).devices, &to = stage(ends.second).devices;
       double slowest = 0;
       for (size_t pipeline = 0; pipeline < from.size(); ++pipeline)
         slowest = std::max(slowest, bytes / rate_over({from[pipeline], to.at(pipeline)}));
@@ -219,101 +230,99 @@ class StageScore {
   }
 
   // Bytes per second of the smallest part of the machine that has all of these devices.
-  double rate_over(const std::vector<int>& devices) const {
-    int part = 1;
+  double rate_over(const std::vector<ir::DeviceId>& devices) const {
+    size_t part = 1;
     double rate = request_.machine.levels.front().bandwidth;
-    if (!convention_.level_of_devices) return rate;
-    for (const LayerMachine::Level& level : request_.machine.levels) {
-      part *= level.count;
+    if (!model_.level_of_devices) return rate;
+    for (const MachineLevels::Level& level : request_.machine.levels) {
+      part *= static_cast<size_t>(level.count);
       rate = level.bandwidth;
-      if (std::ranges::all_of(devices, [&](int device) { return device / part == devices[0] / part; })) break;
+      if (std::ranges::all_of(devices, [&](ir::DeviceId id) { return id.index() / part == devices[0].index() / part; }))
+        break;
     }
     return rate;
   }
 
-  double edge_bytes(const LayerStage& stage, const Layers& inside) const {
+  double edge_bytes(size_t s) const {
     double bytes = 0;
-    const auto sync = [&](LayerId layer, LayerId neighbour, bool to) {
-      const size_t i = static_cast<size_t>(std::ranges::find(stage.layers, layer) - stage.layers.begin());
-      const LayerVariant* run = chosen(stage, i);
+    const auto collective = [&](uint32_t row, uint32_t neighbour, bool to) {
+      const ir::NodeAlternative* run = chosen(s, row);
       double extra = 0;
       if (run != nullptr)
-        for (const LayerSync& item : to ? run->sync_to : run->sync_from)
-          if (item.neighbour == neighbour) extra = item.bytes;
+        for (const auto& boundary : to ? run->to : run->from)
+          if (boundary.neighbour == prices_.nodes[neighbour]) extra = boundary.bytes;
       return extra;
     };
-    for (const LayerEdge& edge : graph_.edges) {
-      const bool from = inside.contains(edge.from), to = inside.contains(edge.to);
-      if (from && !to) bytes += 2 * (edge.bytes + sync(edge.from, edge.to, true));
-      if (to && !from) bytes += 2 * (edge.bytes + sync(edge.to, edge.from, false));
+    for (size_t edge = 0; edge < prices_.edges.size(); ++edge) {
+      const auto [from, to] = prices_.edges[edge];
+      const bool is_from = members_[s].contains(from), is_to = members_[s].contains(to);
+      if (is_from && !is_to) bytes += 2 * (prices_.edge_bytes[edge] + collective(from, to, true));
+      if (is_to && !is_from) bytes += 2 * (prices_.edge_bytes[edge] + collective(to, from, false));
     }
     return bytes;
   }
 
-  double transfers(const Layers& inside) const {
-    Layers crossing;
-    for (const LayerEdge& edge : graph_.edges)
-      if (inside.contains(edge.from) != inside.contains(edge.to)) crossing.insert(edge.from);
-    double seconds = 0;
-    for (const LayerId id : crossing) seconds += graph_.layers[id].transfer_seconds;
-    return seconds;
+  double transfers(const Rows& inside) const {
+    Rows crossing;
+    for (const auto& [from, to] : prices_.edges)
+      if (inside.contains(from) != inside.contains(to)) crossing.insert(from);
+    return sum_of(prices_.transfer_seconds, crossing);
   }
 
   // PipeDream-2BW: 2 |W| + n |A|; where the stage recomputes 2 |W| + |A| + n |A of the input|.
   double two_versions(size_t s) const {
-    const LayerStage& stage = plan_.stages[s];
-    const auto in_flight = static_cast<double>(plan_.stages.size());
+    const auto in_flight = static_cast<double>(members_.size());
     double weights = 0, activations = 0;
-    for (size_t i = 0; i < stage.layers.size(); ++i) {
-      const LayerVariant* run = chosen(stage, i);
-      weights += run ? run->memory_fixed : 2 * graph_.layers[stage.layers[i]].weight_bytes;
-      activations += run ? run->memory_per_item : graph_.layers[stage.layers[i]].output_bytes;
+    bool is_measured = false;
+    for (const uint32_t row : members_[s]) {
+      const ir::NodeAlternative* run = chosen(s, row);
+      weights += run ? run->fixed_bytes : 2 * prices_.weight_bytes[row];
+      activations += run ? run->kept_bytes : prices_.output_bytes[row];
+      // Nodes of degree 1: what they are not as they stand runs in a measured, smaller form.
+      is_measured =
+          is_measured || (run != nullptr && !plan_.alternative.empty() && plan_.alternative[prices_.nodes[row]] > 0);
     }
     double input = 0;
     for (const auto& [ends, bytes] : messages(s, true)) input += bytes;
-    if (stage.recompute) return weights + activations + in_flight * input;
-    const bool is_measured = std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
+    if (stage(s).recompute) return weights + activations + in_flight * input;
     return weights + in_flight * (is_measured ? std::max(activations, input) : activations);
   }
 
   double memory(size_t s) const {
-    if (convention_.copies == CopiesRule::kTwoVersions) return two_versions(s);
-    const LayerStage& stage = plan_.stages[s];
-    int from_here = 0;
-    for (size_t t = s; t < plan_.stages.size(); ++t) from_here += plan_.stages[t].replicas;
-    const int items = (from_here + stage.replicas - 1) / stage.replicas;
+    if (model_.copies == CopiesRule::kTwoVersions) return two_versions(s);
+    size_t from_here = 0;
+    for (size_t t = s; t < members_.size(); ++t) from_here += stage(t).devices.size();
+    const auto items = static_cast<double>((from_here + stage(s).devices.size() - 1) / stage(s).devices.size());
     double bytes = 0;
-    const auto in_flight = static_cast<double>(plan_.stages.size() - s);
-    for (size_t i = 0; i < stage.layers.size(); ++i) {
-      if (convention_.copies == CopiesRule::kOnce) bytes += graph_.layers[stage.layers[i]].memory_bytes;
-      const LayerVariant* run = chosen(stage, i);
+    const auto in_flight = static_cast<double>(members_.size() - s);
+    for (const uint32_t row : members_[s]) {
+      if (model_.copies == CopiesRule::kOnce) bytes += prices_.memory_bytes[row];
+      const ir::NodeAlternative* run = chosen(s, row);
       if (run == nullptr) continue;
-      if (convention_.copies == CopiesRule::kVariants) bytes += items * run->memory_per_item + run->memory_fixed;
-      if (convention_.copies == CopiesRule::kStages)
-        bytes += run->memory_per_item * in_flight / stage.replicas + run->memory_fixed;
+      if (model_.copies == CopiesRule::kVariants) bytes += items * run->kept_bytes + run->fixed_bytes;
+      if (model_.copies == CopiesRule::kStages) bytes += run->kept_bytes * in_flight / replicas(s) + run->fixed_bytes;
     }
     return bytes;
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
-  const LayerPlan& plan_;
-  const LayerTerms& terms_;
-  const LayerConvention& convention_;
-  std::map<LayerId, size_t> stage_of_;
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
+  const ir::Assignment& plan_;
+  const CostModel& model_;
+  const std::vector<Rows> members_;
 };
 
-LayerPlanAnswer with_devices_as_stages(LayerPlanAnswer answer) {
-  std::map<std::vector<int>, LayerStage> whole;
-  for (const LayerStage& stage : answer.plan.stages) {
-    LayerStage& device = whole[stage.devices];
-    device.devices = stage.devices;
-    device.on_cpu = stage.on_cpu;
-    for (const LayerId id : stage.layers) device.layers.push_back(id);
+UnitAnswer with_devices_as_stages(UnitAnswer answer) {
+  std::map<std::vector<ir::DeviceId>, ir::StageId> whole;
+  ir::Assignment pooled;
+  for (const ir::StageId old : answer.plan.stage_of) {
+    const ir::StageChoice& choice = answer.plan.choice[old];
+    const auto [known, is_new] = whole.try_emplace(choice.devices, pooled.choice.size());
+    if (is_new) pooled.choice.push_back(choice);
+    pooled.stage_of.push_back(known->second);
   }
-  answer.plan.stages.clear();
-  for (auto& [devices, stage] : whole) answer.plan.stages.push_back(std::move(stage));
-  answer.terms.convention.pools_devices = false;
+  answer.plan = std::move(pooled);
+  answer.model.pools_devices = false;
   return answer;
 }
 
@@ -323,44 +332,48 @@ bool is_row(CutRule rule) {
 
 }  // namespace
 
-double recomputed_boundary(const LayerGraph& graph, const std::set<LayerId>& before, CutRule rule) {
-  if (before.size() == graph.layers.size()) return 0;
-  Layers senders;
-  if (rule == CutRule::kBoundaryTensors)
-    for (const LayerEdge& edge : graph.edges)
-      if (before.contains(edge.from) && !before.contains(edge.to)) senders.insert(edge.from);
-  if (rule == CutRule::kBoundaryAntichain) {
-    // Last layers x before the boundary; of each, what precedes it and is read by something that does not.
-    std::map<LayerId, Layers> into;
-    Layers last = before;
-    for (const LayerEdge& edge : graph.edges) {
-      into[edge.to].insert(edge.from);
-      if (before.contains(edge.to)) last.erase(edge.from);
-    }
-    for (const LayerId x : last) {
-      senders.insert(x);
-      Layers up{x};
-      for (std::vector<LayerId> open{x}; !open.empty();) {
-        const LayerId at = open.back();
-        open.pop_back();
-        for (const LayerId from : into[at])
-          if (up.insert(from).second) open.push_back(from);
-      }
-      for (const LayerEdge& edge : graph.edges)
-        if (edge.from != x && up.contains(edge.from) && !up.contains(edge.to)) senders.insert(edge.from);
-    }
-  }
-  double bytes = 0;
-  for (const LayerId id : senders) bytes += graph.layers[id].output_bytes;
-  return bytes;
+std::vector<Rows> members_of(const UnitPrices& prices, const ir::Assignment& plan) {
+  std::vector<Rows> members(plan.choice.size());
+  for (const ir::PlanNodeId node : prices.graph->node_ids())
+    members.at(plan.stage_of[node].index()).insert(prices.row_of[node]);
+  return members;
 }
 
-double heaviest_block(const LayerGraph& graph, const LayerPlan& plan) {
+double recomputed_boundary(const UnitPrices& prices, const Rows& before, CutRule rule) {
+  if (before.size() == prices.size()) return 0;
+  Rows senders;
+  if (rule == CutRule::kBoundaryTensors)
+    for (const auto& [from, to] : prices.edges)
+      if (before.contains(from) && !before.contains(to)) senders.insert(from);
+  if (rule == CutRule::kBoundaryAntichain) {
+    // Last nodes x before the boundary; of each, what precedes it and is read by something that does not.
+    std::map<uint32_t, Rows> into;
+    Rows last = before;
+    for (const auto& [from, to] : prices.edges) {
+      into[to].insert(from);
+      if (before.contains(to)) last.erase(from);
+    }
+    for (const uint32_t x : last) {
+      senders.insert(x);
+      Rows up{x};
+      for (std::vector<uint32_t> open{x}; !open.empty();) {
+        const uint32_t at = open.back();
+        open.pop_back();
+        for (const uint32_t from : into[at])
+          if (up.insert(from).second) open.push_back(from);
+      }
+      for (const auto& [from, to] : prices.edges)
+        if (from != x && up.contains(from) && !up.contains(to)) senders.insert(from);
+    }
+  }
+  return sum_of(prices.output_bytes, senders);
+}
+
+double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan) {
   double heaviest = 0;
-  for (const LayerStage& stage : plan.stages) {
+  for (const Rows& rows : members_of(prices, plan)) {
     double block = 0;
-    for (const LayerId id : stage.layers)
-      block += std::round(1e6 * (graph.layers[id].forward_seconds + graph.layers[id].backward_seconds));
+    for (const uint32_t row : rows) block += std::round(1e6 * prices.seconds[row]);
     heaviest = std::max(heaviest, block);
   }
   return heaviest;
@@ -373,13 +386,13 @@ double units_per_second(std::string_view unit) {
   return found->second;
 }
 
-RecomputedScore recompute_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer) {
-  if (answer.terms.convention.pools_devices) return recompute_score(request, with_devices_as_stages(answer));
-  if (answer.terms.score == LayerScore::kDapple) return {.objective = dapple_score(request, answer)};
-  if (answer.terms.score == LayerScore::kBlocks) return {.objective = heaviest_block(*request.graph, answer.plan)};
+RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& answer) {
+  if (answer.model.pools_devices) return recompute_score(request, with_devices_as_stages(answer));
+  if (answer.model.score == Score::kDapple) return {.objective = dapple_score(request, answer)};
+  if (answer.model.score == Score::kBlocks) return {.objective = heaviest_block(*request.prices, answer.plan)};
   RecomputedScore score =
-      is_row(answer.terms.convention.cut) ? RowScore(request, answer).run() : StageScore(request, answer).run();
-  if (answer.terms.score != LayerScore::kThroughput) score.objective *= units_per_second(answer.unit);
+      is_row(answer.model.cut) ? RowScore(request, answer).run() : StageScore(request, answer).run();
+  if (answer.model.score != Score::kThroughput) score.objective *= units_per_second(answer.unit);
   return score;
 }
 

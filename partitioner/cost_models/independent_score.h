@@ -1,12 +1,17 @@
 #pragma once
-// The objective of a plan of a layer graph from the lists of layers: the second opinion of check_layer_plan. One
-// function per kind of score; written against the formulas, not against the planners or cost/layer_cost.
+// The objective of a plan in units of work from its assignment: the second opinion of check_unit_plan. One function per
+// kind of score; written against the formulas, not against the planners or plan_price.h.
 
 #include <set>
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
+
+/// Rows of a stage.
+using Rows = std::set<uint32_t>;
+/// Of each stage. Needs: a plan that places every node.
+std::vector<Rows> members_of(const UnitPrices& prices, const ir::Assignment& plan);
 
 struct RecomputedScore {
   /// In the answer's unit.
@@ -15,13 +20,13 @@ struct RecomputedScore {
   double memory = 0;
 };
 
-RecomputedScore recompute_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer);
+RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& answer);
 
 /// DAPPLE's speed-up, and torchgpipe's heaviest block in whole microseconds.
-double dapple_score(const LayerPlanRequest& request, const LayerPlanAnswer& answer);
-double heaviest_block(const LayerGraph& graph, const LayerPlan& plan);
+double dapple_score(const UnitRequest& request, const UnitAnswer& answer);
+double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan);
 /// Bytes that a boundary after `before` is charged for, by one of the boundary rules.
-double recomputed_boundary(const LayerGraph& graph, const std::set<LayerId>& before, CutRule rule);
+double recomputed_boundary(const UnitPrices& prices, const Rows& before, CutRule rule);
 
 /// Units per second of the unit "s", "ms" or "us". Needs: one of these.
 double units_per_second(std::string_view unit);

@@ -3,10 +3,8 @@
 #include <set>
 
 #include "cost/fold.h"
-#include "partitioner/cost_models/layer_cost.h"
-#include "partitioner/cost_models/layer_request.h"
-#include "partitioner/cost_models/layer_view.h"
-#include "partitioner/cost_models/plan_by_layers.h"
+#include "partitioner/cost_models/plan_by_units.h"
+#include "partitioner/cost_models/plan_price.h"
 
 namespace graphpipe::partitioner {
 
@@ -36,37 +34,31 @@ Status refuse_forced(const PlannerEntry& planner, const PlanRequest& request) {
   return Ok{};
 }
 
-bool shares_devices(const LayerPlan& plan) {
-  std::set<int> taken;
-  for (const LayerStage& stage : plan.stages)
-    for (const int device : stage.devices)
+bool shares_devices(const ir::Assignment& plan) {
+  std::set<ir::DeviceId> taken;
+  for (const ir::StageChoice& choice : plan.choice)
+    for (const ir::DeviceId device : choice.devices)
       if (!taken.insert(device).second) return true;
   return false;
 }
 
-/// A search over the unit of work of a profile. Its layers are the nodes in the order of the file, or, where they are
-/// joined, those of the folded graph.
+/// A search over the unit of work of a profile: over the nodes of the file, or, where they are joined, over those of
+/// the folded graph.
 class UnitPlanner {
  public:
   UnitPlanner(const PlannerEntry& planner, const PlanRequest& request)
       : planner_(planner), request_(request), profile_(*request.profile), machine_(machine_of(request)) {
     const bool is_joined = planner.name != "max-throughput" && profile_.format == ir::ProfileFormat::kDnnPartitioning;
-    if (!is_joined) {
-      layers_ = layers_of(profile_);
-      for (const PlanNodeId node : profile_.graph.file_order.nodes) members_.push_back({node});
-      return;
+    if (is_joined) {
+      folded_ = cost::fold_backward(profile_.graph);
+      unit_ = unit_of(folded_->graph, Samples(1), machine_.levels.front().bandwidth);
     }
-    folded_ = cost::fold_backward(profile_.graph);
-    layers_ = layer_graph_of(folded_->graph, Samples(1), machine_.levels.front().bandwidth);
-    layers_.time_unit_seconds = profile_.time_unit_seconds;
-    members_.resize(layers_.layers.size());
-    for (const PlanNodeId node : profile_.graph.node_ids())
-      members_[LayerId(folded_->node_of[node].index())].push_back(node);
+    prices_ = unit_prices(is_joined ? unit_ : profile_.graph);
+    prices_.time_unit_seconds = profile_.time_unit_seconds;
   }
 
   Result<PlanAnswer> run() const {
-    GP_TRY(const LayerPlanAnswer found, plan_layers(planner_, layer_request()));
-    GP_TRY_VOID(check_degrees(found.plan));
+    GP_TRY(const UnitAnswer found, search_unit(planner_, asked()));
     PlanAnswer answer{.objective = found.objective,
                       .bound = found.bound,
                       .complete = found.complete,
@@ -78,99 +70,67 @@ class UnitPlanner {
                        .bound = found.bound,
                        .gap = found.gap(),
                        .unit = found.unit,
-                       .fits = fits(found.plan)};
+                       .fits = fits(found)};
     answer.candidates.push_back({.assignment = assignment_of(found.plan), .objective = found.objective, .own = own});
     return answer;
   }
 
  private:
-  LayerPlanRequest layer_request() const {
-    LayerPlanRequest layers;
-    static_cast<OriginalOptions&>(layers) = request_.original;
-    layers.graph = &layers_;
-    layers.machine = machine_;
-    layers.machines = machine_ends(request_);
-    layers.replication = request_.replication;
-    layers.micro_batches = request_.graph->batch.count;
-    layers.time_limit = request_.time_limit;
-    layers.cancel = request_.cancel;
-    return layers;
-  }
-
-  /// Planners that know nothing of degrees take every layer on one device.
-  Status check_degrees(const LayerPlan& plan) const {
-    for (const LayerStage& stage : plan.stages)
-      for (const LayerId id : stage.layers) {
-        const Layer& layer = layers_.layers[id];
-        if (layer.degrees.empty() || std::ranges::count(layer.degrees, stage.degree, &LayerDegree::degree) > 0)
-          continue;
-        return Diagnostic{.code = Code::kUsage,
-                          .message = text("the layer ", quoted(layer.id), " has no price on one device"),
-                          .hint = "use the planner piper, which divides layers over devices"};
-      }
-    return Ok{};
+  UnitRequest asked() const {
+    UnitRequest asked;
+    static_cast<OriginalOptions&>(asked) = request_.original;
+    asked.prices = &prices_;
+    asked.machine = machine_;
+    asked.machines = machine_ends(request_);
+    asked.replication = request_.replication;
+    asked.micro_batches = request_.graph->batch.count;
+    asked.time_limit = request_.time_limit;
+    asked.cancel = request_.cancel;
+    return asked;
   }
 
   /// As the project counts memory that the profile comes from. Of these only dnn-partitioning knows stages that share a
   /// device.
-  bool fits(const LayerPlan& plan) const {
+  bool fits(const UnitAnswer& found) const {
     const bool is_placement = profile_.format == ir::ProfileFormat::kDnnPartitioning;
-    if (!is_placement && shares_devices(plan)) return false;
-    LayerConvention convention{.cut = CutRule::kNone, .copies = CopiesRule::kFrom};
+    if (!is_placement && shares_devices(found.plan)) return false;
+    CostModel model{.cut = CutRule::kNone, .copies = CopiesRule::kFrom};
     if (profile_.format == ir::ProfileFormat::kPiper)
-      convention = {.cut = CutRule::kStageEdges, .copies = CopiesRule::kVariants};
-    if (is_placement)
-      convention = {.cut = CutRule::kStageTransfers, .copies = CopiesRule::kOnce, .pools_devices = true};
-    return price_layer_plan(layers_, plan, machine_, convention).shortfall <= 0;
+      model = {.cut = CutRule::kStageEdges, .copies = CopiesRule::kVariants};
+    if (is_placement) model = {.cut = CutRule::kStageTransfers, .copies = CopiesRule::kOnce, .pools_devices = true};
+    return price_plan(prices_, found.plan, machine_, model, found.groups).shortfall <= 0;
   }
 
   /// Replicas of all levels and copies together take whole units of work in turn.
-  ir::Assignment assignment_of(const LayerPlan& plan) const {
-    ir::Assignment out;
-    out.stage_of.resize(profile_.graph.nodes.size());
+  ir::Assignment assignment_of(ir::Assignment plan) const {
+    for (ir::StageChoice& choice : plan.choice)
+      if (choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
+    if (folded_) return unfold(*folded_, with_stages_recomputing(unit_, std::move(plan)));
     const bool has_alternatives =
         std::ranges::any_of(profile_.graph.nodes, [](const ir::PlanNode& node) { return !node.alternatives.empty(); });
-    if (has_alternatives) out.alternative.resize(out.stage_of.size());
-    for (size_t s = 0; s < plan.stages.size(); ++s) {
-      const LayerStage& stage = plan.stages[s];
-      ir::StageChoice choice{.degree = stage.degree, .recompute = stage.recompute};
-      for (const int device : devices_of(plan, s, machine_)) choice.devices.emplace_back(static_cast<size_t>(device));
-      if (choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
-      for (size_t i = 0; i < stage.layers.size(); ++i) {
-        const int variant = stage.variants.empty() ? 0 : stage.variants[i];
-        if (folded_) choice.recompute = choice.recompute || variant > 0;
-        for (const PlanNodeId node : members_[stage.layers[i]]) {
-          out.stage_of[node] = ir::StageId(s);
-          if (has_alternatives) out.alternative[node] = alternative_of(node, stage.degree, variant);
-        }
-      }
-      out.choice.push_back(std::move(choice));
-    }
-    return out;
-  }
-
-  /// The variant among the alternatives of all degrees; 0 where there are none.
-  int alternative_of(PlanNodeId node, int degree, int variant) const {
-    const auto& ways = profile_.graph.nodes[node].alternatives;
-    const auto first = std::ranges::find(ways, degree, &ir::NodeAlternative::degree);
-    return first == ways.end() ? 0 : static_cast<int>(first - ways.begin()) + variant;
+    if (!has_alternatives) plan.alternative = {};
+    else if (plan.alternative.empty())
+      for (const PlanNodeId node : profile_.graph.node_ids())
+        plan.alternative.push_back(
+            alternative_number(profile_.graph.nodes[node], plan.choice[plan.stage_of[node]].degree, 0));
+    return plan;
   }
 
   const PlannerEntry& planner_;
   const PlanRequest& request_;
   const ir::ImportedProfile& profile_;
-  const LayerMachine machine_;
-  LayerGraph layers_;
-  /// Where layers are joined.
+  const MachineLevels machine_;
+  /// Where nodes are joined.
   std::optional<cost::FoldedGraph> folded_;
-  IdMap<LayerId, std::vector<PlanNodeId>> members_;
+  ir::PlanGraph unit_;
+  UnitPrices prices_;
 };
 
 }  // namespace
 
-LayerMachine machine_of(const PlanRequest& request) {
+MachineLevels machine_of(const PlanRequest& request) {
   const ir::Cluster& cluster = *request.cluster;
-  LayerMachine machine;
+  MachineLevels machine;
   machine.cpus = request.profile != nullptr ? cpus_of(request) : 0;
   const auto devices = static_cast<int>(cluster.devices.size()) - machine.cpus;
   int below = 1;

@@ -13,7 +13,7 @@ int total(const DeviceCounts& counts) { return std::accumulate(counts.begin(), c
 
 }  // namespace
 
-std::vector<int> dapple_machine_ends(const LayerPlanRequest& request) {
+std::vector<int> dapple_machine_ends(const UnitRequest& request) {
   if (!request.machines.empty() || request.machine.levels.size() < 2 || request.has("D9")) return request.machines;
   const int machine = request.machine.devices() / request.machine.levels.back().count;
   std::vector<int> ends;
@@ -21,7 +21,7 @@ std::vector<int> dapple_machine_ends(const LayerPlanRequest& request) {
   return ends;
 }
 
-DappleLinks dapple_links(const LayerPlanRequest& request) {
+DappleLinks dapple_links(const UnitRequest& request) {
   if (request.has("D9"))
     return {.inside = kDappleNvlink, .between = kDappleEthernet, .collective = kDappleEthernetCollective, .mesh = true};
   int largest = 0, begin = 0;
@@ -33,14 +33,14 @@ DappleLinks dapple_links(const LayerPlanRequest& request) {
   const auto& levels = request.machine.levels;
   int group = 1;
   DappleLinks links{.between = levels.back().bandwidth, .collective = levels.back().bandwidth};
-  for (const LayerMachine::Level& level : levels) {
+  for (const MachineLevels::Level& level : levels) {
     group *= level.count;
     if (links.inside == 0 && group >= largest) links.inside = level.bandwidth;
   }
   return links;
 }
 
-DappleMachines::DappleMachines(const LayerPlanRequest& request) : links_(dapple_links(request)) {
+DappleMachines::DappleMachines(const UnitRequest& request) : links_(dapple_links(request)) {
   int begin = 0;
   for (const int end : dapple_machine_ends(request)) {
     sizes_.push_back(end - begin);

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -17,18 +17,18 @@ struct DappleLinks {
 };
 /// Those of the request's machine: the innermost level that holds the largest machine, and the outermost. With the
 /// quirk D9 the constants of the original.
-DappleLinks dapple_links(const LayerPlanRequest& request);
+DappleLinks dapple_links(const UnitRequest& request);
 
 /// Devices up to the end of each machine: what the request says; where it is silent, everything below the outermost of
 /// several levels is a machine. Empty: one machine.
-std::vector<int> dapple_machine_ends(const LayerPlanRequest& request);
+std::vector<int> dapple_machine_ends(const UnitRequest& request);
 
 /// Devices of each machine.
 using DeviceCounts = std::vector<int>;
 
 class DappleMachines {
  public:
-  explicit DappleMachines(const LayerPlanRequest& request);
+  explicit DappleMachines(const UnitRequest& request);
 
   const DeviceCounts& sizes() const { return sizes_; }
   DeviceCounts none() const { return DeviceCounts(sizes_.size(), 0); }

@@ -40,23 +40,23 @@ struct Candidate {
 
 class Dapple {
  public:
-  explicit Dapple(const LayerPlanRequest& request)
+  explicit Dapple(const UnitRequest& request)
       : request_(request),
-        graph_(*request.graph),
+        prices_(*request.prices),
         devices_(request.machine.devices()),
         scale_(static_cast<double>(request.batch) / static_cast<double>(request.profile_batch)),
         machines_(request),
         deadline_(request.time_limit, request.cancel),
-        order_(adjacency_of(graph_).order) {}
+        order_(topological_rows(prices_)) {}
 
-  Result<LayerPlanAnswer> run() {
+  Result<UnitAnswer> run() {
     const Stopwatch watch;
     const CutRule rule = !request_.charge_traffic ? CutRule::kNone
-                               : request_.has("PD2")    ? CutRule::kBoundaryAntichain
-                                                        : CutRule::kBoundaryTensors;
-    GP_TRY_VOID(check_boundary_rule(graph_, rule));
-    sets_.emplace(graph_, find_cuts(), rule);
-    terms_ = {.score = LayerScore::kDapple, .convention = {.cut = rule, .copies = CopiesRule::kNone}};
+                         : request_.has("PD2")    ? CutRule::kBoundaryAntichain
+                                                  : CutRule::kBoundaryTensors;
+    GP_TRY_VOID(check_boundary_rule(prices_, rule));
+    sets_.emplace(prices_, find_cuts(), rule);
+    model_ = {.score = Score::kDapple, .cut = rule, .copies = CopiesRule::kNone};
     if (sets_->seconds(sets_->size() - 1) <= 0)
       return Diagnostic{.code = Code::kNoFeasiblePlan,
                         .message = "no layer takes any time, so nothing can be sped up",
@@ -71,22 +71,23 @@ class Dapple {
                         .message = text("a batch of ", request_.batch, " has no micro-batch of ", request_.micro_batch,
                                         " for every copy of a pipeline"),
                         .hint = "use a larger batch, or a smaller micro-batch"};
-    LayerPlanAnswer answer = to_answer();
+    UnitAnswer answer = to_answer();
     answer.search_seconds = watch.seconds();
     return answer;
   }
 
  private:
   SetTable find_cuts() {
-    const SetGraph neighbours(graph_);
-    SetTable all(graph_.layers.size());
+    const Dag dag(prices_.size(), prices_.edges);
+    SetTable all(prices_.size());
     const size_t budget = static_cast<size_t>(request_.memory_budget / 8);
-    const bool exact = request_.has("PD6") ? add_downsets_of_first_source(neighbours, budget, deadline_, all)
-                                           : add_all_downsets(neighbours, budget, deadline_, all);
+    const bool exact = request_.has("PD6") ? add_downsets_of_first_source(dag, budget, deadline_, all)
+                                           : add_all_downsets(dag, budget, deadline_, all);
     if (exact && all.size() <= kMaxCuts) return all;
     stopped_ = "too many sets of layers: the cuts of a few orders were searched";
-    SetTable few(graph_.layers.size());
-    for (const auto& order : cutting_orders(graph_)) add_prefixes(order, kMaxCuts / 5, few);
+    SetTable few(prices_.size());
+    for (const auto& order : cutting_orders(prices_.edges, prices_.output_bytes))
+      add_prefixes(order, kMaxCuts / 5, few);
     return few;
   }
 
@@ -97,9 +98,9 @@ class Dapple {
     const size_t from = stage == 0 ? 0 : row.cuts[stage - 1], to = row.cuts[stage];
     double bytes = sets_->weights(from, to);
     if (!request_.has("D4") || stage + 1 == row.cuts.size()) return bytes;
-    for (const LayerId id : order_)
-      if (!has_bit(sets_->sets()[to], id.index()) && has_bit(sets_->sets()[row.cuts[stage + 1]], id.index()))
-        return bytes + graph_.layers[id].weight_bytes;
+    for (const uint32_t node : order_)
+      if (!has_bit(sets_->sets()[to], node) && has_bit(sets_->sets()[row.cuts[stage + 1]], node))
+        return bytes + prices_.weight_bytes[node];
     return bytes;
   }
 
@@ -250,12 +251,11 @@ class Dapple {
       if (request_.replication && devices_ % slots != 0) continue;
       for (const double bandwidth : {machines_.links().inside, machines_.links().between}) {
         if (bandwidth != machines_.links().inside && machines_.sizes().size() == 1) continue;
-        const RowLimits limits{
-            .devices = slots,
-            .bandwidth = bandwidth,
-            .replication = request_.replication,
-            .convention = {.cut = terms_.convention.cut, .copies = CopiesRule::kNone, .reduction_factor = 0},
-            .max_pairs = request_.max_pairs};
+        const RowLimits limits{.devices = slots,
+                               .bandwidth = bandwidth,
+                               .replication = request_.replication,
+                               .model = {.cut = model_.cut, .copies = CopiesRule::kNone, .reduction_factor = 0},
+                               .max_pairs = request_.max_pairs};
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
         // The slow links may not be those that a placement has in the end.
@@ -287,11 +287,11 @@ class Dapple {
     offer(std::move(candidate));
   }
 
-  LayerPlanAnswer to_answer() {
-    LayerPlanAnswer answer;
-    answer.terms = terms_;
-    answer.terms.copies = best_->copies;
-    answer.terms.traffic_factor = best_->traffic;
+  UnitAnswer to_answer() {
+    UnitAnswer answer;
+    answer.model = model_;
+    answer.model.pipeline_copies = best_->copies;
+    answer.model.traffic_factor = best_->traffic;
     answer.unit = "speed-up";
     answer.larger_is_better = true;
     answer.objective = best_score_;
@@ -299,31 +299,30 @@ class Dapple {
     answer.complete = !deadline_.passed();
     answer.stopped = answer.complete ? stopped_ : "the time limit or an interrupt ended the search";
     answer.states = static_cast<int64_t>(sets_->size()) - 1;
-    answer.plan.micro_batch = request_.micro_batch;
-    answer.plan.micro_batches = request_.batch / best_->copies / request_.micro_batch;
     DeviceCounts used = machines_.none();
     for (size_t s = 0; s < best_->cuts.size(); ++s) {
-      LayerStage stage{.layers = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s])};
+      ir::StageChoice choice;
       int begin = 0;
       for (size_t m = 0; m < used.size(); ++m) {
-        for (int i = 0; i < best_->devices[s][m]; ++i) stage.devices.push_back(begin + used[m]++);
+        for (int i = 0; i < best_->devices[s][m]; ++i)
+          choice.devices.emplace_back(static_cast<size_t>(begin + used[m]++));
         begin += machines_.sizes()[m];
       }
-      stage.replicas = static_cast<int>(stage.devices.size());
-      answer.plan.stages.push_back(std::move(stage));
+      const std::vector<uint32_t> rows = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s]);
+      add_stage(prices_, rows, std::move(choice), {}, answer.plan);
     }
     return answer;
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
   const int devices_;
   const double scale_;
   const DappleMachines machines_;
   Deadline deadline_;
-  const std::vector<LayerId> order_;
+  const std::vector<uint32_t> order_;
   std::optional<PricedDownsets> sets_;
-  LayerTerms terms_;
+  CostModel model_;
   std::string stopped_;
   std::optional<Candidate> best_;
   double best_score_ = 0;
@@ -333,6 +332,6 @@ class Dapple {
 
 std::span<const Quirk> dapple_quirks() { return kDappleQuirks; }
 
-Result<LayerPlanAnswer> plan_dapple(const LayerPlanRequest& request) { return Dapple(request).run(); }
+Result<UnitAnswer> plan_dapple(const UnitRequest& request) { return Dapple(request).run(); }
 
 }  // namespace graphpipe::partitioner

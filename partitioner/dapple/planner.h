@@ -4,7 +4,7 @@
 // stages, or one device per stage; those three families are enumerated and scored by its formula. Without the quirk D1
 // rows of unequal stages are scored too.
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,6 +14,6 @@ inline constexpr double kDappleEthernet = 1e9, kDappleEthernetCollective = 3e9, 
 std::span<const Quirk> dapple_quirks();
 /// Needs: request.batch, micro_batch, profile_batch; machines, where there are several. The objective is a speed-up;
 /// the bound is the number of devices. No memory is looked at.
-Result<LayerPlanAnswer> plan_dapple(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_dapple(const UnitRequest& request);
 
 }  // namespace graphpipe::partitioner

@@ -14,38 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "support/bits.h"
 #include "support/digraph.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
-
-/// Neighbours of the nodes 0 .. size-1 in compressed rows.
-class Dag {
- public:
-  Dag() = default;
-  /// Edges may repeat. Needs: ends below `nodes`; no cycle.
-  Dag(size_t nodes, std::vector<std::pair<uint32_t, uint32_t>> edges);
-
-  size_t size() const { return successor_start_.empty() ? 0 : successor_start_.size() - 1; }
-  /// Ascending, each once.
-  std::span<const uint32_t> successors(uint32_t node) const { return row(successor_start_, successors_, node); }
-  std::span<const uint32_t> predecessors(uint32_t node) const { return row(predecessor_start_, predecessors_, node); }
-
- private:
-  static std::span<const uint32_t> row(const std::vector<uint32_t>& start, const std::vector<uint32_t>& items,
-                                       uint32_t node) {
-    return std::span(items).subspan(start[node], start[node + 1] - start[node]);
-  }
-  std::vector<uint32_t> successor_start_, successors_, predecessor_start_, predecessors_;
-};
-
-using DagEdges = EdgeList;
-
-/// Kahn's order: the node that became free last goes first. Sources become free by number, readers in the order of the
-/// edges, which may repeat.
-std::vector<uint32_t> last_in_first_out_order(size_t nodes, const DagEdges& edges);
-/// The graph with an extra edge between neighbours of `order`: its downsets are the prefixes of the order.
-Dag chained(const Dag& dag, std::span<const uint32_t> order);
 
 struct LatticeLimits {
   size_t max_sets = 2'000'000;
@@ -78,7 +51,7 @@ class Lattice {
   size_t cardinality(uint32_t set) const { return sizes_[set]; }
   /// One bit per node.
   std::span<const uint64_t> bits(uint32_t set) const { return std::span(bits_).subspan(set * words_, words_); }
-  bool contains(uint32_t set, uint32_t node) const { return bits_[set * words_ + node / 64] >> (node % 64) & 1; }
+  bool contains(uint32_t set, uint32_t node) const { return has_bit(bits_.data() + set * words_, node); }
   /// Larger sets by one node, smaller sets by one node.
   std::span<const Step> up(uint32_t set) const { return row(up_start_, up_, set); }
   std::span<const Step> down(uint32_t set) const { return row(down_start_, down_, set); }
@@ -95,7 +68,7 @@ class Lattice {
   size_t words_ = 0;
   bool complete_ = true;
   std::vector<uint32_t> sizes_;
-  std::vector<uint64_t> bits_;
+  Words bits_;
   std::vector<size_t> up_start_, down_start_;
   std::vector<Step> up_, down_;
 };

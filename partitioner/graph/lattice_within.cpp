@@ -13,12 +13,7 @@ constexpr size_t kMaxInBeam = 8'000;
 
 }  // namespace
 
-std::vector<uint32_t> lattice_order(const Dag& dag) {
-  DagEdges edges;
-  for (uint32_t node = 0; node < dag.size(); ++node)
-    for (const uint32_t next : dag.successors(node)) edges.emplace_back(node, next);
-  return last_in_first_out_order(dag.size(), edges);
-}
+std::vector<uint32_t> lattice_order(const Dag& dag) { return last_in_first_out_order(dag.size(), dag.edges()); }
 
 std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
                                       const std::function<double(std::span<const uint64_t>)>& cut,

@@ -4,12 +4,33 @@
 #include <map>
 #include <set>
 
-#include "partitioner/graph/item_closure.h"
 #include "support/check.h"
+#include "support/digraph.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
+
+/// Which items lead to which.
+class ItemClosure {
+ public:
+  explicit ItemClosure(const ItemGraph& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
+
+  /// Whether a path of at least one edge leads from one to the other.
+  bool reaches(size_t from, size_t to) const { return from != to && ancestors_.contains(to, from); }
+  bool comparable(size_t a, size_t b) const { return reaches(a, b) || reaches(b, a); }
+
+ private:
+  static EdgeList edges_of(const ItemGraph& graph) {
+    EdgeList edges;
+    for (size_t item = 0; item < graph.size(); ++item)
+      for (const size_t next : graph[item])
+        edges.emplace_back(static_cast<uint32_t>(item), static_cast<uint32_t>(next));
+    return edges;
+  }
+
+  BitRows ancestors_;
+};
 
 /// The two-terminal multigraph whose edges are the items; series and parallel steps merge edges until one is left.
 class Reducer {

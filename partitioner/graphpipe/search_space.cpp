@@ -6,7 +6,6 @@
 #include <set>
 
 #include "cost/lower_bound.h"
-#include "partitioner/graph/item_closure.h"
 #include "support/digraph.h"
 
 namespace graphpipe::partitioner {

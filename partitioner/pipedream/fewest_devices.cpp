@@ -10,12 +10,6 @@ namespace {
 /// What rounding may add to a time that is divided by the bottleneck.
 constexpr double kFewestRounding = 1e-11;
 
-bool is_subset(const uint64_t* small, const uint64_t* large, size_t width) {
-  for (size_t w = 0; w < width; ++w)
-    if ((small[w] & ~large[w]) != 0) return false;
-  return true;
-}
-
 }  // namespace
 
 int FewestDevices::needed(double seconds) const {

@@ -38,7 +38,7 @@ MultiLevelDp::MultiLevelDp(const PricedDownsets& sets, const LevelLimits& limits
   }
   for (const auto& level : limits_.levels) {
     links_.push_back(links);
-    links = limits_.convention.links_of_all_levels ? links * level.count : level.count;
+    links = limits_.model.links_of_all_levels ? links * level.count : level.count;
   }
 }
 
@@ -69,7 +69,7 @@ MultiLevelDp::Table MultiLevelDp::work_table() const {
 // `is_first`: of its row. `is_last`: it ends its row, so that what leaves it is the concern of the level outside.
 double MultiLevelDp::stage_seconds(size_t level, const Table& inner, size_t from, size_t to, int replicas,
                                    bool is_first, bool is_last) const {
-  const LayerConvention& rule = limits_.convention;
+  const CostModel& rule = limits_.model;
   const double d = replicas, bandwidth = limits_.levels[level].bandwidth;
   const double wide = is_first || rule.parallel_links_everywhere ? links_[level] : 1;
   const double reduction = rule.reduction_factor * (d - 1) * sets_.weights(from, to) / (d * bandwidth * wide);
@@ -81,8 +81,8 @@ double MultiLevelDp::stage_seconds(size_t level, const Table& inner, size_t from
 }
 
 bool MultiLevelDp::fits(size_t level, size_t from, size_t to, int used, int replicas) const {
-  if (limits_.convention.copies == CopiesRule::kNone || !std::isfinite(limits_.memory)) return true;
-  const bool own = limits_.convention.copies == CopiesRule::kFrom;
+  if (limits_.model.copies == CopiesRule::kNone || !std::isfinite(limits_.memory)) return true;
+  const bool own = limits_.model.copies == CopiesRule::kFrom;
   const int devices = limits_.levels[level].count - used + (own ? replicas : 0);
   const int copies = (devices + replicas - 1) / replicas;
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
@@ -242,7 +242,7 @@ std::optional<FoundLevels> MultiLevelDp::best() {
   if (seconds == kInfinity) return std::nullopt;
   FoundLevels found{.seconds = seconds};
   unfold(top, 0, last, found);
-  std::ranges::stable_sort(found.groups, {}, &LayerGroup::level);
+  std::ranges::stable_sort(found.groups, {}, &StageGroup::level);
   return found;
 }
 

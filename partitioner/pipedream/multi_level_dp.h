@@ -2,25 +2,26 @@
 // The best nested linear pipelines over several levels of a machine, out of given downsets: PipeDream's recurrence from
 // the innermost level outwards. The inner levels keep one row per downset to start from, the last level one row only.
 
+#include "partitioner/cost_models/unit_request.h"
 #include "partitioner/pipedream/one_level_dp.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
 
 struct LevelLimits {
-  std::vector<LayerMachine::Level> levels;
+  std::vector<MachineLevels::Level> levels;
   double memory = kInfinity;
   bool replication = true, use_fewer = false;
-  LayerConvention convention;
+  CostModel model;
   /// Only rows with a smaller bottleneck are looked for.
   double most = kInfinity;
 };
 
 struct FoundLevels {
   double seconds = 0;
-  /// Innermost stages in order; `groups` as in LayerPlan.
+  /// Innermost stages in order; `groups` as in UnitAnswer.
   std::vector<RowStage> stages;
-  std::vector<LayerGroup> groups;
+  std::vector<StageGroup> groups;
 };
 
 class MultiLevelDp {

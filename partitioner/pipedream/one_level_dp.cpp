@@ -26,7 +26,7 @@ int OneLevelDp::needed(double seconds, double most) const {
 }
 
 bool OneLevelDp::fits(size_t from, size_t to, int used, int replicas) const {
-  const int devices = limits_.devices - used + (limits_.convention.copies == CopiesRule::kFrom ? replicas : 0);
+  const int devices = limits_.devices - used + (limits_.model.copies == CopiesRule::kFrom ? replicas : 0);
   const int copies = (devices + replicas - 1) / replicas;
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
@@ -59,7 +59,7 @@ void OneLevelDp::open_windows(double most) {
 }
 
 void OneLevelDp::extend(size_t from, size_t to, int least, int largest, double most) {
-  const bool check_memory = std::isfinite(limits_.memory) && limits_.convention.copies != CopiesRule::kNone;
+  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
   for (int d = least; d <= largest; ++d) {
     const double seconds = stage_seconds(from, to, d);
     if (!(seconds <= most)) continue;
@@ -104,7 +104,7 @@ FoundPipeline OneLevelDp::row_to_the_end() {
   FoundPipeline row;
   size_t to = sets_.size() - 1;
   int used = limits_.devices;
-  const bool check_memory = std::isfinite(limits_.memory) && limits_.convention.copies != CopiesRule::kNone;
+  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
   while (to != 0) {
     const double target = std::max(value(to, used), good_);
     if (limits_.use_fewer && used > low_[to] && value(to, used - 1) <= target) {
@@ -199,7 +199,7 @@ std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
   if (bound_ >= most) return std::nullopt;
   std::optional<FoundPipeline> best;
   // Memory depends on the devices behind a stage, which the fewest devices before it do not tell.
-  const bool has_memory = std::isfinite(limits_.memory) && limits_.convention.copies != CopiesRule::kNone;
+  const bool has_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
   if (!has_memory && close_in(most, best)) return best;
   // Whether some row stays below a threshold is quickly told; the exact search then has little room left.
   while (bound_ > 0 && most > bound_ * kClose && !ended()) {

@@ -15,11 +15,11 @@ struct RowLimits {
   double bandwidth = 1e9;
   double memory = kInfinity;
   bool replication = true, use_fewer = false;
-  LayerConvention convention;
+  CostModel model;
   int64_t max_pairs = 2'500'000'000;
 };
 
-/// A stage of a row: the layers of downset `to` that are not in `from`.
+/// A stage of a row: the rows of downset `to` that are not in `from`.
 struct RowStage {
   size_t from = 0, to = 0;
   int replicas = 1;
@@ -33,8 +33,7 @@ struct FoundPipeline {
 /// Of a stage between two downsets: compute and reduction over its replicas, or what crosses either of its boundaries.
 inline double stage_seconds(const PricedDownsets& sets, const RowLimits& limits, size_t from, size_t to, int replicas) {
   const double d = replicas;
-  const double reduction =
-      limits.convention.reduction_factor * (d - 1) * sets.weights(from, to) / (d * limits.bandwidth);
+  const double reduction = limits.model.reduction_factor * (d - 1) * sets.weights(from, to) / (d * limits.bandwidth);
   const double seconds = (sets.seconds(from, to) + reduction) / d;
   if (from == 0) return seconds;
   return std::max(seconds, 2 * std::max(sets.leaving(from), sets.leaving(to)) / (limits.bandwidth * d));

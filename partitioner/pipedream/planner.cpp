@@ -34,25 +34,25 @@ constexpr int kMaxRounds = 6;
 
 class PipeDream {
  public:
-  explicit PipeDream(const LayerPlanRequest& request)
+  explicit PipeDream(const UnitRequest& request)
       : request_(request),
-        graph_(*request.graph),
-        neighbours_(graph_),
-        convention_(pipedream_convention(request)),
+        prices_(*request.prices),
+        dag_(prices_.size(), prices_.edges),
+        model_(pipedream_model(request)),
         deadline_(request.time_limit, request.cancel) {
     row_limits_ = {.devices = request.machine.devices(),
                    .bandwidth = request.machine.levels.front().bandwidth,
                    .memory = request.machine.memory,
                    .replication = request.replication,
                    .use_fewer = request.use_fewer,
-                   .convention = convention_,
+                   .model = model_,
                    .max_pairs = request.max_pairs};
   }
 
-  Result<LayerPlanAnswer> run() {
+  Result<UnitAnswer> run() {
     const Stopwatch watch;
-    GP_TRY_VOID(check_boundary_rule(graph_, convention_.cut));
-    answer_.terms = {.score = LayerScore::kBottleneck, .convention = convention_};
+    GP_TRY_VOID(check_boundary_rule(prices_, model_.cut));
+    answer_.model = model_;
     answer_.unit = "ms";
     bound_ = work_bound();
     if (request_.machine.levels.size() == 1) plan_one_level();
@@ -70,22 +70,22 @@ class PipeDream {
  private:
   struct Found {
     double seconds = 0;
-    std::vector<std::vector<LayerId>> layers;
+    std::vector<std::vector<uint32_t>> rows;
     std::vector<int> replicas;
-    std::vector<LayerGroup> groups;
+    std::vector<StageGroup> groups;
     std::vector<Words> cuts;
   };
 
   // All work over all devices, or the largest layer at its best number of replicas.
   double work_bound() const {
-    const double quantum = quantum_of(graph_);
+    const double quantum = quantum_of(prices_);
     const int devices = request_.machine.devices();
     int64_t total = 0;
     double bound = 0;
-    for (const Layer& layer : graph_.layers) {
-      const int64_t ticks = std::llround(layer.seconds() / quantum);
+    for (uint32_t row = 0; row < prices_.size(); ++row) {
+      const int64_t ticks = std::llround(prices_.seconds[row] / quantum);
       total += ticks;
-      bound = std::max(bound, best_alone(static_cast<double>(ticks) * quantum, layer.weight_bytes));
+      bound = std::max(bound, best_alone(static_cast<double>(ticks) * quantum, prices_.weight_bytes[row]));
     }
     return std::max(bound, static_cast<double>(total) * quantum / devices);
   }
@@ -98,7 +98,7 @@ class PipeDream {
     for (int replicas = 2; replicas <= devices; ++replicas) {
       const double d = replicas;
       const double reduction =
-          has_reduction ? convention_.reduction_factor * (d - 1) * weight_bytes / (d * row_limits_.bandwidth) : 0;
+          has_reduction ? model_.reduction_factor * (d - 1) * weight_bytes / (d * row_limits_.bandwidth) : 0;
       best = std::min(best, (seconds + reduction) / d);
     }
     return best;
@@ -107,9 +107,9 @@ class PipeDream {
   // A bottleneck that no row has.
   double most() const {
     double seconds = 0, bytes = 0;
-    for (const Layer& layer : graph_.layers) {
-      seconds += layer.seconds();
-      bytes += 4 * layer.weight_bytes + 2 * layer.output_bytes;
+    for (uint32_t row = 0; row < prices_.size(); ++row) {
+      seconds += prices_.seconds[row];
+      bytes += 4 * prices_.weight_bytes[row] + 2 * prices_.output_bytes[row];
     }
     double slowest = request_.machine.levels.front().bandwidth;
     for (const auto& level : request_.machine.levels) slowest = std::min(slowest, level.bandwidth);
@@ -120,11 +120,12 @@ class PipeDream {
 
   // `among`: only those of these sets; null: all.
   SetTable cuts_of_orders(size_t max_cuts, const SetTable* among = nullptr) const {
-    SetTable sets(graph_.layers.size());
+    SetTable sets(prices_.size());
     const size_t fits = table_budget() / (8 * sets.width() * sizeof(uint64_t)) + 2;
-    for (const auto& order : cutting_orders(graph_)) add_prefixes(order, std::min(max_cuts, fits), sets);
+    for (const auto& order : cutting_orders(prices_.edges, prices_.output_bytes))
+      add_prefixes(order, std::min(max_cuts, fits), sets);
     if (among == nullptr) return sets;
-    SetTable seen(graph_.layers.size());
+    SetTable seen(prices_.size());
     for (size_t set = 0; set < sets.size(); ++set)
       if (among->contains(sets[set])) seen.add(sets[set]);
     return seen;
@@ -133,16 +134,16 @@ class PipeDream {
   // Every downset that the planner may cut at; false where they are too many, or take more than a quarter of the time.
   bool all_cuts(SetTable& sets) {
     Deadline deadline(request_.time_limit / 4, request_.cancel);
-    return request_.has("PD6") ? add_downsets_of_first_source(neighbours_, table_budget(), deadline, sets)
-                               : add_all_downsets(neighbours_, table_budget(), deadline, sets);
+    return request_.has("PD6") ? add_downsets_of_first_source(dag_, table_budget(), deadline, sets)
+                               : add_all_downsets(dag_, table_budget(), deadline, sets);
   }
 
   void keep(const PricedDownsets& sets, double seconds, const std::vector<RowStage>& stages,
-            std::vector<LayerGroup> groups) {
+            std::vector<StageGroup> groups) {
     if (found_ && found_->seconds <= seconds) return;
     Found found{.seconds = seconds, .groups = std::move(groups)};
     for (const RowStage& stage : stages) {
-      found.layers.push_back(sets.stage(stage.from, stage.to));
+      found.rows.push_back(sets.stage(stage.from, stage.to));
       found.replicas.push_back(stage.replicas);
       found.cuts.emplace_back(sets.sets()[stage.to], sets.sets()[stage.to] + sets.sets().width());
     }
@@ -159,7 +160,7 @@ class PipeDream {
   }
 
   double search_row(const SetTable& cuts, Deadline& deadline) {
-    const PricedDownsets sets(graph_, cuts, convention_.cut);
+    const PricedDownsets sets(prices_, cuts, model_.cut);
     OneLevelDp search(sets, row_limits_, deadline);
     const auto row = search.best(found_ ? found_->seconds : most(), bound_);
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
@@ -171,13 +172,13 @@ class PipeDream {
 
   // Cuts of a few orders, then those around the best of them.
   void search_few_cuts() {
-    if (graph_.layers.size() > 2 * kFewCuts) search_row(cuts_of_orders(kFirstCuts));
-    const SetTable orders = cuts_of_orders(graph_.layers.size());
+    if (prices_.size() > 2 * kFewCuts) search_row(cuts_of_orders(kFirstCuts));
+    const SetTable orders = cuts_of_orders(prices_.size());
     search_row(orders);
     for (int round = 0; round < kMaxRounds && found_ && !deadline_.passed(); ++round) {
       const double before = found_->seconds;
       SetTable near = orders;
-      for (const Words& cut : found_->cuts) add_neighbours(neighbours_, cut.data(), 3 + round, 400, near);
+      for (const Words& cut : found_->cuts) add_neighbours(dag_, cut.data(), 3 + round, 400, near);
       search_row(near);
       if (found_->seconds >= before && round > 0) break;
     }
@@ -190,7 +191,7 @@ class PipeDream {
     search_row(no_cuts(), never);
     const bool is_original = request_.has("PD6");
     if (!is_original) search_few_cuts();
-    SetTable all(graph_.layers.size());
+    SetTable all(prices_.size());
     const bool is_exact = all_cuts(all);
     if (is_original && !is_exact) search_few_cuts();
     if (is_exact && all.size() > 2 * kFewCuts && !found_) search_row(cuts_of_orders(kFirstCuts, &all));
@@ -204,7 +205,7 @@ class PipeDream {
   }
 
   bool search_levels(const SetTable& cuts, Deadline& deadline) {
-    const PricedDownsets sets(graph_, cuts, convention_.cut);
+    const PricedDownsets sets(prices_, cuts, model_.cut);
     MultiLevelDp search(sets, level_limits(), deadline);
     const auto found = search.best();
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
@@ -218,7 +219,7 @@ class PipeDream {
             .memory = request_.machine.memory,
             .replication = request_.replication,
             .use_fewer = request_.use_fewer,
-            .convention = convention_,
+            .model = model_,
             .most = found_ ? found_->seconds : kInfinity};
   }
 
@@ -232,7 +233,7 @@ class PipeDream {
   void plan_levels() {
     Deadline never(kInfinity, nullptr);
     search_levels(no_cuts(), never);
-    SetTable all(graph_.layers.size());
+    SetTable all(prices_.size());
     if (all_cuts(all) && is_small(all)) {
       // Small graphs first: a plan is there should the time run out.
       if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFirstCuts, &all));
@@ -245,9 +246,8 @@ class PipeDream {
     for (size_t max_cuts = kFewCuts; !is_small(few) && max_cuts > 2; few = cuts_of_orders(max_cuts)) max_cuts /= 2;
     search_levels(few);
     // What the original sees is searched too, where that is little enough: never worse than it.
-    SetTable seen(graph_.layers.size());
-    if (add_downsets_of_first_source(neighbours_, table_budget() / 8, deadline_, seen) && is_small(seen))
-      search_levels(seen);
+    SetTable seen(prices_.size());
+    if (add_downsets_of_first_source(dag_, table_budget() / 8, deadline_, seen) && is_small(seen)) search_levels(seen);
   }
 
   Diagnostic nothing_found() {
@@ -255,13 +255,14 @@ class PipeDream {
       return {.code = Code::kInterrupted,
               .message = "the search ended before it found a plan",
               .hint = "give it more time"};
-    const bool is_short = !request_.replication && graph_.layers.size() < static_cast<size_t>(row_limits_.devices);
+    const bool is_short = !request_.replication && prices_.size() < static_cast<uint32_t>(row_limits_.devices);
     if (is_short || !std::isfinite(request_.machine.memory))
       return {.code = Code::kNoFeasiblePlan,
               .message = text("no linear pipeline uses all ", row_limits_.devices, " devices"),
               .hint = "allow replication or fewer devices"};
     double bytes = 0;
-    for (const Layer& layer : graph_.layers) bytes = std::max(bytes, layer.weight_bytes + layer.output_bytes);
+    for (uint32_t row = 0; row < prices_.size(); ++row)
+      bytes = std::max(bytes, prices_.weight_bytes[row] + prices_.output_bytes[row]);
     return {.code = Code::kNoFeasiblePlan,
             .message = text("no linear pipeline fits ", request_.machine.memory,
                             " bytes per device; one copy of the largest layer takes ", bytes),
@@ -277,7 +278,7 @@ class PipeDream {
     for (int level = static_cast<int>(request_.machine.levels.size()) - 1; level > 0; --level) {
       std::map<int, int> inner;
       int next = 0;
-      for (const LayerGroup& group : found_->groups) {
+      for (const StageGroup& group : found_->groups) {
         if (group.level != level) continue;
         if (const auto outer = starts.find(group.first); outer != starts.end()) next = outer->second;
         inner[group.first] = next;
@@ -290,32 +291,48 @@ class PipeDream {
 
   void fill_plan() {
     int next = 0;
-    answer_.plan.groups = found_->groups;
+    answer_.groups = found_->groups;
     const std::map<int, int> starts = starts_of_groups();
-    for (size_t s = 0; s < found_->layers.size(); ++s) {
+    for (size_t s = 0; s < found_->rows.size(); ++s) {
       if (const auto start = starts.find(static_cast<int>(s)); start != starts.end()) next = start->second;
-      LayerStage stage{.layers = found_->layers[s], .replicas = found_->replicas[s]};
-      for (int d = 0; d < stage.replicas; ++d) stage.devices.push_back(next++);
-      answer_.plan.stages.push_back(std::move(stage));
+      ir::StageChoice choice = on_devices(next, found_->replicas[s]);
+      next += found_->replicas[s];
+      add_copies(static_cast<int>(s), choice.devices);
+      add_stage(prices_, found_->rows[s], std::move(choice), {}, answer_.plan);
     }
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
-  const SetGraph neighbours_;
-  const LayerConvention convention_;
+  // Those that the groups around a stage make of it, the innermost first.
+  void add_copies(int stage, std::vector<ir::DeviceId>& devices) const {
+    size_t unit = 1;
+    for (size_t level = 1; level < request_.machine.levels.size(); ++level) {
+      unit *= static_cast<size_t>(request_.machine.levels[level - 1].count);
+      for (const StageGroup& group : found_->groups) {
+        if (group.level != static_cast<int>(level) || stage < group.first || stage >= group.first + group.count)
+          continue;
+        const size_t count = devices.size();
+        for (size_t copy = 1; copy < static_cast<size_t>(group.replicas); ++copy)
+          for (size_t i = 0; i < count; ++i) devices.emplace_back(devices[i].index() + copy * unit);
+      }
+    }
+  }
+
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
+  const Dag dag_;
+  const CostModel model_;
   Deadline deadline_;
   RowLimits row_limits_;
   double bound_ = 0;
   std::optional<Found> found_;
-  LayerPlanAnswer answer_;
+  UnitAnswer answer_;
 };
 
 }  // namespace
 
 std::span<const Quirk> pipedream_quirks() { return kPipeDreamQuirks; }
 
-LayerConvention pipedream_convention(const LayerPlanRequest& request) {
+CostModel pipedream_model(const UnitRequest& request) {
   const bool has_traffic = request.charge_traffic && !request.has("PD1");
   const bool has_limit = std::isfinite(request.machine.memory);
   return {.overlap = Overlap::kMax,
@@ -331,6 +348,6 @@ LayerConvention pipedream_convention(const LayerPlanRequest& request) {
           .links_of_all_levels = !request.has("PD5")};
 }
 
-Result<LayerPlanAnswer> plan_pipedream(const LayerPlanRequest& request) { return PipeDream(request).run(); }
+Result<UnitAnswer> plan_pipedream(const UnitRequest& request) { return PipeDream(request).run(); }
 
 }  // namespace graphpipe::partitioner

@@ -5,14 +5,14 @@
 // Exact over all downsets where their tables fit the budget. Wider graphs are searched over the cuts of several
 // topological orders and the neighbourhoods of the best of them; the bound is then the work over all devices.
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
 std::span<const Quirk> pipedream_quirks();
-Result<LayerPlanAnswer> plan_pipedream(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_pipedream(const UnitRequest& request);
 
 /// How PipeDream prices a plan under the request's options and quirks.
-LayerConvention pipedream_convention(const LayerPlanRequest& request);
+CostModel pipedream_model(const UnitRequest& request);
 
 }  // namespace graphpipe::partitioner

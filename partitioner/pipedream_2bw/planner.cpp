@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "partitioner/baselines/repeated_layers.h"
-#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/plan_price.h"
 #include "partitioner/piper/planner.h"
 #include "support/deadline.h"
 #include "support/units.h"
@@ -12,43 +12,37 @@
 namespace graphpipe::partitioner {
 namespace {
 
-const LayerDegree* undivided(const Layer& layer) {
-  const auto found = std::ranges::find(layer.degrees, 1, &LayerDegree::degree);
-  return found == layer.degrees.end() ? nullptr : &*found;
-}
-
-Status check_two_bw_request(const LayerPlanRequest& request) {
+Status check_two_bw_request(const UnitRequest& request) {
   if (!request.compat.empty())
     return Diagnostic{.code = Code::kUsage,
                       .origin = ModelText("--compat"),
                       .message = text("the quirk ", *request.compat.begin(), " is one of the equal split inside Piper"),
                       .hint = "add E2, which takes that for this planner, or say all"};
-  if (request.graph->source == LayerSource::kDnnPartitioning)
-    return Diagnostic{.code = Code::kUsage,
-                      .message = "layers of a dnn-partitioning file have no weights, and their backward stands apart",
-                      .hint = "join the forward and the backward of each layer first"};
-  for (const Layer& layer : request.graph->layers)
-    if (!layer.degrees.empty() && undivided(layer) == nullptr)
+  for (const ir::PlanNode& node : request.prices->graph->nodes) {
+    if (node.is_backward)
       return Diagnostic{.code = Code::kUsage,
-                        .message = text("the layer ", quoted(layer.id), " has no price on one device"),
+                        .message = text("the backward layer ", quoted(node.label), " stands apart from its forward"),
+                        .hint = "join the forward and the backward of each layer first"};
+    if (!node.alternatives.empty() && alternatives_of(node, 1).empty())
+      return Diagnostic{.code = Code::kUsage,
+                        .message = text("the layer ", quoted(node.label), " has no price on one device"),
                         .hint = "use the planner piper, which divides layers over devices"};
+  }
   return Ok{};
 }
 
 class TwoBwSearch {
  public:
-  TwoBwSearch(const LayerPlanRequest& request, const Deadline& deadline)
+  TwoBwSearch(const UnitRequest& request, const Deadline& deadline)
       : request_(request),
-        graph_(*request.graph),
+        prices_(*request.prices),
         deadline_(deadline),
-        layers_(repeated_layers(graph_)),
+        layers_(repeated_layers(prices_)),
         micro_batches_(std::max<int64_t>(1, request.micro_batches)),
-        is_measured_(std::ranges::any_of(graph_.layers, [](const Layer& layer) {
-          const LayerDegree* degree = undivided(layer);
-          return degree != nullptr && degree->variants.size() > 1;
-        })) {}
+        is_measured_(std::ranges::any_of(
+            prices_.graph->nodes, [](const ir::PlanNode& node) { return alternatives_of(node, 1).size() > 1; })) {}
 
-  Result<LayerPlanAnswer> run() {
+  Result<UnitAnswer> run() {
     const double work = least_work();
     if (work == 0)
       return Diagnostic{.code = Code::kUsage,
@@ -56,7 +50,7 @@ class TwoBwSearch {
                         .hint = "measure the profile again"};
     search(work);
     if (best_.bottleneck == kInfinity) return no_plan();
-    LayerPlanAnswer answer{.plan = plan_of(best_), .terms = terms_of(best_.width)};
+    UnitAnswer answer{.plan = plan_of(best_), .model = model_of(best_.width)};
     answer.unit = "1/s";
     answer.larger_is_better = true;
     answer.objective = 1 / best_.bottleneck;
@@ -80,38 +74,38 @@ class TwoBwSearch {
 
   int devices() const { return request_.machine.devices(); }
 
-  LayerTerms terms_of(int width) const {
-    return {.score = LayerScore::kThroughput,
-            .convention = {.overlap = Overlap::kMaxWithReduction,
-                           .cut = CutRule::kStageMessages,
-                           .copies = CopiesRule::kTwoVersions,
-                           .communication_scale = request_.charge_traffic ? 1.0 : 0.0,
-                           .level_of_devices = true,
-                           .reduction_factor = 2,
-                           .reduction_every = micro_batches_ / width * width}};
+  CostModel model_of(int width) const {
+    return {.score = Score::kThroughput,
+            .overlap = Overlap::kMaxWithReduction,
+            .cut = CutRule::kStageMessages,
+            .copies = CopiesRule::kTwoVersions,
+            .communication_scale = request_.charge_traffic ? 1.0 : 0.0,
+            .level_of_devices = true,
+            .reduction_factor = 2,
+            .reduction_every = micro_batches_ / width * width};
   }
 
-  LayerPlan plan_of(const Split& split) const {
-    LayerPlan plan;
-    plan.micro_batches = micro_batches_;
+  ir::Assignment plan_of(const Split& split) const {
+    ir::Assignment plan;
     for (const auto& run : equal_stages(layers_, static_cast<size_t>(split.depth), Ends::kJoined)) {
-      LayerStage stage{.replicas = split.width, .recompute = split.recompute && !is_measured_};
-      for (const uint32_t layer : run) {
-        stage.layers.emplace_back(layer);
-        if (!split.recompute || !is_measured_) continue;
-        const LayerDegree* degree = undivided(graph_.layers[LayerId(layer)]);
-        stage.variants.push_back(degree != nullptr ? static_cast<int>(degree->variants.size()) - 1 : 0);
+      const size_t stage = plan.choice.size();
+      ir::StageChoice choice{.recompute = split.recompute && !is_measured_};
+      for (int i = 0; i < split.width; ++i) {
+        const int place = static_cast<int>(stage);
+        choice.devices.emplace_back(
+            static_cast<size_t>(split.by_pipeline ? i * split.depth + place : place * split.width + i));
       }
-      const auto place = static_cast<int>(plan.stages.size());
-      for (int i = 0; i < split.width; ++i)
-        stage.devices.push_back(split.by_pipeline ? i * split.depth + place : place * split.width + i);
-      plan.stages.push_back(std::move(stage));
+      std::vector<int> variants;
+      if (split.recompute && is_measured_)
+        for (const uint32_t row : run)
+          variants.push_back(std::max(0, static_cast<int>(alternatives_of(prices_.node(row), 1).size()) - 1));
+      add_stage(prices_, run, std::move(choice), variants, plan);
     }
     return plan;
   }
 
-  LayerPlanPrice price_of(const Split& split) const {
-    return price_layer_plan(graph_, plan_of(split), request_.machine, terms_of(split.width).convention);
+  PlanPrice price_of(const Split& split) const {
+    return price_plan(prices_, plan_of(split), request_.machine, model_of(split.width));
   }
 
   /// Seconds of the whole graph on one device.
@@ -151,7 +145,7 @@ class TwoBwSearch {
   }
 
   void consider(Split split) {
-    const LayerPlanPrice price = price_of(split);
+    const PlanPrice price = price_of(split);
     ++tried_;
     split.bottleneck = price.bottleneck;
     if (price.shortfall > 0) shortfall_ = std::min(shortfall_, price.shortfall);
@@ -180,8 +174,8 @@ class TwoBwSearch {
     return none;
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const UnitRequest& request_;
+  const UnitPrices& prices_;
   const Deadline& deadline_;
   const RepeatedLayers layers_;
   const int64_t micro_batches_;
@@ -204,8 +198,8 @@ std::span<const Quirk> two_bw_quirks() {
   return kQuirks;
 }
 
-Result<LayerPlanAnswer> plan_two_bw(const LayerPlanRequest& request) {
-  if (request.has("E2")) return plan_equal_split_layers(request);
+Result<UnitAnswer> plan_two_bw(const UnitRequest& request) {
+  if (request.has("E2")) return plan_equal_runs(request);
   GP_TRY_VOID(check_two_bw_request(request));
   const Deadline deadline(request.time_limit, request.cancel);
   return TwoBwSearch(request, deadline).run();

@@ -12,7 +12,7 @@
 // measured variants use these: the first without, the last with recomputation; where no layer has two, recomputing
 // takes the forward once more. What a step has over m w micro-batches is not counted on.
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -24,6 +24,6 @@ std::span<const Quirk> two_bw_quirks();
 /// d, then w, then to no recomputation, then to the first numbering. Layers are not divided: they must have degree 1.
 /// Errors beside those of every planner, kUsage: quirks of the stand-in without E2, a layer without degree 1, a
 /// dnn-partitioning graph as it stands in its file, no layer that takes time.
-Result<LayerPlanAnswer> plan_two_bw(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_two_bw(const UnitRequest& request);
 
 }  // namespace graphpipe::partitioner

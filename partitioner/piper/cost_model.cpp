@@ -17,58 +17,51 @@ std::vector<int> divisors(int64_t number, int64_t most) {
   return found;
 }
 
-std::vector<std::pair<uint32_t, uint32_t>> edges_of(const LayerGraph& graph) {
-  std::vector<std::pair<uint32_t, uint32_t>> edges;
-  for (const LayerEdge& edge : graph.edges)
-    edges.emplace_back(static_cast<uint32_t>(edge.from.index()), static_cast<uint32_t>(edge.to.index()));
-  return edges;
+double seconds_of(const ir::NodeAlternative& way) {
+  const double backward = way.seconds.input_gradient.at(1.0) + way.seconds.weight_gradient.at(1.0);
+  return way.seconds.forward.at(1.0) + backward;
 }
 
 }  // namespace
 
-PiperCosts::PiperCosts(const LayerGraph& graph, const PiperOptions& options)
-    : options_(options), dag_(graph.layers.size(), edges_of(graph)) {
+PiperCosts::PiperCosts(const UnitPrices& prices, const PiperOptions& options)
+    : options_(options), dag_(prices.size(), prices.edges) {
   GP_CHECK(options.devices >= 1 && options.micro_batches >= 1 && options.bandwidth > 0);
   replicas_ = divisors(options.micro_batches, std::min(options.devices, options.max_replicas));
-  collect_degrees(graph);
-  collect_variants(graph);
-  collect_links(graph);
-  collect_syncs(graph);
+  collect_degrees(prices);
+  collect_variants(prices);
+  collect_links(prices);
+  collect_syncs(prices);
 }
 
-void PiperCosts::collect_degrees(const LayerGraph& graph) {
+void PiperCosts::collect_degrees(const UnitPrices& prices) {
   std::set<int> degrees;
-  for (const Layer& layer : graph.layers) {
-    if (layer.degrees.empty()) degrees.insert(1);
-    for (const LayerDegree& degree : layer.degrees) degrees.insert(degree.degree);
+  for (const ir::PlanNode& node : prices.graph->nodes) {
+    if (node.alternatives.empty()) degrees.insert(1);
+    for (const ir::NodeAlternative& way : node.alternatives) degrees.insert(way.degree);
   }
   for (const int degree : degrees)
     if (degree <= std::min(options_.devices, options_.max_degree)) degrees_.push_back(degree);
 }
 
-void PiperCosts::collect_variants(const LayerGraph& graph) {
+void PiperCosts::collect_variants(const UnitPrices& prices) {
   variant_start_ = {0};
-  for (const Layer& layer : graph.layers) {
+  for (uint32_t row = 0; row < prices.size(); ++row) {
     double least = kInfinity;
     for (const int degree : degrees_) {
-      const auto found = std::ranges::find(layer.degrees, degree, &LayerDegree::degree);
-      const size_t first = variants_.size();
-      if (found != layer.degrees.end()) {
-        const int count = static_cast<int>(found->variants.size());
-        const int from = options_.variants == VariantRule::kLast ? count - 1 : 0;
-        const int to = options_.variants == VariantRule::kFirst ? 1 : count;
-        for (int i = from; i < to; ++i) {
-          const LayerVariant& variant = found->variants[static_cast<size_t>(i)];
-          variants_.push_back({.variant = i,
-                               .seconds = variant.seconds,
-                               .weights = variant.weight_bytes,
-                               .per_item = variant.memory_per_item,
-                               .fixed = variant.memory_fixed});
-        }
-        max_variants_ = std::max(max_variants_, found->variants.size());
-      } else if (layer.degrees.empty() && degree == 1) {
-        variants_.push_back({.seconds = layer.seconds(), .weights = layer.weight_bytes});
-      }
+      const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(row), degree);
+      const size_t first = variants_.size(), count = ways.size();
+      const size_t from = options_.variants == VariantRule::kLast && count > 0 ? count - 1 : 0;
+      const size_t to = options_.variants == VariantRule::kFirst ? std::min<size_t>(1, count) : count;
+      for (size_t i = from; i < to; ++i)
+        variants_.push_back({.variant = static_cast<int>(i),
+                             .seconds = seconds_of(ways[i]),
+                             .weights = ways[i].weight_bytes,
+                             .per_item = ways[i].kept_bytes,
+                             .fixed = ways[i].fixed_bytes});
+      max_variants_ = std::max(max_variants_, count);
+      if (prices.node(row).alternatives.empty() && degree == 1)
+        variants_.push_back({.seconds = prices.seconds[row], .weights = prices.weight_bytes[row]});
       // The fastest first, then the one that takes less.
       std::stable_sort(
           variants_.begin() + static_cast<ptrdiff_t>(first), variants_.end(), [](const Option& a, const Option& b) {
@@ -84,47 +77,45 @@ void PiperCosts::collect_variants(const LayerGraph& graph) {
   }
 }
 
-void PiperCosts::collect_links(const LayerGraph& graph) {
-  link_start_.assign(graph.layers.size() + 1, 0);
-  for (const LayerEdge& edge : graph.edges) {
-    ++link_start_[edge.from.index() + 1];
-    ++link_start_[edge.to.index() + 1];
+void PiperCosts::collect_links(const UnitPrices& prices) {
+  link_start_.assign(prices.size() + 1, 0);
+  for (const auto& [from, to] : prices.edges) {
+    ++link_start_[from + 1];
+    ++link_start_[to + 1];
   }
   for (size_t i = 1; i < link_start_.size(); ++i) link_start_[i] += link_start_[i - 1];
   links_.resize(link_start_.back());
   std::vector<size_t> next(link_start_.begin(), link_start_.end() - 1);
-  for (const LayerEdge& edge : graph.edges) {
-    const size_t from = edge.from.index(), to = edge.to.index();
-    links_[next[from]] = {static_cast<uint32_t>(to), static_cast<uint32_t>(next[to]), edge.bytes};
-    links_[next[to]++] = {static_cast<uint32_t>(from), static_cast<uint32_t>(next[from]), edge.bytes};
+  for (size_t edge = 0; edge < prices.edges.size(); ++edge) {
+    const auto [from, to] = prices.edges[edge];
+    links_[next[from]] = {to, static_cast<uint32_t>(next[to]), prices.edge_bytes[edge]};
+    links_[next[to]++] = {from, static_cast<uint32_t>(next[from]), prices.edge_bytes[edge]};
     ++next[from];
   }
 }
 
-void PiperCosts::collect_syncs(const LayerGraph& graph) {
+void PiperCosts::collect_syncs(const UnitPrices& prices) {
   syncs_.assign(links_.size() * degrees_.size() * max_variants_, 0);
   charges_.assign(links_.size() * degrees_.size(), 0);
-  for (uint32_t layer = 0; layer < graph.layers.size(); ++layer)
-    for (const LayerDegree& degree : graph.layers[LayerId(layer)].degrees) {
-      const auto row = std::ranges::find(degrees_, degree.degree);
-      if (row == degrees_.end()) continue;
-      for (size_t v = 0; v < degree.variants.size(); ++v)
-        for (const auto* side : {&degree.variants[v].sync_from, &degree.variants[v].sync_to})
-          for (const LayerSync& sync : *side)
-            for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
-              if (links_[link].other == sync.neighbour.index())
-                syncs_[(link * degrees_.size() + static_cast<size_t>(row - degrees_.begin())) * max_variants_ + v] =
-                    sync.bytes;
+  for (uint32_t row = 0; row < prices.size(); ++row)
+    for (size_t degree = 0; degree < degrees_.size(); ++degree) {
+      const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(row), degrees_[degree]);
+      for (size_t v = 0; v < ways.size(); ++v)
+        for (const auto* side : {&ways[v].from, &ways[v].to})
+          for (const auto& boundary : *side)
+            for (size_t link = link_start_[row]; link < link_start_[row + 1]; ++link)
+              if (prices.nodes[links_[link].other] == boundary.neighbour)
+                syncs_[(link * degrees_.size() + degree) * max_variants_ + v] = boundary.bytes;
     }
-  for (uint32_t layer = 0; layer < graph.layers.size(); ++layer)
-    for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
+  for (uint32_t row = 0; row < prices.size(); ++row)
+    for (size_t link = link_start_[row]; link < link_start_[row + 1]; ++link)
       for (size_t degree = 0; degree < degrees_.size(); ++degree) {
         double least = kInfinity, most = 0;
-        for (const Option& option : options_of(layer, degree)) {
+        for (const Option& option : options_of(row, degree)) {
           least = std::min(least, sync(link, degree, option.variant));
           most = std::max(most, sync(link, degree, option.variant));
         }
-        if (least > most) continue;  // the layer lacks the degree
+        if (least > most) continue;  // the node lacks the degree
         uniform_ = uniform_ && least == most;
         charges_[link * degrees_.size() + degree] = 2 * (links_[link].bytes + least);
       }

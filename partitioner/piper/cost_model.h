@@ -13,8 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "partitioner/cost_models/layer_graph.h"
-#include "partitioner/graph/ideals.h"
+#include "partitioner/cost_models/unit_prices.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -52,8 +51,8 @@ struct VariantChoice {
 
 class PiperCosts {
  public:
-  /// Layers without degrees have degree 1 and one variant, with no memory. Needs: `graph` outlives it.
-  PiperCosts(const LayerGraph& graph, const PiperOptions& options);
+  /// Nodes without alternatives have degree 1 and one variant, with no memory.
+  PiperCosts(const UnitPrices& prices, const PiperOptions& options);
 
   const PiperOptions& options() const { return options_; }
   const Dag& dag() const { return dag_; }
@@ -112,10 +111,10 @@ class PiperCosts {
   /// By option of a layer its part of the numerator of the formula above, in a stage of the layers that are `inside`.
   void price_options(uint32_t layer, size_t degree, int replicas, const std::vector<char>& inside,
                      std::vector<double>& seconds) const;
-  void collect_degrees(const LayerGraph& graph);
-  void collect_variants(const LayerGraph& graph);
-  void collect_links(const LayerGraph& graph);
-  void collect_syncs(const LayerGraph& graph);
+  void collect_degrees(const UnitPrices& prices);
+  void collect_variants(const UnitPrices& prices);
+  void collect_links(const UnitPrices& prices);
+  void collect_syncs(const UnitPrices& prices);
 
   PiperOptions options_;
   Dag dag_;

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "partitioner/graph/ideals.h"
 #include "partitioner/piper/cost_model.h"
 #include "support/units.h"
 

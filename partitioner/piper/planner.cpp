@@ -4,7 +4,7 @@
 #include <array>
 
 #include "partitioner/baselines/equal_split.h"
-#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/plan_price.h"
 #include "partitioner/graph/lattice_within.h"
 #include "partitioner/piper/pipeline_dp.h"
 #include "support/deadline.h"
@@ -21,12 +21,12 @@ constexpr std::array kPiperQuirks = {
 };
 constexpr int kMaxPiperDevices = 10'000;
 
-double communication_scale(const LayerPlanRequest& request) {
+double communication_scale(const UnitRequest& request) {
   if (!request.charge_traffic) return 0;
-  return request.has("P5") ? request.graph->time_unit_seconds : 1;
+  return request.has("P5") ? request.prices->time_unit_seconds : 1;
 }
 
-PiperOptions options_of(const LayerPlanRequest& request) {
+PiperOptions options_of(const UnitRequest& request) {
   return {.devices = request.machine.devices(),
           .micro_batches = std::max<int64_t>(1, request.micro_batches),
           .bandwidth = request.machine.levels.front().bandwidth,
@@ -39,7 +39,7 @@ PiperOptions options_of(const LayerPlanRequest& request) {
           .max_tries = request.max_pairs};
 }
 
-Status check_request(const LayerPlanRequest& request) {
+Status check_request(const UnitRequest& request) {
   if (request.machine.devices() > kMaxPiperDevices)
     return Diagnostic{.code = Code::kUsage,
                       .message = text(request.machine.devices(), " devices are more than this planner takes"),
@@ -47,43 +47,40 @@ Status check_request(const LayerPlanRequest& request) {
   return Ok{};
 }
 
-/// Bytes of the edges that leave a set of layers.
-double cut_bytes(const LayerGraph& graph, std::span<const uint64_t> bits) {
-  const auto inside = [&](LayerId id) { return bits[id.index() / 64] >> (id.index() % 64) & 1; };
+/// Bytes of the edges that leave a set of rows.
+double cut_bytes(const UnitPrices& prices, std::span<const uint64_t> bits) {
   double bytes = 0;
-  for (const LayerEdge& edge : graph.edges)
-    if (inside(edge.from) && !inside(edge.to)) bytes += edge.bytes;
+  for (size_t edge = 0; edge < prices.edges.size(); ++edge)
+    if (has_bit(bits.data(), prices.edges[edge].first) && !has_bit(bits.data(), prices.edges[edge].second))
+      bytes += prices.edge_bytes[edge];
   return bytes;
 }
 
-LayerPlanAnswer answer_of(const LayerPlanRequest& request, const std::vector<PiperStageChoice>& stages) {
-  LayerPlanAnswer answer;
+UnitAnswer answer_of(const UnitRequest& request, const std::vector<PiperStageChoice>& stages) {
+  UnitAnswer answer;
   int next_device = 0;
   for (const PiperStageChoice& choice : stages) {
-    LayerStage stage{.replicas = choice.replicas, .degree = choice.degree, .variants = choice.variants};
-    for (const uint32_t layer : choice.layers) stage.layers.emplace_back(layer);
-    for (int i = 0; i < choice.replicas * choice.degree; ++i) stage.devices.push_back(next_device++);
-    answer.plan.stages.push_back(std::move(stage));
+    add_stage(*request.prices, choice.layers, on_devices(next_device, choice.replicas, choice.degree), choice.variants,
+              answer.plan);
+    next_device += choice.replicas * choice.degree;
   }
-  answer.plan.micro_batches = std::max<int64_t>(1, request.micro_batches);
-  answer.terms.convention = {.overlap = Overlap::kAdd,
-                             .cut = CutRule::kStageEdges,
-                             .copies = CopiesRule::kVariants,
-                             .communication_scale = communication_scale(request),
-                             .reduction_factor = 4,
-                             .reduction_every = answer.plan.micro_batches};
-  const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
+  answer.model = {.overlap = Overlap::kAdd,
+                  .cut = CutRule::kStageEdges,
+                  .copies = CopiesRule::kVariants,
+                  .communication_scale = communication_scale(request),
+                  .reduction_factor = 4,
+                  .reduction_every = std::max<int64_t>(1, request.micro_batches)};
+  const double units = request.prices->time_unit_seconds == 1 ? 1 : 1000;
   answer.unit = units == 1 ? "s" : "ms";
-  answer.objective =
-      units * price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention).bottleneck;
+  answer.objective = units * price_plan(*request.prices, answer.plan, request.machine, answer.model).bottleneck;
   return answer;
 }
 
 /// The least memory of a device at which some row exists, to about one percent.
-double least_memory(const LayerGraph& graph, PiperOptions options, const Lattice& lattice, const Deadline& deadline) {
+double least_memory(const UnitPrices& prices, PiperOptions options, const Lattice& lattice, const Deadline& deadline) {
   const auto fits = [&](double memory) {
     options.memory = memory;
-    const PiperCosts costs(graph, options);
+    const PiperCosts costs(prices, options);
     return has_piper_row(costs, lattice, [&] { return deadline.passed(); });
   };
   double low = options.memory, high = std::max(1.0, options.memory);
@@ -96,12 +93,12 @@ double least_memory(const LayerGraph& graph, PiperOptions options, const Lattice
   return high;
 }
 
-Diagnostic no_plan(const LayerPlanRequest& request, const Lattice& lattice, const Deadline& deadline) {
+Diagnostic no_plan(const UnitRequest& request, const Lattice& lattice, const Deadline& deadline) {
   Diagnostic none{.code = Code::kNoFeasiblePlan,
                   .message = text("no linear pipeline fits ", request.machine.memory, " bytes a device"),
                   .hint = "give the devices more memory, or plan for more devices"};
   if (!request.measure_shortfall) return none;
-  const double missing = least_memory(*request.graph, options_of(request), lattice, deadline) - request.machine.memory;
+  const double missing = least_memory(*request.prices, options_of(request), lattice, deadline) - request.machine.memory;
   none.message += text(": about ", missing, " bytes more are needed");
   return none;
 }
@@ -110,7 +107,7 @@ Diagnostic no_plan(const LayerPlanRequest& request, const Lattice& lattice, cons
 
 std::span<const Quirk> piper_quirks() { return kPiperQuirks; }
 
-Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
+Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   GP_TRY_VOID(check_request(request));
   const Deadline deadline(request.time_limit, request.cancel);
   const auto stop = [&] { return deadline.passed(); };
@@ -118,8 +115,8 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
     return deadline.passed() ? deadline.reason()
                              : "the graph has more layers than the memory budget holds sets of them";
   };
-  const PiperCosts costs(*request.graph, options_of(request));
-  const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.graph, bits); };
+  const PiperCosts costs(*request.prices, options_of(request));
+  const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.prices, bits); };
   // One order is searched in no time; what it gives bounds the search over all downsets.
   const Dag line = chained(costs.dag(), lattice_order(costs.dag()));
   const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.max_bytes = request.memory_budget, .stop = stop});
@@ -128,7 +125,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
   if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
   if (found.stages.empty() && (!lattice || deadline.passed())) {
-    EqualSplit split = split_equally(*request.graph, costs, request.has("E3"));
+    EqualSplit split = split_equally(*request.prices, costs, request.has("E3"));
     found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
   }
   if (found.stages.empty()) {
@@ -139,7 +136,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
                                                   : "use the planner graphpipe, which contracts large graphs"};
     return no_plan(request, *lattice, deadline);
   }
-  LayerPlanAnswer answer = answer_of(request, found.stages);
+  UnitAnswer answer = answer_of(request, found.stages);
   const double units = answer.unit == "s" ? 1 : 1000;
   found.complete = found.complete && lattice;
   const bool is_proof = lattice && lattice->complete() && found.variants_proven;
@@ -159,7 +156,7 @@ Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request) {
   return answer;
 }
 
-Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request) {
+Result<UnitAnswer> plan_equal_runs(const UnitRequest& request) {
   GP_TRY_VOID(check_request(request));
   const Deadline deadline(request.time_limit, request.cancel);
   PiperOptions options = options_of(request);
@@ -169,8 +166,8 @@ Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request)
   for (const VariantRule rule : {VariantRule::kFirst, VariantRule::kLast}) {
     if (rule == VariantRule::kLast && !request.recompute) break;
     options.variants = rule;
-    const PiperCosts costs(*request.graph, options);
-    EqualSplit split = split_equally(*request.graph, costs, request.has("E3"));
+    const PiperCosts costs(*request.prices, options);
+    EqualSplit split = split_equally(*request.prices, costs, request.has("E3"));
     if (split.objective < objective) {
       objective = split.objective;
       best = std::move(split.stages);
@@ -180,7 +177,7 @@ Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request)
     return Diagnostic{.code = Code::kNoFeasiblePlan,
                       .message = text("no equal split fits ", request.machine.memory, " bytes a device"),
                       .hint = "give the devices more memory, or use the planner piper"};
-  LayerPlanAnswer answer = answer_of(request, best);
+  UnitAnswer answer = answer_of(request, best);
   answer.bound = answer.objective;
   answer.search_seconds = deadline.seconds();
   return answer;

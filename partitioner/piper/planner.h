@@ -2,7 +2,7 @@
 // Piper (NeurIPS 2021) and the equal split that its authors measured for PipeDream-2BW's planner. Both price a stage as
 // piper/cost_model.h says, in seconds of a micro-batch.
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -13,10 +13,10 @@ std::span<const Quirk> piper_quirks();
 /// The best linear pipeline, each with a tensor-parallel degree, replicas (a divisor of the micro-batches) and a
 /// variant per layer. Proven, unless the graph has more downsets than fit the memory budget: then the best over those
 /// with the smallest cuts, with the work bound.
-Result<LayerPlanAnswer> plan_piper(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_piper(const UnitRequest& request);
 
 /// Transformer layers (labelled ParallelTransformerLayer; all layers where none is) in runs of equal length, the same
 /// degree, replicas and variant everywhere. With micro-batches, degrees, replicas and recomputation as Piper has them.
-Result<LayerPlanAnswer> plan_equal_split_layers(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_equal_runs(const UnitRequest& request);
 
 }  // namespace graphpipe::partitioner

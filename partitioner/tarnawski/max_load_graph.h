@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "partitioner/cost_models/layer_graph.h"
-#include "partitioner/graph/ideals.h"
+#include "partitioner/cost_models/unit_prices.h"
 
 namespace graphpipe::partitioner {
 
@@ -16,8 +15,8 @@ struct MaxLoadGraph {
     /// Seconds on an accelerator and on a CPU, bytes on an accelerator.
     double accelerator = 0, cpu = 0, bytes = 0;
     bool on_accelerator = true;
-    /// Numbers of the layers, ascending.
-    std::vector<uint32_t> layers;
+    /// Of the prices, ascending.
+    std::vector<uint32_t> rows;
   };
   /// Outputs that several nodes touch (produce or read): an accelerator that holds some but not all of these nodes pays
   /// once. Outputs with the same nodes are added up.
@@ -30,7 +29,14 @@ struct MaxLoadGraph {
   std::vector<Node> nodes;
   std::vector<Tensor> tensors;
   /// Edges between forward parts, in the order of the file; may repeat.
-  DagEdges edges;
+  EdgeList edges;
+
+  /// The rows of some nodes.
+  std::vector<uint32_t> rows_of(const std::vector<uint32_t>& of) const {
+    std::vector<uint32_t> rows;
+    for (const uint32_t node : of) rows.insert(rows.end(), nodes[node].rows.begin(), nodes[node].rows.end());
+    return rows;
+  }
 };
 
 enum class Fusion : uint8_t {
@@ -41,10 +47,10 @@ enum class Fusion : uint8_t {
 /// Steps 1 to 6 of the original: classes contracted; backward classes without a forward layer get one of no cost, with
 /// the backward edges turned round; strongly connected parts fused; forward layers that take no time and touch one
 /// other node joined to it.
-MaxLoadGraph fuse_layers(const LayerGraph& graph, Fusion fusion);
+MaxLoadGraph fuse_nodes(const UnitPrices& prices, Fusion fusion);
 
 /// What placements of any pattern are made of, so that each has a schedule: classes, and cycles between them, as
 /// cost::fold_backward joins them; its edges are those of both directions, turned forward.
-MaxLoadGraph fuse_for_schedules(const LayerGraph& graph);
+MaxLoadGraph fuse_for_schedules(const UnitPrices& prices);
 
 }  // namespace graphpipe::partitioner

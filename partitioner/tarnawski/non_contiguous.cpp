@@ -3,24 +3,24 @@
 #include <algorithm>
 #include <map>
 
-#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/plan_price.h"
 #include "partitioner/tarnawski/placement_annealing.h"
 #include "partitioner/tarnawski/planner.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-/// Nothing where layers of one node are in stages of different devices.
-std::optional<DeviceOfNode> placement_of(const LayerPlan& plan, const MaxLoadGraph& graph, size_t layers) {
-  std::vector<uint32_t> device_of_layer(layers, 0);
-  for (const LayerStage& stage : plan.stages)
-    for (const LayerId layer : stage.layers)
-      device_of_layer[layer.index()] = static_cast<uint32_t>(stage.devices.front());
+/// Nothing where rows of one node are in stages of different devices.
+std::optional<DeviceOfNode> placement_of(const UnitPrices& prices, const ir::Assignment& plan,
+                                         const MaxLoadGraph& graph) {
+  const auto device_of_row = [&](uint32_t row) {
+    return static_cast<uint32_t>(plan.choice[plan.stage_of[prices.nodes[row]]].devices.front().index());
+  };
   DeviceOfNode device_of;
   for (const MaxLoadGraph::Node& node : graph.nodes) {
-    device_of.push_back(device_of_layer[node.layers.front()]);
-    for (const uint32_t layer : node.layers)
-      if (device_of_layer[layer] != device_of.back()) return std::nullopt;
+    device_of.push_back(device_of_row(node.rows.front()));
+    for (const uint32_t row : node.rows)
+      if (device_of_row(row) != device_of.back()) return std::nullopt;
   }
   return device_of;
 }
@@ -40,29 +40,25 @@ DeviceOfNode equal_runs(const MaxLoadGraph& graph, int accelerators, const Devic
 }
 
 /// A stage for each run. Devices of a kind are numbered as they come.
-LayerPlan plan_of_runs(const MaxLoadGraph& graph, const std::vector<DeviceRun>& runs, int accelerators) {
-  LayerPlan plan;
+ir::Assignment plan_of_runs(const UnitPrices& prices, const MaxLoadGraph& graph, const std::vector<DeviceRun>& runs,
+                            int accelerators) {
+  ir::Assignment plan;
   std::map<uint32_t, int> number_of;
   int next_accelerator = 0, next_cpu = accelerators;
   for (const DeviceRun& run : runs) {
     const bool on_cpu = run.device >= static_cast<uint32_t>(accelerators);
     const auto [known, is_new] = number_of.try_emplace(run.device, on_cpu ? next_cpu : next_accelerator);
     if (is_new) ++(on_cpu ? next_cpu : next_accelerator);
-    LayerStage stage{.devices = {known->second}, .on_cpu = on_cpu};
-    for (const uint32_t node : run.nodes)
-      for (const uint32_t layer : graph.nodes[node].layers) stage.layers.emplace_back(layer);
-    std::ranges::sort(stage.layers);
-    plan.stages.push_back(std::move(stage));
+    add_stage(prices, graph.rows_of(run.nodes), on_devices(known->second, 1), {}, plan);
   }
   return plan;
 }
 
-std::vector<DeviceOfNode> starts_of(const LayerPlanRequest& request, const Result<LayerPlanAnswer>& contiguous,
+std::vector<DeviceOfNode> starts_of(const UnitRequest& request, const Result<UnitAnswer>& contiguous,
                                     const MaxLoadGraph& graph, const MaxLoadOptions& options) {
   std::vector<DeviceOfNode> starts;
   if (contiguous.ok())
-    if (auto start = placement_of(contiguous->plan, graph, request.graph->layers.size()))
-      starts.push_back(*std::move(start));
+    if (auto start = placement_of(*request.prices, contiguous->plan, graph)) starts.push_back(*std::move(start));
   if (const auto balanced = balanced_placement(graph, options)) {
     starts.push_back(*balanced);
     starts.push_back(equal_runs(graph, options.accelerators, *balanced));
@@ -72,16 +68,17 @@ std::vector<DeviceOfNode> starts_of(const LayerPlanRequest& request, const Resul
 
 }  // namespace
 
-LayerTerms non_contiguous_terms() {
-  LayerTerms terms = max_throughput_terms();
-  terms.convention.pools_devices = true;
-  return terms;
+CostModel non_contiguous_model() {
+  CostModel model = max_throughput_model();
+  model.pools_devices = true;
+  return model;
 }
 
-Result<LayerPlanAnswer> plan_non_contiguous(const LayerPlanRequest& request, const Result<LayerPlanAnswer>& contiguous,
-                                            const Deadline& deadline) {
+Result<UnitAnswer> plan_non_contiguous(const UnitRequest& request, const Result<UnitAnswer>& contiguous,
+                                       const Deadline& deadline) {
   if (!contiguous.ok() && contiguous.problems().front().code != Code::kNoFeasiblePlan) return contiguous;
-  const MaxLoadGraph graph = fuse_for_schedules(*request.graph);
+  const UnitPrices& prices = *request.prices;
+  const MaxLoadGraph graph = fuse_for_schedules(prices);
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
                                .memory = request.machine.memory,
@@ -93,12 +90,11 @@ Result<LayerPlanAnswer> plan_non_contiguous(const LayerPlanRequest& request, con
   if (found.device_of.empty()) return contiguous;
   found.device_of = with_fewer_crossings(graph, options, std::move(found.device_of));
 
-  const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
-  LayerPlanAnswer answer{.plan = plan_of_runs(graph, runs_of(graph, found.device_of), options.accelerators),
-                         .terms = non_contiguous_terms()};
+  const double units = prices.time_unit_seconds == 1 ? 1 : 1000;
+  UnitAnswer answer{.plan = plan_of_runs(prices, graph, runs_of(graph, found.device_of), options.accelerators),
+                    .model = non_contiguous_model()};
   answer.unit = units == 1 ? "s" : "ms";
-  answer.objective =
-      units * price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention).bottleneck;
+  answer.objective = units * price_plan(prices, answer.plan, request.machine, answer.model).bottleneck;
   answer.bound = std::min(answer.objective, units * least);
   answer.complete = found.complete;
   if (!answer.complete) answer.stopped = deadline.reason();

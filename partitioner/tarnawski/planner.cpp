@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "partitioner/cost_models/layer_cost.h"
+#include "partitioner/cost_models/plan_price.h"
 #include "partitioner/graph/lattice_within.h"
 #include "partitioner/tarnawski/max_load_dp.h"
 #include "partitioner/tarnawski/non_contiguous.h"
@@ -21,7 +21,7 @@ constexpr std::array kMaxThroughputQuirks = {
 double crossing_seconds(const MaxLoadGraph& graph, std::span<const uint64_t> bits) {
   double seconds = 0;
   for (const MaxLoadGraph::Tensor& tensor : graph.tensors) {
-    const auto inside = [&](uint32_t node) { return (bits[node / 64] >> (node % 64) & 1) != 0; };
+    const auto inside = [&](uint32_t node) { return has_bit(bits.data(), node); };
     if (inside(tensor.nodes.front()) != std::ranges::all_of(tensor.nodes, inside) ||
         std::ranges::any_of(tensor.nodes, inside) != std::ranges::all_of(tensor.nodes, inside))
       seconds += tensor.seconds;
@@ -29,18 +29,12 @@ double crossing_seconds(const MaxLoadGraph& graph, std::span<const uint64_t> bit
   return seconds;
 }
 
-LayerPlan plan_of(const LayerPlanRequest& request, const MaxLoadGraph& graph, const std::vector<MaxLoadStage>& stages) {
-  LayerPlan plan;
+ir::Assignment plan_of(const UnitRequest& request, const MaxLoadGraph& graph, const std::vector<MaxLoadStage>& stages) {
+  ir::Assignment plan;
   int next_accelerator = 0, next_cpu = request.machine.devices();
-  for (const MaxLoadStage& chosen : stages) {
-    LayerStage stage;
-    stage.on_cpu = chosen.on_cpu;
-    stage.devices = {chosen.on_cpu ? next_cpu++ : next_accelerator++};
-    for (const uint32_t node : chosen.nodes)
-      for (const uint32_t layer : graph.nodes[node].layers) stage.layers.emplace_back(layer);
-    std::ranges::sort(stage.layers);
-    plan.stages.push_back(std::move(stage));
-  }
+  for (const MaxLoadStage& chosen : stages)
+    add_stage(*request.prices, graph.rows_of(chosen.nodes),
+              on_devices(chosen.on_cpu ? next_cpu++ : next_accelerator++, 1), {}, plan);
   return plan;
 }
 
@@ -74,7 +68,7 @@ std::vector<MaxLoadStage> equal_runs(const MaxLoadGraph& graph, std::span<const 
 }
 
 /// One order is searched in no time, and what it gives bounds the search over all downsets.
-Found search(const LayerPlanRequest& request, const MaxLoadGraph& graph, const MaxLoadOptions& options) {
+Found search(const UnitRequest& request, const MaxLoadGraph& graph, const MaxLoadOptions& options) {
   Found found;
   const Dag dag(graph.nodes.size(), graph.edges);
   const std::vector<uint32_t> order = last_in_first_out_order(graph.nodes.size(), graph.edges);
@@ -110,7 +104,7 @@ Found search(const LayerPlanRequest& request, const MaxLoadGraph& graph, const M
       .result = std::move(better), .is_proof = lattice->complete(), .states = static_cast<int64_t>(lattice->size())};
 }
 
-Diagnostic no_plan(const LayerPlanRequest& request, const MaxLoadGraph& graph) {
+Diagnostic no_plan(const UnitRequest& request, const MaxLoadGraph& graph) {
   double largest = 0, total = 0;
   for (const MaxLoadGraph::Node& node : graph.nodes) {
     largest = std::max(largest, node.bytes);
@@ -124,8 +118,8 @@ Diagnostic no_plan(const LayerPlanRequest& request, const MaxLoadGraph& graph) {
           .hint = "give the accelerators more memory, or plan for more devices"};
 }
 
-Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const Deadline& deadline) {
-  const MaxLoadGraph graph = fuse_layers(*request.graph, request.has("W4") ? Fusion::kBiconnected : Fusion::kClasses);
+Result<UnitAnswer> plan_contiguous(const UnitRequest& request, const Deadline& deadline) {
+  const MaxLoadGraph graph = fuse_nodes(*request.prices, request.has("W4") ? Fusion::kBiconnected : Fusion::kClasses);
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
                                .memory = request.machine.memory,
@@ -141,11 +135,10 @@ Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const D
                       .hint = deadline.passed() ? "give the search more time"
                                                 : "use the planner graphpipe, which contracts large graphs"};
   }
-  const double units = request.graph->time_unit_seconds == 1 ? 1 : 1000;
-  LayerPlanAnswer answer{.plan = plan_of(request, graph, found.result.stages), .terms = max_throughput_terms()};
+  const double units = request.prices->time_unit_seconds == 1 ? 1 : 1000;
+  UnitAnswer answer{.plan = plan_of(request, graph, found.result.stages), .model = max_throughput_model()};
   answer.unit = units == 1 ? "s" : "ms";
-  answer.objective =
-      units * price_layer_plan(*request.graph, answer.plan, request.machine, answer.terms.convention).bottleneck;
+  answer.objective = units * price_plan(*request.prices, answer.plan, request.machine, answer.model).bottleneck;
   answer.complete = found.result.complete;
   if (answer.complete && found.is_proof) answer.bound = answer.objective;
   else answer.bound = units * (found.is_proof ? found.result.bound : least_max_load(graph, options));
@@ -164,22 +157,19 @@ Result<LayerPlanAnswer> plan_contiguous(const LayerPlanRequest& request, const D
 
 std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
 
-LayerTerms max_throughput_terms() {
-  return {.score = LayerScore::kBottleneck,
-          .convention = {.overlap = Overlap::kAdd,
-                         .cut = CutRule::kStageTransfers,
-                         .copies = CopiesRule::kOnce,
-                         .reduction_factor = 0}};
+CostModel max_throughput_model() {
+  return {
+      .overlap = Overlap::kAdd, .cut = CutRule::kStageTransfers, .copies = CopiesRule::kOnce, .reduction_factor = 0};
 }
 
-Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request) {
+Result<UnitAnswer> plan_max_throughput(const UnitRequest& request) {
   if (request.non_contiguous && !request.compat.empty())
     return Diagnostic{.code = Code::kUsage,
                       .origin = ModelText("--non-contiguous"),
                       .message = text("with --compat ", *request.compat.begin(), " each device has one run of layers"),
                       .hint = "leave one of the two out"};
   const Deadline deadline(request.time_limit, request.cancel);
-  Result<LayerPlanAnswer> contiguous = plan_contiguous(request, deadline);
+  Result<UnitAnswer> contiguous = plan_contiguous(request, deadline);
   return request.non_contiguous ? plan_non_contiguous(request, contiguous, deadline) : contiguous;
 }
 

@@ -2,7 +2,7 @@
 // Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), for throughput:
 // the smallest maximum load of accelerators and CPUs, over contiguous placements.
 
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
 
 namespace graphpipe::partitioner {
 
@@ -13,9 +13,9 @@ std::span<const Quirk> max_throughput_quirks();
 /// Each device gets the difference of two downsets of the forward layers, backward layers follow their class. Proven,
 /// unless the graph has more downsets than fit the memory budget: then the work bound stands. Where the request allows
 /// several runs per device: what plan_non_contiguous makes of it.
-Result<LayerPlanAnswer> plan_max_throughput(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_max_throughput(const UnitRequest& request);
 
 /// The terms of its objective: to price placements that other programs made.
-LayerTerms max_throughput_terms();
+CostModel max_throughput_model();
 
 }  // namespace graphpipe::partitioner

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "partitioner/graph/downsets.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
@@ -101,20 +100,19 @@ int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts)
 
 std::span<const Quirk> torchgpipe_quirks() { return {}; }
 
-Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
+Result<UnitAnswer> plan_torchgpipe(const UnitRequest& request) {
   const Stopwatch watch;
-  const LayerGraph& graph = *request.graph;
+  const UnitPrices& prices = *request.prices;
   const auto parts = static_cast<size_t>(request.machine.devices());
-  if (graph.layers.size() < parts)
+  if (prices.size() < parts)
     return Diagnostic{.code = Code::kNoFeasiblePlan,
-                      .message = text("torchgpipe cannot make ", parts, " blocks of ", graph.layers.size(), " layers"),
+                      .message = text("torchgpipe cannot make ", parts, " blocks of ", prices.size(), " layers"),
                       .hint = "use fewer devices"};
-  const std::vector<LayerId> order = fifo_order(adjacency_of(graph));
+  const std::vector<uint32_t> order = first_in_first_out_order(prices.size(), prices.edges);
   std::vector<int64_t> costs;
-  for (const LayerId id : order) costs.push_back(std::llround(std::min(graph.layers[id].seconds() * 1e6, 1e12)));
-  LayerPlanAnswer answer;
-  answer.terms.score = LayerScore::kBlocks;
-  answer.terms.convention.copies = CopiesRule::kNone;
+  for (const uint32_t row : order) costs.push_back(std::llround(std::min(prices.seconds[row] * 1e6, 1e12)));
+  UnitAnswer answer;
+  answer.model = {.score = Score::kBlocks, .copies = CopiesRule::kNone};
   answer.unit = "us";
   size_t begin = 0;
   int64_t heaviest = 0;
@@ -122,14 +120,11 @@ Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request) {
   Deadline deadline(request.time_limit, request.cancel);
   for (const size_t end : torchgpipe_blocks(costs, parts, &deadline)) {
     if (end == begin) continue;
-    LayerStage stage{.devices = {device++}};
-    stage.layers.assign(order.begin() + static_cast<std::ptrdiff_t>(begin),
-                        order.begin() + static_cast<std::ptrdiff_t>(end));
-    std::ranges::sort(stage.layers);
+    const std::span rows = std::span(order).subspan(begin, end - begin);
     int64_t block = 0;
     for (size_t i = begin; i < end; ++i) block += costs[i];
     heaviest = std::max(heaviest, block);
-    answer.plan.stages.push_back(std::move(stage));
+    add_stage(prices, rows, on_devices(device++, 1), {}, answer.plan);
     begin = end;
   }
   answer.objective = static_cast<double>(heaviest);

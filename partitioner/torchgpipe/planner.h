@@ -3,8 +3,8 @@
 // neighbouring blocks until heaviest and lightest differ by at most one largest layer (docs/planners.md, section 4).
 // Beside it the exact minimum of the heaviest block, which is its bound.
 
-#include "partitioner/graphpipe/pipeline_dp.h"
-#include "partitioner/cost_models/layer_request.h"
+#include "partitioner/cost_models/unit_request.h"
+#include "support/deadline.h"
 
 namespace graphpipe::partitioner {
 
@@ -17,6 +17,6 @@ int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts)
 std::span<const Quirk> torchgpipe_quirks();
 /// One device per block, in a first-in-first-out order of the layers; costs are whole microseconds of forward and
 /// backward. The objective is the heaviest block; the bound is for the same order.
-Result<LayerPlanAnswer> plan_torchgpipe(const LayerPlanRequest& request);
+Result<UnitAnswer> plan_torchgpipe(const UnitRequest& request);
 
 }  // namespace graphpipe::partitioner

@@ -7,19 +7,37 @@
 
 #include "partitioner/alpa/cluster_layers.h"
 #include "partitioner/alpa/planner.h"
-#include "partitioner/cost_models/check_layer_plan.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
+using namespace tests;
+
 const PlannerEntry& alpa() { return *find_planner("alpa"); }
+
+/// Of the layers whose predecessors are done the first goes first.
+std::vector<LayerId> order_of(const LayerGraph& graph) {
+  std::vector<LayerId> order;
+  const auto is_done = [&](LayerId id) { return std::ranges::find(order, id) != order.end(); };
+  const auto is_ready = [&](LayerId id) {
+    return !is_done(id) &&
+           std::ranges::all_of(graph.edges, [&](const LayerEdge& edge) { return edge.to != id || is_done(edge.from); });
+  };
+  while (order.size() < graph.layers.size())
+    for (const LayerId id : graph.layer_ids())
+      if (is_ready(id)) {
+        order.push_back(id);
+        break;
+      }
+  return order;
+}
 
 /// All linear pipelines of a small graph, from the formulas alone.
 class AlpaExhaustive {
  public:
   explicit AlpaExhaustive(const LayerPlanRequest& request)
-      : request_(request), graph_(*request.graph), order_(adjacency_of(graph_).order) {}
+      : request_(request), graph_(*request.graph), order_(order_of(graph_)) {}
 
   double best() {
     extend(0, request_.machine.devices());
@@ -142,15 +160,16 @@ TEST_CASE("a long chain is clustered and planned; a search that is ended says so
 TEST_CASE("clusters: as many as asked, balanced, cut where little crosses") {
   LayerGraph graph = tests::equal_branches(1, 12);
   for (const LayerId id : graph.layer_ids()) graph.layers[id].output_bytes = id.index() % 3 == 1 ? 1 : 100;
-  const auto clusters = cluster_layers(graph, 4);
+  for (LayerEdge& edge : graph.edges) edge.bytes = 0;
+  const auto clusters = cluster_layers(PricedLayers(graph).prices, 4);
   REQUIRE(clusters.size() == 4);
   CHECK(clusters[0] == std::vector<uint32_t>{0, 1});
   CHECK(clusters[1] == std::vector<uint32_t>{2, 3, 4});
   CHECK(clusters[2] == std::vector<uint32_t>{5, 6, 7});
   CHECK(clusters[3] == std::vector<uint32_t>{8, 9, 10, 11});
-  CHECK(cluster_layers(graph, 100).size() == 12);
+  CHECK(cluster_layers(PricedLayers(graph).prices, 100).size() == 12);
   graph.layers[LayerId(5)].forward_seconds = 1000;
-  for (const auto& cluster : cluster_layers(graph, 4)) CHECK_FALSE(cluster.empty());
+  for (const auto& cluster : cluster_layers(PricedLayers(graph).prices, 4)) CHECK_FALSE(cluster.empty());
 }
 
 }  // namespace

@@ -6,12 +6,13 @@
 #include <functional>
 #include <numeric>
 
-#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/dapple/machines.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
+
+using namespace tests;
 
 LayerGraph random_profile(uint64_t seed, size_t layers) {
   tests::Dice dice(seed);
@@ -36,7 +37,7 @@ LayerPlanRequest request_for(const LayerGraph& graph, const std::vector<int>& ma
 class Families {
  public:
   explicit Families(const LayerPlanRequest& request)
-      : request_(request), graph_(*request.graph), devices_(request.machine.devices()) {}
+      : request_(request), graph_(*request.graph), layers_(graph_), devices_(request.machine.devices()) {}
 
   /// Data parallelism and all pairs of stages, first devices first.
   double best_of_one_or_two() {
@@ -138,9 +139,10 @@ class Families {
   double score(const std::vector<uint32_t>& cuts, const std::vector<int>& slots, int copies, double traffic_factor) {
     if (request_.batch / copies / request_.micro_batch == 0) return 0;
     LayerPlanAnswer answer;
-    answer.terms = {.score = LayerScore::kDapple,
-                    .convention = {.cut = CutRule::kBoundaryTensors, .copies = CopiesRule::kNone},
-                    .copies = copies,
+    answer.model = {.score = Score::kDapple,
+                    .cut = CutRule::kBoundaryTensors,
+                    .copies = CopiesRule::kNone,
+                    .pipeline_copies = copies,
                     .traffic_factor = traffic_factor};
     int next = 0;
     for (size_t s = 0; s < cuts.size(); ++s) {
@@ -150,11 +152,12 @@ class Families {
         if ((cuts[s] & ~(s == 0 ? 0 : cuts[s - 1])) >> id.index() & 1) stage.layers.push_back(id);
       answer.plan.stages.push_back(std::move(stage));
     }
-    return recomputed_objective(request_, answer);
+    return partitioner::recomputed_objective(layers_.asked(request_), encoded(layers_, answer));
   }
 
   const LayerPlanRequest& request_;
   const LayerGraph& graph_;
+  const PricedLayers layers_;
   const int devices_;
 };
 

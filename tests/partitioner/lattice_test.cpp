@@ -10,7 +10,7 @@ namespace {
 
 Dag random_dag(uint64_t seed, size_t nodes) {
   tests::Dice dice(seed);
-  DagEdges edges;
+  EdgeList edges;
   for (const auto& [from, to] : tests::random_layer_edges(dice, nodes, 3))
     edges.emplace_back(static_cast<uint32_t>(from), static_cast<uint32_t>(to));
   return Dag(nodes, edges);
@@ -25,7 +25,7 @@ bool is_downset(const Dag& dag, uint64_t bits) {
 }
 
 Dag branches(size_t count, size_t length) {
-  DagEdges edges;
+  EdgeList edges;
   for (uint32_t b = 0; b < count; ++b)
     for (uint32_t i = 1; i < length; ++i)
       edges.emplace_back(b * static_cast<uint32_t>(length) + i - 1, b * static_cast<uint32_t>(length) + i);

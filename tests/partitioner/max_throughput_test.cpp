@@ -7,8 +7,6 @@
 #include <numeric>
 #include <set>
 
-#include "partitioner/cost_models/check_layer_plan.h"
-#include "partitioner/cost_models/layer_cost.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/non_contiguous.h"
 #include "partitioner/tarnawski/planner.h"
@@ -17,6 +15,8 @@
 
 namespace graphpipe::partitioner {
 namespace {
+
+using namespace tests;
 
 const PlannerEntry& max_throughput() { return *find_planner("max-throughput"); }
 
@@ -45,7 +45,7 @@ class MaxLoadExhaustive {
 
  private:
   bool has_order(const std::vector<size_t>& device) const {
-    DagEdges edges;
+    EdgeList edges;
     for (const LayerEdge& edge : graph_.edges) {
       const size_t from = class_of_[edge.from.index()], to = class_of_[edge.to.index()];
       const bool back_from = graph_.layers[edge.from].is_backward, back_to = graph_.layers[edge.to].is_backward;
@@ -155,7 +155,6 @@ TEST_CASE("with several runs per device it equals the search over all placements
 
 TEST_CASE("several runs per device fit memory that no single runs fit, and are refused where nothing fits") {
   LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
-  graph.source = LayerSource::kDnnPartitioning;
   const double bytes[] = {6, 5, 4, 5};
   for (const LayerId id : graph.layer_ids()) {
     graph.layers[id].forward_seconds = 1;
@@ -179,7 +178,9 @@ TEST_CASE("several runs per device fit memory that no single runs fit, and are r
 
 /// Three layers in a row, the outer ones on device 0: stages that share it.
 LayerPlanAnswer there_and_back() {
-  LayerPlanAnswer answer{.terms = non_contiguous_terms(), .unit = "s"};
+  LayerPlanAnswer answer;
+  answer.model = non_contiguous_model();
+  answer.unit = "s";
   for (const size_t layer : {0, 1, 2})
     answer.plan.stages.push_back({.layers = {LayerId(layer)}, .devices = {layer == 1 ? 1 : 0}});
   answer.objective = 10;  // 1 + 4 of work, the tensors of layers 0 and 1 in and out: 2 + 3
@@ -188,7 +189,6 @@ LayerPlanAnswer there_and_back() {
 
 TEST_CASE("stages of one device cost what its layers together cost, and share it only where both sides say so") {
   LayerGraph graph = tests::layer_graph(3, {{0, 1}, {1, 2}, {0, 2}});
-  graph.source = LayerSource::kDnnPartitioning;
   for (const size_t i : {0, 1, 2}) {
     Layer& layer = graph.layers[LayerId(i)];
     layer.forward_seconds = i == 0 ? 1 : 4;
@@ -201,7 +201,7 @@ TEST_CASE("stages of one device cost what its layers together cost, and share it
   request.machine.memory = 10;
   const LayerPlanAnswer sound = there_and_back();
   CHECK(check_layer_plan(request, sound).empty());
-  const auto price = price_layer_plan(graph, sound.plan, request.machine, sound.terms.convention);
+  const auto price = price_layer_plan(graph, sound.plan, request.machine, sound.model);
   CHECK(price.bottleneck == 10);
   CHECK(price.shortfall == 0);
   CHECK(price.stages[0].total == 10);
@@ -214,7 +214,7 @@ TEST_CASE("stages of one device cost what its layers together cost, and share it
   };
   CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.objective = 9; }));
   CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.bound = 11; }));
-  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.terms = max_throughput_terms(); }));
+  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.model = max_throughput_model(); }));
   CHECK(is_refused(request, [](LayerPlanAnswer& a) { std::swap(a.plan.stages[0], a.plan.stages[1]); }));
   CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.plan.stages[2].devices = {0, 1}; }));
   LayerPlanRequest other = request;
@@ -292,7 +292,7 @@ TEST_CASE("strongly connected and biconnected parts equal their definitions") {
     CAPTURE(seed);
     tests::Dice dice(seed);
     const size_t nodes = 1 + dice.below(8);
-    DagEdges edges;
+    EdgeList edges;
     for (size_t i = dice.below(14); i > 0; --i) {
       const auto a = static_cast<uint32_t>(dice.below(nodes)), b = static_cast<uint32_t>(dice.below(nodes));
       if (a != b) edges.emplace_back(a, b);
@@ -327,14 +327,14 @@ TEST_CASE("fusing: classes, their cycles, free layers with one neighbour, backwa
   LayerGraph graph = tests::layer_graph(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
   for (Layer& layer : graph.layers) layer.forward_seconds = 1;
   graph.layers[LayerId(1)].color_class = graph.layers[LayerId(3)].color_class = 7;
-  CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a cycle
+  CHECK(fuse_nodes(PricedLayers(graph).prices, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a cycle
   graph.layers[LayerId(0)].forward_seconds = 0;
-  CHECK(fuse_layers(graph, Fusion::kClasses).nodes.size() == 3);
+  CHECK(fuse_nodes(PricedLayers(graph).prices, Fusion::kClasses).nodes.size() == 3);
   graph.layers[LayerId(5)] = {.id = ModelText("5"), .backward_seconds = 1, .is_backward = true};
   graph.layers[LayerId(4)].is_backward = true;
-  const MaxLoadGraph fused = fuse_layers(graph, Fusion::kClasses);
+  const MaxLoadGraph fused = fuse_nodes(PricedLayers(graph).prices, Fusion::kClasses);
   REQUIRE(fused.nodes.size() == 3);
-  CHECK(fused.edges == DagEdges{{2, 1}});  // the backward edge 4 -> 5 turned round
+  CHECK(fused.edges == EdgeList{{2, 1}});  // the backward edge 4 -> 5 turned round
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 #include <set>
 
 #include "files/pipedream_profile.h"
-#include "partitioner/cost_models/check_layer_plan.h"
-#include "partitioner/cost_models/layer_cost.h"
-#include "partitioner/cost_models/layer_view.h"
 #include "partitioner/pipedream/planner.h"
+#include "tests/support/layers.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;
+using namespace graphpipe::tests;
 namespace {
 
 LayerGraph random_layers(uint64_t seed, size_t layers) {
@@ -39,7 +38,7 @@ LayerPlanRequest pipedream_request(const LayerGraph& graph, int devices) {
 class PipeDreamBruteForce {
  public:
   explicit PipeDreamBruteForce(const LayerPlanRequest& request)
-      : request_(request), convention_(pipedream_convention(request)) {
+      : request_(request), layers_(*request.graph), model_(pipedream_model(request)) {
     extend(0, 0, 0);
   }
   double best = std::numeric_limits<double>::infinity();
@@ -56,13 +55,14 @@ class PipeDreamBruteForce {
     const int devices = request_.machine.devices();
     if (before == full) {
       if (used == devices)
-        best = std::min(best, price_layer_plan(*request_.graph, plan_, request_.machine, convention_).bottleneck);
+        best = std::min(best, price_plan(layers_.prices, layers_.encode(plan_), request_.machine, model_).bottleneck);
       return;
     }
     for (uint32_t set = before + 1; set <= full; ++set) {
       if ((set & before) != before || !is_downset(set)) continue;
       for (int d = 1; d <= (request_.replication ? devices - used : std::min(1, devices - used)); ++d) {
         LayerStage stage{.replicas = d};
+        for (int i = 0; i < d; ++i) stage.devices.push_back(first_device + i);
         for (size_t i = 0; i < request_.graph->layers.size(); ++i)
           if (((set & ~before) >> i & 1) != 0) stage.layers.push_back(LayerId(i));
         plan_.stages.push_back(std::move(stage));
@@ -73,7 +73,8 @@ class PipeDreamBruteForce {
   }
 
   const LayerPlanRequest& request_;
-  const LayerConvention convention_;
+  const PricedLayers layers_;
+  const CostModel model_;
   LayerPlan plan_;
 };
 
@@ -168,12 +169,11 @@ TEST_CASE("on three levels every device has one stage, and all devices have one"
     const auto answer = plan_layers(*find_planner("pipedream"), request);
     REQUIRE(answer.ok());
     std::multiset<int> used;
-    for (size_t stage = 0; stage < answer->plan.stages.size(); ++stage)
-      for (const int device : devices_of(answer->plan, stage, request.machine)) used.insert(device);
+    for (const LayerStage& stage : answer->plan.stages) used.insert(stage.devices.begin(), stage.devices.end());
     CHECK(used.size() == 16);
     CHECK(std::set<int>(used.begin(), used.end()).size() == 16);
-    nested += std::ranges::any_of(answer->plan.groups,
-                                  [](const LayerGroup& group) { return group.level == 2 && group.first > 0; });
+    nested += std::ranges::any_of(answer->groups,
+                                  [](const StageGroup& group) { return group.level == 2 && group.first > 0; });
   }
   CHECK(nested > 0);
 }

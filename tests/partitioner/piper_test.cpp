@@ -6,12 +6,13 @@
 #include <cmath>
 #include <map>
 
-#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/piper/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
+
+using namespace tests;
 
 const PlannerEntry& piper() { return *find_planner("piper"); }
 
@@ -237,7 +238,6 @@ TEST_CASE("equal-split equals the search over all equal runs of a chain, and nev
     std::vector<std::pair<size_t, size_t>> edges;
     for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
     LayerGraph graph = tests::layer_graph(layers, edges);
-    graph.source = LayerSource::kPiper;
     for (LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
     for (Layer& layer : graph.layers) {
       LayerVariant plain{.seconds = static_cast<double>(3 + dice.below(9)),
@@ -289,10 +289,11 @@ TEST_CASE("every planner of layers has a sound plan with a bound even where it m
   for (const PlannerEntry& row : planners()) {
     if (row.search == nullptr) continue;
     CAPTURE(row.name);
-    LayerPlanRequest request{.graph = &graph, .cancel = &cancel};
+    LayerPlanRequest request{.graph = &graph};
+    request.cancel = &cancel;
     request.machine.levels = {{.count = 4, .bandwidth = 1e9}};
     request.micro_batches = 16;
-    const auto answer = plan_layers(row, request);  // checked by check_layer_plan inside
+    const auto answer = plan_layers(row, request);  // checked by check_unit_plan inside
     REQUIRE(answer.ok());
     CHECK(answer->bound > 0);
     CHECK(std::isfinite(answer->gap()));

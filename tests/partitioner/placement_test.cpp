@@ -12,6 +12,8 @@
 namespace graphpipe::partitioner {
 namespace {
 
+using namespace tests;
+
 DeviceOfNode random_placement(tests::Dice& dice, const MaxLoadGraph& graph, uint32_t accelerators, uint32_t devices) {
   DeviceOfNode device_of;
   for (const MaxLoadGraph::Node& node : graph.nodes)
@@ -24,7 +26,7 @@ TEST_CASE("loads, overflow and crossings after any moves are those of the placem
   for (uint64_t seed = 0; seed < 50; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const MaxLoadGraph graph = fuse_for_schedules(tests::random_placement_graph(seed, 12));
+    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(tests::random_placement_graph(seed, 12)).prices);
     const MaxLoadOptions options{.accelerators = 3, .cpus = 2, .memory = 20};
     Placement moved(graph, options, random_placement(dice, graph, 3, 5));
     for (int move = 0; move < 200; ++move) {
@@ -60,7 +62,7 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
     CAPTURE(seed);
     tests::Dice dice(seed);
     const LayerGraph layers = tests::random_placement_graph(seed, 10);
-    const MaxLoadGraph graph = fuse_for_schedules(layers);
+    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(layers).prices);
     const DeviceOfNode device_of = random_placement(dice, graph, 3, 4);
     std::vector<int> run_of(graph.nodes.size(), -1);
     const std::vector<DeviceRun> runs = runs_of(graph, device_of);
@@ -79,14 +81,14 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
     LayerPlanRequest request{.graph = &layers};
     request.machine.levels = {{.count = 3, .bandwidth = 1}};
     request.machine.cpus = 1;
-    const auto contiguous = plan_max_throughput(request);
+    const auto contiguous = plan_layers(*find_planner("max-throughput"), request);
     REQUIRE(contiguous.ok());
     std::map<uint32_t, uint32_t> device_of_layer;
     for (const LayerStage& stage : contiguous->plan.stages)
       for (const LayerId layer : stage.layers)
         device_of_layer[static_cast<uint32_t>(layer.index())] = static_cast<uint32_t>(stage.devices.front());
     DeviceOfNode one_run;
-    for (const MaxLoadGraph::Node& node : graph.nodes) one_run.push_back(device_of_layer[node.layers.front()]);
+    for (const MaxLoadGraph::Node& node : graph.nodes) one_run.push_back(device_of_layer[node.rows.front()]);
     CHECK(runs_of(graph, one_run).size() == contiguous->plan.stages.size());
   }
 }
@@ -95,7 +97,7 @@ TEST_CASE("fewer crossings never cost load or memory") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const MaxLoadGraph graph = fuse_for_schedules(tests::random_placement_graph(seed, 14));
+    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(tests::random_placement_graph(seed, 14)).prices);
     const MaxLoadOptions options{.accelerators = 3, .cpus = 1, .memory = 60};
     const DeviceOfNode start = random_placement(dice, graph, 3, 4);
     const Placement before(graph, options, start), after(graph, options, with_fewer_crossings(graph, options, start));

@@ -9,6 +9,8 @@
 namespace graphpipe::partitioner {
 namespace {
 
+using namespace tests;
+
 double weight(const std::vector<double>& costs, size_t begin, size_t end) {
   if (begin > end) return 0;
   return std::accumulate(costs.begin() + static_cast<ptrdiff_t>(begin), costs.begin() + static_cast<ptrdiff_t>(end),

@@ -8,12 +8,13 @@
 #include <optional>
 
 #include "partitioner/baselines/repeated_layers.h"
-#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/pipedream_2bw/planner.h"
 #include "tests/support/random_layer_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
+
+using namespace tests;
 
 const PlannerEntry& two_bw() { return *find_planner("2bw"); }
 
@@ -331,7 +332,7 @@ TEST_CASE("what stands around and between the repeated layers goes with them, an
       if (dice.below(2) == 0) layer.label = ModelText("ParallelTransformerLayer");
       layer.forward_seconds = 1;
     }
-    const RepeatedLayers parts = repeated_layers(graph);
+    const RepeatedLayers parts = repeated_layers(PricedLayers(graph).prices);
     CHECK(parts.before.size() + parts.repeated.size() + parts.behind.size() == layers);
     for (const Ends ends : {Ends::kJoined, Ends::kApart})
       for (size_t count = 1; count <= parts.repeated.size(); ++count) {
@@ -422,9 +423,9 @@ TEST_CASE("graphs that the formulas say nothing of are refused by name, and a se
   CHECK(problem().code == Code::kUsage);
   CHECK(problem().message.find("one device") != std::string::npos);
   graph = four_layers();
-  graph.source = LayerSource::kDnnPartitioning;
+  graph.layers[LayerId(1)].is_backward = true;
   CHECK(problem().code == Code::kUsage);
-  graph.source = LayerSource::kPipeDream;
+  graph.layers[LayerId(1)].is_backward = false;
   for (Layer& layer : graph.layers) layer.forward_seconds = layer.backward_seconds = 0;
   CHECK(problem().message.find("no throughput") != std::string::npos);
 }

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/torchgpipe/planner.h"
 #include "tests/profiles/shared_profiles.h"
 
@@ -11,14 +10,14 @@ using namespace graphpipe::partitioner;
 
 namespace {
 
-double speed_up(const LayerGraph& graph, const std::vector<int>& machines, bool compat) {
-  LayerPlanRequest request;
-  request.graph = &graph;
+double speed_up(const UnitPrices& prices, const std::vector<int>& machines, bool compat) {
+  UnitRequest request;
+  request.prices = &prices;
   request.machine.levels = {{.count = machines.back(), .bandwidth = 1e9}};
   request.machines = machines;
   const PlannerEntry& row = *find_planner("dapple");
   if (compat) request.compat = *parse_compat(row, "all");
-  const auto answer = plan_layers(row, request);
+  const auto answer = search_unit(row, request);
   if (!answer.ok()) FAIL(answer.problems().front().message);
   CHECK(answer->objective <= answer->bound);
   return answer->objective;
@@ -47,9 +46,9 @@ TEST_CASE("DAPPLE's speed-ups are reproduced, and not smaller without its quirks
   for (const Row& row : rows) {
     CAPTURE(row.profile);
     CAPTURE(row.expected);
-    const LayerGraph graph = tests::pipedream_profile(row.profile);
-    CHECK(speed_up(graph, row.machines, true) == doctest::Approx(row.expected).epsilon(1e-4));
-    if (graph.layers.size() < 100) CHECK(speed_up(graph, row.machines, false) >= row.expected * (1 - 1e-9));
+    const tests::Priced layers(tests::pipedream_profile(row.profile));
+    CHECK(speed_up(layers.prices, row.machines, true) == doctest::Approx(row.expected).epsilon(1e-4));
+    if (layers.prices.size() < 100) CHECK(speed_up(layers.prices, row.machines, false) >= row.expected * (1 - 1e-9));
   }
 }
 
@@ -76,12 +75,12 @@ TEST_CASE("torchgpipe's blocks are reproduced, with the exact minimum as bound")
   };
   for (const Row& row : rows) {
     CAPTURE(row.profile);
-    const LayerGraph graph = tests::pipedream_profile(row.profile);
+    const tests::Priced layers(tests::pipedream_profile(row.profile));
     for (size_t i = 0; i < 4; ++i) {
-      LayerPlanRequest request;
-      request.graph = &graph;
+      UnitRequest request;
+      request.prices = &layers.prices;
       request.machine.levels = {{.count = 2 << i, .bandwidth = 1e9}};
-      const auto answer = plan_layers(*find_planner("torchgpipe"), request);
+      const auto answer = search_unit(*find_planner("torchgpipe"), request);
       if (!answer.ok()) FAIL(answer.problems().front().message);
       near(answer->objective, row.heaviest[i]);
       near(answer->bound, row.minima[i]);

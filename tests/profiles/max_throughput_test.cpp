@@ -3,21 +3,21 @@
 #include <doctest/doctest.h>
 
 #include "files/dnn_partitioning_profile.h"
-#include "partitioner/cost_models/layer_cost.h"
-#include "partitioner/cost_models/layer_view.h"
+#include "partitioner/cost_models/plan_price.h"
+#include "partitioner/graph/ideals.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/planner.h"
-#include "tests/support/test_data.h"
+#include "tests/profiles/shared_profiles.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
-struct Problem {
-  ir::ImportedProfile profile;
-  LayerGraph graph;
+struct Problem : tests::Priced {
+  using Priced::Priced;
   /// On the file's devices.
-  LayerPlanRequest request() const {
-    LayerPlanRequest request{.graph = &graph};
+  UnitRequest request() const {
+    UnitRequest request;
+    request.prices = &prices;
     request.machine.levels = {{.count = *profile.defaults.devices, .bandwidth = 1}};
     request.machine.cpus = *profile.defaults.cpus;
     request.machine.memory = *profile.defaults.memory;
@@ -29,9 +29,7 @@ Problem problem_of(const std::string& name) {
   auto profile =
       files::read_dnn_partitioning_profile(tests::data_path("dnn-partitioning/throughput/" + name + ".json"));
   REQUIRE(profile.ok());
-  Problem problem{.profile = *std::move(profile)};
-  problem.graph = layers_of(problem.profile);
-  return problem;
+  return Problem(std::move(profile));
 }
 
 struct MaxLoadRow {
@@ -64,15 +62,15 @@ TEST_CASE("contiguous optima are reached and proven; the lattices have the publi
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const Problem problem = problem_of(row.name);
-    const LayerPlanRequest request = problem.request();
-    const auto answer = plan_layers(*find_planner("max-throughput"), request);
+    const UnitRequest request = problem.request();
+    const auto answer = search_unit(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->objective == doctest::Approx(row.exact).epsilon(1e-6));
     CHECK(answer->gap() == 0);
     CHECK(answer->complete);
     CHECK(answer->states == static_cast<int64_t>(row.downsets));
     CHECK(answer->unit == "ms");
-    const MaxLoadGraph fused = fuse_layers(problem.graph, Fusion::kClasses);
+    const MaxLoadGraph fused = fuse_nodes(problem.prices, Fusion::kClasses);
     if (row.pairs > 0)
       CHECK(Lattice::enumerate(Dag(fused.nodes.size(), fused.edges))->nested_pairs(10'000'000) == row.pairs);
   }
@@ -82,9 +80,9 @@ TEST_CASE("several runs per device: the known optima and better placements are f
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const Problem problem = problem_of(row.name);
-    LayerPlanRequest request = problem.request();
+    UnitRequest request = problem.request();
     request.non_contiguous = true;
-    const auto answer = plan_layers(*find_planner("max-throughput"), request);
+    const auto answer = search_unit(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->complete);
     CHECK(answer->objective <= row.any_runs * (1 + 1e-6));
@@ -97,9 +95,9 @@ TEST_CASE("one linear order: as many prefixes as published, and the published lo
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const Problem problem = problem_of(row.name);
-    LayerPlanRequest request = problem.request();
+    UnitRequest request = problem.request();
     request.compat = {"linear"};
-    const auto answer = plan_layers(*find_planner("max-throughput"), request);
+    const auto answer = search_unit(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->states == static_cast<int64_t>(row.prefixes));
     CHECK(answer->objective == doctest::Approx(row.linear).epsilon(1e-6));
@@ -120,38 +118,26 @@ TEST_CASE("the emulation of PipeDream") {
                                {"layer-inceptionv3_training", 128.317, 34}}) {
     CAPTURE(row.name);
     const Problem problem = problem_of(row.name);
-    LayerPlanRequest request = problem.request();
+    UnitRequest request = problem.request();
     request.compat = {"W4"};
-    const auto answer = plan_layers(*find_planner("max-throughput"), request);
+    const auto answer = search_unit(*find_planner("max-throughput"), request);
     REQUIRE(answer.ok());
     CHECK(answer->objective == doctest::Approx(row.objective).epsilon(5e-6));
     CHECK(answer->states == row.states);
   }
 }
 
-double price(const Problem& problem, const LayerPlan& plan) {
-  return 1000 *
-         price_layer_plan(problem.graph, plan, problem.request().machine, max_throughput_terms().convention).bottleneck;
-}
-
-LayerPlan plan_of(const Problem& problem, const ir::Assignment& split) {
-  LayerPlan plan;
-  for (const ir::StageChoice& choice : split.choice) {
-    const auto device = static_cast<int>(choice.devices.front().index());
-    plan.stages.push_back({.devices = {device}, .on_cpu = device >= *problem.profile.defaults.devices});
-  }
-  for (const LayerId id : problem.graph.layer_ids())
-    plan.stages[split.stage_of[problem.profile.graph.file_order.nodes[id.index()]].index()].layers.push_back(id);
-  return plan;
+double price(const Problem& problem, const ir::Assignment& plan) {
+  return 1000 * price_plan(problem.prices, plan, problem.request().machine, max_throughput_model()).bottleneck;
 }
 
 TEST_CASE("placements of experts and of one device cost what was published") {
   for (const MaxLoadRow& row : kRows) {
     CAPTURE(row.name);
     const Problem problem = problem_of(row.name);
-    LayerPlan one;
-    one.stages.push_back({.devices = {0}});
-    for (const LayerId id : problem.graph.layer_ids()) one.stages[0].layers.push_back(id);
+    ir::Assignment one{.stage_of = {}, .choice = {}, .alternative = {}};
+    one.stage_of.resize(problem.prices.size(), ir::StageId(0u));
+    one.choice.push_back(on_devices(0, 1));
     CHECK(price(problem, one) == doctest::Approx(row.single_device).epsilon(5e-6));
   }
   struct Expert {
@@ -170,7 +156,7 @@ TEST_CASE("placements of experts and of one device cost what was published") {
     const auto split =
         files::parse_dnn_partitioning_split(text, problem.profile.graph, *problem.profile.defaults.devices);
     REQUIRE(split.ok());
-    CHECK(price(problem, plan_of(problem, *split)) == doctest::Approx(row.load).epsilon(5e-6));
+    CHECK(price(problem, *split) == doctest::Approx(row.load).epsilon(5e-6));
   }
 }
 

@@ -2,13 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include "partitioner/cost_models/check_layer_plan.h"
 #include "partitioner/pipedream/planner.h"
 #include "tests/profiles/shared_profiles.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;
-using Level = LayerMachine::Level;
+using Level = MachineLevels::Level;
 
 namespace {
 
@@ -30,9 +29,9 @@ const std::vector<Numbers> kNumbers = {
     {"gnmt_large", 137.129, 82.845, 58.971, 137.129, 0, 0, 42.061, 0},
 };
 
-LayerPlanRequest request_for(const LayerGraph& graph, std::vector<Level> levels, bool compat) {
-  LayerPlanRequest request;
-  request.graph = &graph;
+UnitRequest request_for(const UnitPrices& prices, std::vector<Level> levels, bool compat) {
+  UnitRequest request;
+  request.prices = &prices;
   request.machine.levels = std::move(levels);
   const PlannerEntry* row = find_planner("pipedream");
   REQUIRE(row != nullptr);
@@ -40,8 +39,8 @@ LayerPlanRequest request_for(const LayerGraph& graph, std::vector<Level> levels,
   return request;
 }
 
-double objective(const LayerPlanRequest& request) {
-  const auto answer = plan_layers(*find_planner("pipedream"), request);
+double objective(const UnitRequest& request) {
+  const auto answer = search_unit(*find_planner("pipedream"), request);
   if (!answer.ok()) FAIL(answer.problems().front().message);
   CHECK(answer->complete);
   CHECK(answer->bound <= answer->objective * (1 + 1e-12));
@@ -50,9 +49,9 @@ double objective(const LayerPlanRequest& request) {
   return answer->objective;
 }
 
-void check_row(const LayerGraph& graph, int devices, double expected, bool straight, bool no_traffic, double memory) {
+void check_row(const UnitPrices& prices, int devices, double expected, bool straight, bool no_traffic, double memory) {
   CAPTURE(devices);
-  LayerPlanRequest request = request_for(graph, {{devices, 1e9}}, true);
+  UnitRequest request = request_for(prices, {{devices, 1e9}}, true);
   request.replication = !straight;
   request.charge_traffic = !no_traffic;
   if (memory > 0) request.machine.memory = memory;
@@ -67,25 +66,25 @@ void check_row(const LayerGraph& graph, int devices, double expected, bool strai
 TEST_CASE("PipeDream's program is reproduced on one level, and not worse without its quirks") {
   for (const Numbers& row : kNumbers) {
     CAPTURE(row.profile);
-    const LayerGraph graph = tests::pipedream_profile(row.profile);
-    check_row(graph, 4, row.four, false, false, 0);
-    check_row(graph, 8, row.eight, false, false, 0);
-    check_row(graph, 16, row.sixteen, false, false, 0);
-    check_row(graph, 4, row.straight, true, false, 0);
-    if (row.no_traffic > 0) check_row(graph, 4, row.no_traffic, false, true, 0);
-    if (row.memory > 0) check_row(graph, 4, row.memory, false, false, 16e9);
+    const tests::Priced layers(tests::pipedream_profile(row.profile));
+    check_row(layers.prices, 4, row.four, false, false, 0);
+    check_row(layers.prices, 8, row.eight, false, false, 0);
+    check_row(layers.prices, 16, row.sixteen, false, false, 0);
+    check_row(layers.prices, 4, row.straight, true, false, 0);
+    if (row.no_traffic > 0) check_row(layers.prices, 4, row.no_traffic, false, true, 0);
+    if (row.memory > 0) check_row(layers.prices, 4, row.memory, false, false, 16e9);
   }
 }
 
 TEST_CASE("PipeDream's program is reproduced on two levels") {
   for (const Numbers& row : kNumbers) {
     CAPTURE(row.profile);
-    const LayerGraph graph = tests::pipedream_profile(row.profile);
+    const tests::Priced layers(tests::pipedream_profile(row.profile));
     if (row.four_by_four > 0)
-      CHECK(objective(request_for(graph, {{4, 10e9}, {4, 1.25e9}}, true)) ==
+      CHECK(objective(request_for(layers.prices, {{4, 10e9}, {4, 1.25e9}}, true)) ==
             doctest::Approx(row.four_by_four).epsilon(1e-6));
     if (row.eight_by_two > 0)
-      CHECK(objective(request_for(graph, {{8, 30e9}, {2, 3.125e9}}, true)) ==
+      CHECK(objective(request_for(layers.prices, {{8, 30e9}, {2, 3.125e9}}, true)) ==
             doctest::Approx(row.eight_by_two).epsilon(1e-6));
   }
 }
@@ -103,8 +102,8 @@ TEST_CASE("with the exact rule for cuts PipeDream's other quirks give the record
                          {"resnext50", 4, false, 200.591928},
                          {"resnext50", 4, true, 341.624}}) {
     CAPTURE(row.profile);
-    const LayerGraph graph = tests::pipedream_profile(row.profile);
-    LayerPlanRequest request = request_for(graph, {{row.devices, 1e9}}, true);
+    const tests::Priced layers(tests::pipedream_profile(row.profile));
+    UnitRequest request = request_for(layers.prices, {{row.devices, 1e9}}, true);
     request.compat.erase("PD2");
     request.replication = !row.straight;
     CHECK(objective(request) == doctest::Approx(row.expected).epsilon(1e-6));
@@ -112,22 +111,22 @@ TEST_CASE("with the exact rule for cuts PipeDream's other quirks give the record
   for (const Numbers& row : kNumbers) {
     if (row.memory == 0) continue;
     CAPTURE(row.profile);
-    const LayerGraph graph = tests::pipedream_profile(row.profile);
-    LayerPlanRequest request = request_for(graph, {{8, 1e9}}, true);
+    const tests::Priced layers(tests::pipedream_profile(row.profile));
+    UnitRequest request = request_for(layers.prices, {{8, 1e9}}, true);
     request.use_fewer = true;
     CHECK(objective(request) == doctest::Approx(row.eight).epsilon(1e-6));
   }
 }
 
 TEST_CASE("graphs that are too wide for the original get plans with a bound") {
-  const LayerGraph inception = tests::pipedream_profile("inception_v3");
-  const LayerGraph nasnet = tests::pipedream_profile("nasnetalarge");
+  const tests::Priced inception(tests::pipedream_profile("inception_v3"));
+  const tests::Priced nasnet(tests::pipedream_profile("nasnetalarge"));
   // A first-in-first-out order, cut optimally, gives these.
-  CHECK(objective(request_for(inception, {{4, 1e9}}, false)) <= 198.997 * (1 + 1e-6));
-  CHECK(objective(request_for(inception, {{8, 1e9}}, false)) <= 106.775 * (1 + 1e-6));
-  LayerPlanRequest request = request_for(nasnet, {{4, 1e9}}, false);
+  CHECK(objective(request_for(inception.prices, {{4, 1e9}}, false)) <= 198.997 * (1 + 1e-6));
+  CHECK(objective(request_for(inception.prices, {{8, 1e9}}, false)) <= 106.775 * (1 + 1e-6));
+  UnitRequest request = request_for(nasnet.prices, {{4, 1e9}}, false);
   CHECK(objective(request) >= 164.57);
   request.charge_traffic = false;
   CHECK(objective(request) <= 1.10 * 164.57);
-  CHECK(objective(request_for(nasnet, {{8, 1e9}}, false)) >= 82.29);
+  CHECK(objective(request_for(nasnet.prices, {{8, 1e9}}, false)) >= 82.29);
 }

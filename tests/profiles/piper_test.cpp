@@ -7,9 +7,7 @@
 #include <string>
 
 #include "files/piper_profile.h"
-#include "partitioner/cost_models/layer_request.h"
-#include "partitioner/cost_models/layer_view.h"
-#include "tests/support/test_data.h"
+#include "tests/profiles/shared_profiles.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -25,23 +23,24 @@ struct PiperRow {
   double greedy, exact, equal_split;
 };
 
-LayerGraph profile(const char* name) {
-  const auto read = files::read_piper_profile(tests::data_path("piper/") + name);
+Result<ir::ImportedProfile> profile(const char* name) {
+  auto read = files::read_piper_profile(tests::data_path("piper/") + name);
   REQUIRE(read.ok());
-  return layers_of(*read);
+  return read;
 }
 
-LayerPlanRequest request_of(const LayerGraph& graph, const PiperRow& row) {
-  LayerPlanRequest request{.graph = &graph};
+UnitRequest request_of(const tests::Priced& layers, const PiperRow& row) {
+  UnitRequest request;
+  request.prices = &layers.prices;
   request.machine.levels = {{.count = row.devices, .bandwidth = 25 * kGiB}};
   request.machine.memory = row.gib * kGiB;
   request.micro_batches = row.micro_batches;
   return request;
 }
 
-void check_value(const char* planner, const LayerPlanRequest& request, double expected) {
+void check_value(const char* planner, const UnitRequest& request, double expected) {
   const PlannerEntry& row = *find_planner(planner);
-  const auto answer = plan_layers(row, request);
+  const auto answer = search_unit(row, request);
   CHECK(answer.ok() == (expected != kNone));
   if (!answer.ok()) return;
   CHECK(answer->objective == doctest::Approx(expected).epsilon(1e-6));
@@ -49,12 +48,12 @@ void check_value(const char* planner, const LayerPlanRequest& request, double ex
 }
 
 void check_rows(const char* file, std::initializer_list<PiperRow> rows) {
-  const LayerGraph graph = profile(file);
+  const tests::Priced graph(profile(file));
   for (const PiperRow& row : rows) {
     CAPTURE(row.devices);
     CAPTURE(row.gib);
     CAPTURE(row.micro_batches);
-    LayerPlanRequest request = request_of(graph, row);
+    UnitRequest request = request_of(graph, row);
     request.compat = {"P5"};
     check_value("piper", request, row.exact);
     check_value("equal-split", request, row.equal_split);
@@ -84,9 +83,9 @@ TEST_CASE("Piper on BERT-32 with hundreds of devices") {
 }
 
 TEST_CASE("Piper on BERT-32 without replicas, and without tensor parallelism") {
-  const LayerGraph graph = profile("bert32a100.json");
+  const tests::Priced graph(profile("bert32a100.json"));
   const PiperRow row{64, 8, 1920, 0, 0, 0};
-  LayerPlanRequest request = request_of(graph, row);
+  UnitRequest request = request_of(graph, row);
   request.compat = {"P1"};
   request.replication = false;
   check_value("piper", request, 0.07390625);
@@ -100,7 +99,7 @@ TEST_CASE("Piper on BERT-32 without replicas, and without tensor parallelism") {
 }
 
 TEST_CASE("2bw on BERT-32 in its own terms, as a separate program computes it from the paper's formulas") {
-  const LayerGraph graph = profile("bert32a100.json");
+  const tests::Priced graph(profile("bert32a100.json"));
   struct Own {
     int devices;
     double gib;
@@ -116,14 +115,14 @@ TEST_CASE("2bw on BERT-32 in its own terms, as a separate program computes it fr
     CAPTURE(own.devices);
     CAPTURE(own.gib);
     CAPTURE(own.micro_batches);
-    const LayerPlanRequest request = request_of(graph, {own.devices, own.gib, own.micro_batches, 0, 0, 0});
-    const auto answer = plan_layers(*find_planner("2bw"), request);
+    const UnitRequest request = request_of(graph, {own.devices, own.gib, own.micro_batches, 0, 0, 0});
+    const auto answer = search_unit(*find_planner("2bw"), request);
     REQUIRE(answer.ok() == (own.units_per_second != kNone));
     if (!answer.ok()) continue;
     CHECK(answer->objective == doctest::Approx(own.units_per_second).epsilon(1e-12));
     CHECK(answer->bound == answer->objective);
-    CHECK(answer->plan.stages.size() == own.depth);
-    CHECK(answer->plan.stages[0].variants.empty() == !own.recompute);
+    CHECK(answer->plan.choice.size() == own.depth);
+    CHECK(answer->plan.alternative.empty() == !own.recompute);
   }
 }
 
@@ -144,38 +143,49 @@ TEST_CASE("Piper on ResNet reaches the published values") {
 
 /// BERT-32 with copies of an inner layer inserted behind it, as the original's experiments enlarge it (they do not say
 /// which layer; measurements of equal layers differ a little).
-LayerGraph enlarged(LayerGraph graph, int copies) {
-  constexpr size_t kMask = 4, kBefore = 19, kCopied = 20, kBehind = 21;
-  const auto rename = [&](LayerId layer, bool from, LayerId old, LayerId now) {
-    for (LayerDegree& degree : graph.layers[layer].degrees)
-      for (LayerVariant& variant : degree.variants) {
-        auto& syncs = from ? variant.sync_from : variant.sync_to;
-        for (LayerSync& sync : syncs)
-          if (sync.neighbour == old) sync.neighbour = now;
-        std::ranges::sort(syncs, {}, &LayerSync::neighbour);
-      }
-  };
-  const Layer inner = graph.layers[LayerId(kCopied)];
-  const auto bytes = [&](size_t from, size_t to) {
-    for (const LayerEdge& edge : graph.edges)
-      if (edge.from == LayerId(from) && edge.to == LayerId(to)) return edge.bytes;
+Result<ir::ImportedProfile> enlarged(int copies) {
+  nlohmann::json file = nlohmann::json::parse(tests::read_data("piper/bert32a100.json"));
+  auto& nodes = file["nodes"];
+  auto& edges = file["edges"];
+  // By place in the file: what masks the attention, the layer before, the copied one, and the layer behind.
+  const auto id_at = [&](size_t place) { return nodes[place]["id"].get<int>(); };
+  const int mask = id_at(4), before = id_at(19), copied = id_at(20), behind = id_at(21);
+  const nlohmann::json inner = nodes[20];
+  const auto bytes = [&](int from, int to) {
+    for (const auto& edge : edges)
+      if (edge["sourceId"] == from && edge["destId"] == to) return edge["communicationCost"].get<double>();
     return 0.0;
   };
-  const double mask_bytes = bytes(kMask, kCopied), layer_bytes = bytes(kBefore, kCopied);
-  LayerId last(kCopied);
+  const double mask_bytes = bytes(mask, copied), layer_bytes = bytes(before, copied);
+  const auto rename = [](nlohmann::json& node, int old, int now) {
+    for (auto& [degree, variants] : node["TMPCs"].items())
+      for (auto& variant : variants)
+        for (const char* side : {"syncTimeFw", "syncTimeBw"}) {
+          if (!variant[side].contains(std::to_string(old))) continue;
+          variant[side][std::to_string(now)] = variant[side][std::to_string(old)];
+          variant[side].erase(std::to_string(old));
+        }
+  };
+  int last = copied;
+  size_t last_place = 20;
   for (int i = 0; i < copies; ++i) {
-    const LayerId copy = graph.layers.push_back(inner);
-    graph.layers[copy].id = ModelText(text("copy", i));
-    rename(copy, true, LayerId(kBefore), last);
-    rename(last, false, LayerId(kBehind), copy);
-    graph.edges.push_back({.from = LayerId(kMask), .to = copy, .bytes = mask_bytes});
-    graph.edges.push_back({.from = last, .to = copy, .bytes = layer_bytes});
+    const int copy = 1000 + i;
+    nlohmann::json node = inner;
+    node["id"] = copy;
+    rename(node, before, last);
+    rename(nodes[last_place], behind, copy);
+    last_place = nodes.size();
+    nodes.push_back(node);
+    edges.push_back({{"sourceId", mask}, {"destId", copy}, {"communicationCost", mask_bytes}});
+    edges.push_back({{"sourceId", last}, {"destId", copy}, {"communicationCost", layer_bytes}});
     last = copy;
   }
-  for (LayerEdge& edge : graph.edges)
-    if (edge.from == LayerId(kCopied) && edge.to == LayerId(kBehind)) edge.from = last;
-  rename(LayerId(kBehind), true, LayerId(kCopied), last);
-  return graph;
+  for (auto& edge : edges)
+    if (edge["sourceId"] == copied && edge["destId"] == behind) edge["sourceId"] = last;
+  rename(nodes[21], copied, last);
+  auto read = files::parse_piper_profile(file.dump());
+  REQUIRE(read.ok());
+  return read;
 }
 
 /// As the JSON text of the file, with the Pooler left out and the variants of every other layer turned round.
@@ -199,26 +209,26 @@ std::string changed_bert() {
 
 TEST_CASE(
     "the equal split takes variants by name, and sets the layers before the repeated ones apart where none follows") {
-  const auto read = files::parse_piper_profile(changed_bert());
+  auto read = files::parse_piper_profile(changed_bert());
   REQUIRE(read.ok());
-  const LayerGraph graph = layers_of(*read);
+  const tests::Priced graph(std::move(read));
   // What a separate program finds by the rules of the original; with the quirk E3, which the last two need.
   for (const PiperRow& row :
        {PiperRow{64, 8, 1920, 0, 0, 0.02572454783153534}, PiperRow{512, 8, 1920, 0, 0, 0.0033013243635892867},
         PiperRow{128, 4, 1920, 0, 0, 0.01483031130743027}, PiperRow{64, 2, 1920, 0, 0, 0.12333875}}) {
     CAPTURE(row.devices);
-    LayerPlanRequest request = request_of(graph, row);
+    UnitRequest request = request_of(graph, row);
     request.compat = {"E3"};
     check_value("equal-split", request, row.equal_split);
     request.compat.clear();
-    const auto without = plan_layers(*find_planner("equal-split"), request);
+    const auto without = search_unit(*find_planner("equal-split"), request);
     REQUIRE(without.ok());
     CHECK(without->objective <= row.equal_split * (1 + 1e-9));
   }
 }
 
 TEST_CASE("Piper on enlarged BERTs is within the spread of the layers' measurements") {
-  const LayerGraph graph = profile("bert32a100.json");
+  const tests::Priced graph(profile("bert32a100.json"));
   struct Enlarged {
     int copies;
     PiperRow row;
@@ -227,12 +237,12 @@ TEST_CASE("Piper on enlarged BERTs is within the spread of the layers' measureme
   for (const Enlarged& bert : {Enlarged{32, {512, 80, 1920, 0.0041748489, 0, 0}, 75},
                                Enlarged{64, {2048, 80, 2048, 0.00171459121, 0, 0}, 107}}) {
     CAPTURE(bert.copies);
-    const LayerGraph large = enlarged(graph, bert.copies);
-    LayerPlanRequest request = request_of(large, bert.row);
+    const tests::Priced large(enlarged(bert.copies));
+    UnitRequest request = request_of(large, bert.row);
     for (const char* compat : {"P1", ""}) {
       if (*compat != '\0') request.compat = {compat};
       else request.compat.clear();
-      const auto answer = plan_layers(*find_planner("piper"), request);
+      const auto answer = search_unit(*find_planner("piper"), request);
       REQUIRE(answer.ok());
       CHECK(answer->objective == doctest::Approx(bert.row.greedy).epsilon(0.015));
       CHECK(answer->states == bert.downsets);

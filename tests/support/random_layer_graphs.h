@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "partitioner/cost_models/layer_graph.h"
+#include "tests/support/layers.h"
 #include "tests/support/random_plan_graphs.h"
 
 namespace graphpipe::tests {
@@ -25,38 +25,37 @@ inline std::vector<std::pair<size_t, size_t>> random_layer_edges(Dice& dice, siz
   return edges;
 }
 
-inline partitioner::LayerGraph layer_graph(size_t layers, const std::vector<std::pair<size_t, size_t>>& edges) {
-  partitioner::LayerGraph graph;
+inline LayerGraph layer_graph(size_t layers, const std::vector<std::pair<size_t, size_t>>& edges) {
+  LayerGraph graph;
   for (size_t i = 0; i < layers; ++i)
     graph.layers.push_back({.id = ModelText(std::to_string(i)), .label = ModelText("layer")});
-  for (const auto& [from, to] : edges) graph.edges.push_back({.from = partitioner::LayerId(from), .to = partitioner::LayerId(to)});
+  for (const auto& [from, to] : edges) graph.edges.push_back({.from = LayerId(from), .to = LayerId(to)});
   return graph;
 }
 
 /// Degrees 1 and sometimes 2, one or two variants, the second slower and smaller. `uniform`: the variants of a degree
 /// have the same weights and collectives.
-inline partitioner::LayerGraph random_piper_graph(uint64_t seed, size_t layers, bool uniform) {
+inline LayerGraph random_piper_graph(uint64_t seed, size_t layers, bool uniform) {
   Dice dice(seed);
-  partitioner::LayerGraph graph = layer_graph(layers, random_layer_edges(dice, layers, 3));
-  graph.source = partitioner::LayerSource::kPiper;
-  for (partitioner::LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
-  for (const partitioner::LayerId id : graph.layer_ids()) {
-    partitioner::Layer& layer = graph.layers[id];
+  LayerGraph graph = layer_graph(layers, random_layer_edges(dice, layers, 3));
+  for (LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
+  for (const LayerId id : graph.layer_ids()) {
+    Layer& layer = graph.layers[id];
     for (int degree = 1; degree <= (dice.below(3) == 0 ? 1 : 2); ++degree) {
-      partitioner::LayerVariant plain{.seconds = static_cast<double>(2 + dice.below(20)) / degree,
-                             .weight_bytes = static_cast<double>(dice.below(9)),
-                             .memory_per_item = static_cast<double>(1 + dice.below(9)),
-                             .memory_fixed = static_cast<double>(dice.below(5))};
-      for (const partitioner::LayerEdge& edge : graph.edges) {
+      LayerVariant plain{.seconds = static_cast<double>(2 + dice.below(20)) / degree,
+                         .weight_bytes = static_cast<double>(dice.below(9)),
+                         .memory_per_item = static_cast<double>(1 + dice.below(9)),
+                         .memory_fixed = static_cast<double>(dice.below(5))};
+      for (const LayerEdge& edge : graph.edges) {
         if (edge.to == id) plain.sync_from.push_back({edge.from, static_cast<double>(dice.below(3))});
         if (edge.from == id) plain.sync_to.push_back({edge.to, static_cast<double>(dice.below(3))});
       }
-      partitioner::LayerVariant small = plain;
+      LayerVariant small = plain;
       small.seconds += static_cast<double>(dice.below(6));
       small.memory_per_item = static_cast<double>(dice.below(4));
       if (!uniform) {
         small.weight_bytes += static_cast<double>(dice.below(5));
-        for (partitioner::LayerSync& sync : small.sync_from) sync.bytes += static_cast<double>(dice.below(4));
+        for (LayerSync& sync : small.sync_from) sync.bytes += static_cast<double>(dice.below(4));
       }
       layer.degrees.push_back({.degree = degree, .variants = {plain}});
       if (dice.below(4) > 0) layer.degrees.back().variants.push_back(small);
@@ -69,7 +68,7 @@ inline partitioner::LayerGraph random_piper_graph(uint64_t seed, size_t layers, 
 
 /// Forward layers, some with a backward layer of the same class, some backward layers without a forward one, some
 /// classes of two, some layers that only a CPU runs.
-inline partitioner::LayerGraph random_placement_graph(uint64_t seed, size_t forward) {
+inline LayerGraph random_placement_graph(uint64_t seed, size_t forward) {
   Dice dice(seed);
   std::vector<std::pair<size_t, size_t>> edges = random_layer_edges(dice, forward, 3);
   const size_t forward_edges = edges.size();
@@ -84,10 +83,9 @@ inline partitioner::LayerGraph random_placement_graph(uint64_t seed, size_t forw
     if (from != forward && to != forward) edges.emplace_back(from, to);
   }
   if (orphan > 0 && mate.back() != forward) edges.emplace_back(mate.back(), orphan);
-  partitioner::LayerGraph graph = layer_graph(layers, edges);
-  graph.source = partitioner::LayerSource::kDnnPartitioning;
-  for (const partitioner::LayerId id : graph.layer_ids()) {
-    partitioner::Layer& layer = graph.layers[id];
+  LayerGraph graph = layer_graph(layers, edges);
+  for (const LayerId id : graph.layer_ids()) {
+    Layer& layer = graph.layers[id];
     layer.is_backward = id.index() >= forward;
     (layer.is_backward ? layer.backward_seconds : layer.forward_seconds) = static_cast<double>(1 + dice.below(9));
     layer.cpu_seconds = static_cast<double>(2 + dice.below(30));
@@ -97,18 +95,18 @@ inline partitioner::LayerGraph random_placement_graph(uint64_t seed, size_t forw
     layer.color_class = static_cast<int64_t>(id.index());
   }
   for (size_t i = 0; i < forward; ++i)
-    if (mate[i] != forward) graph.layers[partitioner::LayerId(mate[i])].color_class = static_cast<int64_t>(i);
-  if (forward > 3 && dice.below(3) == 0) graph.layers[partitioner::LayerId(2)].color_class = 1;
+    if (mate[i] != forward) graph.layers[LayerId(mate[i])].color_class = static_cast<int64_t>(i);
+  if (forward > 3 && dice.below(3) == 0) graph.layers[LayerId(2)].color_class = 1;
   return graph;
 }
 
 /// `count` separate branches of `length` layers each with equal prices.
-inline partitioner::LayerGraph equal_branches(size_t count, size_t length) {
+inline LayerGraph equal_branches(size_t count, size_t length) {
   std::vector<std::pair<size_t, size_t>> edges;
   for (size_t branch = 0; branch < count; ++branch)
     for (size_t i = 1; i < length; ++i) edges.emplace_back(branch * length + i - 1, branch * length + i);
-  partitioner::LayerGraph graph = layer_graph(count * length, edges);
-  for (partitioner::Layer& layer : graph.layers) {
+  LayerGraph graph = layer_graph(count * length, edges);
+  for (Layer& layer : graph.layers) {
     layer.forward_seconds = 1;
     layer.backward_seconds = 2;
     layer.output_bytes = 1e6;
@@ -117,7 +115,7 @@ inline partitioner::LayerGraph equal_branches(size_t count, size_t length) {
     layer.memory_bytes = 1e7;
     layer.transfer_seconds = 1e-3;
   }
-  for (partitioner::LayerEdge& edge : graph.edges) edge.bytes = 1e6;
+  for (LayerEdge& edge : graph.edges) edge.bytes = 1e6;
   return graph;
 }
 

@@ -1,31 +1,18 @@
 #pragma once
-// How a planner of another project counts traffic, gradient reductions and memory, as a record: one evaluator
-// (layer_cost.h) and one independent check (independent_score.h) read it.
+// How a planner of another project counts time, traffic, gradient reductions and memory, as a record: one evaluator
+// (plan_price.h) and one independent check (independent_score.h) read it. Each planner's folder has its own.
 
 #include <cstdint>
-#include <vector>
-
-#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
-/// The machine as these planners see it.
-struct LayerMachine {
-  /// Innermost first: `count` units of the level below (devices at the first) with `bandwidth` bytes per second each.
-  struct Level {
-    int count = 1;
-    double bandwidth = 1e9;
-  };
-  std::vector<Level> levels;
-  int cpus = 0;
-  /// Bytes of one accelerator.
-  double memory = kInfinity;
-  /// Accelerators: the product of the counts.
-  int devices() const {
-    int product = 1;
-    for (const Level& level : levels) product *= level.count;
-    return product;
-  }
+/// How a planner puts one number on a plan.
+enum class Score : uint8_t {
+  kBottleneck,  // the largest stage time (plan_price.h)
+  kDapple,      // speed-up of one synchronous iteration (dapple/planner.h)
+  kBlocks,      // the heaviest block of rounded microseconds (torchgpipe/planner.h)
+  kIteration,   // sum of stage times and (micro-batches - 1) times the largest
+  kThroughput,  // units of profiled work per second: 1 / the largest stage time
 };
 
 /// How stage time is made of compute, traffic and gradient reduction.
@@ -60,7 +47,7 @@ enum class CopiesRule : uint8_t {
   kFrom,      // the same with the stage's own devices counted: what the runtime keeps
   kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
   kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: d share each micro-batch)
-  kOnce,      // sum of the layers' memory_bytes (Tarnawski)
+  kOnce,      // sum of the nodes' memory_bytes (Tarnawski)
   /// 2 w + n a, n = stages of the row: two versions of the weights, each stage with as many micro-batches in flight as
   /// the first. A stage that recomputes: 2 w + a + n times the tensors that enter it. Of layers with variants the
   /// measured b for 2 w and a per micro-batch, at least the tensors that enter where a recomputing one is chosen
@@ -68,7 +55,8 @@ enum class CopiesRule : uint8_t {
   kTwoVersions,
 };
 
-struct LayerConvention {
+struct CostModel {
+  Score score = Score::kBottleneck;
   Overlap overlap = Overlap::kMax;
   CutRule cut = CutRule::kBoundaryTensors;
   CopiesRule copies = CopiesRule::kFrom;
@@ -93,6 +81,10 @@ struct LayerConvention {
   /// Stages with the same devices count as one: what crosses between them is free, and each of them has the price of
   /// all. Not for the boundary rules.
   bool pools_devices = false;
+  /// kDapple: the copies of the pipeline that a stage's devices belong to, and how many times the bytes of a cut count
+  /// in the slowest stage.
+  int pipeline_copies = 1;
+  double traffic_factor = 2;
 };
 
 }  // namespace graphpipe::partitioner

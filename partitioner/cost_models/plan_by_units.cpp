@@ -1,4 +1,4 @@
-#include "partitioner/cost_models/plan_by_layers.h"
+#include "partitioner/cost_models/plan_by_units.h"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +6,6 @@
 #include "cost/lower_bound.h"
 #include "partitioner/batch_stages.h"
 #include "partitioner/candidates.h"
-#include "partitioner/cost_models/layer_request.h"
-#include "partitioner/cost_models/layer_view.h"
 #include "partitioner/graph/coarsen.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -20,15 +18,15 @@ using ir::PlanNodeId;
 
 /// Of one micro-batch size; wide graphs are then searched along a few orders.
 constexpr double kTableBytes = 2e5;
-constexpr int64_t kMaxAdaptedPairs = 40'000;
-/// Layers that these planners get; a larger graph is contracted to about so many first.
-constexpr size_t kMaxLayers = 96;
+constexpr int64_t kMaxPairsOfSize = 40'000;
+/// Nodes that these planners get; a larger graph is contracted to about so many first.
+constexpr size_t kMaxNodes = 96;
 constexpr double kCoarseParts = 64;
 
-/// Nodes that must share a stage become one layer; without such nodes, and in a small graph, layers are nodes.
-CoarseGraph contracted_layers(const ir::PlanGraph& graph) {
+/// Nodes that must share a stage become one; without such nodes a small graph stays as it is.
+CoarseGraph contracted_nodes(const ir::PlanGraph& graph) {
   const Items items = make_items(graph);
-  const bool is_small = items.nodes.size() <= kMaxLayers;
+  const bool is_small = items.nodes.size() <= kMaxNodes;
   return contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = kCoarseParts}));
 }
 
@@ -37,7 +35,7 @@ class SizeSweep {
   SizeSweep(const PlannerEntry& row, const PlanRequest& request)
       : row_(row),
         request_(request),
-        small_(contracted_layers(*request.graph)),
+        small_(contracted_nodes(*request.graph)),
         graph_(small_.graph),
         candidates_(request),
         deadline_(request.time_limit, request.cancel) {}
@@ -80,49 +78,41 @@ class SizeSweep {
   }
 
   void plan_at(Samples micro_batch) {
-    LayerPlanRequest layers;
-    layers.machine = machine_of(request_);
-    layers.machines = machine_ends(request_);
-    const double bandwidth = layers.machine.levels.front().bandwidth;
-    const LayerGraph graph = layer_graph_of(graph_, micro_batch, bandwidth);
-    layers.graph = &graph;
-    layers.replication = may_replicate();
-    layers.batch = graph_.batch.count;
-    layers.micro_batch = layers.profile_batch = micro_batch.count;
-    layers.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
-    layers.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
-    layers.cancel = request_.cancel;
-    layers.measure_shortfall = false;
+    UnitRequest asked;
+    asked.machine = machine_of(request_);
+    asked.machines = machine_ends(request_);
+    const ir::PlanGraph unit = unit_of(graph_, micro_batch, asked.machine.levels.front().bandwidth);
+    const UnitPrices prices = unit_prices(unit);
+    asked.prices = &prices;
+    asked.replication = may_replicate();
+    asked.batch = graph_.batch.count;
+    asked.micro_batch = asked.profile_batch = micro_batch.count;
+    asked.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
+    asked.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
+    asked.cancel = request_.cancel;
+    asked.measure_shortfall = false;
     // Many sizes are tried, and none may take long.
-    layers.memory_budget = kTableBytes;
-    layers.max_pairs = kMaxAdaptedPairs;
-    Result<LayerPlanAnswer> answer = plan_layers(row_, layers);
+    asked.memory_budget = kTableBytes;
+    asked.max_pairs = kMaxPairsOfSize;
+    Result<UnitAnswer> answer = search_unit(row_, asked);
     if (!answer.ok()) {
       // Its own terms of memory may be stricter than ours, which have the last word.
-      layers.machine.memory = kInfinity;
-      layers.use_fewer = true;
-      answer = plan_layers(row_, layers);
+      asked.machine.memory = kInfinity;
+      asked.use_fewer = true;
+      answer = search_unit(row_, asked);
     }
-    if (answer.ok()) offer(*answer, layers.machine, micro_batch);
+    if (answer.ok()) offer(*answer, unit, micro_batch);
   }
 
-  void offer(const LayerPlanAnswer& answer, const LayerMachine& machine, Samples micro_batch) {
-    const auto stages = static_cast<int>(answer.plan.stages.size());
-    if (request_.stages && *request_.stages != stages) return;
+  void offer(const UnitAnswer& answer, const ir::PlanGraph& unit, Samples micro_batch) {
+    if (request_.stages && *request_.stages != std::ssize(answer.plan.choice)) return;
     const int64_t items = (graph_.batch.count + micro_batch.count - 1) / micro_batch.count;
-    ir::Assignment assignment;
-    assignment.stage_of.resize(graph_.nodes.size());
-    for (size_t s = 0; s < answer.plan.stages.size(); ++s) {
-      const LayerStage& stage = answer.plan.stages[s];
-      ir::StageChoice choice{.micro_batch = micro_batch, .recompute = stage.recompute};
-      for (const int variant : stage.variants) choice.recompute = choice.recompute || variant > 0;
-      for (const int device : devices_of(answer.plan, s, machine))
-        choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
-      const auto replicas = static_cast<int64_t>(choice.devices.size());
+    ir::Assignment assignment = with_stages_recomputing(unit, answer.plan);
+    for (ir::StageChoice& choice : assignment.choice) {
+      choice.micro_batch = micro_batch;
+      const int64_t replicas = std::ssize(choice.devices);
       if (replicas > 1 && items >= replicas) choice.mode = ir::ReplicaMode::kRoundRobin;
       else if (replicas > micro_batch.count) return;
-      for (const LayerId layer : stage.layers) assignment.stage_of[PlanNodeId(layer.index())] = ir::StageId(s);
-      assignment.choice.push_back(std::move(choice));
     }
     separate_batch_nodes(graph_, assignment);
     if (request_.stages && *request_.stages != static_cast<int>(assignment.choice.size())) return;
@@ -144,7 +134,7 @@ class SizeSweep {
 
 }  // namespace
 
-Result<PlanAnswer> plan_by_layers(const PlannerEntry& planner, const PlanRequest& request) {
+Result<PlanAnswer> plan_by_units(const PlannerEntry& planner, const PlanRequest& request) {
   GP_CHECK(planner.search != nullptr);
   return request.profile != nullptr ? plan_unit_of_profile(planner, request) : SizeSweep(planner, request).run();
 }

@@ -1,0 +1,385 @@
+#include "partitioner/cost_models/plan_price.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// A run of stages: one stage at the innermost level, one group at an outer one.
+struct Unit {
+  int first = 0, count = 1, replicas = 1;
+};
+
+class PlanPricer {
+ public:
+  PlanPricer(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine, const CostModel& model,
+             std::span<const StageGroup> groups)
+      : prices_(prices),
+        plan_(plan),
+        machine_(machine),
+        model_(model),
+        groups_(groups),
+        dag_(prices.size(), prices.edges),
+        rows_(rows_of_stages(prices, plan)) {
+    for (uint32_t row = 0; row < prices.size(); ++row) stage_of_.push_back(plan.stage_of[prices.nodes[row]].index());
+    for (size_t s = 0; s < rows_.size(); ++s)
+      replicas_.push_back(static_cast<int>(choice(s).devices.size()) / copies_around(groups, s));
+  }
+
+  PlanPrice run() {
+    price_.shortfall = -machine_.memory;
+    collect_messages();
+    for (size_t s = 0; s < rows_.size(); ++s) price_.stages.push_back(stage_price(s));
+    if (is_boundary_rule()) price_levels();
+    else
+      for (const StagePrice& stage : price_.stages) price_.bottleneck = std::max(price_.bottleneck, stage.total);
+    return std::move(price_);
+  }
+
+ private:
+  bool is_boundary_rule() const {
+    return model_.cut == CutRule::kNone || model_.cut == CutRule::kBoundaryTensors ||
+           model_.cut == CutRule::kBoundaryAntichain;
+  }
+
+  const ir::StageChoice& choice(size_t stage) const { return plan_.choice[ir::StageId(stage)]; }
+  bool is_on_cpu(size_t stage) const {
+    return static_cast<int>(choice(stage).devices.front().index()) >= machine_.devices();
+  }
+  const ir::NodeAlternative* chosen(uint32_t row) const { return chosen_alternative(prices_, plan_, row); }
+  static double seconds_of(const ir::NodeAlternative& way) {
+    const double backward = way.seconds.input_gradient.at(1.0) + way.seconds.weight_gradient.at(1.0);
+    return way.seconds.forward.at(1.0) + backward;
+  }
+
+  /// Bytes that a stage gets from others, and seconds in which these and the gradients of what it sends arrive.
+  struct Messages {
+    double in = 0, seconds = 0;
+  };
+
+  void collect_messages() {
+    messages_.resize(rows_.size());
+    if (model_.cut != CutRule::kStageMessages && model_.copies != CopiesRule::kTwoVersions) return;
+    std::map<std::pair<uint32_t, size_t>, double> sent;  // by producer and reading stage
+    for (size_t edge = 0; edge < prices_.edges.size(); ++edge) {
+      const auto [from, to] = prices_.edges[edge];
+      if (stage_of_[from] == stage_of_[to]) continue;
+      double& bytes = sent[{from, stage_of_[to]}];
+      bytes = std::max(bytes, prices_.edge_bytes[edge]);
+    }
+    for (const auto& [ends, bytes] : sent) {
+      const size_t from = stage_of_[ends.first], to = ends.second;
+      const double seconds = bytes / bandwidth_between(choice(from), choice(to));
+      messages_[from].seconds += seconds;
+      messages_[to].seconds += seconds;
+      messages_[to].in += bytes;
+    }
+  }
+
+  double bandwidth_between(const ir::StageChoice& a, const ir::StageChoice& b) const {
+    size_t level = 0;
+    for (size_t i = 0; is_by_level() && i < std::min(a.devices.size(), b.devices.size()); ++i)
+      level = std::max(level, level_holding(a.devices[i], b.devices[i]));
+    return machine_.levels[level].bandwidth;
+  }
+  double bandwidth_within(const ir::StageChoice& stage) const {
+    size_t level = 0;
+    for (size_t i = 0; is_by_level() && i < stage.devices.size(); ++i)
+      level = std::max(level, level_holding(stage.devices.front(), stage.devices[i]));
+    return machine_.levels[level].bandwidth;
+  }
+  bool is_by_level() const { return model_.level_of_devices && machine_.levels.size() > 1; }
+  size_t level_holding(ir::DeviceId a, ir::DeviceId b) const {
+    size_t group = 1;
+    for (size_t level = 0; level < machine_.levels.size(); ++level) {
+      group *= static_cast<size_t>(machine_.levels[level].count);
+      if (a.index() / group == b.index() / group) return level;
+    }
+    return machine_.levels.size() - 1;
+  }
+
+  // Where a stage recomputes and the file did not measure that. A file that does not tell forward from backward: a
+  // third is forward.
+  double second_forward(size_t stage, uint32_t row, const ir::NodeAlternative* run) const {
+    if (!choice(stage).recompute || is_on_cpu(stage)) return 0;
+    if (run != nullptr) return seconds_of(*run) / 3;
+    return prices_.forward[row] > 0 ? prices_.forward[row] : prices_.seconds[row] / 3;
+  }
+
+  double total(const StagePrice& price) const {
+    switch (model_.overlap) {
+      case Overlap::kAdd:
+        return price.compute + price.reduction + price.traffic;
+      case Overlap::kMax:
+        return std::max(price.compute + price.reduction, price.traffic);
+      case Overlap::kMaxWithReduction:
+        return std::max(price.compute + price.traffic, price.reduction);
+    }
+    return 0;
+  }
+
+  // All of a stage that does not depend on its place in a level.
+  StagePrice stage_price(size_t stage) {
+    StagePrice price;
+    double weights = 0, traffic = 0;
+    const bool on_cpu = is_on_cpu(stage);
+    for (const uint32_t row : rows_[stage]) {
+      const ir::NodeAlternative* run = chosen(row);
+      price.compute += on_cpu ? prices_.cpu_seconds[row] : run != nullptr ? seconds_of(*run) : prices_.seconds[row];
+      price.compute += second_forward(stage, row, run);
+      weights += run != nullptr ? run->weight_bytes : prices_.weight_bytes[row];
+      traffic += node_traffic(stage, row, run);
+    }
+    const double replicas = replicas_[stage], bandwidth = bandwidth_within(choice(stage));
+    price.compute /= replicas;
+    if (is_boundary_rule()) return price;  // the rest follows from the place in the row
+    if (model_.reduction_factor > 0 && replicas > 1) {
+      const auto every = static_cast<double>(std::max<int64_t>(model_.reduction_every, 1));
+      price.reduction = model_.communication_scale * model_.reduction_factor * (replicas - 1) * weights /
+                        (replicas * every) / bandwidth;
+    }
+    if (model_.cut == CutRule::kStageEdges) traffic *= model_.communication_scale / replicas / bandwidth;
+    if (model_.cut == CutRule::kStageMessages)
+      traffic = model_.communication_scale / replicas * messages_[stage].seconds;
+    price.traffic = on_cpu ? 0 : traffic;
+    price.total = total(price);
+    price.memory = on_cpu ? 0 : stage_memory(stage);
+    if (!on_cpu) price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
+    return price;
+  }
+
+  double collective_bytes(const std::vector<ir::NodeAlternative::Boundary>& boundaries, uint32_t neighbour) const {
+    for (const auto& boundary : boundaries)
+      if (boundary.neighbour == prices_.nodes[neighbour]) return boundary.bytes;
+    return 0;
+  }
+
+  // kStageEdges: bytes. kStageTransfers: seconds; a tensor that enters is charged at its first reader in the stage.
+  double node_traffic(size_t stage, uint32_t row, const ir::NodeAlternative* run) {
+    double traffic = 0;
+    if (model_.cut == CutRule::kStageEdges) {
+      if (edges_of_.empty()) index_edges();
+      for (const size_t edge : edges_of_[row]) {
+        const auto [from, to] = prices_.edges[edge];
+        const uint32_t other = from == row ? to : from;
+        if (stage_of_[other] == stage) continue;
+        double bytes = prices_.edge_bytes[edge];
+        if (run != nullptr) bytes += collective_bytes(from == row ? run->to : run->from, other);
+        traffic += 2 * bytes;
+      }
+    } else if (model_.cut == CutRule::kStageTransfers) {
+      const auto outside = [&](uint32_t other) { return stage_of_[other] != stage; };
+      if (std::ranges::any_of(dag_.successors(row), outside)) traffic += prices_.transfer_seconds[row];
+      for (const uint32_t from : dag_.predecessors(row))
+        if (outside(from) && first_reader(from, stage) == row) traffic += prices_.transfer_seconds[from];
+    }
+    return traffic;
+  }
+
+  uint32_t first_reader(uint32_t producer, size_t stage) const {
+    return *std::ranges::find(dag_.successors(producer), stage, [&](uint32_t reader) { return stage_of_[reader]; });
+  }
+
+  void index_edges() {
+    edges_of_.resize(prices_.size());
+    for (size_t edge = 0; edge < prices_.edges.size(); ++edge) {
+      edges_of_[prices_.edges[edge].first].push_back(edge);
+      edges_of_[prices_.edges[edge].second].push_back(edge);
+    }
+  }
+
+  double two_versions(size_t stage) const {
+    const double enters = messages_[stage].in;
+    double memory = 0, kept = 0;
+    bool is_smaller = false;
+    for (const uint32_t row : rows_[stage]) {
+      const ir::NodeAlternative* run = chosen(row);
+      memory += run != nullptr ? run->fixed_bytes : 2 * prices_.weight_bytes[row];
+      kept += run != nullptr ? run->kept_bytes : prices_.output_bytes[row];
+      const auto own = alternatives_of(prices_.node(row), choice(stage).degree);
+      is_smaller = is_smaller || (run != nullptr && run != &own.front());
+    }
+    if (choice(stage).recompute) {
+      memory += kept;
+      kept = enters;
+    } else if (is_smaller) {
+      kept = std::max(kept, enters);
+    }
+    return memory + static_cast<double>(rows_.size()) * kept;
+  }
+
+  double stage_memory(size_t stage) const {
+    if (model_.copies == CopiesRule::kTwoVersions) return two_versions(stage);
+    double memory = 0;
+    int pipelined = 0;
+    for (size_t s = stage; s < rows_.size(); ++s) pipelined += replicas_[s];
+    double items = std::ceil(static_cast<double>(pipelined) / replicas_[stage]);
+    const bool is_shared = model_.copies == CopiesRule::kStages;
+    if (is_shared) items = static_cast<double>(rows_.size() - stage) / replicas_[stage];
+    for (const uint32_t row : rows_[stage]) {
+      if (model_.copies == CopiesRule::kOnce) memory += prices_.memory_bytes[row];
+      const ir::NodeAlternative* run = chosen(row);
+      if ((is_shared || model_.copies == CopiesRule::kVariants) && run != nullptr)
+        memory += run->kept_bytes * items + run->fixed_bytes;
+    }
+    return memory;
+  }
+
+  // PipeDream: the linear pipeline and, around it, rows of groups.
+  void price_levels() {
+    boundaries_.assign(rows_.size() + 1, 0);
+    BitSet before(prices_.size());
+    std::vector<Unit> units;
+    std::vector<double> seconds;
+    for (size_t s = 0; s < rows_.size(); ++s) {
+      units.push_back({static_cast<int>(s), 1, replicas_[s]});
+      seconds.push_back(sum(units.back(), prices_.seconds));
+      for (const uint32_t row : rows_[s]) before.insert(row);
+      if (model_.cut != CutRule::kNone && s + 1 < rows_.size())
+        boundaries_[s + 1] = boundary_bytes(prices_, dag_, before, model_.cut);
+    }
+    double links = 1;
+    for (size_t level = 0; level < machine_.levels.size(); ++level) {
+      const std::vector<Unit> parents = units_of_level(static_cast<int>(level) + 1);
+      std::vector<double> outer;
+      for (const Unit& parent : parents) {
+        std::vector<size_t> row;
+        for (size_t u = 0; u < units.size(); ++u)
+          if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) row.push_back(u);
+        outer.push_back(row_time(level, links, units, seconds, row));
+      }
+      links = model_.links_of_all_levels ? links * machine_.levels[level].count : machine_.levels[level].count;
+      units = parents;
+      seconds = outer;
+    }
+    price_.bottleneck = *std::ranges::max_element(seconds);
+  }
+
+  // Above the last level there is one unit.
+  std::vector<Unit> units_of_level(int level) const {
+    std::vector<Unit> units;
+    for (const StageGroup& group : groups_)
+      if (group.level == level) units.push_back({group.first, group.count, group.replicas});
+    if (units.empty()) units.push_back({0, static_cast<int>(rows_.size()), 1});
+    return units;
+  }
+
+  double row_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
+                  const std::vector<size_t>& row) {
+    double slowest = 0;
+    int later = 0;
+    for (const size_t u : row) later += units[u].replicas;
+    for (size_t position = 0; position < row.size(); ++position) {
+      const Unit& unit = units[row[position]];
+      later -= unit.replicas;
+      const double d = unit.replicas, bandwidth = machine_.levels[level].bandwidth;
+      const double wide = position == 0 || model_.parallel_links_everywhere ? links : 1;
+      StagePrice price;
+      price.compute = seconds[row[position]] / d;
+      price.reduction =
+          model_.reduction_factor * (d - 1) * sum(unit, prices_.weight_bytes) / (d * bandwidth * wide) / d;
+      const bool first = position == 0, last = position + 1 == row.size();
+      double bytes = 0;
+      if (!first) {
+        bytes = boundaries_[static_cast<size_t>(unit.first)];
+        if (!last || model_.group_end_pays_twice)
+          bytes = std::max(bytes, boundaries_[static_cast<size_t>(unit.first + unit.count)]);
+      }
+      price.traffic = 2 * bytes / (bandwidth * d);
+      price.total = std::max(price.compute + price.reduction, price.traffic);
+      price.memory = unit_memory(unit, later);
+      price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
+      if (level == 0) price_.stages[row[position]] = price;
+      slowest = std::max(slowest, price.total);
+    }
+    return slowest;
+  }
+
+  double unit_memory(const Unit& unit, int later) const {
+    if (model_.copies != CopiesRule::kAfter && model_.copies != CopiesRule::kFrom) return 0;
+    const int devices = model_.copies == CopiesRule::kFrom ? later + unit.replicas : later;
+    const double copies = std::ceil(static_cast<double>(devices) / unit.replicas);
+    return copies * (sum(unit, prices_.output_bytes) + sum(unit, prices_.weight_bytes));
+  }
+
+  double sum(const Unit& unit, const std::vector<double>& column) const {
+    double total = 0;
+    for (int s = unit.first; s < unit.first + unit.count; ++s)
+      for (const uint32_t row : rows_[static_cast<size_t>(s)]) total += column[row];
+    return total;
+  }
+
+  const UnitPrices& prices_;
+  const ir::Assignment& plan_;
+  const MachineLevels& machine_;
+  const CostModel& model_;
+  const std::span<const StageGroup> groups_;
+  const Dag dag_;
+  const std::vector<std::vector<uint32_t>> rows_;
+  std::vector<size_t> stage_of_;
+  std::vector<int> replicas_;
+  std::vector<std::vector<size_t>> edges_of_;
+  std::vector<Messages> messages_;
+  std::vector<double> boundaries_;  // before each stage
+  PlanPrice price_;
+};
+
+/// Stages with the same devices as one stage.
+PlanPrice price_pools(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
+                      CostModel model) {
+  ir::Assignment pooled{.stage_of = plan.stage_of, .choice = {}, .alternative = plan.alternative};
+  std::vector<ir::StageId> pool_of;
+  for (const ir::StageChoice& choice : plan.choice) {
+    const auto pool = std::ranges::find(pooled.choice, choice.devices, &ir::StageChoice::devices);
+    pool_of.emplace_back(static_cast<size_t>(pool - pooled.choice.begin()));
+    if (pool == pooled.choice.end()) pooled.choice.push_back(choice);
+  }
+  for (ir::StageId& stage : pooled.stage_of) stage = pool_of[stage.index()];
+  model.pools_devices = false;
+  PlanPrice price = PlanPricer(prices, pooled, machine, model, {}).run();
+  const std::vector<StagePrice> pools = std::move(price.stages);
+  price.stages.clear();
+  for (const ir::StageId pool : pool_of) price.stages.push_back(pools[pool.index()]);
+  return price;
+}
+
+}  // namespace
+
+PlanPrice price_plan(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
+                     const CostModel& model, std::span<const StageGroup> groups) {
+  GP_CHECK(!machine.levels.empty() && !plan.choice.empty());
+  if (model.pools_devices) return price_pools(prices, plan, machine, model);
+  return PlanPricer(prices, plan, machine, model, groups).run();
+}
+
+double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule) {
+  BitSet charged(prices.size());
+  for (uint32_t row = 0; row < prices.size(); ++row) {
+    if (!before.contains(row)) continue;
+    const auto inside = [&](uint32_t reader) { return before.contains(reader); };
+    if (rule == CutRule::kBoundaryTensors) {
+      if (!std::ranges::all_of(dag.successors(row), inside)) charged.insert(row);
+      continue;
+    }
+    if (std::ranges::any_of(dag.successors(row), inside)) continue;  // not the last of its kind before the boundary
+    charged.insert(row);
+    BitSet ancestors(prices.size());
+    std::vector<uint32_t> found{row};
+    ancestors.insert(row);
+    for (size_t i = 0; i < found.size(); ++i)
+      for (const uint32_t from : dag.predecessors(found[i]))
+        if (ancestors.insert(from)) found.push_back(from);
+    for (const uint32_t ancestor : found)
+      for (const uint32_t reader : dag.successors(ancestor))
+        if (ancestor != row && !ancestors.contains(reader)) charged.insert(ancestor);
+  }
+  double bytes = 0;
+  charged.for_each([&](size_t row) { bytes += prices.output_bytes[row]; });
+  return bytes;
+}
+
+}  // namespace graphpipe::partitioner
