@@ -136,8 +136,8 @@ void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& n
 
 /// The batch of the export where it says something: 1 meets every size.
 Samples checked_batch(const BatchChoice& batch) {
-  constexpr int64_t kMost = 4096;
-  return Samples(batch.traced > 1 && batch.traced <= kMost ? batch.traced : 3);
+  constexpr int64_t kMaxTraced = 4096;
+  return Samples(batch.traced > 1 && batch.traced <= kMaxTraced ? batch.traced : 3);
 }
 
 Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {

@@ -20,10 +20,10 @@ struct Affine {
   bool operator==(const Affine&) const = default;
   /// Sums of a few of them do not overflow.
   bool is_small() const {
-    const auto small = [](int64_t number) { return number > -kMost && number < kMost; };
+    const auto small = [](int64_t number) { return number > -kMaxNumber && number < kMaxNumber; };
     return small(index) && small(one) && small(count);
   }
-  static constexpr int64_t kMost = int64_t{1} << 48;
+  static constexpr int64_t kMaxNumber = int64_t{1} << 48;
 };
 
 /// What a name of the body stands for.
@@ -126,7 +126,7 @@ Result<Dim> BagLoop::iterations(const GraphBody& body) {
     const Binding* limit = outer(name);
     if (limit == nullptr || !limit->known || limit->known->elements.size() != 1) continue;
     const Number& count = limit->known->elements[0];
-    if (!count.floating && count.power == 1 && count.whole > 0 && count.whole < Affine::kMost)
+    if (!count.floating && count.power == 1 && count.whole > 0 && count.whole < Affine::kMaxNumber)
       return Dim{count.whole, count.power};
   }
   return refuse();

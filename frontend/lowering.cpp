@@ -251,9 +251,9 @@ void Lowering::report_unsupported(const OnnxNode& node) {
 }
 
 void Lowering::suspect_batch(const OnnxNode& node, const ir::Shape& constant) {
-  constexpr size_t kMost = 10'000;
+  constexpr size_t kMaxSuspects = 10'000;
   const bool large = std::any_of(constant.begin(), constant.end(), [](ir::Dim dim) { return dim.factor > 1; });
-  if (large && suspects_.size() < kMost) suspects_.emplace_back(node_label(node), constant);
+  if (large && suspects_.size() < kMaxSuspects) suspects_.emplace_back(node_label(node), constant);
 }
 
 std::string Lowering::suspects(int64_t batch) const {

@@ -22,13 +22,13 @@ struct Padding {
 
 /// One entry for each axis. The attribute lists all numbers before, then all after.
 Result<std::vector<Padding>> padding_of(const NodeView& node, size_t rank) {
-  constexpr int64_t kMost = int64_t{1} << 32;
+  constexpr int64_t kMaxPad = int64_t{1} << 32;
   const std::vector<int64_t> pads = node.attributes().get_ints("pads");
   if (pads.size() != 2 * rank) return bad_model(node, text("has ", pads.size(), " pads for rank ", rank));
   std::vector<Padding> result;
   for (size_t i = 0; i < rank; ++i) {
     const Padding each{pads[i], pads[i + rank]};
-    if (std::max(std::abs(each.before / 2), std::abs(each.after / 2)) > kMost) return bad_model(node, "has huge pads");
+    if (std::max(std::abs(each.before / 2), std::abs(each.after / 2)) > kMaxPad) return bad_model(node, "has huge pads");
     result.push_back(each);
   }
   return result;

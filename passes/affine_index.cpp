@@ -14,10 +14,10 @@ using ir::Node;
 using ir::Shape;
 using ir::ValueId;
 
-constexpr int64_t kMost = int64_t{1} << 48;
+constexpr int64_t kMaxNumber = int64_t{1} << 48;
 
 bool is_index(ir::DType dtype) { return dtype == ir::DType::kInt64 || dtype == ir::DType::kInt32; }
-bool is_small(int64_t number) { return number > -kMost && number < kMost; }
+bool is_small(int64_t number) { return number > -kMaxNumber && number < kMaxNumber; }
 
 /// 0 on axes of size 1, so that equal formulas look equal.
 AffineIndex normal(AffineIndex index, const Shape& shape) {

@@ -38,11 +38,15 @@ Result<wire::Manifest> read_manifest(const std::string& folder) {
   return manifest;
 }
 
+std::set<std::string> paths_in(const wire::Manifest& manifest) {
+  std::set<std::string> paths;
+  for (const wire::ManifestEntry& entry : manifest.files) paths.insert(entry.path);
+  return paths;
+}
+
 Result<std::set<std::string>> listed_files(const std::string& folder) {
   GP_TRY(const wire::Manifest manifest, read_manifest(folder));
-  std::set<std::string> listed;
-  for (const wire::ManifestEntry& entry : manifest.files) listed.insert(entry.path);
-  return listed;
+  return paths_in(manifest);
 }
 
 Diagnostic not_generated(const std::string& path, std::string_view what) {
@@ -196,8 +200,7 @@ Status write_folder(const std::string& folder, const std::vector<codegen::Source
 
 Status check_sources(const std::string& folder) {
   GP_TRY(const wire::Manifest manifest, read_manifest(folder));
-  GP_TRY(const std::set<std::string> listed, listed_files(folder));
-  Diagnostics problems = added_sources(folder, listed);
+  Diagnostics problems = added_sources(folder, paths_in(manifest));
   for (const wire::ManifestEntry& entry : manifest.files) {
     if (entry.path == wire::kWeightsFile) continue;
     const std::string path = folder + "/" + entry.path;

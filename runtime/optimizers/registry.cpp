@@ -4,12 +4,26 @@
 
 #include "support/check.h"
 
+// One line per optimizer: it declares the function of the file of its name, and asks it.
+#define GRAPHPIPE_UPDATE_RULES(RULE) \
+  RULE(sgd_rule)                     \
+  RULE(adam_rule)                    \
+  RULE(adamw_rule)                   \
+  RULE(lamb_rule)                    \
+  RULE(adagrad_rule)                 \
+  RULE(row_wise_adagrad_rule)        \
+  RULE(muon_rule)
+
 namespace graphpipe::runtime {
 
+#define GRAPHPIPE_DECLARE(rule) UpdateRule rule();
+GRAPHPIPE_UPDATE_RULES(GRAPHPIPE_DECLARE)
+#undef GRAPHPIPE_DECLARE
+
 std::span<const UpdateRule> update_rules() {
-  static const UpdateRule kRules[] = {
-      sgd_rule(), adam_rule(), adamw_rule(), lamb_rule(), adagrad_rule(), row_wise_adagrad_rule(), muon_rule(),
-  };
+#define GRAPHPIPE_ASK(rule) rule(),
+  static const UpdateRule kRules[] = {GRAPHPIPE_UPDATE_RULES(GRAPHPIPE_ASK)};
+#undef GRAPHPIPE_ASK
   return kRules;
 }
 

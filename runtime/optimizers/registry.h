@@ -7,14 +7,6 @@
 
 namespace graphpipe::runtime {
 
-UpdateRule sgd_rule();
-UpdateRule adam_rule();
-UpdateRule adamw_rule();
-UpdateRule lamb_rule();
-UpdateRule adagrad_rule();
-UpdateRule row_wise_adagrad_rule();
-UpdateRule muon_rule();
-
 std::span<const UpdateRule> update_rules();
 /// GP_CHECKs that there is one of this name: generated programs name those of wire/optimizers.h only.
 const UpdateRule& update_rule(std::string_view name);
