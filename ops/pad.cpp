@@ -28,7 +28,8 @@ Result<std::vector<Padding>> padding_of(const NodeView& node, size_t rank) {
   std::vector<Padding> result;
   for (size_t i = 0; i < rank; ++i) {
     const Padding each{pads[i], pads[i + rank]};
-    if (std::max(std::abs(each.before / 2), std::abs(each.after / 2)) > kMaxPad) return bad_model(node, "has huge pads");
+    if (std::max(std::abs(each.before / 2), std::abs(each.after / 2)) > kMaxPad)
+      return bad_model(node, "has huge pads");
     result.push_back(each);
   }
   return result;
