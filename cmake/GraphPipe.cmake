@@ -1,23 +1,13 @@
 # The build of one folder is one line: its name, the folders that it may include (DEPS, the include law that
 # tests/house checks) and the third-party libraries that its .cpp files use.
 
-find_package(Boost 1.74 REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(tomlplusplus REQUIRED)
-find_package(OpenSSL REQUIRED)
-find_package(Protobuf REQUIRED)
 find_package(Threads REQUIRED)
-
 set(GRAPHPIPE_DEPS_DIR "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Where scripts/install_deps put ONNX and LibTorch")
-
-# ONNX: the static library that scripts/install_deps built, with a protobuf package of its own.
-find_package(ONNX CONFIG REQUIRED PATHS "${GRAPHPIPE_DEPS_DIR}/onnx" NO_DEFAULT_PATH)
-add_library(graphpipe_onnx INTERFACE)
-target_link_libraries(graphpipe_onnx INTERFACE ONNX::onnx)
-add_library(graphpipe_protobuf INTERFACE)
-target_link_libraries(graphpipe_protobuf INTERFACE protobuf::libprotobuf)
+# A program that runs on any Linux of this processor: what a Python wheel holds.
+option(GRAPHPIPE_STATIC "Link the compiler statically" OFF)
+if(GRAPHPIPE_COMPILER)
+  include(GraphPipeCompilerDependencies)
+endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 

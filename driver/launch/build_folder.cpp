@@ -135,7 +135,7 @@ std::string installed_runtime() {
   // The last one is for a program that was copied out of its build folder.
   for (const fs::path& candidate :
        {program.parent_path() / "../prefix", program.parent_path() / "..", fs::path(GRAPHPIPE_BUILD_PREFIX)})
-    if (fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
+    if (!candidate.empty() && fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
   return "";
 }
 
