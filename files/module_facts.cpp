@@ -26,7 +26,7 @@ Result<ModuleFacts> parse_module_facts(std::string_view content) {
   schema::ModuleFactsFile message;
   GP_TRY_VOID(parse_message(content, "graphpipe.module", 1, kFactsLimits, message));
   FieldProblems problems(Code::kMalformedFile, kFactsHint);
-  ModuleFacts facts{.model_digest = message.model(), .frozen = {}, .padding_rows = {}};
+  ModuleFacts facts{.model_digest = message.model(), .frozen = {}, .padding_rows = {}, .module_of_node = {}};
   problems.need_digest("model", facts.model_digest);
   if (facts.model_digest.empty()) problems.add("model", "must be the digest of the model file");
   for (int i = 0; i < message.frozen_size(); ++i)
@@ -37,6 +37,8 @@ Result<ModuleFacts> parse_module_facts(std::string_view content) {
     facts.padding_rows.push_back({parameter_name(entry.parameter(), path + ".parameter", problems), entry.row()});
     problems.need_range<int64_t>(path + ".row", entry.row(), 0, kMaxOfMessage);
   }
+  for (const schema::NodeModule& entry : message.modules())
+    facts.module_of_node[decode_name(entry.node()).raw()] = decode_name(entry.path());
   if (!problems.empty()) return problems.take();
   return facts;
 }

@@ -2,6 +2,7 @@
 // What a PyTorch module knows and its ONNX file does not say: MODEL.onnx.module.json, which the Python package writes
 // beside the model that it exports (docs/files.md).
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ struct ModuleFacts {
   std::vector<ModelText> frozen;
   /// Rows of tables that look-ups do not train.
   std::vector<PaddingRow> padding_rows;
+  /// By the names of nodes, the path of the innermost module, such as "vision.encoder.layers.3".
+  std::map<std::string, ModelText> module_of_node;
   bool operator==(const ModuleFacts&) const = default;
 };
 

@@ -29,6 +29,7 @@ int run_profile(const Options&);
 int run_plan(const Options&);
 int run_compare(const Options&);
 int run_simulate(const Options&);
+int run_report(const Options&);
 int run_schedule(const Options&);
 int run_check(const Options&);
 int run_generate(const Options&);

@@ -71,7 +71,8 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   trusted_root_flag(app, model);
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
-  app.add_option("--parameters", model.parameters, "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW");
+  app.add_option("--parameters", model.parameters,
+                 "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW");
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "
                  "does; file: as the model says. Without it train, and eval for --policy inference")
@@ -271,6 +272,14 @@ void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.output, "file to write the drawing to");
   app.add_option("--executed", options.executed,
                  "with --format trace: a trace of `run` to put beside the simulated one");
+  output_flags(app, options);
+}
+
+void report_flags(CLI::App& app, Options& options) {
+  app.add_option("plans", options.inputs, "plan files, or folders that hold one; several are compared")->required();
+  trusted_root_flag(app, options.model);
+  app.add_option("-o,--output", options.output, "HTML file to write")->required();
+  app.add_option("--measured", options.measured, "what `run --log FILE.jsonl` of the one plan wrote");
   output_flags(app, options);
 }
 

@@ -15,6 +15,7 @@ void profile_flags(CLI::App&, Options&);
 void plan_flags(CLI::App&, Options&);
 void compare_flags(CLI::App&, Options&);
 void simulate_flags(CLI::App&, Options&);
+void report_flags(CLI::App&, Options&);
 void schedule_flags(CLI::App& app, Options& options);
 void check_flags(CLI::App& app, Options& options);
 void generate_flags(CLI::App&, Options&);

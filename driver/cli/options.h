@@ -100,12 +100,14 @@ struct Options {
   wire::FlagUser config_user = wire::FlagUser::kRun;
   std::string write_config;
   ScheduleOptions schedule;
-  std::string input;               // the folder or file that the verb reads
-  std::string output;              // -o
-  std::string keep;                // folder of a program that is made on the way, to be kept
-  std::string planners, policies;  // comma-separated names to compare
+  std::string input;                // the folder or file that the verb reads
+  std::vector<std::string> inputs;  // of a verb that reads several
+  std::string measured;             // report: the log of a run
+  std::string output;               // -o
+  std::string keep;                 // folder of a program that is made on the way, to be kept
+  std::string planners, policies;   // comma-separated names to compare
   std::string format = "text";
-  int restarts = 0;                // of run, after a device has died
+  int restarts = 0;                 // of run, after a device has died
   std::optional<double> tolerance;  // of verify: relative, of a tensor
   std::string executed;             // a trace of `run`, to stand beside the simulated one
   std::set<std::string> given;      // the flags that the command line names: "--lr"

@@ -10,14 +10,6 @@
 namespace graphpipe::driver {
 namespace {
 
-// Work of one micro-batch on one replica, seconds.
-double item_seconds(const ir::Stage& stage) {
-  const auto replicas = static_cast<int64_t>(stage.choice.devices.size());
-  const bool split = stage.choice.mode == ir::ReplicaMode::kSplit;
-  const Samples samples((stage.choice.micro_batch.count + (split ? replicas - 1 : 0)) / (split ? replicas : 1));
-  return stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
-}
-
 std::string joined(const std::vector<ir::StageId>& stages) {
   std::string out;
   for (const ir::StageId stage : stages) out += (out.empty() ? "s" : " s") + std::to_string(stage.index());
@@ -107,6 +99,13 @@ JsonObject machine_json(const Pipeline& pipeline) {
 double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 0; }
 
 }  // namespace
+
+double item_seconds(const ir::Stage& stage) {
+  const auto replicas = static_cast<int64_t>(stage.choice.devices.size());
+  const bool split = stage.choice.mode == ir::ReplicaMode::kSplit;
+  const Samples samples((stage.choice.micro_batch.count + (split ? replicas - 1 : 0)) / (split ? replicas : 1));
+  return stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
+}
 
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);

@@ -8,6 +8,9 @@
 
 namespace graphpipe::driver {
 
+/// Seconds of one micro-batch on one replica: forward and backward.
+double item_seconds(const ir::Stage& stage);
+
 std::string plan_text(const Pipeline& pipeline);
 /// planner, policy, stages, simulated_step, bound, gap, limit, peak_bytes, ...
 JsonObject plan_json(const Pipeline& pipeline);

@@ -25,7 +25,10 @@ namespace {
 
 std::string drawing(const Pipeline& pipeline, const std::string& format) {
   const auto& built = pipeline.built;
-  if (format == "svg") return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline);
+  if (format == "svg") {
+    return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline,
+                                {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"});
+  }
   if (format == "trace") return scheduler::trace_json(pipeline.stages, built.schedule, built.timeline, built.memory);
   return scheduler::gantt_text(
       pipeline.stages, built.schedule, built.timeline,

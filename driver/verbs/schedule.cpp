@@ -47,7 +47,9 @@ std::string picture_text(const StandaloneSchedule& standalone) {
 Result<std::string> form_of(const StandaloneSchedule& standalone, const std::string& format) {
   if (format == "csv") return csv_text(standalone);
   if (format == "csv-comms") return csv_with_communication(standalone);
-  if (format == "svg") return scheduler::gantt_svg(standalone.graph, standalone.schedule, standalone.timeline);
+  if (format == "svg")
+    return scheduler::gantt_svg(standalone.graph, standalone.schedule, standalone.timeline,
+                                {.ticks_per_unit = scheduler::kTicksPerUnit, .unit = ""});
   if (format == "trace") return scheduler::trace_json(standalone.graph, standalone.schedule, standalone.timeline, {});
   if (format == "ir") return ir::print_schedule(standalone.schedule);
   if (format == "proto") return files::print_schedule_file({.plan_digest = "", .schedule = standalone.schedule});

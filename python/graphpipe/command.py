@@ -7,9 +7,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 from typing import Any, Iterable, Optional, Union
 
+from . import runtime_build
 from .errors import error_of
 from .results import Diagnostic, parsed
 
@@ -46,13 +49,14 @@ def libtorch() -> Optional[str]:
 def environment(needs_runtime: bool = False) -> dict[str, str]:
     """The environment of a call. Where programs are compiled and this package carries the runtime's sources, the runtime
     is compiled first, once for each torch (runtime_build.py)."""
-    from . import runtime_build
-
     out = dict(os.environ)
+    out.setdefault("GRAPHPIPE_PYTHON", sys.executable)  # it reads Parquet and Arrow files
+    if shutil.which("cmake") is None:  # of this environment, which need not be active
+        out["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), out.get("PATH", "")])
     torch = libtorch()
     if torch is not None:
         out["GRAPHPIPE_LIBTORCH"] = torch
-    runtime = runtime_build.installed(torch, build=needs_runtime)
+    runtime = runtime_build.installed(torch, needs_runtime, out)
     if runtime is not None:
         out.setdefault("GRAPHPIPE_RUNTIME_DIR", str(runtime))
     return out
@@ -102,7 +106,5 @@ def call(verb: str, *arguments: Union[str, os.PathLike], accepted: Iterable[int]
 
 def main() -> None:
     """The console script: the command itself, with the LibTorch of the installed torch."""
-    import sys
-
     needs_runtime = len(sys.argv) > 1 and sys.argv[1] in BUILDING and "--help" not in sys.argv
     os.execve(binary(), [binary(), *sys.argv[1:]], environment(needs_runtime))

@@ -38,7 +38,7 @@ def prefix_for(torch: str) -> Path:
     return _cache() / f"runtime-{version}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
-def installed(torch: Optional[str], build: bool) -> Optional[Path]:
+def installed(torch: Optional[str], build: bool, env: dict[str, str]) -> Optional[Path]:
     """The prefix to link against; None where the program knows one by itself (a source tree, an installation), where
     GRAPHPIPE_RUNTIME_DIR says it, and, unless `build`, where it is not compiled yet."""
     if "GRAPHPIPE_RUNTIME_DIR" in os.environ or not SOURCES.is_dir():
@@ -52,11 +52,11 @@ def installed(torch: Optional[str], build: bool) -> Optional[Path]:
     if not (prefix / DONE).exists():
         if not build:
             return None
-        _compile(torch, prefix)
+        _compile(torch, prefix, env)
     return prefix
 
 
-def _compile(torch: str, prefix: Path) -> None:
+def _compile(torch: str, prefix: Path, env: dict[str, str]) -> None:
     prefix.parent.mkdir(parents=True, exist_ok=True)
     with open(prefix.parent / (prefix.name + ".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -65,14 +65,14 @@ def _compile(torch: str, prefix: Path) -> None:
         print("graphpipe: compiling the runtime for the installed torch (once, one to three minutes)", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=prefix.parent) as work:
             _run(["cmake", "-S", str(SOURCES), "-B", f"{work}/build", "-DCMAKE_BUILD_TYPE=Release",
-                  "-DGRAPHPIPE_COMPILER=OFF", "-DGRAPHPIPE_TESTS=OFF", f"-DGRAPHPIPE_LIBTORCH={torch}"])
-            _run(["cmake", "--build", f"{work}/build", "--parallel", str(os.cpu_count() or 1)])
-            _run(["cmake", "--install", f"{work}/build", "--prefix", f"{work}/prefix", "--component", "runtime"])
+                  "-DGRAPHPIPE_COMPILER=OFF", "-DGRAPHPIPE_TESTS=OFF", f"-DGRAPHPIPE_LIBTORCH={torch}"], env)
+            _run(["cmake", "--build", f"{work}/build", "--parallel", str(os.cpu_count() or 1)], env)
+            _run(["cmake", "--install", f"{work}/build", "--prefix", f"{work}/prefix", "--component", "runtime"], env)
             shutil.rmtree(prefix, ignore_errors=True)
             os.rename(f"{work}/prefix", prefix)
 
 
-def _run(words: list[str]) -> None:
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+def _run(words: list[str], env: dict[str, str]) -> None:
+    done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise EnvironmentError(f"graphpipe: {' '.join(words[:2])} of the runtime failed:\n" + done.stdout[-3000:])

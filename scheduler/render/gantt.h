@@ -21,8 +21,17 @@ struct GanttOptions {
 std::string gantt_text(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
                        const GanttOptions& options = {});
 
-/// The same as a picture of its own, with transfers as lines between the rows.
-std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline);
+/// What the times of a picture are written in.
+struct TimeAxis {
+  double ticks_per_unit = 1;
+  /// Behind each number, such as " ms".
+  std::string unit;
+};
+
+/// The same as a picture of its own, with an axis, a legend, and messages as lines between the rows. More than 48
+/// devices or 20,000 actions are shown as how busy the devices are, several to a row.
+std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                      const TimeAxis& axis = {});
 
 /// Chrome trace events: one process per device with lanes for compute, transfers and collectives, flow arrows from
 /// sends to receives, memory counters. `ticks_per_microsecond` scales time (1000 for nanoseconds).

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "scheduler/render/gantt.h"
@@ -5,80 +8,146 @@
 namespace graphpipe::scheduler {
 namespace {
 
-constexpr double kWidth = 1200, kRow = 36, kBar = 26, kLeft = 80, kTop = 10;
+constexpr double kWidth = 1200, kLeft = 86, kRight = 14, kTop = 44, kRow = 30, kBar = 24;
+/// More rows are drawn as shares of time that devices are busy; of so many devices at most each.
+constexpr size_t kMaxDrawnRows = 48;
+/// More actions make a picture that no browser scrolls.
+constexpr size_t kMaxDrawnActions = 20'000;
+constexpr int kBusyColumns = 240;
 
-const char* fill_of(ActionOp op) {
+struct Look {
+  const char* name;
+  const char* fill;
+};
+
+/// Told apart in grey print and without red or green.
+Look look_of(ActionOp op) {
   switch (op) {
     case ActionOp::kForward:
-      return "#7aa6da";
+      return {"forward", "#9ecae1"};
     case ActionOp::kBackward:
-      return "#8fc48f";
+      return {"backward", "#fdd0a2"};
     case ActionOp::kInputGradient:
-      return "#8fd1c4";
+      return {"input gradient", "#fdae6b"};
     case ActionOp::kWeightGradient:
-      return "#e6c36a";
+      return {"weight gradient", "#fff3c4"};
     case ActionOp::kRecompute:
-      return "#b9c9e0";
+      return {"recompute", "#deebf7"};
     default:
-      return "#c99ad0";
+      return {"step", "#969696"};
   }
 }
 
-std::string number(double value) {
+bool is_drawn(ActionOp op) { return ir::is_compute(op) || op == ActionOp::kStep; }
+
+std::string fixed_point(double value) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.2f", value);
   return buffer;
 }
 
+std::string short_number(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.4g", value);
+  return buffer;
+}
+
+std::string words_at(double x, double y, const std::string& words, const char* anchor = "start") {
+  return "<text x=\"" + fixed_point(x) + "\" y=\"" + fixed_point(y) + "\" text-anchor=\"" + anchor + "\">" + words +
+         "</text>\n";
+}
+
+std::string rectangle(double x, double y, double width, double height, const std::string& rest) {
+  return "<rect x=\"" + fixed_point(x) + "\" y=\"" + fixed_point(y) + "\" width=\"" + fixed_point(width) +
+         "\" height=\"" + fixed_point(height) + "\" " + rest + "/>";
+}
+
 /// Finds places on the picture.
-struct Frame {
-  double scale = 0;
-  double x(Ticks time) const { return kLeft + static_cast<double>(time.count) * scale; }
-  double y(size_t row) const { return kTop + kRow * static_cast<double>(row); }
+class Frame {
+ public:
+  Frame(const Timeline& timeline, const TimeAxis& axis, size_t rows) : axis_(axis), rows_(rows) {
+    end_ = static_cast<double>(timeline.makespan.count);
+    scale_ = end_ == 0 ? 0.0 : (kWidth - kLeft - kRight) / end_;
+  }
+  double x(Ticks time) const { return kLeft + static_cast<double>(time.count) * scale_; }
+  static double y(size_t row) { return kTop + kRow * static_cast<double>(row); }
+  double height() const { return y(rows_) + 10; }
+  double end() const { return end_; }
+  std::string time(Ticks ticks) const {
+    return short_number(static_cast<double>(ticks.count) / axis_.ticks_per_unit) + axis_.unit;
+  }
+
+  /// Lines at round times, five to ten of them.
+  std::string grid() const {
+    std::string out;
+    const double units = end_ / axis_.ticks_per_unit;
+    if (units <= 0) return out;
+    double step = std::pow(10.0, std::floor(std::log10(units / 5)));
+    for (const double larger : {2.0, 2.5, 2.0}) step *= units / step > 10 ? larger : 1;
+    for (double at = 0; at <= units * 1.0001; at += step) {
+      const double x = kLeft + at * axis_.ticks_per_unit * scale_;
+      out += "<line x1=\"" + fixed_point(x) + "\" y1=\"" + fixed_point(kTop - 6) + "\" x2=\"" + fixed_point(x) +
+             "\" y2=\"" + fixed_point(height() - 8) + "\" stroke=\"#ddd\"/>\n";
+      out += words_at(x, kTop - 10, short_number(at) + axis_.unit, "middle");
+    }
+    return out;
+  }
+
+ private:
+  TimeAxis axis_;
+  size_t rows_;
+  double end_ = 0, scale_ = 0;
 };
+
+std::string legend(const Schedule& schedule) {
+  std::string out;
+  double x = kLeft;
+  for (const ActionOp op : {ActionOp::kForward, ActionOp::kBackward, ActionOp::kInputGradient,
+                            ActionOp::kWeightGradient, ActionOp::kRecompute, ActionOp::kStep}) {
+    const bool used = std::ranges::any_of(schedule.programs, [op](const ir::Program& program) {
+      return std::ranges::any_of(program.actions, [op](const Action& action) { return action.op == op; });
+    });
+    if (!used) continue;
+    const Look kind = look_of(op);
+    out += rectangle(x, 4, 12, 12, std::string("fill=\"") + kind.fill + "\" stroke=\"#333\"") +
+           words_at(x + 17, 14, kind.name);
+    x += 40 + 7 * static_cast<double>(std::string_view(kind.name).size());
+  }
+  return out + words_at(x, 14, "numbers are micro-batches; thin lines are messages");
+}
 
 void draw_bar(const StageGraph& graph, const Action& action, Span span, const Frame& frame, size_t row,
               std::string& out) {
-  const double width = frame.x(span.end) - frame.x(span.start);
+  const double left = frame.x(span.start), width = frame.x(span.end) - left;
   if (width <= 0) return;
-  const std::string x = number(frame.x(span.start)), y = number(frame.y(row));
-  out += "<g><title>" + ir::print_action(action) + " " + std::to_string(span.start.count) + " to " +
-         std::to_string(span.end.count) + "</title><rect x=\"" + x + "\" y=\"" + y + "\" width=\"" + number(width) +
-         "\" height=\"" + number(kBar) + "\" fill=\"" + fill_of(action.op) + "\" stroke=\"#fff\"/>";
-  const std::string label =
+  out += "<g><title>" + ir::print_action(action) + ": stage " + std::to_string(action.stage) + ", " +
+         look_of(action.op).name + ", " + frame.time(span.start) + " to " + frame.time(span.end) + "</title>" +
+         rectangle(left, Frame::y(row), width, kBar,
+                   std::string("fill=\"") + look_of(action.op).fill + "\" stroke=\"#333\" stroke-width=\"0.5\"");
+  const std::string words =
       ir::is_compute(action.op) ? std::to_string(micro_batch_of(graph, action)) : std::string("S");
-  if (width > 7.0 * static_cast<double>(label.size()))
-    out += "<text x=\"" + number(frame.x(span.start) + width / 2) + "\" y=\"" + number(frame.y(row) + 17) +
-           "\" text-anchor=\"middle\">" + label + "</text>";
+  if (width > 7.0 * static_cast<double>(words.size()))
+    out += words_at(left + width / 2, Frame::y(row) + 16, words, "middle");
   out += "</g>\n";
 }
 
 /// A line from the sender's row to the receiver's, over the time of the transfer.
 void draw_transfer(Span span, const Frame& frame, size_t from, size_t to, std::string& out) {
   if (from == to) return;
-  const double y1 = frame.y(from) + kBar / 2, y2 = frame.y(to) + kBar / 2;
-  out += "<line x1=\"" + number(frame.x(span.start)) + "\" y1=\"" + number(y1) + "\" x2=\"" +
-         number(frame.x(span.end)) + "\" y2=\"" + number(y2) + "\" stroke=\"#888\" stroke-width=\"0.7\"/>\n";
+  const double y1 = Frame::y(from) + kBar / 2, y2 = Frame::y(to) + kBar / 2;
+  out += "<line x1=\"" + fixed_point(frame.x(span.start)) + "\" y1=\"" + fixed_point(y1) + "\" x2=\"" +
+         fixed_point(frame.x(span.end)) + "\" y2=\"" + fixed_point(y2) + "\" stroke=\"#555\" stroke-width=\"0.7\"/>\n";
 }
 
-}  // namespace
-
-std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline) {
-  const size_t rows = schedule.programs.size();
-  const Frame frame{
-      timeline.makespan.count == 0 ? 0.0 : (kWidth - kLeft - 10) / static_cast<double>(timeline.makespan.count)};
-  const std::string height = number(kTop * 2 + kRow * static_cast<double>(rows));
-  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(kWidth) + "\" height=\"" + height +
-                    "\" font-family=\"sans-serif\" font-size=\"11\">\n";
-  std::string lines;
-  for (size_t row = 0; row < rows; ++row) {
+std::string every_action(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                         const Frame& frame) {
+  std::string out, lines;
+  for (size_t row = 0; row < schedule.programs.size(); ++row) {
     const ir::Program& program = schedule.programs[row];
-    out += "<text x=\"4\" y=\"" + number(frame.y(row) + 17) + "\">device " + std::to_string(program.device.index()) +
-           "</text>\n";
+    out += words_at(4, Frame::y(row) + 16, "device " + std::to_string(program.device.index()));
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
-      const Span span = timeline.spans[row][i];
-      if (ir::is_compute(action.op) || action.op == ActionOp::kStep) draw_bar(graph, action, span, frame, row, out);
+      if (is_drawn(action.op)) draw_bar(graph, action, timeline.spans[row][i], frame, row, out);
       const ActionPlace cause = timeline.causes[row][i];
       // The cause of a receive is its send.
       if (ir::is_receive(action.op) && cause.program >= 0)
@@ -86,7 +155,65 @@ std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const T
                       static_cast<size_t>(cause.program), row, lines);
     }
   }
-  return out + lines + "</svg>\n";
+  return out + lines;
+}
+
+/// Busy time of the devices [first, end) in each column of the picture, as a share of it.
+std::array<double, kBusyColumns> busy_share(const Schedule& schedule, const Timeline& timeline, size_t first,
+                                            size_t end, double width) {
+  std::array<double, kBusyColumns> share{};
+  for (size_t row = first; row < end; ++row)
+    for (size_t i = 0; i < schedule.programs[row].actions.size(); ++i) {
+      if (!is_drawn(schedule.programs[row].actions[i].op)) continue;
+      const Span span = timeline.spans[row][i];
+      const double from = static_cast<double>(span.start.count) / width,
+                   to = static_cast<double>(span.end.count) / width;
+      for (int c = static_cast<int>(from); c < kBusyColumns && c < to; ++c)
+        share[static_cast<size_t>(c)] += std::min(to, c + 1.0) - std::max(from, static_cast<double>(c));
+    }
+  for (double& column : share) column /= static_cast<double>(end - first);
+  return share;
+}
+
+std::string busy_rows(const Schedule& schedule, const Timeline& timeline, const Frame& frame, size_t rows) {
+  const size_t devices = schedule.programs.size();
+  const double cell = (kWidth - kLeft - kRight) / kBusyColumns;
+  std::string out;
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t first = row * devices / rows, end = (row + 1) * devices / rows;
+    const std::string name =
+        std::to_string(schedule.programs[first].device.index()) +
+        (end - first > 1 ? " to " + std::to_string(schedule.programs[end - 1].device.index()) : "");
+    out += words_at(4, Frame::y(row) + 16, name);
+    const auto share = busy_share(schedule, timeline, first, end, frame.end() / kBusyColumns);
+    for (size_t c = 0; c < share.size(); ++c)
+      if (share[c] > 0.005)
+        out += rectangle(kLeft + cell * static_cast<double>(c), Frame::y(row), cell, kBar,
+                         "fill=\"#08519c\" fill-opacity=\"" + fixed_point(share[c]) + "\"");
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                      const TimeAxis& axis) {
+  size_t actions = 0;
+  for (const ir::Program& program : schedule.programs) actions += program.actions.size();
+  const bool each = schedule.programs.size() <= kMaxDrawnRows && actions <= kMaxDrawnActions;
+  const size_t rows = std::min(schedule.programs.size(), kMaxDrawnRows);
+  const Frame frame(timeline, axis, rows);
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + fixed_point(kWidth) + " " +
+                    fixed_point(frame.height()) + "\" width=\"" + fixed_point(kWidth) + "\" height=\"" +
+                    fixed_point(frame.height()) +
+                    "\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\">\n<title>Timeline of " +
+                    std::to_string(schedule.programs.size()) + " devices over " + frame.time(timeline.makespan) +
+                    "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
+  out += each ? legend(schedule) : words_at(kLeft, 14, "the darker, the more of the devices of a row are busy");
+  out += frame.grid();
+  out += each ? every_action(graph, schedule, timeline, frame) : busy_rows(schedule, timeline, frame, rows);
+  return out + "</svg>\n";
 }
 
 }  // namespace graphpipe::scheduler

@@ -62,8 +62,10 @@ TEST_CASE("a device with several stages names them in its cells") {
 TEST_CASE("the SVG has one bar per compute action, the trace one arrow per message") {
   const Example example;
   const std::string svg = gantt_svg(example.graph, example.built.schedule, example.built.timeline);
-  CHECK(count(svg, "<rect") == 12);
-  CHECK(count(svg, "<line") == 6);
+  CHECK(count(svg, "<g><title>") == 12);
+  CHECK(count(svg, "stroke=\"#555\"") == 6);
+  CHECK(count(svg, ">forward</text>") == 1);
+  CHECK(count(svg, "stroke=\"#ddd\"") >= 4);  // lines of the axis
   const auto trace = nlohmann::json::parse(
       trace_json(example.graph, example.built.schedule, example.built.timeline, example.built.memory));
   size_t starts = 0, ends = 0, spans = 0, counters = 0;
@@ -77,6 +79,15 @@ TEST_CASE("the SVG has one bar per compute action, the trace one arrow per messa
   CHECK(ends == 6);
   CHECK(spans == 24);
   CHECK(counters > 0);
+}
+
+TEST_CASE("the SVG of more devices than rows shows shares, and stays small") {
+  const StageGraph graph = chain_stages({.ranks = 200, .micro_batches = 100});
+  const BuiltSchedule built = *build_schedule(graph, standalone_cluster(200), {.policy = "1f1b", .in_flight = depth_numbers(graph)});
+  const std::string svg = gantt_svg(graph, built.schedule, built.timeline);
+  CHECK(svg.find("0 to 3</text>") != std::string::npos);
+  CHECK(count(svg, "<g><title>") == 0);
+  CHECK(svg.size() < 2'000'000);
 }
 
 TEST_CASE("two traces become one file; what is no trace has no events") {

@@ -1,0 +1,151 @@
+#include "driver/report/html/device_pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "driver/report/html/html.h"
+#include "driver/report/report.h"
+#include "scheduler/analysis/idle_time.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using scheduler::IdleCause;
+using scheduler::IdleTime;
+
+constexpr size_t kMaxBars = 64, kMaxCurves = 12;
+constexpr double kBarWidth = 900, kBarHeight = 16, kBarPitch = 20, kBarLeft = 80;
+
+// From dark to light, and hatched by nothing: the order is that of the legend.
+constexpr std::string_view kFills[scheduler::kIdleCauseCount + 1] = {"#08519c", "#6baed6", "#c6dbef", "#fdd0a2",
+                                                                     "#fdae6b", "#a63603", "#bdbdbd", "#f0f0f0"};
+
+// The numbers of the `most` programs with the largest value, in their own order.
+std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return values[i]; });
+  order.resize(std::min(order.size(), most));
+  std::ranges::sort(order);
+  return order;
+}
+
+std::string idle_legend() {
+  std::string out;
+  double x = kBarLeft;
+  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) {
+    const std::string name(i == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(i - 1)));
+    out += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"2\" width=\"12\" height=\"12\" fill=\"{}\" stroke=\"#333\"/><text x=\"{:.1f}\" "
+        "y=\"12\">{}</text>",
+        x, kFills[i], x + 16, name);
+    x += 34 + 6.6 * static_cast<double>(name.size());
+  }
+  return out + "\n";
+}
+
+std::string idle_bar(const IdleTime& idle, double whole, double y) {
+  std::string out;
+  double busy = whole;
+  for (const Ticks ticks : idle) busy -= static_cast<double>(ticks.count);
+  double x = kBarLeft;
+  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) {
+    const double ticks = i == 0 ? busy : static_cast<double>(idle[static_cast<size_t>(i - 1)].count);
+    if (ticks <= 0) continue;
+    const double width = kBarWidth * ticks / whole;
+    const std::string_view name = i == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(i - 1));
+    out += fmt::format(
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"#333\" "
+        "stroke-width=\"0.4\"><title>{}: "
+        "{:.1f} %</title></rect>",
+        x, y, width, kBarHeight, kFills[i], name, 100 * ticks / whole);
+    x += width;
+  }
+  return out;
+}
+
+std::string memory_curve(const Pipeline& pipeline, size_t program) {
+  constexpr double kWidth = 360, kHeight = 110, kBottom = 90, kTop = 14, kEnd = 350, kBegin = 6;
+  const auto& built = pipeline.built;
+  const ir::DeviceId device = built.schedule.programs[program].device;
+  const auto limit = static_cast<double>(pipeline.plan.cluster.devices[device].memory.count);
+  const auto peak = static_cast<double>(built.memory[program].peak.count);
+  // The limit is drawn where it is near enough to matter.
+  const double top = limit < 4 * peak ? std::max(limit, peak) : peak * 1.1;
+  const auto span = static_cast<double>(std::max<int64_t>(1, built.timeline.makespan.count));
+  const auto y = [&](double bytes) { return kBottom - (kBottom - kTop) * bytes / std::max(top, 1.0); };
+  std::string points;
+  double before = y(static_cast<double>(built.memory[program].fixed.count));
+  for (const scheduler::MemoryPoint& point :
+       scheduler::memory_over_time(built.memory[program], built.timeline.spans[program])) {
+    const double x = kBegin + (kEnd - kBegin) * static_cast<double>(point.time.count) / span;
+    points += fmt::format("{:.1f},{:.1f} ", x, before);
+    before = y(static_cast<double>(point.bytes.count));
+    points += fmt::format("{:.1f},{:.1f} ", x, before);
+  }
+  points += fmt::format("{:.1f},{:.1f}", kEnd, before);
+  const std::string shown = html_text(human_bytes(peak)), of = html_text(human_bytes(limit));
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
+      "font-family=\"sans-serif\" font-size=\"11\"><title>Memory of device {2} over the step: peak {3} of {4}</title>"
+      "<text x=\"{5}\" y=\"10\">device {2}: peak {3} of {4}</text><line x1=\"{5}\" y1=\"{6}\" x2=\"{7}\" y2=\"{6}\" "
+      "stroke=\"#333\"/>"
+      "<polyline points=\"{8}\" fill=\"none\" stroke=\"#08519c\" stroke-width=\"1.5\"/>",
+      kWidth, kHeight, device.index(), shown, of, kBegin, kBottom, kEnd, points);
+  if (limit <= top)
+    out += fmt::format(
+        "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#a63603\" stroke-dasharray=\"4 3\"/>",
+        kBegin, y(limit), kEnd);
+  return out +
+         fmt::format("<text x=\"{}\" y=\"104\">0</text><text x=\"{}\" y=\"104\" text-anchor=\"end\">{}</text></svg>\n",
+                     kBegin, kEnd, html_text(human_seconds(span / scheduler::kTicksPerSecond)));
+}
+
+}  // namespace
+
+std::string idle_picture(const Pipeline& pipeline) {
+  const auto& built = pipeline.built;
+  const std::vector<IdleTime> idle = scheduler::idle_time(pipeline.stages, built.schedule, built.timeline);
+  std::vector<double> sums;
+  for (const IdleTime& device : idle) {
+    double sum = 0;
+    for (const Ticks ticks : device) sum += static_cast<double>(ticks.count);
+    sums.push_back(sum);
+  }
+  const std::vector<size_t> shown = largest(sums, kMaxBars);
+  const auto whole = static_cast<double>(std::max<int64_t>(1, built.timeline.makespan.count));
+  const double height = 24 + kBarPitch * static_cast<double>(shown.size());
+  std::string out = fmt::format(
+      "<div class=\"wide\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
+      "width=\"1000\" "
+      "height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\"><title>How the devices spend the "
+      "step</title>\n",
+      height);
+  out += idle_legend();
+  for (size_t row = 0; row < shown.size(); ++row) {
+    const double y = 22 + kBarPitch * static_cast<double>(row);
+    out += fmt::format("<text x=\"4\" y=\"{:.1f}\">device {}</text>", y + 12,
+                       built.schedule.programs[shown[row]].device.index());
+    out += idle_bar(idle[shown[row]], whole, y) + "\n";
+  }
+  out += "</svg></div>\n";
+  if (shown.size() < idle.size())
+    out += fmt::format("<p>The {} of {} devices that are idle longest.</p>\n", shown.size(), idle.size());
+  return out;
+}
+
+std::string memory_pictures(const Pipeline& pipeline) {
+  std::vector<double> peaks;
+  for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
+    peaks.push_back(static_cast<double>(memory.peak.count));
+  const std::vector<size_t> shown = largest(peaks, kMaxCurves);
+  std::string out;
+  for (const size_t program : shown) out += memory_curve(pipeline, program);
+  if (shown.size() < peaks.size())
+    out += fmt::format("<p>The {} of {} devices that are fullest.</p>\n", shown.size(), peaks.size());
+  return out;
+}
+
+}  // namespace graphpipe::driver

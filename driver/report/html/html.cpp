@@ -1,0 +1,68 @@
+#include "driver/report/html/html.h"
+
+#include <fmt/format.h>
+
+namespace graphpipe::driver {
+namespace {
+
+// Black on white, so that it prints; one column, so that it fits a phone.
+constexpr std::string_view kStyle = R"(
+:root { color-scheme: light; }
+body { font: 16px/1.45 system-ui, sans-serif; color: #111; background: #fff; margin: 0 auto; padding: 1rem; max-width: 76rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #999; }
+p { margin: .5rem 0; max-width: 60rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; font-size: .875rem; } caption { text-align: left; font-weight: 600; padding: .25rem 0; }
+th, td { border: 1px solid #bbb; padding: .2rem .5rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+th { background: #f2f2f2; }
+.wide { overflow-x: auto; } .wide svg { max-width: 100%; height: auto; } .timeline svg { min-width: 48rem; }
+.mark { font-size: .75rem; border: 1px solid #777; border-radius: .3rem; padding: 0 .3rem; white-space: nowrap; }
+.figures { display: flex; flex-wrap: wrap; gap: .5rem 2rem; padding: 0; list-style: none; }
+.figures b { display: block; font-size: 1.25rem; }
+details { margin: .3rem 0; } summary { cursor: pointer; } a { color: #0b3d91; }
+a:focus, summary:focus, .wide:focus { outline: 2px solid #0b3d91; }
+@media print { body { font-size: 10pt; max-width: none; padding: 0; } .wide { overflow: visible; } .timeline svg { min-width: 0; }
+  h2, table, svg { break-inside: avoid; } @page { size: A4; margin: 14mm; } }
+)";
+
+}  // namespace
+
+std::string coordinate(double value) { return fmt::format("{:.2f}", value); }
+
+std::string origin_mark(Origin origin) {
+  constexpr std::string_view kNames[] = {"measured", "simulated", "assumed"};
+  return fmt::format("<span class=\"mark\">{}</span>", kNames[static_cast<size_t>(origin)]);
+}
+
+std::string html_table(const std::string& caption, const std::vector<std::vector<std::string>>& rows) {
+  std::string out = "<div class=\"wide\" tabindex=\"0\"><table><caption>" + caption + "</caption>\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    out += "<tr>";
+    for (const std::string& cell : rows[i])
+      out += i == 0 ? "<th scope=\"col\">" + cell + "</th>" : "<td>" + cell + "</td>";
+    out += "</tr>\n";
+  }
+  return out + "</table></div>\n";
+}
+
+std::string html_page(std::string_view title, const std::string& body) {
+  // Nothing but this page's own styles may be applied, and nothing runs or is loaded.
+  return fmt::format(R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{0}</title>
+<style>{1}</style>
+</head>
+<body>
+<main>
+<h1>{0}</h1>
+{2}</main>
+</body>
+</html>
+)",
+                     html_text(title), kStyle, body);
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,144 @@
+#include "driver/report/html/stage_picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "driver/report/html/html.h"
+#include "driver/report/plan_report.h"
+#include "driver/report/report.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxNamedDevices = 8;
+constexpr double kBoxWidth = 170, kBoxHeight = 62, kGapX = 60, kGapY = 18, kPictureMargin = 8;
+
+struct StagePlace {
+  double x = 0, y = 0;
+};
+
+// Columns by the longest path from a stage that reads inputs, so that every line leads to the right.
+std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, double& height) {
+  std::vector<size_t> column(graph.stages.size(), 0), used;
+  std::vector<StagePlace> places(graph.stages.size());
+  for (const ir::StageId id : graph.stage_ids()) {
+    for (const ir::StageId before : graph.predecessors(id))
+      column[id.index()] = std::max(column[id.index()], column[before.index()] + 1);
+    used.resize(std::max(used.size(), column[id.index()] + 1));
+    const size_t row = used[column[id.index()]]++;
+    places[id.index()] = {kPictureMargin + (kBoxWidth + kGapX) * static_cast<double>(column[id.index()]),
+                          kPictureMargin + (kBoxHeight + kGapY) * static_cast<double>(row)};
+  }
+  const size_t rows = used.empty() ? 0 : *std::ranges::max_element(used);
+  width = kPictureMargin * 2 + (kBoxWidth + kGapX) * static_cast<double>(used.size()) - kGapX;
+  height = kPictureMargin * 2 + (kBoxHeight + kGapY) * static_cast<double>(rows) - kGapY;
+  return places;
+}
+
+std::string named_devices(const ir::StageChoice& choice) {
+  std::string out = choice.devices.size() == 1 ? "device" : "devices";
+  for (size_t i = 0; i < choice.devices.size() && i < kMaxNamedDevices; ++i)
+    out += (i == 0 ? " " : ", ") + std::to_string(choice.devices[i].index());
+  return choice.devices.size() > kMaxNamedDevices
+             ? fmt::format("{} and {} more", out, choice.devices.size() - kMaxNamedDevices)
+             : out;
+}
+
+std::string stage_box(const Pipeline& pipeline, const std::string& plan, ir::StageId id, StagePlace place) {
+  const ir::Stage& stage = pipeline.stages.stages[id];
+  const std::string lines[] = {
+      fmt::format("stage {}: {} operators", id.index(), stage.nodes.size()), named_devices(stage.choice),
+      fmt::format("micro-batch {}, {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
+      human_bytes(static_cast<double>(stage.weight_bytes.count)) + " of weights"};
+  std::string out = fmt::format(
+      "<a href=\"#{}stage-{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"#fff\" "
+      "stroke=\"#111\"/>",
+      plan, id.index(), place.x, place.y, kBoxWidth, kBoxHeight);
+  for (size_t i = 0; i < std::size(lines); ++i)
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>", place.x + 8,
+                       place.y + 15 + 14 * static_cast<double>(i), i == 0 ? " font-weight=\"bold\"" : "",
+                       html_text(lines[i]));
+  return out + "</a>\n";
+}
+
+std::map<std::pair<size_t, size_t>, double> bytes_between(const ir::StageGraph& graph) {
+  std::map<std::pair<size_t, size_t>, double> bytes;
+  for (const ir::EdgeId id : graph.edge_ids()) {
+    const ir::StageEdge& edge = graph.edges[id];
+    bytes[{edge.from.index(), edge.to.index()}] += edge.bytes.at(graph.stages[edge.from].choice.micro_batch);
+  }
+  return bytes;
+}
+
+std::string tensor_lines(const ir::StageGraph& graph, const std::string& plan, const std::vector<StagePlace>& places) {
+  std::string out;
+  for (const auto& [ends, bytes] : bytes_between(graph)) {
+    const double x1 = places[ends.first].x + kBoxWidth, y1 = places[ends.first].y + kBoxHeight / 2;
+    const double x2 = places[ends.second].x, y2 = places[ends.second].y + kBoxHeight / 2, middle = (x1 + x2) / 2;
+    out += fmt::format(
+        "<path d=\"M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\" fill=\"none\" stroke=\"#333\" "
+        "marker-end=\"url(#{}arrow)\"><title>stage {} to stage {}: {} per micro-batch</title></path>\n",
+        x1, y1, middle, y1, middle, y2, x2, y2, plan, ends.first, ends.second, human_bytes(bytes));
+  }
+  return out;
+}
+
+std::string operators_of(const Pipeline& pipeline, const ir::Stage& stage) {
+  std::string out;
+  for (size_t i = 0; i < stage.nodes.size() && i < kMaxOperators; ++i)
+    out += (i == 0 ? "" : ", ") + HtmlText::encode(pipeline.priced.nodes[stage.nodes[i]].label).str();
+  if (stage.nodes.size() > kMaxOperators) out += fmt::format(" and {} more", stage.nodes.size() - kMaxOperators);
+  return out;
+}
+
+std::string name_list(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + html_text(name);
+  return out.empty() ? "-" : out;
+}
+
+}  // namespace
+
+std::string stage_picture(const Pipeline& pipeline, const std::string& plan) {
+  const ir::StageGraph& graph = pipeline.stages;
+  if (graph.stages.size() > kMaxDrawn) return "";
+  double width = 0, height = 0;
+  const std::vector<StagePlace> places = places_of(graph, width, height);
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+      "role=\"img\" "
+      "font-family=\"sans-serif\" font-size=\"11\"><title>Graph of {2} stages</title>\n"
+      "<defs><marker id=\"{3}arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" "
+      "orient=\"auto\">"
+      "<path d=\"M0 0 L8 4 L0 8 z\" fill=\"#333\"/></marker></defs>\n",
+      width, height, graph.stages.size(), plan);
+  out += tensor_lines(graph, plan, places);
+  for (const ir::StageId id : graph.stage_ids()) out += stage_box(pipeline, plan, id, places[id.index()]);
+  return "<div class=\"wide\" tabindex=\"0\">" + out + "</svg></div>\n";
+}
+
+std::string stage_sections(const Pipeline& pipeline, const std::string& plan,
+                           const std::vector<std::vector<std::string>>& modules) {
+  std::vector<std::vector<std::string>> rows{
+      {"stage", "after", "devices", "micro-batch", "one micro-batch", "weights", "operators", "modules"}};
+  std::string sections;
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const ir::Stage& stage = pipeline.stages.stages[id];
+    std::string before;
+    for (const ir::StageId other : pipeline.stages.predecessors(id))
+      before += (before.empty() ? "" : ", ") + std::to_string(other.index());
+    rows.push_back({fmt::format("<a href=\"#{1}stage-{0}\">{0}</a>", id.index(), plan), before.empty() ? "-" : before,
+                    named_devices(stage.choice), std::to_string(stage.choice.micro_batch.count),
+                    html_text(human_seconds(item_seconds(stage))),
+                    html_text(human_bytes(static_cast<double>(stage.weight_bytes.count))),
+                    std::to_string(stage.nodes.size()), name_list(modules[id.index()])});
+    sections +=
+        fmt::format("<details id=\"{3}stage-{0}\"><summary>stage {0}: {1} operators</summary><p>{2}</p></details>\n",
+                    id.index(), stage.nodes.size(), operators_of(pipeline, stage), plan);
+  }
+  return html_table("Stages " + origin_mark(Origin::kSimulated), rows) + sections;
+}
+
+}  // namespace graphpipe::driver

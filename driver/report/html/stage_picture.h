@@ -1,0 +1,20 @@
+#pragma once
+// The graph of stages as a picture, and what each stage is made of.
+
+#include <string>
+#include <vector>
+
+#include "driver/pipeline/pipeline.h"
+
+namespace graphpipe::driver {
+
+/// An SVG: stages from left to right by their distance from the inputs, tensors as lines, each box a link to the
+/// stage's section. More than 200 stages are not drawn: empty. `plan` begins all ids, which are unique in a page.
+std::string stage_picture(const Pipeline& pipeline, const std::string& plan);
+
+/// A table of all stages, and for each a section with its operators (id: `plan`, "stage-" and its number). `modules`
+/// names, per stage, the modules that lie in it alone; empty lists where they are not known.
+std::string stage_sections(const Pipeline& pipeline, const std::string& plan,
+                           const std::vector<std::vector<std::string>>& modules);
+
+}  // namespace graphpipe::driver

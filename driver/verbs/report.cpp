@@ -1,0 +1,121 @@
+// graphpipe report: plans as one HTML page, or one of its pictures.
+
+#include "driver/report/report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/output_path.h"
+#include "driver/cli/usage.h"
+#include "driver/report/html/page.h"
+#include "files/module_facts.h"
+#include "files/text_file.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// For each stage the outermost modules whose operators all lie in it.
+std::vector<std::vector<std::string>> modules_of(const Pipeline& pipeline, const files::ModuleFacts& facts) {
+  std::vector<std::vector<std::string>> modules(pipeline.stages.stages.size());
+  std::map<std::string, std::set<size_t>> stages_of;
+  for (const ir::StageId id : pipeline.stages.stage_ids())
+    for (const ir::PlanNodeId node : pipeline.stages.stages[id].nodes) {
+      const auto found = facts.module_of_node.find(pipeline.priced.nodes[node].label.raw());
+      if (found == facts.module_of_node.end()) continue;
+      const std::string& path = found->second.raw();
+      for (size_t end = path.find('.'); end != std::string::npos; end = path.find('.', end + 1))
+        stages_of[path.substr(0, end)].insert(id.index());
+      stages_of[path].insert(id.index());
+    }
+  for (const auto& [path, stages] : stages_of) {
+    const size_t dot = path.rfind('.');
+    if (stages.size() == 1 && (dot == std::string::npos || stages_of[path.substr(0, dot)].size() > 1))
+      modules[*stages.begin()].push_back(path);
+  }
+  return modules;
+}
+
+Result<std::vector<std::vector<std::string>>> modules_of(const Pipeline& pipeline) {
+  std::error_code error;
+  const fs::path model = fs::weakly_canonical(pipeline.model.imported.files.front(), error);
+  GP_TRY(const std::optional<files::ModuleFacts> facts, files::module_facts_beside(model.string()));
+  if (!facts) return std::vector<std::vector<std::string>>(pipeline.stages.stages.size());
+  return modules_of(pipeline, *facts);
+}
+
+/// "seconds" of each line of a run's log, without the first two steps, which warm up.
+Result<Measured> measured_by(const std::string& log) {
+  constexpr int64_t kMaxBytes = int64_t{256} << 20;
+  constexpr std::string_view kField = "\"seconds\": ";
+  GP_TRY(const std::string content, files::read_file(log, kMaxBytes));
+  Measured measured;
+  for (const std::string_view line : split(content, "\n")) {
+    const size_t at = line.find(kField);
+    double value = 0;
+    if (at == std::string_view::npos || line.find("\"loss\"") == std::string_view::npos) continue;
+    const char* begin = line.data() + at + kField.size();
+    if (std::from_chars(begin, line.data() + line.size(), value).ec == std::errc() && value > 0)
+      measured.step_seconds.push_back(value);
+  }
+  if (measured.step_seconds.empty())
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(log),
+                      .message = "it has no step with its seconds",
+                      .hint = "pass what `graphpipe run --log FILE.jsonl` wrote"};
+  const size_t warm = std::min<size_t>(2, measured.step_seconds.size() - 1);
+  measured.step_seconds.erase(measured.step_seconds.begin(),
+                              measured.step_seconds.begin() + static_cast<std::ptrdiff_t>(warm));
+  return measured;
+}
+
+Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
+  std::vector<ReportedPlan> plans;
+  Diagnostics problems;
+  for (const std::string& path : options.inputs) {
+    Result<Pipeline> pipeline = load_pipeline(path, options.model.trusted_root);
+    if (!pipeline) {
+      for (const Diagnostic& problem : pipeline.problems()) problems.push_back(problem);
+      continue;
+    }
+    GP_TRY(std::vector<std::vector<std::string>> modules, modules_of(*pipeline));
+    plans.push_back({.name = path, .pipeline = std::move(*pipeline), .measured = {}, .modules = std::move(modules)});
+  }
+  if (!problems.empty()) return problems;
+  if (!options.measured.empty()) {
+    if (plans.size() != 1)
+      return usage("--measured " + options.measured, "it is the log of one plan's run",
+                   "name one plan, or leave it out");
+    GP_TRY(plans.front().measured, measured_by(options.measured));
+  }
+  return plans;
+}
+
+Status write_report(const Options& options) {
+  GP_TRY_VOID(check_output(options));
+  GP_TRY(const std::vector<ReportedPlan> plans, load_plans(options));
+  for (const ReportedPlan& plan : plans) {
+    const std::string file = plan_file_of(plan.name);
+    GP_TRY_VOID(check_output(options, {&file, 1}));
+    GP_TRY_VOID(check_output(options, plan.pipeline.model.imported.files));
+  }
+  return files::write_file(options.output, report_page(plans));
+}
+
+}  // namespace
+
+int run_report(const Options& options) {
+  const Status written = write_report(options);
+  if (!written) return report_problems(options, "report", written.problems());
+  if (options.json) print_json("report", JsonObject().add("file", options.output), {});
+  else std::cout << "wrote " << Terminal::encode_text(options.output).str() << "\n";
+  return 0;
+}
+
+}  // namespace graphpipe::driver

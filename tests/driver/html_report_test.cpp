@@ -1,0 +1,104 @@
+// The HTML report: one page that loads nothing, shows every plan, and encodes what a model's author wrote.
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace html_report_test {
+namespace {
+
+using graphpipe::testing::TemporaryFolder;
+
+constexpr const char* kHostile = "</summary><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;";
+
+std::string read_page(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// Two branches; the name of one operator is an attack.
+void write_model(const TemporaryFolder& folder) {
+  auto model = graphpipe::testing::parse_onnx_text(R"(g (float[N,8] x, float[N,8] z) => (float[N,8] y) {
+  a = Tanh(x)
+  b = Sigmoid(z)
+  y = Add(a, b)
+})");
+  model.mutable_graph()->mutable_node(0)->set_name(kHostile);
+  folder.write("model.onnx", model.SerializeAsString());
+}
+
+std::string make_plan(const TemporaryFolder& folder, const std::string& name, const std::string& policy) {
+  const Answer answer = ask({"plan", folder / "model.onnx", "--cluster", "default", "--devices", "3", "--stages", "3",
+                             "--batch", "8", "--micro-batch", "2", "--policy", policy, "-o", folder / name, "-q"});
+  CAPTURE(answer.err);
+  REQUIRE(answer.code == 0);
+  return folder / name;
+}
+
+}  // namespace
+
+TEST_CASE("a report shows stages, timeline, idle time and memory, runs nothing and encodes names") {
+  const TemporaryFolder folder;
+  write_model(folder);
+  const std::string plan = make_plan(folder, "plan.json", "inference");
+  REQUIRE(ask({"report", plan, "-o", folder / "report.html"}).code == 0);
+  const std::string page = read_page(folder / "report.html");
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(count(page, "<svg") == 2 + 3 + 1);  // stages, timeline, three devices' memory, idle time
+  CHECK(count(page, "<svg") == count(page, "</svg>"));
+  CHECK(count(page, "<details id=\"stage-") == 3);
+  CHECK(count(page, "href=\"#stage-1\"") == 2);
+  CHECK(count(page, "default-src 'none'") == 1);
+  for (const char* never : {"<script", "onerror='", "<img", "http://", "src=\""})
+    CHECK(count(page, never) ==
+          (std::string(never) == "http://" ? count(page, "xmlns=\"http://www.w3.org/2000/svg\"") : 0));
+  CHECK(holds(page, "&lt;script&gt;alert(1)"));
+  CHECK(count(page, "class=\"mark\">assumed") >= 1);
+}
+
+TEST_CASE("several plans are compared, and a log of a run stands beside what was simulated") {
+  const TemporaryFolder folder;
+  write_model(folder);
+  const std::string first = make_plan(folder, "first.json", "inference"),
+                    second = make_plan(folder, "second.json", "inference");
+  REQUIRE(ask({"report", first, second, "-o", folder / "both.html"}).code == 0);
+  const std::string both = read_page(folder / "both.html");
+  CHECK(holds(both, "href=\"#plan-1\""));
+  CHECK(count(both, "<h2 id=\"plan-") == 2);
+  CHECK(count(both, "id=\"plan-1-stage-0\"") == 1);
+  std::ofstream(folder / "log.jsonl") << R"({"step": 1, "loss": 2.0, "seconds": 9.0})"
+                                      << "\n"
+                                      << R"({"step": 2, "loss": 2.0, "seconds": 8.0})"
+                                      << "\n"
+                                      << R"({"step": 3, "loss": 2.0, "seconds": 0.25})"
+                                      << "\n";
+  REQUIRE(ask({"report", first, "-o", folder / "one.html", "--measured", folder / "log.jsonl"}).code == 0);
+  const std::string one = read_page(folder / "one.html");
+  CHECK(holds(one, "measured</span><b>250 ms</b>"));
+  CHECK(ask({"report", first, second, "-o", folder / "x.html", "--measured", folder / "log.jsonl"}).code == 2);
+  CHECK(ask({"report", first, "-o", folder / "x.html", "--measured", first}).code == 3);
+}
+
+TEST_CASE("a report overwrites neither its plan nor its model, and bad plans are refused") {
+  const TemporaryFolder folder;
+  write_model(folder);
+  const std::string plan = make_plan(folder, "plan.json", "inference");
+  CHECK(ask({"report", plan, "-o", plan}).code == 2);
+  CHECK(ask({"report", plan, "-o", folder / "model.onnx"}).code == 2);
+  CHECK(ask({"report", folder / "nowhere.json", "-o", folder / "x.html"}).code == 3);
+}
+
+}  // namespace html_report_test
