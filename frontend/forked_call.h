@@ -6,9 +6,14 @@
 // Only the calling thread lives on in the copy. A lock that another thread holds at that moment stays held there, so
 // the function must not need any but the allocator's, which the C library hands over released.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+
+#include "support/descriptor.h"
 
 namespace graphpipe::frontend {
 
@@ -44,5 +49,31 @@ struct ForkedAnswer {
 /// The copy writes nothing to the standard streams and leaves no core file: what it holds is the user's. A failed
 /// GP_CHECK in it is one here.
 ForkedAnswer call_forked(const ForkLimits& limits, const std::function<std::string(const StepMarker&)>& function);
+
+/// One copy for many calls, for programs that make thousands: a fork costs more than most of the calls. A copy that
+/// does not answer is replaced by a new one at the next call, as is one that has answered kMaxCalls: what earlier calls
+/// have broken in it does not live on for long. Not for several threads.
+class ForkedServer {
+ public:
+  /// Gets the request's bytes.
+  using Function = std::string (*)(std::string_view request, const StepMarker& mark);
+  static constexpr int kMaxCalls = 2000;
+
+  explicit ForkedServer(Function function) : function_(function) {}
+  ForkedServer(const ForkedServer&) = delete;
+  ForkedServer& operator=(const ForkedServer&) = delete;
+  ~ForkedServer() { stop(); }
+  /// Endings and limits as those of call_forked.
+  ForkedAnswer call(const ForkLimits& limits, std::string_view request);
+
+ private:
+  bool start();
+  void stop();
+
+  Function function_;
+  pid_t child_ = -1;
+  int calls_ = 0;
+  Descriptor line_;
+};
 
 }  // namespace graphpipe::frontend

@@ -201,7 +201,7 @@ Result<Imported> import_onnx(const ImportRequest& request) {
 
 Result<Imported> import_onnx(const ImportRequest& request, std::string_view file) {
   GP_TRY(WireScan scan, scan_wire(file, request.limits));
-  GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits, request.isolated));
+  GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits, request.isolation));
   scan.stripped = {};
   return lower_model(prepared, request, scan);
 }

@@ -34,12 +34,15 @@ struct Limits {
   int64_t weight_bytes = int64_t{1} << 44;
 };
 
+/// Where ONNX's library runs, which crashes on some models: in this process, as fuzzing may want it; in a process of
+/// its own; or in one for many models, where a program reads thousands and not from several threads.
+enum class Isolation : uint8_t { kNone, kProcess, kSharedProcess };
+
 struct ImportRequest {
   /// Which file, and how it is read; the loss is not the frontend's.
   ir::ModelSpec spec;
   Limits limits;
-  /// Whether ONNX's library, which crashes on some models, runs in a process of its own.
-  bool isolated = true;
+  Isolation isolation = Isolation::kProcess;
 };
 
 /// What a tensor of the file is for, by the input slots that read it.

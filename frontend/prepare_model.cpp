@@ -12,6 +12,7 @@
 #include "frontend/libonnx_steps.h"
 #include "frontend/read_model.h"
 #include "ops/op_def.h"
+#include "support/check.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -61,11 +62,34 @@ Handover run_steps(pb::ModelProto& proto, const Limits& limits, const std::funct
   return handover;
 }
 
-ForkedAnswer run_forked(pb::ModelProto& proto, const Limits& limits, const ForkLimits& fork_limits) {
-  return call_forked(fork_limits, [&](const StepMarker& mark) {
-    return encode_handover(run_steps(proto, limits, [&](LibonnxStep step) { mark(static_cast<uint8_t>(step)); }));
-  });
+std::string answer_steps(pb::ModelProto& proto, const Limits& limits, const StepMarker& mark) {
+  return encode_handover(run_steps(proto, limits, [&](LibonnxStep step) { mark(static_cast<uint8_t>(step)); }));
 }
+
+/// Of a server, which is sent the limits and the model.
+std::string answer_request(std::string_view request, const StepMarker& mark) {
+  Limits limits;
+  GP_CHECK(request.size() >= sizeof limits);
+  std::memcpy(&limits, request.data(), sizeof limits);
+  pb::ModelProto proto;
+  GP_CHECK(proto.ParseFromArray(request.data() + sizeof limits, static_cast<int>(request.size() - sizeof limits)));
+  return answer_steps(proto, limits, mark);
+}
+
+/// What runs the library over a model and its beginnings.
+struct Runner {
+  const Limits& limits;
+  ForkLimits fork_limits;
+  bool shared = false;
+
+  ForkedAnswer operator()(pb::ModelProto& proto) const {
+    if (!shared)
+      return call_forked(fork_limits, [&](const StepMarker& mark) { return answer_steps(proto, limits, mark); });
+    static ForkedServer server(answer_request);
+    return server.call(fork_limits,
+                       std::string(reinterpret_cast<const char*>(&limits), sizeof limits) + proto.SerializeAsString());
+  }
+};
 
 /// The model's first nodes alone. Nothing has to be computed from them.
 pb::ModelProto beginning_of(const pb::ModelProto& proto, int nodes) {
@@ -78,10 +102,10 @@ pb::ModelProto beginning_of(const pb::ModelProto& proto, int nodes) {
 
 /// The first node with which the library crashes, found by trying beginnings of the model: where the crash needs the
 /// whole model, none.
-ModelText crashing_node(const pb::ModelProto& proto, const Limits& limits, const ForkLimits& fork_limits) {
+ModelText crashing_node(const pb::ModelProto& proto, const Runner& runner) {
   const auto crashes = [&](int nodes) {
     pb::ModelProto beginning = beginning_of(proto, nodes);
-    return run_forked(beginning, limits, fork_limits).ending == Ending::kCrashed;
+    return runner(beginning).ending == Ending::kCrashed;
   };
   int sound = 0, bad = proto.graph().node_size();
   if (bad == 0 || !crashes(bad)) return {};
@@ -93,8 +117,7 @@ ModelText crashing_node(const pb::ModelProto& proto, const Limits& limits, const
   return ModelText(node.name().empty() ? node.op_type() : node.name());
 }
 
-Diagnostic failure(const pb::ModelProto& proto, const ForkedAnswer& answer, const Limits& limits,
-                   const ForkLimits& fork_limits) {
+Diagnostic failure(const pb::ModelProto& proto, const ForkedAnswer& answer, const Runner& runner) {
   const std::string_view step = step_name(static_cast<LibonnxStep>(answer.step));
   if (answer.ending == Ending::kNotStarted)
     return {.code = Code::kEnvironment,
@@ -103,29 +126,29 @@ Diagnostic failure(const pb::ModelProto& proto, const ForkedAnswer& answer, cons
   if (answer.ending == Ending::kOutOfMemory || answer.ending == Ending::kOutOfTime)
     return {.code = Code::kLimitExceeded,
             .message = text("ONNX's library needs more than ",
-                            answer.ending == Ending::kOutOfTime ? text(fork_limits.cpu_seconds, " s")
-                                                                : text(fork_limits.memory_bytes >> 20, " MiB"),
+                            answer.ending == Ending::kOutOfTime ? text(runner.fork_limits.cpu_seconds, " s")
+                                                                : text(runner.fork_limits.memory_bytes >> 20, " MiB"),
                             " while ", step),
             .hint = "export the model again; if it is what you meant, simplify the part that is so costly"};
   return {.code = Code::kBadModel,
-          .origin = crashing_node(proto, limits, fork_limits),
+          .origin = crashing_node(proto, runner),
           .message = text("ONNX's library crashes on this model while ", step),
           .hint = "correct the node's operands and attributes, or export the model again"};
 }
 
-Result<Handover> run_isolated(pb::ModelProto& proto, const Limits& limits, size_t bytes) {
-  const ForkLimits own = fork_limits(bytes);
-  const ForkedAnswer answer = run_forked(proto, limits, own);
-  if (answer.ending != Ending::kAnswered) return failure(proto, answer, limits, own);
+Result<Handover> run_isolated(pb::ModelProto& proto, const Runner& runner) {
+  const ForkedAnswer answer = runner(proto);
+  if (answer.ending != Ending::kAnswered) return failure(proto, answer, runner);
   if (std::optional<Handover> handover = decode_handover(answer.text)) return std::move(*handover);
   ForkedAnswer garbled;
   garbled.step = answer.step;
-  return failure(proto, garbled, limits, own);
+  return failure(proto, garbled, runner);
 }
 
 }  // namespace
 
-Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits, bool isolated) {
+Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits,
+                               Isolation isolation) {
   GP_TRY(pb::ModelProto proto, parse(stripped));
   GP_TRY_VOID(check_header(proto));
   Prepared prepared;
@@ -138,10 +161,12 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   }
   GP_TRY_VOID(check_nodes(proto));
   Handover handover;
-  if (isolated) {
-    GP_TRY(handover, run_isolated(proto, limits, stripped.size()));
-  } else {
+  if (isolation == Isolation::kNone) {
     handover = run_steps(proto, limits, [](LibonnxStep) {});
+  } else {
+    GP_TRY(handover, run_isolated(proto, {.limits = limits,
+                                          .fork_limits = fork_limits(stripped.size()),
+                                          .shared = isolation == Isolation::kSharedProcess}));
   }
   if (!handover.problems.empty()) return handover.problems;
   prepared.notes = std::move(handover.notes);

@@ -19,7 +19,7 @@ struct Prepared {
 /// Needs: bytes of scan_wire (stripped, within limits). Ensures: a model of the internal opset without local functions,
 /// checked by check_model and check_nodes; where the file's opset is newer than the internal one it keeps that opset.
 /// Where the library crashes or exceeds `limits`, the error names the first node with which it does.
-/// `isolated` false runs the library in this process: fuzzing wants to see its crashes.
-Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits, bool isolated);
+Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits,
+                               Isolation isolation);
 
 }  // namespace graphpipe::frontend

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <new>
+#include <string>
 #include <vector>
 
 using namespace graphpipe::frontend;
@@ -78,4 +80,48 @@ TEST_CASE("no process of a forked call is left behind") {
       return {};
     });
   CHECK(waitpid(-1, nullptr, WNOHANG) == -1);
+}
+
+namespace {
+
+// What a request asks of the server: to crash, to spend its time, to answer.
+std::string serve(std::string_view request, const StepMarker& mark) {
+  static int calls = 0;
+  ++calls;
+  if (request == "crash") {
+    mark(5);
+    std::raise(SIGSEGV);
+  }
+  for (std::atomic<uint64_t> spent = 0; request == "spend" && spent.load() != 1;) spent += 2;
+  if (request == "exhaust") throw std::bad_alloc();
+  return std::to_string(calls) + ":" + std::string(request);
+}
+
+}  // namespace
+
+TEST_CASE("a server answers many calls, and where it fails the next call has a new one") {
+  ForkedServer server(serve);
+  for (int number = 1; number <= 3; ++number) {
+    const ForkedAnswer answer = server.call({}, "a");
+    CHECK(answer.ending == Ending::kAnswered);
+    CHECK(answer.text == std::to_string(number) + ":a");
+  }
+  const std::string large(3'000'000, 'x');
+  CHECK(server.call({}, large).text == "4:" + large);
+  const ForkedAnswer crash = server.call({}, "crash");
+  CHECK(crash.ending == Ending::kCrashed);
+  CHECK(crash.step == 5);
+  CHECK(server.call({}, "b").text == "1:b");
+  CHECK(server.call({}, "exhaust").ending == Ending::kOutOfMemory);
+  CHECK(server.call({.cpu_seconds = 1}, "spend").ending == Ending::kOutOfTime);
+  CHECK(server.call({}, "").text == "1:");
+  CHECK(server.call({.answer_bytes = 1000}, large).ending == Ending::kOutOfMemory);
+}
+
+TEST_CASE("limits of a server are those of each call, and it is renewed now and then") {
+  ForkedServer server(serve);
+  std::string last;
+  for (int call = 0; call < ForkedServer::kMaxCalls; ++call) last = server.call({.cpu_seconds = 1}, "").text;
+  CHECK(last == std::to_string(ForkedServer::kMaxCalls) + ":");
+  CHECK(server.call({}, "").text == "1:");
 }

@@ -29,10 +29,10 @@ bool price(const ir::Graph& graph, const passes::PassContext& context) {
 
 }  // namespace
 
-ModelFate exercise_model(std::string_view bytes, bool isolated, bool* crashed) {
+ModelFate exercise_model(std::string_view bytes, frontend::Isolation isolation, bool* crashed) {
   frontend::ImportRequest request;
   request.spec.path = ModelText("model.onnx");
-  request.isolated = isolated;
+  request.isolation = isolation;
   const Result<frontend::Imported> imported = frontend::import_onnx(request, bytes);
   check_words(imported.problems());
   for (const Diagnostic& problem : imported.problems())

@@ -3,14 +3,16 @@
 
 #include <string_view>
 
+#include "frontend/import_onnx.h"
+
 namespace graphpipe::tests {
 
 /// How far a model came.
 enum class ModelFate { kRefused, kImported, kPriced };
 
 /// Ends the process (GP_CHECK) where a promise does not hold: problems that are empty or cannot be printed, a graph
-/// that its verifier refuses. `isolated` runs ONNX's library in a process of its own, as the command line does.
+/// that its verifier refuses.
 /// `crashed`, if not null, tells whether that process crashed.
-ModelFate exercise_model(std::string_view bytes, bool isolated, bool* crashed = nullptr);
+ModelFate exercise_model(std::string_view bytes, frontend::Isolation isolation, bool* crashed = nullptr);
 
 }  // namespace graphpipe::tests

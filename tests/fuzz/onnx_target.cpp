@@ -317,7 +317,7 @@ void Mutator::change() {
 
 void run_onnx(std::string_view input) {
   static const bool kInProcess = std::getenv("GRAPHPIPE_FUZZ_IN_PROCESS") != nullptr;
-  exercise_model(input, !kInProcess);
+  exercise_model(input, kInProcess ? frontend::Isolation::kNone : frontend::Isolation::kSharedProcess);
 }
 
 std::vector<std::string> onnx_seeds() {
