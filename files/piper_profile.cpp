@@ -151,7 +151,9 @@ class PiperBuilder {
     // What is asked for everywhere (all plain, all recomputing) is asked by name: planners count on this order.
     for (RawLayer& layer : raw_.layers)
       for (auto& [degree, variants] : layer.degrees)
-        std::ranges::stable_partition(variants, [](const RawVariant& v) { return v.name.raw() != kRecomputing; });
+        // Not the one of ranges, which Clang 14 cannot instantiate with this library.
+        std::stable_partition(variants.begin(), variants.end(),
+                              [](const RawVariant& v) { return v.name.raw() != kRecomputing; });
     for (size_t i = 0; i < raw_.layers.size() && layers_.may_go_on(); ++i) add_layer(i);
     for (size_t i = 0; i < raw_.edges.size() && layers_.may_go_on(); ++i) add_edge(i);
     if (!layers_.problems.empty()) return layers_.problems.take();

@@ -30,10 +30,18 @@ namespace fs = std::filesystem;
 
 constexpr int kNobody = 65534;
 
-// A time-out of the training that would hide a start-up without one of its own.
+// A time-out of the training that would hide a start-up without one of its own. It goes on until it is ended: drawn
+// labels let the loss fall without bound, so a learning rate to speak of would end it at the first infinity.
 std::vector<std::string> run_words(const std::string& folder, const std::vector<std::string>& flags) {
-  std::vector<std::string> words{
-      GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", folder, "--steps", "1000000000", "--stall-timeout", "600"};
+  std::vector<std::string> words{GRAPHPIPE_BINARY_DIR "/bin/graphpipe",
+                                 "run",
+                                 folder,
+                                 "--steps",
+                                 "1000000000",
+                                 "--lr",
+                                 "1e-12",
+                                 "--stall-timeout",
+                                 "600"};
   words.insert(words.end(), flags.begin(), flags.end());
   return words;
 }

@@ -362,10 +362,11 @@ TEST_CASE("a rank that stops inside the all-reduce is blamed by all, also by tho
   for (const TransportEntry& entry : testable_transports()) {
     if (std::string(entry.name) != "shm") continue;  // what others do is known there at once
     const ReplicatedStages stage({{"large", {{20 * kChunk}}}}, 4);
+    // Long against what a host with other work takes from the innocent ranks.
     const auto sleeps = [](int send) {
-      if (send == 5) std::this_thread::sleep_for(std::chrono::seconds(3));
+      if (send == 5) std::this_thread::sleep_for(std::chrono::seconds(6));
     };
-    const std::vector<RankReport> ranks = run_ranks(entry, stage, {.rank = 2, .at_send = sleeps, .stall_seconds = 0.5});
+    const std::vector<RankReport> ranks = run_ranks(entry, stage, {.rank = 2, .at_send = sleeps, .stall_seconds = 2});
     // The first one to notice names it; the others may quote that one.
     int blamed = 0;
     for (const size_t rank : {size_t{0}, size_t{1}, size_t{3}}) {

@@ -377,7 +377,8 @@ TEST_CASE("a rank without the secret is told so, and nobody else is disturbed") 
 
 namespace {
 
-constexpr ControlTimes kQuick{.beat = 0.05, .silence = 0.6};
+// A host with other work may hold back any rank for a second, which is no stop.
+constexpr ControlTimes kQuick{.beat = 0.05, .silence = 2};
 
 // Three ranks of which one does this before they have started; the others must fail soon and say why.
 void check_start_fails(int32_t culprit, const std::function<int(ControlPlane&)>& fault, const std::string& part) {
@@ -396,7 +397,7 @@ void check_start_fails(int32_t culprit, const std::function<int(ControlPlane&)>&
         return 1;
       },
       kQuick);
-  const std::vector<int> codes = ranks.wait(4, culprit);  // which, if it is stopped, does not end by itself
+  const std::vector<int> codes = ranks.wait(8, culprit);  // which, if it is stopped, does not end by itself
   for (int32_t rank = 0; rank < 3; ++rank)
     if (rank != culprit) CHECK(codes[static_cast<size_t>(rank)] == kSaidSo);
   CHECK(seconds_since(start) < 10);
@@ -415,8 +416,8 @@ int refuse(ControlPlane& control) {
 }  // namespace
 
 TEST_CASE("a rank that stops, dies or refuses before the start ends it, by name") {
-  check_start_fails(1, stop, "rank 1 gave no sign of life for 0.6 s");
-  check_start_fails(0, stop, "rank 0 gave no sign of life for 0.6 s");
+  check_start_fails(1, stop, "rank 1 gave no sign of life for 2 s");
+  check_start_fails(0, stop, "rank 0 gave no sign of life for 2 s");
   check_start_fails(2, die, "rank 2 ended");
   check_start_fails(0, die, "rank 0 ended");
   check_start_fails(1, refuse, "rank 1 failed: the weights are not those of the plan");
@@ -425,14 +426,14 @@ TEST_CASE("a rank that stops, dies or refuses before the start ends it, by name"
 
 TEST_CASE("a rank that never comes ends the start, by name") {
   ControlTimes times = kQuick;
-  times.join = 1;
+  times.join = 3;
   Ranks ranks(
       3,
       [](ControlPlane& control, int32_t) {
         try {
           control.barrier("ready", 3);
         } catch (const RunError& error) {
-          return said(error, "rank 2 did not start within 1 s");
+          return said(error, "rank 2 did not start within 3 s");
         }
         return 1;
       },
@@ -444,7 +445,7 @@ TEST_CASE("a rank that works for long before it is ready holds nobody's start up
   Ranks ranks(
       3,
       [](ControlPlane& control, int32_t rank) {
-        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
         control.barrier("ready", 3);
         return 0;
       },
