@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "files/proto_json.h"
 #include "files/text_file.h"
 #include "support/output_file.h"
 

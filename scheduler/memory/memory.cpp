@@ -35,8 +35,9 @@ std::vector<bool> item_ends(const std::vector<Action>& actions) {
 
 class Walker {
  public:
-  Walker(const StageGraph& graph, const MemoryOptions& options)
-      : graph_(graph), options_(options), boundaries_(cost::boundaries(graph)) {}
+  /// `boundaries` are those of the graph, and outlive this.
+  Walker(const StageGraph& graph, const MemoryOptions& options, const IdMap<StageId, cost::StageBoundary>& boundaries)
+      : graph_(graph), options_(options), boundaries_(boundaries) {}
 
   Bytes fixed(StageId id) const {
     const ir::Stage& stage = graph_.stages[id];
@@ -105,28 +106,30 @@ class Walker {
 
   const StageGraph& graph_;
   const MemoryOptions& options_;
-  const IdMap<StageId, cost::StageBoundary> boundaries_;
+  const IdMap<StageId, cost::StageBoundary>& boundaries_;
   std::map<SlotKey, Bytes> held_;
   /// What an offload has taken.
   std::map<SlotKey, Bytes> away_;
 };
 
-Bytes fixed_bytes(const StageGraph& graph, const Walker& walker, ir::DeviceId device) {
-  Bytes total;
+std::map<ir::DeviceId, Bytes> fixed_bytes(const StageGraph& graph, const Walker& walker) {
+  std::map<ir::DeviceId, Bytes> totals;
   for (const StageId stage : graph.stage_ids())
-    for (const ir::DeviceId used : graph.stages[stage].choice.devices)
-      if (used == device) total += walker.fixed(stage);
-  return total;
+    for (const ir::DeviceId device : graph.stages[stage].choice.devices) totals[device] += walker.fixed(stage);
+  return totals;
 }
 
 }  // namespace
 
 std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options) {
   std::vector<DeviceMemory> devices;
+  const IdMap<StageId, cost::StageBoundary> boundaries = cost::boundaries(graph);
+  const std::map<ir::DeviceId, Bytes> fixed = fixed_bytes(graph, Walker(graph, options, boundaries));
   for (const ir::Program& program : schedule.programs) {
-    Walker walker(graph, options);
+    Walker walker(graph, options, boundaries);
     DeviceMemory& memory = devices.emplace_back();
-    memory.fixed = memory.peak = fixed_bytes(graph, walker, program.device);
+    if (const auto found = fixed.find(program.device); found != fixed.end()) memory.fixed = found->second;
+    memory.peak = memory.fixed;
     Bytes held = memory.fixed;
     const std::vector<bool> ends = item_ends(program.actions), copies = copying_steps(program);
     for (size_t i = 0; i < program.actions.size(); ++i) {

@@ -44,6 +44,7 @@ class Merger {
       devices_[device_of[graph.stages[lists_[i].stage].choice.devices[static_cast<size_t>(lists_[i].replica)]]]
           .lists.push_back(i);
     for (const DeviceState& state : devices_) result_.schedule.programs.push_back({state.device, {}});
+    find_neighbours(device_of);
   }
 
   MergedOrders run() {
@@ -57,9 +58,14 @@ class Merger {
         running_.pop();
         flow_.finish(done.item, done.op);
         devices_[done.device].busy = false;
+        waking_.insert(waking_.end(), neighbours_[done.device].begin(), neighbours_[done.device].end());
       }
-      for (size_t device = 0; device < devices_.size(); ++device)
+      // In the order of devices, as if all of them were looked at.
+      std::sort(waking_.begin(), waking_.end());
+      waking_.erase(std::unique(waking_.begin(), waking_.end()), waking_.end());
+      for (const size_t device : waking_)
         if (!devices_[device].busy) start_next(device);
+      waking_.clear();
     }
     find_starved();
     return std::move(result_);
@@ -79,6 +85,26 @@ class Merger {
     for (const auto& replicas : orders)
       for (const auto& actions : replicas) schedule.programs.push_back({ir::DeviceId(), actions});
     return schedule;
+  }
+
+  // What a device finishes concerns itself and the devices of the stages that its own talk to.
+  void find_neighbours(const std::map<ir::DeviceId, size_t>& device_of) {
+    neighbours_.resize(devices_.size());
+    const auto connect = [&](StageId from, StageId to) {
+      for (const ir::DeviceId device : graph_.stages[from].choice.devices)
+        for (const ir::DeviceId other : graph_.stages[to].choice.devices) {
+          const auto a = device_of.find(device), b = device_of.find(other);
+          if (a == device_of.end() || b == device_of.end()) continue;
+          neighbours_[a->second].push_back(b->second);
+          neighbours_[b->second].push_back(a->second);
+        }
+    };
+    for (const StageId stage : graph_.stage_ids()) connect(stage, stage);
+    for (const ir::StageEdge& edge : graph_.edges) connect(edge.from, edge.to);
+    for (std::vector<size_t>& others : neighbours_) {
+      std::sort(others.begin(), others.end());
+      others.erase(std::unique(others.begin(), others.end()), others.end());
+    }
   }
 
   ItemIndex item_of(const Action& action) const {
@@ -133,6 +159,8 @@ class Merger {
   Durations durations_;
   std::vector<List> lists_;
   std::vector<DeviceState> devices_;
+  std::vector<std::vector<size_t>> neighbours_;  // per device, sorted
+  std::vector<size_t> waking_;
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
   Ticks now_;
   MergedOrders result_;
