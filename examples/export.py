@@ -21,21 +21,26 @@ PRIVATE_KEYS = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy", 
                 "pkg.torch.onnx.original_node_name")
 
 
-def remove_private_metadata(graph) -> None:
+# Calls that mean more than the operators that are written for them: GraphPipe reads these notes.
+TELLING_CALLS = ("aten.scatter_reduce.two](args",)
+
+
+def remove_private_metadata(graph, telling_calls=TELLING_CALLS) -> None:
     for holder in [*graph.node, *graph.value_info, *graph.input, *graph.output]:
-        kept = [item for item in holder.metadata_props if item.key not in PRIVATE_KEYS]
+        kept = [item for item in holder.metadata_props if item.key not in PRIVATE_KEYS or
+                item.key == "pkg.torch.onnx.fx_node" and any(call in item.value for call in telling_calls)]
         del holder.metadata_props[:]
         holder.metadata_props.extend(kept)
 
 
-def export_onnx(example: models.Example, path: pathlib.Path) -> None:
+def export_onnx(example: models.Example, path: pathlib.Path, telling_calls=TELLING_CALLS) -> None:
     names = list(example.inputs)
     program = torch.onnx.export(
         example.module.train(), tuple(tensor[:7] for tensor in example.inputs.values()), dynamo=True, optimize=False,
         input_names=names, output_names=example.output_names, dynamic_shapes={name: {0: "batch"} for name in names},
         verbose=False)
     model = program.model_proto
-    remove_private_metadata(model.graph)
+    remove_private_metadata(model.graph, telling_calls)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
     onnx.checker.check_model(str(path))

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontend/exported_call.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -95,6 +96,25 @@ Status lower_slice(NodeContext& context) {
                                {"steps", std::move(cut_steps)}});
 }
 
+/// Of nn.Embedding(padding_idx=...): the row that its look-ups do not train; -1 where there is none.
+int64_t padding_row(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  if (!call || call->target != "aten.embedding.default") return -1;
+  if (call->argument(3) == "True")
+    context.note(Severity::kWarning, Code::kLostByExport,
+                 "the module divides the gradients of this table by how often a row is looked up "
+                 "(scale_grad_by_freq), which the file leaves out: it trains without",
+                 "use nn.Embedding without scale_grad_by_freq");
+  int64_t row = -1;
+  if (!read_number(call->argument(2), row) || row < 0) return -1;
+  context.note(Severity::kNote, Code::kLostByExport,
+               text("row ", row,
+                    " of the table is the padding of nn.Embedding, which the operators of the file leave "
+                    "out: these look-ups do not train it, as in PyTorch"),
+               "none needed");
+  return row;
+}
+
 Status lower_gather(NodeContext& context) {
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
   if (context.lowering().traced_batch() > 0 && context.known(1) != nullptr &&
@@ -102,7 +122,41 @@ Status lower_gather(NodeContext& context) {
     return context.problem(Code::kUnresolvedShape, "picks samples of the batch by constant numbers",
                            "export with a named batch axis");
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
-  return context.emit_outputs("Gather", std::move(inputs), {{"axis", axis}});
+  ir::Attributes attributes{{"axis", axis}};
+  if (const int64_t row = axis == 0 ? padding_row(context) : -1; row >= 0) attributes.set("padding_row", row);
+  return context.emit_outputs("Gather", std::move(inputs), std::move(attributes));
+}
+
+/// Whether the exporter has written a reduction that ONNX has no word for as none.
+bool is_exported_mean(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  return call && call->target == "aten.scatter_reduce.two" && call->argument(4) == "mean" &&
+         context.string_attribute("reduction", "none") == "none";
+}
+
+/// The sums divided by how many were added, the element that stood there being one.
+Status lower_scatter_elements(NodeContext& context) {
+  if (!is_exported_mean(context)) return lower_plain(context);
+  const ir::TensorType data = context.type(0), updates = context.type(2);
+  if (!ir::is_floating(data.dtype))
+    return context.problem(Code::kUnsupportedOp,
+                           "is scatter_reduce(\"mean\") of integers, which the file writes as none",
+                           "cast to a floating type before it");
+  context.note(
+      Severity::kWarning, Code::kLostByExport,
+      "the file writes scatter_reduce(\"mean\") as one without a reduction; the mean is computed, as in PyTorch",
+      "none needed; other readers of the file compute something else");
+  GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
+  const ir::Attributes adding{{"axis", context.int_attribute("axis", 0)}, {"reduction", std::string("add")}};
+  const auto ones = [&](const ir::TensorType& type) {
+    return context.emit("Full", {},
+                        {{"shape", type.shape}, {"value", 1.0}, {"to", std::string(ir::dtype_name(type.dtype))}});
+  };
+  GP_TRY(const auto own, ones(data));
+  GP_TRY(const auto added, ones(updates));
+  GP_TRY(const auto sums, context.emit("ScatterElements", inputs, adding));
+  GP_TRY(const auto counts, context.emit("ScatterElements", {own[0], inputs[1], added[0]}, adding));
+  return context.emit_outputs("Div", {sums[0], counts[0]}, {});
 }
 
 /// The number of each row that a tuple of indices names, one for each tuple, [tuples, width] of them: looked up in the
@@ -203,8 +257,9 @@ Status lower_trilu(NodeContext& context) {
 }  // namespace
 
 std::vector<HandlerEntry> index_handlers() {
-  return {{"Slice", lower_slice},    {"ScatterND", lower_scatter_nd}, {"Gather", lower_gather}, {"TopK", lower_top_k},
-          {"OneHot", lower_one_hot}, {"CumSum", lower_cum_sum},       {"Trilu", lower_trilu}};
+  return {{"Slice", lower_slice},    {"ScatterND", lower_scatter_nd}, {"ScatterElements", lower_scatter_elements},
+          {"Gather", lower_gather},  {"TopK", lower_top_k},           {"OneHot", lower_one_hot},
+          {"CumSum", lower_cum_sum}, {"Trilu", lower_trilu}};
 }
 
 }  // namespace graphpipe::frontend

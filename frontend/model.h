@@ -65,6 +65,8 @@ struct OnnxNode {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<Attribute> attributes;
+  /// The PyTorch call that it was exported from, where that tells more than the node (exported_call.h); else empty.
+  std::string exported_from;
 
   const Attribute* find(std::string_view attribute) const;
 };

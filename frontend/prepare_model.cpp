@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "frontend/check_model.h"
 #include "frontend/check_nodes.h"
@@ -145,6 +146,22 @@ Result<Handover> run_isolated(pb::ModelProto& proto, const Runner& runner) {
   return failure(proto, garbled, runner);
 }
 
+/// What nodes were exported from, by their first outputs, which keep their names.
+std::map<std::string, std::string> calls_of(const GraphBody& body) {
+  std::map<std::string, std::string> calls;
+  for (const OnnxNode& node : body.nodes)
+    if (!node.exported_from.empty() && !node.outputs.empty()) calls[node.outputs[0]] = node.exported_from;
+  return calls;
+}
+
+void restore_calls(GraphBody& body, const std::map<std::string, std::string>& calls) {
+  if (calls.empty()) return;
+  for (OnnxNode& node : body.nodes) {
+    const auto call = node.outputs.empty() ? calls.end() : calls.find(node.outputs[0]);
+    if (call != calls.end()) node.exported_from = call->second;
+  }
+}
+
 }  // namespace
 
 Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits,
@@ -152,11 +169,13 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   GP_TRY(pb::ModelProto proto, parse(stripped));
   GP_TRY_VOID(check_header(proto));
   Prepared prepared;
+  std::map<std::string, std::string> calls;
   {
     GP_TRY(Model as_stored, read_model(proto, slot_count));
     GP_TRY_VOID(check_model(as_stored));
-    // Conversion drops metadata, which says what is a parameter.
+    // Conversion drops metadata, which says what is a parameter, and what a node was exported from.
     prepared.model.graph.metadata = std::move(as_stored.graph.metadata);
+    calls = calls_of(as_stored.graph);
     prepared.declared_outputs = std::move(as_stored.graph.outputs);
   }
   GP_TRY_VOID(check_nodes(proto));
@@ -176,6 +195,7 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   std::map<std::string, std::string> metadata = std::move(prepared.model.graph.metadata);
   GP_TRY(prepared.model, read_model(proto, slot_count));
   prepared.model.graph.metadata = std::move(metadata);
+  restore_calls(prepared.model.graph, calls);
   GP_TRY_VOID(check_model(prepared.model));
   GP_TRY_VOID(check_nodes(proto));
   return prepared;

@@ -168,6 +168,8 @@ OnnxNode Reader::node(const pb::NodeProto& proto) {
   node.outputs.assign(proto.output().begin(), proto.output().end());
   const std::string label = node_label(node).raw();
   for (const auto& item : proto.attribute()) node.attributes.push_back(attribute(item, label));
+  for (const auto& item : proto.metadata_props())
+    if (item.key().ends_with("fx_node")) node.exported_from = item.value();
   return node;
 }
 

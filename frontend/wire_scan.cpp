@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "frontend/exported_call.h"
 #include "frontend/wire_reader.h"
 
 namespace graphpipe::frontend {
@@ -169,9 +170,12 @@ Result<std::string> Scanner::message(Message kind, std::string_view bytes, int d
   WireReader reader(bytes);
   while (std::optional<WireField> field = reader.next()) {
     const Message child = child_of(kind, field->number);
-    if (child == Message::kDropped) continue;
+    constexpr uint32_t kNodeMetadata = 9;
+    const bool tells = kind == Message::kNode && field->number == kNodeMetadata &&
+                       field->type == WireType::kLengthDelimited && tells_more_than_its_node(field->content);
+    if (child == Message::kDropped && !tells) continue;
     if (field->type == WireType::kLengthDelimited) GP_TRY_VOID(count(scan_.items, limits_.items, "parts"));
-    if (child == Message::kLeaf || child == Message::kEntry || field->type != WireType::kLengthDelimited) {
+    if (tells || child == Message::kLeaf || child == Message::kEntry || field->type != WireType::kLengthDelimited) {
       out.append(field->whole);
     } else {
       if (child == Message::kNode) GP_TRY_VOID(count(scan_.nodes, limits_.nodes, "nodes"));

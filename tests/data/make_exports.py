@@ -7,7 +7,8 @@ bags: nn.EmbeddingBag of each mode, the dynamo exporter. lstm: a bidirectional L
 RMSNorm, rotary embedding and grouped queries, TorchScript, opset 15 (eval and constant folding, as many still export).
 unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging Face's, TorchScript; no token is 0, whose row
 PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
-which another number counts in every sample, the dynamo exporter.
+which another number counts in every sample, the dynamo exporter. messages: what the dynamo exporter writes no operator for and says
+in a node's metadata: a table whose padding is not trained, and means of scattered messages.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -178,11 +179,34 @@ def gpt2_labels():
                    lambda outputs, _: outputs[0][0])
 
 
+class Messages(nn.Module):
+    """A graph convolution: each node gets the mean of its neighbours' messages."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.dense, self.head = nn.Embedding(12, 6, padding_idx=3), nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, kinds, senders, receivers):
+        nodes = self.table(kinds)
+        wide = lambda index: index.unsqueeze(-1).expand(-1, -1, 6)
+        messages = torch.gather(torch.tanh(self.dense(nodes)), 1, wide(senders))
+        means = nodes.scatter_reduce(1, wide(receivers), messages, "mean")
+        return self.head(means.sum(1)).squeeze(1)
+
+
+def messages():
+    kinds = torch.randint(0, 5, (SAMPLES, 7))  # one in five is the padding
+    senders, receivers = torch.randint(0, 7, (SAMPLES, 9)), torch.randint(0, 5, (SAMPLES, 9))
+    return Example(Messages(), {"kinds": kinds, "senders": senders, "receivers": receivers},
+                   {"target": torch.randn(SAMPLES)}, ["score"], "mse:score,target",
+                   lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
+
+
 TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
 # Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter.
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
-           "gpt2_labels": (gpt2_labels, None)}
+           "gpt2_labels": (gpt2_labels, None), "messages": (messages, None)}
 
 
 def load(name: str) -> Example:
@@ -204,10 +228,16 @@ def export_script(example: Example, options: dict, path: pathlib.Path) -> None:
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
+# What a scattered mean, and the table with padding of `messages`, were exported from.
+TELLING_CALLS = ("aten.scatter_reduce.two](args", "aten.embedding.default](args = (%p_table_weight, %kinds, 3")
+
+
 def remove_notes(graph) -> None:
-    """Leaves what the dynamo exporter says of the graph, and drops what it says of each node."""
+    """Leaves what the dynamo exporter says of the graph, and drops what it says of each node but TELLING_CALLS."""
     for holder in [*graph.node, *graph.value_info, *graph.input, *graph.output]:
+        kept = [item for item in holder.metadata_props if item.key.endswith("fx_node") and any(c in item.value for c in TELLING_CALLS)]
         del holder.metadata_props[:]
+        holder.metadata_props.extend(kept)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
@@ -218,7 +248,7 @@ def write(name: str, folder: pathlib.Path) -> None:
     options = EXPORTS[name][1]
     if options is None:
         path = folder / "model.onnx"
-        export.export_onnx(load(name), path)
+        export.export_onnx(load(name), path, TELLING_CALLS)
         model = onnx.load(path)
         remove_notes(model.graph)
         path.write_bytes(model.SerializeToString(deterministic=True))

@@ -96,8 +96,8 @@ TEST_CASE("resnet") { check_model("resnet", {}); }
 
 TEST_CASE("gpt2_like") { check_model("gpt2_like", {}); }
 
-TEST_CASE("exports: bags that were loops, and an LSTM from TorchScript") {
-  for (const char* name : {"bags", "lstm"}) {
+TEST_CASE("exports: bags that were loops, an LSTM from TorchScript, and calls that mean more than their nodes") {
+  for (const char* name : {"bags", "lstm", "messages"}) {
     const Reference reference = read_export(name);
     const std::string folder = work_folder(text("export_", name));
     compile(reference, folder, {"--devices", "1", "--micro-batch", "4"});

@@ -1,0 +1,43 @@
+#include "frontend/exported_call.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace graphpipe::frontend {
+namespace {
+
+constexpr std::string_view kTarget = "call_function[target=torch.ops.", kArguments = "](args = (";
+
+/// Up to the bracket that closes the list, split at its own commas.
+std::vector<std::string> split_arguments(std::string_view text) {
+  std::vector<std::string> arguments;
+  std::string argument;
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
+    if (depth < 0) break;
+    if (c == ',' && depth == 0) arguments.push_back(std::exchange(argument, {}));
+    else if (c != ' ' || !argument.empty()) argument += c;
+  }
+  if (!argument.empty()) arguments.push_back(std::move(argument));
+  return arguments;
+}
+
+}  // namespace
+
+std::optional<ExportedCall> parse_exported_call(std::string_view text) {
+  const size_t target = text.find(kTarget);
+  if (target == text.npos) return std::nullopt;
+  text.remove_prefix(target + kTarget.size());
+  const size_t arguments = text.find(kArguments);
+  if (arguments == text.npos) return std::nullopt;
+  return ExportedCall{.target = std::string(text.substr(0, arguments)),
+                      .arguments = split_arguments(text.substr(arguments + kArguments.size()))};
+}
+
+bool tells_more_than_its_node(std::string_view metadata) {
+  constexpr std::string_view kTelling[] = {"aten.embedding.default](args = (", "aten.scatter_reduce.two](args = ("};
+  return std::ranges::any_of(kTelling, [&](std::string_view call) { return metadata.find(call) != metadata.npos; });
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,30 @@
+#pragma once
+// The PyTorch call that a node was exported from. The dynamo exporter leaves it with the node; some calls mean more
+// than the operators that it writes for them.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace graphpipe::frontend {
+
+struct ExportedCall {
+  /// "aten.embedding.default".
+  std::string target;
+  /// By position, as the exporter prints them: "%p_weight", "0", "mean".
+  std::vector<std::string> arguments;
+  /// Empty where the call has not so many.
+  std::string_view argument(size_t i) const {
+    return i < arguments.size() ? std::string_view(arguments[i]) : std::string_view();
+  }
+};
+
+/// Reads "%e : [...] = call_function[target=torch.ops.aten.embedding.default](args = (%w, %ids, 0), kwargs = {})".
+/// Nullopt for text of another form.
+std::optional<ExportedCall> parse_exported_call(std::string_view text);
+
+/// Whether a node's metadata is such a call and tells more than the node: the only metadata that are kept.
+bool tells_more_than_its_node(std::string_view metadata);
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,77 @@
+// What the dynamo exporter says of a call and not of the operators that it writes for it.
+
+#include "frontend/exported_call.h"
+
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+
+namespace pb = graphpipe_onnx;
+
+// The model with this call as the origin of its first node.
+Result<Imported> import_exported(const std::string& body, const std::string& call) {
+  pb::ModelProto model = parse_onnx_text(body);
+  auto& note = *model.mutable_graph()->mutable_node(0)->add_metadata_props();
+  note.set_key("pkg.torch.onnx.fx_node");
+  note.set_value("%e : [num_users=1] = call_function[target=torch.ops." + call + ", kwargs = {})");
+  return import_bytes(model.SerializeAsString());
+}
+
+const std::string kLookUp =
+    "g (int64[N,5] ids) => (float[N,5,2] y) <float[3,2] w = {1,2,3,4,5,6}> { y = Gather(w, ids) }";
+const std::string kScatter =
+    "g (float[N,3] x, int64[N,4] i, float[N,4] u) => (float[N,3] y) { y = ScatterElements<axis = 1>(x, i, u) }";
+
+}  // namespace
+
+TEST_CASE("a call is its target and its arguments, and other text is none") {
+  const auto call = parse_exported_call(
+      "%x : [num_users=2] = call_function[target=torch.ops.aten.a.b](args = (%p, [1, (2, 3)], -1, mean), kwargs = {})");
+  REQUIRE(call);
+  CHECK(call->target == "aten.a.b");
+  CHECK(call->arguments == std::vector<std::string>{"%p", "[1, (2, 3)]", "-1", "mean"});
+  CHECK(call->argument(4).empty());
+  for (const std::string text : {"", "call_function", "call_function[target=torch.ops.aten.a", "](args = (",
+                                 "](args = (call_function[target=torch.ops.a"})
+    CHECK_FALSE(parse_exported_call(text));
+  const auto cut = parse_exported_call("call_function[target=torch.ops.aten.a](args = (%p, [1");
+  REQUIRE(cut);
+  CHECK(cut->arguments == std::vector<std::string>{"%p", "[1"});
+}
+
+TEST_CASE("the padding of nn.Embedding is kept out of the gradient, and said") {
+  const auto padded = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, 1)");
+  CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, padding_row=1} : f32[B,5,2]\n");
+  CHECK(reports(padded->notes, Code::kLostByExport, "row 1 of the table"));
+  for (const std::string call :
+       {"aten.embedding.default](args = (%p_w, %ids)", "aten.embedding.default](args = (%p_w, %ids, -1)",
+        "aten.other](args = (%p_w, %ids, 1)"})
+    CHECK(nodes_of(import_exported(kLookUp, call)) == "Gather(%w1, %0) {axis=0} : f32[B,5,2]\n");
+  const auto scaled = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, -1, True)");
+  REQUIRE(scaled.ok());
+  CHECK(reports(scaled->notes, Code::kLostByExport, "scale_grad_by_freq"));
+}
+
+TEST_CASE("a scattered mean that the file writes without its reduction is a sum over a count, and said") {
+  const auto mean = import_exported(kScatter, "aten.scatter_reduce.two](args = (%x, 1, %i, %u, mean)");
+  CHECK(nodes_of(mean) ==
+        "Full() {shape=dims[B,3], to=\"f32\", value=1.0} : f32[B,3]\n"
+        "Full() {shape=dims[B,4], to=\"f32\", value=1.0} : f32[B,4]\n"
+        "ScatterElements(%0, %1, %2) {axis=1, reduction=\"add\"} : f32[B,3]\n"
+        "ScatterElements(%3, %1, %4) {axis=1, reduction=\"add\"} : f32[B,3]\n"
+        "Div(%5, %6) : f32[B,3]\n");
+  CHECK(reports(mean->notes, Code::kLostByExport, "mean"));
+  const std::string plain = "ScatterElements(%0, %1, %2) {axis=1} : f32[B,3]\n";
+  CHECK(nodes_of(import_text(kScatter)) == plain);
+  CHECK(nodes_of(import_exported(kScatter, "aten.scatter_reduce.two](args = (%x, 1, %i, %u, sum)")) == plain);
+}
+
+TEST_CASE("what a node was exported from survives the conversion of its opset") {
+  const std::string older = "<ir_version: 8, opset_import: [\"\" : 13]>\n";
+  const auto padded = import_exported(older + kLookUp, "aten.embedding.default](args = (%p_w, %ids, 2)");
+  CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, padding_row=2} : f32[B,5,2]\n");
+}
