@@ -93,10 +93,10 @@ constexpr double kSoon = 6;
 }  // namespace
 
 TEST_CASE("a file of the folder that was changed: exit code 3, at once, and the cause is named first") {
-  for (const std::string name : {"weights.safetensors", "manifest.txt"}) {
+  for (const std::string name : {"weights.safetensors", "names.json", "manifest.txt"}) {
     CAPTURE(name);
     const std::string folder = copy_of_folder();
-    if (name == "weights.safetensors") flip_last_bit(folder + "/" + name);
+    if (name != "manifest.txt") flip_last_bit(folder + "/" + name);
     else std::ofstream(folder + "/" + name, std::ios::app) << "what is this line\n";
     const EndedRun ended = run_with(folder, {});
     CAPTURE(ended.talk);

@@ -1,0 +1,76 @@
+"""Writes ONNX's own node tests into a folder: NAME/model.onnx, NAME/input_0.pb, NAME/output_0.pb, ...
+
+Most tests give as an input what models hold as a constant: axes, shapes, weights. NAME/fixed.onnx is the model with all
+inputs but the first as constants of the test's own values.
+
+    python tests/conformance/make_cases.py FOLDER
+
+Needs the onnx package of scripts/oracle. A line of FOLDER/cases.txt for each: its name and its relative and absolute
+tolerance. Only the first data set of a test is taken; no node test has more.
+"""
+
+import pathlib
+import sys
+import warnings
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+
+def write_value(path, value, info):
+    """A tensor as a file; what is no tensor (a sequence, an optional value) is left out, and with it the comparison."""
+    if isinstance(value, onnx.TensorProto):
+        tensor = value
+    elif isinstance(value, (np.ndarray, np.generic)):
+        tensor = numpy_helper.from_array(np.asarray(value))
+    else:
+        return
+    # The file says which of the model's inputs or outputs it is.
+    tensor.name = info.name
+    path.write_bytes(tensor.SerializeToString())
+
+
+def fixed_model(model, inputs):
+    """None where nothing can be fixed."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    first, *others = model.graph.input
+    del fixed.graph.input[:]
+    fixed.graph.input.append(first)
+    for info, value in zip(others, inputs[1:]):
+        if not isinstance(value, (np.ndarray, np.generic, onnx.TensorProto)):
+            return None
+        tensor = value if isinstance(value, onnx.TensorProto) else numpy_helper.from_array(np.asarray(value))
+        constant = fixed.graph.initializer.add()
+        constant.CopyFrom(tensor)
+        constant.name = info.name
+    return fixed if others else None
+
+
+def main(folder):
+    warnings.simplefilter("ignore")
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for case in sorted(collect_testcases(None), key=lambda case: case.name):
+        if case.kind != "node" or case.model is None:
+            continue
+        place = folder / case.name
+        place.mkdir(exist_ok=True)
+        (place / "model.onnx").write_bytes(case.model.SerializeToString())
+        lines.append(f"{case.name} {case.rtol:g} {case.atol:g}\n")
+        for inputs, outputs in case.data_sets[:1]:
+            fixed = fixed_model(case.model, inputs) if len(inputs) == len(case.model.graph.input) > 1 else None
+            if fixed is not None:
+                (place / "fixed.onnx").write_bytes(fixed.SerializeToString())
+            for kind, values, infos in (("input", inputs, case.model.graph.input), ("output", outputs, case.model.graph.output)):
+                for number, (value, info) in enumerate(zip(values, infos)):
+                    write_value(place / f"{kind}_{number}.pb", value, info)
+    (folder / "cases.txt").write_text("".join(lines))
+    print(f"{len(lines)} node tests of onnx {onnx.__version__}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,235 @@
+// What becomes of ONNX's own node tests, each NAME/model.onnx in the folder CASES, and where that is refused
+// NAME/fixed.onnx, which has constants for all inputs but the first:
+//   write_conformance survey CASES PAGE         prints a line for each: "NAME accepted", "NAME accepted-fixed", or
+//   "NAME
+//                                               refused" and the first problem; PAGE becomes docs/operators.md
+//   write_conformance sources CASES OUT PARTS   the same lines, and writes the accepted ones as C++ files
+//                                               cases_<part>.cpp and cases.cpp, with their constants in
+//                                               NAME.safetensors, for run_conformance
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "codegen/function_writer.h"
+#include "driver/pipeline/parameter_bytes.h"
+#include "frontend/import_onnx.h"
+#include "ops/op_def.h"
+#include "passes/pipeline.h"
+#include "support/check.h"
+#include "tests/conformance/operator_table.h"
+
+namespace graphpipe::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Model {
+  std::string name, file;
+  ir::Graph graph;
+  int64_t samples = 1;
+};
+
+// Forwards only, and as the file says: BatchNormalization and Dropout in its own mode.
+Result<Model> read_model(const fs::path& folder, const std::string& file) {
+  frontend::ImportRequest request;
+  request.spec.path = ModelText((folder / file).string());
+  request.spec.batch_norm = ir::BatchNormMode::kFile;
+  request.spec.dropout = true;
+  request.isolation = frontend::Isolation::kSharedProcess;
+  GP_TRY(frontend::Imported imported, frontend::import_onnx(request));
+  Model model{.name = folder.filename().string(),
+              .file = (folder / file).string(),
+              .graph = {},
+              .samples = std::max<int64_t>(1, imported.traced_batch)};
+  GP_TRY(model.graph, passes::run_pipeline(std::move(imported.graph), {.forward_only = true}));
+  return model;
+}
+
+// What is refused as it is may be accepted with constants; the problem is that of the model as it is.
+Result<Model> read_model(const fs::path& folder) {
+  Result<Model> as_it_is = read_model(folder, "model.onnx");
+  if (as_it_is.ok() || !fs::exists(folder / "fixed.onnx")) return as_it_is;
+  Result<Model> fixed = read_model(folder, "fixed.onnx");
+  return fixed.ok() ? std::move(fixed) : std::move(as_it_is);
+}
+
+bool is_random(const ir::Graph& graph) {
+  for (const ir::NodeId node : graph.node_ids()) {
+    const ops::OpDef* entry = ops::find_op(graph.node(node).op);
+    if (entry != nullptr && entry->is_random) return true;
+  }
+  return false;
+}
+
+std::map<ir::ValueId, size_t> weight_values(const ir::Graph& graph) {
+  std::map<ir::ValueId, size_t> values;
+  for (const ir::ParamId param : graph.param_ids()) values[graph.param(param).value] = param.index();
+  return values;
+}
+
+codegen::FunctionText function_of(const ir::Graph& graph, const std::string& name) {
+  codegen::FunctionOptions options;
+  options.name = name;
+  std::vector<codegen::Step> steps;
+  std::set<ir::ValueId> read;
+  for (const ir::NodeId node : graph.node_ids()) {
+    steps.push_back({node, {}, {}});
+    for (const ir::ValueId input : graph.node(node).inputs) read.insert(input);
+  }
+  for (const ir::Output& output : graph.outputs()) read.insert(output.value);
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    if (read.contains(graph.inputs()[i].value))
+      options.loads.push_back({graph.inputs()[i].value, text("slot[", i, "]"), false});
+  const std::map<ir::ValueId, size_t> weights = weight_values(graph);
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    if (!weights.contains(graph.outputs()[i].value))
+      options.stores.push_back({graph.outputs()[i].value, text("slot[", graph.inputs().size() + i, "]")});
+  for (const ir::ParamId param : graph.param_ids()) options.weight_index[param] = param.index();
+  return codegen::write_function(graph, steps, options);
+}
+
+template <typename Rows>
+std::string slot_rows(const ir::Graph& graph, const Rows& rows) {
+  std::string out;
+  const std::map<ir::ValueId, size_t> weights = weight_values(graph);
+  const auto weight_of = [&](ir::ValueId value) {
+    const auto found = weights.find(value);
+    return found == weights.end() ? -1 : static_cast<int>(found->second);
+  };
+  for (const auto& row : rows)
+    out += text("{", CppLiteral::encode(row.name).str(), ", ElementType{",
+                static_cast<int>(graph.value(row.value).type.dtype), "}, ", weight_of(row.value), "}, ");
+  return out;
+}
+
+// An array of its own, since a case has a span of it; none where it would be empty.
+std::string array_text(std::string_view type, const std::string& name, const std::string& rows) {
+  return rows.empty() ? text("const std::span<const ", type, "> ", name, ";\n")
+                      : text("const ", type, " ", name, "[] = {", rows, "};\n");
+}
+
+struct Part {
+  std::set<std::string> headers;
+  std::string functions, table;
+};
+
+void add_model(const Model& model, size_t number, Part& part) {
+  const codegen::FunctionText function = function_of(model.graph, text("run_", number));
+  part.headers.insert(function.headers.begin(), function.headers.end());
+  std::string weights;
+  for (const ir::ParamId param : model.graph.param_ids())
+    weights += CppLiteral::encode(model.graph.param(param).name).str() + ", ";
+  part.functions += function.text + "\n" + array_text("char* const", text("weights_", number), weights) +
+                    array_text("SlotRow", text("inputs_", number), slot_rows(model.graph, model.graph.inputs())) +
+                    array_text("SlotRow", text("outputs_", number), slot_rows(model.graph, model.graph.outputs())) +
+                    "\n";
+  part.table += text("    {\"", model.name, "\", run_", number, ", ", model.samples, ", ",
+                     is_random(model.graph) ? "true" : "false", ", weights_", number, ", inputs_", number, ", outputs_",
+                     number, "},\n");
+}
+
+std::string part_text(const Part& part, size_t number) {
+  return text("// Written by write_conformance.\n#include <limits>\n", codegen::include_lines(part.headers),
+              "\n#include \"tests/conformance/case_table.h\"\n\nnamespace {\n\nusing "
+              "graphpipe::conformance::SlotRow;\nusing graphpipe::runtime::ElementType;\n\n",
+              part.functions, "const graphpipe::conformance::Case kCases[] = {\n    {},\n", part.table,
+              "};\n\n}  // namespace\n\nstd::span<const graphpipe::conformance::Case> part_", number,
+              "() { return std::span(kCases).subspan(1); }\n");
+}
+
+std::string list_text(size_t parts) {
+  std::string declarations, items;
+  for (size_t part = 0; part < parts; ++part) {
+    declarations += text("std::span<const graphpipe::conformance::Case> part_", part, "();\n");
+    items += text("part_", part, "(), ");
+  }
+  return text("#include \"tests/conformance/case_table.h\"\n\n", declarations,
+              "\nstd::span<const std::span<const graphpipe::conformance::Case>> graphpipe::conformance::all_cases() "
+              "{\n  static const std::span<const Case> parts[] = {",
+              items, "};\n  return parts;\n}\n");
+}
+
+void write_if_changed(const fs::path& path, const std::string& content) {
+  std::ifstream old(path, std::ios::binary);
+  if (old && std::string(std::istreambuf_iterator<char>(old), {}) == content) return;
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+std::vector<fs::path> case_folders(const fs::path& cases) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(cases))
+    if (fs::exists(entry.path() / "model.onnx")) folders.push_back(entry.path());
+  std::ranges::sort(folders);
+  return folders;
+}
+
+// A refusal without the names that it quotes and without its hint, so that equal reasons count together.
+std::string plain_reason(const Diagnostic& problem) {
+  std::string words;
+  bool quoted = false;
+  for (const char c : problem.message.substr(0, problem.message.find("; "))) {
+    if (c == '\'') quoted = !quoted;
+    if (!quoted || c == '\'') words += c;
+  }
+  return words;
+}
+
+template <typename Take>
+void survey(const fs::path& cases, Take take) {
+  for (const fs::path& folder : case_folders(cases)) {
+    const Result<Model> model = read_model(folder);
+    std::cout << folder.filename().string();
+    if (!model.ok()) std::cout << " refused " << to_line(model.problems().front()) << "\n";
+    else std::cout << (model->file.ends_with("fixed.onnx") ? " accepted-fixed\n" : " accepted\n");
+    take(folder, model);
+  }
+}
+
+int write_page(const fs::path& cases, const fs::path& page) {
+  std::map<std::string, OperatorTests> tests;
+  survey(cases, [&](const fs::path& folder, const Result<Model>& model) {
+    const std::string name = tested_operator(folder / "model.onnx");
+    if (name.empty()) return;
+    OperatorTests& own = tests[name];
+    own.all += 1;
+    own.accepted += model.ok() ? 1 : 0;
+    if (!model.ok()) own.reasons[plain_reason(model.problems().front())] += 1;
+  });
+  std::ofstream(page) << operator_page(tests);
+  return 0;
+}
+
+int write_sources(const fs::path& cases, const fs::path& out, std::vector<Part> parts) {
+  fs::create_directories(out);
+  size_t accepted = 0;
+  survey(cases, [&](const fs::path&, const Result<Model>& model) {
+    if (!model.ok()) return;
+    const driver::WeightOrigin origin{.model = model->file, .trusted_root = ""};
+    GP_CHECK(driver::write_weights((out / (model->name + ".safetensors")).string(), model->graph, origin).ok());
+    add_model(*model, accepted, parts[accepted % parts.size()]);
+    ++accepted;
+  });
+  for (size_t i = 0; i < parts.size(); ++i) write_if_changed(out / text("cases_", i, ".cpp"), part_text(parts[i], i));
+  write_if_changed(out / "cases.cpp", list_text(parts.size()));
+  return 0;
+}
+
+}  // namespace
+}  // namespace graphpipe::conformance
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 3 && words[0] == "survey") return graphpipe::conformance::write_page(words[1], words[2]);
+  const size_t parts = words.size() == 4 ? std::strtoul(words[3].c_str(), nullptr, 10) : 0;
+  if (parts > 0 && words[0] == "sources")
+    return graphpipe::conformance::write_sources(words[1], words[2], std::vector<graphpipe::conformance::Part>(parts));
+  std::cerr << "usage: write_conformance survey CASES PAGE | write_conformance sources CASES OUT PARTS\n";
+  return 2;
+}
