@@ -40,7 +40,7 @@ bool is_torch(const Include& include) {
 
 bool may_see_torch(const SourceFile& file) {
   return file.folder() == "runtime" || file.path.starts_with("tests/runtime/") || file.path.starts_with("tests/gpu/") ||
-         file.path.starts_with("tests/ops_run/");
+         file.path.starts_with("tests/ops_run/") || file.path.starts_with("tests/conformance/");
 }
 
 // Everything that the folders lead to.
