@@ -11,6 +11,14 @@
 namespace graphpipe::codegen {
 namespace {
 
+bool has_gradients_in_fp16(const ir::Graph& graph) {
+  for (const ir::NodeId id : graph.node_ids())
+    if (const ir::Node& node = graph.node(id); node.phase != ir::Phase::kForward)
+      for (const ir::ValueId output : node.outputs)
+        if (graph.value(output).type.dtype == ir::DType::kFloat16) return true;
+  return false;
+}
+
 using ir::DeviceId;
 using ir::StageId;
 
@@ -143,7 +151,8 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
       ",\n    .batch = ", stages.batch, ",\n    .device_count = ", ranks.programs.size(),
       ",\n    .optimizer = ", CppLiteral::encode(ModelText(options.optimizer)).str(),
       ",\n    .threads = ", options.threads, ",\n    .seed = ", options.seed,
-      "u,\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss,
+      "u,\n    .scales_loss = ", has_gradients_in_fp16(graph) ? "true" : "false",
+      ",\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss,
       ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()),
       ",\n    .stages = ", span_text("kStages", rows.size()), ",\n    .edges = ", span_text("kEdges", edges.size()),
       ",\n    .placement = ", span_text("kPlacement", placement.size()),

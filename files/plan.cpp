@@ -71,6 +71,7 @@ void fill_spec(const ir::ModelSpec& spec, schema::PlanFile& message) {
   fill_loss(spec.loss, message);
   message.set_optimizer(spec.optimizer);
   message.set_contrastive(std::string(ir::sample_scope_name(spec.contrastive)));
+  if (spec.precision != ir::Precision::kFloat32) message.set_precision(std::string(ir::precision_name(spec.precision)));
 }
 
 void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
@@ -148,6 +149,9 @@ class PlanReader {
     if (scope && *scope != ir::SampleScope::kEach) spec.contrastive = *scope;
     else problems_.add("contrastive", "must be batch or micro-batch, is ", quoted(ModelText(message_.contrastive())));
     spec.dropout = message_.dropout();
+    const auto precision = ir::precision_of_name(message_.has_precision() ? message_.precision() : "float32");
+    if (precision) spec.precision = *precision;
+    else problems_.add("precision", "must be float32, bf16 or fp16, is ", quoted(ModelText(message_.precision())));
   }
 
   void read_loss() {

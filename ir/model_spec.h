@@ -41,6 +41,14 @@ struct SymbolBinding {
   bool operator==(const SymbolBinding&) const = default;
 };
 
+/// In which floating-point type a model of float32 computes where it may (passes/lower_precision.h). Its parameters
+/// stay float32.
+enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat16 };
+/// "float32", "bf16", "fp16".
+std::string_view precision_name(Precision precision);
+std::optional<Precision> precision_of_name(std::string_view name);
+DType compute_type(Precision precision);
+
 struct ModelSpec {
   /// The model file, and a second folder that its data may lie in: symbolic links in the paths of external data are
   /// followed if they end inside it. A plan file holds the first, absolute or relative to its folder, and never the
@@ -60,6 +68,7 @@ struct ModelSpec {
   std::string optimizer = "sgd";
   /// The samples that a loss compares with each other: all of the batch, or those of each micro-batch.
   SampleScope contrastive = SampleScope::kBatch;
+  Precision precision = Precision::kFloat32;
   bool operator==(const ModelSpec&) const = default;
 };
 

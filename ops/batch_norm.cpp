@@ -265,6 +265,7 @@ std::vector<ExampleInput> training_gradient_inputs() {
 std::vector<OpDef> forward_and_training_rows() {
   const ir::Attributes training = {{"training_mode", int64_t{1}}, {"momentum", 0.8}, {"epsilon", 0.01}};
   return {{.name = "BatchNormalization",
+           .precision = Precision::kFloat32,
            .infer = infer_batch_norm,
            .work = forward_work,
            .gradient = batch_norm_gradient,

@@ -312,6 +312,7 @@ std::vector<OpDef> arithmetic_rows() {
        .emit = emit_as<"at::mul($0, $1.div($2)).neg()", "ATen/ops/mul.h">,
        .examples = gradient_examples(3)},
       {.name = "Pow",
+       .precision = Precision::kFloat32,
        .infer = infer_pow,
        .work = ten_flops,
        .gradient = pow_gradient,

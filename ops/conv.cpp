@@ -330,6 +330,7 @@ Example grad_weight_example(bool transposed, Ints pads) {
 std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_input, std::string_view grad_weight,
                              bool transposed) {
   return {{.name = forward,
+           .precision = Precision::kLower,
            .infer = infer_conv,
            .work = conv_work,
            .gradient = conv_gradient,

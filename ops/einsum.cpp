@@ -170,6 +170,7 @@ ir::Attributes equation(std::string labels) { return {{"equation", std::move(lab
 std::span<const OpDef> einsum_ops() {
   static const std::vector<OpDef> rows = {
       {.name = "Einsum",
+       .precision = Precision::kLower,
        .infer = infer_einsum,
        .work = einsum_work,
        .gradient = einsum_gradient,

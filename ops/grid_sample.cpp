@@ -135,6 +135,7 @@ std::vector<OpDef> grid_sample_row() {
   Example outside = beyond;
   outside.attributes.set("padding_mode", std::string("zeros"));
   return {{.name = "GridSample",
+           .precision = Precision::kFloat32,
            .infer = infer_grid_sample,
            .work = grid_sample_work,
            .gradient = grid_sample_gradient,

@@ -131,6 +131,7 @@ std::vector<OpDef> form_rows(std::string_view forward, std::string_view grad_inp
   weight_attributes.set("gives_scale", int64_t{1});
   weight_attributes.set("gives_bias", int64_t{1});
   return {{.name = forward,
+           .precision = Precision::kFloat32,
            .infer = infer_group_norm,
            .work = group_norm_work,
            .gradient = group_norm_gradient,

@@ -258,6 +258,7 @@ Status scale_by_samples_gradient(GradientBuilder& builder) {
 
 std::vector<OpDef> cross_entropy_rows() {
   return {{.name = "CrossEntropyLossSum",
+           .precision = Precision::kFloat32,
            .infer = infer_cross_entropy,
            .work = cross_entropy_work,
            .gradient = cross_entropy_gradient,
@@ -275,6 +276,7 @@ std::vector<OpDef> cross_entropy_rows() {
 
 std::vector<OpDef> elementwise_rows() {
   return {{.name = "MeanSquaredErrorSum",
+           .precision = Precision::kFloat32,
            .infer = infer_elementwise_loss,
            .work = squared_error_work,
            .gradient = squared_error_gradient,
@@ -287,6 +289,7 @@ std::vector<OpDef> elementwise_rows() {
            .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sub($2), $0.mul(2.0))", kMulHeader); },
            .examples = elementwise_gradient_examples()},
           {.name = "BceWithLogitsSum",
+           .precision = Precision::kFloat32,
            .infer = infer_elementwise_loss,
            .work = bce_work,
            .gradient = bce_gradient,
@@ -307,6 +310,7 @@ std::vector<OpDef> elementwise_rows() {
 
 std::vector<OpDef> contrastive_rows() {
   return {{.name = "ContrastiveLossSum",
+           .precision = Precision::kFloat32,
            .infer = infer_contrastive,
            .work = contrastive_work,
            .gradient = contrastive_gradient,
@@ -319,6 +323,7 @@ std::vector<OpDef> contrastive_rows() {
            .emit = emit_contrastive_gradient,
            .examples = {{.inputs = {normal({}), normal({kB, kB})}}}},
           {.name = "ScaleBySamples",
+           .precision = Precision::kFloat32,
            .infer = infer_scale_by_samples,
            .work = one_flop_per_element,
            .gradient = scale_by_samples_gradient,

@@ -117,6 +117,7 @@ ir::Attributes example_attributes(int64_t size) {
 std::span<const OpDef> lrn_ops() {
   static const std::vector<OpDef> rows = {
       {.name = "LRN",
+       .precision = Precision::kFloat32,
        .infer = infer_lrn,
        .work = lrn_work,
        .gradient = lrn_gradient,

@@ -273,6 +273,7 @@ std::vector<Example> matmul_examples() {
 
 std::vector<OpDef> matmul_rows() {
   return {{.name = "MatMul",
+           .precision = Precision::kLower,
            .infer = infer_matmul,
            .work = matmul_work,
            .gradient = matmul_gradient,
@@ -299,6 +300,7 @@ std::vector<OpDef> matmul_rows() {
 std::vector<OpDef> gemm_rows() {
   return {
       {.name = "Gemm",
+       .precision = Precision::kLower,
        .infer = infer_gemm,
        .work = gemm_work,
        .gradient = gemm_gradient,

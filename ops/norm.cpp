@@ -200,6 +200,7 @@ std::vector<ExampleInput> layer_norm_gradient_inputs() {
 
 std::vector<OpDef> layer_norm_rows() {
   return {{.name = "LayerNormalization",
+           .precision = Precision::kFloat32,
            .infer = infer_layer_norm,
            .work = norm_work,
            .gradient = layer_norm_gradient,
@@ -222,6 +223,7 @@ std::vector<OpDef> layer_norm_rows() {
 
 std::vector<OpDef> rms_norm_rows() {
   return {{.name = "RMSNormalization",
+           .precision = Precision::kFloat32,
            .infer = infer_rms_norm,
            .work = norm_work,
            .gradient = rms_norm_gradient,

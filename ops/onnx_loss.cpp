@@ -225,6 +225,7 @@ std::vector<Example> nll_gradient_examples() {
 
 std::span<const OpDef> onnx_loss_ops() {
   static const std::vector<OpDef> rows = {{.name = "NegativeLogLikelihoodLoss",
+                                           .precision = Precision::kFloat32,
                                            .infer = infer_nll,
                                            .work = nll_work,
                                            .gradient = nll_gradient,
@@ -239,6 +240,7 @@ std::span<const OpDef> onnx_loss_ops() {
                                            .emit = emit_nll_gradient,
                                            .examples = nll_gradient_examples()},
                                           {.name = "SoftmaxCrossEntropyLoss",
+                                           .precision = Precision::kFloat32,
                                            .infer = infer_onnx_cross_entropy,
                                            .work = onnx_cross_entropy_work,
                                            .gradient = onnx_cross_entropy_gradient,

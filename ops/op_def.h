@@ -136,6 +136,18 @@ enum class FeatureAxis : uint8_t { kUnknown, kSecond, kLast };
 /// What a value without a batch axis is to the samples: the sum, or the mean, of what each has alone, or neither.
 enum class SampleSum : uint8_t { kNone, kSum, kMean };
 
+/// In which type an operator computes where a model of float32 is trained in 16 bits (passes/lower_precision.h). The
+/// assignment is that of torch.autocast for GPUs (PyTorch's documentation, "CUDA Ops that can autocast"), but that
+/// reductions, resampling and recurrent layers stay in float32 too.
+enum class Precision : uint8_t {
+  /// In the type of its floating-point inputs; in float32 where they differ.
+  kAsInputs,
+  /// In float32: its result loses what 16 bits cannot hold.
+  kFloat32,
+  /// In 16 bits: products whose time is worth it, summed up in float32.
+  kLower,
+};
+
 /// The labels of a mean over those that count.
 struct CountedLabels {
   size_t input = 0;
@@ -144,6 +156,7 @@ struct CountedLabels {
 
 struct OpDef {
   std::string_view name;
+  Precision precision = Precision::kAsInputs;
   /// Types and batch kinds of the outputs; problems name the node by its origin.
   Result<std::vector<ir::Value>> (*infer)(const NodeView&) = nullptr;
   Work (*work)(const NodeView&, Samples) = nullptr;

@@ -215,6 +215,7 @@ std::span<const OpDef> order_ops() {
                      .attributes = {{"k", int64_t{2}}, {"axis", int64_t{1}}, {"largest", int64_t{0}}},
                      .outputs = 2}}},
       {.name = "CumSum",
+       .precision = Precision::kFloat32,
        .infer = infer_cum_sum,
        .work = one_flop_per_element,
        .gradient = cum_sum_gradient,

@@ -279,12 +279,14 @@ std::vector<Example> recurrent_examples(int64_t gates) {
 
 std::vector<OpDef> forward_rows() {
   return {{.name = "LSTM",
+           .precision = Precision::kFloat32,
            .infer = infer_recurrent,
            .work = recurrent_work,
            .gradient = lstm_gradient,
            .emit = emit_recurrent,
            .examples = recurrent_examples(4)},
           {.name = "GRU",
+           .precision = Precision::kFloat32,
            .infer = infer_recurrent,
            .work = recurrent_work,
            .gradient = gru_gradient,

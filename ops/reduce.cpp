@@ -282,7 +282,9 @@ Example gradient_example(Reads reads, Fill fill) {
 }
 
 void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
+  const bool is_extremum = row.name == "ReduceMax" || row.name == "ReduceMin";
   OpDef forward{.name = row.name,
+                .precision = is_extremum ? Precision::kAsInputs : Precision::kFloat32,
                 .infer = infer_reduce,
                 .work = reduce_work,
                 .gradient = reduce_gradient,
@@ -310,6 +312,7 @@ std::span<const OpDef> reduce_ops() {
     std::vector<Example> examples = examples_of(Fill::kPermutation);
     examples.push_back({.inputs = {integers({kB, 3}, -2, 3)}, .attributes = over({1}, 1)});
     all.push_back({.name = "ReduceProd",
+                   .precision = Precision::kFloat32,
                    .infer = infer_reduction,
                    .work = reduce_work,
                    .gradient = prod_gradient,

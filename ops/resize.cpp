@@ -202,6 +202,7 @@ Example gradient_example() {
 
 std::span<const OpDef> resize_ops() {
   static const std::vector<OpDef> rows = {{.name = "Resize",
+                                           .precision = Precision::kFloat32,
                                            .infer = infer_resize,
                                            .work = resize_work,
                                            .gradient = resize_gradient,

@@ -126,6 +126,7 @@ Status prelu_gradient(GradientBuilder& builder) {
 
 std::vector<OpDef> softmax_rows() {
   return {{.name = "Softmax",
+           .precision = Precision::kFloat32,
            .infer = infer_softmax,
            .work = softmax_work,
            .gradient = softmax_gradient,
@@ -138,6 +139,7 @@ std::vector<OpDef> softmax_rows() {
            .emit = emit_softmax_gradient,
            .examples = softmax_gradient_examples()},
           {.name = "LogSoftmax",
+           .precision = Precision::kFloat32,
            .infer = infer_softmax,
            .work = softmax_work,
            .gradient = softmax_gradient,

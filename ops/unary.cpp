@@ -225,8 +225,16 @@ Status neg_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
+// Functions that are steep somewhere: the rounding of 16 bits would grow.
+Precision precision_of(std::string_view name) {
+  constexpr std::string_view kSteep[] = {"Exp",  "Log",  "Sqrt", "Reciprocal", "Sin",   "Cos",   "Tan",   "Sinh",
+                                         "Cosh", "Asin", "Acos", "Atan",       "Asinh", "Acosh", "Atanh", "Softplus"};
+  return std::ranges::find(kSteep, name) == std::end(kSteep) ? Precision::kAsInputs : Precision::kFloat32;
+}
+
 OpDef forward_row(const UnaryRow& row) {
   OpDef def{.name = row.name,
+            .precision = precision_of(row.name),
             .infer = infer_unary,
             .work = unary_work,
             .emit = emit_unary,

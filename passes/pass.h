@@ -11,6 +11,7 @@ namespace graphpipe::passes {
 
 struct PassContext {
   ir::LossSpec loss;
+  ir::Precision precision = ir::Precision::kFloat32;
   /// Nothing is trained: the model's outputs stay beside the loss, and there are no gradients.
   bool forward_only = false;
   /// Where passes report what they noticed; may be null.

@@ -10,6 +10,7 @@
 #include "passes/differentiate.h"
 #include "passes/drop_dead_nodes.h"
 #include "passes/fuse_layers.h"
+#include "passes/lower_precision.h"
 #include "passes/merge_identical_nodes.h"
 #include "passes/separate_samples.h"
 
@@ -35,6 +36,11 @@ constexpr std::array kTrainingPipeline = {
         "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
         "forward node that it serves.",
         merge_identical_nodes},
+    PassEntry{"lower-precision",
+              "Lets matrix products, convolutions and what follows them compute in 16 bits, where the user asks for it. "
+              "After all that recognises or merges operators of float32; before differentiate, so that gradients are "
+              "computed in the types of their values and those of parameters come back to float32.",
+              lower_precision},
     PassEntry{"differentiate", "Appends the gradient nodes. Last: after it the ids never change.", differentiate},
 };
 

@@ -11,9 +11,6 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-namespace {
-
-/// Leaves keep their order; their values come first, those of nodes after them.
 void copy_leaves(const Graph& from, Graph& to, IdMap<ValueId, ValueId>& stands_for) {
   for (const ir::Input& input : from.inputs()) {
     ir::Input copy = input;
@@ -26,8 +23,6 @@ void copy_leaves(const Graph& from, Graph& to, IdMap<ValueId, ValueId>& stands_f
     stands_for[from.param(id).value] = to.param(to.add_param(std::move(copy), from.value(from.param(id).value))).value;
   }
 }
-
-}  // namespace
 
 Result<Graph> rebuild(Graph graph, const Rule& rule) {
   Graph made;

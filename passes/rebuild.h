@@ -29,6 +29,10 @@ using Rule = std::function<Result<Replacement>(const Rebuilding&)>;
 /// may be left without readers. Where no rule fires the graph is returned as it was.
 Result<ir::Graph> rebuild(ir::Graph graph, const Rule& rule);
 
+/// Gives an empty graph the inputs and parameters of another, in their order; the values of nodes come after theirs.
+/// `stands_for`, by value of `from`, then names their values in `to`.
+void copy_leaves(const ir::Graph& from, ir::Graph& to, IdMap<ir::ValueId, ir::ValueId>& stands_for);
+
 inline const ir::Shape& shape_of(const ir::Graph& graph, ir::ValueId value) { return graph.value(value).type.shape; }
 
 /// Appends a node with the origins of `like` and returns its only output.

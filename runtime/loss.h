@@ -23,6 +23,8 @@ struct StepOutcome {
   double gradient_norm = -1;
   /// Why the step made no update; empty where it made them.
   std::string skipped;
+  /// What the loss was multiplied with for its gradients; 0 where loss_scale.h has no part in it.
+  double loss_scale = 0;
 };
 
 /// Shares added in sample order, in double.

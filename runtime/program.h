@@ -196,6 +196,8 @@ struct PlanTable {
   int32_t threads = 1;
   /// Of everything random.
   uint64_t seed = 0;
+  /// Gradients are computed in float16: the loss is scaled (runtime/optimizers/loss_scale.h).
+  bool scales_loss = false;
   /// What the plan expects its longest action to take, milliseconds; 0: unknown.
   int64_t longest_action_ms = 0;
   LossRow loss;

@@ -34,7 +34,8 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--betas,--eps",
      .defaults = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6},
      .state_per_weight_byte = 2,
-     .normalises = true},
+     .normalises = true,
+     .mixes_elements = true},
     {.name = "adagrad",
      .title = "Adagrad",
      .description = "divides by the root of the sum of all squares so far",
@@ -56,7 +57,8 @@ constexpr OptimizerEntry kOptimizers[] = {
      .defaults =
          {.learning_rate = 1e-3, .weight_decay = 0.1, .momentum = 0.95, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8},
      .state_per_weight_byte = 2,
-     .normalises = true},
+     .normalises = true,
+     .mixes_elements = true},
 };
 
 }  // namespace

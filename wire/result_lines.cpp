@@ -61,6 +61,7 @@ std::string to_json(const RunResult& result) {
   out += ", \"first_step\": " + number(result.first_step);
   out += ", \"losses\": " + list(result.losses) + ", \"step_seconds\": " + list(result.step_seconds);
   if (!result.gradient_norms.empty()) out += ", \"gradient_norms\": " + list(result.gradient_norms);
+  if (!result.loss_scales.empty()) out += ", \"loss_scales\": " + list(result.loss_scales);
   if (!result.skipped_steps.empty()) out += ", \"skipped_steps\": " + list(result.skipped_steps);
   if (!result.eval_steps.empty())
     out += ", \"eval_steps\": " + list(result.eval_steps) + ", \"eval_losses\": " + list(result.eval_losses);
@@ -76,6 +77,7 @@ std::string step_line(const RunResult& result, int64_t steps) {
   out += words(" (%.3f s", seconds);
   if (result.step_samples > 0 && seconds > 0)
     out += words(", %.3g samples/s", static_cast<double>(result.step_samples) / seconds);
+  if (!result.loss_scales.empty()) out += words(", loss scale %g", result.loss_scales.back());
   if (done > 0 && step < steps)
     out += ", " + span_text(recent_mean(result.step_seconds) * static_cast<double>(steps - step)) + " left";
   return out + ")";

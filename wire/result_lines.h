@@ -24,7 +24,9 @@ struct RunResult {
   std::vector<double> step_seconds;
   /// Global gradient norm per step, before clipping; empty where no norm was asked for.
   std::vector<double> gradient_norms;
-  /// Steps that made no update, because of an anomaly.
+  /// What the loss was multiplied with for its gradients, per step; empty where nothing is scaled.
+  std::vector<double> loss_scales;
+  /// Steps that made no update, because of an anomaly or of gradients that overflow at their loss scale.
   std::vector<int64_t> skipped_steps;
   /// After which steps the data of --eval-data were evaluated, and their loss.
   std::vector<int64_t> eval_steps;
@@ -37,8 +39,9 @@ struct RunResult {
 /// Numbers that are not finite become null.
 std::string to_json(const RunResult& result);
 
-/// "step 3 of 5 loss 2.3025851 (0.012 s, 667 samples/s, 1 s left)": the last step of the result, and the number of the
-/// last one that the run is asked for. What is left is reckoned from the last steps' mean.
+/// "step 3 of 5 loss 2.3025851 (0.012 s, 667 samples/s, 1 s left)", with ", loss scale 65536" before the time left
+/// where it is scaled: the last step of the result, and the number of the last one that the run is asked for. What is
+/// left is reckoned from the last steps' mean.
 std::string step_line(const RunResult& result, int64_t steps);
 /// Whether such a line is one of these.
 bool is_step_line(std::string_view line);

@@ -58,6 +58,9 @@ std::string parse_run_options(const std::vector<std::string>& arguments, RunOpti
 
 std::string flags_at_odds(const RunOptions& options) {
   if (!options.output.save_average.empty() && options.optimizer.average_decay == 0) return "--save-ema needs --ema";
+  const bool keeps_average = !options.output.save_average.empty() || !options.checkpoint.folder.empty();
+  if (options.optimizer.average_decay > 0 && !keeps_average)
+    return "--ema makes an average that nothing keeps: add --save-ema or --checkpoint";
   if (options.optimizer.accumulate > 1 && options.watch.skips())
     return "--accumulate adds up whole steps, of which --on-anomaly skip would leave out some";
   return optimizer_flags_at_odds(options.optimizer);

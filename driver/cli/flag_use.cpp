@@ -71,6 +71,12 @@ constexpr RunNeed kOneUpdate = {[](const RunFacts& facts) { return facts.synchro
                                 "the folder's schedule is asynchronous: how many samples make an update is part of it",
                                 "leave it out, or compile with --policy 2bw and --update"};
 
+constexpr RunNeed kFloat16 = {[](const RunFacts& facts) { return facts.computes_in_fp16; },
+                              "nothing of the folder's model is computed in float16, so that no gradient is scaled",
+                              "leave it out, or compile with --precision fp16"};
+constexpr RunNeed kWeightsOf16Bits = {[](const RunFacts& facts) { return facts.has_16_bit_weights; },
+                                      "no parameter of the folder's model has 16 bits", "leave it out"};
+
 constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},
     {"", "--weight-decay", &kTraining},
@@ -87,6 +93,12 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--clip-value", &kTraining},
     {"", "--accumulate", &kTraining},
     {"", "--accumulate", &kOneUpdate},
+    {"", "--loss-scale", &kTraining},
+    {"", "--loss-scale", &kFloat16},
+    {"", "--loss-scale-growth", &kTraining},
+    {"", "--loss-scale-growth", &kFloat16},
+    {"", "--no-main-weights", &kTraining},
+    {"", "--no-main-weights", &kWeightsOf16Bits},
     {"", "--ema", &kTraining},
     {"", "--save-ema", &kTraining},
     {"", "--save-gradients", &kTraining},

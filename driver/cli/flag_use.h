@@ -21,6 +21,8 @@ struct RunFacts {
   /// There are data to evaluate on.
   bool evaluates = false;
   size_t devices = 1;
+  /// Parameters are stored in 16 bits; something is computed in float16.
+  bool has_16_bit_weights = true, computes_in_fp16 = true;
   /// What the flags of the run themselves say: it takes checkpoints, it goes on from one.
   bool takes_checkpoints = false, resumes = false;
 };

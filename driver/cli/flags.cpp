@@ -92,6 +92,10 @@ void loss_flags(CLI::App& app, TrainingOptions& training) {
          "--contrastive", training.contrastive,
          "what a loss that compares samples with each other sees together: the whole batch, or each micro-batch")
       ->check(CLI::IsMember({"batch", "micro-batch"}));
+  app.add_option("--precision", training.precision,
+                 "type of matrix products, convolutions and what follows them; weights, norms, softmax, losses and "
+                 "reductions are float32 in all")
+      ->check(CLI::IsMember({"float32", "bf16", "fp16"}));
 }
 
 void training_flags(CLI::App& app, TrainingOptions& training) {

@@ -29,6 +29,7 @@ struct TrainingOptions {
   std::string loss;
   std::string contrastive = "batch";  // or micro-batch: what a loss that compares samples sees together
   std::string optimizer = "sgd";
+  std::string precision = "float32";  // or bf16, fp16
   uint64_t seed = 0;
   int64_t threads = 1;
 };

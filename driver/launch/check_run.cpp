@@ -1,10 +1,13 @@
 #include "driver/launch/check_run.h"
 
+#include <set>
+
 #include "driver/pipeline/pipeline.h"
 #include "files/safetensors.h"
 #include "support/mapped_file.h"
 #include "wire/check_data.h"
 #include "wire/learning_rate.h"
+#include "wire/manifest.h"
 #include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
@@ -34,10 +37,23 @@ Diagnostics check_weights(const std::string& path) {
   return problems;
 }
 
+// The types of the folder's parameters.
+Result<std::set<wire::ElementType>> weight_types(const std::string& folder) {
+  GP_TRY(const MappedFile file, MappedFile::open(folder + "/" + std::string(wire::kWeightsFile)));
+  const std::span<const std::byte> bytes = file.bytes();
+  GP_TRY(const auto index, wire::parse_safetensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                                   static_cast<int64_t>(bytes.size())));
+  std::set<wire::ElementType> types;
+  for (const files::TensorEntry& tensor : index.tensors) types.insert(tensor.dtype);
+  return types;
+}
+
 }  // namespace
 
 Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run) {
   GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
+  GP_TRY(const std::set<wire::ElementType> types, weight_types(folder));
+  const bool has_fp16 = types.contains(wire::ElementType::kFloat16);
   const ir::Schedule& schedule = plan.schedule.value();
   return RunFacts{
       .trains = !is_forward_only(schedule),
@@ -47,6 +63,8 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .reads_files = !run.data.folder.empty(),
       .evaluates = !run.data.eval_folder.empty(),
       .devices = schedule.programs.size(),
+      .has_16_bit_weights = has_fp16 || types.contains(wire::ElementType::kBFloat16),
+      .computes_in_fp16 = has_fp16 || plan.spec.precision == ir::Precision::kFloat16,
       .takes_checkpoints = !run.checkpoint.folder.empty(),
       .resumes = !run.checkpoint.resume.empty()};
 }

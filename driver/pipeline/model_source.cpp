@@ -101,7 +101,7 @@ Result<std::string> model_digest(const frontend::Imported& imported) {
 
 Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forward_only) {
   TrainingGraph out;
-  passes::PassContext context{.loss = spec.loss, .forward_only = forward_only};
+  passes::PassContext context{.loss = spec.loss, .precision = spec.precision, .forward_only = forward_only};
   GP_TRY(out.imported, frontend::import_onnx({.spec = spec}));
   GP_TRY_VOID(check_whole_names(out.imported.graph));
   if (spec.loss.kind.empty() && !forward_only) {

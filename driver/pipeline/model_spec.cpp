@@ -82,6 +82,7 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
   GP_TRY(spec.loss, passes::parse_loss(options.training.loss));
   spec.optimizer = options.training.optimizer;
   spec.contrastive = ir::sample_scope_of_name(options.training.contrastive).value();
+  spec.precision = ir::precision_of_name(options.training.precision).value();
   return spec;
 }
 
@@ -103,6 +104,7 @@ Diagnostics spec_differences(const ir::ModelSpec& of_plan, const ir::ModelSpec& 
   compare("--loss", [](const Spec& spec) { return passes::print_loss(spec.loss); });
   compare("--batchnorm", [](const Spec& spec) { return std::string(ir::batch_norm_name(spec.batch_norm)); });
   compare("--contrastive", [](const Spec& spec) { return std::string(ir::sample_scope_name(spec.contrastive)); });
+  compare("--precision", [](const Spec& spec) { return std::string(ir::precision_name(spec.precision)); });
   compare("--dropout", [](const Spec& spec) { return std::string(spec.dropout ? "on" : "off"); });
   compare("--bind", bindings_text);
   compare("--freeze", freeze_text);

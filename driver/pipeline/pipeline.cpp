@@ -22,14 +22,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// At most: trained weights of 16 bits have float32 main weights beside them, and the state of these.
+double state_per_weight_byte(const ir::Graph& graph, const std::string& optimizer) {
+  const double own = wire::optimizer_named(optimizer).state_per_weight_byte;
+  for (const ir::ParamId id : graph.param_ids())
+    if (graph.param(id).trainable && ir::bytes_per_element(graph.value(graph.param(id).value).type.dtype) == 2)
+      return 2 * (1 + own);
+  return own;
+}
+
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  GP_TRY(ir::PlanGraph graph, cost::price(model.graph, plan.cluster,
-                                          {.batch = plan.batch,
-                                           .optimizer_state_per_weight_byte =
-                                               wire::optimizer_named(plan.spec.optimizer).state_per_weight_byte,
-                                           .profile = profile,
-                                           .scopes = scopes_of(plan.spec)}));
+  GP_TRY(ir::PlanGraph graph,
+         cost::price(model.graph, plan.cluster,
+                     {.batch = plan.batch,
+                      .optimizer_state_per_weight_byte = state_per_weight_byte(model.graph, plan.spec.optimizer),
+                      .profile = profile,
+                      .scopes = scopes_of(plan.spec)}));
   graph.execution = plan.execution;
   return graph;
 }

@@ -135,7 +135,8 @@ class UpdateRule {
     if (known.size() != expected.size() || before.size() != expected.size() || known.empty()) return std::nullopt;
     Scale scale = scale_of(name, known);
     scale.norm = std::max(scale.norm, kNormFloor * largest_norm_);
-    const double rounding = tolerance * scale.norm / std::sqrt(static_cast<double>(known.size()));
+    const double rounding = std::min(tolerance * scale.norm / std::sqrt(static_cast<double>(known.size())),
+                                     largest_rounding(name, scale.norm, known.size()));
     Measure measure{.norm = update_norm(before, expected, scale), .explained = moves(known, scale.rate, rounding)};
     const double unit = unit_of(entry.dtype);
     for (size_t i = 0; i < expected.size(); ++i)
@@ -147,6 +148,14 @@ class UpdateRule {
   explicit UpdateRule(const UpdateNoise& noise) : noise_(noise) {}
   bool is_adam() const { return !noise_.second_moments.empty(); }
   double momentum_factor() const { return 1 / std::max(1 - noise_.momentum, 1e-3); }
+
+  /// Of an element of the gradient.
+  double largest_rounding(const std::string& name, double norm, size_t elements) const {
+    const auto seen = noise_.gradient_differences.find(name);
+    if (seen == noise_.gradient_differences.end()) return INFINITY;
+    constexpr double kOfArithmetic = 0x1p-20;  // 16 roundings of float32
+    return std::max(2 * seen->second, kOfArithmetic * norm / std::sqrt(static_cast<double>(elements)));
+  }
 
   /// What an update was multiplied with, and the norm of the gradients in it.
   struct Scale {
@@ -239,6 +248,19 @@ bool is_worse(const Comparison& a, const Comparison& b) {
     return c.difference == 0 ? 0 : c.difference / std::max(c.tolerance, 1e-300);
   };
   return !(in_tolerances(a) <= in_tolerances(b));
+}
+
+Status keep_largest_differences(const std::string& path, const std::string& reference,
+                                std::map<std::string, double>& largest) {
+  GP_TRY(const TensorFile mine, TensorFile::open(path));
+  GP_TRY(const TensorFile theirs, TensorFile::open(reference));
+  for (const auto& [name, entry] : theirs.entries()) {
+    const std::vector<double> found = mine.numbers(name), expected = theirs.numbers(entry);
+    if (found.size() != expected.size()) continue;
+    double& most = largest[name];
+    for (size_t i = 0; i < found.size(); ++i) most = std::max(most, std::abs(found[i] - expected[i]));
+  }
+  return Ok{};
 }
 
 Result<Comparison> compare_tensors(const std::string& path, const std::string& reference,

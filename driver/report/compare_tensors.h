@@ -76,10 +76,19 @@ struct UpdateNoise {
   /// Safetensors of the reference: of every parameter what its update was multiplied with and the norm of the gradients
   /// in it, in place of learning_rate and of what the files above tell. May be empty.
   std::string scales;
+  /// By parameter, the largest difference of an element of its gradient in this step and those before
+  /// (keep_largest_differences), for updates in which every element has a part in all: no more than twice that explains
+  /// a difference, and what their own arithmetic rounds. Of other parameters the tolerance does.
+  std::map<std::string, double> gradient_differences;
 };
 
 /// Whether two files hold the same bytes. Errors: kUnreadableFile.
 Result<bool> same_bytes(const std::string& a, const std::string& b);
+
+/// Keeps of each tensor of two safetensors files the largest difference of two elements, where it is more than the one
+/// kept before. Tensors that differ in name, shape or type are left to compare_tensors. Errors: as there.
+Status keep_largest_differences(const std::string& path, const std::string& reference,
+                                std::map<std::string, double>& largest);
 
 /// Compares the tensors of two safetensors files, those of `path` with those of `reference`.
 /// Errors: kUnreadableFile, kMalformedFile.

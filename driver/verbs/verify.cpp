@@ -208,6 +208,11 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
                              verdict.tolerance.tensors, explained);
     };
     GP_TRY(Comparison gradients, compare("gradients", {}));
+    if (wire::optimizer_named(optimizer).mixes_elements) {
+      GP_TRY_VOID(keep_largest_differences(wire::step_file(serial.steps, step, "gradients"),
+                                           wire::step_file(reference.steps, step, "gradients"),
+                                           noise.gradient_differences));
+    }
     const bool normalises = wire::optimizer_named(optimizer).normalises;
     (normalises ? noise.second_moments : noise.gradients) =
         wire::step_file(reference.steps, step, normalises ? "second_moments" : "gradients");

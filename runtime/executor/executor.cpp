@@ -9,6 +9,7 @@
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
+#include "runtime/training/overflow.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -20,10 +21,10 @@ bool scales_loss(const ResolvedProgram& program) {
   return std::ranges::any_of(program.instances, [](const Instance& i) { return i.entry->loss_scale_slot >= 0; });
 }
 
-void begin_guarded(std::vector<StageState>& states, StepGuard& guard) {
+std::vector<StageState*> places_of(std::vector<StageState>& states) {
   std::vector<StageState*> places;
   for (StageState& state : states) places.push_back(&state);
-  guard.begin(places);
+  return places;
 }
 
 }  // namespace
@@ -75,10 +76,11 @@ StepOutcome Executor::run_step(int64_t step) {
   factor_ = 1;
   judged_ = false;
   outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
+  if (loss_scale_ != nullptr) outcome_.loss_scale = loss_factor_ = loss_scale_->scale();
   for (auto& [place, reduction] : reductions_) reduction.reset();
   if (trains())
     for (StageState& state : states_) begin_step(state, step);
-  if (guard_ != nullptr) begin_guarded(states_, *guard_);
+  if (guard_ != nullptr) guard_->begin(places_of(states_));
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
     channels_.publish(action.row, step);
@@ -170,7 +172,7 @@ void Executor::forward(const ResolvedAction& action, bool again) {
     outputs_->keep(entry, slot_of(action), action.row.range, step_ * plan_.batch + action.row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
-    const auto value = loss.item<double>();
+    const double value = loss.item<double>() / loss_factor_;
     if (trains()) check_finite(value, action);
     outcome_.losses.push_back({action.row.range.first, value * loss_scales_->share(action.row.range)});
   }
@@ -181,8 +183,13 @@ void Executor::check_finite(double loss, const ResolvedAction& action) {
   std::optional<std::string> problem =
       loss_problem(loss, plan_, states_[action.instance], slot_of(action), action.row, step_, device_);
   if (!problem) return;
-  if (guard_ == nullptr) fail_of_loss(std::move(*problem));
-  guard_->note(std::move(*problem));
+  if (guard_ != nullptr) guard_->note(std::move(*problem));
+  else if (loss_scale_ == nullptr) fail_of_loss(std::move(*problem));
+}
+
+void Executor::scale_loss(LossScale& scale) {
+  loss_scale_ = &scale;
+  check_order();
 }
 
 std::optional<std::string> Executor::find_not_finite() const {
@@ -205,7 +212,7 @@ void Executor::fill_inputs(const ResolvedAction& action) {
     slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, step_, action.row.range));
   if (entry.loss_scale_slot >= 0)
     slot[static_cast<size_t>(entry.loss_scale_slot)] =
-        device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range)));
+        device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range) / loss_factor_));
 }
 
 // Keeps what a recompute starts from, and what is still to be sent.
@@ -427,11 +434,13 @@ void Executor::check_order() const {
     if (again && settings_.options.accumulate > 1)
       fail(Code::kBadSchedule, describe(plan_, action.row) + " is not the only update of a training step",
            "run it without --accumulate: such schedules update as often as they say");
-    const bool judges = settings_.options.clip_norm > 0 || guard_ != nullptr;
+    const bool judges = settings_.options.clip_norm > 0 || guard_ != nullptr || loss_scale_ != nullptr;
     if (stepped && judges && (again || wire::is_compute(action.row.op)))
       fail(Code::kBadSchedule,
            describe(plan_, action.row) + " comes after a STEP, so the gradients of the whole step are not known there",
-           "run it without --clip-norm and --on-anomaly skip, or put every STEP of the device at its end");
+           loss_scale_ != nullptr
+               ? "compile fp16 with a synchronous policy, or in bf16, which needs no loss scale; or pass --loss-scale 0"
+               : "run it without --clip-norm and --on-anomaly skip, or put every STEP of the device at its end");
   }
 }
 
@@ -456,8 +465,12 @@ void Executor::find_norm() {
 void Executor::judge_step() {
   judged_ = true;
   // First what the gradients are: clipping their values would hide infinities.
-  if (guard_ != nullptr) outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
-  if (needs_norm()) find_norm();
+  if (loss_scale_ != nullptr)
+    outcome_.skipped =
+        judge_overflow(*loss_scale_, places_of(states_), settings_.is_update(step_), &gather_, channels_.rank());
+  if (guard_ != nullptr && outcome_.skipped.empty())
+    outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
+  if (needs_norm() && outcome_.skipped.empty()) find_norm();
 }
 
 void Executor::step(const ResolvedAction& action) {
@@ -471,7 +484,7 @@ void Executor::step(const ResolvedAction& action) {
     judge_step();
   }
   note_ready();
-  if (guard_ != nullptr && guard_->skips()) return;
+  if (!outcome_.skipped.empty()) return;
   step_weights(states_[action.instance], action.update,
                {.samples = update_factor(plan_, action.row.range), .norm = factor_}, action.keeps_version);
 }

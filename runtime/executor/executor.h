@@ -43,6 +43,9 @@ class Executor {
   /// must outlive the executor. Throws RunError (kBadSchedule) where weights change before the step's gradients are
   /// known.
   void skip_anomalies(StepGuard& guard);
+  /// From here on the loss is multiplied with this scale for its gradients, and updates that overflow are left out; it
+  /// must be that of the states, and outlive the executor. Throws RunError (kBadSchedule) as skip_anomalies does.
+  void scale_loss(LossScale& scale);
   /// From here on keeps the model's outputs. `outputs` must outlive the executor.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
   StepOutcome run_step(int64_t step);
@@ -83,7 +86,7 @@ class Executor {
   void wait_for_transfers(const std::vector<size_t>& transfers);
   void release_sends();
   void check_finite(double loss, const ResolvedAction& action);
-  bool judges_step() const { return needs_norm() || guard_ != nullptr; }
+  bool judges_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
   void judge_step();
   bool needs_norm() const;
   void find_norm();
@@ -127,6 +130,8 @@ class Executor {
   Tracer* tracer_ = nullptr;
   StageMeter* meter_ = nullptr;
   StepGuard* guard_ = nullptr;
+  LossScale* loss_scale_ = nullptr;
+  double loss_factor_ = 1;  // of this step
   KeptOutputs* outputs_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };

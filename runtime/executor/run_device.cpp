@@ -21,6 +21,7 @@
 #include "runtime/launch/run_main.h"
 #include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
+#include "runtime/training/overflow.h"
 #include "runtime/training/progress_lines.h"
 #include "runtime/training/stage_metrics.h"
 #include "runtime/training/watchers.h"
@@ -83,6 +84,7 @@ class Rank {
   std::unique_ptr<Safetensors> weights_, own_weights_;
   std::unique_ptr<Device> device_;
   UpdateSettings settings_;
+  std::optional<LossScale> loss_scale_;
   std::vector<StageState> states_;
   std::unique_ptr<Channels> channels_;
   KeptOutputs outputs_;
@@ -170,9 +172,12 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
   if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
   check_groups(options_.optimizer, *weights_);
   settings_ = update_settings(plan_.optimizer, options_.optimizer);
-  for (const Instance& instance : resolved.instances)
+  loss_scale_ = first_loss_scale(plan_, options_.optimizer);
+  for (const Instance& instance : resolved.instances) {
     states_.push_back(
         load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, settings_, *device_));
+    states_.back().loss_scale = loss_scale_ ? &*loss_scale_ : nullptr;
+  }
 }
 
 void Rank::open_checkpoints(const std::string& folder) {
@@ -208,6 +213,7 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   }
   watchers.add_to(loop.observers);
   if (options_.watch.skips()) executor.skip_anomalies(guard);
+  if (loss_scale_) executor.scale_loss(*loss_scale_);
   std::optional<EvaluationExecutors> forwards;
   if (eval_data != nullptr)
     forwards.emplace(program_, *channels_, *eval_data, *device_, states_, seed_of(plan_, options_));

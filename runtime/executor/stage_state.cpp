@@ -15,13 +15,12 @@
 namespace graphpipe::runtime {
 namespace {
 
-const TensorPlace& place_of(const ParamRow& row, const Safetensors& file, const char* hint) {
+const TensorPlace& place_of(const ParamRow& row, ElementType type, const Safetensors& file, const char* hint) {
   const TensorPlace* place = file.find(row.name);
   const std::vector<int64_t> dims = shape_of(row.tensor, 1);
-  if (place == nullptr || place->type != scalar_type(row.tensor.type) || place->dims != dims)
+  if (place == nullptr || place->type != scalar_type(type) || place->dims != dims)
     fail(Code::kMalformedFile,
-         text("the weights file has no ", element_name(row.tensor.type), shape_text(dims), " named ",
-              quoted(ModelText(row.name))),
+         text("the weights file has no ", element_name(type), shape_text(dims), " named ", quoted(ModelText(row.name))),
          hint);
   return *place;
 }
@@ -32,7 +31,7 @@ at::Tensor last_gradient(const StageState& state, size_t index) {
 }
 
 // Beside those of optimizers (named_optimizer_states).
-constexpr const char *kGradientSum = "gradient_sum", *kAverage = "ema";
+constexpr const char *kGradientSum = "gradient_sum", *kAverage = "ema", *kLossScale = "loss_scale/";
 
 std::string state_name(const std::string& kind, const ParamRow& row) { return kind + "/" + row.name; }
 
@@ -66,8 +65,9 @@ at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
   // Constants are part of the model: what a run saves does not hold them.
   const bool is_own = files.own != nullptr && row.role != ParamRole::kConstant;
   const Safetensors& file = is_own ? *files.own : files.folder;
-  const TensorPlace& place = place_of(
-      row, file, is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
+  const TensorPlace& place =
+      place_of(row, row.tensor.type, file,
+               is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
   const at::Tensor mapped = file.view(place);
   // The folder's own weights were looked at when they were written, and are those that the manifest names.
   const auto not_finite = is_own ? wire::find_not_finite(row.tensor.type, place.dims, bytes_in(mapped)) : std::nullopt;
@@ -92,13 +92,14 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
                    .weights = {},
                    .older = {},
                    .gradients = {},
-                   .optimizer = Optimizer(updates.optimizer, std::move(terms)),
+                   .optimizer = Optimizer(updates.optimizer, std::move(terms), updates.options.main_weights),
                    .updates = &updates};
   for (const ParamRow& row : entry.params) state.weights.push_back(device.upload(load_parameter(row, files)));
   state.gradient_sums.resize(entry.params.size());
   if (updates.options.average_decay > 0 && replica == 0) {
     state.averages.resize(entry.params.size());
-    for (size_t index : state.trainable) state.averages[index] = state.weights[index].clone();
+    for (size_t index : state.trainable)
+      state.averages[index] = state.optimizer.updated_weight(index, state.weights[index]).clone();
   }
   return state;
 }
@@ -107,12 +108,17 @@ void take_weights(StageState& state, const Safetensors& file, const Device& devi
   for (size_t i = 0; i < state.weights.size(); ++i) {
     const ParamRow& row = state.entry->params[i];
     if (row.role != ParamRole::kTrainable && row.role != ParamRole::kBuffer) continue;
-    state.weights[i].copy_(device.upload(file.view(place_of(row, file, "record the steps of this model"))));
+    const bool has_main = row.role == ParamRole::kTrainable && state.optimizer.has_main_weight(state.weights[i]);
+    const ElementType type = has_main ? ElementType::kFloat32 : row.tensor.type;
+    const at::Tensor found = file.view(place_of(row, type, file, "record the steps of this model"));
+    if (row.role == ParamRole::kTrainable) state.optimizer.set_weight(i, state.weights[i], device.upload(found));
+    else state.weights[i].copy_(device.upload(found));
   }
 }
 
 void begin_step(StageState& state, int64_t step) {
   state.step = step;
+  state.gradient_factor = state.loss_scale == nullptr ? 1 : 1 / state.loss_scale->scale();
   state.prepared.clear();
   state.gradients.clear();
   state.older.clear();
@@ -149,12 +155,23 @@ std::vector<NamedTensor> named_parameters(const StageState& state, const Device&
   return out;
 }
 
+std::vector<NamedTensor> named_updated_parameters(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out = named_parameters(state, device);
+  for (size_t index : state.trainable) {
+    if (!state.optimizer.has_main_weight(state.weights[index])) continue;
+    const auto found = std::ranges::find(out, state.entry->params[index].name, &NamedTensor::name);
+    GP_CHECK(found != out.end());
+    found->tensor = device.download(state.optimizer.updated_weight(index, state.weights[index]));
+  }
+  return out;
+}
+
 std::vector<NamedTensor> named_averages(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out = named_parameters(state, device);
   for (size_t index : state.trainable) {
     const auto found = std::ranges::find(out, state.entry->params[index].name, &NamedTensor::name);
     GP_CHECK(found != out.end() && !state.averages.empty());
-    found->tensor = device.download(state.averages[index]);
+    found->tensor = device.download(state.averages[index].to(state.weights[index].scalar_type()));
   }
   return out;
 }
@@ -196,6 +213,7 @@ std::vector<NamedTensor> named_optimizer_states(const StageState& state, const D
   const auto add = [&](const std::string& kind, size_t index, const at::Tensor& tensor) {
     out.push_back({state_name(kind, state.entry->params[index]), device.download(tensor)});
   };
+  if (state.loss_scale != nullptr && state.entry->stage == 0) out.push_back({kLossScale, state.loss_scale->state()});
   for (size_t index : state.trainable) {
     for (const NamedTensor& part : state.optimizer.state(index)) add(part.name, index, part.tensor);
     if (!state.gradient_sums.empty() && state.gradient_sums[index].defined())
@@ -206,10 +224,14 @@ std::vector<NamedTensor> named_optimizer_states(const StageState& state, const D
 }
 
 void take_optimizer_states(StageState& state, const StateLookup& find, const Device& device) {
+  if (const at::Tensor scale = find(kLossScale);
+      state.loss_scale != nullptr && scale.defined() && !state.loss_scale->take_state(scale))
+    fail(Code::kMalformedFile, "the checkpoint's loss scale is no power of two with a count of updates",
+         "go on from a checkpoint of this model");
   for (size_t index : state.trainable) {
     const ParamRow& row = state.entry->params[index];
     take_rule_state(state, index, find, device);
-    at::Tensor sum = at::zeros_like(state.weights[index]);
+    at::Tensor sum = at::zeros_like(state.optimizer.updated_weight(index, state.weights[index]));
     if (take_state_tensor(sum, kGradientSum, row, find, device)) {
       if (state.updates == nullptr || state.updates->options.accumulate == 1)
         fail(Code::kUsage, "the checkpoint lies between two updates of a run with --accumulate",
@@ -218,7 +240,7 @@ void take_optimizer_states(StageState& state, const StateLookup& find, const Dev
     }
     // Without one in the file it begins with the weights, which are loaded by now.
     if (state.averages.empty()) continue;
-    state.averages[index].copy_(state.weights[index]);
+    state.averages[index].copy_(state.optimizer.updated_weight(index, state.weights[index]));
     take_state_tensor(state.averages[index], kAverage, row, find, device);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/optimizers/loss_scale.h"
 #include "runtime/optimizers/optimizer.h"
 #include "runtime/optimizers/update_settings.h"
 #include "runtime/program.h"
@@ -33,6 +34,10 @@ struct StageState {
   /// Null: every step updates, and nothing is clipped or averaged. The settings must outlive the state.
   const UpdateSettings* updates = nullptr;
   int64_t step = 0;  // of the whole training, from 0
+  /// Where gradients are of a scaled loss: the rank's scale, which must outlive the state; and its reciprocal in this
+  /// step.
+  LossScale* loss_scale = nullptr;
+  double gradient_factor = 1;
   /// Updates of this step whose gradients are what the optimizer takes (update_weights.h).
   std::set<int64_t> prepared;
   /// By parameter: of the steps since the last update, undefined where there are none; and the moving average of the
@@ -66,6 +71,8 @@ void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradie
 /// Takes what training changes, trainable parameters and running statistics, from such a file as --save writes.
 void take_weights(StageState& state, const Safetensors& file, const Device& device);
 
+/// As the optimizer has them: the main weights of those that have some.
+std::vector<NamedTensor> named_updated_parameters(const StageState& state, const Device& device);
 /// Under their ONNX names and on the CPU: the parameters that --save writes (constants are no parameters), the same
 /// with the moving averages of those that train, and the gradients.
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device);
@@ -77,8 +84,8 @@ std::vector<NamedTensor> named_update_scales(const StageState& state, const Devi
 
 /// What a training that goes on needs beside the parameters, on the CPU: "exp_avg/NAME" and the like of every trainable
 /// parameter, what the optimizer remembers of it, "gradient_sum/NAME" between two updates, and "ema/NAME", its moving
-/// average. A state's name holds no '/', so that the first one ends it. On the host these are the tensors themselves,
-/// which the next step changes.
+/// average; with stage 0 also "loss_scale/". A state's name holds no '/', so that the first one ends it. On the host
+/// these are the tensors themselves, which the next step changes.
 std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device);
 /// Goes on from what named_optimizer_states gave, of any plan of the same model and optimizer. A parameter of which the
 /// file has nothing begins anew. Throws RunError (kMalformedFile) where the file holds only a part of a parameter's

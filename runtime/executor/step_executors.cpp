@@ -34,6 +34,11 @@ void StepExecutors::skip_anomalies(StepGuard& guard) {
   if (rest_) rest_->skip_anomalies(guard);
 }
 
+void StepExecutors::scale_loss(LossScale& scale) {
+  whole_.scale_loss(scale);
+  if (rest_) rest_->scale_loss(scale);
+}
+
 void StepExecutors::keep_outputs(KeptOutputs& outputs) {
   whole_.keep_outputs(outputs);
   if (rest_) rest_->keep_outputs(outputs);

@@ -19,6 +19,7 @@ class StepExecutors {
   void trace(Tracer& tracer);
   void meter(StageMeter& meter);
   void skip_anomalies(StepGuard& guard);
+  void scale_loss(LossScale& scale);
   void keep_outputs(KeptOutputs& outputs);
   /// Of the last step.
   std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }

@@ -21,7 +21,8 @@ void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
 
 void follow(StageState& state, size_t index) {
   if (state.averages.empty()) return;
-  state.averages[index].lerp_(state.weights[index], 1 - state.updates->options.average_decay);
+  state.averages[index].lerp_(state.optimizer.updated_weight(index, state.weights[index]),
+                              1 - state.updates->options.average_decay);
 }
 
 }  // namespace
@@ -30,9 +31,11 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
   if (!state.prepared.insert(update).second) return;
   std::vector<at::Tensor>& gradients = gradients_of(state, update);
   const bool accumulates = state.updates != nullptr && state.updates->options.accumulate > 1;
+  const double factor = samples_factor * state.gradient_factor;
   const double limit = state.updates == nullptr ? 0 : state.updates->options.clip_value;
   for (size_t index : state.trainable) {
-    if (samples_factor != 1) gradients[index].mul_(samples_factor);
+    if (state.optimizer.has_main_weight(state.weights[index])) gradients[index] = gradients[index].to(at::kFloat);
+    if (factor != 1) gradients[index].mul_(factor);
     if (accumulates) accumulate(state, index, gradients[index]);
     if (limit > 0 && is_update(state)) gradients[index].clamp_(-limit, limit);
   }

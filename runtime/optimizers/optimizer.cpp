@@ -4,23 +4,65 @@
 
 namespace graphpipe::runtime {
 
-Optimizer::Optimizer(std::string_view name, std::vector<UpdateTerms> terms)
-    : rule_(&update_rule(name)), terms_(std::move(terms)), states_(terms_.size()) {}
+namespace {
+
+constexpr const char* kMainWeight = "main_weight";
+
+}  // namespace
+
+Optimizer::Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights)
+    : rule_(&update_rule(name)), main_weights_(main_weights), terms_(std::move(terms)), states_(terms_.size()) {}
+
+void Optimizer::begin(size_t index, const at::Tensor& weight) {
+  if (!states_[index].started) take_state(index, fresh_state(index, weight));
+}
 
 void Optimizer::step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor) {
+  begin(index, weight);
   State& state = states_[index];
-  if (!state.started) state = {.tensors = fresh_state(index, weight), .started = true};
   UpdateTerms terms = terms_[index];
   terms.numbers.learning_rate *= rate_factor;
-  state.last_rate = rule_->update(weight, gradient, state.tensors, terms);
+  if (!state.main_weight.defined()) {
+    state.last_rate = rule_->update(weight, gradient, state.tensors, terms);
+    return;
+  }
+  state.last_rate = rule_->update(state.main_weight, gradient.to(at::kFloat), state.tensors, terms);
+  weight.copy_(state.main_weight);
 }
 
 ParameterState Optimizer::fresh_state(size_t index, const at::Tensor& weight) const {
-  return rule_->fresh_state(weight, terms_[index]);
+  if (!has_main_weight(weight)) return rule_->fresh_state(weight, terms_[index]);
+  const at::Tensor main_weight = weight.to(at::kFloat);
+  ParameterState state = rule_->fresh_state(main_weight, terms_[index]);
+  state.push_back({kMainWeight, main_weight});
+  return state;
+}
+
+ParameterState Optimizer::state(size_t index) const {
+  ParameterState state = states_[index].tensors;
+  if (states_[index].main_weight.defined()) state.push_back({kMainWeight, states_[index].main_weight});
+  return state;
 }
 
 void Optimizer::take_state(size_t index, ParameterState state) {
-  states_[index] = {.tensors = std::move(state), .started = true};
+  at::Tensor main_weight;
+  if (!state.empty() && state.back().name == kMainWeight) {
+    main_weight = state.back().tensor;
+    state.pop_back();
+  }
+  states_[index] = {.tensors = std::move(state), .main_weight = std::move(main_weight), .started = true};
+}
+
+at::Tensor Optimizer::updated_weight(size_t index, const at::Tensor& weight) const {
+  if (states_[index].main_weight.defined()) return states_[index].main_weight;
+  return has_main_weight(weight) ? weight.to(at::kFloat) : weight;
+}
+
+void Optimizer::set_weight(size_t index, at::Tensor& weight, const at::Tensor& elements) {
+  weight.copy_(elements);
+  if (!has_main_weight(weight)) return;
+  begin(index, weight);
+  states_[index].main_weight.copy_(elements);
 }
 
 UpdateScale Optimizer::scale(size_t index, const at::Tensor& gradient) const {

@@ -11,20 +11,29 @@ namespace graphpipe::runtime {
 
 class Optimizer {
  public:
-  /// `name` as in wire/optimizers.h; the terms of each parameter.
-  Optimizer(std::string_view name, std::vector<UpdateTerms> terms);
+  /// `name` as in wire/optimizers.h; the terms of each parameter. `main_weights`: parameters of 16 bits are updated as
+  /// float32 numbers, which are part of their state (Micikevicius et al., Mixed Precision Training, 2018, section 3.1).
+  Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights = false);
   /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` says whose state to
-  /// use; the state is made at the first call.
+  /// use; the state is made at the first call. The gradient has the type of the weight, or float32 with a main weight.
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
 
   /// What the next step of this parameter depends on beside weight and gradient: the rule's own tensors, which later
   /// steps change. Empty before the first step, and where the rule remembers nothing.
-  const ParameterState& state(size_t index) const { return states_[index].tensors; }
+  ParameterState state(size_t index) const;
   /// What state() gives after a step of a weight like this one: names, types and shapes, for reading them from a file.
   ParameterState fresh_state(size_t index, const at::Tensor& weight) const;
   /// Goes on from such a state: the next steps have the bits of those after the step that left it. Takes the tensors
   /// over. Needs the names, types and shapes of fresh_state(index, weight), in its order.
   void take_state(size_t index, ParameterState state);
+
+  bool has_main_weight(const at::Tensor& weight) const {
+    return main_weights_ && weight.is_floating_point() && weight.element_size() == 2;
+  }
+  /// The weight as it is updated: its main weight, or the weight itself.
+  at::Tensor updated_weight(size_t index, const at::Tensor& weight) const;
+  /// Gives the weight, and its main weight where it has one, these elements.
+  void set_weight(size_t index, at::Tensor& weight, const at::Tensor& elements);
 
   /// What the last step was multiplied with (UpdateRule::update); 0 before the first.
   double last_rate(size_t index) const { return states_[index].last_rate; }
@@ -34,10 +43,14 @@ class Optimizer {
  private:
   struct State {
     ParameterState tensors;
+    at::Tensor main_weight;  // undefined where there is none
     bool started = false;
     double last_rate = 0;
   };
+  void begin(size_t index, const at::Tensor& weight);
+
   const UpdateRule* rule_;
+  bool main_weights_;
   std::vector<UpdateTerms> terms_;
   std::vector<State> states_;
 };

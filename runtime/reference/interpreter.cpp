@@ -13,6 +13,7 @@
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
+#include "runtime/training/overflow.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -71,6 +72,11 @@ void Interpreter::take_weights(const Safetensors& file) {
   for (auto& [key, state] : states_) runtime::take_weights(state, file, device_);
 }
 
+void Interpreter::scale_loss(LossScale& scale) {
+  loss_scale_ = &scale;
+  for (auto& [key, state] : states_) state.loss_scale = &scale;
+}
+
 std::vector<StageState*> Interpreter::all_states() {
   std::vector<StageState*> all;
   for (auto& [key, state] : states_) all.push_back(&state);
@@ -82,6 +88,7 @@ StepOutcome Interpreter::run_step(int64_t step) {
   factor_ = 1;
   judged_ = false;
   outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
+  if (loss_scale_ != nullptr) outcome_.loss_scale = loss_factor_ = loss_scale_->scale();
   items_.clear();
   mail_.clear();
   sums_.clear();
@@ -105,6 +112,7 @@ StepOutcome Interpreter::evaluate(int64_t batch, Data& data) {
   items_.clear();
   mail_.clear();
   evaluates_ = true;
+  loss_factor_ = 1;
   source_ = &data;
   running_ = forwards_of(data.samples_of(batch)).programs;
   run_programs();
@@ -219,12 +227,12 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
     item.tensors[static_cast<size_t>(input.slot)] = device_.upload(source_->item(input, step_, row.range));
   if (entry.loss_scale_slot >= 0)
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
-        device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range)));
+        device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range) / loss_factor_));
   call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false);
   if (outputs_ != nullptr && !evaluates_)
     outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0) {
-    const auto loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>();
+    const double loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() / loss_factor_;
     if (!evaluates_) check_finite(loss, row, item);
     outcome_.losses.push_back({row.range.first, loss * loss_scales_->share(row.range)});
   }
@@ -243,8 +251,8 @@ void Interpreter::check_finite(double loss, const ActionRow& row, const Item& it
   std::optional<std::string> problem =
       loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
   if (!problem) return;
-  if (guard_ == nullptr) fail_of_loss(std::move(*problem));
-  guard_->note(std::move(*problem));
+  if (guard_ != nullptr) guard_->note(std::move(*problem));
+  else if (loss_scale_ == nullptr) fail_of_loss(std::move(*problem));
 }
 
 void Interpreter::call(StageFunction function, const ActionRow& row, Item& item, bool again) {
@@ -368,8 +376,10 @@ void Interpreter::judge_step() {
   judged_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
-  if (guard_ != nullptr) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
-  if (needs_norm()) find_norm();
+  if (loss_scale_ != nullptr)
+    outcome_.skipped = judge_overflow(*loss_scale_, all_states(), settings_.is_update(step_), nullptr, 0);
+  if (guard_ != nullptr && outcome_.skipped.empty()) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
+  if (needs_norm() && outcome_.skipped.empty()) find_norm();
 }
 
 void Interpreter::find_norm() {
@@ -385,7 +395,7 @@ bool Interpreter::try_step(const ActionRow& row) {
   if (!compute_is_over(update)) return false;
   if (judges_step() && !judged_) judge_step();
   reduce(update);
-  if (guard_ != nullptr && guard_->skips()) return true;
+  if (!outcome_.skipped.empty()) return true;
   // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
   // can.
   const bool keep = updates_.at(row.stage).size() > 1;

@@ -29,6 +29,8 @@ class Interpreter {
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
   /// From here on skips steps that the guard finds wrong, as Executor::skip_anomalies() does.
   void skip_anomalies(StepGuard& guard) { guard_ = &guard; }
+  /// From here on scales the loss, as Executor::scale_loss() does. The scale must outlive the interpreter.
+  void scale_loss(LossScale& scale);
   /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
   StepOutcome run_step(int64_t step);
   /// The forwards of a batch of data that are not trained on, with the weights as they stand; nothing of the training
@@ -69,7 +71,7 @@ class Interpreter {
   bool compute_is_over(UpdateKey update) const;
   void reduce(UpdateKey update);
   const std::vector<at::Tensor>& replica_sums(UpdateKey update);
-  bool judges_step() const { return needs_norm() || guard_ != nullptr; }
+  bool judges_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
   void judge_step();
   bool needs_norm() const;
   void find_norm();
@@ -109,6 +111,8 @@ class Interpreter {
   StepOutcome outcome_;
   KeptOutputs* outputs_ = nullptr;
   StepGuard* guard_ = nullptr;
+  LossScale* loss_scale_ = nullptr;
+  double loss_factor_ = 1;  // of this step
 };
 
 }  // namespace graphpipe::runtime

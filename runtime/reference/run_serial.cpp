@@ -11,6 +11,7 @@
 #include "runtime/reference/interpreter.h"
 #include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
+#include "runtime/training/overflow.h"
 #include "runtime/training/progress_lines.h"
 #include "runtime/training/watchers.h"
 #include "support/check.h"
@@ -42,10 +43,10 @@ class StepRecorder : public StepObserver {
       : folder_(folder), interpreter_(interpreter), device_(device) {}
 
   void before_step(int64_t step) override {
-    if (step == 0) write(0, "weights", named_parameters);
+    if (step == 0) write(0, "weights", named_updated_parameters);
   }
   Request after_step(const StepFacts& facts) override {
-    write(facts.step + 1, "weights", named_parameters);
+    write(facts.step + 1, "weights", named_updated_parameters);
     write(facts.step + 1, "gradients", named_gradients);
     write(facts.step + 1, "second_moments", named_second_moments);
     write(facts.step + 1, "update_scales", named_update_scales);
@@ -146,6 +147,8 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   check_groups(options.optimizer, weights);
   const UpdateSettings updates = update_settings(plan.optimizer, options.optimizer);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr}, updates, seed_of(plan, options));
+  std::optional<LossScale> loss_scale = first_loss_scale(plan, options.optimizer);
+  if (loss_scale) interpreter.scale_loss(*loss_scale);
   KeptOutputs outputs;
   if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);
   device->reset_peak();

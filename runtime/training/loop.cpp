@@ -67,8 +67,11 @@ StepFacts Loop::run_one(int64_t step) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   const StepOutcome outcome = setup_.run_step(step);
-  StepFacts facts{
-      .step = step, .samples = outcome.samples, .gradient_norm = outcome.gradient_norm, .skipped = outcome.skipped};
+  StepFacts facts{.step = step,
+                  .samples = outcome.samples,
+                  .gradient_norm = outcome.gradient_norm,
+                  .skipped = outcome.skipped,
+                  .loss_scale = outcome.loss_scale};
   exchange(outcome, facts);
   facts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return facts;

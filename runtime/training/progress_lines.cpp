@@ -33,6 +33,7 @@ Request ProgressLines::after_step(const StepFacts& facts) {
   result_.step_samples = facts.samples;
   if (facts.gradient_norm >= 0) result_.gradient_norms.push_back(facts.gradient_norm);
   if (facts.loss) result_.losses.push_back(*facts.loss);
+  if (facts.loss_scale > 0) result_.loss_scales.push_back(facts.loss_scale);
   if (!facts.skipped.empty()) result_.skipped_steps.push_back(facts.step + 1);
   if (options_.output.json && !options_.output.progress) return {};
   std::fflush(stdout);

@@ -18,14 +18,16 @@ double wall_time() {
 void StepLog::before_step(int64_t step) {
   if (!file_)
     file_.emplace(path_,
-                  std::vector<std::string>{"step", "loss", "seconds", "samples_per_second", "gradient_norm", "anomaly"},
+                  std::vector<std::string>{"step", "loss", "seconds", "samples_per_second", "gradient_norm", "anomaly",
+                                           "loss_scale"},
                   step);
 }
 
 Request StepLog::after_step(const StepFacts& facts) {
   file_->append({facts.step + 1, facts.loss ? Cell(*facts.loss) : Cell(), facts.seconds, samples_per_second(facts),
                  facts.gradient_norm >= 0 ? Cell(facts.gradient_norm) : Cell(),
-                 facts.skipped.empty() ? Cell() : Cell(facts.skipped)});
+                 facts.skipped.empty() ? Cell() : Cell(facts.skipped),
+                 facts.loss_scale > 0 ? Cell(facts.loss_scale) : Cell()});
   return {};
 }
 
@@ -42,6 +44,7 @@ Request TensorBoardLog::after_step(const StepFacts& facts) {
   if (facts.gradient_norm >= 0) scalars.emplace_back("train/gradient_norm", facts.gradient_norm);
   scalars.emplace_back("train/seconds", facts.seconds);
   scalars.emplace_back("train/samples_per_second", samples_per_second(facts));
+  if (facts.loss_scale > 0) scalars.emplace_back("train/loss_scale", facts.loss_scale);
   scalars.emplace_back("train/skipped", facts.skipped.empty() ? 0 : 1);
   file_->append(scalars_record(wall_time(), facts.step + 1, scalars));
   return {};

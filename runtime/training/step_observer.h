@@ -37,6 +37,8 @@ struct StepFacts {
   double gradient_norm = -1;
   /// On rank 0: why the step made no update; empty where it made them.
   std::string skipped;
+  /// What the loss was multiplied with for its gradients (runtime/optimizers/loss_scale.h); 0 where nothing is scaled.
+  double loss_scale = 0;
 };
 
 class StepObserver {

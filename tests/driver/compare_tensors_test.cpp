@@ -112,7 +112,8 @@ std::map<std::string, Floats> before(bool adam, float rate) {
 
 // How far these weights are from kWeights after a step that begins with `start`.
 driver::Comparison compared(const std::map<std::string, Floats>& weights, const std::map<std::string, Floats>& start,
-                            bool adam, float rate, double momentum = 0) {
+                            bool adam, float rate, double momentum = 0,
+                            const std::map<std::string, double>& differences = {}) {
   const TensorFile mine("mine", weights), theirs("theirs", kWeights), gradients("gradients", kGradients),
       moments("moments", kMoments), begun("before", start);
   driver::UpdateNoise noise{.learning_rate = rate,
@@ -120,7 +121,8 @@ driver::Comparison compared(const std::map<std::string, Floats>& weights, const 
                             .beta1 = 0.9,
                             .beta2 = 0.999,
                             .epsilon = 1e-12,
-                            .before = begun.path()};
+                            .before = begun.path(),
+                            .gradient_differences = differences};
   (adam ? noise.second_moments : noise.gradients) = adam ? moments.path() : gradients.path();
   const auto found = driver::compare_tensors(mine.path(), theirs.path(), {.usual = kTolerance}, noise);
   REQUIRE(found.ok());
@@ -148,6 +150,20 @@ TEST_CASE("AdamW's update of a gradient that is all noise may be any, where ther
   CHECK(changed("key.bias", 2 * kRate, false).difference > kTolerance);
   CHECK(changed("layer.weight", 2 * kRate * kGradient, false).difference > kTolerance);
   CHECK(changed("layer.weight", 1e-9F, false).passed());
+}
+
+TEST_CASE("where gradients are seen to agree, an update of noise that differs is none of theirs") {
+  std::map<std::string, Floats> weights = kWeights;
+  weights.at("key.bias")[5] += 2 * kRate;
+  const auto start = before(true, kRate);
+  const std::map<std::string, double> alike{{"key.bias", 1e-14}, {"layer.weight", 1e-12}},
+      noisy{{"key.bias", 1e-8}, {"layer.weight", 1e-12}};
+  CHECK(compared(weights, start, true, kRate, 0, alike).difference > kTolerance);
+  CHECK(compared(weights, start, true, kRate, 0, noisy).difference == 0);
+  // Never more than the tolerance explains.
+  weights = kWeights;
+  weights.at("layer.weight")[5] += 0.05F * kRate;
+  CHECK(compared(weights, start, true, kRate, 0, {{"layer.weight", 1}}).difference > kTolerance);
 }
 
 TEST_CASE("the worst tensor is named with the element that differs most and both values") {

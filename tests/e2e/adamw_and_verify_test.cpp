@@ -126,6 +126,11 @@ TEST_CASE("under AdamW verify passes a transformer whose key biases are noise, a
   check_sharpness("adamw", {"--lr", "0.01"});
 }
 
+TEST_CASE("under LAMB and Muon verify passes a transformer, and fails it with one wrong gradient") {
+  check_sharpness("lamb", {"--lr", "0.01"});
+  check_sharpness("muon", {"--lr", "0.01"});
+}
+
 TEST_CASE("mmt under AdamW has PyTorch's losses") {
   const Reference reference = read_reference("mmt", "adamw");
   const std::string folder = work_folder("mmt_2");

@@ -53,6 +53,7 @@ inline ir::Plan random_plan(uint64_t seed) {
   plan.batch = Samples(below(64) + 1);
   plan.spec.batch_norm = static_cast<ir::BatchNormMode>(below(4));
   plan.spec.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;
+  plan.spec.precision = static_cast<ir::Precision>(below(3));
   plan.spec.dropout = below(2) == 0;
   plan.execution = static_cast<ir::Execution>(below(2));
   plan.seed = random();

@@ -3,6 +3,7 @@
 //   # What the case shows.
 //   pass: drop-dead-nodes
 //   loss: cross_entropy:logits,label        as --loss; only where the pass needs one
+//   precision: bf16                         as --precision
 //   forward-only
 //   ---- input
 //   graphpipe.graph/1
@@ -66,6 +67,10 @@ void read_header_line(const std::string& line, TextCase& read) {
     read.pass = &*found;
   } else if (key == "loss") {
     read.context.loss = loss_of(words);
+  } else if (key == "precision") {
+    const auto precision = ir::precision_of_name(words);
+    REQUIRE(precision);
+    read.context.precision = *precision;
   } else {
     REQUIRE(key == "forward-only");
     read.context.forward_only = true;

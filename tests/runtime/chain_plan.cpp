@@ -118,6 +118,7 @@ ChainPlan::ChainPlan(const ChainShape& shape) : shape_(shape) {
   table_ = {.plan_digest = kFolderDigest,
             .batch = batch,
             .device_count = devices,
+            .optimizer = shape.optimizer,
             .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kChainWidth},
             .loss_updates = loss_updates_,
             .stages = stages_,
@@ -292,7 +293,7 @@ at::Tensor rows(int64_t samples, int64_t first, int64_t count, double phase) {
 
 struct PlainStage {
   std::vector<std::vector<at::Tensor>> versions;  // of this step
-  std::vector<at::Tensor> sums, momenta;
+  std::vector<at::Tensor> sums;
 };
 
 /// Adds the gradients of one micro-batch, whose loss is divided by `divisor`.
@@ -319,6 +320,16 @@ void add_gradients(std::vector<PlainStage>& stages, const std::vector<int32_t>& 
 
 std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape, const ChainPlan& plan, int64_t steps,
                                                         double learning_rate, double momentum) {
+  std::map<std::pair<int, size_t>, at::Tensor> momenta;
+  return train_plainly(shape, plan, steps, [&](int stage, size_t i, at::Tensor& weight, const at::Tensor& gradient) {
+    at::Tensor& kept = momenta[{stage, i}];
+    kept = kept.defined() ? kept.mul(momentum).add(gradient) : gradient.clone();
+    weight.sub_(kept, learning_rate);
+  });
+}
+
+std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape, const ChainPlan& plan, int64_t steps,
+                                                        const PlainUpdate& update_weight) {
   const int64_t size = shape.micro_batch, batch = size * shape.micro_batches, samples = steps * batch;
   std::vector<PlainStage> stages(static_cast<size_t>(shape.stages));
   for (const NamedTensor& named : chain_weights(shape.stages)) {
@@ -326,7 +337,6 @@ std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape,
     if (stage.versions.empty()) stage.versions.emplace_back();
     stage.versions[0].push_back(named.tensor.to(at::kDouble));
     stage.sums.push_back(at::zeros_like(stage.versions[0].back()));
-    stage.momenta.push_back(at::zeros_like(stage.versions[0].back()));
   }
   for (int64_t step = 0; step < steps; ++step) {
     for (PlainStage& stage : stages) stage.versions = {stage.versions.back()};
@@ -343,8 +353,8 @@ std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape,
           std::vector<at::Tensor>& next = stage.versions.emplace_back(stage.versions.back());
           for (size_t i = 0; i < next.size(); ++i) {
             const double mean = static_cast<double>(size) / static_cast<double>(update.size());
-            stage.momenta[i] = stage.momenta[i].mul(momentum).add(stage.sums[i].mul(mean));
-            next[i] = next[i].sub(stage.momenta[i].mul(learning_rate));
+            next[i] = next[i].clone();
+            update_weight(s, i, next[i], stage.sums[i].mul(mean));
             stage.sums[i].zero_();
           }
         }

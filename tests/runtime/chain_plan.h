@@ -6,6 +6,7 @@
 //
 // and the same training in plain loops, which knows nothing of stages, schedules or messages.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,7 @@ struct ChainShape {
   bool recompute = false;
   /// No backwards and no steps.
   bool forward_only = false;
+  const char* optimizer = "sgd";
 };
 
 /// Owns all tables of a plan.
@@ -77,8 +79,8 @@ class ChainPlan {
   std::vector<wire::SampleRange> loss_updates_;
   PlanTable table_;
   std::vector<std::vector<int32_t>> versions_;
-  std::vector<std::vector<wire::ActionRow>> actions_;             // by device
-  std::vector<std::vector<const StageEntry*>> held_;              // by device
+  std::vector<std::vector<wire::ActionRow>> actions_;  // by device
+  std::vector<std::vector<const StageEntry*>> held_;   // by device
   std::vector<DeviceProgram> programs_;
 };
 
@@ -89,5 +91,9 @@ std::string make_chain_folder(int stages, int64_t samples);
 /// that `plan` names, no pipeline.
 std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape, const ChainPlan& plan, int64_t steps,
                                                         double learning_rate, double momentum);
+/// The same with another update: of a parameter's float64 numbers, in place, by their mean gradient.
+using PlainUpdate = std::function<void(int stage, size_t parameter, at::Tensor& weight, const at::Tensor& gradient)>;
+std::map<std::string, std::vector<float>> train_plainly(const ChainShape& shape, const ChainPlan& plan, int64_t steps,
+                                                        const PlainUpdate& update);
 
 }  // namespace graphpipe::runtime::test

@@ -100,7 +100,11 @@ TEST_CASE("words that are no schedule, no group and no number of steps are refus
                                                                                      {"--accumulate", "0"},
                                                                                      {"--ema", "1"},
                                                                                      {"--nesterov"},
-                                                                                     {"--save-ema", "x"}}) {
+                                                                                     {"--save-ema", "x"},
+                                                                                     {"--ema", "0.5"},
+                                                                                     {"--loss-scale", "3"},
+                                                                                     {"--loss-scale", "-2"},
+                                                                                     {"--loss-scale-growth", "0"}}) {
     CAPTURE(wrong.back());
     RunOptions options;
     CHECK(parse_run_options(wrong, options).find(wrong[0]) != std::string::npos);

@@ -1,5 +1,7 @@
 #include "wire/run/optimizer.h"
 
+#include <cmath>
+
 #include "wire/learning_rate.h"
 #include "wire/run_options.h"
 
@@ -59,6 +61,21 @@ bool read_accumulate(const std::string& word, RunOptions& options) {
   int64_t steps = 0;
   if (!read_value(word, steps) || steps < 1 || steps > kMaxSteps) return false;
   options.optimizer.accumulate = steps;
+  return true;
+}
+
+bool read_loss_scale(const std::string& word, RunOptions& options) {
+  double scale = 0;
+  int exponent = 0;
+  if (!read_value(word, scale) || (scale != 0 && std::frexp(scale, &exponent) != 0.5)) return false;
+  options.optimizer.loss_scale = scale;
+  return true;
+}
+
+bool read_loss_scale_growth(const std::string& word, RunOptions& options) {
+  int64_t updates = 0;
+  if (!read_value(word, updates) || updates < 1 || updates > kMaxSteps) return false;
+  options.optimizer.loss_scale_growth = updates;
   return true;
 }
 
@@ -131,6 +148,18 @@ std::vector<RunFlag> optimizer_flags() {
       number_flag<&O::clip_value>("--clip-value", "largest absolute value of a gradient's element; 0 clips nothing"),
       read_flag("--accumulate", "K", "steps whose mean gradient makes one update", read_accumulate,
                 write_member<&O::accumulate>),
+      read_flag("--loss-scale", "X",
+                "in fp16, the loss is first multiplied with this power of two for its gradients; 0: with nothing",
+                read_loss_scale, write_member<&O::loss_scale>),
+      read_flag("--loss-scale-growth", "N", "good updates after which the loss scale doubles", read_loss_scale_growth,
+                write_member<&O::loss_scale_growth>),
+      read_flag(
+          "--no-main-weights", "", "updates parameters of 16 bits in 16 bits, without float32 main weights",
+          [](const std::string&, RunOptions& options) {
+            options.optimizer.main_weights = false;
+            return true;
+          },
+          [](const RunOptions& options) { return write_value(!options.optimizer.main_weights); }),
       std::move(average),
   };
 }

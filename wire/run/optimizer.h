@@ -35,6 +35,12 @@ struct OptimizerOptions {
   double clip_norm = 0, clip_value = 0;
   /// Steps whose mean gradient makes one update.
   int64_t accumulate = 1;
+  /// Parameters of 16 bits are updated as float32 numbers, which the optimizer keeps.
+  bool main_weights = true;
+  /// Where gradients are computed in float16: what the loss is first multiplied with, a power of two, or 0 for nothing;
+  /// and the good updates after which that doubles.
+  double loss_scale = 65536;
+  int64_t loss_scale_growth = 2000;
   /// Decay of the moving average of the weights; 0: there is none.
   double average_decay = 0;
 

@@ -1,0 +1,60 @@
+#include "runtime/training/overflow.h"
+
+#include <ATen/ops/aminmax.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/collectives/gather.h"
+#include "runtime/error.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+// A NaN is both the least and the largest element.
+bool is_finite(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
+  const auto [least, largest] = at::aminmax(tensor);
+  return std::isfinite(least.item<double>()) && std::isfinite(largest.item<double>());
+}
+
+bool overflows(StageState& state) {
+  const std::vector<at::Tensor>& gradients = gradients_of(state, 0);
+  return std::ranges::any_of(state.trainable,
+                             [&](size_t index) { return gradients[index].defined() && !is_finite(gradients[index]); });
+}
+
+bool any_rank(bool own, Gather* gather, int32_t rank) {
+  if (gather == nullptr) return own;
+  std::vector<std::byte> verdict{std::byte(own ? 1 : 0)};
+  const std::vector<std::vector<std::byte>> all = gather->collect(verdict);
+  if (rank == 0)
+    verdict.front() = std::byte(std::ranges::any_of(all, [](const auto& of_rank) {
+      if (of_rank.size() != 1)
+        fail(Code::kPeerFailed, "a rank sent a malformed finding", "run all ranks from one folder");
+      return of_rank.front() != std::byte{0};
+    }));
+  verdict = gather->broadcast(verdict);
+  return verdict.size() == 1 && verdict.front() != std::byte{0};
+}
+
+}  // namespace
+
+std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::OptimizerOptions& options) {
+  if (!plan.scales_loss || options.loss_scale == 0) return std::nullopt;
+  return LossScale(options.loss_scale, options.loss_scale_growth);
+}
+
+std::string judge_overflow(LossScale& scale, const std::vector<StageState*>& states, bool is_update, Gather* gather,
+                           int32_t rank) {
+  const bool own = std::ranges::any_of(states, [](StageState* state) { return overflows(*state); });
+  const double before = scale.scale();
+  if (!scale.note(any_rank(own, gather, rank), is_update)) return "";
+  for (StageState* state : states) {
+    for (at::Tensor& sum : state->gradient_sums) sum.reset();
+    for (const size_t index : state->trainable) gradients_of(*state, 0)[index].zero_();
+  }
+  return text("gradients overflow at loss scale ", before, "; the next steps take ", scale.scale());
+}
+
+}  // namespace graphpipe::runtime
