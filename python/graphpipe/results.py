@@ -186,6 +186,8 @@ class Run(Answer):
     first_step: int = 1
     losses: list[float] = field(default_factory=list)
     step_seconds: list[float] = field(default_factory=list)
+    skipped_steps: list[int] = field(default_factory=list)
+    loss_scales: list[float] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
 
 
