@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -32,6 +33,17 @@ void compile_recorded(const std::string& precision, const std::string& folder, c
                         more));
 }
 
+/// In two stages; compiled at the first call.
+const std::string& two_stages(const std::string& precision) {
+  static std::map<std::string, std::string> folders;
+  std::string& folder = folders[precision];
+  if (folder.empty()) {
+    folder = work_folder("precision_" + precision);
+    compile_recorded(precision, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
+  }
+  return folder;
+}
+
 json recorded() { return json::parse(read_text(kRecorded + "/reference.json")); }
 
 /// `run` of a recorded model's folder with PyTorch's numbers.
@@ -49,8 +61,7 @@ TEST_CASE("bfloat16 and float16 train as PyTorch's autocast and GradScaler do, o
   const json reference = recorded();
   for (const std::string precision : {"bf16", "fp16"}) {
     CAPTURE(precision);
-    const std::string folder = work_folder("precision_" + precision);
-    compile_recorded(precision, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
+    const std::string& folder = two_stages(precision);
     const Words scale = precision == "fp16" ? kScaled : Words();
     const json report = json::parse(graphpipe_output(run_words(folder, 20, scale)));
     const json& expected = reference[precision];
@@ -87,7 +98,7 @@ TEST_CASE("fp16 with overflows, clipping and accumulated steps has the interpret
 }
 
 TEST_CASE("a resume in fp16 goes on with the scale, bit by bit, and under another plan") {
-  const std::string folder = work_folder("precision_fp16"), checkpoints = work_folder("precision_checkpoints");
+  const std::string folder = two_stages("fp16"), checkpoints = work_folder("precision_checkpoints");
   fs::remove_all(checkpoints);
   const std::string whole = checkpoints + ".whole.safetensors", resumed = checkpoints + ".resumed.safetensors";
   const json all = json::parse(graphpipe_output(run_words(folder, 14, with(kScaled, {"--save", whole}))));

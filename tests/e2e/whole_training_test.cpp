@@ -19,17 +19,17 @@ using nlohmann::json;
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
-constexpr int kSteps = 1200;
+constexpr int kTrainingSteps = 1200;
 
-Words training(const Reference& reference, const std::string& folder) {
+Arguments training_words(const Reference& reference, const std::string& folder) {
   return {"run",
           folder,
           "--data",
           reference.folder + "/data",
           "--steps",
-          std::to_string(kSteps),
+          std::to_string(kTrainingSteps),
           "--shuffle",
           "--last-batch",
           "drop",
@@ -53,7 +53,7 @@ Words training(const Reference& reference, const std::string& folder) {
           "0.99"};
 }
 
-Words with(Words words, const Words& more) {
+Arguments joined_with(Arguments words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -67,13 +67,13 @@ TEST_CASE("a training with everything is killed, goes on bit by bit, and goes on
   fs::create_directories(place);
   const std::string folder = place + "/pipeline", other = place + "/replicas", checkpoints = place + "/checkpoints";
   compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--optimizer", "adamw"});
-  const Words run = training(reference, folder);
+  const Arguments run = training_words(reference, folder);
   const json whole = json::parse(
-      graphpipe_output(with(run, {"--json", "--save", place + "/whole.w", "--save-ema", place + "/whole.e"})));
+      graphpipe_output(joined_with(run, {"--json", "--save", place + "/whole.w", "--save-ema", place + "/whole.e"})));
   {
-    BackgroundRun killed(with({GRAPHPIPE_BINARY_DIR "/bin/graphpipe"},
-                              with(training(reference, folder),
-                                   {"--checkpoint", checkpoints, "--checkpoint-every", "50"})),
+    BackgroundRun killed(joined_with({GRAPHPIPE_BINARY_DIR "/bin/graphpipe"},
+                                     joined_with(training_words(reference, folder),
+                                                 {"--checkpoint", checkpoints, "--checkpoint-every", "50"})),
                          place + "/talk");
     REQUIRE(killed.says("step 75 of", 60));
     const std::vector<pid_t> devices = killed.devices();
@@ -83,16 +83,17 @@ TEST_CASE("a training with everything is killed, goes on bit by bit, and goes on
   }
   // To go on under another plan from the same step as the first plan does.
   fs::copy(checkpoints, checkpoints + ".other", fs::copy_options::recursive);
-  const json rest = json::parse(graphpipe_output(
-      with(run, {"--json", "--resume", checkpoints, "--save", place + "/rest.w", "--save-ema", place + "/rest.e"})));
+  const json rest = json::parse(graphpipe_output(joined_with(
+      run, {"--json", "--resume", checkpoints, "--save", place + "/rest.w", "--save-ema", place + "/rest.e"})));
   CHECK(rest["first_step"].get<int>() > 50);
   CHECK(same_bytes(place + "/whole.w", place + "/rest.w"));
   CHECK(same_bytes(place + "/whole.e", place + "/rest.e"));
   compile(reference, other,
           {"--devices", "3", "--stages", "2", "--replicas", "1=2", "--micro-batch", "4", "--optimizer", "adamw",
            "--policy", "gpipe"});
-  const std::vector<double> changed = losses_of(graphpipe_output(with(
-      training(reference, other), {"--json", "--resume", checkpoints + ".other", "--save-ema", place + "/changed.e"})));
+  const std::vector<double> changed = losses_of(
+      graphpipe_output(joined_with(training_words(reference, other), {"--json", "--resume", checkpoints + ".other",
+                                                                      "--save-ema", place + "/changed.e"})));
   const std::vector<double> same = rest["losses"].get<std::vector<double>>();
   REQUIRE(changed.size() == same.size());
   // Rounding, which training enlarges step by step.
