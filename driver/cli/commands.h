@@ -38,6 +38,7 @@ int run_compile(const Options&);
 int run_run(const Options&);
 int run_verify(const Options&);
 int run_export(const Options&);
+int run_sweep(const Options&);
 
 /// Parses the command line and runs the verb. Returns the exit code.
 int run_command_line(int argc, char** argv);

@@ -372,4 +372,12 @@ void export_flags(CLI::App& app, Options& options) {
   output_flags(app, options);
 }
 
+void sweep_flags(CLI::App& app, Options& options) {
+  app.add_option("file", options.input, "TOML file with the flags and their values")->required();
+  app.add_option("-o,--output", options.output, "folder for the results; those that it has are kept")->required();
+  app.add_option("--jobs", options.jobs, "plans that are made at a time (as many as the machine has cores)")
+      ->check(CLI::Range(1, 1024));
+  output_flags(app, options);
+}
+
 }  // namespace graphpipe::driver

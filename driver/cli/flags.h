@@ -24,5 +24,6 @@ void compile_flags(CLI::App&, Options&);
 void run_flags(CLI::App&, Options&);
 void verify_flags(CLI::App&, Options&);
 void export_flags(CLI::App&, Options&);
+void sweep_flags(CLI::App&, Options&);
 
 }  // namespace graphpipe::driver

@@ -108,6 +108,7 @@ struct Options {
   std::string keep;                 // folder of a program that is made on the way, to be kept
   std::string planners, policies;   // comma-separated names to compare
   std::string format = "text";
+  int jobs = 0;                     // of sweep, at a time; 0: as many as cores
   int restarts = 0;                 // of run, after a device has died
   std::optional<double> tolerance;  // of verify: relative, of a tensor
   std::string executed;             // a trace of `run`, to stand beside the simulated one

@@ -152,6 +152,8 @@ TEST_CASE("every verb's example works, in the order of the verbs") {
   fs::create_directories(folder);
   fs::copy(kSource + "/tests/data/models/resnet/model.onnx", folder / "model.onnx");
   fs::copy(kSource + "/tests/data/models/resnet/data", folder / "data");
+  std::ofstream(folder / "sweep.toml") << "[flags]\nmodel = \"model.onnx\"\nloss = \"cross_entropy:logits,label\"\n"
+                                          "[axes]\ndevices = [1, 2]\n";
   for (const driver::CommandEntry& row : driver::all_commands()) type(std::string(row.example), folder);
   CHECK(fs::exists(folder / "weights.safetensors"));
 }

@@ -1,0 +1,261 @@
+#include "driver/sweep/sweep_cells.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "driver/launch/digest.h"
+#include "driver/launch/process.h"
+#include "driver/report/json_object.h"
+#include "files/strict_json.h"
+#include "files/text_file.h"
+#include "support/descriptor.h"
+#include "support/text.h"
+#include "wire/exit_codes.h"
+#include "wire/version.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+constexpr std::string_view kKey = R"({"key":")";
+constexpr size_t kKeyDigits = 64;
+
+/// What is a file among the flags of `plan`: its bytes count, not its name alone.
+bool names_file(const std::string& flag) {
+  return flag == "model" || flag == "cluster" || flag == "profile" || flag == "plan" || flag == "parameters";
+}
+
+class Digests {
+ public:
+  /// "" where no file has that name: a preset of a cluster has none.
+  Result<std::string> of(const std::string& flag, const std::string& path) {
+    if (access(path.c_str(), F_OK) != 0 && flag != "model") return std::string();
+    auto found = known_.find(path);
+    if (found == known_.end()) {
+      GP_TRY(std::string digest, sha256_of_file(path));
+      found = known_.emplace(path, std::move(digest)).first;
+    }
+    return found->second;
+  }
+
+ private:
+  std::map<std::string, std::string> known_;
+};
+
+Status add_word(const std::string& flag, const std::string& value, Digests& digests, SweepCell& cell,
+                std::string& told) {
+  if (flag == "model") cell.words.push_back(value);
+  else if (value == "true") cell.words.push_back("--" + flag);
+  else if (value != "false") cell.words.push_back(text("--", flag, "=", value));
+  told += text(flag, "=", value, '\0');
+  if (!names_file(flag)) return Ok{};
+  GP_TRY(const std::string digest, digests.of(flag, value));
+  told += digest;
+  return Ok{};
+}
+
+/// Collects the columns of a report.
+struct RowReader {
+  SweepRow row;
+  bool is_error = false;  // the diagnostic that is being read
+
+  std::string operator()(const files::JsonEvent& event) {
+    const std::vector<std::string>& path = event.path;
+    if (path.empty()) return "";
+    const bool is_number = event.kind == files::JsonKind::kInteger || event.kind == files::JsonKind::kReal;
+    if (path.size() == 1 && is_number) row.numbers[path[0]] = event.number;
+    if (path.size() == 1 && path[0] == "complete") row.complete = event.number != 0;
+    if (path.size() == 1 && path[0] == "limit_kind") row.limit = event.string;
+    if (path.size() == 2 && path[0] == "peak_bytes" && is_number)
+      row.numbers["peak_bytes"] = std::max(row.numbers["peak_bytes"], event.number);
+    if (path.size() == 2 && path[0] == "stages") row.numbers["stages"] += 1;
+    if (path.size() == 3 && path[0] == "stages" && path[1] == "[0]" && path[2] == "micro_batch")
+      row.numbers["micro_batch"] = event.number;
+    if (path.size() == 3 && path[0] == "diagnostics") read_diagnostic(path[2], event.string);
+    return "";
+  }
+  void read_diagnostic(const std::string& field, std::string_view words) {
+    if (field == "severity") is_error = words == "error";
+    if (field == "message" && is_error && row.error.empty()) row.error = words;
+  }
+};
+
+Diagnostic no_file(const std::string& path, std::string_view what) {
+  return {.code = Code::kEnvironment,
+          .origin = ModelText(path),
+          .message = text(what, ": ", std::strerror(errno)),
+          .hint = "check the folder of -o, and the space on its disk"};
+}
+
+/// The lines of earlier sweeps, and those that are added.
+class CellFile {
+ public:
+  explicit CellFile(const std::string& path) : path_(path) {}
+
+  Status open(std::map<std::string, SweepRow>& rows) {
+    if (access(path_.c_str(), F_OK) == 0) {
+      GP_TRY(const std::string content, files::read_file(path_, kMaxFileBytes));
+      for (const std::string_view line : split(content, "\n")) take(line, rows);
+      starts_line_ = content.empty() || content.back() == '\n';
+    }
+    file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!file_) return no_file(path_, "it cannot be opened");
+    return Ok{};
+  }
+
+  Status add(const SweepCell& cell, const std::string& report) {
+    const std::string line = text(starts_line_ ? "" : "\n", kKey, cell.key, R"(","report":)", report, "}\n");
+    starts_line_ = true;
+    if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      return no_file(path_, "it cannot be written");
+    return Ok{};
+  }
+
+ private:
+  // A line that a killed sweep has not finished is none.
+  static void take(std::string_view line, std::map<std::string, SweepRow>& rows) {
+    constexpr std::string_view kReport = R"(","report":)";
+    const size_t begin = kKey.size() + kKeyDigits;
+    if (!line.starts_with(kKey) || line.size() < begin || !line.substr(begin).starts_with(kReport) ||
+        !line.ends_with("}"))
+      return;
+    const std::string_view report = line.substr(begin + kReport.size(), line.size() - begin - kReport.size() - 1);
+    if (Result<SweepRow> row = row_of(std::string(report)); row.ok())
+      rows[std::string(line.substr(kKey.size(), kKeyDigits))] = std::move(row).value();
+  }
+
+  std::string path_;
+  Descriptor file_;
+  bool starts_line_ = true;
+};
+
+/// The object that the process has printed among its notes.
+std::string report_in(const std::string& output) {
+  for (const std::string_view line : split(output, "\n"))
+    if (line.starts_with("{") && line.ends_with("}")) return std::string(line);
+  return "";
+}
+
+std::string this_program() {
+  std::string path(4096, '\0');
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  return path;
+}
+
+/// Threads that take one cell after the other.
+class PlanMaker {
+ public:
+  PlanMaker(std::vector<const SweepCell*> cells, CellFile& file, std::map<std::string, SweepRow>& rows,
+            const std::function<void(SweepProgress)>& progress)
+      : cells_(std::move(cells)), file_(file), rows_(rows), progress_(progress) {}
+
+  Status make(int jobs) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < jobs; ++i) threads.emplace_back([this] { work(); });
+    for (std::thread& thread : threads) thread.join();
+    if (!problems_.empty()) return problems_;
+    return Ok{};
+  }
+
+ private:
+  void work() {
+    for (size_t i = next_++; i < cells_.size() && !interrupted() && !failed_; i = next_++) {
+      std::vector<std::string> words = {program_, "plan"};
+      words.insert(words.end(), cells_[i]->words.begin(), cells_[i]->words.end());
+      words.insert(words.end(), {"--json", "--quiet"});
+      const Result<Finished> finished = run_and_collect({.arguments = words});
+      const std::lock_guard lock(mutex_);
+      if (const Status taken = take(*cells_[i], finished); !taken) {
+        failed_ = true;
+        for (const Diagnostic& problem : taken.problems()) problems_.push_back(problem);
+      }
+      progress_({++done_, cells_.size()});
+    }
+  }
+
+  // That no plan is feasible, or that a model is refused, is a result too.
+  Status take(const SweepCell& cell, const Result<Finished>& finished) {
+    if (interrupted()) return Ok{};
+    if (!finished) return finished.problems();
+    const int code = finished->ending.exit_code;
+    const std::string report = report_in(finished->output);
+    const Result<SweepRow> row = row_of(report);
+    const bool is_result = code == wire::kExitOk || code == wire::kExitInputRefused || code == wire::kExitNoPlan ||
+                           code == wire::kExitPartial;
+    if (finished->ending.signal == 0 && is_result && row.ok()) {
+      rows_[cell.key] = *row;
+      return file_.add(cell, report);
+    }
+    std::string words;
+    for (const std::string& word : cell.words) words += " " + word;
+    return Diagnostic{.code = code == wire::kExitUsage ? Code::kUsage : Code::kEnvironment,
+                      .origin = ModelText("graphpipe plan" + words),
+                      .message = row.ok() && !row->error.empty()
+                                     ? Terminal::encode_text(row->error).str()
+                                     : text("it ended with exit code ", code, ", signal ", finished->ending.signal),
+                      .hint = "run that command by itself; the plans made so far are kept"};
+  }
+
+  const std::string program_ = this_program();
+  const std::vector<const SweepCell*> cells_;
+  CellFile& file_;
+  std::map<std::string, SweepRow>& rows_;
+  const std::function<void(SweepProgress)>& progress_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  size_t done_ = 0;
+  Diagnostics problems_;
+};
+
+}  // namespace
+
+Result<std::vector<SweepCell>> cells_of(const Sweep& sweep) {
+  Digests digests;
+  std::vector<SweepCell> cells;
+  std::vector<size_t> chosen(sweep.axes.size());
+  for (bool more = true; more;) {
+    SweepCell& cell = cells.emplace_back();
+    std::string told(wire::kToolVersion);
+    for (const auto& [flag, value] : sweep.flags) GP_TRY_VOID(add_word(flag, value, digests, cell, told));
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      cell.values.push_back(sweep.axes[i].values[chosen[i]]);
+      GP_TRY_VOID(add_word(sweep.axes[i].name, cell.values.back(), digests, cell, told));
+    }
+    cell.key = sha256_of_text(told);
+    // The next combination, as the next number on a counter with wheels of these sizes.
+    size_t wheel = chosen.size();
+    while (wheel > 0 && ++chosen[wheel - 1] == sweep.axes[wheel - 1].values.size()) chosen[--wheel] = 0;
+    more = wheel > 0;
+  }
+  return cells;
+}
+
+Result<SweepRow> row_of(const std::string& report) {
+  RowReader reader;
+  GP_TRY_VOID(files::scan_json(report, {}, std::ref(reader)));
+  return std::move(reader.row);
+}
+
+Result<std::map<std::string, SweepRow>> make_plans(const std::vector<SweepCell>& cells, const std::string& file,
+                                                   int jobs, const std::function<void(SweepProgress)>& progress) {
+  std::map<std::string, SweepRow> rows;
+  CellFile lines(file);
+  GP_TRY_VOID(lines.open(rows));
+  std::vector<const SweepCell*> missing;
+  for (const SweepCell& cell : cells)
+    if (!rows.contains(cell.key)) missing.push_back(&cell);
+  GP_TRY_VOID(PlanMaker(std::move(missing), lines, rows, progress).make(jobs));
+  return rows;
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,47 @@
+#pragma once
+// The plans of a sweep, each made by a `graphpipe plan --json` of its own, and kept as it comes: a line of cells.jsonl.
+// A sweep that is started again makes those that are missing.
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "driver/sweep/sweep_file.h"
+#include "support/result.h"
+
+namespace graphpipe::driver {
+
+struct SweepCell {
+  /// By axis.
+  std::vector<std::string> values;
+  /// Of `graphpipe plan`, without the verb.
+  std::vector<std::string> words;
+  /// Tells the plan from all others: the words, the model's and the cluster's bytes and the version of this program.
+  std::string key;
+};
+
+/// What is known of a plan: numbers by column, and why there is none.
+struct SweepRow {
+  std::map<std::string, double> numbers;
+  std::string limit, error;
+  bool complete = true;
+};
+
+/// All combinations. Errors: those of reading a model or a file that the flags name.
+Result<std::vector<SweepCell>> cells_of(const Sweep& sweep);
+
+/// The row of a report of `plan --json`. Errors: kMalformedFile.
+Result<SweepRow> row_of(const std::string& report);
+
+struct SweepProgress {
+  size_t done = 0, all = 0;
+};
+
+/// Makes the plans that the file has not, `jobs` at a time, and adds each as it comes. Returns the rows, by cell; an
+/// interrupt leaves the rest out (absent). Errors: kUsage with the report's message where `plan` does not take the
+/// flags; kEnvironment where the file cannot be written or a plan's process ends otherwise than it should.
+Result<std::map<std::string, SweepRow>> make_plans(const std::vector<SweepCell>& cells, const std::string& file,
+                                                   int jobs, const std::function<void(SweepProgress)>& progress);
+
+}  // namespace graphpipe::driver

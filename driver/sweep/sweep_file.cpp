@@ -1,0 +1,163 @@
+#include "driver/sweep/sweep_file.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "driver/cli/flags.h"
+#include "driver/cli/suggestion.h"
+#include "driver/cli/toml_file.h"
+#include "wire/run_options.h"
+
+namespace graphpipe::driver {
+namespace {
+
+// By the name of a flag of `plan`: whether it is a switch.
+std::map<std::string, bool> plan_words() {
+  // A sweep gives these by itself.
+  const std::set<std::string> own = {"output", "json", "quiet", "help"};
+  Options options;
+  CLI::App app;
+  plan_flags(app, options);
+  std::map<std::string, bool> words{{"model", false}};
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (!own.contains(name)) words.emplace(name, option->get_type_size() == 0);
+  return words;
+}
+
+class SweepReader {
+ public:
+  explicit SweepReader(const std::string& path) : path_(path) {}
+
+  Result<Sweep> read(const TomlNode& file) {
+    for (const auto& [key, node] : file.table) read_part(key, node);
+    size_t cells = 1;
+    for (const SweepAxis& axis : sweep_.axes) cells = std::min(cells * axis.values.size(), kMaxSweepCells + 1);
+    if (cells > kMaxSweepCells) add(1, text("these are more than ", kMaxSweepCells, " plans"), "leave values out");
+    if (!has("model"))
+      add(1, "no model is named", "write model = \"model.onnx\" below [flags], or a list below [axes]");
+    check_plot();
+    if (!problems_.empty()) return problems_;
+    return sweep_;
+  }
+
+ private:
+  void add(int64_t line, std::string message, std::string hint) {
+    problems_.push_back({.code = Code::kMalformedFile,
+                         .origin = ModelText(path_),
+                         .message = text("line ", line, ": ", message),
+                         .hint = std::move(hint)});
+  }
+
+  void read_part(const std::string& name, const TomlNode& node) {
+    if (!node.is(TomlKind::kTable) || (name != "flags" && name != "axes" && name != "plot"))
+      return add(node.line, text(quoted(ModelText(name)), " is no part of a sweep"),
+                 "a sweep has the parts [flags], [axes] and [plot]");
+    for (const auto& [word, value] : node.table) {
+      if (name == "plot") read_plot(word, value);
+      else if (is_flag(word, value)) name == "flags" ? read_flag(word, value) : read_axis(word, value);
+    }
+  }
+
+  bool has(const std::string& name) const {
+    return std::ranges::any_of(sweep_.flags, [&](const auto& flag) { return flag.first == name; }) ||
+           std::ranges::any_of(sweep_.axes, [&](const SweepAxis& axis) { return axis.name == name; });
+  }
+
+  bool is_flag(const std::string& name, const TomlNode& node) {
+    if (!words_.contains(name)) {
+      std::vector<std::string> known;
+      for (const auto& [word, is_switch] : words_) known.push_back(word);
+      add(node.line, text("`plan` has no flag ", quoted(ModelText("--" + name)), suggestion(name, known)),
+          "keys are flags of `graphpipe plan` without the dashes, and `model`");
+    } else if (has(name)) {
+      add(node.line, text(name, " stands below [flags] and below [axes]"), "leave one of them out");
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+  std::optional<std::string> word_of(const std::string& name, const TomlNode& node) {
+    std::optional<std::string> word;
+    if (words_.at(name) && node.is(TomlKind::kBool)) word = node.integer != 0 ? "true" : "false";
+    if (!words_.at(name)) {
+      if (node.is(TomlKind::kText)) word = node.text;
+      if (node.is(TomlKind::kInteger)) word = std::to_string(node.integer);
+      if (node.is(TomlKind::kReal)) word = wire::write_value(node.real);
+    }
+    if (!word)
+      add(node.line, text(name, " takes ", words_.at(name) ? "true or false" : "a text or a number"),
+          "see `graphpipe plan --help`");
+    return word;
+  }
+
+  void read_flag(const std::string& name, const TomlNode& node) {
+    if (std::optional<std::string> word = word_of(name, node)) sweep_.flags.emplace_back(name, *std::move(word));
+  }
+
+  void read_axis(const std::string& name, const TomlNode& node) {
+    if (node.list.empty()) return add(node.line, name + " has no list of values", "write a list such as [2, 4, 8]");
+    SweepAxis axis{.name = name, .values = {}};
+    for (const TomlNode& each : node.list) {
+      std::optional<std::string> word = word_of(name, each);
+      if (!word) return;
+      if (std::ranges::find(axis.values, *word) != axis.values.end())
+        return add(each.line, text(quoted(ModelText(*word)), " stands there twice"), "leave one of them out");
+      axis.values.push_back(*std::move(word));
+    }
+    sweep_.axes.push_back(std::move(axis));
+  }
+
+  void read_plot(const std::string& name, const TomlNode& node) {
+    std::string* const member = name == "x"      ? &sweep_.plot.x
+                                : name == "y"    ? &sweep_.plot.y
+                                : name == "line" ? &sweep_.plot.line
+                                                 : nullptr;
+    if (member == nullptr || !node.is(TomlKind::kText))
+      return add(node.line, text(quoted(ModelText(name)), " is no setting of a plot, or no text"),
+                 "a plot has x, y and line, texts all of them");
+    *member = node.text;
+    plot_line_ = node.line;
+  }
+
+  void check_plot() {
+    if (plot_line_ == 0) return;
+    const auto is_axis = [&](const std::string& name) {
+      return std::ranges::any_of(sweep_.axes, [&](const SweepAxis& axis) { return axis.name == name; });
+    };
+    for (const std::string* name : {&sweep_.plot.x, &sweep_.plot.line})
+      if (!is_axis(*name) && !(name->empty() && name == &sweep_.plot.line))
+        add(plot_line_,
+            text("the plot's ", name == &sweep_.plot.x ? "x" : "line",
+                 " is no axis of the sweep: ", quoted(ModelText(*name))),
+            "name one of those below [axes]");
+    const std::vector<std::string> columns = sweep_columns();
+    if (std::ranges::find(columns, sweep_.plot.y) == columns.end())
+      add(plot_line_, text("the plot's y is no column of numbers: ", quoted(ModelText(sweep_.plot.y))),
+          "take simulated_step, or another column of table.csv");
+  }
+
+  const std::string& path_;
+  const std::map<std::string, bool> words_ = plan_words();
+  Sweep sweep_;
+  Diagnostics problems_;
+  int64_t plot_line_ = 0;
+};
+
+}  // namespace
+
+Result<Sweep> read_sweep(const std::string& path) {
+  GP_TRY(const TomlNode file, read_toml(path));
+  return SweepReader(path).read(file);
+}
+
+std::vector<std::string> sweep_columns() {
+  return {"simulated_step", "steady_step", "bound",       "gap",           "idle_fraction",
+          "peak_bytes",     "stages",      "micro_batch", "search_seconds"};
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,61 @@
+#include "driver/report/json_object.h"
+#include "driver/sweep/sweep_output.h"
+#include "support/text.h"
+
+namespace graphpipe::driver {
+namespace {
+
+// Quoted where it must be; a leading sign that spreadsheets take for a formula is no number here.
+std::string csv_word(const std::string& word) {
+  if (word.find_first_of(",\"\r\n") == std::string::npos && !word.starts_with("=") && !word.starts_with("@"))
+    return word;
+  std::string out = "\"";
+  for (const char c : word) out.append(c == '"' ? 2 : 1, c);
+  return out + "\"";
+}
+
+std::string number_word(const SweepRow& row, const std::string& column) {
+  const auto found = row.numbers.find(column);
+  return found == row.numbers.end() ? "" : json_number(found->second);
+}
+
+}  // namespace
+
+std::string sweep_csv(const Sweep& sweep, const std::vector<SweepCell>& cells,
+                      const std::map<std::string, SweepRow>& rows) {
+  std::string out;
+  for (const SweepAxis& axis : sweep.axes) out += axis.name + ",";
+  for (const std::string& column : sweep_columns()) out += column + ",";
+  out += "limit,complete,error\r\n";
+  for (const SweepCell& cell : cells) {
+    const auto found = rows.find(cell.key);
+    if (found == rows.end()) continue;
+    const SweepRow& row = found->second;
+    for (const std::string& value : cell.values) out += csv_word(value) + ",";
+    for (const std::string& column : sweep_columns()) out += number_word(row, column) + ",";
+    out += csv_word(row.limit) + "," + (row.complete ? "true" : "false") + "," +
+           csv_word(Terminal::encode_text(row.error).str()) + "\r\n";
+  }
+  return out;
+}
+
+std::string sweep_json(const Sweep& sweep, const std::vector<SweepCell>& cells,
+                       const std::map<std::string, SweepRow>& rows) {
+  std::string out;
+  for (const SweepCell& cell : cells) {
+    const auto found = rows.find(cell.key);
+    if (found == rows.end()) continue;
+    const SweepRow& row = found->second;
+    JsonObject object;
+    for (size_t i = 0; i < cell.values.size(); ++i) object.add(sweep.axes[i].name, cell.values[i]);
+    for (const std::string& column : sweep_columns()) {
+      const std::string number = number_word(row, column);
+      object.add_json(column, number.empty() ? "null" : number);
+    }
+    object.add("limit", row.limit).add("complete", row.complete).add("error", row.error);
+    out += (out.empty() ? "\n " : ",\n ") + object.str();
+  }
+  return "[" + out + "\n]\n";
+}
+
+}  // namespace graphpipe::driver

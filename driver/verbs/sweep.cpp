@@ -1,0 +1,64 @@
+// graphpipe sweep: plans for all combinations of some flags' values, as tables and a picture.
+
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "driver/cli/commands.h"
+#include "driver/launch/folder_lock.h"
+#include "driver/launch/process.h"
+#include "driver/report/report.h"
+#include "driver/sweep/sweep_output.h"
+#include "files/text_file.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+struct Swept {
+  size_t plans = 0, without = 0, missing = 0;  // of all cells; those where there is no plan; not made yet
+};
+
+Result<Swept> sweep_into(const Options& options) {
+  GP_TRY(const Sweep sweep, read_sweep(options.input));
+  GP_TRY(const std::vector<SweepCell> cells, cells_of(sweep));
+  GP_TRY(const FolderLock lock, FolderLock::take(options.output));
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  Progress progress(options, "planning");
+  const std::string folder = options.output + "/";
+  GP_TRY(const auto rows,
+         make_plans(cells, folder + "cells.jsonl", options.jobs > 0 ? options.jobs : cores, [&](SweepProgress made) {
+           progress.update(static_cast<double>(made.done) / static_cast<double>(made.all),
+                           text(made.done, " of ", made.all));
+         }));
+  GP_TRY_VOID(files::write_file(folder + "table.csv", sweep_csv(sweep, cells, rows)));
+  GP_TRY_VOID(files::write_file(folder + "table.json", sweep_json(sweep, cells, rows)));
+  if (!sweep.plot.x.empty()) GP_TRY_VOID(files::write_file(folder + "plot.svg", sweep_svg(sweep, cells, rows)));
+  Swept swept{.plans = cells.size()};
+  for (const SweepCell& cell : cells) {
+    const auto row = rows.find(cell.key);
+    swept.missing += row == rows.end() ? 1 : 0;
+    swept.without += row != rows.end() && !row->second.error.empty() ? 1 : 0;
+  }
+  return swept;
+}
+
+}  // namespace
+
+int run_sweep(const Options& options) {
+  catch_interrupts();
+  const Result<Swept> swept = sweep_into(options);
+  if (!swept) return report_problems(options, "sweep", swept.problems());
+  const bool complete = swept->missing == 0;
+  if (options.json) {
+    JsonObject object;
+    object.add("folder", options.output).add("plans", swept->plans).add("without_plan", swept->without);
+    print_json("sweep", object.add("missing", swept->missing), {}, complete);
+  } else {
+    std::cout << swept->plans - swept->missing << " of " << swept->plans << " plans in "
+              << Terminal::encode_text(options.output).str() << ", " << swept->without << " of them not feasible\n";
+  }
+  return end_code(complete);
+}
+
+}  // namespace graphpipe::driver

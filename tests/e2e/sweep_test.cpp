@@ -1,0 +1,131 @@
+// graphpipe sweep: the plans that `plan` makes, one by one, and no plan twice.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "driver/launch/process.h"
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kModel = GRAPHPIPE_SOURCE_DIR "/tests/data/models/clip_like/model.onnx";
+
+// A folder of the test's own, with the file.
+struct SweepFolder {
+  SweepFolder(const std::string& name, const std::string& axes, const std::string& plot = "")
+      : path(work_folder("sweep_" + name)) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    std::ofstream(file()) << "[flags]\nmodel = \"" << kModel
+                          << "\"\nloss = \"contrastive:similarity\"\nbatch = 16\ncluster = \"default\"\n[axes]\n"
+                          << axes << "\n"
+                          << plot;
+  }
+  std::string file() const { return path + "/sweep.toml"; }
+  std::string results() const { return path + "/results"; }
+  nlohmann::json table() const { return nlohmann::json::parse(read_text(results() + "/table.json")); }
+  /// Exit code, and what it says.
+  std::pair<int, std::string> run() const {
+    const auto finished = driver::run_and_collect(
+        {.arguments = {GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep", file(), "-o", results(), "--jobs", "2"}});
+    REQUIRE(finished.ok());
+    return {finished->ending.exit_code, finished->output};
+  }
+  std::string path;
+};
+
+size_t count_lines(const std::string& text) { return static_cast<size_t>(std::ranges::count(text, '\n')); }
+
+}  // namespace
+
+TEST_CASE("a sweep has a row for each combination, with the numbers of `plan`") {
+  const SweepFolder folder("rows", "devices = [1, 2, 3]\nplanner = [\"graphpipe\", \"sequential\"]",
+                           "[plot]\nx = \"devices\"\ny = \"simulated_step\"\nline = \"planner\"\n");
+  const auto [code, said] = folder.run();
+  CAPTURE(said);
+  REQUIRE(code == 0);
+  CHECK(said.find("6 of 6 plans in ") == 0);
+  const nlohmann::json table = folder.table();
+  REQUIRE(table.size() == 6);
+  CHECK(table[1]["devices"] == "1");
+  CHECK(table[1]["planner"] == "sequential");
+  for (const nlohmann::json& row : {table[2], table[5]}) {
+    const nlohmann::json plan = nlohmann::json::parse(
+        graphpipe_output({"plan", kModel, "--loss", "contrastive:similarity", "--batch", "16", "--cluster", "default",
+                          "--devices", row["devices"], "--planner", row["planner"], "--json"}));
+    CHECK(row["simulated_step"] == plan["simulated_step"]);
+    CHECK(row["stages"] == plan["stages"].size());
+    CHECK(row["peak_bytes"] == *std::ranges::max_element(plan["peak_bytes"]));
+    CHECK(row["steady_step"].is_null());
+  }
+  const std::string csv = read_text(folder.results() + "/table.csv");
+  CHECK(csv.starts_with("devices,planner,simulated_step,"));
+  CHECK(count_lines(csv) == 7);
+  const std::string svg = read_text(folder.results() + "/plot.svg");
+  CHECK(svg.find("<svg") == 0);
+  CHECK(svg.find("sequential") != std::string::npos);
+}
+
+TEST_CASE("a sweep that was killed makes the missing plans alone, and what changed is made again") {
+  const SweepFolder folder("again", "devices = [1, 2]");
+  REQUIRE(folder.run().first == 0);
+  const std::string cells = folder.results() + "/cells.jsonl", table = read_text(folder.results() + "/table.json");
+  const std::string whole = read_text(cells);
+  REQUIRE(count_lines(whole) == 2);
+  std::ofstream(cells) << whole.substr(0, whole.size() - 100);
+  REQUIRE(folder.run().first == 0);
+  // The cut line, which is none, and one new.
+  CHECK(count_lines(read_text(cells)) == 3);
+  REQUIRE(folder.run().first == 0);
+  CHECK(count_lines(read_text(cells)) == 3);
+  const nlohmann::json again = folder.table(), before = nlohmann::json::parse(table);
+  for (size_t i = 0; i < 2; ++i) CHECK(again[i]["simulated_step"] == before[i]["simulated_step"]);
+  std::ofstream(folder.file(), std::ios::app) << "micro-batch = [4]\n";
+  REQUIRE(folder.run().first == 0);
+  CHECK(count_lines(read_text(cells)) == 5);
+}
+
+TEST_CASE("combinations without a plan are rows; flags that `plan` does not take end the sweep with the command") {
+  const SweepFolder some("some", "devices = [2]\nstages = [2, 500]");
+  const auto [code, said] = some.run();
+  CAPTURE(said);
+  CHECK(code == 0);
+  CHECK(said.find("1 of them not feasible") != std::string::npos);
+  const nlohmann::json table = some.table();
+  REQUIRE(table.size() == 2);
+  CHECK(table[0]["error"] == "");
+  CHECK(table[1]["error"] != "");
+  CHECK(table[1]["simulated_step"].is_null());
+
+  const std::tuple<const char*, int, const char*> wrong[] = {
+      {"device = [2]", 3, "has no flag '--device'"},
+      {"devices = 2", 3, "devices has no list of values"},
+      {"devices = [2, 2]", 3, "stands there twice"},
+      {"batch = [8]", 3, "stands below [flags] and below [axes]"},
+      {"output = [\"x\"]", 3, "has no flag '--output'"},
+      {"devices = [2]\n[plot]\nx = \"batch\"\ny = \"simulated_step\"", 3, "is no axis of the sweep"},
+      {"devices = [2]\n[plot]\nx = \"devices\"\ny = \"speed\"", 3, "is no column of numbers"},
+      {"devices = [2", 3, "line"},
+      {"planner = [\"grahpipe\"]", 2, "graphpipe plan"},
+  };
+  for (const auto& [axes, expected, part] : wrong) {
+    const SweepFolder folder("wrong", axes);
+    const auto [end, words] = folder.run();
+    CAPTURE(axes);
+    CAPTURE(words);
+    CHECK(end == expected);
+    CHECK(words.find(part) != std::string::npos);
+  }
+}
