@@ -237,6 +237,7 @@ Status derive(Pipeline& pipeline) {
     GP_TRY(pipeline.built, scheduler::build_schedule(pipeline.stages, plan.cluster, options));
     plan.schedule = pipeline.built.schedule;
   }
+  pipeline.steady = scheduler::steady_state(pipeline.stages, plan.cluster, options, *plan.schedule);
   plan.labels.resize(pipeline.priced.nodes.size());
   for (const ir::PlanNodeId node : pipeline.priced.node_ids()) plan.labels[node] = pipeline.priced.nodes[node].label;
   // The simulator counts whole ticks, which may be a little less than the bounds' exact prices.

@@ -10,6 +10,7 @@
 #include "ir/plan.h"
 #include "ir/plan_graph.h"
 #include "ir/stage_graph.h"
+#include "scheduler/analysis/steady_state.h"
 #include "scheduler/build_schedule.h"
 
 namespace graphpipe::driver {
@@ -40,6 +41,8 @@ struct Pipeline {
   /// `model_bound`.
   double step_bound = 0, model_bound = 0;
   double search_seconds = 0;
+  /// Of asynchronous schedules.
+  std::optional<scheduler::SteadyState> steady;
   /// Where `auto` answered with plain data parallelism.
   std::optional<StageGraphBeside> beside;
   /// False where the time limit or an interrupt ended the search.

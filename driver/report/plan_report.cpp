@@ -117,6 +117,9 @@ std::string plan_text(const Pipeline& pipeline) {
   if (pipeline.search_seconds > 0) out += ", searched " + human_seconds(pipeline.search_seconds);
   out += pipeline.complete ? "\n" : " (ended early)\n";
   out += fmt::format("simulated step {}, idle {:.1f} %\n", human_seconds(step), 100 * metrics.bubble_of_makespan);
+  if (pipeline.steady)
+    out += fmt::format("where batches follow each other without draining: {} per batch, {} per update\n",
+                       human_seconds(pipeline.steady->step_seconds), human_seconds(pipeline.steady->update_seconds));
   if (const double shared = step_on_cores(pipeline); shared > step)
     out +=
         fmt::format("simulated as if every process had cores of its own; on the {} of this machine no less than {}\n",
@@ -159,6 +162,8 @@ JsonObject plan_json(const Pipeline& pipeline) {
   object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy);
   object.add("execute", std::string(ir::execution_name(pipeline.plan.execution))).add("stages", stages);
   object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
+  if (pipeline.steady)
+    object.add("steady_step", pipeline.steady->step_seconds).add("steady_update", pipeline.steady->update_seconds);
   object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");
   object.add("objective", pipeline.built.step_seconds())
       .add("gap", gap(pipeline.built.step_seconds(), pipeline.model_bound));

@@ -30,6 +30,7 @@ struct Contender {
   double objective = 0, bound = 0, gap = 0;  // in the planner's own terms
   std::string unit;
   double step = 0;         // simulated seconds
+  double steady = 0;       // of asynchronous policies: per batch where none drains; else 0
   int64_t peak_bytes = 0;  // of the worst device
   size_t stages = 0;
   double search_seconds = 0;
@@ -101,6 +102,7 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   pipeline.plan.assignment = std::move(choice.assignment);
   GP_TRY_VOID(derive(pipeline));
   contender.step = pipeline.built.step_seconds();
+  if (pipeline.steady) contender.steady = pipeline.steady->step_seconds;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
     contender.peak_bytes = std::max(contender.peak_bytes, memory.peak.count);
   contender.stages = pipeline.stages.stages.size();
@@ -186,6 +188,7 @@ JsonObject contender_json(const Contender& contender, bool best) {
     return object.add("error", Terminal::encode_text(contender.problems.front().message).str());
   object.add("objective", contender.objective).add("unit", contender.unit).add("bound", contender.bound);
   object.add("gap", contender.gap).add("simulated_step", contender.step);
+  if (contender.steady > 0) object.add("steady_step", contender.steady);
   if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
   object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
   return object.add("best", best).add("fits_memory", contender.fits).add("complete", contender.complete);
@@ -204,6 +207,7 @@ bool is_winner(const std::vector<Contender>& sorted, const Contender& contender)
 
 std::string contender_table(const std::vector<Contender>& contenders) {
   std::vector<double> steps, peaks, searches;
+  const bool any_steady = std::ranges::any_of(contenders, [](const Contender& c) { return c.steady > 0; });
   for (const Contender& contender : contenders) {
     if (!contender.problems.empty()) continue;
     steps.push_back(contender.step);
@@ -214,6 +218,11 @@ std::string contender_table(const std::vector<Contender>& contenders) {
       search({.first = 1e-3, .names = {"ms"}}, searches);
   std::vector<std::vector<std::string>> rows{{"", "planner", "policy", step.heading("step"), "of best", "stages",
                                               peak.heading("peak memory"), search.heading("search"), ""}};
+  const auto add_steady = [&](std::string cell) {
+    constexpr std::ptrdiff_t kBehindSteps = 5;
+    if (any_steady) rows.back().insert(rows.back().begin() + kBehindSteps, std::move(cell));
+  };
+  add_steady("undrained");
   std::string failures;
   for (const Contender& contender : contenders) {
     if (!contender.problems.empty()) {
@@ -226,6 +235,7 @@ std::string contender_table(const std::vector<Contender>& contenders) {
                     step.cell(contender.step), fmt::format("{:.3f}", contender.step / contenders.front().step),
                     std::to_string(contender.stages), peak.cell(static_cast<double>(contender.peak_bytes)),
                     search.cell(contender.search_seconds), remark});
+    add_steady(step.cell(contender.steady));
   }
   return (rows.size() > 1 ? table(rows) : "") + failures;
 }

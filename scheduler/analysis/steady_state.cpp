@@ -1,0 +1,70 @@
+#include "scheduler/analysis/steady_state.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// The fill is over after so many updates for each stage.
+constexpr int64_t kUpdatesPerStage = 4;
+/// More actions than these take seconds to order and to simulate.
+constexpr int64_t kMaxActions = 100'000;
+
+/// Of one batch: those of the stage that makes the most.
+int64_t updates_of(const Schedule& schedule) {
+  std::map<std::pair<int32_t, int32_t>, int64_t> steps;
+  int64_t most = 0;
+  for (const ir::Program& program : schedule.programs)
+    for (const Action& action : program.actions)
+      if (action.op == ActionOp::kStep) most = std::max(most, ++steps[{action.stage, action.replica}]);
+  return most;
+}
+
+int64_t actions_of(const Schedule& schedule) {
+  int64_t count = 0;
+  for (const ir::Program& program : schedule.programs) count += std::ssize(program.actions);
+  return count;
+}
+
+/// The options that build this schedule; files of plans do not say what was asked of the order.
+std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options,
+                                       const Schedule& schedule) {
+  const Samples update(graph.batch.count / std::max<int64_t>(1, updates_of(schedule)));
+  for (const Samples samples : {options.update, update})
+    for (const bool vertical_sync : {options.vertical_sync, !options.vertical_sync}) {
+      BuildOptions tried = options;
+      tried.update = samples;
+      tried.vertical_sync = vertical_sync;
+      const auto built = build_schedule(graph, cluster, tried);
+      if (built && built->schedule == schedule) return tried;
+    }
+  return std::nullopt;
+}
+
+std::optional<double> seconds_of(StageGraph graph, const ir::Cluster& cluster, const BuildOptions& options,
+                                 int64_t batches) {
+  graph.batch = Samples(graph.batch.count * batches);
+  const auto built = build_schedule(graph, cluster, options);
+  return built ? std::optional(built->step_seconds()) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Cluster& cluster,
+                                        const BuildOptions& options, const Schedule& schedule) {
+  if (!ir::is_asynchronous(schedule)) return std::nullopt;
+  const int64_t updates = updates_of(schedule);
+  const int64_t before = (kUpdatesPerStage * std::ssize(graph.stages) + updates - 1) / updates;
+  if ((before + 1) * actions_of(schedule) > kMaxActions) return std::nullopt;
+  const std::optional<BuildOptions> own = options_of(graph, cluster, options, schedule);
+  if (!own) return std::nullopt;
+  const std::optional<double> some = seconds_of(graph, cluster, *own, before);
+  const std::optional<double> more = seconds_of(graph, cluster, *own, before + 1);
+  if (!some || !more) return std::nullopt;
+  const double step = *more - *some;
+  return SteadyState{.step_seconds = step, .update_seconds = step / static_cast<double>(updates)};
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,25 @@
+#pragma once
+// What an asynchronous schedule takes per batch where batches follow each other without draining. Such schedules are
+// made for it: a step that drains pays for its fill and its end once per batch, which trainings of many batches do not
+// have to (Narayanan et al., PipeDream, SOSP 2019, section 3.2).
+
+#include <optional>
+
+#include "scheduler/build_schedule.h"
+
+namespace graphpipe::scheduler {
+
+struct SteadyState {
+  /// Of one more batch behind others.
+  double step_seconds = 0;
+  /// Of one of its updates.
+  double update_seconds = 0;
+};
+
+/// Simulates some batches as one, and one batch more: what that takes longer. The schedule must be what the options
+/// build for the graph; where their order was not kept, the update and vertical sync that build it are found. Absent of
+/// synchronous schedules, of others than the policy builds, and where longer ones are refused.
+std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Cluster& cluster,
+                                        const BuildOptions& options, const Schedule& schedule);
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,65 @@
+// What asynchronous schedules take per batch where none drains.
+
+#include "scheduler/analysis/steady_state.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/scheduler/helpers.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+constexpr double kUnitsPerMicroBatch = 3;  // forward and both halves of the backward, a unit each
+
+StageGraph weighted_chain(int stages, int64_t micro_batches) {
+  StageGraph graph = chain_stages({.ranks = stages, .micro_batches = micro_batches});
+  for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1);
+  return graph;
+}
+
+std::optional<SteadyState> steady_of(int stages, int64_t micro_batches, const BuildOptions& options, double& drained) {
+  const StageGraph graph = weighted_chain(stages, micro_batches);
+  const ir::Cluster cluster = standalone_cluster(stages);
+  const auto built = build_schedule(graph, cluster, options);
+  if (!built.ok()) FAIL(built.problems().front().message);
+  drained = built->step_seconds();
+  // As a plan file has it: the policy's name and the schedule, without what was asked of the order.
+  return steady_state(graph, cluster, {.policy = options.policy}, built->schedule);
+}
+
+}  // namespace
+
+TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch takes the time of one stage") {
+  const BuildOptions orders[] = {{.policy = "pipedream"},
+                                 {.policy = "pipedream", .vertical_sync = true},
+                                 {.policy = "2bw"},
+                                 {.policy = "2bw", .update = Samples(8)}};
+  for (const BuildOptions& options : orders)
+    for (const int stages : {1, 2, 4})
+      for (const int64_t micro_batches : {8, 16}) {
+        CAPTURE(options.policy);
+        CAPTURE(stages);
+        double drained = 0;
+        const auto steady = steady_of(stages, micro_batches, options, drained);
+        REQUIRE(steady.has_value());
+        const double work = kUnitsPerMicroBatch * static_cast<double>(micro_batches);
+        CHECK(steady->step_seconds == doctest::Approx(work).epsilon(1e-6));
+        if (options.policy == "pipedream") CHECK(steady->update_seconds == doctest::Approx(kUnitsPerMicroBatch));
+        if (options.update.count == 8) CHECK(steady->update_seconds == doctest::Approx(8 * kUnitsPerMicroBatch));
+        // Draining costs each other stage a forward and a backward.
+        CHECK(drained == doctest::Approx(work + kUnitsPerMicroBatch * (stages - 1)).epsilon(1e-6));
+      }
+}
+
+TEST_CASE("synchronous schedules, and such that no policy builds, have no steady state") {
+  double drained = 0;
+  CHECK_FALSE(steady_of(3, 6, {.policy = "kfkb"}, drained).has_value());
+  const StageGraph graph = weighted_chain(3, 6);
+  const ir::Cluster cluster = standalone_cluster(3);
+  auto built = build_schedule(graph, cluster, {.policy = "pipedream"});
+  REQUIRE(built.ok());
+  CHECK(steady_state(graph, cluster, {.policy = "pipedream"}, built->schedule).has_value());
+  CHECK_FALSE(steady_state(graph, cluster, {.policy = "2bw"}, built->schedule).has_value());
+}
