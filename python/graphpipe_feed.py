@@ -69,6 +69,10 @@ def _decoded(word):
     return out.decode("utf-8", "surrogateescape")
 
 
+def _encoded(text):
+    return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x25 else f"%{byte:02x}" for byte in text.encode())
+
+
 def _size_of(declared):
     size = TYPES[declared.type][0]
     for dim in declared.shape:
@@ -100,7 +104,7 @@ def _bytes_of(name, array, declared):
 class _Session:
     """One run: a connection for each of its ranks, and the memory that they share."""
 
-    def __init__(self, listener, slots):
+    def __init__(self, listener, slots, data):
         first = listener.accept()[0]
         hello = Hello(first.recv(MAX_MESSAGE))
         self.hello, self.slots = hello, slots
@@ -114,14 +118,15 @@ class _Session:
         self.connections = [ranks[rank] for rank in sorted(ranks)]
         self.offsets, self.slot_bytes = _layout(hello.inputs)
         self.next_done = [hello.step] * len(self.connections)
-        self._share_memory()
+        self._share_memory(data)
 
-    def _share_memory(self):
+    def _share_memory(self, data):
         memory = os.memfd_create("graphpipe-feed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, self.slots * self.slot_bytes)
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self.memory = mmap.mmap(memory, self.slots * self.slot_bytes)
         offer = f"{HEADER}\nslots {self.slots}\nslot-bytes {self.slot_bytes}\n".encode()
+        offer += f"data {_encoded(data)}\n".encode() if data else b""
         for connection in self.connections:
             socket.send_fds(connection, [offer], [memory])
         os.close(memory)
@@ -177,9 +182,10 @@ class _Session:
             connection.close()
 
 
-def serve(path, batches, slots=4, runs=1):
+def serve(path, batches, slots=4, runs=1, data=""):
     """Waits for a run at the socket `path` and feeds it what `batches(first_step, inputs)` yields, to its end or the
-    run's; `runs` times, one after the other (None: for ever). Raises FeedError where a batch does not fit."""
+    run's; `runs` times, one after the other (None: for ever). `data` is a name for what is fed, such as a digest of its files: a run that goes on from
+    a checkpoint refuses data of another name. Raises FeedError where a batch does not fit."""
     if os.path.exists(path):
         raise FeedError(f"{path} exists already")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -191,14 +197,14 @@ def serve(path, batches, slots=4, runs=1):
         try:
             listener.listen(1024)
             while runs is None or runs > 0:
-                _serve_one(listener, batches, slots)
+                _serve_one(listener, batches, slots, data)
                 runs = None if runs is None else runs - 1
         finally:
             os.unlink(path)
 
 
-def _serve_one(listener, batches, slots):
-    session = _Session(listener, slots)
+def _serve_one(listener, batches, slots, data):
+    session = _Session(listener, slots, data)
     try:
         step = session.hello.step
         for batch in batches(step, dict(session.hello.inputs)):

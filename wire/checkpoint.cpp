@@ -1,8 +1,12 @@
 #include "wire/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <set>
+
+#include "wire/run/watch.h"
 
 namespace graphpipe::wire {
 namespace {
@@ -44,6 +48,28 @@ bool read_digest(std::string_view value, std::string& digest) {
   return is_digest(value);
 }
 
+bool read_losses(std::string_view value, std::vector<double>& losses) {
+  while (!value.empty()) {
+    const std::string_view word = cut_front(value, ' ');
+    double loss = 0;
+    const auto [stopped, error] = std::from_chars(word.data(), word.data() + word.size(), loss);
+    if (error != std::errc() || stopped != word.data() + word.size() || !std::isfinite(loss)) return false;
+    losses.push_back(loss);
+  }
+  return !losses.empty() && losses.size() <= static_cast<size_t>(kLossWindow);
+}
+
+// The shortest text that reads back to the same bits.
+std::string losses_text(const std::vector<double>& losses) {
+  std::string out;
+  for (const double loss : losses) {
+    std::array<char, 32> word{};
+    const auto end = std::to_chars(word.data(), word.data() + word.size(), loss).ptr;
+    out.append(" ").append(word.data(), end);
+  }
+  return out.empty() ? out : "losses" + out + "\n";
+}
+
 bool read_line(std::string_view key, std::string_view value, CheckpointRecord& record) {
   if (key == "model") return read_digest(value, record.model);
   if (key == "plan") return read_digest(value, record.plan);
@@ -51,6 +77,7 @@ bool read_line(std::string_view key, std::string_view value, CheckpointRecord& r
   if (key == "step") return read_whole(value, record.step) && record.step >= 0;
   if (key == "seed") return read_whole(value, record.seed);
   if (key == "flag") return read_flag(value, record);
+  if (key == "losses") return read_losses(value, record.losses);
   if (key == "file") return read_file(value, record);
   record.optimizer = value;
   return key == "optimizer" && !value.empty();
@@ -73,6 +100,7 @@ std::string print_checkpoint(const CheckpointRecord& record) {
                     std::to_string(record.seed) + "\ndata " + record.data + "\n";
   for (const auto& [name, value] : record.flags)
     out.append("flag ").append(name).append(" ").append(value).append("\n");
+  out += losses_text(record.losses);
   for (const ManifestEntry& file : record.files) out += print_manifest_line(file);
   return out;
 }

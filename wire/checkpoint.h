@@ -21,6 +21,7 @@
 //   seed 7
 //   data <64 hex digits>
 //   flag --shuffle yes
+//   losses 0.5125 0.498        the last ones, which --max-loss-factor takes the median of
 //   file <64 hex digits> <size in bytes> <name>
 //   end <64 hex digits>
 
@@ -47,10 +48,13 @@ struct CheckpointRecord {
   /// Steps done.
   int64_t step = 0;
   uint64_t seed = 0;
-  /// A digest that tells data from other data; all zeros of synthetic ones.
+  /// A digest that tells data from other data; all zeros of synthetic ones, and of a feeder that does not name its own.
   std::string data;
   /// Flags that say which samples a step takes, with their values, where they are not the defaults.
   std::vector<std::pair<std::string, std::string>> flags;
+  /// Of the last steps, kLossWindow (wire/run/watch.h) at most, the oldest first; finite. Steps that were skipped have
+  /// none.
+  std::vector<double> losses;
   std::vector<ManifestEntry> files;
   bool operator==(const CheckpointRecord&) const = default;
 };

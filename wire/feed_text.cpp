@@ -37,8 +37,14 @@ std::optional<std::vector<int64_t>> feed_layout(const DataTable& table, int64_t 
 }
 
 std::optional<FeedOffer> parse_feed_offer(std::string_view message) {
-  const std::vector<std::string_view> lines = split(message, "\n");
+  std::vector<std::string_view> lines = split(message, "\n");
   FeedOffer offer;
+  if (lines.size() == 5 && lines[3].starts_with("data ")) {
+    const std::optional<std::string> name = decoded_name(lines[3].substr(5));
+    if (!name || name->empty() || name->size() > kMaxFeedDataName) return std::nullopt;
+    offer.data = *name;
+    lines.erase(lines.begin() + 3);
+  }
   if (lines.size() != 4 || lines[0] != kFeedHeader || !lines[1].starts_with("slots ") ||
       !lines[2].starts_with("slot-bytes ") || !lines[3].empty() || !read_number(lines[1].substr(6), offer.slots) ||
       !read_number(lines[2].substr(11), offer.slot_bytes))

@@ -33,10 +33,13 @@ std::vector<int64_t> feed_dims(const DataEntry& entry, int64_t batch);
 /// Where each input of the table begins in a slot, then the bytes of a slot. Absent where that overflows.
 std::optional<std::vector<int64_t>> feed_layout(const DataTable& table, int64_t batch);
 
-/// "graphpipe-feed 1\nslots 4\nslot-bytes 4096\n": what a feeder answers, with the memory.
+/// "graphpipe-feed 1\nslots 4\nslot-bytes 4096\n", and perhaps "data NAME\n": what a feeder answers, with the memory.
 struct FeedOffer {
   int64_t slots = 0, slot_bytes = 0;
+  /// What the feeder calls its data: other names, other data. Empty where it does not say.
+  std::string data;
 };
+inline constexpr size_t kMaxFeedDataName = 256;
 std::optional<FeedOffer> parse_feed_offer(std::string_view message);
 
 /// "batch 7 3\n": the batch of step 7, from 1, lies in slot 3, from 0.

@@ -6,12 +6,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "runtime/checkpoint/shard_file.h"
+#include "runtime/collectives/message_parts.h"
 #include "runtime/error.h"
-#include "runtime/io/sha256.h"
+#include "runtime/executor/check_copies.h"
 #include "support/check.h"
-#include "support/mapped_file.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -25,16 +27,16 @@ std::vector<wire::ManifestEntry> write_shards(const std::string& folder, const s
                               .hint = "all ranks must see the folder of --checkpoint, and write there"});
   std::vector<wire::ManifestEntry> entries;
   for (const Shard& shard : shards) {
-    const std::string path = folder + "/" + shard.file;
-    write_safetensors(path, shard.tensors);
-    const MappedFile file = value_or_throw(MappedFile::open(path));
-    entries.push_back({shard.file, static_cast<int64_t>(file.bytes().size()), sha256_hex(file.bytes())});
+    if (shard.file.empty()) continue;
+    entries.push_back(write_shard_file(folder, shard.file, shard.tensors));
   }
   return entries;
 }
 
-// What a rank tells rank 0 once the files of a checkpoint are on its disk: "written STEP", and the files as the record
-// has them. There may be several of these, or none.
+using Bytes = std::vector<std::byte>;
+
+// What a rank tells rank 0 once the files of checkpoints are on its disk: "written STEP", and the files as the record
+// has them, of each; then the digests of its copies of parameters, of each.
 constexpr std::string_view kWritten = "written ", kFile = "file ";
 
 using FilesByStep = std::map<int64_t, std::vector<wire::ManifestEntry>>;
@@ -50,21 +52,21 @@ bool read_told(std::string_view line, FilesByStep& told) {
   return error == std::errc() && end == line.data() + line.size() && ascends && told.try_emplace(step).second;
 }
 
-FilesByStep told_by(const std::vector<std::byte>& message) {
+bool read_files(const Bytes& message, FilesByStep& told) {
   std::string_view rest(reinterpret_cast<const char*>(message.data()), message.size());
-  FilesByStep told;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    if (!read_told(rest.substr(0, end), told))
-      fail(Code::kPeerFailed, "a rank sent a malformed list of files", "run all ranks from one folder");
+    if (!read_told(rest.substr(0, end), told)) return false;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return told;
+  return true;
 }
 
 }  // namespace
 
-Checkpointer::Checkpointer(CheckpointSetup setup) : setup_(std::move(setup)) { catch_stop_signals(); }
+Checkpointer::Checkpointer(CheckpointSetup setup) : setup_(std::move(setup)), losses_(0, setup_.record.losses) {
+  catch_stop_signals();
+}
 
 bool Checkpointer::is_due(const StepFacts& facts) const {
   const int64_t every = setup_.options.every_steps;
@@ -74,6 +76,7 @@ bool Checkpointer::is_due(const StepFacts& facts) const {
 Request Checkpointer::after_step(const StepFacts& facts) {
   writer_.rethrow();
   committer_.rethrow();
+  if (facts.loss && facts.skipped.empty()) losses_.keep(*facts.loss);
   if (is_due(facts)) take(facts.step + 1);
   Request request = take_signals();
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - last_;
@@ -90,25 +93,36 @@ void Checkpointer::take(int64_t step) {
   setup_.wait([&] { return writer_.is_idle(); });
   note_written();
   being_written_ = step;
+  if (is_rank_zero()) losses_at_[step] = losses_.kept();
   copies_.take(setup_.state());
   writer_.start([this, step] {
-    written_ = write_shards(unfinished_checkpoint(setup_.options.folder, step, setup_.token), copies_.shards());
+    written_.files = write_shards(unfinished_checkpoint(setup_.options.folder, step, setup_.token), copies_.shards());
+    written_.copies = setup_.digest(copies_.shards());
   });
 }
 
 void Checkpointer::note_written() {
   if (being_written_ < 0 || !writer_.is_idle()) return;
   writer_.rethrow();
-  outbox_ += text(kWritten, being_written_, "\n");
-  for (const wire::ManifestEntry& file : written_) outbox_ += wire::print_manifest_line(file);
+  outbox_[being_written_] = std::exchange(written_, {});
   being_written_ = -1;
 }
 
 std::vector<std::byte> Checkpointer::tell() {
   note_written();
-  const std::string told = std::exchange(outbox_, {});
-  const auto bytes = std::as_bytes(std::span(told));
-  return {bytes.begin(), bytes.end()};
+  if (outbox_.empty()) return {};
+  std::string files;
+  Bytes copies, message;
+  for (const auto& [step, written] : outbox_) {
+    files += text(kWritten, step, "\n");
+    for (const wire::ManifestEntry& file : written.files) files += wire::print_manifest_line(file);
+    add_part(copies, written.copies);
+  }
+  outbox_.clear();
+  const auto bytes = std::as_bytes(std::span(files));
+  add_part(message, {bytes.begin(), bytes.end()});
+  add_part(message, copies);
+  return message;
 }
 
 void Checkpointer::hear(std::span<const std::vector<std::byte>> of_ranks) {
@@ -117,8 +131,16 @@ void Checkpointer::hear(std::span<const std::vector<std::byte>> of_ranks) {
 }
 
 void Checkpointer::note_told(std::span<const std::vector<std::byte>> of_ranks) {
-  for (size_t rank = 0; rank < of_ranks.size(); ++rank)
-    for (auto& [step, files] : told_by(of_ranks[rank])) uncommitted_[step][rank] = std::move(files);
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (of_ranks[rank].empty()) continue;
+    const std::optional<std::vector<Bytes>> parts = parts_of(of_ranks[rank], 2);
+    FilesByStep told;
+    std::optional<std::vector<Bytes>> copies;
+    if (parts && read_files(parts->front(), told)) copies = parts_of(parts->back(), told.size());
+    if (!copies) fail(Code::kPeerFailed, "a rank sent a malformed list of files", "run all ranks from one folder");
+    auto of_step = copies->begin();
+    for (auto& [step, files] : told) uncommitted_[step][rank] = {std::move(files), std::move(*of_step++)};
+  }
 }
 
 // Begins to commit the oldest checkpoint where all ranks have written it. Returns whether it has begun.
@@ -129,7 +151,13 @@ bool Checkpointer::commit_next() {
   if (next == uncommitted_.end() || next->second.size() < static_cast<size_t>(setup_.ranks)) return false;
   wire::CheckpointRecord record = setup_.record;
   record.step = next->first;
-  for (const auto& [rank, files] : next->second) record.files.insert(record.files.end(), files.begin(), files.end());
+  record.losses = std::move(losses_at_.extract(record.step).mapped());
+  std::vector<Bytes> copies;
+  for (auto& [rank, written] : next->second) {
+    record.files.insert(record.files.end(), written.files.begin(), written.files.end());
+    copies.push_back(std::move(written.copies));
+  }
+  check_copies(copies);
   uncommitted_.erase(next);
   committer_.start(
       [this, record = std::move(record)] { setup_.folder->commit(record, setup_.token, setup_.options.keep); });

@@ -1,7 +1,8 @@
 #pragma once
 // Takes the checkpoints of a rank. At the end of a step that is due it copies the rank's state; a thread writes the
 // copy while training goes on, and rank 0 commits the checkpoint once all ranks have told, with the losses of a later
-// step, that their files are on the disk.
+// step, that their files are on the disk. Copies of one parameter are compared before: where they have parted, the run
+// ends and the checkpoint is none.
 
 #include <chrono>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "runtime/checkpoint/background_writer.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/shards.h"
+#include "runtime/training/loss_limit.h"
 #include "runtime/training/step_observer.h"
 #include "runtime/training/stop_signals.h"
 #include "wire/run_options.h"
@@ -21,7 +23,7 @@ namespace graphpipe::runtime {
 
 struct CheckpointSetup {
   wire::CheckpointOptions options;
-  /// All but the step and the files.
+  /// All but the step and the files; its losses are those before the first step.
   wire::CheckpointRecord record;
   /// The same on all ranks of the run, and of no other run.
   std::string token;
@@ -30,6 +32,8 @@ struct CheckpointSetup {
   int32_t ranks = 1;
   /// The rank's state, as it is now.
   std::function<std::vector<Shard>()> state;
+  /// What check_copies() reads of such shards.
+  std::function<std::vector<std::byte>(const std::vector<Shard>&)> digest;
   /// Returns once the condition holds; the other ranks must see meanwhile that this one lives.
   std::function<void(const std::function<bool()>& ready)> wait;
   /// On rank 0 the bytes of all ranks in order; elsewhere nothing.
@@ -50,6 +54,11 @@ class Checkpointer : public StepObserver {
 
  private:
   using Files = std::vector<wire::ManifestEntry>;
+  /// What a rank has written of a checkpoint: files, and the digests of its copies of parameters.
+  struct Written {
+    Files files;
+    std::vector<std::byte> copies;
+  };
   bool is_due(const StepFacts& facts) const;
   void take(int64_t step);
   void note_written();
@@ -59,10 +68,12 @@ class Checkpointer : public StepObserver {
 
   CheckpointSetup setup_;
   ShardCopies copies_;
-  int64_t being_written_ = -1;  // the step of the checkpoint whose files the writer has; -1: none
-  Files written_;               // what its job has written
-  std::string outbox_;          // what rank 0 is still to be told
-  std::map<int64_t, std::map<size_t, Files>> uncommitted_;  // on rank 0: by step and rank
+  int64_t being_written_ = -1;         // the step of the checkpoint whose files the writer has; -1: none
+  Written written_;                    // what its job has written
+  std::map<int64_t, Written> outbox_;  // what rank 0 is still to be told
+  std::map<int64_t, std::map<size_t, Written>> uncommitted_;  // on rank 0: by step and rank
+  LossLimit losses_;                                          // here and below: on rank 0
+  std::map<int64_t, std::vector<double>> losses_at_;          // of checkpoints that are not committed
   BackgroundWriter writer_, committer_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };

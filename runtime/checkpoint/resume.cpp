@@ -46,7 +46,8 @@ std::string flags_text(const wire::CheckpointRecord& record) {
   return out.empty() ? "none of these flags" : out;
 }
 
-void check_same_training(const FoundCheckpoint& found, const wire::CheckpointRecord& run, bool accept_changes) {
+void check_same_training(const FoundCheckpoint& found, const wire::CheckpointRecord& run, bool accept_changes,
+                         bool is_fed) {
   const auto& [path, record] = found;
   if (record.model != run.model)
     refuse_resume(path, "the checkpoint is of another model", "compile that model, or start with --weights");
@@ -57,10 +58,11 @@ void check_same_training(const FoundCheckpoint& found, const wire::CheckpointRec
                   text("compile with --optimizer ", Terminal::encode_text(record.optimizer).str(),
                        ", or start anew from its weights"));
   if (accept_changes) return;
+  // What a feeder calls its data is known once it answers: CheckpointSession::name_fed_data().
   const char* hint = "run with what it was written with, or say --resume-changed";
   if (record.seed != run.seed)
     refuse_resume(path, text("the checkpoint's run had --seed ", record.seed, ", this one has ", run.seed), hint);
-  if (record.data != run.data) refuse_resume(path, "the checkpoint's run trained on other data", hint);
+  if (record.data != run.data && !is_fed) refuse_resume(path, "the checkpoint's run trained on other data", hint);
   if (record.flags != run.flags)
     refuse_resume(path, text("the checkpoint's run had ", flags_text(record), ", this one has ", flags_text(run)),
                   hint);
@@ -80,6 +82,8 @@ std::string data_digest(const std::string& folder) {
   }
   return digest_of(all);
 }
+
+std::string fed_data_digest(const std::string& name) { return digest_of("fed " + name); }
 
 wire::CheckpointRecord record_of_run(const PlanTable& plan, const wire::RunOptions& options,
                                      const std::string& folder) {
@@ -109,7 +113,7 @@ std::optional<FoundCheckpoint> find_resume(const wire::RunOptions& options, cons
     problem.hint = text("the run goes on from step ", found->record.step);
     std::fprintf(stderr, "%s\n", to_line(problem).c_str());
   }
-  check_same_training(*found, run, options.checkpoint.accept_changes);
+  check_same_training(*found, run, options.checkpoint.accept_changes, !options.data.feed.empty());
   if (found->record.step > options.data.steps)
     refuse_resume(found->path,
                   text("the checkpoint is of step ", found->record.step, ", behind --steps ", options.data.steps),

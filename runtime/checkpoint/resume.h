@@ -19,6 +19,8 @@ wire::CheckpointRecord record_of_run(const PlanTable& plan, const wire::RunOptio
 /// A digest of the folder's data files: their names, sizes, and first and last bytes, so that large data are not read
 /// as a whole. 64 zeros where the folder's name is empty.
 std::string data_digest(const std::string& folder);
+/// The same of data that a feeder names.
+std::string fed_data_digest(const std::string& name);
 
 /// The last whole checkpoint of the options' --resume, which fits the run; later ones that are damaged are reported on
 /// stderr. Absent where the same folder takes the run's checkpoints and has none yet: the run starts from the

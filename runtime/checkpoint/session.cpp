@@ -36,7 +36,10 @@ void sleep_until(const std::function<bool()>& ready) {
 CheckpointSession::CheckpointSession(Rank rank) : rank_(std::move(rank)) {
   const wire::CheckpointOptions& options = rank_.options.checkpoint;
   if (options.folder.empty() && options.resume.empty()) return;
-  setup_ = {.options = options, .ranks = rank_.ranks, .state = [this] { return shards(); }};
+  setup_ = {.options = options,
+            .ranks = rank_.ranks,
+            .state = [this] { return shards(); },
+            .digest = [this](const std::vector<Shard>& shards) { return digest_shards(rank_.plan, shards); }};
   if (rank_.rank == 0) setup_.record = record_of_run(rank_.plan, rank_.options, rank_.folder);
   if (!options.folder.empty()) {
     // The folder first: nobody else changes it from then on.
@@ -51,7 +54,11 @@ CheckpointSession::CheckpointSession(Rank rank) : rank_(std::move(rank)) {
 void CheckpointSession::resume(const wire::CheckpointRecord& run) {
   std::string path;
   if (rank_.rank == 0)
-    if (const std::optional<FoundCheckpoint> found = find_resume(rank_.options, run)) path = found->path;
+    if (const std::optional<FoundCheckpoint> found = find_resume(rank_.options, run)) {
+      path = found->path;
+      resumed_data_ = found->record.data;
+      setup_.record.losses = found->record.losses;
+    }
   path = rank_.share("resume", path);
   if (path.empty()) return;
   first_step_ = restore(path, rank_.plan, rank_.states, rank_.device);
@@ -59,6 +66,18 @@ void CheckpointSession::resume(const wire::CheckpointRecord& run) {
     fail(Code::kUsage,
          text("--save-gradients: the checkpoint is of step ", first_step_, ", and no step is left to run"),
          "leave it out, or ask for more --steps");
+}
+
+void CheckpointSession::name_fed_data(const std::string& name) {
+  if (name.empty()) return;
+  setup_.record.data = fed_data_digest(name);
+  if (resumed_data_.empty() || rank_.options.checkpoint.accept_changes || resumed_data_ == setup_.record.data) return;
+  throw RunError(Diagnostic{
+      .code = Code::kUsage,
+      .origin = ModelText(rank_.options.checkpoint.resume),
+      .message =
+          text("the checkpoint's run trained on other data than those that the feeder calls ", quoted(ModelText(name))),
+      .hint = "feed what it was written with, or say --resume-changed"});
 }
 
 std::vector<Shard> CheckpointSession::shards() const {

@@ -36,6 +36,11 @@ class CheckpointSession {
 
   /// Steps done before this run.
   int64_t first_step() const { return first_step_; }
+  /// The last losses before it, which only rank 0 knows.
+  const std::vector<double>& earlier_losses() const { return setup_.record.losses; }
+  /// What the feeder of the run calls its data, "" where it does not say: on rank 0 before the first step. Throws
+  /// RunError (kUsage) where the checkpoint's run was fed other data and the options do not accept changes.
+  void name_fed_data(const std::string& name);
   /// The observer that takes the checkpoints; null where none are asked for. Lives as long as the session.
   StepObserver* observe(Gather* gather, Channels* channels);
 
@@ -46,6 +51,7 @@ class CheckpointSession {
   Rank rank_;
   int64_t first_step_ = 0;
   CheckpointSetup setup_;
+  std::string resumed_data_;  // the digest of the checkpoint's data; empty where nothing is resumed
   std::unique_ptr<Checkpointer> checkpointer_;
 };
 

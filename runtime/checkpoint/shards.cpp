@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/shards.h"
 
 #include "runtime/error.h"
+#include "runtime/executor/check_copies.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/tensors.h"
 
@@ -34,8 +35,9 @@ bool is_kept_elsewhere(const PlanTable& plan, const StageState& state, const std
 
 std::string parameter_of(const std::string& state_name) { return state_name.substr(state_name.find('/') + 1); }
 
-void add_shard(std::string file, std::vector<NamedTensor> tensors, std::vector<Shard>& shards) {
-  if (!tensors.empty()) shards.push_back({std::move(file), std::move(tensors)});
+void add_shard(std::string file, std::vector<NamedTensor> tensors, const StageState& state,
+               std::vector<Shard>& shards) {
+  if (!tensors.empty()) shards.push_back({std::move(file), std::move(tensors), &state});
 }
 
 std::vector<NamedTensor> buffers_of(const StageState& state, const Device& device) {
@@ -43,6 +45,17 @@ std::vector<NamedTensor> buffers_of(const StageState& state, const Device& devic
   for (size_t i = 0; i < state.weights.size(); ++i)
     if (state.entry->params[i].role == ParamRole::kBuffer)
       out.push_back({state.entry->params[i].name, device.download(state.weights[i])});
+  return out;
+}
+
+// Trained parameters of this state that lie in the file of another one.
+std::vector<NamedTensor> other_copies(const PlanTable& plan, const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out;
+  for (const size_t index : state.trainable) {
+    const char* name = state.entry->params[index].name;
+    if (state.replica != 0 || is_kept_elsewhere(plan, state, name))
+      out.push_back({name, device.download(state.weights[index])});
+  }
   return out;
 }
 
@@ -70,18 +83,30 @@ bool fit(const Shard& copy, const Shard& shard) {
 std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device) {
   std::vector<Shard> shards;
   if (state.replica != 0) {
-    add_shard(buffers_file(state), buffers_of(state, device), shards);
+    add_shard(buffers_file(state), buffers_of(state, device), state, shards);
+    add_shard("", other_copies(plan, state, device), state, shards);
     return shards;
   }
   const std::string stage = text("stage", state.entry->stage);
   std::vector<NamedTensor> weights = named_parameters(state, device);
   std::erase_if(weights, [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, named.name); });
-  add_shard(stage + std::string(kWeightsEnd), std::move(weights), shards);
+  add_shard(stage + std::string(kWeightsEnd), std::move(weights), state, shards);
   std::vector<NamedTensor> optimizer = named_optimizer_states(state, device);
   std::erase_if(optimizer,
                 [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, parameter_of(named.name)); });
-  add_shard(stage + std::string(kOptimizerEnd), std::move(optimizer), shards);
+  add_shard(stage + std::string(kOptimizerEnd), std::move(optimizer), state, shards);
+  add_shard("", other_copies(plan, state, device), state, shards);
   return shards;
+}
+
+std::vector<std::byte> digest_shards(const PlanTable& plan, const std::vector<Shard>& shards) {
+  std::vector<std::byte> out;
+  for (const Shard& shard : shards) {
+    if (!shard.file.empty() && !shard.file.ends_with(kWeightsEnd)) continue;
+    const std::vector<std::byte> of_shard = digest_copies(plan, *shard.state, shard.tensors);
+    out.insert(out.end(), of_shard.begin(), of_shard.end());
+  }
+  return out;
 }
 
 void ShardCopies::take(const std::vector<Shard>& shards) {

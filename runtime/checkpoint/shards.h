@@ -13,14 +13,19 @@ namespace graphpipe::runtime {
 
 /// A file of a checkpoint and its tensors.
 struct Shard {
+  /// Empty: parameters that another shard's file has already. They are compared with it (check_copies.h), not written.
   std::string file;
   std::vector<NamedTensor> tensors;
+  /// Whose they are. Only what no step changes may be read later.
+  const StageState* state = nullptr;
 };
 
 /// The files that hold this state: of replica 0 its parameters, running statistics and optimizer state, but what shared
-/// weights have in an earlier stage; of other replicas their running statistics, which are their own. On the CPU, and
-/// there the state itself: a step changes it.
+/// weights have in an earlier stage; of other replicas their running statistics, which are their own; and the other
+/// copies of trained parameters. On the CPU, and there the state itself: a step changes it.
 std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device);
+/// What check_copies() reads of the parameters among them.
+std::vector<std::byte> digest_shards(const PlanTable& plan, const std::vector<Shard>& shards);
 
 /// Copies of shards that stay as they are while training goes on. Their memory is used again.
 class ShardCopies {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/error.h"
@@ -57,26 +58,41 @@ Diagnostic drifted(const Copy& first, const std::vector<const Copy*>& others) {
               "the memory of the hosts; if it happens again on other hosts it is a defect of this program"};
 }
 
+bool has_copies(const PlanTable& plan, const StageState& state, size_t index) {
+  return plan.stages[static_cast<size_t>(state.entry->stage)].replicas > 1 ||
+         shared_group(plan, state.entry->params[index].group) != nullptr;
+}
+
+void add_digest(const PlanTable& plan, const StageState& state, size_t index, const at::Tensor& values,
+                std::vector<std::byte>& out) {
+  const ParamRow& param = state.entry->params[index];
+  const CopyRecord record{.stage = state.entry->stage,
+                          .replica = state.replica,
+                          .group = shared_group(plan, param.group) != nullptr ? param.group : -1,
+                          .name_size = static_cast<uint32_t>(std::strlen(param.name)),
+                          .digest = sha256(bytes_in(values.contiguous()))};
+  const auto head = std::as_bytes(std::span(&record, 1)), name = std::as_bytes(std::span(param.name, record.name_size));
+  out.insert(out.end(), head.begin(), head.end());
+  out.insert(out.end(), name.begin(), name.end());
+}
+
 }  // namespace
 
 std::vector<std::byte> digest_copies(const PlanTable& plan, const StageState& state, const Device& device) {
-  const StageEntry& entry = *state.entry;
-  const bool replicated = plan.stages[static_cast<size_t>(entry.stage)].replicas > 1;
+  std::vector<std::byte> out;
+  for (const size_t index : state.trainable)
+    if (has_copies(plan, state, index)) add_digest(plan, state, index, device.download(state.weights[index]), out);
+  return out;
+}
+
+std::vector<std::byte> digest_copies(const PlanTable& plan, const StageState& state,
+                                     std::span<const NamedTensor> tensors) {
+  std::map<std::string_view, const at::Tensor*> by_name;
+  for (const NamedTensor& named : tensors) by_name.emplace(named.name, &named.tensor);
   std::vector<std::byte> out;
   for (const size_t index : state.trainable) {
-    const ParamRow& param = entry.params[index];
-    const bool shared = shared_group(plan, param.group) != nullptr;
-    if (!replicated && !shared) continue;
-    const at::Tensor values = device.download(state.weights[index]).contiguous();
-    const CopyRecord record{.stage = entry.stage,
-                            .replica = state.replica,
-                            .group = shared ? param.group : -1,
-                            .name_size = static_cast<uint32_t>(std::strlen(param.name)),
-                            .digest = sha256(bytes_in(values))};
-    const auto head = std::as_bytes(std::span(&record, 1)),
-               name = std::as_bytes(std::span(param.name, record.name_size));
-    out.insert(out.end(), head.begin(), head.end());
-    out.insert(out.end(), name.begin(), name.end());
+    const auto found = by_name.find(state.entry->params[index].name);
+    if (found != by_name.end() && has_copies(plan, state, index)) add_digest(plan, state, index, *found->second, out);
   }
   return out;
 }

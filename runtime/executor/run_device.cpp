@@ -71,6 +71,7 @@ class Rank {
   void train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data);
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
+  void take_name_of_feed(Data& data);
   void write_trace(Gather& gather, const Tracer& tracer);
   void compare_copies(Gather& gather);
   void save(Gather& gather);
@@ -115,6 +116,7 @@ bool Rank::run() {
   open_checkpoints(folder);
   const std::unique_ptr<Data> data =
       open_data(plan_, options_, folder, {.rank = program_.device, .ranks = plan_.device_count, .reads_ahead = true});
+  take_name_of_feed(*data);
   const std::unique_ptr<Data> eval_data = open_eval_data(plan_, options_, folder);
   StepExecutors executor(program_, resolved, *channels_, *data, *device_, states_, seed_of(plan_, options_), settings_);
   if (control_) {
@@ -150,7 +152,12 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
                              .address = rendezvous.inherited.empty() ? rendezvous.address : "127.0.0.1",
                              .compute_stream = device_->compute_stream()};
   std::string name = options_.launch.transport;
-  if (name == "auto") name = ranks_share_memory(setup) ? "shm" : "tcp";
+  const bool is_fed = !options_.data.feed.empty();
+  const bool share_memory = (name == "auto" || is_fed) && ranks_share_memory(setup);
+  if (is_fed && !share_memory)
+    fail(Code::kUsage, "--feed: the ranks are on several hosts, and a feeder shares its memory with one",
+         "run all ranks on the feeder's host, or write the data as files for --data");
+  if (name == "auto") name = share_memory ? "shm" : "tcp";
   if (name == "gloo") name = "tcp";  // what it was called
   if (name == "nccl" && device_->is_host())
     fail(Code::kUsage, "NCCL passes messages between GPUs, and this run computes on the CPU",
@@ -197,12 +204,20 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .share = share});
 }
 
+// The feeder answers with the first batch that is asked for. All ranks wait for it here, none for the others'
+// computing.
+void Rank::take_name_of_feed(Data& data) {
+  if (options_.data.feed.empty() || checkpoints_->first_step() >= options_.data.steps) return;
+  data.samples_of(checkpoints_->first_step());
+  if (program_.device == 0) checkpoints_->name_fed_data(data.name());
+}
+
 void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data) {
   ProgressLines lines(options_, result_, program_.device == 0);
-  const Watchers watchers(options_, program_.device == 0);
+  const Watchers watchers(options_, program_.device == 0, checkpoints_->earlier_losses());
   StageMeter meter(resolved.instances);
   StageMetrics metrics(options_.watch.metrics, program_.device, meter, *channels_, *device_);
-  StepGuard guard(options_.watch.max_loss_factor);
+  StepGuard guard(options_.watch.max_loss_factor, checkpoints_->earlier_losses());
   LoopSetup loop{
       .observers = {&lines}, .gather = &executor.gather(), .rank = program_.device, .run_step = [&](int64_t step) {
         return executor.run_step(step);

@@ -21,13 +21,15 @@ class Data {
   /// the whole array. Needs: the range lies within samples_of(step). Throws RunError (kBadData): the array does not fit
   /// the row, or an id is out of its bounds.
   virtual at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) = 0;
-  /// How many samples the step has: the plan's batch, or, at the end of an epoch, what is left of it. Every rank asks at
-  /// the start of a step, and may wait here for data that another program makes.
+  /// How many samples the step has: the plan's batch, or, at the end of an epoch, what is left of it. Every rank asks
+  /// at the start of a step, and may wait here for data that another program makes.
   virtual int64_t samples_of(int64_t step) = 0;
   /// Steps in which every sample is taken once, dropped ones aside.
   virtual int64_t steps_per_epoch() const = 0;
   /// The samples of steps with fewer ones than the batch; the batch where there is no such step.
   virtual int64_t rest() const = 0;
+  /// What whoever makes the data calls them, once a step was asked for; empty where nobody does.
+  virtual std::string name() const { return {}; }
 };
 
 /// Opens the files of a folder (wire/data_folder.h) for the inputs of `table`; or, where it has input_0.pb or

@@ -65,6 +65,7 @@ class FeedData : public Data {
   }
   int64_t steps_per_epoch() const override { return 1; }
   int64_t rest() const override { return setup_.batch; }
+  std::string name() const override { return offer_.data; }
   at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) override;
 
  private:

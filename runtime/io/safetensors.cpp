@@ -61,16 +61,21 @@ at::Tensor Safetensors::view(const TensorPlace& place) const {
                        at::TensorOptions().dtype(place.type));
 }
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+void write_safetensors(const std::function<void(std::span<const std::byte>)>& write,
+                       const std::vector<NamedTensor>& tensors) {
   std::vector<wire::TensorEntry> entries;
   for (const NamedTensor& named : tensors) entries.push_back(entry_of(named));
   const std::string header = value_or_throw(wire::print_safetensors_header(entries));
-  OutputFile file(path);
-  file.write(header);
+  write(std::as_bytes(std::span(header)));
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor dense = tensor.contiguous();
-    file.write(bytes_in(dense));
+    write(bytes_in(dense));
   }
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  OutputFile file(path);
+  write_safetensors([&](std::span<const std::byte> bytes) { file.write(bytes); }, tensors);
   file.keep();
 }
 

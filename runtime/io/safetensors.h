@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,9 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+/// Hands the file's bytes over, piece by piece.
+void write_safetensors(const std::function<void(std::span<const std::byte>)>& write,
+                       const std::vector<NamedTensor>& tensors);
 /// Writes an OutputFile. Throws RunError (kEnvironment).
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 

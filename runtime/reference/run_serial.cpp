@@ -89,8 +89,8 @@ CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions
 void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Device& device, const PlanTable& plan,
            Data* eval_data, const wire::RunOptions& options, wire::RunResult& result) {
   ProgressLines lines(options, result);
-  const Watchers watchers(options, true);
-  StepGuard guard(options.watch.max_loss_factor);
+  const Watchers watchers(options, true, checkpoints.earlier_losses());
+  StepGuard guard(options.watch.max_loss_factor, checkpoints.earlier_losses());
   StepRecorder recorder(options.output.record_steps, interpreter, device);
   StepFollower follower(options.output.follow_steps, interpreter);
   LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) { return interpreter.run_step(step); }};

@@ -18,7 +18,9 @@ class Gather;
 
 class StepGuard {
  public:
-  explicit StepGuard(double max_loss_factor) : limit_(max_loss_factor) {}
+  /// `earlier`: losses of the steps before, the oldest first.
+  explicit StepGuard(double max_loss_factor, const std::vector<double>& earlier = {})
+      : limit_(max_loss_factor, earlier) {}
 
   /// Forgets the step before, and keeps what its forwards may change of these: running statistics.
   void begin(const std::vector<StageState*>& states);

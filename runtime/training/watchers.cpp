@@ -12,7 +12,7 @@ namespace {
 /// Ends the run after a step with too large a loss. (Losses that are not finite end it before their update.)
 class LossWatch : public StepObserver {
  public:
-  explicit LossWatch(double factor) : limit_(factor) {}
+  LossWatch(double factor, const std::vector<double>& earlier) : limit_(factor, earlier) {}
   Request after_step(const StepFacts& facts) override {
     if (!facts.loss) return {};
     if (const std::optional<std::string> problem = limit_.problem(*facts.loss))
@@ -32,7 +32,7 @@ class Silent : public StepObserver {};
 
 }  // namespace
 
-Watchers::Watchers(const wire::RunOptions& options, bool is_rank_zero) {
+Watchers::Watchers(const wire::RunOptions& options, bool is_rank_zero, const std::vector<double>& earlier) {
   const wire::WatchOptions& watch = options.watch;
   const auto own = [&](std::unique_ptr<StepObserver> observer) {
     all_.push_back(is_rank_zero ? std::move(observer) : std::make_unique<Silent>());
@@ -40,7 +40,7 @@ Watchers::Watchers(const wire::RunOptions& options, bool is_rank_zero) {
   if (!watch.log.empty()) own(std::make_unique<StepLog>(watch.log));
   if (!watch.tensorboard.empty()) own(std::make_unique<TensorBoardLog>(watch.tensorboard));
   // The last one: what went wrong is in the others' files before the run ends.
-  if (watch.max_loss_factor > 0 && !watch.skips()) own(std::make_unique<LossWatch>(watch.max_loss_factor));
+  if (watch.max_loss_factor > 0 && !watch.skips()) own(std::make_unique<LossWatch>(watch.max_loss_factor, earlier));
 }
 
 void Watchers::add_to(std::vector<StepObserver*>& observers) const {

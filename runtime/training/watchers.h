@@ -12,7 +12,8 @@ namespace graphpipe::runtime {
 
 class Watchers {
  public:
-  Watchers(const wire::RunOptions& options, bool is_rank_zero);
+  /// `earlier`: losses of the steps before, the oldest first.
+  Watchers(const wire::RunOptions& options, bool is_rank_zero, const std::vector<double>& earlier = {});
   /// They live as long as this.
   void add_to(std::vector<StepObserver*>& observers) const;
 

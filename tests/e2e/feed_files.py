@@ -1,6 +1,6 @@
 """A feeder for tests: batches of the .npy files of a folder, as `graphpipe run --data` takes them.
 
-    feed_files.py SOCKET FOLDER [good | ends AFTER | wrong-shape | wrong-id | garbage | small | unsealed]
+    feed_files.py SOCKET FOLDER [good | ends | wrong-shape | wrong-id | garbage | small | unsealed] [AFTER] [NAME OF THE DATA]
 """
 
 import os
@@ -78,4 +78,4 @@ if __name__ == "__main__":
     limit = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     if how in ("garbage", "small", "unsealed"):
         answer_badly(socket_path, how)
-    graphpipe_feed.serve(socket_path, batches_of(folder, how, limit))
+    graphpipe_feed.serve(socket_path, batches_of(folder, how, limit), data=sys.argv[5] if len(sys.argv) > 5 else "")

@@ -83,6 +83,26 @@ TEST_CASE("a run that is fed trains as one that reads the same samples from file
   CHECK(same_bytes(again, files));
 }
 
+TEST_CASE("a run that goes on notices that the feeder has other data, by the name that the feeder gives them") {
+  const std::string checkpoints = work_folder("feed_named_checkpoints");
+  fs::remove_all(checkpoints);
+  const auto resumed = [&](const std::string& name, std::vector<std::string> more) {
+    const Feeder feeder("named", {"good", "0", name});
+    more.insert(more.end(), {"--resume", checkpoints});
+    return run_fed(feeder.socket, std::move(more));
+  };
+  {
+    const Feeder first("named", {"good", "0", "clicks of may"});
+    REQUIRE(run_fed(first.socket, {"--checkpoint", checkpoints}, "3").code == 0);
+  }
+  const EndedFeed other = resumed("clicks of june", {});
+  CAPTURE(other.output);
+  CHECK(other.code == 2);
+  CHECK(other.count("other data than those that the feeder calls 'clicks of june'") == 1);
+  CHECK(resumed("clicks of june", {"--resume-changed"}).code == 0);
+  CHECK(resumed("clicks of may", {}).code == 0);
+}
+
 TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error that names it") {
   {
     const Feeder feeder("few", {"good", "3"});

@@ -70,6 +70,9 @@ void check_interrupted_run(const Training& training) {
   const RunEnd second = training.run(5, {"--resume", folder, "--checkpoint", folder, "--checkpoint-every", "2"});
   CHECK((training.saved() == expected));
   CHECK(checkpoint_steps(folder) == std::vector<int64_t>{2, 4, 5});
+  // What a median of losses is taken of is the same, too.
+  const std::vector<double> all = numbers_of(whole.output, "losses");
+  CHECK(read_checkpoint_record(folder + "/step-4").losses == std::vector<double>(all.begin(), all.begin() + 4));
   std::vector<double> losses = numbers_of(first.output, "losses");
   for (const double loss : numbers_of(second.output, "losses")) losses.push_back(loss);
   CHECK(losses == numbers_of(whole.output, "losses"));

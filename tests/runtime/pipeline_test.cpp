@@ -174,7 +174,8 @@ TEST_CASE("copies of a parameter that have parted end a run that saves, by name,
        "'w0': its copies have parted: that of stage 0, replica 0 holds other numbers than that of stage 0, replica 1"},
       {{.micro_batch = {6, 8}, .replicas = {3, 1}, .shared = true, .drifts = true},
        "that of stage 0, replica 0 holds other numbers than that of stage 0, replica 1; stage 0, replica 2; nothing"},
-      {{.shared = true, .drifts = true}, "that of stage 0, replica 0 holds other numbers than that of stage 1, replica 0"},
+      {{.shared = true, .drifts = true},
+       "that of stage 0, replica 0 holds other numbers than that of stage 1, replica 0"},
   };
   for (const auto& [shape, words] : drifting) {
     CAPTURE(words);
@@ -189,6 +190,19 @@ TEST_CASE("copies of a parameter that have parted end a run that saves, by name,
       CHECK(end.errors.find(words) != std::string::npos);
     }
     CHECK_FALSE(std::filesystem::exists(folder + "/w"));
+    // A checkpoint has one of them too.
+    const std::vector<std::string> keeping{"--data", folder, "--checkpoint", folder + "/c"};
+    ProcessGroup keepers(plan.programs(), folder, keeping);
+    for (const RunEnd& end :
+         {run_serial_process(plan.programs(), folder, {"--data", folder, "--checkpoint", folder + "/s"}),
+          keepers.wait(60).front()}) {
+      CAPTURE(end.errors);
+      CHECK(end.exit_code == 1);
+      CHECK(end.errors.find(words) != std::string::npos);
+    }
+    for (const char* kept : {"/c", "/s"})
+      for (const auto& entry : std::filesystem::directory_iterator(folder + kept))
+        CHECK(!entry.path().filename().string().starts_with("step-"));
     std::filesystem::remove_all(folder);
   }
 }

@@ -173,4 +173,6 @@ TEST_CASE("a loss is too large by the median of those before it, whatever its si
   limit.keep(kUndefined);
   CHECK_FALSE(limit.problem(3.9));
   CHECK_FALSE(LossLimit(0).problem(1e30));
+  const LossLimit again(3, limit.kept());
+  CHECK(again.problem(4.1) == limit.problem(4.1));
 }

@@ -37,6 +37,14 @@ TEST_CASE("what a feeder says is read, or refused as a whole") {
   REQUIRE(offer.has_value());
   CHECK(offer->slots == 4);
   CHECK(offer->slot_bytes == 256);
+  CHECK(offer->data.empty());
+  const auto named = parse_feed_offer("graphpipe-feed 1\nslots 4\nslot-bytes 256\ndata a%20b\n");
+  REQUIRE(named.has_value());
+  CHECK(named->data == "a b");
+  CHECK_FALSE(parse_feed_offer("graphpipe-feed 1\nslots 4\nslot-bytes 256\ndata \n").has_value());
+  CHECK_FALSE(parse_feed_offer("graphpipe-feed 1\nslots 4\nslot-bytes 256\ndata %2\n").has_value());
+  CHECK_FALSE(
+      parse_feed_offer("graphpipe-feed 1\nslots 4\nslot-bytes 256\ndata " + std::string(257, 'a') + "\n").has_value());
   for (const std::string bad :
        {"", "graphpipe-feed 2\nslots 4\nslot-bytes 256\n", "graphpipe-feed 1\nslots 0\nslot-bytes 256\n",
         "graphpipe-feed 1\nslots 1025\nslot-bytes 256\n", "graphpipe-feed 1\nslots 4\nslot-bytes -1\n",
