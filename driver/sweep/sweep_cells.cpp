@@ -182,22 +182,22 @@ class PlanMaker {
     }
   }
 
-  // That no plan is feasible, or that a model is refused, is a result too.
+  // That no plan is feasible, or that flags do not go together, is a result too.
   Status take(const SweepCell& cell, const Result<Finished>& finished) {
     if (interrupted()) return Ok{};
     if (!finished) return finished.problems();
     const int code = finished->ending.exit_code;
     const std::string report = report_in(finished->output);
     const Result<SweepRow> row = row_of(report);
-    const bool is_result = code == wire::kExitOk || code == wire::kExitInputRefused || code == wire::kExitNoPlan ||
-                           code == wire::kExitPartial;
+    const bool is_result = code == wire::kExitOk || code == wire::kExitUsage || code == wire::kExitInputRefused ||
+                           code == wire::kExitNoPlan || code == wire::kExitPartial;
     if (finished->ending.signal == 0 && is_result && row.ok()) {
       rows_[cell.key] = *row;
       return file_.add(cell, report);
     }
     std::string words;
     for (const std::string& word : cell.words) words += " " + word;
-    return Diagnostic{.code = code == wire::kExitUsage ? Code::kUsage : Code::kEnvironment,
+    return Diagnostic{.code = Code::kEnvironment,
                       .origin = ModelText("graphpipe plan" + words),
                       .message = row.ok() && !row->error.empty()
                                      ? Terminal::encode_text(row->error).str()

@@ -17,6 +17,7 @@ namespace {
 
 struct Swept {
   size_t plans = 0, without = 0, missing = 0;  // of all cells; those where there is no plan; not made yet
+  std::string error;                           // of the first without
 };
 
 Result<Swept> sweep_into(const Options& options) {
@@ -38,8 +39,15 @@ Result<Swept> sweep_into(const Options& options) {
   for (const SweepCell& cell : cells) {
     const auto row = rows.find(cell.key);
     swept.missing += row == rows.end() ? 1 : 0;
-    swept.without += row != rows.end() && !row->second.error.empty() ? 1 : 0;
+    if (row == rows.end() || row->second.error.empty()) continue;
+    ++swept.without;
+    if (swept.error.empty()) swept.error = Terminal::encode_text(row->second.error).str();
   }
+  if (swept.missing == 0 && swept.without == swept.plans)
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .origin = ModelText(options.input),
+                      .message = "no combination has a plan; of the first: " + swept.error,
+                      .hint = "see table.csv for all of them"};
   return swept;
 }
 
@@ -56,7 +64,7 @@ int run_sweep(const Options& options) {
     print_json("sweep", object.add("missing", swept->missing), {}, complete);
   } else {
     std::cout << swept->plans - swept->missing << " of " << swept->plans << " plans in "
-              << Terminal::encode_text(options.output).str() << ", " << swept->without << " of them not feasible\n";
+              << Terminal::encode_text(options.output).str() << ", " << swept->without << " without a plan\n";
   }
   return end_code(complete);
 }

@@ -31,7 +31,7 @@ int64_t actions_of(const Schedule& schedule) {
 /// The options that build this schedule; files of plans do not say what was asked of the order.
 std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options,
                                        const Schedule& schedule) {
-  const Samples update(graph.batch.count / std::max<int64_t>(1, updates_of(schedule)));
+  const Samples update(graph.batch.count / updates_of(schedule));
   for (const Samples samples : {options.update, update})
     for (const bool vertical_sync : {options.vertical_sync, !options.vertical_sync}) {
       BuildOptions tried = options;
@@ -54,8 +54,10 @@ std::optional<double> seconds_of(StageGraph graph, const ir::Cluster& cluster, c
 
 std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Cluster& cluster,
                                         const BuildOptions& options, const Schedule& schedule) {
-  if (!ir::is_asynchronous(schedule)) return std::nullopt;
+  // A batch of one update is asynchronous only where another follows.
+  const Policy* policy = find_policy(options.policy);
   const int64_t updates = updates_of(schedule);
+  if (policy == nullptr || !policy->asynchronous || updates == 0) return std::nullopt;
   const int64_t before = (kUpdatesPerStage * std::ssize(graph.stages) + updates - 1) / updates;
   if ((before + 1) * actions_of(schedule) > kMaxActions) return std::nullopt;
   const std::optional<BuildOptions> own = options_of(graph, cluster, options, schedule);

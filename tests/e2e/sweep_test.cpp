@@ -97,12 +97,12 @@ TEST_CASE("a sweep that was killed makes the missing plans alone, and what chang
   CHECK(count_lines(read_text(cells)) == 5);
 }
 
-TEST_CASE("combinations without a plan are rows; flags that `plan` does not take end the sweep with the command") {
+TEST_CASE("combinations without a plan are rows; flags that `plan` has not, and sweeps without any plan, are errors") {
   const SweepFolder some("some", "devices = [2]\nstages = [2, 500]");
   const auto [code, said] = some.run();
   CAPTURE(said);
   CHECK(code == 0);
-  CHECK(said.find("1 of them not feasible") != std::string::npos);
+  CHECK(said.find("1 without a plan") != std::string::npos);
   const nlohmann::json table = some.table();
   REQUIRE(table.size() == 2);
   CHECK(table[0]["error"] == "");
@@ -118,7 +118,7 @@ TEST_CASE("combinations without a plan are rows; flags that `plan` does not take
       {"devices = [2]\n[plot]\nx = \"batch\"\ny = \"simulated_step\"", 3, "is no axis of the sweep"},
       {"devices = [2]\n[plot]\nx = \"devices\"\ny = \"speed\"", 3, "is no column of numbers"},
       {"devices = [2", 3, "line"},
-      {"planner = [\"grahpipe\"]", 2, "graphpipe plan"},
+      {"planner = [\"grahpipe\"]", 4, "there is no 'grahpipe'"},
   };
   for (const auto& [axes, expected, part] : wrong) {
     const SweepFolder folder("wrong", axes);
