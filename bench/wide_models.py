@@ -1,0 +1,178 @@
+"""Models of real width for bench/step_time.py, in the form of examples/models: seeded, and written here, so that nothing is
+downloaded. Their layers are those of the models that they are named after, a few of each.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from models import Example
+
+SAMPLES = 32
+
+
+class Attention(nn.Module):
+    """Self-attention with q, k and v from one product, as GPT-2 and ViT have it."""
+
+    def __init__(self, width: int, heads: int, causal: bool):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+
+
+class Block(nn.Module):
+    """A Transformer layer, norm before each part, or after it as in BERT."""
+
+    def __init__(self, width: int, heads: int, causal: bool = False, norm_first: bool = True):
+        super().__init__()
+        self.norm_first = norm_first
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, causal)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def feed_forward(self, x):
+        return self.down(functional.gelu(self.up(x)))
+
+    def forward(self, x):
+        if self.norm_first:
+            x = x + self.attention(self.norm1(x))
+            return x + self.feed_forward(self.norm2(x))
+        x = self.norm1(x + self.attention(x))
+        return self.norm2(x + self.feed_forward(x))
+
+
+class LlamaBlock(nn.Module):
+    """RMSNorm, rotary positions, two heads of q for each of k and v, and a gated feed-forward part."""
+
+    def __init__(self, width: int, heads: int, length: int):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
+        self.q, self.out = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.k, self.v = (nn.Linear(width, width // 2, bias=False) for _ in range(2))
+        self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(3 * width, width, bias=False)
+        angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, self.size, 2) / self.size)
+        self.register_buffer("cosine", torch.cat([angles, angles], -1).cos())
+        self.register_buffer("sine", torch.cat([angles, angles], -1).sin())
+
+    def rotated(self, x):
+        first, second = x.chunk(2, -1)
+        return x * self.cosine + torch.cat([-second, first], -1) * self.sine
+
+    def heads_of(self, x):
+        return x.view(x.shape[0], x.shape[1], -1, self.size).transpose(1, 2)
+
+    def shared(self, x):
+        batch, heads, length, size = x.shape
+        return x[:, :, None].expand(batch, heads, 2, length, size).reshape(batch, 2 * heads, length, size)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        rows = self.norm1(x)
+        q, k = self.rotated(self.heads_of(self.q(rows))), self.rotated(self.heads_of(self.k(rows)))
+        mixed = functional.scaled_dot_product_attention(q, self.shared(k), self.shared(self.heads_of(self.v(rows))),
+                                                        is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        rows = self.norm2(x)
+        return x + self.down(functional.silu(self.gate(rows)) * self.up(rows))
+
+
+class Classifier(nn.Module):
+    """Layers over rows, and a class from their mean."""
+
+    def __init__(self, width: int, layers):
+        super().__init__()
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(width, 10)
+
+    def forward(self, x):
+        return self.head(self.layers(x).mean(1))
+
+
+class Branches(nn.Module):
+    """Four towers side by side whose results are joined."""
+
+    def __init__(self):
+        super().__init__()
+        self.towers = nn.ModuleList(nn.Sequential(Block(256, 8), Block(256, 8)) for _ in range(4))
+        self.head = nn.Linear(4 * 256, 10)
+
+    def forward(self, x):
+        return self.head(torch.cat([tower(x).mean(1) for tower in self.towers], -1))
+
+
+class Residual(nn.Module):
+    """ResNet's basic block."""
+
+    def __init__(self, before: int, width: int, stride: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        self.short = nn.Identity() if stride == 1 else nn.Sequential(
+            nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        return functional.relu(self.norm2(self.conv2(functional.relu(self.norm1(self.conv1(x))))) + self.short(x))
+
+
+class ResNet18(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+                                  nn.MaxPool2d(3, 2, 1))
+        widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
+        self.blocks = nn.Sequential(*(Residual(before, width, 1 if before == width else 2)
+                                      for before, width in zip(widths, widths[1:])))
+        self.head = nn.Linear(512, 10)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+class Dlrm(nn.Module):
+    """Dense features and one row of each table, joined."""
+
+    def __init__(self, tables: int = 4, rows: int = 100_000, width: int = 32):
+        super().__init__()
+        self.dense = nn.Sequential(nn.Linear(13, 256), nn.ReLU(), nn.Linear(256, width), nn.ReLU())
+        self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(tables))
+        self.top = nn.Sequential(nn.Linear(width * (tables + 1), 256), nn.ReLU(), nn.Linear(256, 10))
+
+    def forward(self, x, rows):
+        looked_up = [table(rows[:, i]) for i, table in enumerate(self.tables)]
+        return self.top(torch.cat([self.dense(x), *looked_up], -1))
+
+
+def rows_of(width: int, length: int = 64) -> dict[str, torch.Tensor]:
+    return {"x": torch.randn(SAMPLES, length, width)}
+
+
+MODELS = {
+    "chain": lambda: (Classifier(256, [Block(256, 8) for _ in range(8)]), rows_of(256)),
+    "branches": lambda: (Branches(), rows_of(256)),
+    "resnet18": lambda: (ResNet18(), {"x": torch.randn(SAMPLES, 3, 64, 64)}),
+    "mlp": lambda: (nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU()))),
+                    {"x": torch.randn(SAMPLES, 64)}),
+    "gpt2": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768)),
+    "bert": lambda: (Classifier(768, [Block(768, 12, norm_first=False) for _ in range(2)]), rows_of(768)),
+    "llama": lambda: (Classifier(768, [LlamaBlock(768, 12, 64) for _ in range(2)]), rows_of(768)),
+    "dlrm": lambda: (Dlrm(), {"x": torch.randn(SAMPLES, 13), "rows": torch.randint(0, 100_000, (SAMPLES, 4))}),
+}
+
+
+def loss(outputs, labels):
+    return functional.cross_entropy(outputs[0], labels["label"])
+
+
+def load(name: str) -> Example:
+    torch.manual_seed(20261122)
+    module, inputs = MODELS[name]()
+    return Example(module, inputs, {"label": torch.randint(0, 10, (SAMPLES,))}, ["logits"],
+                   "cross_entropy:logits,label", loss)
