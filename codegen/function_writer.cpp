@@ -88,6 +88,7 @@ class FunctionWriter {
 
   void write_step(size_t index) {
     const Step& step = steps_[index];
+    if (write_accumulating_node(index)) return;
     std::vector<ValueId> made = step.zero.valid()           ? write_zero(step)
                                 : step.only_operand.valid() ? write_passing_on(step)
                                                             : write_node(step.node);
@@ -127,14 +128,35 @@ class FunctionWriter {
     GP_CHECK(entry != nullptr && entry->emit != nullptr);
     NodeEmitter emitter(graph_, id, options_.weight_index, param_of_, headers_);
     entry->emit(emitter);
-    std::vector<std::string> lines = emitter.lines();
-    GP_CHECK(!lines.empty());
-    lines.front() += comment_of(graph_, id);
-    for (const std::string& code : lines) line(code);
+    write_lines(emitter, id);
     std::vector<ValueId> made;
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (emitter.assigned(i)) made.push_back(node.outputs[i]);
     return made;
+  }
+
+  /// A node whose output is nothing but a share of a gradient, where its entry adds up without a tensor in between.
+  bool write_accumulating_node(size_t index) {
+    const Step& step = steps_[index];
+    if (step.zero.valid() || step.only_operand.valid()) return false;
+    const Node& node = graph_.node(step.node);
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return false;
+    const ValueId share = node.outputs.front();
+    const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
+    if (sum == options_.accumulations.end() || last_use_[share] != kNever || stored_.contains(share)) return false;
+    NodeEmitter emitter(graph_, step.node, options_.weight_index, param_of_, headers_);
+    entry->accumulate(emitter, sum->place);
+    write_lines(emitter, step.node);
+    if (index + 1 < steps_.size()) write_releases(index, {});
+    return true;
+  }
+
+  void write_lines(const NodeEmitter& emitter, NodeId id) {
+    std::vector<std::string> lines = emitter.lines();
+    GP_CHECK(!lines.empty());
+    lines.front() += comment_of(graph_, id);
+    for (const std::string& code : lines) line(code);
   }
 
   void write_accumulation(const Accumulation& sum) {

@@ -94,6 +94,10 @@ std::vector<std::string> NodeEmitter::lines() const {
     for (const Line& line : lines_) result.push_back("at::Tensor " + line.text);
     return result;
   }
+  if (assigned_.empty()) {
+    for (const Line& line : lines_) result.push_back(line.text);
+    return result;
+  }
   std::string declaration = "at::Tensor ";
   for (size_t i : assigned_) {
     if (declaration.back() != ' ') declaration += ", ";

@@ -131,22 +131,16 @@ Inferred infer_rms_norm(const NodeView& node) {
   return checked(node, {make_value(node, type), make_value(node, {type.dtype, std::move(statistics)})});
 }
 
-std::string normalized_axes_text(const NodeView& node, size_t x) {
-  std::vector<int64_t> axes;
-  for (size_t axis = first_normalized_axis(node, x); axis < node.input(x).type.shape.size(); ++axis) {
-    axes.push_back(static_cast<int64_t>(axis));
-  }
-  return text("at::IntArrayRef(", list(axes), ")");
-}
+constexpr std::string_view kRmsNorm = "runtime/kernels/rms_norm.h";
 
 void emit_rms_norm(Emitter& emitter) {
-  const std::string rms = emitter.local("inverse_rms");
-  emitter.statement(
-      text("at::Tensor ", rms, " = ", emitter.in(0), ".square().mean(", normalized_axes_text(emitter.node(), 0),
-           ", true).add(", epsilon_text(emitter.node()), ").rsqrt()"),
-      "");
-  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", rms, ").mul(", emitter.in(1), ")"), kMulHeader);
-  emitter.assign(1, text("std::move(", rms, ")"), "");
+  const NodeView& node = emitter.node();
+  const std::string parts = emitter.local("parts");
+  const size_t axes = node.input(0).type.shape.size() - first_normalized_axis(node, 0);
+  emitter.statement(text("auto ", parts, " = graphpipe::runtime::rms_norm(", filled_in(emitter, "$0, $1, "), axes, ", ",
+                         epsilon_text(node), ")"),
+                    kRmsNorm);
+  for (size_t i = 0; i < 2; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
 }
 
 Status rms_norm_gradient(GradientBuilder& builder) {
@@ -168,17 +162,8 @@ Inferred infer_like_x(const NodeView& node) {
   return one_output(node, node.input(1).type);
 }
 
-// With r = 1/rms, n = x r, g = gradient * scale: r (g - n mean(g n)).
 void emit_rms_norm_grad_input(Emitter& emitter) {
-  const std::string normal = emitter.local("normal"), scaled = emitter.local("scaled");
-  emitter.statement(text("const at::Tensor ", normal, " = at::mul(", emitter.in(1), ", ", emitter.in(2), ")"),
-                    kMulHeader);
-  emitter.statement(text("const at::Tensor ", scaled, " = at::mul(", emitter.in(0), ", ", emitter.in(3), ")"),
-                    kMulHeader);
-  const std::string mean =
-      text("at::mul(", scaled, ", ", normal, ").mean(", normalized_axes_text(emitter.node(), 1), ", true)");
-  emitter.assign(0, text("at::sub(", scaled, ", ", normal, ".mul(", mean, ")).mul_(", emitter.in(2), ")"),
-                 "ATen/ops/sub.h");
+  assign_pattern(emitter, "graphpipe::runtime::rms_norm_input_gradient($0, $1, $2, $3)", kRmsNorm);
 }
 
 void emit_rms_norm_grad_scale(Emitter& emitter) { assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMulHeader); }

@@ -163,6 +163,10 @@ struct OpDef {
   /// Null for ops without a derivative (integers, comparisons): a gradient then stops here.
   Status (*gradient)(GradientBuilder&) = nullptr;
   void (*emit)(Emitter&) = nullptr;
+  /// Instead of `emit`, where output 0 is a share of a parameter's gradient and nothing else reads it: statements that
+  /// add the share to the tensor that the expression `place` names, undefined before the first share. Null: codegen
+  /// emits the node and adds its output.
+  void (*accumulate)(Emitter&, std::string_view place) = nullptr;
   Dependence dependence = Dependence::kAny;
   FeatureAxis features = FeatureAxis::kUnknown;
   /// The output shares memory with input 0.

@@ -73,9 +73,7 @@ std::vector<Example> softmax_gradient_examples() {
 
 // --- Gelu ---
 
-std::string gelu_form(const NodeView& node) {
-  return node.attributes().get_string("approximate", "none") == "tanh" ? "\"tanh\"" : "\"none\"";
-}
+bool is_tanh_form(const NodeView& node) { return node.attributes().get_string("approximate", "none") == "tanh"; }
 
 Inferred infer_gelu(const NodeView& node) {
   const std::string form = node.attributes().get_string("approximate", "none");
@@ -93,12 +91,13 @@ Status gelu_gradient(GradientBuilder& builder) {
 }
 
 void emit_gelu(Emitter& emitter) {
-  emitter.assign(0, text("at::gelu(", emitter.in(0), ", ", gelu_form(emitter.node()), ")"), "ATen/ops/gelu.h");
+  if (is_tanh_form(emitter.node())) return assign_pattern(emitter, "at::gelu($0, \"tanh\")", "ATen/ops/gelu.h");
+  assign_pattern(emitter, "graphpipe::runtime::gelu($0)", "runtime/kernels/gelu.h");
 }
 void emit_gelu_gradient(Emitter& emitter) {
-  emitter.assign(0,
-                 text("at::gelu_backward(", emitter.in(0), ", ", emitter.in(1), ", ", gelu_form(emitter.node()), ")"),
-                 "ATen/ops/gelu_backward.h");
+  if (is_tanh_form(emitter.node()))
+    return assign_pattern(emitter, "at::gelu_backward($0, $1, \"tanh\")", "ATen/ops/gelu_backward.h");
+  assign_pattern(emitter, "graphpipe::runtime::gelu_gradient($0, $1)", "runtime/kernels/gelu.h");
 }
 
 // --- PRelu: x where x > 0, else slope * x; the slope broadcasts to x ---

@@ -77,6 +77,8 @@ const std::vector<UnaryRow>& table() {
        "ATen/ops/tanh_backward.h"},
       {"Sigmoid", "at::sigmoid($0)", "ATen/ops/sigmoid.h", 10, "SigmoidGrad", kOutput, "at::sigmoid_backward($0, $1)",
        "ATen/ops/sigmoid_backward.h"},
+      {"Silu", "at::silu($0)", "ATen/ops/silu.h", 11, "SiluGrad", kInput, "at::silu_backward($0, $1)",
+       "ATen/ops/silu_backward.h"},
       {"Softplus", "at::softplus($0)", "ATen/ops/softplus.h", 20, "SoftplusGrad", kInput,
        "at::softplus_backward($0, $1, 1.0, 20.0)", "ATen/ops/softplus_backward.h"},
       {"Softsign", "at::div($0, $0.abs().add(1.0))", kDiv, 3, "SoftsignGrad", kInput,

@@ -51,6 +51,26 @@ std::optional<double> Expressions::constant(ValueId value) const {
   }
 }
 
+bool Expressions::is_causal_mask(ValueId value) const {
+  if (!value.valid() || value.index() >= params_.size() || !params_[value].valid()) return false;
+  const ir::Param& param = graph_->param(params_[value]);
+  const auto* data = std::get_if<ir::InlineData>(&param.data);
+  const ir::TensorType& type = graph_->value(value).type;
+  if (param.trainable || param.kind != ir::ParamKind::kConstant || data == nullptr || type.shape.size() < 2)
+    return false;
+  const auto size = static_cast<size_t>(type.shape.back().factor);
+  const bool is_matrix = data->bytes.size() == size * size * sizeof(float) && type.shape.end()[-2] == type.shape.back();
+  if (type.dtype != ir::DType::kFloat32 || !is_matrix) return false;
+  constexpr float kNoScoreOutweighs = -1e30F;
+  for (size_t i = 0; i < size * size; ++i) {
+    float element = 0;
+    std::memcpy(&element, data->bytes.data() + i * sizeof element, sizeof element);
+    const bool is_later = i % size > i / size;
+    if (is_later ? !(element <= kNoScoreOutweighs) : element != 0) return false;
+  }
+  return true;
+}
+
 bool Expressions::is_constant(ValueId value, double number) const {
   const std::optional<double> found = constant(value);
   return found && std::abs(*found - number) <= 1e-6 * std::abs(number);

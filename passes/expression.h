@@ -19,6 +19,9 @@ class Expressions {
   const ir::Node* made_by(ir::ValueId value, std::string_view op) const;
   /// The number that a constant parameter of one element holds, or of elements that are all equal.
   std::optional<double> constant(ir::ValueId value) const;
+  /// Whether the value is a constant float32 mask [.., n, n] of one matrix that, added to scores, leaves each row those
+  /// up to its diagonal: 0 there, and what no score outweighs after it.
+  bool is_causal_mask(ir::ValueId value) const;
   /// Whether the value is this constant, up to the rounding of float32.
   bool is_constant(ir::ValueId value, double number) const;
   /// Where the value is `op` of a constant and something else, in either order: that other value and the constant.

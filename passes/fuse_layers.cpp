@@ -26,6 +26,7 @@ class Fusion {
   Result<Replacement> layer_norm();
   Result<Replacement> rms_norm();
   Result<Replacement> gelu();
+  Result<Replacement> silu();
   std::optional<ValueId> erf_argument(ValueId value) const;
   std::optional<ValueId> tanh_argument(ValueId value) const;
   bool is_row_weight(ValueId value, ValueId x) const;
@@ -129,13 +130,26 @@ Result<Replacement> Fusion::gelu() {
   return Replacement();
 }
 
+/// x * sigmoid(x)
+Result<Replacement> Fusion::silu() {
+  for (size_t i = 0; i < 2; ++i) {
+    const ValueId x = step_.node.inputs[i];
+    const Node* sigmoid = parts_.made_by(step_.node.inputs[1 - i], "Sigmoid");
+    if (sigmoid != nullptr && sigmoid->inputs[0] == x && is_result(x)) return make("Silu", {x}, {});
+  }
+  return Replacement();
+}
+
 Result<Replacement> Fusion::run() {
   const std::string& op = step_.node.op;
   if (step_.outputs.size() != 1 || !ir::is_floating(step_.outputs[0].type.dtype)) return Replacement();
   if (op == "Add" && step_.node.inputs.size() == 2) return layer_norm();
   if (op != "Mul") return Replacement();
   GP_TRY(Replacement found, rms_norm());
-  return found ? std::move(found) : gelu();
+  if (!found) {
+    GP_TRY(found, gelu());
+  }
+  return found ? std::move(found) : silu();
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace graphpipe::passes {
 /// Needs: no gradient nodes. Ensures: the same outputs up to rounding. Recognised, over the last axis:
 /// - (x - mean) / sqrt(variance + eps) * scale + bias as LayerNormalization,
 /// - x / sqrt(mean(x^2) + eps) * scale as RMSNormalization,
-/// - x * (1 + erf(x / sqrt 2)) / 2 in any order of its factors, and the tanh form, as Gelu.
+/// - x * (1 + erf(x / sqrt 2)) / 2 in any order of its factors, and the tanh form, as Gelu,
+/// - x * sigmoid(x) as Silu, over any shape.
 Result<ir::Graph> fuse_layers(ir::Graph graph, const PassContext& context);
 
 }  // namespace graphpipe::passes

@@ -9,10 +9,13 @@
 #include "passes/check_types.h"
 #include "passes/differentiate.h"
 #include "passes/drop_dead_nodes.h"
+#include "passes/fuse_attention.h"
 #include "passes/fuse_layers.h"
+#include "passes/fuse_linear.h"
 #include "passes/lower_precision.h"
 #include "passes/merge_identical_nodes.h"
 #include "passes/separate_samples.h"
+#include "passes/split_slices.h"
 
 namespace graphpipe::passes {
 namespace {
@@ -27,20 +30,35 @@ constexpr std::array kTrainingPipeline = {
         "Rewrites look-ups and reshapes that mix samples in form only. Before differentiate, so that gradients keep "
         "their batch axis too; what it leaves dead goes with the next pass.",
         separate_samples},
-    PassEntry{"fuse-layers",
-              "Makes LayerNorm, RMSNorm and Gelu that are written as arithmetic one node each. Before differentiate, "
-              "because their gradients save less.",
-              fuse_layers},
+    PassEntry{"split-slices",
+              "Makes slices that together are all of a tensor one Split. After separate-samples, which takes look-ups "
+              "apart; before differentiate, because the gradient of a Split joins its parts.",
+              split_slices},
+    PassEntry{
+        "fuse-layers",
+        "Makes LayerNorm, RMSNorm, Gelu and Silu that are written as arithmetic one node each. Before differentiate, "
+        "because their gradients save less.",
+        fuse_layers},
+    PassEntry{
+        "fuse-attention",
+        "Makes scaled dot-product attention one node. Before differentiate, because its gradient keeps one number "
+        "per row of scores instead of the scores.",
+        fuse_attention},
+    PassEntry{"fuse-linear",
+              "Makes products with weights and their biases one node each. After separate-samples, which moves such "
+              "products; before merge-identical-nodes, which drops the transposed weights that it leaves.",
+              fuse_linear},
     PassEntry{
         "merge-identical-nodes",
         "Merges equal masks, tables and views of weights. Before differentiate, because a gradient node names the "
         "forward node that it serves.",
         merge_identical_nodes},
-    PassEntry{"lower-precision",
-              "Lets matrix products, convolutions and what follows them compute in 16 bits, where the user asks for it. "
-              "After all that recognises or merges operators of float32; before differentiate, so that gradients are "
-              "computed in the types of their values and those of parameters come back to float32.",
-              lower_precision},
+    PassEntry{
+        "lower-precision",
+        "Lets matrix products, convolutions and what follows them compute in 16 bits, where the user asks for it. "
+        "After all that recognises or merges operators of float32; before differentiate, so that gradients are "
+        "computed in the types of their values and those of parameters come back to float32.",
+        lower_precision},
     PassEntry{"differentiate", "Appends the gradient nodes. Last: after it the ids never change.", differentiate},
 };
 

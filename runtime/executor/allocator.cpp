@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cstring>
@@ -48,9 +49,22 @@ class CountingAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
+/// Steps allocate the same sizes again and again. By default the C library gives large blocks back to the system when
+/// they are freed, and each new one costs a page fault for every 4 KiB; here they stay with the process.
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  constexpr int kLargestThreshold = 32 << 20;  // the most that glibc takes
+  constexpr int kNever = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
+  mallopt(M_TRIM_THRESHOLD, kNever);
+  mallopt(M_TOP_PAD, kLargestThreshold);
+#endif
+}
+
 }  // namespace
 
 void count_tensor_bytes() {
+  keep_freed_memory();
   static CountingAllocator allocator;
   c10::SetCPUAllocator(&allocator, kPriority);
 }

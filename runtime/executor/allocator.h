@@ -5,7 +5,8 @@
 
 namespace graphpipe::runtime {
 
-/// From here on CPU tensors are counted. Call once, before the first tensor of the program.
+/// From here on CPU tensors are counted, and memory that they free stays with the process. Call once, before the first
+/// tensor of the program.
 void count_tensor_bytes();
 /// Bytes held now, and the most held since the last reset. 0 before count_tensor_bytes().
 int64_t tensor_bytes();

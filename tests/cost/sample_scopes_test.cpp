@@ -105,7 +105,7 @@ TEST_CASE("what is neither a sum nor a mean over samples works on the batch, or 
     CAPTURE(tail);
     const Found found = scopes(mean + tail + "out model \"loss\" %8\n", own());
     CHECK_FALSE(all_each(found));
-    CHECK(found.scope.at("MatMul") == SampleScope::kEach);
+    CHECK(found.scope.at("Linear") == SampleScope::kEach);
     CHECK(found.scope.at("ScaleBySamples") == SampleScope::kBatch);
     const Found alone = scopes(mean + tail + "out model \"loss\" %8\n", own(), {.losses = SampleScope::kMicroBatch});
     CHECK(alone.scope.at("ScaleBySamples") == SampleScope::kMicroBatch);
@@ -171,7 +171,7 @@ out model "logits" %9
   const Found batch = scopes(body, loss, {.losses = SampleScope::kMicroBatch});
   CHECK(batch.scope.at("BatchNormalization") == SampleScope::kBatch);
   CHECK(batch.fewest.at("BatchNormalization") == 2);  // one value of a channel has no deviation
-  CHECK(batch.scope.at("MatMul") == SampleScope::kEach);
+  CHECK(batch.scope.at("Linear") == SampleScope::kEach);
   const Found micro = scopes(body, loss, {.statistics = SampleScope::kMicroBatch});
   CHECK(micro.scope.at("BatchNormalization") == SampleScope::kMicroBatch);
 }

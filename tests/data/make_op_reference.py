@@ -68,6 +68,22 @@ def contrastive(x):
     return len(x) * (mean(0) + mean(1)) / 2
 
 
+def linear(x, weight, turned):
+    return x.astype(np.float64) @ (weight.T if turned else weight)
+
+
+def attention(inputs, attributes):
+    """The result, and the logarithm of each row's sum of exponentials."""
+    q, k, v = (x.astype(np.float64) for x in inputs[:3])
+    scores = attributes["scale"] * q @ np.swapaxes(k, -1, -2)
+    if len(inputs) > 3 and inputs[3] is not None:
+        scores = scores + inputs[3]
+    if attributes.get("causal", 0):
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    return [(softmax(scores, -1) @ v).astype(np.float32),
+            np.log(np.exp(scores).sum(axis=-1)).astype(np.float32)]
+
+
 # What they draw is ours to choose; the tests check them by other laws.
 RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike"}
 
@@ -76,9 +92,12 @@ ONE_OUTPUT = {"MaxPool", "BatchNormalization"}
 
 # Ops of ours with a meaning that is not ONNX's, or not in this form.
 FORMULAS = {
+    "Linear": lambda x, a: (linear(x[0], x[1], a["transB"]) + (x[2] if len(x) > 2 else 0)).astype(np.float32),
+    "LinearGradInput": lambda x, a: linear(x[0], x[1], not a["transB"]).astype(np.float32),
     "Full": lambda x, a: np.full(a["shape"], a.get("value", 0), NUMPY[a.get("to", "f32")]),
     "Iota": lambda x, a: (np.arange(a["shape"][0]) * a.get("delta", 1) + a.get("start", 0)).astype(
         NUMPY[a.get("to", "f32")]),
+    "Silu": lambda x, a: (x[0] / (1 + np.exp(-x[0].astype(np.float64)))).astype(np.float32),
     "Scale": lambda x, a: x[0] * np.float32(a["factor"]),
     "ScaleBySamples": lambda x, a: x[0] * np.float32(5),
     "CrossEntropyLossSum": lambda x, a: np.float32(cross_entropy(x[0], x[1], a)),
@@ -189,6 +208,8 @@ def all_results_of(case):
         return one_hot_of_bools(case)
     if case["op"] == "LRN" and len(case["inputs"][0]["shape"]) < 4:
         return lrn_of_rank_4(case)
+    if case["op"] == "Attention":
+        return attention([None if spec is None else array(spec) for spec in case["inputs"]], case["attributes"])
     if case["op"] in FORMULAS:
         inputs = [None if spec is None else array(spec) for spec in case["inputs"]]
         return [FORMULAS[case["op"]](inputs, case["attributes"])]

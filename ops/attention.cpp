@@ -1,0 +1,188 @@
+// Attention(q, k, v, mask): softmax(scale * q k^T + mask) v as one node that keeps one number per row of scores for its
+// gradient; made by passes/fuse_attention. See runtime/kernels/attention.h.
+
+#include <algorithm>
+
+#include "ops/emit_helpers.h"
+#include "ops/example_helpers.h"
+#include "ops/families.h"
+#include "ops/gradient_helpers.h"
+#include "ops/infer_helpers.h"
+#include "ops/norm_helpers.h"
+
+namespace graphpipe::ops {
+namespace {
+
+constexpr std::string_view kAttention = "runtime/kernels/attention.h";
+/// Rows and columns of scores that the kernels hold at a time, at most.
+constexpr int64_t kRowsAtOnce = 256, kColumnsAtOnce = 512;
+
+const ir::Shape& attention_shape(const NodeView& node, size_t i) { return node.input(i).type.shape; }
+
+/// Whether `from` broadcasts to `to` without changing it.
+bool broadcasts_to(const ir::Shape& from, const ir::Shape& to) {
+  if (from.size() > to.size()) return false;
+  for (size_t back = 1; back <= from.size(); ++back) {
+    const ir::Dim dim = from[from.size() - back];
+    if (dim != to[to.size() - back] && dim != ir::Dim::fixed(1)) return false;
+  }
+  return true;
+}
+
+// q [.., Q, D], k [.., K, D], v [.., K, D] with one or two leading axes; mask broadcast to [.., Q, K].
+Status expect_attention(const NodeView& node, size_t q, size_t mask) {
+  const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
+  const size_t rank = left.size();
+  const auto refused = [&] {
+    return bad_model(node, text("cannot attend with ", shape_text(left), " to ", shape_text(right), " and ",
+                                shape_text(attention_shape(node, q + 2))));
+  };
+  if ((rank != 3 && rank != 4) || right != attention_shape(node, q + 2) || right.size() != rank) return refused();
+  for (size_t axis = 0; axis < rank; ++axis)
+    if (axis != rank - 2 && left[axis] != right[axis]) return refused();
+  if (!left[rank - 2].is_fixed() || !right[rank - 2].is_fixed() || !left[rank - 1].is_fixed()) return refused();
+  ir::Shape scores = left;
+  scores.back() = right[rank - 2];
+  if (node.has_input(mask) && !broadcasts_to(attention_shape(node, mask), scores))
+    return bad_model(node,
+                     text("cannot add a mask ", shape_text(attention_shape(node, mask)), " to ", shape_text(scores)));
+  return Ok{};
+}
+
+Inferred infer_attention(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 3, 4));
+  GP_TRY_VOID(expect_floating(node, {0}));
+  GP_TRY_VOID(expect_same_dtype(node, {0, 1, 2, 3}));
+  GP_TRY_VOID(expect_attention(node, 0, 3));
+  const ir::TensorType& type = node.input(0).type;
+  const bool is_wide = type.dtype == ir::DType::kFloat64;
+  ir::TensorType rows{is_wide ? ir::DType::kFloat64 : ir::DType::kFloat32, type.shape};
+  rows.shape.pop_back();
+  return checked(node, {make_value(node, type), make_value(node, std::move(rows))});
+}
+
+// The nodes read (gradient, q, k, v, result, rows, mask).
+Inferred infer_attention_gradient(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 6, 7));
+  GP_TRY_VOID(expect_attention(node, 1, 6));
+  std::vector<ir::Value> gradients;
+  for (size_t i = 1; i <= 3; ++i) gradients.push_back(make_value(node, node.input(i).type));
+  return checked(node, std::move(gradients));
+}
+
+/// All of the same, the mask too: the gradient of the scores, [.., Q, K].
+Inferred infer_attention_mask_gradient(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 7, 7));
+  GP_TRY_VOID(expect_attention(node, 1, 6));
+  ir::TensorType type = node.input(1).type;
+  type.shape.back() = attention_shape(node, 2)[type.shape.size() - 2];
+  return one_output(node, std::move(type));
+}
+
+/// `products` matrix products of Q x D x K in each head, and the scores that are held at a time.
+Work attention_work(const NodeView& node, Samples samples, size_t q, double products) {
+  const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
+  const int64_t rows = left[left.size() - 2].factor, columns = right[right.size() - 2].factor;
+  const auto held = static_cast<double>(std::min(rows, kRowsAtOnce) * std::min(columns, kColumnsAtOnce));
+  return {.flops = 2 * products * elements(node.input(q), samples) * static_cast<double>(columns),
+          .bytes = bytes_touched(node, samples),
+          .scratch = products * 4 * held};
+}
+Work attention_forward_work(const NodeView& node, Samples samples) { return attention_work(node, samples, 0, 2); }
+/// Holds all scores a few times.
+Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
+  Work work = attention_work(node, samples, 1, 2);
+  work.scratch = 3 * bytes_of(node.output(0), samples);
+  return work;
+}
+Work attention_gradient_work(const NodeView& node, Samples samples) { return attention_work(node, samples, 1, 5); }
+
+std::string attention_arguments(const NodeView& node) {
+  return text(boolean(node.attributes().get_int("causal", 0) != 0), ", ",
+              number(node.attributes().get_double("scale", 1)));
+}
+
+void emit_attention(Emitter& emitter) {
+  const std::string parts = emitter.local("parts");
+  const std::string mask = emitter.node().has_input(3) ? emitter.in(3) : "{}";
+  emitter.statement(text("auto ", parts, " = graphpipe::runtime::attention(", filled_in(emitter, "$0, $1, $2, "), mask,
+                         ", ", attention_arguments(emitter.node()), ")"),
+                    kAttention);
+  for (size_t i = 0; i < 2; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+}
+
+void emit_attention_gradient(Emitter& emitter) {
+  const std::string parts = emitter.local("parts");
+  const std::string mask = emitter.node().has_input(6) ? emitter.in(6) : "{}";
+  emitter.statement(
+      text("auto ", parts, " = graphpipe::runtime::attention_gradient(", filled_in(emitter, "$0, $1, $2, $3, $4, $5, "),
+           mask, ", ", attention_arguments(emitter.node()), ")"),
+      kAttention);
+  for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+}
+
+void emit_attention_mask_gradient(Emitter& emitter) {
+  emitter.assign(0,
+                 text("graphpipe::runtime::attention_mask_gradient(", filled_in(emitter, "$0, $1, $2, $3, $4, $5, $6"),
+                      ", ", attention_arguments(emitter.node()), ")"),
+                 kAttention);
+}
+
+Status attention_gradient(GradientBuilder& builder) {
+  GP_TRY_VOID(expect_no_gradient_of_saved(builder, 1));
+  std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.input(0),  builder.input(1),
+                                     builder.input(2),           builder.output(0), builder.output(1)};
+  if (builder.forward().has_input(3)) inputs.push_back(builder.input(3));
+  const ir::Attributes& attributes = builder.forward().attributes();
+  if (builder.forward().has_input(3) && builder.wants(3))
+    set_reduced(builder, 3, builder.add_one(3, "AttentionGradMask", inputs, attributes));
+  if (!builder.wants(0) && !builder.wants(1) && !builder.wants(2)) return Ok{};
+  const std::vector<ir::ValueId> gradients = builder.add(0, "AttentionGrad", std::move(inputs), attributes);
+  for (size_t i = 0; i < 3; ++i)
+    if (builder.wants(i)) builder.set_input_gradient(i, gradients[i]);
+  return Ok{};
+}
+
+ir::Attributes attention_form(double scale, bool causal) { return {{"causal", int64_t{causal}}, {"scale", scale}}; }
+
+}  // namespace
+
+std::span<const OpDef> attention_ops() {
+  static const std::vector<OpDef> rows = {
+      {.name = "Attention",
+       .infer = infer_attention,
+       .work = attention_forward_work,
+       .gradient = attention_gradient,
+       .emit = emit_attention,
+       .examples = {{.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+                     .attributes = attention_form(0.5, false),
+                     .outputs = 2},
+                    {.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+                     .attributes = attention_form(0.5, true),
+                     .outputs = 2},
+                    {.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}),
+                                normal({kB, 1, 1, 5})},
+                     .attributes = attention_form(0.25, false),
+                     .outputs = 2},
+                    {.inputs = {normal({kB, 3, 4}), normal({kB, 5, 4}), normal({kB, 5, 4}), normal({3, 5})},
+                     .attributes = attention_form(1, false),
+                     .outputs = 2}}},
+      {.name = "AttentionGrad",
+       .infer = infer_attention_gradient,
+       .work = attention_gradient_work,
+       .emit = emit_attention_gradient,
+       .examples = {{.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}),
+                                normal({kB, 2, 5, 4}), normal({kB, 2, 3, 4}), positive({kB, 2, 3})},
+                     .attributes = attention_form(0.5, false),
+                     .outputs = 3}}},
+      {.name = "AttentionGradMask",
+       .infer = infer_attention_mask_gradient,
+       .work = attention_mask_gradient_work,
+       .emit = emit_attention_mask_gradient,
+       .examples = {{.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}),
+                                normal({kB, 2, 5, 4}), normal({kB, 2, 3, 4}), positive({kB, 2, 3}), normal({3, 5})},
+                     .attributes = attention_form(0.5, false)}}}};
+  return rows;
+}
+
+}  // namespace graphpipe::ops

@@ -1,0 +1,151 @@
+#include "passes/fuse_attention.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "passes/expression.h"
+#include "passes/rebuild.h"
+
+namespace graphpipe::passes {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Shape;
+using ir::ValueId;
+
+/// A value and the constant that it has been multiplied by.
+struct Scaled {
+  ValueId value;
+  double factor = 1;
+};
+
+/// The parts of softmax(scale * left right + mask), where right is k transposed.
+struct Scores {
+  Scaled left, right;
+  ValueId mask;
+  double scale = 1;
+};
+
+class AttentionFusion {
+ public:
+  AttentionFusion(const Rebuilding& step, const Expressions& parts) : step_(step), parts_(parts) {}
+
+  Result<Replacement> run() const {
+    const ValueId v = step_.node.inputs[1];
+    const std::optional<Scores> scores = scores_under_softmax(step_.node.inputs[0]);
+    if (!scores || !takes(*scores, v)) return Replacement();
+    GP_TRY(const ValueId k, transposed_back(scores->right.value));
+    std::vector<ValueId> inputs = {scores->left.value, k, v};
+    const bool is_causal = hides_later(*scores);
+    if (scores->mask.valid() && !is_causal) inputs.push_back(scores->mask);
+    const double scale = scores->left.factor * scores->right.factor * scores->scale;
+    GP_TRY(const ValueId fused, append_like(step_.made, step_.node, "Attention", std::move(inputs),
+                                            {{"causal", int64_t{is_causal}}, {"scale", scale}}));
+    return Replacement({fused});
+  }
+
+ private:
+  const Shape& shape(ValueId value) const { return parts_.shape(value); }
+
+  /// The constants that multiply or divide the value, taken off.
+  Scaled without_factors(ValueId value) const {
+    Scaled result{value};
+    for (;;) {
+      std::optional<std::pair<ValueId, double>> inner = parts_.with_constant(result.value, "Mul");
+      if (const Node* quotient = parts_.made_by(result.value, "Div"); !inner && quotient != nullptr)
+        if (const auto divisor = parts_.constant(quotient->inputs[1]); divisor && *divisor != 0)
+          inner = std::pair(quotient->inputs[0], 1 / *divisor);
+      if (!inner || parts_.value(inner->first).type != parts_.value(result.value).type) return result;
+      result = {inner->first, result.factor * inner->second};
+    }
+  }
+
+  std::optional<Scores> scores_under_softmax(ValueId weights) const {
+    const Node* softmax = parts_.made_by(weights, "Softmax");
+    if (softmax == nullptr) return std::nullopt;
+    const auto rank = static_cast<int64_t>(shape(weights).size());
+    const int64_t axis = softmax->attributes.get_int("axis", -1);
+    if (axis != -1 && axis != rank - 1) return std::nullopt;
+    const ValueId sum = softmax->inputs[0];
+    if (std::optional<Scores> plain = scores_of(sum, {})) return plain;
+    const Node* add = parts_.made_by(sum, "Add");
+    if (add == nullptr) return std::nullopt;
+    for (size_t i = 0; i < 2; ++i) {
+      if (shape(add->inputs[i]) != shape(sum)) continue;
+      if (std::optional<Scores> masked = scores_of(add->inputs[i], add->inputs[1 - i])) return masked;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Scores> scores_of(ValueId value, ValueId mask) const {
+    const Scaled scaled = without_factors(value);
+    const Node* product = parts_.made_by(scaled.value, "MatMul");
+    if (product == nullptr) return std::nullopt;
+    return Scores{without_factors(product->inputs[0]), without_factors(product->inputs[1]), mask, scaled.factor};
+  }
+
+  /// Whether the kernel takes these shapes: one or two leading axes that are alike, lengths that are known.
+  bool takes(const Scores& scores, ValueId v) const {
+    const Shape &left = shape(scores.left.value), &right = shape(scores.right.value), &values = shape(v);
+    const size_t rank = left.size();
+    if ((rank != 3 && rank != 4) || right.size() != rank || values.size() != rank) return false;
+    const auto lead = [](const Shape& of) { return Shape(of.begin(), of.end() - 2); };
+    if (lead(left) != lead(right) || lead(left) != lead(values)) return false;
+    if (!left[rank - 2].is_fixed() || !left[rank - 1].is_fixed() || !right[rank - 1].is_fixed()) return false;
+    if (values[rank - 1] != left[rank - 1] || values[rank - 2] != right[rank - 1]) return false;
+    const ir::DType dtype = parts_.value(scores.left.value).type.dtype;
+    const bool mask_fits = !scores.mask.valid() || parts_.value(scores.mask).type.dtype == dtype;
+    return mask_fits && parts_.value(v).type.dtype == dtype && step_.outputs[0].type.dtype == dtype;
+  }
+
+  /// A mask of one row for each of q's, that hides the later columns from it.
+  bool hides_later(const Scores& scores) const {
+    if (!parts_.is_causal_mask(scores.mask)) return false;
+    const ir::Dim length = shape(scores.mask).back();
+    return length == shape(scores.left.value).end()[-2] && length == shape(scores.right.value).back();
+  }
+
+  /// k where `value` is k transposed, else a transposition of the value.
+  Result<ValueId> transposed_back(ValueId value) const {
+    const Shape& found = shape(value);
+    Shape wanted = found;
+    std::swap(wanted[wanted.size() - 1], wanted[wanted.size() - 2]);
+    // Exporters reshape to three axes around the transposition: the leading axes are only joined and parted again.
+    if (const Node* parted = parts_.made_by(value, "Reshape"))
+      if (const Node* turned = parts_.made_by(parted->inputs[0], "Transpose"))
+        if (const Node* joined = parts_.made_by(turned->inputs[0], "Reshape"))
+          if (shape(joined->inputs[0]) == wanted && shape(turned->inputs[0]).size() == 3 &&
+              turned->attributes.get_ints("perm") == std::vector<int64_t>{0, 2, 1} &&
+              std::equal(wanted.end() - 2, wanted.end(), shape(turned->inputs[0]).end() - 2))
+            return joined->inputs[0];
+    std::vector<int64_t> perm(found.size());
+    std::iota(perm.begin(), perm.end(), 0);
+    ValueId from = value;
+    if (const Node* turned = parts_.made_by(value, "Transpose")) {
+      from = turned->inputs[0];
+      perm = turned->attributes.get_ints("perm");
+    }
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    if (std::is_sorted(perm.begin(), perm.end())) return from;
+    return append_like(step_.made, step_.node, "Transpose", {from}, {{"perm", perm}});
+  }
+
+  const Rebuilding& step_;
+  const Expressions& parts_;
+};
+
+}  // namespace
+
+Result<Graph> fuse_attention(Graph graph, const PassContext&) {
+  std::optional<Expressions> parts;
+  return rebuild(std::move(graph), [&](const Rebuilding& step) -> Result<Replacement> {
+    if (!parts) parts.emplace(step.made);
+    if (step.node.op != "MatMul") return Replacement();
+    return AttentionFusion(step, *parts).run();
+  });
+}
+
+}  // namespace graphpipe::passes

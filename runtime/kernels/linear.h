@@ -1,0 +1,27 @@
+#pragma once
+// Rows times a matrix of weights, and the two gradients. Rows are all axes but the last; a weight is [K, N], or [N, K]
+// where `turned`. On CPUs the kernel is chosen by the product's shape and the processor (kernel_choice.h): alike in
+// every program of a plan, so that a pipeline computes the bits of the serial interpreter.
+
+#include "runtime/kernels/kernel_choice.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace graphpipe::runtime {
+
+/// a [M, K] times b [K, N], both perhaps transposed views, plus bias [N] where it is defined. By BLAS where this
+/// LibTorch has no oneDNN. Needs for oneDNN: float32 on a CPU, and no autograd.
+at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
+
+/// x [.., K] times the weight, plus bias [N] where it is defined: [.., N].
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool turned);
+/// The gradient of x from that of the result.
+at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool turned);
+/// The gradient of the weight, in its shape: the sum over all rows.
+at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradient, bool turned);
+/// Adds it to `sum`; where that is undefined, it becomes the gradient. Needs: `sum` may be written in place.
+void add_linear_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool turned);
+
+}  // namespace graphpipe::runtime
