@@ -150,6 +150,7 @@ ir::Attributes attention_form(double scale, bool causal) { return {{"causal", in
 std::span<const OpDef> attention_ops() {
   static const std::vector<OpDef> rows = {
       {.name = "Attention",
+       .precision = Precision::kLower,
        .infer = infer_attention,
        .work = attention_forward_work,
        .gradient = attention_gradient,

@@ -103,6 +103,7 @@ ir::Attributes turned_weight(bool has_turned_weight) { return {{"transB", int64_
 std::span<const OpDef> linear_ops() {
   static const std::vector<OpDef> rows = {
       {.name = "Linear",
+       .precision = Precision::kLower,
        .infer = infer_linear,
        .work = linear_work,
        .gradient = linear_gradient,
