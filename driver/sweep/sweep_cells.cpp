@@ -76,7 +76,7 @@ struct RowReader {
     if (path.size() == 1 && path[0] == "limit_kind") row.limit = event.string;
     if (path.size() == 2 && path[0] == "peak_bytes" && is_number)
       row.numbers["peak_bytes"] = std::max(row.numbers["peak_bytes"], event.number);
-    if (path.size() == 2 && path[0] == "stages") row.numbers["stages"] += 1;
+    if (path.size() == 2 && path[0] == "stages") row.numbers["stage_count"] += 1;
     if (path.size() == 3 && path[0] == "stages" && path[1] == "[0]" && path[2] == "micro_batch")
       row.numbers["micro_batch"] = event.number;
     if (path.size() == 3 && path[0] == "diagnostics") read_diagnostic(path[2], event.string);

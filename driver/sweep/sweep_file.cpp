@@ -157,7 +157,7 @@ Result<Sweep> read_sweep(const std::string& path) {
 
 std::vector<std::string> sweep_columns() {
   return {"simulated_step", "steady_step", "bound",       "gap",           "idle_fraction",
-          "peak_bytes",     "stages",      "micro_batch", "search_seconds"};
+          "peak_bytes",     "stage_count", "micro_batch", "search_seconds"};
 }
 
 }  // namespace graphpipe::driver

@@ -34,8 +34,7 @@ std::optional<SteadyState> steady_of(int stages, int64_t micro_batches, const Bu
 TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch takes the time of one stage") {
   const BuildOptions orders[] = {{.policy = "pipedream"},
                                  {.policy = "pipedream", .vertical_sync = true},
-                                 {.policy = "2bw"},
-                                 {.policy = "2bw", .update = Samples(8)}};
+                                 {.policy = "2bw"}};
   for (const BuildOptions& options : orders)
     for (const int stages : {1, 2, 4})
       for (const int64_t micro_batches : {8, 16}) {
@@ -47,7 +46,6 @@ TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch ta
         const double work = kUnitsPerMicroBatch * static_cast<double>(micro_batches);
         CHECK(steady->step_seconds == doctest::Approx(work).epsilon(1e-6));
         if (options.policy == "pipedream") CHECK(steady->update_seconds == doctest::Approx(kUnitsPerMicroBatch));
-        if (options.update.count == 8) CHECK(steady->update_seconds == doctest::Approx(8 * kUnitsPerMicroBatch));
         // Draining costs each other stage a forward and a backward.
         CHECK(drained == doctest::Approx(work + kUnitsPerMicroBatch * (stages - 1)).epsilon(1e-6));
       }
