@@ -98,7 +98,8 @@ TEST_CASE("a run that goes on notices that the feeder has other data, by the nam
   const EndedFeed other = resumed("clicks of june", {});
   CAPTURE(other.output);
   CHECK(other.code == 2);
-  CHECK(other.count("other data than those that the feeder calls 'clicks of june'") == 1);
+  // Of rank 0, and again where the others say why they end.
+  CHECK(other.count("other data than those that the feeder calls 'clicks of june'") >= 1);
   CHECK(resumed("clicks of june", {"--resume-changed"}).code == 0);
   CHECK(resumed("clicks of may", {}).code == 0);
 }

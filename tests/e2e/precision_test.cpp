@@ -1,8 +1,9 @@
-// Training in 16 bits, from the command line: against PyTorch's autocast and GradScaler
-// (tests/data/make_precision_references.py).
+// Training in 16 bits, from the command line to trained weights: against PyTorch's autocast and GradScaler
+// (tests/data/make_precision_references.py), against one process, and with stops in between.
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +16,7 @@ using nlohmann::json;
 
 namespace {
 
+namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 const std::string kRecorded = GRAPHPIPE_SOURCE_DIR "/tests/data/precision";
@@ -76,4 +78,86 @@ TEST_CASE("bfloat16 and float16 train as PyTorch's autocast and GradScaler do, o
     CHECK(report["loss_scales"] == expected["loss_scales"]);
     CHECK(report["skipped_steps"] == expected["skipped_steps"]);
   }
+}
+
+TEST_CASE("fp16 with overflows, clipping and accumulated steps has the interpreter's bits, over replicas too") {
+  const std::string folder = work_folder("precision_replicas");
+  compile_recorded("fp16", folder,
+                   {"--devices", "3", "--stages", "2", "--replicas", "0=2", "--micro-batch", "2", "--policy", "gpipe",
+                    "--optimizer", "adamw"});
+  const Words numbers = {"--data", kRecorded + "/data", "--steps", "12",     "--lr",   "0.01", "--clip-norm",
+                         "0.5",    "--accumulate",      "2",       "--json", "--quiet"};
+  const json report = json::parse(graphpipe_output(with(with({"verify", folder}, numbers), kScaled)));
+  CHECK(report["bitwise"] == true);
+  CHECK(report["by_tolerance"] == true);
+  const json trained = json::parse(graphpipe_output(with(with({"run", folder}, numbers), kScaled)));
+  // Every second step may make an update, and the first ones overflow.
+  CHECK(trained["skipped_steps"][0] == 2);
+  CHECK(trained["loss_scales"][1] == 16777216);
+  CHECK(trained["loss_scales"][2] == 8388608);
+}
+
+TEST_CASE("a resume in fp16 goes on with the scale, bit by bit, and under another plan") {
+  const std::string folder = two_stages("fp16"), checkpoints = work_folder("precision_checkpoints");
+  fs::remove_all(checkpoints);
+  const std::string whole = checkpoints + ".whole.safetensors", resumed = checkpoints + ".resumed.safetensors";
+  const json all = json::parse(graphpipe_output(run_words(folder, 14, with(kScaled, {"--save", whole}))));
+  graphpipe_output(run_words(folder, 9, with(kScaled, {"--checkpoint", checkpoints, "--ema", "0.9"})));
+  const json rest =
+      json::parse(graphpipe_output(run_words(folder, 14, with(kScaled, {"--resume", checkpoints, "--save", resumed}))));
+  CHECK(same_bytes(whole, resumed));
+  CHECK(rest["loss_scales"] == json(std::vector<double>(all["loss_scales"].begin() + 9, all["loss_scales"].end())));
+  CHECK(rest["skipped_steps"] == json({12}));
+  const std::string other = work_folder("precision_other_plan");
+  compile_recorded("fp16", other, {"--devices", "1"});
+  const json moved = json::parse(graphpipe_output(run_words(other, 14, with(kScaled, {"--resume", checkpoints}))));
+  CHECK(moved["loss_scales"] == rest["loss_scales"]);
+}
+
+TEST_CASE("a convnet and CLIP in 16 bits compute what one process computes") {
+  for (const auto& [name, precision] :
+       std::vector<std::pair<std::string, std::string>>{{"resnet", "bf16"}, {"clip_like", "fp16"}}) {
+    CAPTURE(name);
+    const Reference reference = read_reference(name);
+    const std::string folder = work_folder("precision_" + name);
+    compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--precision", precision});
+    const json report = json::parse(verify(reference, folder));
+    CHECK(report["bitwise"] == true);
+    CHECK(report["by_tolerance"] == true);
+    const json run = json::parse(graphpipe_output({"run", folder, "--data", reference.folder + "/data", "--steps", "5",
+                                                   "--lr", "0.05", "--momentum", "0.9", "--json", "--quiet"}));
+    CHECK(largest_relative(run["losses"].get<std::vector<double>>(), reference.losses) < 1e-2);
+  }
+}
+
+TEST_CASE("a loss scale needs updates of whole steps") {
+  const std::string folder = work_folder("precision_pipedream");
+  compile_recorded("fp16", folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--policy", "pipedream"});
+  graphpipe_output(run_words(folder, 2, {}), 3);
+  graphpipe_output(run_words(folder, 2, {"--loss-scale", "0"}));
+  graphpipe_output(run_words(folder, 2, {"--loss-scale", "3"}), 2);
+}
+
+TEST_CASE("a model of 16-bit parameters learns by steps that these cannot hold") {
+  const std::string folder = work_folder("bf16"), model = GRAPHPIPE_SOURCE_DIR "/tests/data/bf16/model.onnx";
+  graphpipe_output({"compile", model, "--batch", "8", "--micro-batch", "2", "--loss", "mse:y,target", "--devices", "2",
+                    "--stages", "2", "-o", folder, "--quiet"});
+  const auto losses = [&](const Words& more) {
+    return losses_of(
+        graphpipe_output(with({"run", folder, "--steps", "60", "--lr", "3e-4", "--json", "--quiet"}, more)));
+  };
+  const std::vector<double> main = losses({}), without = losses({"--no-main-weights"});
+  CHECK(main.front() == without.front());
+  CHECK(main.front() - main.back() > 1.5 * (without.front() - without.back()));
+  const std::string checkpoints = work_folder("bf16_checkpoints");
+  fs::remove_all(checkpoints);
+  const Words ema = {"--ema", "0.99"};
+  const auto run = [&](int steps, const Words& more) {
+    graphpipe_output(
+        with(with({"run", folder, "--steps", std::to_string(steps), "--lr", "3e-4", "--quiet"}, ema), more));
+  };
+  run(10, {"--save-ema", checkpoints + ".whole"});
+  run(4, {"--checkpoint", checkpoints});
+  run(10, {"--resume", checkpoints, "--save-ema", checkpoints + ".resumed"});
+  CHECK(same_bytes(checkpoints + ".whole", checkpoints + ".resumed"));
 }

@@ -61,6 +61,14 @@ std::string compiler_flags(const fs::path& folder) {
          "/include/torch/csrc/api/include ";
 }
 
+// Where the kernels are that the stages call.
+std::string runtime_libraries() {
+  std::string out;
+  for (const std::string name : {"runtime", "wire", "support"})
+    out += " " GRAPHPIPE_BINARY_DIR "/" + name + "/libgraphpipe_" + name + ".a";
+  return out;
+}
+
 Outcome run_pipeline(const std::string& name, const ir::Graph& graph, const std::vector<size_t>& stage_of,
                      bool recompute, bool by_autograd = false) {
   const ir::PlanGraph plan = plan_of(graph, 6);
@@ -91,8 +99,8 @@ Outcome run_pipeline(const std::string& name, const ir::Graph& graph, const std:
   const std::string torch = std::string(GRAPHPIPE_LIBTORCH) + "/lib";
   const std::string program = (folder / "program").string();
   const std::string built =
-      output_of("g++ " + compiler_flags(folder) + (folder / "main.cpp").string() + " -o " + program + " " + torch +
-                    "/libtorch_cpu.so " + torch + "/libc10.so -Wl,-rpath," + torch +
+      output_of("g++ " + compiler_flags(folder) + (folder / "main.cpp").string() + " -o " + program +
+                    runtime_libraries() + " " + torch + "/libtorch_cpu.so " + torch + "/libc10.so -Wl,-rpath," + torch +
                     " -Wl,--unresolved-symbols=ignore-in-shared-libs",
                 status);
   REQUIRE_MESSAGE(status == 0, built);

@@ -34,7 +34,8 @@ std::optional<SteadyState> steady_of(int stages, int64_t micro_batches, const Bu
 TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch takes the time of one stage") {
   const BuildOptions orders[] = {{.policy = "pipedream"},
                                  {.policy = "pipedream", .vertical_sync = true},
-                                 {.policy = "2bw"}};
+                                 {.policy = "2bw"},
+                                 {.policy = "2bw", .update = Samples(8)}};
   for (const BuildOptions& options : orders)
     for (const int stages : {1, 2, 4})
       for (const int64_t micro_batches : {8, 16}) {
