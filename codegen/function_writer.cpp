@@ -144,7 +144,9 @@ class FunctionWriter {
     if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return false;
     const ValueId share = node.outputs.front();
     const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
-    if (sum == options_.accumulations.end() || last_use_[share] != kNever || stored_.contains(share)) return false;
+    // A share of several parameters is a tensor that each adds (the gradient of x (V + W) is that of V and of W).
+    if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return false;
+    if (last_use_[share] != kNever || stored_.contains(share)) return false;
     NodeEmitter emitter(graph_, step.node, options_.weight_index, param_of_, headers_);
     entry->accumulate(emitter, sum->place);
     write_lines(emitter, step.node);

@@ -60,8 +60,9 @@ class LinearFusion {
   }
   Result<Replacement> make(ValueId x, ValueId weight, ValueId bias, bool turned) const {
     while (const Node* turn = parts_.made_by(weight, "Transpose")) {
+      const std::vector<int64_t> order = turn->attributes.get_ints("perm", {1, 0});
       weight = turn->inputs[0];
-      turned = !turned;
+      if (order == std::vector<int64_t>{1, 0}) turned = !turned;
     }
     std::vector<ValueId> inputs = {x, weight};
     if (bias.valid()) inputs.push_back(bias);

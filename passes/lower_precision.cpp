@@ -106,8 +106,15 @@ class Lowering {
            ops::find_op(old_.node(producer).op)->precision == Precision::kLower;
   }
 
+  /// Masks hold the lowest number of float32, which 16 bits make an infinity; a row that is masked everywhere would
+  /// have no softmax.
+  static bool has_mask(const Node& node) {
+    return node.op == "Attention" && node.inputs.size() > 3 && node.inputs[3].valid();
+  }
+
   bool computes_in_16_bits(const Node& node) const {
     const ops::OpDef* entry = ops::find_op(node.op);
+    if (has_mask(node)) return false;
     if (entry == nullptr || entry->precision == Precision::kFloat32 || !reads_float32_only(node)) return false;
     if (entry->precision == Precision::kLower) return true;
     const bool all_follow = std::ranges::all_of(node.inputs, [&](ValueId input) {

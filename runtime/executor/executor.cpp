@@ -9,7 +9,6 @@
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
-#include "runtime/training/overflow.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -81,6 +80,7 @@ StepOutcome Executor::run_step(int64_t step) {
   if (trains())
     for (StageState& state : states_) begin_step(state, step);
   if (guard_ != nullptr) guard_->begin(places_of(states_));
+  if (loss_scale_ != nullptr) overflow_.begin(places_of(states_));
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
     channels_.publish(action.row, step);
@@ -183,6 +183,7 @@ void Executor::check_finite(double loss, const ResolvedAction& action) {
   std::optional<std::string> problem =
       loss_problem(loss, plan_, states_[action.instance], slot_of(action), action.row, step_, device_);
   if (!problem) return;
+  overflow_.note_loss();
   if (guard_ != nullptr) guard_->note(std::move(*problem));
   else if (loss_scale_ == nullptr) fail_of_loss(std::move(*problem));
 }
@@ -466,8 +467,7 @@ void Executor::judge_step() {
   judged_ = true;
   // First what the gradients are: clipping their values would hide infinities.
   if (loss_scale_ != nullptr)
-    outcome_.skipped =
-        judge_overflow(*loss_scale_, places_of(states_), settings_.is_update(step_), &gather_, channels_.rank());
+    outcome_.skipped = overflow_.judge(*loss_scale_, settings_.is_update(step_), &gather_, channels_.rank());
   if (guard_ != nullptr && outcome_.skipped.empty())
     outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
   if (needs_norm() && outcome_.skipped.empty()) find_norm();

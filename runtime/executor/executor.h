@@ -18,6 +18,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/training/overflow.h"
 #include "runtime/training/step_guard.h"
 
 namespace graphpipe::runtime {
@@ -131,6 +132,7 @@ class Executor {
   StageMeter* meter_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;
+  OverflowWatch overflow_;  // with a loss scale
   double loss_factor_ = 1;  // of this step
   KeptOutputs* outputs_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done

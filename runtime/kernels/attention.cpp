@@ -34,7 +34,8 @@ std::optional<at::Tensor> expanded_mask(const at::Tensor& mask, const at::Tensor
 
 /// All scores, where there is no kernel without them.
 at::Tensor scores_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, bool causal, double scale) {
-  at::Tensor scores = at::matmul(q, k.mT()).mul(scale);
+  // Scaled first: products of 16 bits could leave their range.
+  at::Tensor scores = at::matmul(q.mul(scale), k.mT());
   if (mask.defined()) scores = scores.add(mask);
   if (!causal) return scores;
   const at::Tensor later = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).triu(1);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -12,6 +13,9 @@ namespace {
 
 // Float16 itself spans 40 powers of two.
 constexpr double kSmallestScale = 0x1p-24;
+// Gradients that are zeros never overflow; the scaled loss would at last.
+constexpr double kLargestScale = 0x1p24;
+constexpr double kLargestCount = 0x1p53;
 
 }  // namespace
 
@@ -21,7 +25,7 @@ bool LossScale::note(bool overflow, bool is_update) {
   if (!std::exchange(overflow_pending_, false)) {
     if (++good_updates_ < growth_updates_) return false;
     good_updates_ = 0;
-    scale_ *= 2;
+    scale_ = std::max(scale_, std::min(2 * scale_, kLargestScale));
     return false;
   }
   good_updates_ = 0;
@@ -48,6 +52,7 @@ bool LossScale::take_state(const at::Tensor& state) {
   const auto* numbers = dense.const_data_ptr<double>();
   int exponent = 0;
   if (!(numbers[0] > 0) || std::frexp(numbers[0], &exponent) != 0.5 || !(numbers[1] >= 0)) return false;
+  if (!std::isfinite(numbers[0]) || numbers[1] > kLargestCount) return false;
   scale_ = numbers[0];
   good_updates_ = static_cast<int64_t>(numbers[1]);
   overflow_pending_ = numbers[2] != 0;

@@ -13,7 +13,6 @@
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
-#include "runtime/training/overflow.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -99,6 +98,7 @@ StepOutcome Interpreter::run_step(int64_t step) {
     places.push_back(&state);
   }
   if (guard_ != nullptr) guard_->begin(places);
+  if (loss_scale_ != nullptr) overflow_.begin(places);
   evaluates_ = false;
   source_ = &data_;
   running_ = data_.samples_of(step) == plan_.batch ? programs_ : std::span<const DeviceProgram>(rest_programs_);
@@ -251,6 +251,7 @@ void Interpreter::check_finite(double loss, const ActionRow& row, const Item& it
   std::optional<std::string> problem =
       loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
   if (!problem) return;
+  overflow_.note_loss();
   if (guard_ != nullptr) guard_->note(std::move(*problem));
   else if (loss_scale_ == nullptr) fail_of_loss(std::move(*problem));
 }
@@ -376,8 +377,7 @@ void Interpreter::judge_step() {
   judged_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
-  if (loss_scale_ != nullptr)
-    outcome_.skipped = judge_overflow(*loss_scale_, all_states(), settings_.is_update(step_), nullptr, 0);
+  if (loss_scale_ != nullptr) outcome_.skipped = overflow_.judge(*loss_scale_, settings_.is_update(step_), nullptr, 0);
   if (guard_ != nullptr && outcome_.skipped.empty()) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
   if (needs_norm() && outcome_.skipped.empty()) find_norm();
 }

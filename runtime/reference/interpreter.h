@@ -15,6 +15,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/training/overflow.h"
 #include "runtime/training/step_guard.h"
 
 namespace graphpipe::runtime {
@@ -112,6 +113,7 @@ class Interpreter {
   KeptOutputs* outputs_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;
+  OverflowWatch overflow_;  // with a loss scale
   double loss_factor_ = 1;  // of this step
 };
 

@@ -45,12 +45,19 @@ std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::Opt
   return LossScale(options.loss_scale, options.loss_scale_growth);
 }
 
-std::string judge_overflow(LossScale& scale, const std::vector<StageState*>& states, bool is_update, Gather* gather,
-                           int32_t rank) {
-  const bool own = std::ranges::any_of(states, [](StageState* state) { return overflows(*state); });
+void OverflowWatch::begin(const std::vector<StageState*>& states) {
+  states_ = states;
+  statistics_.keep(states);
+  loss_overflows_ = false;
+}
+
+std::string OverflowWatch::judge(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const {
+  const bool own = loss_overflows_ || std::ranges::any_of(states_, [](StageState* state) { return overflows(*state); });
+  const bool found = any_rank(own, gather, rank);
+  if (found) statistics_.put_back();
   const double before = scale.scale();
-  if (!scale.note(any_rank(own, gather, rank), is_update)) return "";
-  for (StageState* state : states) {
+  if (!scale.note(found, is_update)) return "";
+  for (StageState* state : states_) {
     for (at::Tensor& sum : state->gradient_sums) sum.reset();
     for (const size_t index : state->trainable) gradients_of(*state, 0)[index].zero_();
   }

@@ -8,6 +8,7 @@
 
 #include "runtime/executor/stage_state.h"
 #include "runtime/optimizers/loss_scale.h"
+#include "runtime/training/kept_statistics.h"
 
 namespace graphpipe::runtime {
 
@@ -16,10 +17,23 @@ class Gather;
 /// The scale that a run begins with; none where the plan computes no gradients in float16, or the run scales nothing.
 std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::OptimizerOptions& options);
 
-/// Once all gradients of the step are reduced and before its first update; on all ranks at the same place. Looks at the
-/// gradients of these states, hears what all have found and adapts the scale. Returns why the step makes no update,
-/// of which the gradients are then zeros; empty where it makes one. `gather` null: there is no other rank.
-std::string judge_overflow(LossScale& scale, const std::vector<StageState*>& states, bool is_update, Gather* gather,
-                           int32_t rank);
+/// One step's gradients and losses, and the running statistics that it may spoil.
+class OverflowWatch {
+ public:
+  /// Begins a step with these states.
+  void begin(const std::vector<StageState*>& states);
+  /// A loss of this rank is not finite, which gradients need not show.
+  void note_loss() { loss_overflows_ = true; }
+  /// Once all gradients of the step are reduced and before its first update; on all ranks at the same place. Looks at
+  /// the gradients, hears what all have found and adapts the scale; running statistics of a step that overflows are put
+  /// back. Returns why the step makes no update, of which the gradients are then zeros; empty where it makes one.
+  /// `gather` null: there is no other rank.
+  std::string judge(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const;
+
+ private:
+  std::vector<StageState*> states_;
+  KeptStatistics statistics_;
+  bool loss_overflows_ = false;
+};
 
 }  // namespace graphpipe::runtime

@@ -27,12 +27,7 @@ void StepGuard::begin(const std::vector<StageState*>& states) {
   of_loss_.clear();
   of_gradients_.clear();
   verdict_.clear();
-  statistics_.clear();
-  for (const StageState* state : states_) {
-    std::vector<at::Tensor>& kept = statistics_.emplace_back(state->weights.size());
-    for (size_t i = 0; i < kept.size(); ++i)
-      if (state->entry->params[i].role == ParamRole::kBuffer) kept[i] = state->weights[i].clone();
-  }
+  statistics_.keep(states_);
 }
 
 void StepGuard::note(std::string problem) {
@@ -82,14 +77,8 @@ std::string StepGuard::decide(const std::vector<LossShare>& losses, Gather* gath
     verdict_ = judge(findings);
   }
   if (gather != nullptr) verdict_ = words_in(gather->broadcast(bytes_of_words(verdict_)));
-  if (skips()) put_back();
+  if (skips()) statistics_.put_back();
   return verdict_;
-}
-
-void StepGuard::put_back() const {
-  for (size_t s = 0; s < states_.size(); ++s)
-    for (size_t i = 0; i < statistics_[s].size(); ++i)
-      if (statistics_[s][i].defined()) states_[s]->weights[i].copy_(statistics_[s][i]);
 }
 
 }  // namespace graphpipe::runtime

@@ -10,6 +10,7 @@
 #include "runtime/device/device.h"
 #include "runtime/executor/stage_state.h"
 #include "runtime/loss.h"
+#include "runtime/training/kept_statistics.h"
 #include "runtime/training/loss_limit.h"
 
 namespace graphpipe::runtime {
@@ -40,11 +41,10 @@ class StepGuard {
   };
   std::string judge(const Findings& findings);
   static void add(const std::vector<std::byte>& of_rank, Findings& findings);
-  void put_back() const;
 
   LossLimit limit_;  // rank 0's counts
   std::vector<StageState*> states_;
-  std::vector<std::vector<at::Tensor>> statistics_;  // by state; those of buffers are defined
+  KeptStatistics statistics_;
   std::string of_loss_, of_gradients_, verdict_;
 };
 

@@ -14,7 +14,7 @@ class LossWatch : public StepObserver {
  public:
   LossWatch(double factor, const std::vector<double>& earlier) : limit_(factor, earlier) {}
   Request after_step(const StepFacts& facts) override {
-    if (!facts.loss) return {};
+    if (!facts.loss || !facts.skipped.empty()) return {};
     if (const std::optional<std::string> problem = limit_.problem(*facts.loss))
       fail(Code::kCheckFailed, text("step ", facts.step + 1, ": ", *problem),
            "lower the learning rate, clip gradients with --clip-norm, skip such steps with --on-anomaly skip, or raise "

@@ -161,6 +161,14 @@ TEST_CASE("one stage: gradients are right to finite differences, and no slot is 
   check_close(cut, whole);
 }
 
+TEST_CASE("one gradient of two parameters reaches both") {
+  const ir::Graph graph = trained(summed_weights(ir::DType::kFloat64), "mse", "y");
+  const size_t nodes = plan_of(graph, 6).nodes.size();
+  const Outcome whole = run_pipeline("summed_weights", graph, std::vector<size_t>(nodes, 0), false);
+  CHECK(difference(whole) < 1e-7);
+  CHECK(whole.lines.at("gradient base") == whole.lines.at("gradient change"));
+}
+
 TEST_CASE("cut without ties, the bits are those of one stage") {
   const ir::Graph graph = trained(mlp(ir::DType::kFloat64), "cross_entropy", "logits");
   const size_t nodes = plan_of(graph, 6).nodes.size();

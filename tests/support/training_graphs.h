@@ -77,6 +77,16 @@ inline ir::Graph mlp(ir::DType dtype = ir::DType::kFloat32, bool first_layer_tra
   return std::move(make.graph);
 }
 
+/// A layer whose matrix is a sum of two that are trained: one gradient for both.
+inline ir::Graph summed_weights(ir::DType dtype = ir::DType::kFloat32) {
+  GraphMaker make(dtype);
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto base = make.weight("base", {size(4), size(3)});
+  const auto change = make.weight("change", {size(4), size(3)});
+  make.output(make.node("MatMul", {x, make.node("Add", {base, change})}), "y");
+  return std::move(make.graph);
+}
+
 /// Fan-out of three readers, a residual that passes its gradient on, a weight used twice (once transposed), and a
 /// learned scale that passes through an operator without samples.
 inline ir::Graph branches(ir::DType dtype = ir::DType::kFloat32) {
