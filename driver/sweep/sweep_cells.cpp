@@ -59,6 +59,10 @@ Status add_word(const std::string& flag, const std::string& value, Digests& dige
   if (!names_file(flag)) return Ok{};
   GP_TRY(const std::string digest, digests.of(flag, value));
   told += digest;
+  // What its module says of it, which plans follow (docs/files.md).
+  if (flag != "model") return Ok{};
+  GP_TRY(const std::string of_module, digests.of("module", value + ".module.json"));
+  told += of_module;
   return Ok{};
 }
 
@@ -193,7 +197,8 @@ class PlanMaker {
                            code == wire::kExitNoPlan || code == wire::kExitPartial;
     if (finished->ending.signal == 0 && is_result && row.ok()) {
       rows_[cell.key] = *row;
-      return file_.add(cell, report);
+      // A file that is refused may be mended by the next time, its data files among them.
+      return code == wire::kExitInputRefused ? Status(Ok{}) : file_.add(cell, report);
     }
     std::string words;
     for (const std::string& word : cell.words) words += " " + word;

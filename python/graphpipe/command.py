@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Iterable, Optional, Union
 
 from . import runtime_build
-from .errors import error_of
+from .errors import EnvironmentFault, error_of
 from .results import Diagnostic, parsed
 
 Flag = Union[str, int, float, bool, os.PathLike, Iterable[Union[str, int, float]], None]
@@ -107,4 +107,9 @@ def call(verb: str, *arguments: Union[str, os.PathLike], accepted: Iterable[int]
 def main() -> None:
     """The console script: the command itself, with the LibTorch of the installed torch."""
     needs_runtime = len(sys.argv) > 1 and sys.argv[1] in BUILDING and "--help" not in sys.argv
-    os.execve(binary(), [binary(), *sys.argv[1:]], environment(needs_runtime))
+    try:
+        env = environment(needs_runtime)
+    except EnvironmentFault as fault:
+        print(fault, file=sys.stderr)
+        sys.exit(fault.exit_code)
+    os.execve(binary(), [binary(), *sys.argv[1:]], env)

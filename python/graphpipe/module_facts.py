@@ -58,19 +58,33 @@ def _literal_list(text: str) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else []
 
 
+def _read_names(model: Any) -> set[str]:
+    """What nodes read: the exporter leaves out those that no output needs, but not their parameters."""
+    return {name for node in model.graph.node for name in node.input}
+
+
+def _padding_rows(module: Any, parameters: dict[str, Any], known: set[str]) -> list[dict[str, Any]]:
+    rows = []
+    for _, part in _tables(module):
+        # A table that is tied may stand in the file under another of its names.
+        names = [name for name, p in parameters.items() if p is part.weight and name in known]
+        if part.padding_idx is not None and part.weight.requires_grad and names:
+            rows.append({"parameter": names[0], "row": int(part.padding_idx)})
+    return rows
+
+
 def write(model: "os.PathLike[str] | str", module: Any) -> Path:
     """Writes the facts of `module` beside the model that was exported from it."""
     import onnx
 
     loaded = onnx.load(os.fspath(model), load_external_data=False)
-    known = {tensor.name for tensor in loaded.graph.initializer}
-    parameters = dict(module.named_parameters(remove_duplicate=False))
+    known = {tensor.name for tensor in loaded.graph.initializer} & _read_names(loaded)
+    parameters = {name: p for name, p in module.named_parameters(remove_duplicate=False) if p.is_floating_point()}
     facts = {
         "schema": SCHEMA,
         "model": hashlib.sha256(Path(model).read_bytes()).hexdigest(),
         "frozen": sorted(name for name, p in parameters.items() if name in known and not p.requires_grad),
-        "padding_rows": [{"parameter": name, "row": int(part.padding_idx)} for name, part in _tables(module)
-                         if part.padding_idx is not None and name in known and part.weight.requires_grad],
+        "padding_rows": _padding_rows(module, parameters, known),
         "ties": [{"names": names} for names in _ties(module)],
         "modules": _module_paths(loaded),
     }

@@ -6,12 +6,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Optional
+
+from .errors import EnvironmentFault
+from .results import Diagnostic
 
 SOURCES = Path(__file__).parent / "share" / "runtime"
 DONE = "share/graphpipe/GraphPipeConfig.cmake"
@@ -23,11 +27,16 @@ def _cache() -> Path:
 
 
 def _compiler() -> str:
-    name = os.environ.get("CXX", "c++")
+    words = shlex.split(os.environ.get("CXX", "")) or ["c++"]
     try:
-        return name + " " + subprocess.run([name, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split("\n")[0]
+        shown = subprocess.run([*words, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise EnvironmentError(f"graphpipe: no C++ compiler ({name}): install g++ 12 or later, or set CXX") from error
+        raise _fault(f"there is no C++ compiler ({words[0]})", "install g++ 12 or later, or set CXX") from error
+    return " ".join(words) + " " + shown.split("\n")[0]
+
+
+def _fault(message: str, hint: str) -> EnvironmentFault:
+    return EnvironmentFault("build", 5, [Diagnostic("environment", "error", "", message, hint)])
 
 
 def prefix_for(torch: str) -> Path:
@@ -45,10 +54,19 @@ def installed(torch: Optional[str], build: bool, env: dict[str, str]) -> Optiona
         return None
     if torch is None:
         if build:
-            raise EnvironmentError("graphpipe: stage programs link LibTorch, and no torch is installed: pip install torch "
-                                   "(2.11 to 2.15), or set GRAPHPIPE_LIBTORCH to a folder with include/ and lib/")
+            raise _fault("stage programs link LibTorch, and no torch is installed",
+                         "pip install torch (2.11 to 2.15), or set GRAPHPIPE_LIBTORCH to a folder with include/ and lib/")
         return None
-    prefix = prefix_for(torch)
+    if not (Path(torch) / "lib" / "libtorch_cpu.so").exists():
+        if build:
+            raise _fault(f"there is no LibTorch at {torch}", "set GRAPHPIPE_LIBTORCH to a folder with include/ and lib/")
+        return None
+    try:
+        prefix = prefix_for(torch)
+    except EnvironmentFault:
+        if build:
+            raise
+        return None  # verbs that compile nothing need no compiler
     if not (prefix / DONE).exists():
         if not build:
             return None
@@ -75,4 +93,4 @@ def _compile(torch: str, prefix: Path, env: dict[str, str]) -> None:
 def _run(words: list[str], env: dict[str, str]) -> None:
     done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        raise EnvironmentError(f"graphpipe: {' '.join(words[:2])} of the runtime failed:\n" + done.stdout[-3000:])
+        raise _fault(f"{' '.join(words[:2])} of the runtime failed:\n" + done.stdout[-3000:], "")

@@ -183,20 +183,30 @@ def _tensors(value: Any) -> list[Any]:
 
 def measure(module: Any, inputs: Sequence[Any], names: Sequence[str], loss_fn: Optional[Callable[[Any], Any]] = None,
             rounds: int = 5) -> list[Part]:
-    """The parts with the shortest times of so many rounds, after one to warm up. Gradients are left as they were."""
+    """The parts with the shortest times of so many rounds, after one to warm up. Gradients, buffers and random state are
+    left as they were."""
+    import torch
+
     forward = {name: float("inf") for name in names}
     backward = dict(forward)
     sizes: dict[str, int] = {}
-    kept = [p.grad for p in module.parameters()]
+    gradients = [p.grad for p in module.parameters()]
+    buffers = [b.clone() for b in module.buffers()]
     try:
-        for number in range(rounds + 1):
-            ends = _one_round(module, inputs, names, loss_fn)
-            sizes = ends.output_bytes
-            if number > 0:
-                _take_shorter(ends, names, forward, backward)
+        with torch.random.fork_rng():
+            for number in range(rounds + 1):
+                for parameter in module.parameters():
+                    parameter.grad = None
+                ends = _one_round(module, inputs, names, loss_fn)
+                sizes = ends.output_bytes
+                if number > 0:
+                    _take_shorter(ends, names, forward, backward)
     finally:
-        for parameter, gradient in zip(module.parameters(), kept):
+        for parameter, gradient in zip(module.parameters(), gradients):
             parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, kept in zip(module.buffers(), buffers):
+                buffer.copy_(kept)
     weights = {name: sum(p.numel() * p.element_size() for p in module.get_submodule(name).parameters()) for name in names}
     return [Part(name, forward[name], backward[name], sizes[name], weights[name]) for name in names]
 

@@ -51,7 +51,7 @@ class Trainer:
         elif epochs is not None:
             raise ValueError("steps or epochs, not both")
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
-            feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names)
+            feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps)
             log = os.path.join(folder, "log.jsonl") if on_step is not None else None
             words = [binary(), "run", os.fspath(self.program.folder), "--feed", feeder.socket, "--steps", str(steps),
                      *words_of({**self.flags, **flags, "save": save, "log": log}), "--json", "--quiet"]
@@ -117,10 +117,10 @@ def _report(lines: _Lines, on_step: Optional[Callable[[Step], None]]) -> None:
 class _Feeder:
     """Serves a loader at a socket, from a thread."""
 
-    def __init__(self, path: str, loader: Iterable[Any], names: Optional[list[str]]) -> None:
+    def __init__(self, path: str, loader: Iterable[Any], names: Optional[list[str]], steps: int) -> None:
         self.socket = path
         self.failure: Optional[BaseException] = None
-        self._loader, self._names = loader, names
+        self._loader, self._names, self._steps = loader, names, steps
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> "_Feeder":
@@ -152,14 +152,16 @@ class _Feeder:
             nonlocal came
             came = True
             step = 0
-            while True:
+            while step < self._steps:
                 before = step
                 for item in self._loader:
                     step += 1
                     if step >= first_step:
                         yield _arrays(item, self._names, inputs)
+                    if step == self._steps:  # what the loader has beyond is not asked for
+                        return
                 if step == before:
-                    raise FeedError("the loader has no batches")
+                    raise FeedError(f"the loader has no more batches after {step} of {self._steps} steps")
 
         try:
             serve(self.socket, batches)

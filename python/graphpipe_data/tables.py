@@ -49,6 +49,8 @@ class Column:
 
     def data(self, array, first_row):
         """The bytes of an array's rows."""
+        if len(array) == 0:
+            return b""
         rows, lengths, width = len(array), [], 1  # elements of a row at this depth
         while True:
             if isinstance(array, self.arrow.ExtensionArray):

@@ -31,6 +31,18 @@ def npy_elements(data, declared):
     return (data[end:], "") if len(data) - end == declared.bytes else (None, "has another size than its header says")
 
 
+def check_end(tar):
+    """tarfile takes a damaged or cut header for the end: behind the last member there are zeros, and nothing else."""
+    tar.fileobj.seek(tar.offset)
+    zeros = 0
+    while block := tar.fileobj.read(1 << 20):
+        if block.strip(b"\0"):
+            raise tarfile.ReadError("the header that follows is damaged, or another archive follows")
+        zeros += len(block)
+    if zeros < tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("it is cut off: its end mark is missing")
+
+
 class TarFiles:
     """WebDataset: the members KEY.INPUT.npy with one KEY, one after the other, are a sample."""
 
@@ -60,6 +72,7 @@ class TarFiles:
                         sample = {}
                     key = (place, stem)
                     self.add(path, tar, member, ending, sample)
+                check_end(tar)
             if key is not None:
                 count += self.finish(path, key, sample, parts)
         except (tarfile.TarError, OSError, ValueError) as error:

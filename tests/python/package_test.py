@@ -153,6 +153,9 @@ class Training(unittest.TestCase):
         self.assertLess(run.losses[3], run.losses[0])
         for step, loss in zip(seen, run.losses):
             self.assertAlmostEqual(step.loss, loss, places=5)
+        # A loader that can be read once, with more than is asked for.
+        once = graphpipe.Trainer(self.program, lr=0.1).fit((b for b in batches + [{"nothing": 0}]), steps=3)
+        self.assertEqual(once.losses, run.losses[:3])
         as_tuples = graphpipe.Trainer(self.program, names=list(batches[0]), lr=0.1)
         self.assertEqual(as_tuples.fit([tuple(b.values()) for b in batches], epochs=2).losses, run.losses)
 

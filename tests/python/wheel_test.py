@@ -39,7 +39,7 @@ class Command(unittest.TestCase):
     def test_stage_programs_need_a_torch_and_say_so(self):
         if HAS_TORCH:
             self.skipTest("torch is there")
-        with self.assertRaisesRegex(EnvironmentError, "pip install torch"), tempfile.TemporaryDirectory() as folder:
+        with self.assertRaisesRegex(graphpipe.EnvironmentFault, "pip install torch"), tempfile.TemporaryDirectory() as folder:
             graphpipe.compile(MODELS / "dlrm/model.onnx", folder + "/out", devices=2, batch=8, loss="bce:logit,click")
 
 
