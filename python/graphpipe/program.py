@@ -50,7 +50,9 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
     import torch
 
     parameters = dict(module.named_parameters(remove_duplicate=False))
-    missing = sorted(set(parameters) - set(tensors))
+    # A file knows one name of a tensor that several share; the module knows the others.
+    loaded = {id(p) for name, p in parameters.items() if name in tensors}
+    missing = sorted(name for name, p in parameters.items() if id(p) not in loaded)
     unknown = sorted(set(tensors) - set(module.state_dict()))
     if missing or unknown:
         raise ValueError(f"the weights are not of this module: it lacks {unknown}, they lack {missing}")

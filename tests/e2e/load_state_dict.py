@@ -65,7 +65,11 @@ def check(program, name, folder):
     example = models.load(name)
     module, loaded = example.module.train(), read_state_dict(state)
     counters = {key: value for key, value in module.state_dict().items() if key.endswith("num_batches_tracked")}
-    module.load_state_dict(loaded | counters, strict=True)
+    # The exporter of PyTorch drops all names but one of a tensor that several share; the module knows the others.
+    shared = {id(p): loaded[n] for n, p in module.named_parameters(remove_duplicate=False) if n in loaded}
+    others = {n: shared[id(p)] for n, p in module.named_parameters(remove_duplicate=False)
+              if n not in loaded and id(p) in shared}
+    module.load_state_dict(loaded | others | counters, strict=True)
     shared = len(module.state_dict()) - len({tensor.data_ptr() for tensor in module.state_dict().values()})
     found = loss_of(example, module)
     print(f"{name}: {len(loaded)} tensors, {shared} under a further name, loss {found:.7f}, run {losses[0]:.7f}")
