@@ -82,10 +82,9 @@ void add_leaves(const Graph& graph, StageCut& cut) {
 void add_outputs(const Graph& graph, const NodePlaces& places, IdMap<StageId, StageCut>& cuts) {
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const ir::Output& output = graph.outputs()[i];
-    const ir::Value& value = graph.value(output.value);
-    if (output.role != ir::OutputRole::kModel || value.batch != ir::BatchKind::kAxis || !value.producer.valid())
-      continue;
-    if (const StageId stage = places.stage_of[value.producer]; stage.valid()) cuts[stage].outputs.push_back(i);
+    if (!ir::joins_samples(graph, output)) continue;
+    const StageId stage = places.stage_of[graph.value(output.value).producer];
+    if (stage.valid()) cuts[stage].outputs.push_back(i);
   }
 }
 

@@ -153,7 +153,9 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
       ",\n    .threads = ", options.threads, ",\n    .seed = ", options.seed,
       "u,\n    .scales_loss = ", has_gradients_in_fp16(graph) ? "true" : "false",
       ",\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss,
-      ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()),
+      ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()), ",\n    .outputs = ",
+      std::ranges::count_if(graph.outputs(),
+                            [&](const ir::Output& output) { return ir::joins_samples(graph, output); }),
       ",\n    .stages = ", span_text("kStages", rows.size()), ",\n    .edges = ", span_text("kEdges", edges.size()),
       ",\n    .placement = ", span_text("kPlacement", placement.size()),
       ",\n    .groups = ", span_text("kGroups", groups.stages.size()), ",\n};\n\n}  // namespace pipeline\n");

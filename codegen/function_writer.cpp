@@ -76,7 +76,8 @@ class FunctionWriter {
     last_use_.resize(graph_.value_count(), kNever);
     for (size_t i = 0; i < steps_.size(); ++i)
       for (ValueId input : inputs_of(steps_[i])) last_use_[input] = i;
-    for (const Store& store : options_.stores) stored_.insert(store.value);
+    for (const Store& store : options_.stores)
+      if (store.condition.empty()) stored_.insert(store.value);
     for (const Load& load : options_.loads)
       if (!load.take) borrowed_.insert(load.value);
   }
@@ -94,6 +95,9 @@ class FunctionWriter {
                                                             : write_node(step.node);
     for (const Accumulation& sum : options_.accumulations)
       if (std::ranges::find(made, sum.value) != made.end()) write_accumulation(sum);
+    for (const Store& store : options_.stores)
+      if (!store.condition.empty() && std::ranges::find(made, store.value) != made.end())
+        line(text("if (", store.condition, ") ", store.place, " = ", value_name(store.value), ";"));
     if (index + 1 < steps_.size()) write_releases(index, made);
   }
 
@@ -184,9 +188,11 @@ class FunctionWriter {
   void write_stores() {
     for (size_t i = 0; i < options_.stores.size(); ++i) {
       const Store& store = options_.stores[i];
+      if (!store.condition.empty()) continue;
       const auto later = options_.stores.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-      const bool again =
-          std::any_of(later, options_.stores.end(), [&](const Store& other) { return other.value == store.value; });
+      const bool again = std::any_of(later, options_.stores.end(), [&](const Store& other) {
+        return other.value == store.value && other.condition.empty();
+      });
       const std::string name = value_name(store.value);
       const bool copies = again || borrowed_.contains(store.value);
       line(text(store.place, " = ", copies ? name : text("std::move(", name, ")"), ";"));

@@ -41,6 +41,9 @@ struct Load {
 struct Store {
   ir::ValueId value;
   std::string place;
+  /// C++; empty: always. A store with a condition stands behind the step that makes the value, so that the value does
+  /// not live longer for its sake.
+  std::string condition = {};
 };
 
 /// A value that is added to an accumulator as soon as it is computed.

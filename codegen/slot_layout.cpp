@@ -119,7 +119,7 @@ class LayoutBuilder {
     for (size_t output : cut_.outputs) {
       const ValueId value = graph_.outputs()[output].value;
       layout_.outputs.push_back(add_slot(SlotUse::kOutput, value));
-      store(value, layout_.outputs.back());
+      layout_.forward.stores.push_back({value, place(layout_.outputs.back()), "a.keeps_outputs"});
     }
     if (!cut_.loss.valid()) return;
     layout_.loss = add_slot(SlotUse::kLoss, cut_.loss);

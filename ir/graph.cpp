@@ -59,4 +59,9 @@ IdMap<ValueId, ParamId> params_of_values(const Graph& graph) {
   return params;
 }
 
+bool joins_samples(const Graph& graph, const Output& output) {
+  const Value& value = graph.value(output.value);
+  return output.role == OutputRole::kModel && value.batch == BatchKind::kAxis && value.producer.valid();
+}
+
 }  // namespace graphpipe::ir

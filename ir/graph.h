@@ -174,5 +174,8 @@ class Graph {
 IdMap<ValueId, std::vector<NodeId>> readers_of_values(const Graph& graph);
 /// For each value the parameter that it is, or none.
 IdMap<ValueId, ParamId> params_of_values(const Graph& graph);
+/// Whether it is the model's, is computed, and has an axis of the samples alone: what a run puts together from
+/// micro-batches.
+bool joins_samples(const Graph& graph, const Output& output);
 
 }  // namespace graphpipe::ir

@@ -1,7 +1,9 @@
 #include "passes/attach_loss.h"
 
 #include <algorithm>
+#include <span>
 
+#include "ir/rewrite.h"
 #include "passes/losses/registry.h"
 
 namespace graphpipe::passes {
@@ -32,6 +34,15 @@ void report_activation(const Graph& graph, ValueId output, const LossDef& loss, 
                 .hint = "train on the logits: export the model without its last activation"});
 }
 
+// Outputs that every step of a training computes anyway, so that an evaluation can have them. Only those that micro-
+// batches can be put together from: an output also keeps passes from fusing what it is of.
+void keep_outputs_on_the_way(Graph& graph, ValueId loss) {
+  const IdSet<NodeId> computed = ir::ancestors_of(graph, std::span(&loss, 1));
+  std::erase_if(graph.outputs(), [&](const ir::Output& output) {
+    return !ir::joins_samples(graph, output) || !computed.contains(graph.value(output.value).producer);
+  });
+}
+
 }  // namespace
 
 Result<Graph> attach_loss(Graph graph, const PassContext& context) {
@@ -49,7 +60,7 @@ Result<Graph> attach_loss(Graph graph, const PassContext& context) {
       builder.add_input(ModelText("loss_scale"), ir::InputRole::kLossScale, builder.type(attached.sum).dtype, {});
   GP_TRY(const ValueId scaled, builder.append("Mul", {attached.sum, scale}));
   graph = std::move(builder.graph());
-  if (!context.forward_only) graph.outputs().clear();
+  if (!context.forward_only) keep_outputs_on_the_way(graph, scaled);
   graph.outputs().push_back({.value = scaled, .name = ModelText("loss"), .role = ir::OutputRole::kLoss});
   graph.loss() = std::move(attached.stated);
   return graph;

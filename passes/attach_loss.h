@@ -3,7 +3,8 @@
 
 namespace graphpipe::passes {
 
-/// Makes the loss of one micro-batch an output, the only one unless nothing is trained: the sum over its counted
+/// Makes the loss of one micro-batch the last output. Where something is trained, the model's own stay that the loss
+/// needs and that have an axis of the samples; else all. The loss is the sum over its counted
 /// positions, times the input of role kLossScale, which the runtime sets to 1/N of the whole step (docs/semantics.md,
 /// section 4). It also states how N follows from the data (Graph::loss). Summed over micro-batches this is the full
 /// batch's loss, and so are its gradients.

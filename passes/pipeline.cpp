@@ -21,7 +21,7 @@ namespace graphpipe::passes {
 namespace {
 
 constexpr std::array kTrainingPipeline = {
-    PassEntry{"attach-loss", "Appends the loss as the only output. First, because what the loss does not need is dead.",
+    PassEntry{"attach-loss", "Appends the loss as an output. First, because what the loss does not need is dead.",
               attach_loss},
     PassEntry{"drop-dead-nodes", "Drops what no output needs. Early, so that later passes see only what is trained.",
               drop_dead_nodes},

@@ -41,6 +41,8 @@ struct StageArguments {
   uint64_t step = 0;
   /// The forward runs again for the same item: running statistics must not be updated a second time.
   bool recompute = false;
+  /// The forward leaves the model's outputs in the slot.
+  bool keeps_outputs = false;
 };
 using StageFunction = void (*)(const StageArguments&);
 
@@ -83,7 +85,8 @@ struct DataRow {
   wire::IdBounds ids;
 };
 
-/// An output of the model with samples, in programs that only run forwards.
+/// An output of the model with samples that the stage computes: all in programs that only run forwards, else those that
+/// the loss needs.
 struct OutputRow {
   const char* name = nullptr;
   TensorRow tensor;
@@ -117,8 +120,8 @@ struct BoundaryRow {
 /// defined. Generated code resets what it finds after its last reader: saved values, received gradients, and, where the
 /// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it
 /// leaves for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs, the
-/// loss, the model's outputs. The executor clears the whole slot when the item's last action is done. A backward (B)
-/// calls input_gradient, then weight_gradient.
+/// loss, the model's outputs (where StageArguments::keeps_outputs asks for them). The executor clears the whole slot
+/// when the item's last action is done. A backward (B) calls input_gradient, then weight_gradient.
 struct StageEntry {
   int32_t stage = -1;
   int32_t slot_size = 0;
@@ -204,6 +207,8 @@ struct PlanTable {
   /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where there
   /// is one, the step.
   std::span<const wire::SampleRange> loss_updates;
+  /// Outputs of the model that stages compute (StageEntry::outputs).
+  int32_t outputs = 0;
   std::span<const StageRow> stages;  // by stage id
   std::span<const EdgeRow> edges;    // by edge id
   std::span<const PlacementRow> placement;

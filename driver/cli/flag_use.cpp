@@ -120,6 +120,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--max-loss-factor", &kTraining},
     {"", "--eval-data", &kTraining},
     {"", "--eval-every", &kEvaluation},
+    {"", "--save-eval-outputs", &kEvaluation},
 };
 
 // Numbers of other optimizers than the plan's.

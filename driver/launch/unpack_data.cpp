@@ -95,7 +95,7 @@ Result<std::string> unpacked(const std::string& generated_folder, const std::str
 // The run would lose its own data.
 Status check_not_written(const std::string& data, const wire::RunOptions& run) {
   for (const std::string* path : {&run.output.save, &run.output.save_average, &run.output.save_gradients,
-                                  &run.output.save_outputs, &run.output.trace}) {
+                                  &run.output.save_outputs, &run.output.save_eval_outputs, &run.output.trace}) {
     std::error_code error;
     const bool same = !path->empty() && fs::equivalent(*path, data, error);
     if (!same && (path->empty() || !has_packed_ending(*path))) continue;

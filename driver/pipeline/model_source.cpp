@@ -67,9 +67,7 @@ Status check_modes(const ModelOptions& options, const ir::Graph& graph) {
 // Outputs that no run can put together from micro-batches.
 void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
   for (const ir::Output& output : graph.outputs()) {
-    const ir::Value& value = graph.value(output.value);
-    if (output.role == ir::OutputRole::kLoss || (value.batch == ir::BatchKind::kAxis && value.producer.valid()))
-      continue;
+    if (output.role == ir::OutputRole::kLoss || ir::joins_samples(graph, output)) continue;
     notes.push_back({.code = Code::kBadModel,
                      .severity = Severity::kWarning,
                      .origin = output.name,

@@ -45,14 +45,16 @@ Status check_save_path(const std::string& flag, const std::string& path, const O
 // Each file that the run writes: writable, and none over another or over what the folder needs.
 Status check_written_files(const Options& options) {
   namespace fs = std::filesystem;
-  const std::pair<const char*, const std::string*> files[] = {{"--save", &options.run.output.save},
-                                                              {"--save-ema", &options.run.output.save_average},
-                                                              {"--save-gradients", &options.run.output.save_gradients},
-                                                              {"--save-outputs", &options.run.output.save_outputs},
-                                                              {"--trace", &options.run.output.trace},
-                                                              {"--log", &options.run.watch.log},
-                                                              {"--metrics", &options.run.watch.metrics},
-                                                              {"--write-config", &options.write_config}};
+  const std::pair<const char*, const std::string*> files[] = {
+      {"--save", &options.run.output.save},
+      {"--save-ema", &options.run.output.save_average},
+      {"--save-gradients", &options.run.output.save_gradients},
+      {"--save-outputs", &options.run.output.save_outputs},
+      {"--save-eval-outputs", &options.run.output.save_eval_outputs},
+      {"--trace", &options.run.output.trace},
+      {"--log", &options.run.watch.log},
+      {"--metrics", &options.run.watch.metrics},
+      {"--write-config", &options.write_config}};
   std::map<fs::path, const char*> seen;
   for (const auto& [flag, path] : files) {
     if (path->empty()) continue;
@@ -99,10 +101,12 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
                       .hint = "run `graphpipe compile` again"};
   }
   if (!options.run.output.save_outputs.empty() && !is_forward_only(*plan.schedule)) {
-    return Diagnostic{.code = Code::kUsage,
-                      .origin = ModelText("--save-outputs"),
-                      .message = "the folder's plan trains, and such programs do not keep the model's outputs",
-                      .hint = "compile the model with --policy inference, and run that with --weights"};
+    return Diagnostic{
+        .code = Code::kUsage,
+        .origin = ModelText("--save-outputs"),
+        .message = "the folder's plan trains, and a step's outputs are not kept",
+        .hint =
+            "take --eval-data and --save-eval-outputs, or compile with --policy inference and run that with --weights"};
   }
   GP_TRY(const RunFacts facts, run_facts(options.input, plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));

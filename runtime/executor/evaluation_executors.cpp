@@ -11,6 +11,11 @@ EvaluationExecutors::EvaluationExecutors(const DeviceProgram& program, Channels&
   if (data.rest() != batch_) rest_ = std::make_unique<Pass>(program, data.rest(), channels, data, device, states, seed);
 }
 
+void EvaluationExecutors::keep_outputs(KeptOutputs& outputs) {
+  whole_.executor.keep_outputs(outputs);
+  if (rest_) rest_->executor.keep_outputs(outputs);
+}
+
 StepOutcome EvaluationExecutors::run_batch(int64_t batch) {
   Pass* const now = data_.samples_of(batch) == batch_ ? &whole_ : rest_.get();
   if (now != last_) finish();

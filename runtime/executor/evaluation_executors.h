@@ -14,6 +14,8 @@ class EvaluationExecutors {
   EvaluationExecutors(const DeviceProgram& program, Channels& channels, Data& data, const Device& device,
                       std::vector<StageState>& states, uint64_t seed);
 
+  /// As Executor::keep_outputs.
+  void keep_outputs(KeptOutputs& outputs);
   StepOutcome run_batch(int64_t batch);
   void finish();
 

@@ -155,7 +155,8 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
             .first_sample = action.row.range.first,
             .seed = seed_,
             .step = static_cast<uint64_t>(step_),
-            .recompute = again});
+            .recompute = again,
+            .keeps_outputs = outputs_ != nullptr});
 }
 
 void Executor::forward(const ResolvedAction& action, bool again) {

@@ -111,7 +111,7 @@ bool Rank::run() {
   device_ = open_device(options_.launch.device, rendezvous.local_rank);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
-  if (program_.device == 0) check_outputs(options_, folder);
+  if (program_.device == 0) check_outputs(plan_, options_, folder);
   load_stages(resolved, folder);
   open_checkpoints(folder);
   const std::unique_ptr<Data> data =
@@ -232,13 +232,16 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   std::optional<EvaluationExecutors> forwards;
   if (eval_data != nullptr)
     forwards.emplace(program_, *channels_, *eval_data, *device_, states_, seed_of(plan_, options_));
+  const bool keeps_outputs = forwards && !options_.output.save_eval_outputs.empty();
+  if (keeps_outputs) forwards->keep_outputs(outputs_);
   const std::unique_ptr<Evaluation> evaluation =
       evaluation_of(plan_, eval_data, options_, result_,
                     {.gather = &executor.gather(),
                      .rank = program_.device,
                      .begin = [&] { executor.finish(); },
                      .end = [&] { forwards->finish(); },
-                     .run_batch = [&](int64_t batch) { return forwards->run_batch(batch); }});
+                     .run_batch = [&](int64_t batch) { return forwards->run_batch(batch); },
+                     .outputs = keeps_outputs ? &outputs_ : nullptr});
   if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
     loop.observers.push_back(checkpointer);

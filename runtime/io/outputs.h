@@ -1,6 +1,6 @@
 #pragma once
-// The model's outputs, of programs that only run forwards: kept item by item on the rank that computes them, put
-// together by samples at the end.
+// The model's outputs, of programs that only run forwards and of evaluations beside a training: kept item by item on
+// the rank that computes them, put together by samples at the end.
 
 #include "runtime/device/device.h"
 #include "runtime/io/safetensors.h"
@@ -15,6 +15,7 @@ class KeptOutputs {
             const Device& device);
   /// What was kept. The names put the parts of all ranks into the order of join_outputs.
   const std::vector<NamedTensor>& parts() const { return parts_; }
+  void clear() { parts_.clear(); }
 
  private:
   std::vector<NamedTensor> parts_;

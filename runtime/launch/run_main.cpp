@@ -62,9 +62,10 @@ Diagnostic foreign_error(const std::exception& error, const std::string& where) 
 void end_after_epochs(wire::RunOptions& options) {
   const bool ordered =
       options.data.epochs > 0 || options.data.shuffle || options.data.last_batch != wire::LastBatch::kWrap;
-  if (options.data.eval_every > 0 && options.data.eval_folder.empty())
-    fail(Code::kUsage, "--eval-every says how often to evaluate, and there is nothing to evaluate on",
-         "add --eval-data, or leave it out");
+  if ((options.data.eval_every > 0 || !options.output.save_eval_outputs.empty()) && options.data.eval_folder.empty())
+    fail(Code::kUsage,
+         "--eval-every and --save-eval-outputs are about evaluations, and there is nothing to evaluate on",
+         "add --eval-data, or leave them out");
   if (!options.data.folder.empty() && !options.data.feed.empty())
     fail(Code::kUsage, "--data and --feed both say where data come from", "pass one of them");
   if (options.data.folder.empty() && ordered)
@@ -120,10 +121,13 @@ uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {
   return options.data.seed.value_or(plan.seed);
 }
 
-void check_outputs(const wire::RunOptions& options, const std::string& folder) {
-  for (const std::string* path :
-       {&options.output.save, &options.output.save_average, &options.output.save_gradients,
-        &options.output.save_outputs, &options.output.trace, &options.watch.log, &options.watch.metrics}) {
+void check_outputs(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder) {
+  if (!options.output.save_eval_outputs.empty() && plan.outputs == 0)
+    fail(Code::kUsage, "--save-eval-outputs: the loss needs no output of the model that has an axis of the samples",
+         "compile the model with --policy inference, and run that with --weights and --save-outputs");
+  for (const std::string* path : {&options.output.save, &options.output.save_average, &options.output.save_gradients,
+                                  &options.output.save_outputs, &options.output.save_eval_outputs,
+                                  &options.output.trace, &options.watch.log, &options.watch.metrics}) {
     for (const std::string& data : {options.data.folder, options.data.eval_folder})
       if (const std::string kept = wire::kept_file(*path, folder, data); !kept.empty())
         fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");

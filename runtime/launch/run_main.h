@@ -20,8 +20,8 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
 std::string first_line(std::string_view words);
 
 /// Refuses, before any work, files that could not be written after it (kEnvironment), and those that the run or its
-/// folder needs (kUsage). Throws RunError.
-void check_outputs(const wire::RunOptions& options, const std::string& folder);
+/// folder needs (kUsage), and asks for outputs that the plan has none of (kUsage). Throws RunError.
+void check_outputs(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder);
 
 /// The stall time-out in seconds: what the options say, else wire::kStallTimeout or five times as long as the plan's
 /// longest action is expected to take, whatever is more.

@@ -229,8 +229,8 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range) / loss_factor_));
   call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false);
-  if (outputs_ != nullptr && !evaluates_)
-    outputs_->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
+  if (KeptOutputs* const outputs = outputs_now())
+    outputs->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const double loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() / loss_factor_;
     if (!evaluates_) check_finite(loss, row, item);
@@ -268,6 +268,7 @@ void Interpreter::call(StageFunction function, const ActionRow& row, Item& item,
   arguments.seed = seed_;
   arguments.step = static_cast<uint64_t>(step_);
   arguments.recompute = again;
+  arguments.keeps_outputs = outputs_now() != nullptr;
   function(arguments);
 }
 

@@ -26,8 +26,9 @@ class Interpreter {
   Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const WeightFiles& weights,
               const UpdateSettings& settings, uint64_t seed);
 
-  /// From here on keeps the model's outputs. `outputs` must outlive the interpreter.
-  void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
+  /// From here on keeps the model's outputs, of steps or of evaluations. They must outlive the interpreter.
+  void keep_outputs(KeptOutputs& of_steps) { outputs_ = &of_steps; }
+  void keep_evaluated_outputs(KeptOutputs& of_evaluations) { evaluated_outputs_ = &of_evaluations; }
   /// From here on skips steps that the guard finds wrong, as Executor::skip_anomalies() does.
   void skip_anomalies(StepGuard& guard) { guard_ = &guard; }
   /// From here on scales the loss, as Executor::scale_loss() does. The scale must outlive the interpreter.
@@ -72,6 +73,7 @@ class Interpreter {
   bool compute_is_over(UpdateKey update) const;
   void reduce(UpdateKey update);
   const std::vector<at::Tensor>& replica_sums(UpdateKey update);
+  KeptOutputs* outputs_now() const { return evaluates_ ? evaluated_outputs_ : outputs_; }
   bool judges_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
   void judge_step();
   bool needs_norm() const;
@@ -110,7 +112,7 @@ class Interpreter {
   double factor_ = 1;
   bool judged_ = false;
   StepOutcome outcome_;
-  KeptOutputs* outputs_ = nullptr;
+  KeptOutputs *outputs_ = nullptr, *evaluated_outputs_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;
   OverflowWatch overflow_;  // with a loss scale

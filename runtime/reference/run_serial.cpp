@@ -98,9 +98,13 @@ void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Devic
   if (!options.output.follow_steps.empty()) loop.observers.push_back(&follower);
   watchers.add_to(loop.observers);
   if (options.watch.skips()) interpreter.skip_anomalies(guard);
+  KeptOutputs outputs;
+  const bool keeps_outputs = !options.output.save_eval_outputs.empty();
+  if (keeps_outputs) interpreter.keep_evaluated_outputs(outputs);
   const std::unique_ptr<Evaluation> evaluation =
       evaluation_of(plan, eval_data, options, result,
-                    {.run_batch = [&](int64_t batch) { return interpreter.evaluate(batch, *eval_data); }});
+                    {.run_batch = [&](int64_t batch) { return interpreter.evaluate(batch, *eval_data); },
+                     .outputs = keeps_outputs ? &outputs : nullptr});
   if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints.observe(nullptr, nullptr)) loop.observers.push_back(checkpointer);
   result.first_step = checkpoints.first_step() + 1;
@@ -135,7 +139,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
     fail(Code::kUsage, "the serial interpreter is one thread for all stages and has no metrics of them",
          "take the metrics of the device programs");
   const std::string folder = find_folder(options.launch.folder);
-  check_outputs(options, folder);
+  check_outputs(plan, options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
   check_data(options, folder);
   const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));

@@ -23,6 +23,7 @@ Request Evaluation::after_step(const StepFacts& facts) {
   else
     for (const std::vector<std::byte>& bytes : setup_.gather->collect(to_bytes(own)))
       of_ranks.push_back(from_bytes<LossShare>(bytes));
+  if (setup_.outputs != nullptr) write_outputs();
   if (setup_.rank != 0) return {};
   result_.eval_steps.push_back(facts.step + 1);
   result_.eval_losses.push_back(loss_of(of_ranks));
@@ -35,6 +36,7 @@ Request Evaluation::after_step(const StepFacts& facts) {
 
 // Sums, not means: batches need not have the same weight.
 std::vector<LossShare> Evaluation::run_batches() const {
+  if (setup_.outputs != nullptr) setup_.outputs->clear();
   std::vector<LossShare> shares{{kDivisor, 0}};
   for (int64_t batch = 0; batch < setup_.batches; ++batch) {
     const StepOutcome outcome = setup_.run_batch(batch);
@@ -44,6 +46,18 @@ std::vector<LossShare> Evaluation::run_batches() const {
   }
   if (setup_.end) setup_.end();
   return shares;
+}
+
+void Evaluation::write_outputs() const {
+  std::vector<NamedTensor> parts;
+  if (setup_.gather != nullptr) {
+    parts = setup_.gather->collect_tensors(setup_.outputs->parts());
+  } else {
+    parts = setup_.outputs->parts();
+    std::ranges::sort(parts, {}, &NamedTensor::name);
+  }
+  if (setup_.rank == 0) write_safetensors(options_.output.save_eval_outputs, join_outputs(parts));
+  setup_.outputs->clear();
 }
 
 std::unique_ptr<Evaluation> evaluation_of(const PlanTable& plan, const Data* data, const wire::RunOptions& options,

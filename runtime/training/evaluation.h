@@ -1,13 +1,14 @@
 #pragma once
-// The loss of data that are not trained on: forwards only, by the training's own stages, with its weights as they
-// stand. Dropout drops nothing and BatchNorm takes its running statistics, which stay as they are: a training is the
-// same with and without it, to the bit.
+// The loss of data that are not trained on, and the model's outputs for them: forwards only, by the training's own
+// stages, with its weights as they stand. Dropout drops nothing and BatchNorm takes its running statistics, which stay
+// as they are: a training is the same with and without it, to the bit.
 
 #include <functional>
 #include <memory>
 
 #include "runtime/collectives/gather.h"
 #include "runtime/io/data.h"
+#include "runtime/io/outputs.h"
 #include "runtime/loss.h"
 #include "runtime/program.h"
 #include "runtime/training/step_observer.h"
@@ -27,11 +28,13 @@ struct EvaluationSetup {
   std::function<void()> begin, end;
   /// The forwards of a batch.
   std::function<StepOutcome(int64_t batch)> run_batch;
+  /// Takes the outputs of all forwards of this rank. Null: nobody asks for them.
+  KeptOutputs* outputs = nullptr;
 };
 
 /// Evaluates after every so many steps and after the last, and adds losses and steps to the result of rank 0. The loss
-/// is the mean over all that counts in all batches, a sum where the loss of the plan is one. All that it is given must
-/// outlive it.
+/// is the mean over all that counts in all batches, a sum where the loss of the plan is one. Outputs go into a file,
+/// over those of the evaluation before. All that it is given must outlive it.
 class Evaluation : public StepObserver {
  public:
   Evaluation(const wire::RunOptions& options, wire::RunResult& result, EvaluationSetup setup)
@@ -41,6 +44,7 @@ class Evaluation : public StepObserver {
 
  private:
   std::vector<LossShare> run_batches() const;
+  void write_outputs() const;
   double loss_of(const std::vector<std::vector<LossShare>>& of_ranks) const;
 
   const wire::RunOptions& options_;

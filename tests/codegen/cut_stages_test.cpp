@@ -113,7 +113,7 @@ void check_everything_is_there(const Cut& cut) {
     for (size_t i = 0; i < layout.slots.size(); ++i) {
       const auto use = layout.slots[i].use;
       const bool is_result = use == codegen::SlotUse::kSentValue || use == codegen::SlotUse::kSentGradient ||
-                             use == codegen::SlotUse::kLoss;
+                             use == codegen::SlotUse::kLoss || use == codegen::SlotUse::kOutput;
       const bool has_backward = !stage.steps.input_gradient.empty() || !stage.steps.weight_gradient.empty() ||
                                 !codegen::passed_gradients(stage).empty();
       if (has_backward || is_result) CHECK(filled.contains(text("slot[", i, "]")) == is_result);

@@ -23,9 +23,10 @@ TEST_CASE(
   };
   compile(reference, folder, {"--devices", "2", "--stages", "2"});
   const std::string alone = folder + ".alone.safetensors", beside = folder + ".beside.safetensors";
+  const std::string outputs = folder + ".outputs.safetensors";
   const json without = run(folder, {"--steps", "3", "--lr", "0.05", "--save", alone});
-  const json with =
-      run(folder, {"--steps", "3", "--lr", "0.05", "--save", beside, "--eval-data", data, "--eval-every", "1"});
+  const json with = run(folder, {"--steps", "3", "--lr", "0.05", "--save", beside, "--eval-data", data, "--eval-every",
+                                 "1", "--save-eval-outputs", outputs});
   CHECK(with["losses"] == without["losses"]);
   CHECK(same_bytes(alone, beside));
   CHECK(with["eval_steps"] == json({1, 2, 3}));
@@ -33,11 +34,20 @@ TEST_CASE(
 
   const std::string forwards = work_folder("evaluation_forwards");
   compile(reference, forwards, {"--devices", "1", "--stages", "1", "--policy", "inference"});
-  const json inference = run(forwards, {"--epochs", "1", "--weights", beside});
+  const std::string inferred = forwards + ".outputs.safetensors";
+  const json inference = run(forwards, {"--epochs", "1", "--weights", beside, "--save-outputs", inferred});
   double sum = 0;
   for (const json& loss : inference["losses"]) sum += loss.get<double>();
   CHECK(with["eval_losses"][2].get<double>() ==
         doctest::Approx(sum / static_cast<double>(inference["losses"].size())).epsilon(1e-5));
+  const auto beside_outputs = read_floats(outputs), inferred_outputs = read_floats(inferred);
+  REQUIRE(beside_outputs.size() == inferred_outputs.size());
+  for (const auto& [name, values] : inferred_outputs) {
+    const std::vector<float>& of_training = beside_outputs.at(name);
+    REQUIRE(of_training.size() == values.size());
+    for (size_t i = 0; i < values.size(); ++i) CHECK(of_training[i] == doctest::Approx(values[i]).epsilon(1e-4));
+  }
+  graphpipe_output({"run", folder, "--data", data, "--save-eval-outputs", outputs, "--quiet"}, 2);
   // A plan that trains nothing has nothing to evaluate beside it.
   graphpipe_output({"run", forwards, "--eval-data", data, "--quiet"}, 2);
 }

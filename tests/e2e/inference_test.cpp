@@ -69,9 +69,18 @@ TEST_CASE("inference takes trained weights, and its outputs are those whose loss
   CHECK(
       run_json(folder, reference, {"--steps", "2", "--weights", weights, "--save-outputs", outputs})["losses"].empty());
   CHECK(read_floats(outputs).at("logit") == logits);
+
+  // The training's own stages, other than those above, evaluate to the same.
+  const std::string data = reference.folder + "/data", evaluated = folder + ".evaluated.safetensors";
+  const std::vector<std::string> evaluate = {
+      "--steps", "1", "--lr", "0", "--weights", weights, "--eval-data", data, "--save-eval-outputs", evaluated};
+  run_json(trained, reference, evaluate);
+  const std::vector<float> beside = read_floats(evaluated).at("logit");
+  REQUIRE(beside.size() == kSamples);
+  for (size_t i = 0; i < kSamples; ++i) CHECK(beside[i] == doctest::Approx(logits[i]).epsilon(1e-5));
 }
 
-TEST_CASE("programs that train do not offer outputs, and weights of another model are refused") {
+TEST_CASE("programs that train do not offer outputs of their steps, and weights of another model are refused") {
   const Reference reference = read_reference("dlrm");
   graphpipe_output({"run", three_stage_folder(), "--data", reference.folder + "/data", "--save-outputs",
                     work_folder("none.safetensors"), "--quiet"},

@@ -99,4 +99,16 @@ TEST_CASE("a training with everything is killed, goes on bit by bit, and goes on
   // Rounding, which training enlarges step by step.
   CHECK(largest_relative({changed.begin(), changed.begin() + 20}, {same.begin(), same.begin() + 20}) < 1e-4);
   CHECK(std::abs(changed.back() - same.back()) < 0.05 * whole["losses"].front().get<double>());
+
+  // Both plans give the model's outputs for the same weights, rows in the order of the data.
+  const std::string data = reference.folder + "/data";
+  std::vector<std::vector<float>> logits;
+  for (const std::string& of_plan : {folder, other}) {
+    graphpipe_output({"run", of_plan, "--data", data, "--steps", "1", "--lr", "0", "--weights", place + "/whole.w",
+                      "--eval-data", data, "--save-eval-outputs", of_plan + ".outputs", "--quiet"});
+    logits.push_back(read_floats(of_plan + ".outputs").at("logits"));
+  }
+  REQUIRE(logits[0].size() == logits[1].size());
+  for (size_t i = 0; i < logits[0].size(); ++i)
+    CHECK(std::abs(logits[0][i] - logits[1][i]) <= 1e-4 * (1 + std::abs(logits[0][i])));
 }

@@ -34,12 +34,13 @@ const ir::Input* label_of(const ir::Graph& graph) {
 
 }  // namespace
 
-TEST_CASE("the loss becomes the only output, scaled by an input of its own") {
+TEST_CASE("the loss becomes the last output, scaled by an input of its own") {
   const auto result = passes::attach_loss(output_of("Relu", {batch(), size(3)}), context_of("cross_entropy"));
   REQUIRE(result.ok());
-  REQUIRE(result->outputs().size() == 1);
-  CHECK(result->outputs().front().role == ir::OutputRole::kLoss);
-  CHECK(result->value(result->outputs().front().value).type.shape.empty());
+  REQUIRE(result->outputs().size() == 2);
+  CHECK(result->outputs().front().role == ir::OutputRole::kModel);
+  CHECK(result->outputs().back().role == ir::OutputRole::kLoss);
+  CHECK(result->value(result->outputs().back().value).type.shape.empty());
   CHECK(result->inputs().back().role == ir::InputRole::kLossScale);
   const ir::Input* label = label_of(*result);
   REQUIRE(label);

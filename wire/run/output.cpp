@@ -26,6 +26,9 @@ std::vector<RunFlag> output_flags() {
       file_flag<&OutputOptions::save_outputs>(
           "--save-outputs", "FILE", "writes the model's outputs of all samples as safetensors (--policy inference)",
           FlagUser::kRun),
+      file_flag<&OutputOptions::save_eval_outputs>("--save-eval-outputs", "FILE",
+                                                   "writes the model's outputs of --eval-data, of the last evaluation",
+                                                   FlagUser::kRun),
       file_flag<&OutputOptions::trace>(
           "--trace", "FILE", "writes when every action ran, for Perfetto or chrome://tracing", FlagUser::kRun),
       file_flag<&OutputOptions::record_steps>(

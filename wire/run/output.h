@@ -15,6 +15,8 @@ struct OutputOptions {
   std::string save_gradients;
   /// The model's outputs of all samples, where programs only run forwards.
   std::string save_outputs;
+  /// Those of the last evaluation beside a training.
+  std::string save_eval_outputs;
   /// Of the serial interpreter, for `verify`: a folder that takes what every step begins and ends with (step_file), and
   /// such a folder of another run, whose weights every step begins with.
   std::string record_steps, follow_steps;
