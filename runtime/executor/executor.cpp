@@ -6,6 +6,7 @@
 
 #include "runtime/error.h"
 #include "runtime/executor/check_loss.h"
+#include "runtime/executor/check_update_order.h"
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
@@ -41,16 +42,12 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
       settings_(settings),
       purpose_(purpose),
       gather_(channels, plan.device_count, [this] { meanwhile(); }),
-      pending_(program.transfers.size()),
-      staging_(program.transfers.size()),
-      cuts_(program.transfers.size()),
-      assemblies_(program.arrivals.size()) {
-  check_order();
+      messages_(plan, program, channels, device, [this] { meanwhile(); }) {
+  check_update_order(plan, program, settings, {});
   for (size_t i = 0; i < program.instances.size(); ++i) {
     const StageEntry& entry = *program.instances[i].entry;
     const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
-    sends_of_slot_.emplace_back(slots);
   }
   std::vector<const Reduction*> last(program.instances.size(), nullptr);
   for (const ResolvedAction& action : program.actions) {
@@ -60,20 +57,12 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
                                                         states[action.instance], action.row.range, earlier);
     earlier = &place->second;
   }
-  for (size_t i = 0; i < program.transfers.size(); ++i) {
-    pending_[i].resize(static_cast<size_t>(program.transfers[i].parts));
-    staging_[i].resize(static_cast<size_t>(program.transfers[i].parts));
-    cuts_[i].resize(static_cast<size_t>(program.transfers[i].parts));
-  }
-  for (const ResolvedAction& action : program.actions)
-    if (wire::is_receive(action.row.op))
-      assemblies_[program.transfers[action.transfer].arrival].transfers.push_back(action.transfer);
 }
 
 StepOutcome Executor::run_step(int64_t step) {
   step_ = step;
   factor_ = 1;
-  judged_ = false;
+  checked_ = false;
   outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
   if (loss_scale_ != nullptr) outcome_.loss_scale = loss_factor_ = loss_scale_->scale();
   for (auto& [place, reduction] : reductions_) reduction.reset();
@@ -94,8 +83,8 @@ StepOutcome Executor::run_step(int64_t step) {
     channels_.progress();
     meanwhile();
   }
-  // What is judged is a sum over all ranks: one without weights to step joins it too.
-  if (judges_step() && !judged_) judge_step();
+  // What is checked is a sum over all ranks: one without weights to step joins it too.
+  if (checks_step() && !checked_) check_step();
   if (loss_scales_) outcome_.loss_divisor = loss_scales_->total();
   return std::move(outcome_);
 }
@@ -115,9 +104,10 @@ void Executor::run(const ResolvedAction& action) {
       return send(action);
     case ActionOp::kReceiveForward:
     case ActionOp::kReceiveBackward:
-      return receive(action);
+      note_done();
+      return messages_.receive(action, step_);
     case ActionOp::kSlice:
-      return slice(action);
+      return messages_.slice(action, slot_of(action));
     case ActionOp::kConcatenate:
       return concatenate(action);
     case ActionOp::kOffload:
@@ -162,8 +152,8 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
 void Executor::forward(const ResolvedAction& action, bool again) {
   const StageEntry& entry = entry_of(action);
   if (!again) {
-    wait_for_sends(action.instance, action.row.slot);
-    place_arrivals(action);
+    messages_.wait_for_sends(action.instance, action.row.slot);
+    messages_.place_arrivals(action, slot_of(action));
     fill_inputs(action);
     note_ready();
   }
@@ -191,7 +181,7 @@ void Executor::check_finite(double loss, const ResolvedAction& action) {
 
 void Executor::scale_loss(LossScale& scale) {
   loss_scale_ = &scale;
-  check_order();
+  check_update_order(plan_, program_, settings_, checks());
 }
 
 std::optional<std::string> Executor::find_not_finite() const {
@@ -204,7 +194,7 @@ std::optional<std::string> Executor::find_not_finite() const {
 
 void Executor::skip_anomalies(StepGuard& guard) {
   guard_ = &guard;
-  check_order();
+  check_update_order(plan_, program_, settings_, checks());
 }
 
 void Executor::fill_inputs(const ResolvedAction& action) {
@@ -233,83 +223,24 @@ void Executor::drop_for_recompute(const ResolvedAction& action) {
 void Executor::backward(const ResolvedAction& action) {
   const StageEntry& entry = entry_of(action);
   if (action.row.op != ActionOp::kWeightGradient) {
-    place_arrivals(action);
+    messages_.place_arrivals(action, slot_of(action));
     note_ready();
     call(entry.input_gradient, action, false);
   }
   if (action.row.op != ActionOp::kInputGradient) call(entry.weight_gradient, action, false);
 }
 
-at::Tensor Executor::rows_to_send(const ResolvedAction& action, int32_t part) {
-  const Transfer& transfer = program_.transfers[action.transfer];
-  const at::Tensor& value = slot_of(action)[static_cast<size_t>(transfer.first_slot + part)];
-  return message_rows(value, transfer.boundary->tensor, transfer.item, action.row.range);
-}
-
-// Rows that lie together stay where they are; others are copied out.
-void Executor::slice(const ResolvedAction& action) {
-  for (int32_t part = 0; part < program_.transfers[action.transfer].parts; ++part)
-    cuts_[action.transfer][static_cast<size_t>(part)] = rows_to_send(action, part);
-}
-
 void Executor::send(const ResolvedAction& action) {
-  const Transfer& transfer = program_.transfers[action.transfer];
-  wait_for_transfers({action.transfer});  // of the step before
+  messages_.wait(action.transfer);  // of the step before
   if (meter_ != nullptr) meter_->ready();
   note_done();
-  Slot& slot = slot_of(action);
-  for (int32_t part = 0; part < transfer.parts; ++part) {
-    at::Tensor rows = std::exchange(cuts_[action.transfer][static_cast<size_t>(part)], at::Tensor());
-    if (!rows.defined()) rows = rows_to_send(action, part);
-    if (!channels_.takes_device_memory(transfer.key)) rows = device_.download(rows);
-    channels_.send(pending_[action.transfer][static_cast<size_t>(part)], transfer.key, std::move(rows), step_,
-                   action.row.range, part);
-  }
-  sends_of_slot_[action.instance][static_cast<size_t>(action.row.slot)].push_back(action.transfer);
-  const bool recompute = plan_.stages[static_cast<size_t>(action.row.stage)].recompute;
-  if (recompute && action.row.op == ActionOp::kSendForward && is_last_send(action))
-    slot[static_cast<size_t>(transfer.first_slot)].reset();
-}
-
-// Whether no later send of the program takes other rows of the same value of the same item.
-bool Executor::is_last_send(const ResolvedAction& action) const {
-  const auto after = program_.actions.begin() + (&action - program_.actions.data()) + 1;
-  for (auto other = after; other != program_.actions.end(); ++other) {
-    if (other->instance != action.instance || other->row.slot != action.row.slot) continue;
-    if (other->row.op == ActionOp::kForward) return true;
-    if (other->row.op == action.row.op && other->row.edge == action.row.edge) return false;
-  }
-  return true;
-}
-
-void Executor::receive(const ResolvedAction& action) {
-  const Transfer& transfer = program_.transfers[action.transfer];
-  const TensorRow& row = transfer.boundary->tensor;
-  note_done();
-  Assembly& assembly = assemblies_[transfer.arrival];
-  const bool on_device = channels_.takes_device_memory(transfer.key);
-  for (int32_t part = 0; part < transfer.parts; ++part) {
-    const auto index = static_cast<size_t>(part);
-    if (assembly.parts.size() <= index) {
-      const at::Tensor whole = empty_tensor(row, transfer.item.size());
-      assembly.parts.push_back(on_device ? device_.upload(whole) : whole);
-    }
-    const at::Tensor rows = rows_of(assembly.parts[index], row, transfer.item, action.row.range);
-    at::Tensor& staged = staging_[action.transfer][index];
-    // Rows that are not dense in the item, or lie in the other memory, land beside it.
-    staged.reset();
-    if (!rows.is_contiguous() || rows.is_cpu() == on_device) {
-      staged = empty_tensor(row, action.row.range.size());
-      if (on_device) staged = device_.upload(staged);
-    }
-    channels_.receive(pending_[action.transfer][index], transfer.key, staged.defined() ? staged : rows, step_,
-                      action.row.range, part);
-  }
+  messages_.send(action, slot_of(action), step_);
 }
 
 void Executor::concatenate(const ResolvedAction& action) {
-  if (program_.arrivals[action.arrivals.front()].boundary->is_input) wait_for_sends(action.instance, action.row.slot);
-  place_arrivals(action);
+  if (program_.arrivals[action.arrivals.front()].boundary->is_input)
+    messages_.wait_for_sends(action.instance, action.row.slot);
+  messages_.place_arrivals(action, slot_of(action));
   note_ready();
 }
 
@@ -320,76 +251,20 @@ void Executor::offload(const ResolvedAction& action) {
   for (size_t i = 0; i < slot.size(); ++i) {
     if (!slot[i].defined() || slot[i].is_cpu()) continue;
     slot[i] = device_.download(slot[i]);
-    away_[{action.instance, action.row.slot}].push_back(i);
+    offloaded_[{action.instance, action.row.slot}].push_back(i);
   }
 }
 
 void Executor::reload(const ResolvedAction& action) {
   Slot& slot = slot_of(action);
-  for (size_t index : away_[{action.instance, action.row.slot}]) slot[index] = device_.upload(slot[index]);
-  away_.erase({action.instance, action.row.slot});
-}
-
-void Executor::place_arrivals(const ResolvedAction& action) {
-  Slot& slot = slot_of(action);
-  for (size_t index : action.arrivals) {
-    Assembly& assembly = assemblies_[index];
-    const Arrival& arrival = program_.arrivals[index];
-    wait_for_transfers(assembly.transfers);
-    for (size_t transfer : assembly.transfers) {
-      for (size_t part = 0; part < pending_[transfer].size(); ++part) {
-        PendingMessage& pending = pending_[transfer][part];
-        if (at::Tensor& staged = staging_[transfer][part]; staged.defined()) {
-          rows_of(assembly.parts[part], arrival.boundary->tensor, arrival.item, pending.message.header.range)
-              .copy_(staged);
-          staged.reset();
-        }
-        pending.tensor.reset();
-      }
-    }
-    for (size_t part = 0; part < assembly.parts.size(); ++part)
-      slot[static_cast<size_t>(arrival.first_slot) + part] = device_.upload(assembly.parts[part]);
-    assembly.parts.clear();
-  }
-}
-
-void Executor::wait_for_transfers(const std::vector<size_t>& transfers) {
-  const PendingMessage* awaited = nullptr;
-  const auto ready = [&] {
-    for (size_t transfer : transfers)
-      for (const PendingMessage& pending : pending_[transfer])
-        if (!pending.done()) return awaited = &pending, false;
-    return true;
-  };
-  channels_.wait_until(
-      ready, [&] { return awaited->peer; }, [this] { meanwhile(); });
-}
-
-void Executor::wait_for_sends(size_t instance, int32_t slot) {
-  std::vector<size_t>& sends = sends_of_slot_[instance][static_cast<size_t>(slot)];
-  wait_for_transfers(std::vector<size_t>(sends));
-  release_sends();
-}
-
-// Lets go of tensors whose sends are done.
-void Executor::release_sends() {
-  for (auto& slots : sends_of_slot_) {
-    for (std::vector<size_t>& sends : slots) {
-      std::erase_if(sends, [&](size_t transfer) {
-        for (PendingMessage& pending : pending_[transfer]) {
-          if (!pending.done()) return false;
-          pending.tensor.reset();
-        }
-        return true;
-      });
-    }
-  }
+  for (size_t index : offloaded_[{action.instance, action.row.slot}]) slot[index] = device_.upload(slot[index]);
+  offloaded_.erase({action.instance, action.row.slot});
 }
 
 void Executor::meanwhile() {
   for (auto& [place, reduction] : reductions_) reduction.advance();
   note_done();
-  release_sends();
+  messages_.release_sends();
 }
 
 void Executor::note_end(const ResolvedAction& action) {
@@ -407,12 +282,8 @@ void Executor::note_ready() {
 void Executor::note_done() {
   std::erase_if(under_way_, [&](const Traced& traced) {
     const ResolvedAction& action = *traced.action;
-    if (action.row.op == ActionOp::kReduceGradient) {
-      if (!reduction_of(action).finished()) return false;
-    } else {
-      for (const PendingMessage& pending : pending_[action.transfer])
-        if (!pending.done()) return false;
-    }
+    const bool reduces = action.row.op == ActionOp::kReduceGradient;
+    if (!(reduces ? reduction_of(action).finished() : messages_.done(action.transfer))) return false;
     tracer_->finish(traced.event);
     return true;
   });
@@ -425,25 +296,6 @@ Reduction& Executor::reduction_of(const ResolvedAction& action) {
 void Executor::wait_for_reduction(const Reduction& reduction) {
   const auto peer = [&] { return reduction.waits_for() >= 0 ? reduction.waits_for() : channels_.rank(); };
   channels_.wait_until([&] { return reduction.finished(); }, peer, [this] { meanwhile(); });
-}
-
-// What a step is judged by needs every gradient of the training step: no compute may come after it on this device.
-void Executor::check_order() const {
-  bool stepped = false;
-  for (const ResolvedAction& action : program_.actions) {
-    const bool again = action.row.op == ActionOp::kStep && action.row.version > 1;
-    stepped = stepped || action.row.op == ActionOp::kStep;
-    if (again && settings_.options.accumulate > 1)
-      fail(Code::kBadSchedule, describe(plan_, action.row) + " is not the only update of a training step",
-           "run it without --accumulate: such schedules update as often as they say");
-    const bool judges = settings_.options.clip_norm > 0 || guard_ != nullptr || loss_scale_ != nullptr;
-    if (stepped && judges && (again || wire::is_compute(action.row.op)))
-      fail(Code::kBadSchedule,
-           describe(plan_, action.row) + " comes after a STEP, so the gradients of the whole step are not known there",
-           loss_scale_ != nullptr
-               ? "compile fp16 with a synchronous policy, or in bf16, which needs no loss scale; or pass --loss-scale 0"
-               : "run it without --clip-norm and --on-anomaly skip, or put every STEP of the device at its end");
-  }
 }
 
 bool Executor::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(step_); }
@@ -464,11 +316,11 @@ void Executor::find_norm() {
   factor_ = clip_factor(outcome_.gradient_norm, settings_.options.clip_norm);
 }
 
-void Executor::judge_step() {
-  judged_ = true;
+void Executor::check_step() {
+  checked_ = true;
   // First what the gradients are: clipping their values would hide infinities.
   if (loss_scale_ != nullptr)
-    outcome_.skipped = overflow_.judge(*loss_scale_, settings_.is_update(step_), &gather_, channels_.rank());
+    outcome_.skipped = overflow_.check(*loss_scale_, settings_.is_update(step_), &gather_, channels_.rank());
   if (guard_ != nullptr && outcome_.skipped.empty())
     outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
   if (needs_norm() && outcome_.skipped.empty()) find_norm();
@@ -478,11 +330,11 @@ void Executor::step(const ResolvedAction& action) {
   Reduction& own = reduction_of(action);
   own.begin(step_);  // where the schedule names none
   wait_for_reduction(own);
-  if (judges_step() && !judged_) {
-    // All compute is over (check_order() sees to it), so every gradient can be reduced.
+  if (checks_step() && !checked_) {
+    // All compute is over (check_update_order() sees to it), so every gradient can be reduced.
     for (auto& [place, reduction] : reductions_) reduction.begin(step_);
     for (const auto& [place, reduction] : reductions_) wait_for_reduction(reduction);
-    judge_step();
+    check_step();
   }
   note_ready();
   if (!outcome_.skipped.empty()) return;
@@ -491,10 +343,9 @@ void Executor::step(const ResolvedAction& action) {
 }
 
 void Executor::finish() {
-  for (auto& slots : sends_of_slot_)
-    for (std::vector<size_t>& sends : slots) wait_for_transfers(std::vector<size_t>(sends));
+  messages_.finish();
   note_done();
-  release_sends();
+  messages_.release_sends();
 }
 
 }  // namespace graphpipe::runtime

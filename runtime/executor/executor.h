@@ -3,7 +3,6 @@
 // reached and never wait; a forward waits for its inputs and for the sends that still read its slot, a backward for its
 // gradients, a step for its reduction. While it waits, and between actions, messages move.
 
-#include <deque>
 #include <map>
 #include <optional>
 
@@ -11,6 +10,8 @@
 #include "runtime/collectives/reduce.h"
 #include "runtime/device/device.h"
 #include "runtime/executor/channels.h"
+#include "runtime/executor/check_update_order.h"
+#include "runtime/executor/messages.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/executor/stage_meter.h"
 #include "runtime/executor/stage_state.h"
@@ -60,35 +61,22 @@ class Executor {
   std::optional<std::string> find_not_finite() const;
 
  private:
-  using Slot = std::vector<at::Tensor>;
-  struct Assembly {
-    std::vector<at::Tensor> parts;
-    std::vector<size_t> transfers;  // receives that fill it
-  };
-
   bool trains() const { return purpose_ == Purpose::kTrain; }
   const StageEntry& entry_of(const ResolvedAction& action) const { return *program_.instances[action.instance].entry; }
   void run(const ResolvedAction& action);
   void forward(const ResolvedAction& action, bool again);
   void backward(const ResolvedAction& action);
   void call(StageFunction function, const ResolvedAction& action, bool again);
-  void slice(const ResolvedAction& action);
-  at::Tensor rows_to_send(const ResolvedAction& action, int32_t part);
   void send(const ResolvedAction& action);
-  void receive(const ResolvedAction& action);
   void concatenate(const ResolvedAction& action);
-  void place_arrivals(const ResolvedAction& action);
   void offload(const ResolvedAction& action);
   void reload(const ResolvedAction& action);
   void fill_inputs(const ResolvedAction& action);
-  void check_order() const;
   void drop_for_recompute(const ResolvedAction& action);
-  void wait_for_sends(size_t instance, int32_t slot);
-  void wait_for_transfers(const std::vector<size_t>& transfers);
-  void release_sends();
   void check_finite(double loss, const ResolvedAction& action);
-  bool judges_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
-  void judge_step();
+  StepChecks checks() const { return {.guard = guard_ != nullptr, .loss_scale = loss_scale_ != nullptr}; }
+  bool checks_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
+  void check_step();
   bool needs_norm() const;
   void find_norm();
   void step(const ResolvedAction& action);
@@ -97,7 +85,6 @@ class Executor {
   void note_done();
   Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
-  bool is_last_send(const ResolvedAction& action) const;
   Slot& slot_of(const ResolvedAction& action) { return slots_[action.instance][static_cast<size_t>(action.row.slot)]; }
 
   const PlanTable& plan_;
@@ -110,19 +97,15 @@ class Executor {
   const UpdateSettings& settings_;
   Purpose purpose_;
   Gather gather_;
-  std::vector<std::vector<Slot>> slots_;             // by instance, slot
-  std::vector<std::deque<PendingMessage>> pending_;  // by transfer, part
-  std::vector<std::vector<at::Tensor>>
-      staging_;                                // by transfer, part: where rows land that are not contiguous in the item
-  std::vector<std::vector<at::Tensor>> cuts_;  // by transfer, part: what a slice has cut for the send behind it
-  std::map<std::pair<size_t, int32_t>, std::vector<size_t>> away_;  // by instance, slot: tensors in the host's memory
-  std::vector<Assembly> assemblies_;                                // by arrival
-  std::vector<std::vector<std::vector<size_t>>> sends_of_slot_;     // by instance, slot: transfers under way
-  std::map<std::pair<size_t, int64_t>, Reduction> reductions_;      // by instance, update
+  std::vector<std::vector<Slot>> slots_;  // by instance, slot
+  Messages messages_;
+  // By instance, slot: tensors in the host's memory.
+  std::map<std::pair<size_t, int32_t>, std::vector<size_t>> offloaded_;
+  std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update
   int64_t step_ = 0;
   std::optional<LossScales> loss_scales_;  // where a stage of this device has the loss
   double factor_ = 1;
-  bool judged_ = false;
+  bool checked_ = false;
   StepOutcome outcome_;
   struct Traced {
     size_t event = 0;

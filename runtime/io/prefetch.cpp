@@ -33,9 +33,7 @@ std::optional<std::vector<std::byte>> Prefetch::take(const ReadRequest& request)
   const auto found = items_.find(key_of(request));
   if (found == items_.end()) return std::nullopt;
   changed_.wait(lock, [&] { return found->second.is_read; });
-  std::optional<std::vector<std::byte>> bytes = std::move(found->second.bytes);
-  items_.erase(found);
-  return bytes;
+  return std::move(items_.extract(found).mapped().bytes);
 }
 
 void Prefetch::run() {

@@ -85,7 +85,7 @@ std::vector<StageState*> Interpreter::all_states() {
 StepOutcome Interpreter::run_step(int64_t step) {
   step_ = step;
   factor_ = 1;
-  judged_ = false;
+  checked_ = false;
   outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
   if (loss_scale_ != nullptr) outcome_.loss_scale = loss_factor_ = loss_scale_->scale();
   items_.clear();
@@ -317,7 +317,7 @@ void Interpreter::take_mail(const ActionRow& row, const BoundaryRow& boundary, b
 }
 
 bool Interpreter::compute_is_over(UpdateKey update) const {
-  if (judges_step()) return std::ranges::all_of(work_left_, [](const auto& entry) { return entry.second == 0; });
+  if (checks_step()) return std::ranges::all_of(work_left_, [](const auto& entry) { return entry.second == 0; });
   const auto is_over = [&](int32_t stage) {
     const auto found = work_left_.find({stage, update.second});
     return found == work_left_.end() || found->second == 0;
@@ -374,11 +374,11 @@ void Interpreter::reduce(UpdateKey update) {
 
 bool Interpreter::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(step_); }
 
-void Interpreter::judge_step() {
-  judged_ = true;
+void Interpreter::check_step() {
+  checked_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
-  if (loss_scale_ != nullptr) outcome_.skipped = overflow_.judge(*loss_scale_, settings_.is_update(step_), nullptr, 0);
+  if (loss_scale_ != nullptr) outcome_.skipped = overflow_.check(*loss_scale_, settings_.is_update(step_), nullptr, 0);
   if (guard_ != nullptr && outcome_.skipped.empty()) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
   if (needs_norm() && outcome_.skipped.empty()) find_norm();
 }
@@ -394,7 +394,7 @@ void Interpreter::find_norm() {
 bool Interpreter::try_step(const ActionRow& row) {
   const UpdateKey update{row.stage, row.range.first};
   if (!compute_is_over(update)) return false;
-  if (judges_step() && !judged_) judge_step();
+  if (checks_step() && !checked_) check_step();
   reduce(update);
   if (!outcome_.skipped.empty()) return true;
   // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it

@@ -74,8 +74,8 @@ class Interpreter {
   void reduce(UpdateKey update);
   const std::vector<at::Tensor>& replica_sums(UpdateKey update);
   KeptOutputs* outputs_now() const { return evaluates_ ? evaluated_outputs_ : outputs_; }
-  bool judges_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
-  void judge_step();
+  bool checks_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
+  void check_step();
   bool needs_norm() const;
   void find_norm();
   void find_updates();
@@ -110,7 +110,7 @@ class Interpreter {
   int64_t step_ = 0;
   std::optional<LossScales> loss_scales_;
   double factor_ = 1;
-  bool judged_ = false;
+  bool checked_ = false;
   StepOutcome outcome_;
   KeptOutputs *outputs_ = nullptr, *evaluated_outputs_ = nullptr;
   StepGuard* guard_ = nullptr;

@@ -51,7 +51,7 @@ void OverflowWatch::begin(const std::vector<StageState*>& states) {
   loss_overflows_ = false;
 }
 
-std::string OverflowWatch::judge(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const {
+std::string OverflowWatch::check(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const {
   const bool own = loss_overflows_ || std::ranges::any_of(states_, [](StageState* state) { return overflows(*state); });
   const bool found = any_rank(own, gather, rank);
   if (found) statistics_.put_back();

@@ -28,7 +28,7 @@ class OverflowWatch {
   /// the gradients, hears what all have found and adapts the scale; running statistics of a step that overflows are put
   /// back. Returns why the step makes no update, of which the gradients are then zeros; empty where it makes one.
   /// `gather` null: there is no other rank.
-  std::string judge(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const;
+  std::string check(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const;
 
  private:
   std::vector<StageState*> states_;

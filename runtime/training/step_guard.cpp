@@ -52,7 +52,7 @@ void StepGuard::add(const MessageBytes& of_rank, Findings& findings) {
   if (findings.of_gradients.empty()) findings.of_gradients = words_in((*parts)[2]);
 }
 
-std::string StepGuard::judge(const Findings& findings) {
+std::string StepGuard::reason_to_skip(const Findings& findings) {
   if (!findings.of_loss.empty()) return findings.of_loss;
   if (!findings.of_gradients.empty()) return findings.of_gradients;
   if (findings.losses.empty()) return "";
@@ -74,7 +74,7 @@ std::string StepGuard::decide(const std::vector<LossShare>& losses, Gather* gath
   if (rank == 0) {
     Findings findings;
     for (const MessageBytes& of_rank : of_ranks) add(of_rank, findings);
-    verdict_ = judge(findings);
+    verdict_ = reason_to_skip(findings);
   }
   if (gather != nullptr) verdict_ = words_in(gather->broadcast(bytes_of_words(verdict_)));
   if (skips()) statistics_.put_back();

@@ -39,7 +39,7 @@ class StepGuard {
     std::vector<LossShare> losses;
     std::string of_loss, of_gradients;  // the first rank's that has some
   };
-  std::string judge(const Findings& findings);
+  std::string reason_to_skip(const Findings& findings);
   static void add(const std::vector<std::byte>& of_rank, Findings& findings);
 
   LossLimit limit_;  // rank 0's counts
