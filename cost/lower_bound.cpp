@@ -161,7 +161,7 @@ double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
   return least;
 }
 
-double least_work(const ir::PlanGraph& graph, Samples most) {
+double min_work(const ir::PlanGraph& graph, Samples most) {
   // A stage that works on the whole batch may hold any node.
   const bool may_be_whole = graph.has_batch_scope();
   double seconds = 0;

@@ -37,6 +37,6 @@ double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most);
 
 /// Seconds that all devices together work in a step, at least, in any plan with micro-batches of at most `most` samples
 /// (the whole batch where nodes ask for it).
-double least_work(const ir::PlanGraph& graph, Samples most);
+double min_work(const ir::PlanGraph& graph, Samples most);
 
 }  // namespace graphpipe::cost

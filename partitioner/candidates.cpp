@@ -208,7 +208,7 @@ std::vector<PlanCandidate> Candidates::best(size_t most) const {
   return sorted;
 }
 
-double Candidates::least_step() const {
+double Candidates::min_step() const {
   return at_step_.empty() ? std::numeric_limits<double>::infinity() : at_step_.begin()->first;
 }
 
@@ -222,7 +222,7 @@ void Candidates::drop_all_but(size_t most) {
   for (PlanCandidate& candidate : kept) keep(std::move(candidate));
 }
 
-double Candidates::least_objective() const {
+double Candidates::min_objective() const {
   double least = kInfinity;
   for (const PlanCandidate& candidate : found_) least = std::min(least, candidate.objective);
   return least;

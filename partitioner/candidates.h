@@ -54,8 +54,8 @@ class Candidates {
   /// The best by cost::iteration_time, at most so many.
   std::vector<PlanCandidate> best(size_t most) const;
   /// Of any of them; infinity where there is none.
-  double least_step() const;
-  double least_objective() const;
+  double min_step() const;
+  double min_objective() const;
   /// Forgets all but the best by cost::iteration_time and one with the least objective. Needs: `most` above 0.
   void drop_all_but(size_t most);
 

@@ -98,7 +98,7 @@ Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& r
   return answer;
 }
 
-double least_step_of_profile(const PlanRequest& request) {
+double min_step_of_profile(const PlanRequest& request) {
   const cost::FoldedGraph folded = folded_for_accelerators(*request.graph);
   return cost::plan_bound(folded.graph, accelerators_of(request)).step(folded.graph.batch);
 }

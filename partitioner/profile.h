@@ -21,7 +21,7 @@ Result<PlanAnswer> plan_auto_of_profile(const PlanRequest& request);
 ir::Cluster accelerators_of(const PlanRequest& request);
 
 /// No plan of our planners has a shorter step; seconds.
-double least_step_of_profile(const PlanRequest& request);
+double min_step_of_profile(const PlanRequest& request);
 
 /// Our planners only, `auto` included.
 Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& request);

@@ -22,9 +22,7 @@ constexpr double kTwoToMinus32 = 1.0 / 4294967296.0;
 
 using Words = std::array<uint32_t, kWords>;
 
-uint64_t philox_key(const RandomKey& key) {
-  return splitmix64(splitmix64(splitmix64(key.seed) ^ key.step) ^ key.node);
-}
+uint64_t philox_key(const RandomKey& key) { return splitmix64(splitmix64(splitmix64(key.seed) ^ key.step) ^ key.node); }
 
 // The words of blocks first .. first + kLanes - 1 of a sample, in the order of the elements.
 void fill_words(Words& words, uint64_t key, uint64_t sample, uint64_t first) {
@@ -127,11 +125,11 @@ at::Tensor draw(const at::Tensor& like, const SampleLayout& layout, const Random
 
 at::Tensor dropout_mask(const at::Tensor& like, const SampleLayout& layout, double ratio, const RandomKey& key) {
   GP_CHECK(ratio >= 0 && ratio <= 1);
-  const auto least_kept = static_cast<uint64_t>(std::ldexp(ratio, 32));
+  const auto min_kept = static_cast<uint64_t>(std::ldexp(ratio, 32));
   const double kept = ratio < 1 ? 1 / (1 - ratio) : 0;
   return draw(like, layout, key, [=](const Words& words, auto& values) {
     using T = std::decay_t<decltype(values[0])>;
-    for (int64_t i = 0; i < kWords; ++i) values[i] = words[i] >= least_kept ? static_cast<T>(kept) : T{0};
+    for (int64_t i = 0; i < kWords; ++i) values[i] = words[i] >= min_kept ? static_cast<T>(kept) : T{0};
   });
 }
 

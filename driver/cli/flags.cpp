@@ -129,7 +129,7 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
       ->check(CLI::IsMember({"graph", "chain"}))
       ->default_str("graph");
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
-               "what if replicas shared the optimizer's state: a plan to study, which `generate` refuses");
+               "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");
   app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
       ->check(kNotNegative);

@@ -60,7 +60,7 @@ Status check_size(int64_t stages, int64_t micro_batches) {
   return Diagnostic{
       .code = Code::kLimitExceeded,
       .message = text(stages, " stages with ", micro_batches, " micro-batches are more than ", kMaxActions, " actions"),
-      .hint = "study fewer micro-batches: the steady state repeats"};
+      .hint = "take fewer micro-batches: the steady state repeats"};
 }
 
 /// Every replica has a device of its own, stage by stage; replicas take micro-batches in turn.

@@ -89,9 +89,9 @@ class LineReader {
   bool read_link(std::istringstream& words) {
     std::array<double, 2> numbers{};
     if (!read_numbers(words, numbers)) return false;
-    constexpr double kLeast = 1e-15;  // seconds per byte
+    constexpr double kMin = 1e-15;  // seconds per byte
     profile_.links.push_back(
-        {.level = 0, .latency = Seconds(numbers[0]), .bandwidth = BytesPerSecond(1 / std::max(numbers[1], kLeast))});
+        {.level = 0, .latency = Seconds(numbers[0]), .bandwidth = BytesPerSecond(1 / std::max(numbers[1], kMin))});
     return true;
   }
 

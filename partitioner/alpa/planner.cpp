@@ -74,8 +74,8 @@ class Alpa {
       for (const Config& config : configs) candidates.push_back(config.seconds);
     std::ranges::sort(candidates);
     if (candidates.empty()) return true;
-    const double least_sum = smallest_sum(candidates.back());
-    if (least_sum == kInfinity) return true;
+    const double min_sum = smallest_sum(candidates.back());
+    if (min_sum == kInfinity) return true;
     keep();
     // Nothing below the first candidate that gives a plan need be tried.
     size_t low = 0, high = candidates.size();
@@ -88,7 +88,7 @@ class Alpa {
     for (; low < candidates.size(); ++low) {
       const double most = candidates[low];
       if (most == tried) continue;
-      if (least_sum + most * static_cast<double>(micro_batches() - 1) >= objective_) break;
+      if (min_sum + most * static_cast<double>(micro_batches() - 1) >= objective_) break;
       if (deadline_.passed()) return false;
       tried = most;
       if (smallest_sum(most) < kInfinity) keep();
@@ -104,7 +104,7 @@ class Alpa {
   double least() const {
     const PiperCosts costs(prices_, options_of(request_, VariantRule::kChoose));
     double work = 0;
-    for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) work += costs.least_work(layer);
+    for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) work += costs.min_work(layer);
     return work / devices_ * static_cast<double>(micro_batches());
   }
   int64_t intervals() const { return static_cast<int64_t>(count_ * (count_ + 1) / 2); }

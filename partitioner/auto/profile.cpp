@@ -33,7 +33,7 @@ class BestOfAll {
     half.thorough = false;  // its search ends at a time, and all others are asked too
     Result<PlanAnswer> best = plan_folded(*find_planner("auto"), half);
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
-    const double bound = least_step_of_profile(request_);
+    const double bound = min_step_of_profile(request_);
     bool complete = was_complete(best);
     std::string finder;
     if (!best.ok() || !is_proven(*best)) complete = ask_others(best, finder) && complete;

@@ -73,8 +73,8 @@ class SizeSweep {
 
   /// Whether the work of so small micro-batches leaves room for a better step than that of the best plan.
   bool is_promising(Samples micro_batch) const {
-    return cost::least_work(graph_, micro_batch) / static_cast<double>(request_.cluster->devices.size()) <
-           std::min(candidates_.least_step(), request_.known_step);
+    return cost::min_work(graph_, micro_batch) / static_cast<double>(request_.cluster->devices.size()) <
+           std::min(candidates_.min_step(), request_.known_step);
   }
 
   void plan_at(Samples micro_batch) {

@@ -64,7 +64,7 @@ void DeviceCountDp::fill(Row& row) {
   const int steps = row_steps(space_, row.key);
   for (int column = 0; column <= steps; ++column) {
     if (column > 0) evaluator_.add(row_step(space_, row.key, column));
-    if (evaluator_.least_time_per_sample() > fill_limit_ || deadline_.passed()) break;
+    if (evaluator_.min_time_per_sample() > fill_limit_ || deadline_.passed()) break;
     row.columns.push_back(staircase());
   }
 }

@@ -56,8 +56,8 @@ double max_time_per_sample(const ir::PlanGraph& graph, const ir::Cluster& cluste
 }
 
 /// Seconds of a step that no plan with micro-batches of at most `size` beats.
-double least_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples size) {
-  return cost::least_work(graph, size) / static_cast<double>(cluster.devices.size());
+double min_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples size) {
+  return cost::min_work(graph, size) / static_cast<double>(cluster.devices.size());
 }
 
 size_t elements_of(const SearchSpace& space) {
@@ -170,7 +170,7 @@ class Rounds {
         if (i < side->size() && is_promising((*side)[i])) wave.push_back(&(*side)[i]);
       const std::vector<double> steps = search(wave);
       for (size_t w = 0; w < wave.size(); ++w)
-        if (may_stop_ && steps[w] > kFarFromBest * found_.least_step())
+        if (may_stop_ && steps[w] > kFarFromBest * found_.min_step())
           (wave[w] >= below.data() && wave[w] < below.data() + below.size() ? below : above).resize(i + 1);
     }
   }
@@ -178,9 +178,9 @@ class Rounds {
  private:
   /// Whether the bound of such small micro-batches leaves room for a better step or objective.
   bool is_promising(const RoundSizes& round) const {
-    const double least = least_step(*request_.graph, *request_.cluster, round.back().first);
-    return least < found_.least_step() ||
-           least / static_cast<double>(request_.graph->batch.count) < found_.least_objective();
+    const double least = min_step(*request_.graph, *request_.cluster, round.back().first);
+    return least < found_.min_step() ||
+           least / static_cast<double>(request_.graph->batch.count) < found_.min_objective();
   }
 
   /// The best step of each round.
@@ -192,7 +192,7 @@ class Rounds {
     });
     std::vector<double> steps(wave.size(), kInfinity);
     for (size_t i = 0; i < results.size(); ++i) {
-      steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], results[i]->least_step());
+      steps[i / spaces_.size()] = std::min(steps[i / spaces_.size()], results[i]->min_step());
       found_.absorb(std::move(*results[i]));
     }
     return steps;

@@ -34,7 +34,7 @@ void PipelineDp::fill(Row& row) {
     evaluator->add(row_start(space_, row.key));
     for (int column = 0; column <= steps; ++column) {
       if (column > 0) evaluator->add(row_step(space_, row.key, column));
-      if (evaluator->least_time_per_sample() > row.limit || deadline_.passed()) break;
+      if (evaluator->min_time_per_sample() > row.limit || deadline_.passed()) break;
       if (static_cast<int>(columns.size()) <= column) columns.resize(static_cast<size_t>(column) + 1);
       evaluator->options(row.limit, columns[static_cast<size_t>(column)]);
     }

@@ -236,7 +236,7 @@ void StageEvaluator::change(PlanValueId id, ValueState to) {
   state = to;
 }
 
-double StageEvaluator::least_time_per_sample() const {
+double StageEvaluator::min_time_per_sample() const {
   const bool may_be_whole = columns_ > counts_ || scope_ == ir::SampleScope::kBatch;
   double least = may_be_whole ? per_sample(batch_column_, graph_.batch) : kInfinity;
   if (scope_ == ir::SampleScope::kBatch) return least;

@@ -48,7 +48,7 @@ class StageEvaluator {
   /// Needs: none of the nodes is in the stage yet.
   void add(std::span<const ir::PlanNodeId> nodes);
   /// No stage that holds these nodes has a smaller time per sample.
-  double least_time_per_sample() const;
+  double min_time_per_sample() const;
   /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
   size_t counts() const;
   bool may_recompute() const { return recompute_ && has_backward_; }

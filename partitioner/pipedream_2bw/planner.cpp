@@ -43,7 +43,7 @@ class TwoBwSearch {
             prices_.graph->nodes, [](const ir::PlanNode& node) { return alternatives_of(node, 1).size() > 1; })) {}
 
   Result<UnitAnswer> run() {
-    const double work = least_work();
+    const double work = min_work();
     if (work == 0)
       return Diagnostic{.code = Code::kUsage,
                         .message = "no layer takes any time, so that there is no throughput",
@@ -109,7 +109,7 @@ class TwoBwSearch {
   }
 
   /// Seconds of the whole graph on one device.
-  double least_work() const {
+  double min_work() const {
     const double plain = price_of({}).stages.front().compute;
     return request_.recompute ? std::min(plain, price_of({.recompute = true}).stages.front().compute) : plain;
   }

@@ -73,7 +73,7 @@ void PiperCosts::collect_variants(const UnitPrices& prices) {
       }
       variant_start_.push_back(variants_.size());
     }
-    least_work_.push_back(least);
+    min_work_.push_back(least);
   }
 }
 
@@ -153,7 +153,7 @@ VariantChoice PiperCosts::choose(std::span<const uint32_t> layers, size_t degree
   for (const uint32_t layer : layers) inside[layer] = 1;
   const auto y = static_cast<double>(items);
   VariantChoice choice;
-  double seconds = 0, memory = 0, least_memory = 0;
+  double seconds = 0, memory = 0, min_memory = 0;
   std::vector<double> times(max_variants_);
   std::vector<CoverItem> savings;
   std::vector<Change> changes;
@@ -177,11 +177,11 @@ VariantChoice PiperCosts::choose(std::span<const uint32_t> layers, size_t degree
         changes.push_back({position, option.variant});
         least = std::min(least, memory_of(option));
       }
-    least_memory += least;
+    min_memory += least;
   }
   Cover cover{.possible = true};
   if (memory > options_.memory) {
-    choice.shortfall = std::max(0.0, least_memory - options_.memory);
+    choice.shortfall = std::max(0.0, min_memory - options_.memory);
     const double need = memory - options_.memory;
     cover = options_.greedy || quick ? cover_greedy(savings, need) : cover_exact(savings, need);
     if (!cover.possible) return choice;
@@ -215,7 +215,7 @@ void PiperStage::add(uint32_t layer) {
       sums.fixed += options.front().fixed;
       double least = kInfinity;
       for (const auto& option : options) least = std::min(least, option.per_item + option.fixed);
-      sums.least_memory += least;
+      sums.min_memory += least;
     }
     for (size_t link = first; link < last; ++link)
       sums.cut += inside_[costs_.links_[link].other] ? -costs_.charge(costs_.links_[link].mate, degree)

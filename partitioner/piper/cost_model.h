@@ -78,7 +78,7 @@ class PiperCosts {
            (static_cast<double>(options_.micro_batches) * options_.bandwidth);
   }
   /// Least device seconds of a layer alone: t p of its best degree and variant.
-  double least_work(uint32_t layer) const { return least_work_[layer]; }
+  double min_work(uint32_t layer) const { return min_work_[layer]; }
 
  private:
   friend class PiperStage;
@@ -124,7 +124,7 @@ class PiperCosts {
   std::vector<size_t> variant_start_, link_start_;
   std::vector<Option> variants_;
   std::vector<Link> links_;
-  std::vector<double> syncs_, charges_, least_work_;
+  std::vector<double> syncs_, charges_, min_work_;
 };
 
 /// Sums over the layers of a stage that grows and shrinks by one layer at a time, for every degree.
@@ -136,7 +136,7 @@ class PiperStage {
     /// With the least collectives.
     double cut = 0;
     /// With the smallest variants and one micro-batch in flight.
-    double least_memory = 0;
+    double min_memory = 0;
     /// Layers that lack the degree.
     uint32_t missing = 0;
   };

@@ -48,7 +48,7 @@ class PiperDp {
     work_.assign(lattice.size(), 0);
     for (uint32_t set = 1; set < lattice.size(); ++set) {
       const Lattice::Step step = lattice.down(set).front();
-      work_[set] = work_[step.set] + costs.least_work(step.node);
+      work_[set] = work_[step.set] + costs.min_work(step.node);
     }
   }
 
@@ -56,7 +56,7 @@ class PiperDp {
     result_.stages = std::move(known.stages);
     result_.objective = known.objective;
     result_.pairs = known.pairs;
-    result_.bound = least_piper_bottleneck(costs_);
+    result_.bound = min_piper_bottleneck(costs_);
     const double least = result_.bound;
     for (double slack = 0.01; !stopped_ && result_.stages.empty() && result_.bound < kInfinity; slack *= 4) {
       const bool is_last = slack > 1e4 || least == 0;
@@ -127,7 +127,7 @@ class PiperDp {
     bool alive = false;
     for (size_t degree = 0; degree < costs_.degrees().size(); ++degree) {
       const PiperStage::Sums& sums = stage_.sums(degree);
-      if (sums.missing > 0 || max_of_degree_[degree] == 0 || sums.least_memory > costs_.options().memory) continue;
+      if (sums.missing > 0 || max_of_degree_[degree] == 0 || sums.min_memory > costs_.options().memory) continue;
       const double least = sums.seconds / max_of_degree_[degree];
       if (least > limit_) {
         beyond_ = std::min(beyond_, least);
@@ -278,15 +278,15 @@ double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& s
   return slowest;
 }
 
-double least_piper_bottleneck(const PiperCosts& costs) {
+double min_piper_bottleneck(const PiperCosts& costs) {
   double work = 0, largest = 0;
   for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) {
-    work += costs.least_work(layer);
+    work += costs.min_work(layer);
     double alone = kInfinity;
     for (size_t degree = 0; degree < costs.degrees().size(); ++degree) {
       const int most = costs.max_replicas(degree, costs.options().devices);
       if (most > 0 && costs.offers(layer, degree))
-        alone = std::min(alone, costs.least_work(layer) / (costs.degrees()[degree] * most));
+        alone = std::min(alone, costs.min_work(layer) / (costs.degrees()[degree] * most));
     }
     largest = std::max(largest, alone);
   }

@@ -49,6 +49,6 @@ bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::f
 /// which count in the micro-batches in flight only.
 double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages, int64_t replicas_behind = 0);
 /// No plan at all is faster: all work at the best degrees over all devices.
-double least_piper_bottleneck(const PiperCosts& costs);
+double min_piper_bottleneck(const PiperCosts& costs);
 
 }  // namespace graphpipe::partitioner

@@ -77,7 +77,7 @@ UnitAnswer answer_of(const UnitRequest& request, const std::vector<PiperStageCho
 }
 
 /// The least memory of a device at which some row exists, to about one percent.
-double least_memory(const UnitPrices& prices, PiperOptions options, const Lattice& lattice, const Deadline& deadline) {
+double min_memory(const UnitPrices& prices, PiperOptions options, const Lattice& lattice, const Deadline& deadline) {
   const auto fits = [&](double memory) {
     options.memory = memory;
     const PiperCosts costs(prices, options);
@@ -98,7 +98,7 @@ Diagnostic no_plan(const UnitRequest& request, const Lattice& lattice, const Dea
                   .message = text("no linear pipeline fits ", request.machine.memory, " bytes a device"),
                   .hint = "give the devices more memory, or plan for more devices"};
   if (!request.measure_shortfall) return none;
-  const double missing = least_memory(*request.prices, options_of(request), lattice, deadline) - request.machine.memory;
+  const double missing = min_memory(*request.prices, options_of(request), lattice, deadline) - request.machine.memory;
   none.message += text(": about ", missing, " bytes more are needed");
   return none;
 }
@@ -140,8 +140,7 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   const double units = answer.unit == "s" ? 1 : 1000;
   found.complete = found.complete && lattice;
   const bool is_proof = lattice && lattice->complete() && found.variants_proven;
-  answer.bound =
-      std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, least_piper_bottleneck(costs)));
+  answer.bound = std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, min_piper_bottleneck(costs)));
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
   if (!found.complete)

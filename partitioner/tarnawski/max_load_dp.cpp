@@ -82,7 +82,7 @@ class MaxLoadDp {
   }
 
   MaxLoadResult run() {
-    result_.bound = least_max_load(graph_, options_);
+    result_.bound = min_max_load(graph_, options_);
     const double least = result_.bound;
     const double top = options_.below * (1 - kMaxLoadRounding);
     double slack = top < kInfinity ? std::max((top - least) / 16, least * 1e-3) : least * 0.01;
@@ -226,7 +226,7 @@ MaxLoadResult search_max_load(const MaxLoadGraph& graph, const Lattice& lattice,
   return MaxLoadDp(graph, lattice, options).run();
 }
 
-double least_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options) {
+double min_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options) {
   const CpuShare share(graph);
   double least = 0;
   for (const MaxLoadGraph::Node& node : graph.nodes) {

@@ -47,6 +47,6 @@ MaxLoadResult search_max_load(const MaxLoadGraph& graph, const Lattice& lattice,
 
 /// No plan has a smaller load: accelerator work that the CPUs cannot take over, spread over the accelerators; the
 /// largest node.
-double least_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options);
+double min_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options);
 
 }  // namespace graphpipe::partitioner

@@ -84,7 +84,7 @@ Result<UnitAnswer> plan_non_contiguous(const UnitRequest& request, const Result<
                                .memory = request.machine.memory,
                                .stop = [&] { return deadline.passed(); }};
   const std::vector<DeviceOfNode> starts = starts_of(request, contiguous, graph, options);
-  const double least = least_max_load(graph, options);
+  const double least = min_max_load(graph, options);
   PlacementResult found;
   if (!starts.empty()) found = search_placements(graph, options, starts, least);
   if (found.device_of.empty()) return contiguous;

@@ -141,7 +141,7 @@ Result<UnitAnswer> plan_contiguous(const UnitRequest& request, const Deadline& d
   answer.objective = units * price_plan(*request.prices, answer.plan, request.machine, answer.model).bottleneck;
   answer.complete = found.result.complete;
   if (answer.complete && found.is_proof) answer.bound = answer.objective;
-  else answer.bound = units * (found.is_proof ? found.result.bound : least_max_load(graph, options));
+  else answer.bound = units * (found.is_proof ? found.result.bound : min_max_load(graph, options));
   answer.bound = std::min(answer.bound, answer.objective);
   if (!answer.complete) answer.stopped = why_stopped;
   else if (!found.is_proof)

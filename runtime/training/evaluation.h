@@ -32,7 +32,7 @@ struct EvaluationSetup {
   KeptOutputs* outputs = nullptr;
 };
 
-/// Evaluates after every so many steps and after the last, and adds losses and steps to the result of rank 0. The loss
+/// Evaluates at a period of steps and after the last, and adds losses and steps to the result of rank 0. The loss
 /// is the mean over all that counts in all batches, a sum where the loss of the plan is one. Outputs go into a file,
 /// over those of the evaluation before. All that it is given must outlive it.
 class Evaluation : public StepObserver {

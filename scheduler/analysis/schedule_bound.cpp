@@ -16,7 +16,7 @@ struct ItemTime {
 };
 
 /// Samples of the smallest item of a replica that is known; the first or last micro-batch may be a smaller one, then 0.
-int64_t least_item(const StageGraph& graph, const ir::StageChoice& choice) {
+int64_t min_item(const StageGraph& graph, const ir::StageChoice& choice) {
   if (graph.batch.count % choice.micro_batch.count != 0) return 0;
   const auto replicas = static_cast<int64_t>(choice.devices.size());
   return choice.mode == ir::ReplicaMode::kSplit ? choice.micro_batch.count / replicas : choice.micro_batch.count;
@@ -24,7 +24,7 @@ int64_t least_item(const StageGraph& graph, const ir::StageChoice& choice) {
 
 ItemTime item_time(const StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
-  const int64_t least = least_item(graph, stage.choice);
+  const int64_t least = min_item(graph, stage.choice);
   if (least == 0) return {};
   const double samples = static_cast<double>(least);
   ItemTime time{.forward = stage.forward.at(samples)};
@@ -35,7 +35,7 @@ ItemTime item_time(const StageGraph& graph, StageId id) {
 }
 
 /// The least latency between a replica of one stage and one of the other.
-double least_latency(const StageGraph& graph, const ir::Cluster& cluster, const ir::StageEdge& edge) {
+double min_latency(const StageGraph& graph, const ir::Cluster& cluster, const ir::StageEdge& edge) {
   double least = kInfinity;
   for (const ir::DeviceId from : graph.stages[edge.from].choice.devices)
     for (const ir::DeviceId to : graph.stages[edge.to].choice.devices)
@@ -58,10 +58,10 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
   for (const ir::StageEdge& edge : graph.edges) {
     const ir::StageChoice& above = graph.stages[edge.from].choice;
     const int64_t at_once = above.samples_of_turns();
-    const int64_t wanted = std::max<int64_t>(1, least_item(graph, graph.stages[edge.to].choice));
+    const int64_t wanted = std::max<int64_t>(1, min_item(graph, graph.stages[edge.to].choice));
     const double items = static_cast<double>((wanted + at_once - 1) / at_once);
     const ItemTime& time = times[edge.from];
-    const double latency = least_latency(graph, cluster, edge);
+    const double latency = min_latency(graph, cluster, edge);
     ways[edge.to].head = std::max(ways[edge.to].head, ways[edge.from].head + items * time.forward + latency);
     if (!carries_gradient(edge)) continue;
     const double backward = time.input_gradient + (split ? 0 : time.weight_gradient);

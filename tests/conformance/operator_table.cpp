@@ -83,11 +83,11 @@ std::string versions_of(const std::string& name) {
 std::string reasons_text(const OperatorTests& tests) {
   std::vector<std::pair<std::string, int>> reasons(tests.reasons.begin(), tests.reasons.end());
   std::ranges::stable_sort(reasons, [](const auto& a, const auto& b) { return a.second > b.second; });
-  constexpr size_t kMostReasons = 3;
+  constexpr size_t kMaxReasons = 3;
   std::string words;
-  for (size_t i = 0; i < std::min(reasons.size(), kMostReasons); ++i)
+  for (size_t i = 0; i < std::min(reasons.size(), kMaxReasons); ++i)
     words += text(words.empty() ? "" : "; ", reasons[i].second, ": ", reasons[i].first);
-  if (reasons.size() > kMostReasons) words += text("; ", reasons.size() - kMostReasons, " more reasons");
+  if (reasons.size() > kMaxReasons) words += text("; ", reasons.size() - kMaxReasons, " more reasons");
   // A bar would end the cell.
   std::ranges::replace(words, '|', '/');
   return words;

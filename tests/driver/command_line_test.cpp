@@ -165,7 +165,7 @@ TEST_CASE("a plan that asks for what the runtime does not do is refused by its f
   edited.replace(at + field.size(), 5, "true");
   std::ofstream(path) << edited;
   reads.insert(reads.end(), {"--plan", path});
-  CHECK(ask(reads).code == 0);  // it may be studied
+  CHECK(ask(reads).code == 0);  // it may be simulated
   const Answer answer = ask({"generate", path, "-o", path + ".folder"});
   std::filesystem::remove(path);
   CHECK(answer.code == 3);

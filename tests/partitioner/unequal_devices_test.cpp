@@ -101,7 +101,7 @@ TEST_CASE("rows on unequal devices have the smallest bottleneck of any row") {
     search_unequal_devices(request, deadline, rows);
     const auto all = plan("exhaustive", request);
     REQUIRE(all.ok());
-    CHECK(rows.least_objective() == doctest::Approx(all->objective).epsilon(1e-9));
+    CHECK(rows.min_objective() == doctest::Approx(all->objective).epsilon(1e-9));
   }
 }
 
