@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/runtime/two_stage_plan.h"
 
@@ -73,7 +74,6 @@ std::vector<NamedTensor> chain_weights(int stages) {
 }  // namespace
 
 ChainPlan::ChainPlan(const ChainShape& shape) : shape_(shape) {
-  const int64_t batch = shape.micro_batch * shape.micro_batches;
   const auto stages = static_cast<size_t>(shape.stages);
   params_.resize(stages);
   boundaries_.resize(stages);
@@ -86,6 +86,7 @@ ChainPlan::ChainPlan(const ChainShape& shape) : shape_(shape) {
     names_.push_back(weight_name(s));
     params_[index] = {
         {names_.back().c_str(), {ElementType::kFloat32, kChainMatrix, -1, 1}, ParamRole::kTrainable, 2 * s}};
+    params_[index].back().is_table = shape.has_table && s == 0;
     names_.push_back(bias_name(s));
     if (!last)
       params_[index].push_back(
@@ -105,20 +106,34 @@ ChainPlan::ChainPlan(const ChainShape& shape) : shape_(shape) {
     entry.data = last && s == 0 ? std::span<const DataRow>(kOnly) : last ? kLast : std::span<const DataRow>();
     if (s == 0 && !last) entry.data = kFirst;
     entry.recompute_inputs = last ? std::span<const int32_t>(kKeepInputs) : kKeepInput;
-    for (int replica = 0; replica < replicas(s); ++replica) {
-      placement_.push_back({s, replica, devices++});
-      held_.push_back({&entry});
-    }
+    for (int replica = 0; replica < replicas(s); ++replica) placement_.push_back({s, replica, devices++});
     stages_.push_back(
         {shape.micro_batch, replicas(s), ReplicaMode::kRoundRobin, static_cast<int32_t>(ring(s)), shape.recompute});
   }
   name_versions();
   for (const PlacementRow& row : placement_) actions_.push_back(list_of(row.stage, row.replica));
   loss_updates_ = updates(shape.stages - 1);
+  fill_tables();
+}
+
+ChainPlan::ChainPlan(const ChainShape& shape, ChainSchedule schedule) : ChainPlan(shape) {
+  stages_ = std::move(schedule.stages);
+  placement_ = std::move(schedule.placement);
+  actions_ = std::move(schedule.actions);
+  loss_updates_ = std::move(schedule.loss_updates);
+  fill_tables();
+}
+
+void ChainPlan::fill_tables() {
+  const auto devices = static_cast<int32_t>(actions_.size());
+  held_.assign(actions_.size(), {});
+  for (const PlacementRow& row : placement_)
+    held_[static_cast<size_t>(row.device)].push_back(&entries_[static_cast<size_t>(row.stage)]);
+  programs_.clear();
   table_ = {.plan_digest = kFolderDigest,
-            .batch = batch,
+            .batch = shape_.micro_batch * shape_.micro_batches,
             .device_count = devices,
-            .optimizer = shape.optimizer,
+            .optimizer = shape_.optimizer,
             .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kChainWidth},
             .loss_updates = loss_updates_,
             .stages = stages_,

@@ -39,12 +39,24 @@ struct ChainShape {
   /// No backwards and no steps.
   bool forward_only = false;
   const char* optimizer = "sgd";
+  /// The first stage's matrix counts as a table of rows that ids look up.
+  bool has_table = false;
+};
+
+/// Where the stages lie and what the devices do, instead of the schedules above.
+struct ChainSchedule {
+  std::vector<StageRow> stages;
+  std::vector<PlacementRow> placement;
+  std::vector<std::vector<wire::ActionRow>> actions;  // by device
+  std::vector<wire::SampleRange> loss_updates;
 };
 
 /// Owns all tables of a plan.
 class ChainPlan {
  public:
   explicit ChainPlan(const ChainShape& shape);
+  /// Of the shape: stages, micro-batches, optimizer and table.
+  ChainPlan(const ChainShape& shape, ChainSchedule schedule);
   ChainPlan(const ChainPlan&) = delete;
   const std::vector<DeviceProgram>& programs() const { return programs_; }
   std::vector<wire::ActionRow>& actions(int32_t device) { return actions_[static_cast<size_t>(device)]; }
@@ -55,6 +67,7 @@ class ChainPlan {
   std::vector<wire::SampleRange> updates(int stage) const;
 
  private:
+  void fill_tables();
   int replicas(int stage) const;
   int64_t per_update(int stage) const;
   int32_t device(int stage, int replica) const;
