@@ -143,6 +143,10 @@ Status attention_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
+/// Masks hold the lowest number of float32, which 16 bits make an infinity; a row that is masked everywhere would have
+/// no softmax.
+bool has_mask(const NodeView& view) { return view.has_input(3); }
+
 ir::Attributes attention_form(double scale, bool causal) { return {{"causal", int64_t{causal}}, {"scale", scale}}; }
 
 }  // namespace
@@ -151,6 +155,7 @@ std::span<const OpDef> attention_ops() {
   static const std::vector<OpDef> rows = {
       {.name = "Attention",
        .precision = Precision::kLower,
+       .keeps_float32 = has_mask,
        .infer = infer_attention,
        .work = attention_forward_work,
        .gradient = attention_gradient,

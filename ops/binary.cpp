@@ -275,6 +275,7 @@ std::vector<Example> gradient_examples(size_t inputs) {
 std::vector<OpDef> arithmetic_rows() {
   return {
       {.name = "Add",
+       .adds_bias = true,
        .infer = infer_arithmetic,
        .work = one_flop_per_element,
        .gradient = add_gradient,
@@ -291,6 +292,7 @@ std::vector<OpDef> arithmetic_rows() {
        .sample_sum = as_terms,
        .examples = with_integers(broadcast_examples(normal))},
       {.name = "Mul",
+       .factor_of = [](size_t, double number) { return std::optional(number); },
        .infer = infer_arithmetic,
        .work = one_flop_per_element,
        .gradient = mul_gradient,
@@ -299,6 +301,7 @@ std::vector<OpDef> arithmetic_rows() {
        .sample_sum = as_factor,
        .examples = with_integers(broadcast_examples(normal))},
       {.name = "Div",
+       .factor_of = [](size_t i, double number) { return i == 1 ? std::optional(1 / number) : std::nullopt; },
        .infer = infer_arithmetic,
        .work = one_flop_per_element,
        .gradient = div_gradient,

@@ -157,6 +157,14 @@ struct CountedLabels {
 struct OpDef {
   std::string_view name;
   Precision precision = Precision::kAsInputs;
+  /// Whether this node computes in float32 although others of the operator need not. Null: never.
+  bool (*keeps_float32)(const NodeView&) = nullptr;
+  /// A weight that stands beside the result of a product (kLower) is the product's bias, an operand of it in PyTorch:
+  /// it takes the type of the product.
+  bool adds_bias = false;
+  /// Where input i of two is one number: the factor by which output 0 is the other input. Null, or none: it is no
+  /// multiple.
+  std::optional<double> (*factor_of)(size_t i, double number) = nullptr;
   /// Types and batch kinds of the outputs; problems name the node by its origin.
   Result<std::vector<ir::Value>> (*infer)(const NodeView&) = nullptr;
   Work (*work)(const NodeView&, Samples) = nullptr;

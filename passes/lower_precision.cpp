@@ -90,7 +90,8 @@ class Lowering {
   /// product in PyTorch.
   bool follows(const Node& node, ValueId input) const {
     if (const auto number = parts_.constant(input); number && is_one_element(input)) return is_exact_in(*number, type_);
-    if (node.op != "Add" || !is_weight(input)) return false;
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr || !entry->adds_bias || !is_weight(input)) return false;
     return std::ranges::any_of(node.inputs, [&](ValueId other) { return other != input && is_product(other); });
   }
 
@@ -106,15 +107,10 @@ class Lowering {
            ops::find_op(old_.node(producer).op)->precision == Precision::kLower;
   }
 
-  /// Masks hold the lowest number of float32, which 16 bits make an infinity; a row that is masked everywhere would
-  /// have no softmax.
-  static bool has_mask(const Node& node) {
-    return node.op == "Attention" && node.inputs.size() > 3 && node.inputs[3].valid();
-  }
-
   bool computes_in_16_bits(const Node& node) const {
     const ops::OpDef* entry = ops::find_op(node.op);
-    if (has_mask(node)) return false;
+    if (entry != nullptr && entry->keeps_float32 != nullptr && entry->keeps_float32(ops::NodeView(old_, node)))
+      return false;
     if (entry == nullptr || entry->precision == Precision::kFloat32 || !reads_float32_only(node)) return false;
     if (entry->precision == Precision::kLower) return true;
     const bool all_follow = std::ranges::all_of(node.inputs, [&](ValueId input) {
@@ -125,15 +121,16 @@ class Lowering {
 
   /// x * c and x / c: a number that the 16-bit type cannot hold stays as exact as the operator computes.
   Result<ValueId> scaled(const Node& node) {
-    if ((node.op != "Mul" && node.op != "Div") || node.inputs.size() != 2) return ValueId();
-    for (size_t i = node.op == "Mul" ? 0 : 1; i < 2; ++i) {
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr || entry->factor_of == nullptr || node.inputs.size() != 2) return ValueId();
+    for (size_t i = 0; i < 2; ++i) {
       const ValueId number = node.inputs[i], x = node.inputs[1 - i];
       const std::optional<double> constant = parts_.constant(number);
       if (!constant || !std::isfinite(*constant) || *constant == 0 || !is_one_element(number) || !is_lowered(x))
         continue;
-      if (shape_of(old_, x) != shape_of(old_, node.outputs[0])) continue;
-      return append_like(made_, node, "Scale", {stands_for_[x]},
-                         {{"factor", node.op == "Mul" ? *constant : 1 / *constant}});
+      const std::optional<double> factor = entry->factor_of(i, *constant);
+      if (!factor || shape_of(old_, x) != shape_of(old_, node.outputs[0])) continue;
+      return append_like(made_, node, "Scale", {stands_for_[x]}, {{"factor", *factor}});
     }
     return ValueId();
   }

@@ -250,6 +250,13 @@ bool is_worse(const Comparison& a, const Comparison& b) {
   return !(in_tolerances(a) <= in_tolerances(b));
 }
 
+Result<bool> all_finite(const std::string& path) {
+  GP_TRY(const TensorFile file, TensorFile::open(path));
+  for (const auto& [name, entry] : file.entries())
+    if (!std::ranges::all_of(file.numbers(entry), [](double number) { return std::isfinite(number); })) return false;
+  return true;
+}
+
 Status keep_largest_differences(const std::string& path, const std::string& reference,
                                 std::map<std::string, double>& largest) {
   GP_TRY(const TensorFile mine, TensorFile::open(path));

@@ -85,6 +85,9 @@ struct UpdateNoise {
 /// Whether two files hold the same bytes. Errors: kUnreadableFile.
 Result<bool> same_bytes(const std::string& a, const std::string& b);
 
+/// Whether all numbers of a safetensors file are finite. Errors: as compare_tensors.
+Result<bool> all_finite(const std::string& path);
+
 /// Keeps of each tensor of two safetensors files the largest difference of two elements, where it is more than the one
 /// kept before. Tensors that differ in name, shape or type are left to compare_tensors. Errors: as there.
 Status keep_largest_differences(const std::string& path, const std::string& reference,

@@ -33,6 +33,8 @@ namespace {
 
 struct TrainingResult {
   std::vector<double> losses;
+  /// With a loss scale: that of every step, and the steps that made no update because of it.
+  std::vector<double> loss_scales, skipped_steps;
   std::string weights, gradients;  // files
   std::string steps;               // folder with what each step of the interpreters began and ended with
   std::string outputs;             // of forward-only plans
@@ -51,6 +53,8 @@ struct Verdict {
   /// Nothing is trained: outputs are compared instead of gradients.
   bool forward_only = false;
   Tolerances tolerance;
+  /// The loss scales of all steps agree, and which made no update.
+  bool same_scales = true;
   double loss_difference = 0;
   size_t worst_step = 0;  // of the loss, from 1
   WorstOfSteps gradients, weights;
@@ -69,6 +73,9 @@ Result<TrainingResult> finish(Result<RunOutcome> outcome, TrainingResult files) 
                       .hint = "its messages are above"};
   }
   GP_TRY(files.losses, report_numbers(outcome->report, "losses"));
+  for (const auto& [field, numbers] :
+       {std::pair("loss_scales", &files.loss_scales), {"skipped_steps", &files.skipped_steps}})
+    if (Result<std::vector<double>> found = report_numbers(outcome->report, field)) *numbers = *std::move(found);
   return files;
 }
 
@@ -84,6 +91,8 @@ wire::RunOptions run_options(const Options& options, const ir::Plan& plan, const
 TrainingResult files_named(const std::string& folder, const std::string& name, const Pipeline& pipeline) {
   const std::string stem = folder + "/verify/" + name;
   return {.losses = {},
+          .loss_scales = {},
+          .skipped_steps = {},
           .weights = stem + ".weights.safetensors",
           .gradients = stem + ".gradients.safetensors",
           .steps = is_forward_only(pipeline.built.schedule) ? "" : stem + ".steps",
@@ -194,6 +203,25 @@ void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
   worst = {.comparison = std::move(comparison), .step = step};
 }
 
+// Whether a step of both runs overflows in float16 and makes no update, so that its gradients are no numbers to
+// compare: one of several steps that an update sums up. Where an update is left out, its step's gradients are zeros.
+Result<bool> both_overflow(const TrainingResult& serial, const TrainingResult& reference, int64_t step) {
+  if (serial.loss_scales.empty()) return false;
+  for (const TrainingResult* run : {&serial, &reference}) {
+    GP_TRY(const bool finite, all_finite(wire::step_file(run->steps, step, "gradients")));
+    if (finite) return false;
+  }
+  return true;
+}
+
+// What is defined of such a step: no weight changes.
+Status compare_unchanged(const TrainingResult& run, int64_t step, WorstOfSteps& weights) {
+  GP_TRY(Comparison change, compare_tensors(wire::step_file(run.steps, step, "weights"),
+                                            wire::step_file(run.steps, step - 1, "weights"), {.usual = 0}));
+  keep_worst(std::move(change), step, weights);
+  return Ok{};
+}
+
 // Both runs begin every step with the same weights.
 Status compare_steps(const TrainingResult& serial, const TrainingResult& reference, const wire::RunOptions& run,
                      const std::string& optimizer, Verdict& verdict) {
@@ -207,6 +235,12 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
       return compare_tensors(wire::step_file(serial.steps, step, kind), wire::step_file(reference.steps, step, kind),
                              verdict.tolerance.tensors, explained);
     };
+    GP_TRY(const bool overflows, both_overflow(serial, reference, step));
+    if (overflows) {
+      GP_TRY_VOID(compare_unchanged(serial, step, verdict.weights));
+      GP_TRY_VOID(compare_unchanged(reference, step, verdict.weights));
+      continue;
+    }
     GP_TRY(Comparison gradients, compare("gradients", {}));
     if (wire::optimizer_named(optimizer).mixes_elements) {
       GP_TRY_VOID(keep_largest_differences(wire::step_file(serial.steps, step, "gradients"),
@@ -252,13 +286,15 @@ Status compare_with_reference(const Options& options, const Pipeline& pipeline, 
   GP_TRY(const TrainingResult reference, run_reference(options, pipeline, serial));
   verdict.tolerance = tolerances_of(pipeline.model.graph, options.tolerance, run.optimizer.clip_norm > 0);
   compare_losses(serial.losses, reference.losses, verdict);
+  verdict.same_scales = serial.loss_scales == reference.loss_scales && serial.skipped_steps == reference.skipped_steps;
   if (verdict.forward_only) {
     GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs, verdict.tolerance.tensors));
   } else {
     GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.spec.optimizer, verdict));
   }
-  verdict.by_tolerance = verdict.loss_difference <= verdict.tolerance.loss && verdict.gradients.comparison.passed() &&
-                         verdict.weights.comparison.passed() && verdict.outputs.passed();
+  verdict.by_tolerance = verdict.same_scales && verdict.loss_difference <= verdict.tolerance.loss &&
+                         verdict.gradients.comparison.passed() && verdict.weights.comparison.passed() &&
+                         verdict.outputs.passed();
   return Ok{};
 }
 
@@ -340,7 +376,7 @@ void print(const Options& options, const Verdict& verdict) {
     JsonObject object;
     object.add("bitwise", verdict.bitwise).add("asynchronous", !verdict.compared);
     if (verdict.compared) {
-      object.add("by_tolerance", verdict.by_tolerance);
+      object.add("by_tolerance", verdict.by_tolerance).add("same_loss_scales", verdict.same_scales);
       object.add("loss_difference", verdict.loss_difference).add("worst_loss_step", verdict.worst_step);
       add_worst(object, "gradient", verdict.gradients.comparison, verdict.gradients.step);
       add_worst(object, "weight", verdict.weights.comparison, verdict.weights.step);
@@ -366,6 +402,7 @@ void print(const Options& options, const Verdict& verdict) {
             << " of a tensor" << looser_words(verdict.tolerance.tensors) << "\n"
             << "  largest relative differences: losses " << rounded(verdict.loss_difference)
             << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
+  if (!verdict.same_scales) std::cout << "  the loss scales, or the steps without an update, differ\n";
   if (verdict.forward_only) {
     print_worst("outputs", verdict.outputs, -1);
   } else {

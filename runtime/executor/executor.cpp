@@ -68,8 +68,9 @@ StepOutcome Executor::run_step(int64_t step) {
   for (auto& [place, reduction] : reductions_) reduction.reset();
   if (trains())
     for (StageState& state : states_) begin_step(state, step);
-  if (guard_ != nullptr) guard_->begin(places_of(states_));
-  if (loss_scale_ != nullptr) overflow_.begin(places_of(states_));
+  if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places_of(states_));
+  if (guard_ != nullptr) guard_->begin(places_of(states_), statistics_);
+  if (loss_scale_ != nullptr) overflow_.begin(places_of(states_), statistics_);
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
   for (const ResolvedAction& action : program_.actions) {
     channels_.publish(action.row, step);

@@ -19,6 +19,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/training/kept_statistics.h"
 #include "runtime/training/overflow.h"
 #include "runtime/training/step_guard.h"
 
@@ -115,8 +116,9 @@ class Executor {
   StageMeter* meter_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;
-  OverflowWatch overflow_;  // with a loss scale
-  double loss_factor_ = 1;  // of this step
+  KeptStatistics statistics_;  // where a step may be left out
+  OverflowWatch overflow_;     // with a loss scale
+  double loss_factor_ = 1;     // of this step
   KeptOutputs* outputs_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };

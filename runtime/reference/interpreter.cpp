@@ -97,8 +97,9 @@ StepOutcome Interpreter::run_step(int64_t step) {
     begin_step(state, step);
     places.push_back(&state);
   }
-  if (guard_ != nullptr) guard_->begin(places);
-  if (loss_scale_ != nullptr) overflow_.begin(places);
+  if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places);
+  if (guard_ != nullptr) guard_->begin(places, statistics_);
+  if (loss_scale_ != nullptr) overflow_.begin(places, statistics_);
   evaluates_ = false;
   source_ = &data_;
   running_ = data_.samples_of(step) == plan_.batch ? programs_ : std::span<const DeviceProgram>(rest_programs_);

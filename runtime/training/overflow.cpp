@@ -1,28 +1,13 @@
 #include "runtime/training/overflow.h"
 
-#include <ATen/ops/aminmax.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/collectives/gather.h"
 #include "runtime/error.h"
+#include "runtime/training/finite_gradients.h"
 
 namespace graphpipe::runtime {
 namespace {
-
-// A NaN is both the least and the largest element.
-bool is_finite(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return true;
-  const auto [least, largest] = at::aminmax(tensor);
-  return std::isfinite(least.item<double>()) && std::isfinite(largest.item<double>());
-}
-
-bool overflows(StageState& state) {
-  const std::vector<at::Tensor>& gradients = gradients_of(state, 0);
-  return std::ranges::any_of(state.trainable,
-                             [&](size_t index) { return gradients[index].defined() && !is_finite(gradients[index]); });
-}
 
 bool any_rank(bool own, Gather* gather, int32_t rank) {
   if (gather == nullptr) return own;
@@ -45,16 +30,18 @@ std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::Opt
   return LossScale(options.loss_scale, options.loss_scale_growth);
 }
 
-void OverflowWatch::begin(const std::vector<StageState*>& states) {
+void OverflowWatch::begin(const std::vector<StageState*>& states, const KeptStatistics& statistics) {
   states_ = states;
-  statistics_.keep(states);
+  statistics_ = &statistics;
   loss_overflows_ = false;
 }
 
 std::string OverflowWatch::check(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const {
-  const bool own = loss_overflows_ || std::ranges::any_of(states_, [](StageState* state) { return overflows(*state); });
+  const bool own = loss_overflows_ || std::ranges::any_of(states_, [](StageState* state) {
+                     return not_finite_gradient(*state).has_value();
+                   });
   const bool found = any_rank(own, gather, rank);
-  if (found) statistics_.put_back();
+  if (found) statistics_->put_back();
   const double before = scale.scale();
   if (!scale.note(found, is_update)) return "";
   for (StageState* state : states_) {

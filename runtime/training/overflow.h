@@ -17,11 +17,11 @@ class Gather;
 /// The scale that a run begins with; none where the plan computes no gradients in float16, or the run scales nothing.
 std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::OptimizerOptions& options);
 
-/// One step's gradients and losses, and the running statistics that it may spoil.
+/// One step's gradients and losses.
 class OverflowWatch {
  public:
-  /// Begins a step with these states.
-  void begin(const std::vector<StageState*>& states);
+  /// Begins a step with these states, whose running statistics are kept; both outlive the step.
+  void begin(const std::vector<StageState*>& states, const KeptStatistics& statistics);
   /// A loss of this rank is not finite, which gradients need not show.
   void note_loss() { loss_overflows_ = true; }
   /// Once all gradients of the step are reduced and before its first update; on all ranks at the same place. Looks at
@@ -32,7 +32,7 @@ class OverflowWatch {
 
  private:
   std::vector<StageState*> states_;
-  KeptStatistics statistics_;
+  const KeptStatistics* statistics_ = nullptr;
   bool loss_overflows_ = false;
 };
 

@@ -1,13 +1,13 @@
 #include "runtime/training/step_guard.h"
 
-#include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "runtime/collectives/gather.h"
 #include "runtime/collectives/message_parts.h"
 #include "runtime/error.h"
-#include "runtime/optimizers/gradient_norm.h"
+#include "runtime/training/finite_gradients.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -22,12 +22,12 @@ std::string words_in(const MessageBytes& bytes) { return {reinterpret_cast<const
 
 }  // namespace
 
-void StepGuard::begin(const std::vector<StageState*>& states) {
+void StepGuard::begin(const std::vector<StageState*>& states, const KeptStatistics& statistics) {
   states_ = states;
   of_loss_.clear();
   of_gradients_.clear();
   verdict_.clear();
-  statistics_.keep(states_);
+  statistics_ = &statistics;
 }
 
 void StepGuard::note(std::string problem) {
@@ -35,13 +35,13 @@ void StepGuard::note(std::string problem) {
 }
 
 void StepGuard::look_at_gradients() {
-  for (StageState* state : states_)
-    for (const size_t index : state->trainable) {
-      const at::Tensor& gradient = gradients_of(*state, 0)[index];
-      if (!of_gradients_.empty() || !gradient.defined() || std::isfinite(squared_norm(gradient))) continue;
-      of_gradients_ = text("the gradient of ", quoted(ModelText(state->entry->params[index].name)), ", of stage ",
-                           state->entry->stage, ", is not finite");
-    }
+  for (StageState* state : states_) {
+    const std::optional<size_t> found = not_finite_gradient(*state);
+    if (!found) continue;
+    of_gradients_ = text("the gradient of ", quoted(ModelText(state->entry->params[*found].name)), ", of stage ",
+                         state->entry->stage, ", is not finite");
+    return;
+  }
 }
 
 void StepGuard::add(const MessageBytes& of_rank, Findings& findings) {
@@ -77,7 +77,7 @@ std::string StepGuard::decide(const std::vector<LossShare>& losses, Gather* gath
     verdict_ = reason_to_skip(findings);
   }
   if (gather != nullptr) verdict_ = words_in(gather->broadcast(bytes_of_words(verdict_)));
-  if (skips()) statistics_.put_back();
+  if (skips()) statistics_->put_back();
   return verdict_;
 }
 

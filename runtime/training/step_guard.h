@@ -23,8 +23,8 @@ class StepGuard {
   explicit StepGuard(double max_loss_factor, const std::vector<double>& earlier = {})
       : limit_(max_loss_factor, earlier) {}
 
-  /// Forgets the step before, and keeps what its forwards may change of these: running statistics.
-  void begin(const std::vector<StageState*>& states);
+  /// Forgets the step before. `statistics` has what the step's forwards may change of these states; both outlive it.
+  void begin(const std::vector<StageState*>& states, const KeptStatistics& statistics);
   /// What this rank has found wrong with a loss; the first counts, before whatever gradients show on any rank.
   void note(std::string problem);
   /// Once all gradients of the step are reduced and before the first update; on all ranks at the same place. Looks at
@@ -44,7 +44,7 @@ class StepGuard {
 
   LossLimit limit_;  // rank 0's counts
   std::vector<StageState*> states_;
-  KeptStatistics statistics_;
+  const KeptStatistics* statistics_ = nullptr;
   std::string of_loss_, of_gradients_, verdict_;
 };
 

@@ -234,7 +234,9 @@ TEST_CASE("gradients that are not finite are named, and running statistics are p
   for (const float number : {1.0F, std::numeric_limits<float>::infinity()}) {
     CAPTURE(number);
     StepGuard guard(0);
-    guard.begin({&state});
+    KeptStatistics statistics;
+    statistics.keep({&state});
+    guard.begin({&state}, statistics);
     state.weights[1].fill_(7);
     gradients_of(state, 0)[0] = at::full({3}, number);
     const std::string verdict = guard.decide({{0, 0.5}}, nullptr, 0);
