@@ -1,5 +1,8 @@
 #include "driver/launch/unpack_data.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -18,7 +21,8 @@ namespace fs = std::filesystem;
 
 bool has_packed_ending(const fs::path& path) {
   const std::string ending = path.extension().string();
-  return ending == ".parquet" || ending == ".arrow" || ending == ".feather" || ending == ".tar";
+  if (ending == ".gz") return path.stem().extension() == ".tar";
+  return ending == ".parquet" || ending == ".arrow" || ending == ".feather" || ending == ".tar" || ending == ".tgz";
 }
 
 std::string variable(const char* name) {
@@ -121,13 +125,18 @@ bool names_packed_files(const std::string& data) {
   return packed;
 }
 
-Status unpack_data(const std::string& generated_folder, wire::RunOptions& run, bool quiet) {
+Result<HeldData> unpack_data(const std::string& generated_folder, wire::RunOptions& run, bool quiet) {
+  HeldData held;
   for (std::string* data : {&run.data.folder, &run.data.eval_folder}) {
     if (data->empty() || !names_packed_files(*data)) continue;
     GP_TRY_VOID(check_not_written(*data, run));
     GP_TRY(*data, unpacked(generated_folder, *data, quiet));
+    Descriptor folder(::open(data->c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // Where locks are not to be had, the folder is only safe for as long as it counts as just used.
+    if (folder) ::flock(folder.get(), LOCK_SH | LOCK_NB);
+    held.folders.push_back(std::move(folder));
   }
-  return Ok{};
+  return held;
 }
 
 }  // namespace graphpipe::driver

@@ -59,7 +59,7 @@ Result<Pipeline> one_stage(const Options& options) {
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
   wire::RunOptions read = options.run;
-  GP_TRY_VOID(unpack_data(folder, read, options.quiet));
+  GP_TRY(const HeldData held, unpack_data(folder, read, options.quiet));
   wire::RunOptions run = for_programs(read, pipeline.plan, false);
   run.launch.threads = pipeline.plan.threads;
   const Diagnostics found = check_run_files(folder, read);

@@ -112,7 +112,7 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY_VOID(check_run_flags(options, facts));
   GP_TRY_VOID(check_skipping(options, facts));
   wire::RunOptions read = options.run;
-  GP_TRY_VOID(unpack_data(options.input, read, options.quiet));
+  GP_TRY(const HeldData held, unpack_data(options.input, read, options.quiet));
   wire::RunOptions run = for_programs(read, plan, options.json);
   run.output.progress = !options.quiet;
   const Diagnostics found = check_run_files(options.input, read);

@@ -302,7 +302,7 @@ Result<Verdict> verify(Options options) {
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
   GP_TRY(const RunFacts facts, run_facts(options.input, pipeline.plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
-  GP_TRY_VOID(unpack_data(options.input, options.run, options.quiet));
+  GP_TRY(const HeldData held, unpack_data(options.input, options.run, options.quiet));
   const Diagnostics found = check_run_files(options.input, options.run);
   if (has_error(found)) return found;
   report_notes(options, found);

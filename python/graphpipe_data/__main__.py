@@ -19,13 +19,14 @@ import stat
 import sys
 import tempfile
 
+from cache import make_room, note_use, sweep
 from inputs import EXIT_ENVIRONMENT, AllRefused, Refused, encoded, read_table, shown
 from parts import Parts
 from tables import TableFiles
 from webdataset import TarFiles
 
 FORMAT = 1  # of what is unpacked; another one is another folder of the cache
-KINDS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".tar": "tar"}
+KINDS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".tar": "tar", ".tar.gz": "tar", ".tgz": "tar"}
 MAX_FILES = 65536
 MAX_PROBLEMS = 20
 
@@ -44,19 +45,24 @@ def expanded(pattern):
     return names
 
 
+def kind_of(path):
+    """Of a file by its ending; None where it is another file."""
+    return next((kind for ending, kind in KINDS.items() if path.endswith(ending)), None)
+
+
 def find_sources(name):
     """The files that --data names, in order, and their kind."""
     if os.path.isdir(name):
-        paths = sorted(entry.path for entry in os.scandir(name) if os.path.splitext(entry.name)[1] in KINDS)
+        paths = sorted(entry.path for entry in os.scandir(name) if kind_of(entry.name))
     else:
         paths = [name] if os.path.exists(name) else expanded(name)
     if not paths:
         raise Refused(name, "no file has such a name", "check --data; quote patterns so that the shell leaves them")
     if len(paths) > MAX_FILES:
         raise Refused(name, f"these are {len(paths)} files, more than {MAX_FILES}", "join some of them")
-    kinds = {KINDS.get(os.path.splitext(path)[1]) for path in paths}
+    kinds = {kind_of(path) for path in paths}
     if len(kinds) > 1 or None in kinds:
-        raise Refused(name, "the files are not all of one kind", "take .parquet, .arrow, .feather or .tar files alone")
+        raise Refused(name, "the files are not all of one kind", "take .parquet, .arrow, .feather or .tar (.tar.gz, .tgz) files alone")
     for path in paths:
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
@@ -97,24 +103,6 @@ def unpack_into(folder, inputs, paths, kind):
         raise Refused(paths[0], "the files hold no samples", "check --data")
 
 
-def sweep(cache):
-    """Removes what an earlier run was killed over: nobody holds its lock."""
-    for entry in os.scandir(cache):
-        if not entry.name.startswith(".unpacking-"):
-            continue
-        try:
-            lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(entry.path, ignore_errors=True)
-        except OSError:
-            pass
-        finally:
-            os.close(lock)
-
-
 def unpack_as(target, inputs, paths, kind):
     parent = os.path.dirname(target)
     os.makedirs(parent, mode=0o700, exist_ok=True)
@@ -148,7 +136,13 @@ def unpack(arguments):
         if not arguments.quiet:
             files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
             print(f"unpacking {files} ({size / (1 << 20):.1f} MiB) into {target}", file=sys.stderr)
+        if arguments.cache:
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            make_room(os.path.dirname(target), size)
         unpack_as(target, inputs, paths, kind)
+    if arguments.cache:
+        note_use(target)
+        make_room(os.path.dirname(target), 0)
     return target
 
 

@@ -57,3 +57,10 @@ def check_room(folder, needed, path):
     if needed + SPARE_BYTES > free:
         raise Refused(path, f"unpacked it has {needed >> 20} MiB, and {folder} has room for {free >> 20} MiB",
                       "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)
+
+
+def check_spare(folder, path):
+    free = shutil.disk_usage(folder).free
+    if free < SPARE_BYTES:
+        raise Refused(path, f"what it holds fills the disk of {folder}: {free >> 20} MiB are left",
+                      "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)

@@ -3,11 +3,19 @@
 import ast
 import os
 import tarfile
+import zlib
 
 from inputs import Refused, shown
-from parts import check_room
+from parts import check_room, check_spare
 
 MAX_NPY_HEADER = 4096
+CHECKED_BYTES = 16 << 20  # that are written between two looks at the disk: gzip hides how much will come
+# What tarfile and gzip raise over damaged files.
+DAMAGED = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
+
+
+def open_tar(path):
+    return tarfile.open(path, "r:gz" if path.endswith("gz") else "r:")
 
 
 def npy_elements(data, declared):
@@ -48,19 +56,21 @@ class TarFiles:
 
     def __init__(self, inputs):
         self.by_ending = {f"{i.stem}.npy": i for i in inputs}
+        self.sample_bytes = sum(i.bytes for i in inputs)
 
     def check(self, path):
         try:
-            with tarfile.open(path, "r:") as tar:
+            with open_tar(path) as tar:
                 tar.next()
-        except (tarfile.TarError, OSError, ValueError) as error:
-            raise Refused(path, f"it is no uncompressed tar file: {ascii(str(error))}", "unpack it first") from error
+        except DAMAGED as error:
+            raise Refused(path, f"it is no tar file, or not compressed as its name says: {ascii(str(error))}",
+                          "name uncompressed files .tar, those of gzip .tar.gz or .tgz; unpack others first") from error
 
     def unpack(self, path, parts, folder):
         check_room(folder, os.path.getsize(path), path)
-        key, sample, count = None, {}, 0
+        key, sample, count, written = None, {}, 0, 0
         try:
-            with tarfile.open(path, "r:") as tar:
+            with open_tar(path) as tar:
                 for member in tar:
                     tar.members = []  # their list would grow with the file
                     place, _, base = member.name.rpartition("/")
@@ -69,13 +79,16 @@ class TarFiles:
                         continue
                     if key is not None and (place, stem) != key:
                         count += self.finish(path, key, sample, parts)
-                        sample = {}
+                        sample, written = {}, written + self.sample_bytes
+                    if written > CHECKED_BYTES:
+                        check_spare(folder, path)
+                        written = 0
                     key = (place, stem)
                     self.add(path, tar, member, ending, sample)
                 check_end(tar)
             if key is not None:
                 count += self.finish(path, key, sample, parts)
-        except (tarfile.TarError, OSError, ValueError) as error:
+        except DAMAGED as error:
             raise Refused(path, f"it cannot be read after sample {count}: {ascii(str(error))}",
                           "check the file and the room in the cache") from error
         if count == 0:

@@ -6,6 +6,7 @@ Standard library and pyarrow; no NumPy.
 """
 
 import ast
+import gzip
 import io
 import os
 import sys
@@ -79,6 +80,9 @@ def main(data, out):
         file.write_table(lists, max_chunksize=5)
     write_tar("shard-007.tar", members_of(arrays, range(7)))
     write_tar("shard-008.tar", members_of(arrays, range(7, rows)))
+    for name in ("7", "8"):
+        with open(f"shard-00{name}.tar", "rb") as whole, gzip.open(f"zip-00{name}.tar.gz", "wb") as packed:
+            packed.write(whole.read())
 
     items = fixed.column("item").to_pylist()
     pyarrow.parquet.write_table(fixed.drop_columns(["click"]), "no-column.parquet")
@@ -93,6 +97,10 @@ def main(data, out):
     write_tar("large.tar", [("key.item.npy", bytes(1 << 20))])
     with open("shard-007.tar", "rb") as whole, open("cut.tar", "wb") as cut:
         cut.write(whole.read()[:9000])
+    with open("zip-007.tar.gz", "rb") as whole, open("cut.tar.gz", "wb") as cut:
+        cut.write(whole.read()[:-300])
+    with open("shard-007.tar", "rb") as whole, open("plain.tgz", "wb") as plain:
+        plain.write(whole.read())
 
 
 if __name__ == "__main__":

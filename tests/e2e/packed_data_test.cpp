@@ -2,14 +2,19 @@
 // for files that do not fit.
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "driver/launch/process.h"
+#include "support/descriptor.h"
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe;
@@ -84,13 +89,14 @@ TEST_CASE("Parquet, Arrow and WebDataset files train as .npy files of the same s
   CHECK(same_bytes(trained("pattern", all + "/folder/part-*.parquet"), expected));
   CHECK(same_bytes(trained("arrow", all + "/whole.arrow"), expected));
   CHECK(same_bytes(trained("tar", all + "/shard-{007..008}.tar"), expected));
+  CHECK(same_bytes(trained("gzip", all + "/zip-{007..008}.tar.gz"), expected));
   // The folder and the pattern name the same files, which were unpacked once.
   size_t folders = 0;
   for (const auto& entry : fs::directory_iterator(cache_folder())) {
     CHECK(entry.path().filename().string().size() == 64);
     ++folders;
   }
-  CHECK(folders == 3);
+  CHECK(folders == 4);
   const PackedRun verified =
       run_packed({"verify", three_stage_folder(), "--data", all + "/whole.arrow", "--steps", "2"});
   CAPTURE(verified.output);
@@ -125,6 +131,8 @@ TEST_CASE("files that do not fit are refused before the first process starts, wi
       {"id.parquet", {"item/000000.id.parquet.npy", "row 5, column 2", "1099511627776"}},
       {"cut.parquet", {"cut.parquet", "pyarrow cannot read it"}},
       {"cut.tar", {"cut.tar", "it cannot be read after sample"}},
+      {"cut.tar.gz", {"cut.tar.gz", "it cannot be read after sample"}},
+      {"plain.tgz", {"plain.tgz", "it is no tar file, or not compressed as its name says"}},
       {"large.tar", {"member 'key.item.npy' has 1048576 bytes, and a sample is int64[4]"}},
       {"outside.tar", {"sample '../../outside", "has no"}},
       {"none-*.tar", {"no file has such a name"}},
@@ -156,6 +164,38 @@ TEST_CASE("without pyarrow a Parquet file is refused with what to install, and t
   CHECK(parquet.code == 5);
   CHECK(parquet.has("pip install pyarrow"));
   CHECK(run("shard-{007..008}.tar").code == 0);
+}
+
+TEST_CASE("the cache keeps to its limit: what was unused for the longest time goes, but not what a run reads") {
+  fs::remove_all(cache_folder());
+  const auto run = [&](const std::string& data, const std::string& limit) {
+    return run_packed({"run", three_stage_folder(), "--data", packed_folder() + "/" + data, "--steps", "1"},
+                      {"GRAPHPIPE_DATA_CACHE_GIB=" + limit});
+  };
+  const auto cached = [] {
+    std::set<fs::path> folders;
+    for (const auto& entry : fs::directory_iterator(cache_folder())) folders.insert(entry.path());
+    return folders;
+  };
+  REQUIRE(run("whole.arrow", "1").code == 0);
+  const std::set<fs::path> first = cached();
+  REQUIRE(run("shard-007.tar", "0").code == 0);
+  CHECK(cached().size() == 2);  // one was used a moment ago, the other is in use
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const fs::path& folder : cached()) fs::last_write_time(folder, long_ago);
+  {
+    const Descriptor reader(::open(first.begin()->c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    REQUIRE(::flock(reader.get(), LOCK_SH) == 0);
+    const PackedRun next = run("shard-008.tar", "0");
+    CHECK(next.code == 0);
+    CHECK(next.has("removed 1 unused from the cache of unpacked data"));
+    CHECK(cached().contains(*first.begin()));
+    CHECK(cached().size() == 2);
+  }
+  for (const fs::path& folder : cached()) fs::last_write_time(folder, long_ago);
+  REQUIRE(run("whole.arrow", "1").code == 0);  // as it is there
+  CHECK(cached().size() == 2);
+  CHECK(run("whole.arrow", "much").code == 5);
 }
 
 TEST_CASE("a run does not write over its packed data") {
