@@ -27,12 +27,13 @@ def _cache() -> Path:
 
 
 def _compiler() -> str:
+    """Names the compiler and its version, by its file: every verb asks, and a process for each would be felt."""
     words = shlex.split(os.environ.get("CXX", "")) or ["c++"]
-    try:
-        shown = subprocess.run([*words, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise _fault(f"there is no C++ compiler ({words[0]})", "install g++ 12 or later, or set CXX") from error
-    return " ".join(words) + " " + shown.split("\n")[0]
+    found = shutil.which(words[0])
+    if found is None:
+        raise _fault(f"there is no C++ compiler ({words[0]})", "install g++ 12 or later, or set CXX")
+    file = Path(found).resolve()
+    return f"{shlex.join(words)} {file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 
 
 def _fault(message: str, hint: str) -> EnvironmentFault:
@@ -80,7 +81,7 @@ def _compile(torch: str, prefix: Path, env: dict[str, str]) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (prefix / DONE).exists():
             return
-        print("graphpipe: compiling the runtime for the installed torch (once, one to three minutes)", file=sys.stderr)
+        print("graphpipe: compiling the runtime for the installed torch (once, a few minutes)", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=prefix.parent) as work:
             _run(["cmake", "-S", str(SOURCES), "-B", f"{work}/build", "-DCMAKE_BUILD_TYPE=Release",
                   "-DGRAPHPIPE_COMPILER=OFF", "-DGRAPHPIPE_TESTS=OFF", f"-DGRAPHPIPE_LIBTORCH={torch}"], env)
