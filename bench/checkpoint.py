@@ -2,7 +2,10 @@
 """What checkpoints cost a training: the chain model, with one every 50 steps and with none.
 
     python3 bench/checkpoint.py [--graphpipe build/release/bin/graphpipe] [--rounds 9] [--steps 400] [--every 50]
-                                [--devices 2] [--batch 64] [--save FILE]
+                                [--devices 2] [--batch 64] [--wide MODEL] [--save FILE]
+
+The chain model is the example gpt2_like, whose steps take milliseconds; --wide MODEL is one of bench/wide_models.py
+(`.deps/oracle/bin/python`, after `scripts/oracle`), --wide chain --batch 8 --steps 120 --rounds 5 say.
 
 Rounds alternate between the two, so a machine whose speed drifts moves both. The time of a step is that between the lines
 of two steps: what lies between steps, such as the copy of the state, counts. The first and last steps are left out.
@@ -23,6 +26,14 @@ import results
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MODEL = ROOT / "tests/data/models/gpt2_like"
 SKIPPED = 10
+
+
+def prepared(wide: str | None, folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path, str]:
+    """The ONNX model, its data and its loss."""
+    if wide is None:
+        return MODEL / "model.onnx", MODEL / "data", "cross_entropy:logits,label"
+    import step_time  # it needs torch
+    return step_time.prepared(wide, True, folder)
 
 
 def cpu_seconds(launcher: int) -> float:
@@ -56,14 +67,16 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--wide", metavar="MODEL", help="a model of real width")
     parser.add_argument("--save", help="file to write the results to")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = f"{scratch}/chain"
-        subprocess.run([arguments.graphpipe, "compile", str(MODEL / "model.onnx"), "--devices", str(arguments.devices),
-                        "--batch", str(arguments.batch), "--loss", "cross_entropy:logits,label", "--planner", "sequential", "--optimizer",
-                        "adamw", "-o", folder, "-q"], check=True, stdout=subprocess.DEVNULL)
-        base = [arguments.graphpipe, "run", folder, "--data", str(MODEL / "data"), "--steps", str(arguments.steps)]
+        model, data, loss = prepared(arguments.wide, pathlib.Path(scratch))
+        subprocess.run([arguments.graphpipe, "compile", str(model), "--devices", str(arguments.devices), "--batch",
+                        str(arguments.batch), "--loss", loss, "--planner", "sequential", "--optimizer", "adamw", "-o", folder, "-q"],
+                       check=True, stdout=subprocess.DEVNULL)
+        base = [arguments.graphpipe, "run", folder, "--data", str(data), "--steps", str(arguments.steps)]
         without, with_them = [], []
         for number in range(arguments.rounds):
             without.append(mean_step(base, arguments.steps))
@@ -73,11 +86,11 @@ def main() -> None:
                   f"of the CPUs {without[-1][1] * 1e3:.3f} and {with_them[-1][1] * 1e3:.3f} ms", flush=True)
         size = sum(file.stat().st_size for file in pathlib.Path(f"{scratch}/checkpoints0").glob("step-*/*")) / 3
     ratio, cpu_ratio = (statistics.median(b[i] / a[i] for a, b in zip(without, with_them)) for i in (0, 1))
-    row = {"devices": arguments.devices, "every": arguments.every, "checkpoint_bytes": round(size),
+    row = {"model": arguments.wide or "gpt2_like", "devices": arguments.devices, "every": arguments.every, "checkpoint_bytes": round(size),
            "step_without": statistics.median(a[0] for a in without), "ratio": ratio, "cpu_ratio": cpu_ratio}
     print(f"median ratio {ratio:.4f}, of CPU time {cpu_ratio:.4f}; a checkpoint has {size / 2**20:.2f} MiB")
     if arguments.save:
-        results.save(arguments.save, "checkpoint", [row], ["devices", "every"], ["ratio", "cpu_ratio"])
+        results.save(arguments.save, "checkpoint", [row], ["model", "devices", "every"], ["ratio", "cpu_ratio"])
 
 
 if __name__ == "__main__":
