@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/block_table.h"
 #include "codegen/mark_table.h"
 #include "codegen/stage_library.h"
 #include "wire/version.h"
@@ -97,15 +98,18 @@ std::vector<std::string> files_in(std::string_view folder, const std::vector<Sou
   return files;
 }
 
+size_t units_of(std::string_view folder, const std::vector<SourceFile>& sources) {
+  return (files_in(folder, sources).size() + kFilesPerUnit - 1) / kFilesPerUnit;
+}
+
 /// The project's own compiled headers, where it has no others and enough files to gain by them.
 std::string precompiled_headers(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
-  size_t units = 0;
-  for (ir::StageId stage : stages)
-    units += (files_in(stage_folder(stage), sources).size() + kFilesPerUnit - 1) / kFilesPerUnit;
+  size_t units = units_of(kBlocksFolder, sources);
+  for (ir::StageId stage : stages) units += units_of(stage_folder(stage), sources);
   if (units <= kFewUnits) return "";
   std::set<std::string> headers;
   for (const SourceFile& file : sources) {
-    if (!file.path.starts_with("stages/")) continue;
+    if (!file.path.starts_with("stages/") && !file.path.starts_with(kBlocksFolder)) continue;
     for (size_t at = file.text.find("#include <ATen/"); at != std::string::npos;
          at = file.text.find("#include <ATen/", at + 1))
       headers.insert(file.text.substr(at + 9, file.text.find('>', at) + 1 - (at + 9)));
@@ -121,10 +125,22 @@ std::string precompiled_headers(const std::vector<ir::StageId>& stages, const st
   return result + ")\nendif()\n";
 }
 
-std::string stage_library(ir::StageId stage, const std::vector<SourceFile>& sources) {
-  std::string result = text("\nadd_stage(stage", stage);
-  for (const std::string& file : files_in(stage_folder(stage), sources)) result += text("\n  ", file);
+std::string library_of(std::string_view name, std::string_view folder, const std::vector<SourceFile>& sources) {
+  std::string result = text("\nadd_stage(", name);
+  for (const std::string& file : files_in(folder, sources)) result += text("\n  ", file);
   return result + ")\n";
+}
+
+/// A library per stage, and one of the blocks that they share.
+std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
+  const bool has_blocks = !files_in(kBlocksFolder, sources).empty();
+  std::string result = has_blocks ? library_of(kBlocksFolder, kBlocksFolder, sources) : "";
+  for (ir::StageId stage : stages) {
+    const std::string name = text("stage", stage);
+    result += library_of(name, stage_folder(stage), sources);
+    if (has_blocks) result += text("target_link_libraries(", name, " PUBLIC ", kBlocksFolder, ")\n");
+  }
+  return result;
 }
 
 // The tables of all ranks; an executable takes those that its main function names, and links their stages.
@@ -154,7 +170,7 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   std::ranges::sort(stages);
   stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
   body += std::string(kAddStage) + std::string(kRecordDigest) + precompiled_headers(stages, sources);
-  for (ir::StageId stage : stages) body += stage_library(stage, sources);
+  body += stage_libraries(stages, sources);
   body += program_library(ranks.programs.size());
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
     body += executable(text("device", rank), text("programs/device", rank, "_main.cpp"), ranks.stages[rank]);

@@ -20,8 +20,10 @@ constexpr size_t kNever = static_cast<size_t>(-1);
 constexpr size_t kCommentLength = 90;
 
 /// The comment beside a line: which node, which ONNX node it came from, which type.
-std::string comment_of(const Graph& graph, NodeId id) {
+std::string comment_of(const Graph& graph, NodeId id, const Naming& naming) {
   const Node& node = graph.node(id);
+  const std::string type = type_text(graph.value(node.outputs.front()).type);
+  if (!naming.tells_nodes()) return text("  // ", node.op, ": ", type);
   std::string result = text("  // n", id);
   const NodeId origin = node.serves.valid() ? node.serves : id;
   if (node.serves.valid()) result += text(", for n", node.serves);
@@ -31,13 +33,17 @@ std::string comment_of(const Graph& graph, NodeId id) {
     if (name.size() > kCommentLength) name = "..." + name.substr(name.size() - kCommentLength);
     result += " " + name;
   }
-  return result + ": " + type_text(graph.value(node.outputs.front()).type);
+  return result + ": " + type;
 }
 
 class FunctionWriter {
  public:
   FunctionWriter(const Graph& graph, std::span<const Step> steps, const FunctionOptions& options)
-      : graph_(graph), steps_(steps), options_(options), param_of_(ir::params_of_values(graph)) {}
+      : graph_(graph),
+        steps_(steps),
+        options_(options),
+        naming_(options.naming == nullptr ? naming_by_ids_ : *options.naming),
+        param_of_(ir::params_of_values(graph)) {}
 
   FunctionText write() {
     find_last_uses();
@@ -48,10 +54,9 @@ class FunctionWriter {
       if (i + 1 < steps_.size()) write_mark(steps_[i]);
     }
     write_stores();
-    for (const std::string& place : options_.clears) line(place + ".reset();");
+    for (const Place& place : options_.clears) line(naming_.place(place) + ".reset();");
     if (!steps_.empty()) write_mark(steps_.back());
-    return {text("void ", options_.name, "(", options_.parameters, ") {\n", prologue(), body_, "}\n"),
-            std::move(headers_)};
+    return {options_.parameters, prologue() + body_, std::move(headers_)};
   }
 
  private:
@@ -83,8 +88,9 @@ class FunctionWriter {
   }
 
   void write_load(const Load& load) {
-    if (load.take) line(text("at::Tensor ", value_name(load.value), " = std::move(", load.place, ");"));
-    else line(text("const at::Tensor& ", value_name(load.value), " = ", load.place, ";"));
+    const std::string name = naming_.value(load.value), place = naming_.place(load.place);
+    if (load.take) line(text("at::Tensor ", name, " = std::move(", place, ");"));
+    else line(text("const at::Tensor& ", name, " = ", place, ";"));
   }
 
   void write_step(size_t index) {
@@ -97,7 +103,7 @@ class FunctionWriter {
       if (std::ranges::find(made, sum.value) != made.end()) write_accumulation(sum);
     for (const Store& store : options_.stores)
       if (!store.condition.empty() && std::ranges::find(made, store.value) != made.end())
-        line(text("if (", store.condition, ") ", store.place, " = ", value_name(store.value), ";"));
+        line(text("if (", store.condition, ") ", naming_.place(store.place), " = ", naming_.value(store.value), ";"));
     if (index + 1 < steps_.size()) write_releases(index, made);
   }
 
@@ -111,8 +117,8 @@ class FunctionWriter {
 
   std::vector<ValueId> write_passing_on(const Step& step) {
     const ValueId output = graph_.node(step.node).outputs.front();
-    line(text("at::Tensor ", value_name(output), " = ", value_name(step.only_operand), ";  // n", step.node,
-              ": the other summands belong to other stages"));
+    line(text("at::Tensor ", naming_.value(output), " = ", naming_.value(step.only_operand), ";  // ",
+              naming_.tells_nodes() ? text("n", step.node, ": ") : "", "the other summands belong to other stages"));
     return {output};
   }
 
@@ -121,8 +127,9 @@ class FunctionWriter {
     std::string dims;
     for (const ir::Dim dim : type.shape) dims += text(dims.empty() ? "" : ", ", dim_text(dim));
     headers_.insert("ATen/ops/zeros.h");
-    line(text("at::Tensor ", value_name(step.zero), " = at::zeros({", dims, "}, at::TensorOptions().dtype(",
-              ops::scalar_type(type.dtype), "));  // for n", step.node, ": arises in other stages"));
+    line(text("at::Tensor ", naming_.value(step.zero), " = at::zeros({", dims, "}, at::TensorOptions().dtype(",
+              ops::scalar_type(type.dtype), "));  // ", naming_.tells_nodes() ? text("for n", step.node, ": ") : "",
+              "arises in other stages"));
     return {step.zero};
   }
 
@@ -130,7 +137,7 @@ class FunctionWriter {
     const Node& node = graph_.node(id);
     const ops::OpDef* entry = ops::find_op(node.op);
     GP_CHECK(entry != nullptr && entry->emit != nullptr);
-    NodeEmitter emitter(graph_, id, options_.weight_index, param_of_, headers_);
+    NodeEmitter emitter(graph_, id, options_.weight_index, param_of_, naming_, headers_);
     entry->emit(emitter);
     write_lines(emitter, id);
     std::vector<ValueId> made;
@@ -151,8 +158,8 @@ class FunctionWriter {
     // A share of several parameters is a tensor that each adds (the gradient of x (V + W) is that of V and of W).
     if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return false;
     if (last_use_[share] != kNever || stored_.contains(share)) return false;
-    NodeEmitter emitter(graph_, step.node, options_.weight_index, param_of_, headers_);
-    entry->accumulate(emitter, sum->place);
+    NodeEmitter emitter(graph_, step.node, options_.weight_index, param_of_, naming_, headers_);
+    entry->accumulate(emitter, naming_.place(sum->place));
     write_lines(emitter, step.node);
     if (index + 1 < steps_.size()) write_releases(index, {});
     return true;
@@ -161,13 +168,13 @@ class FunctionWriter {
   void write_lines(const NodeEmitter& emitter, NodeId id) {
     std::vector<std::string> lines = emitter.lines();
     GP_CHECK(!lines.empty());
-    lines.front() += comment_of(graph_, id);
+    lines.front() += comment_of(graph_, id, naming_);
     for (const std::string& code : lines) line(code);
   }
 
   void write_accumulation(const Accumulation& sum) {
     headers_.insert("runtime/add_share.h");
-    line(text("graphpipe::runtime::add_share(", sum.place, ", ", value_name(sum.value), ");"));
+    line(text("graphpipe::runtime::add_share(", naming_.place(sum.place), ", ", naming_.value(sum.value), ");"));
   }
 
   void write_releases(size_t index, const std::vector<ValueId>& made) {
@@ -179,7 +186,7 @@ class FunctionWriter {
     std::string code;
     for (ValueId value : ended) {
       if (stored_.contains(value) || borrowed_.contains(value)) continue;
-      code += text(code.empty() ? "" : " ", value_name(value), ".reset();");
+      code += text(code.empty() ? "" : " ", naming_.value(value), ".reset();");
     }
     if (!code.empty()) line(code);
   }
@@ -193,9 +200,9 @@ class FunctionWriter {
       const bool again = std::any_of(later, options_.stores.end(), [&](const Store& other) {
         return other.value == store.value && other.condition.empty();
       });
-      const std::string name = value_name(store.value);
+      const std::string name = naming_.value(store.value);
       const bool copies = again || borrowed_.contains(store.value);
-      line(text(store.place, " = ", copies ? name : text("std::move(", name, ")"), ";"));
+      line(text(naming_.place(store.place), " = ", copies ? name : text("std::move(", name, ")"), ";"));
     }
   }
 
@@ -212,6 +219,8 @@ class FunctionWriter {
   const Graph& graph_;
   std::span<const Step> steps_;
   const FunctionOptions& options_;
+  Naming naming_by_ids_;
+  Naming& naming_;
   IdMap<ValueId, ParamId> param_of_;
   IdMap<ValueId, size_t> last_use_;
   IdSet<ValueId> stored_, borrowed_;
@@ -220,6 +229,14 @@ class FunctionWriter {
 };
 
 }  // namespace
+
+std::string FunctionText::definition(std::string_view name) const {
+  return text("void ", name, "(", parameters, ") {\n", body, "}\n");
+}
+
+std::string FunctionText::declaration(std::string_view name) const {
+  return text("void ", name, "(", parameters, ");\n");
+}
 
 FunctionText write_function(const Graph& graph, std::span<const Step> steps, const FunctionOptions& options) {
   return FunctionWriter(graph, steps, options).write();
@@ -237,25 +254,25 @@ std::string include_lines(const std::set<std::string>& headers) {
   return aten + "\n#include <utility>\n\n" + own;
 }
 
-std::string write_single_function(const Graph& graph, std::span<const NodeId> nodes, std::string_view name) {
+FunctionText write_whole_function(const Graph& graph) {
   FunctionOptions options;
-  options.name = name;
+  const IdMap<ValueId, ParamId> param_of = ir::params_of_values(graph);
   IdSet<ValueId> read(graph.value_count());
   std::vector<Step> steps;
-  for (NodeId node : nodes) {
-    steps.push_back({node, {}});
+  for (NodeId node : graph.node_ids()) {
+    steps.push_back({node, {}, {}});
     for (ValueId input : graph.node(node).inputs)
       if (input.valid()) read.insert(input);
   }
   for (const ir::Output& output : graph.outputs()) read.insert(output.value);
   for (size_t i = 0; i < graph.inputs().size(); ++i)
     if (read.contains(graph.inputs()[i].value))
-      options.loads.push_back({graph.inputs()[i].value, text("slot[", i, "]"), false});
+      options.loads.push_back({graph.inputs()[i].value, {Place::Array::kSlot, i}, false});
   for (size_t i = 0; i < graph.outputs().size(); ++i)
-    options.stores.push_back({graph.outputs()[i].value, text("slot[", graph.inputs().size() + i, "]")});
+    if (!param_of[graph.outputs()[i].value].valid())
+      options.stores.push_back({graph.outputs()[i].value, {Place::Array::kSlot, graph.inputs().size() + i}});
   for (ParamId param : graph.param_ids()) options.weight_index.emplace(param, param.index());
-  const FunctionText function = write_function(graph, steps, options);
-  return include_lines(function.headers) + "\n" + function.text;
+  return write_function(graph, steps, options);
 }
 
 }  // namespace graphpipe::codegen

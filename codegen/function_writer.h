@@ -1,10 +1,10 @@
 #pragma once
 // Writes one straight-line C++ function that runs a list of nodes.
 //
-// Tensors are named after their value (v17 is %17 of the graph text), parameters are w[i]. A tensor is released
-// right after its last use, so that the memory in use is what the plan counted. What the function finds when it
-// starts and what it leaves behind is given by loads and stores, how a node is computed by its entry in the op
-// dictionary.
+// Tensors are named after their value (v17 is %17 of the graph text), parameters are w[i], unless another naming is
+// given. A tensor is released right after its last use, so that the memory in use is what the plan counted. What the
+// function finds when it starts and what it leaves behind is given by loads and stores, how a node is computed by its
+// entry in the op dictionary.
 
 #include <map>
 #include <set>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "codegen/mark_table.h"
+#include "codegen/naming.h"
 #include "ir/graph.h"
 
 namespace graphpipe::codegen {
@@ -29,10 +30,10 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-/// A value that is in a place, such as "slot[4]", when the function starts.
+/// A value that is in a place when the function starts.
 struct Load {
   ir::ValueId value;
-  std::string place;
+  Place place;
   /// Moved out of its place, so that its memory ends with its last use here. Otherwise only read.
   bool take = false;
 };
@@ -40,7 +41,7 @@ struct Load {
 /// A value that the function leaves in a place when it ends.
 struct Store {
   ir::ValueId value;
-  std::string place;
+  Place place;
   /// C++; empty: always. A store with a condition stands behind the step that makes the value, so that the value does
   /// not live longer for its sake.
   std::string condition = {};
@@ -49,40 +50,44 @@ struct Store {
 /// A value that is added to an accumulator as soon as it is computed.
 struct Accumulation {
   ir::ValueId value;
-  std::string place;
+  Place place;
 };
 
 struct FunctionOptions {
-  std::string name = "run";
-  /// Declared parameters. The text relies on `a`, a runtime::StageArguments.
+  /// Declared parameters. The text relies on `a`, a runtime::StageArguments; on `t` where parts hand on values, and on
+  /// `p` under a BlockNaming.
   std::string parameters = "const graphpipe::runtime::StageArguments& a";
   std::vector<Load> loads;
   std::vector<Store> stores;
   std::vector<Accumulation> accumulations;
   /// Places that are emptied at the end.
-  std::vector<std::string> clears;
+  std::vector<Place> clears;
   /// Position in StageArguments::weights of each parameter that the steps read.
   std::map<ir::ParamId, size_t> weight_index;
   /// Where set, the function of this phase stops the time of each step (runtime/profiling/marks.h).
   MarkTable* marks = nullptr;
   ir::Phase phase = ir::Phase::kForward;
+  /// Null: a Naming by ids.
+  Naming* naming = nullptr;
 };
 
 struct FunctionText {
-  /// The definition, without includes.
-  std::string text;
+  std::string parameters, body;
   /// Headers it needs beside ATen/core/Tensor.h and runtime/program.h.
   std::set<std::string> headers;
+
+  /// Without includes.
+  std::string definition(std::string_view name) const;
+  std::string declaration(std::string_view name) const;
 };
 
 /// Needs: steps in an order in which every value is loaded, a parameter, or computed before it is read; every op has
 /// an entry that can be emitted. Ensures: warning-free text.
 FunctionText write_function(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
 
-/// A whole C++ file with one function `void NAME(const graphpipe::runtime::StageArguments& a)` that runs `nodes`:
-/// graph input i is read from slot[i], parameter p is weights[p], graph output j is left in slot[inputs + j].
-/// For tests of single operators and for profiling.
-std::string write_single_function(const ir::Graph& graph, std::span<const ir::NodeId> nodes, std::string_view name);
+/// A function that runs all nodes: graph input i is read from slot[i], parameter p is w[p], and graph output j is left
+/// in slot[inputs + j] unless it is a parameter. For tests of operators.
+FunctionText write_whole_function(const ir::Graph& graph);
 
 /// The include lines of a generated file, sorted: <ATen/core/Tensor.h>, the given headers, "runtime/program.h".
 std::string include_lines(const std::set<std::string>& headers);

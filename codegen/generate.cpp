@@ -1,6 +1,7 @@
 #include "codegen/generate.h"
 
 #include "codegen/autograd_oracle.h"
+#include "codegen/block_table.h"
 #include "codegen/cmake_project.h"
 #include "codegen/cut_stages.h"
 #include "codegen/device_program.h"
@@ -64,13 +65,15 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   std::vector<SourceFile> files;
   ir::StageId loss_stage;
   MarkTable marks;
+  BlockTable blocks;
   for (ir::StageId stage : stages.stage_ids()) {
     const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
     if (layout.loss >= 0) loss_stage = stage;
-    append(files,
-           write_stage_functions(graph, stage, cuts[stage], layout, stage_line, options.profile ? &marks : nullptr));
+    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line, blocks,
+                                        options.profile ? &marks : nullptr));
     files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, stage_line));
   }
+  append(files, blocks.files(stage_line));
   append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, program_line));
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
     append(files, write_device_program(ranks, rank, program_line));

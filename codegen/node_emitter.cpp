@@ -4,8 +4,6 @@
 
 namespace graphpipe::codegen {
 
-std::string value_name(ir::ValueId value) { return text("v", value); }
-
 std::string dim_text(ir::Dim dim) {
   if (dim.power == 0) return text(dim.factor);
   std::string result = dim.factor == 1 ? "b" : text(dim.factor, " * b");
@@ -24,12 +22,14 @@ std::string type_text(const ir::TensorType& type) {
 }
 
 NodeEmitter::NodeEmitter(const ir::Graph& graph, ir::NodeId id, const std::map<ir::ParamId, size_t>& weight_index,
-                         const IdMap<ir::ValueId, ir::ParamId>& param_of, std::set<std::string>& headers)
+                         const IdMap<ir::ValueId, ir::ParamId>& param_of, Naming& naming,
+                         std::set<std::string>& headers)
     : graph_(&graph),
       id_(id),
       view_(graph, graph.node(id)),
       weight_index_(&weight_index),
       param_of_(&param_of),
+      naming_(&naming),
       headers_(&headers) {
   const ops::OpDef* entry = ops::find_op(view_.node().op);
   if (entry == nullptr || entry->updates_inputs == nullptr) return;
@@ -47,10 +47,10 @@ std::string NodeEmitter::in(size_t i) const {
 std::string NodeEmitter::operand(size_t i) const {
   const ir::ValueId value = view_.node().inputs[i];
   const ir::ParamId param = (*param_of_)[value];
-  if (!param.valid()) return value_name(value);
+  if (!param.valid()) return naming_->value(value);
   const auto index = weight_index_->find(param);
   GP_CHECK(index != weight_index_->end());
-  return text("w[", index->second, "]");
+  return naming_->place({Place::Array::kWeight, index->second});
 }
 
 std::string NodeEmitter::dims(const ir::Shape& shape) const {
@@ -64,7 +64,7 @@ std::string NodeEmitter::dims(const ir::Shape& shape) const {
 
 std::string NodeEmitter::random_key() const {
   const ir::NodeId forward = view_.node().serves.valid() ? view_.node().serves : id_;
-  return text("graphpipe::runtime::RandomKey{a.seed, a.step, ", forward, ", a.first_sample}");
+  return text("graphpipe::runtime::RandomKey{a.seed, a.step, ", naming_->number(forward), ", a.first_sample}");
 }
 
 void NodeEmitter::include(std::string_view header) {
@@ -75,7 +75,7 @@ void NodeEmitter::assign(size_t i, std::string_view expression, std::string_view
   GP_CHECK(i < view_.output_count() && !assigned_.contains(i));
   include(header);
   assigned_.insert(i);
-  lines_.push_back({text(value_name(view_.node().outputs[i]), " = ", expression, ";"), true});
+  lines_.push_back({text(naming_->value(view_.node().outputs[i]), " = ", expression, ";"), true});
 }
 
 void NodeEmitter::statement(std::string_view code, std::string_view header) {
@@ -84,7 +84,7 @@ void NodeEmitter::statement(std::string_view code, std::string_view header) {
   lines_.push_back({text(code, closed ? "" : ";"), false});
 }
 
-std::string NodeEmitter::local(std::string_view name) const { return text(name, "_", id_); }
+std::string NodeEmitter::local(std::string_view name) const { return naming_->local(name, id_); }
 
 std::vector<std::string> NodeEmitter::lines() const {
   bool has_statement = false;
@@ -101,7 +101,7 @@ std::vector<std::string> NodeEmitter::lines() const {
   std::string declaration = "at::Tensor ";
   for (size_t i : assigned_) {
     if (declaration.back() != ' ') declaration += ", ";
-    declaration += value_name(view_.node().outputs[i]);
+    declaration += naming_->value(view_.node().outputs[i]);
   }
   result.push_back(declaration + ";");
   result.push_back("{");

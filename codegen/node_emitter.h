@@ -11,8 +11,6 @@
 
 namespace graphpipe::codegen {
 
-/// "v17".
-std::string value_name(ir::ValueId value);
 /// "64", "b", "4 * b", "2 * b * b".
 std::string dim_text(ir::Dim dim);
 /// "f32[b,64]", for comments.
@@ -21,7 +19,7 @@ std::string type_text(const ir::TensorType& type);
 class NodeEmitter final : public ops::Emitter {
  public:
   NodeEmitter(const ir::Graph& graph, ir::NodeId id, const std::map<ir::ParamId, size_t>& weight_index,
-              const IdMap<ir::ValueId, ir::ParamId>& param_of, std::set<std::string>& headers);
+              const IdMap<ir::ValueId, ir::ParamId>& param_of, Naming& naming, std::set<std::string>& headers);
 
   const ops::NodeView& node() const override { return view_; }
   std::string in(size_t i) const override;
@@ -49,6 +47,7 @@ class NodeEmitter final : public ops::Emitter {
   ops::NodeView view_;
   const std::map<ir::ParamId, size_t>* weight_index_;
   const IdMap<ir::ValueId, ir::ParamId>* param_of_;
+  Naming* naming_;
   std::set<std::string>* headers_;
   std::string operand(size_t i) const;
 

@@ -42,7 +42,7 @@ void insert_sorted(std::vector<ValueId>& sorted, ValueId value) {
 
 bool contains(const std::vector<ValueId>& sorted, ValueId value) { return std::ranges::binary_search(sorted, value); }
 
-std::string place(int slot) { return text("slot[", slot, "]"); }
+Place place(int slot) { return {Place::Array::kSlot, static_cast<size_t>(slot)}; }
 
 class LayoutBuilder {
  public:
@@ -178,10 +178,8 @@ class LayoutBuilder {
 
   void add_evaluation() {
     layout_.evaluation = layout_.forward;
-    std::set<std::string> saved;
-    for (size_t i = 0; i < layout_.slots.size(); ++i)
-      if (layout_.slots[i].use == SlotUse::kSaved) saved.insert(place(static_cast<int>(i)));
-    std::erase_if(layout_.evaluation.stores, [&](const Store& store) { return saved.contains(store.place); });
+    std::erase_if(layout_.evaluation.stores,
+                  [&](const Store& store) { return layout_.slots[store.place.index].use == SlotUse::kSaved; });
   }
 
   const Graph& graph_;

@@ -37,7 +37,7 @@ struct BoundarySlots {
 struct FunctionPlaces {
   std::vector<Load> loads;
   std::vector<Store> stores;
-  std::vector<std::string> clears;
+  std::vector<Place> clears;
 };
 
 struct SlotLayout {

@@ -34,19 +34,28 @@ std::map<ValueId, Life> lives_of(const Graph& graph, const std::vector<FunctionP
   return lives;
 }
 
+/// The same order in all repetitions: that of their values, whatever places those have.
+void sort_by_values(FunctionPart& part) {
+  std::ranges::stable_sort(part.loads, {}, &Load::value);
+  std::ranges::stable_sort(part.stores, {}, &Store::value);
+}
+
 }  // namespace
 
 SplitFunction split_function(const Graph& graph, const std::vector<Step>& steps, const FunctionPlaces& places,
-                             size_t max_steps) {
+                             std::span<const PartRange> ranges) {
   SplitFunction result;
-  const size_t count = std::max<size_t>(1, (steps.size() + max_steps - 1) / max_steps);
-  result.parts.resize(count);
-  for (size_t i = 0; i < steps.size(); ++i) result.parts[i * count / steps.size()].steps.push_back(steps[i]);
+  for (const PartRange& range : ranges) {
+    FunctionPart& part = result.parts.emplace_back();
+    part.steps.assign(steps.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                      steps.begin() + static_cast<std::ptrdiff_t>(range.end));
+    part.repeats = range.repeats;
+  }
   std::map<ValueId, Life> lives = lives_of(graph, result.parts);
   for (const Store& store : places.stores) {
     Life& life = lives[store.value];
     if (life.is_made) continue;  // what is only passed on leaves with the last part
-    life.made = count - 1;
+    life.made = ranges.size() - 1;
     if (life.read.empty() || life.read.back() != life.made) life.read.push_back(life.made);
   }
   for (const Load& load : places.loads) {
@@ -57,12 +66,14 @@ SplitFunction split_function(const Graph& graph, const std::vector<Step>& steps,
   for (const Store& store : places.stores) result.parts[lives.at(store.value).made].stores.push_back(store);
   for (const auto& [value, life] : lives) {
     if (!life.is_made || life.read.empty() || life.read.back() == life.made) continue;
-    const std::string place = text("t[", result.handed_on++, "]");
+    const Place place{Place::Array::kHandedOn, result.handed_on++};
     result.parts[life.made].stores.push_back({value, place});
     for (size_t part : life.read)
       if (part != life.made) result.parts[part].loads.push_back({value, place, part == life.read.back()});
   }
   result.parts.back().clears = places.clears;
+  for (FunctionPart& part : result.parts)
+    if (part.repeats) sort_by_values(part);
   return result;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-// One phase of a stage as parts of at most a given number of steps. What one part computes and a later one reads is
-// handed on in an array of tensors, t.
+// One phase of a stage as parts. What one part computes and a later one reads is handed on in an array of tensors, t.
 
 #include <vector>
 
 #include "codegen/function_writer.h"
+#include "codegen/part_ranges.h"
 #include "codegen/slot_layout.h"
 
 namespace graphpipe::codegen {
@@ -13,7 +13,8 @@ struct FunctionPart {
   std::vector<Step> steps;
   std::vector<Load> loads;
   std::vector<Store> stores;
-  std::vector<std::string> clears;
+  std::vector<Place> clears;
+  bool repeats = false;
 };
 
 struct SplitFunction {
@@ -23,6 +24,6 @@ struct SplitFunction {
 };
 
 SplitFunction split_function(const ir::Graph& graph, const std::vector<Step>& steps, const FunctionPlaces& places,
-                             size_t max_steps);
+                             std::span<const PartRange> ranges);
 
 }  // namespace graphpipe::codegen

@@ -6,6 +6,7 @@
 
 #include "codegen/autograd_oracle.h"
 #include "codegen/split_function.h"
+#include "codegen/table_text.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::codegen {
@@ -16,7 +17,10 @@ using ir::ParamId;
 using ir::StageId;
 
 constexpr std::string_view kArguments = "const graphpipe::runtime::StageArguments& a";
-constexpr std::string_view kPartArguments = "const graphpipe::runtime::StageArguments& a, at::Tensor* t";
+constexpr std::string_view kPartArguments =
+    "const graphpipe::runtime::StageArguments& a, [[maybe_unused]] at::Tensor* t";
+constexpr std::string_view kBlockArguments =
+    "const graphpipe::runtime::StageArguments& a, [[maybe_unused]] at::Tensor* t, [[maybe_unused]] const int32_t* p";
 
 std::optional<ir::Attributes> attributes_in_evaluation(const Graph& graph, const Step& step) {
   const ir::Node& node = graph.node(step.node);
@@ -28,11 +32,17 @@ std::optional<ir::Attributes> attributes_in_evaluation(const Graph& graph, const
 class StageWriter {
  public:
   StageWriter(const Graph& graph, StageId stage, const StageCut& cut, const SlotLayout& layout,
-              const std::string& first_line, MarkTable* marks)
-      : graph_(graph), stage_(stage), cut_(cut), layout_(layout), first_line_(first_line), marks_(marks) {
+              const std::string& first_line, BlockTable& blocks, MarkTable* marks)
+      : graph_(graph),
+        stage_(stage),
+        cut_(cut),
+        layout_(layout),
+        first_line_(first_line),
+        blocks_(blocks),
+        marks_(marks) {
     for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
     for (const ir::GradientShare& share : cut.steps.shares)
-      accumulations_.push_back({share.value, text("a.gradients[", weight_index_.at(share.param), "]")});
+      accumulations_.push_back({share.value, {Place::Array::kGradient, weight_index_.at(share.param)}});
   }
 
   std::vector<SourceFile> run() {
@@ -73,32 +83,52 @@ class StageWriter {
 
   void write_phase(const Graph& graph, const std::string& name, const std::vector<Step>& steps,
                    const FunctionPlaces& places) {
-    const SplitFunction split = split_function(graph, steps, places, kMaxOpsPerFile);
+    const std::vector<PartRange> ranges = part_ranges(graph, steps, kMaxOpsPerFile);
+    const SplitFunction split = split_function(graph, steps, places, ranges);
     declare(name, kArguments);
     if (split.parts.size() == 1) {
-      write_part(graph, name, kArguments, split.parts.front());
+      const FunctionText function = text_of(graph, kArguments, split.parts.front(), nullptr);
+      add_file(name + ".cpp", file_text(include_lines(function.headers), function.definition(name)));
       return;
     }
-    std::string body =
-        text("#include <ATen/core/Tensor.h>\n\n#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ",
-             name_space(), " {\n\nvoid ", name, "(", kArguments, ") {\n");
+    std::string tables, calls;
+    for (size_t part = 0; part < split.parts.size(); ++part)
+      write_part(graph, text(name, "_", part), split.parts[part], tables, calls);
     // Tensors that one part hands to a later one.
-    if (split.handed_on > 0) body += text("  at::Tensor t[", split.handed_on, "];\n");
-    for (size_t part = 0; part < split.parts.size(); ++part) {
-      const std::string part_name = text(name, "_", part);
-      declare(part_name, kPartArguments);
-      write_part(graph, part_name, kPartArguments, split.parts[part]);
-      body += text("  ", part_name, "(a, ", split.handed_on > 0 ? "t" : "nullptr", ");\n");
-    }
-    add_file(name + ".cpp", body + "}\n\n}  // namespace " + name_space() + "\n");
+    const std::string handed_on = text("  at::Tensor t[", std::max<size_t>(1, split.handed_on), "];\n");
+    std::string includes = "#include <ATen/core/Tensor.h>\n\n";
+    if (!tables.empty()) includes += text("#include \"", kBlocksFolder, "/functions.h\"\n");
+    add_file(name + ".cpp",
+             file_text(includes, tables + text("void ", name, "(", kArguments, ") {\n", handed_on, calls, "}\n")));
   }
 
-  void write_part(const Graph& graph, const std::string& name, std::string_view arguments, const FunctionPart& part) {
+  std::string file_text(std::string_view includes, std::string_view body) const {
+    return text(includes, "#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ", name_space(), " {\n\n",
+                body, "\n}  // namespace ", name_space(), "\n");
+  }
+
+  /// A part that repeats is a call of a block with the table of its places, another one a function of the stage. A
+  /// function with marks says which node a time is of, so that it is no block.
+  void write_part(const Graph& graph, const std::string& name, const FunctionPart& part, std::string& tables,
+                  std::string& calls) {
+    if (!part.repeats || marks_ != nullptr) {
+      const FunctionText function = text_of(graph, kPartArguments, part, nullptr);
+      declarations_ += function.declaration(name);
+      add_file(name + ".cpp", file_text(include_lines(function.headers), function.definition(name)));
+      calls += text("  ", name, "(a, t);\n");
+      return;
+    }
+    BlockNaming naming;
+    const std::string block = blocks_.name_of(text_of(graph, kBlockArguments, part, &naming));
+    const std::string table = text("k_", name);
+    tables += numbers_array_text(table, naming.table()) + "\n";
+    calls +=
+        text("  ", block, "(a, t, ", table, ");  // n", part.steps.front().node, " to n", part.steps.back().node, "\n");
+  }
+
+  FunctionText text_of(const Graph& graph, std::string_view arguments, const FunctionPart& part, Naming* naming) {
     FunctionOptions options;
-    options.name = name;
-    options.parameters = arguments == kPartArguments
-                             ? "const graphpipe::runtime::StageArguments& a, [[maybe_unused]] at::Tensor* t"
-                             : std::string(arguments);
+    options.parameters = arguments;
     options.loads = part.loads;
     options.stores = part.stores;
     options.clears = part.clears;
@@ -106,10 +136,8 @@ class StageWriter {
     options.accumulations = accumulations_;
     options.marks = marks_;
     options.phase = phase_;
-    const FunctionText function = write_function(graph, part.steps, options);
-    add_file(name + ".cpp",
-             text(include_lines(function.headers), "#include \"", stage_folder(stage_), "/functions.h\"\n\nnamespace ",
-                  name_space(), " {\n\n", function.text, "\n}  // namespace ", name_space(), "\n"));
+    options.naming = naming;
+    return write_function(graph, part.steps, options);
   }
 
   void write_autograd() {
@@ -131,6 +159,7 @@ class StageWriter {
   const StageCut& cut_;
   const SlotLayout& layout_;
   const std::string& first_line_;
+  BlockTable& blocks_;
   MarkTable* marks_;
   ir::Phase phase_ = ir::Phase::kForward;  // of the function that is being written
   std::map<ParamId, size_t> weight_index_;
@@ -156,8 +185,8 @@ std::string stage_folder(StageId stage) { return text("stages/stage", stage); }
 
 std::vector<SourceFile> write_stage_functions(const Graph& graph, StageId stage, const StageCut& cut,
                                               const SlotLayout& layout, const std::string& first_line,
-                                              MarkTable* marks) {
-  return StageWriter(graph, stage, cut, layout, first_line, marks).run();
+                                              BlockTable& blocks, MarkTable* marks) {
+  return StageWriter(graph, stage, cut, layout, first_line, blocks, marks).run();
 }
 
 }  // namespace graphpipe::codegen

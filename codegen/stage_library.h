@@ -1,9 +1,11 @@
 #pragma once
-// The functions of one stage as C++ files of at most kMaxOpsPerFile ops.
+// The functions of one stage as C++ files of at most kMaxOpsPerFile ops. Layers that longer functions repeat are
+// blocks, which all stages share.
 
 #include <string>
 #include <vector>
 
+#include "codegen/block_table.h"
 #include "codegen/slot_layout.h"
 #include "codegen/source_file.h"
 
@@ -28,6 +30,6 @@ std::string stage_folder(ir::StageId stage);
 /// the time of their steps.
 std::vector<SourceFile> write_stage_functions(const ir::Graph& graph, ir::StageId stage, const StageCut& cut,
                                               const SlotLayout& layout, const std::string& first_line,
-                                              MarkTable* marks = nullptr);
+                                              BlockTable& blocks, MarkTable* marks = nullptr);
 
 }  // namespace graphpipe::codegen

@@ -31,6 +31,14 @@ std::string array_text(std::string_view type, std::string_view name, const std::
   return result + "};\n";
 }
 
+std::string numbers_array_text(std::string_view name, const std::vector<size_t>& numbers) {
+  constexpr size_t kPerLine = 16;
+  std::string result = text("constexpr int32_t ", name, "[] = {");
+  for (size_t i = 0; i < numbers.size(); ++i)
+    result += text(i == 0 ? "" : ",", i % kPerLine == 0 ? "\n    " : " ", numbers[i]);
+  return result + (numbers.empty() ? "0};\n" : "};\n");
+}
+
 std::string span_text(std::string_view name, size_t rows) { return rows == 0 ? "{}" : std::string(name); }
 
 }  // namespace graphpipe::codegen

@@ -22,6 +22,8 @@ class TensorTable {
 
 /// "constexpr TYPE NAME[] = {\n  row,\n ...};\n"; nothing where there are no rows.
 std::string array_text(std::string_view type, std::string_view name, const std::vector<std::string>& rows);
+/// "constexpr int32_t NAME[] = {...};\n", wrapped; one zero where there are no numbers.
+std::string numbers_array_text(std::string_view name, const std::vector<size_t>& numbers);
 /// What a span member is initialised with: the array's name, or "{}" where it has no rows.
 std::string span_text(std::string_view name, size_t rows);
 

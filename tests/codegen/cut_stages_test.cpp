@@ -13,6 +13,7 @@
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
+using codegen::Place;
 using codegen::StageCut;
 using codegen::Step;
 
@@ -79,15 +80,15 @@ void check_everything_is_there(const Cut& cut) {
     CAPTURE(id);
     const StageCut& stage = cut.cuts[id];
     const codegen::SlotLayout layout = codegen::lay_out_slots(cut.graph, stage);
-    std::set<std::string> filled;
-    for (int slot : layout.recompute_inputs) filled.insert(text("slot[", slot, "]"));
+    std::set<Place> filled;
+    for (int slot : layout.recompute_inputs) filled.insert({Place::Array::kSlot, static_cast<size_t>(slot)});
     const std::vector<Step>* phases[] = {&stage.steps.forward, &stage.steps.input_gradient,
                                          &stage.steps.weight_gradient};
     const codegen::FunctionPlaces* places[] = {&layout.forward, &layout.input_gradient, &layout.weight_gradient};
     for (size_t phase = 0; phase < 3; ++phase) {
       if (phase == 1)
         for (size_t i = 0; i < layout.slots.size(); ++i)
-          if (layout.slots[i].use == codegen::SlotUse::kReceivedGradient) filled.insert(text("slot[", i, "]"));
+          if (layout.slots[i].use == codegen::SlotUse::kReceivedGradient) filled.insert({Place::Array::kSlot, i});
       std::set<ir::ValueId> known;
       for (const codegen::Load& load : places[phase]->loads) {
         CHECK_MESSAGE(filled.contains(load.place), "a slot is filled before it is read");
@@ -107,7 +108,7 @@ void check_everything_is_there(const Cut& cut) {
         CHECK(known.contains(store.value));
         CHECK_MESSAGE(filled.insert(store.place).second, "no slot is written twice");
       }
-      for (const std::string& place : places[phase]->clears) CHECK(filled.erase(place) == 1);
+      for (const Place& place : places[phase]->clears) CHECK(filled.erase(place) == 1);
     }
     // What is left belongs to others.
     for (size_t i = 0; i < layout.slots.size(); ++i) {
@@ -116,7 +117,7 @@ void check_everything_is_there(const Cut& cut) {
                              use == codegen::SlotUse::kLoss || use == codegen::SlotUse::kOutput;
       const bool has_backward = !stage.steps.input_gradient.empty() || !stage.steps.weight_gradient.empty() ||
                                 !codegen::passed_gradients(stage).empty();
-      if (has_backward || is_result) CHECK(filled.contains(text("slot[", i, "]")) == is_result);
+      if (has_backward || is_result) CHECK(filled.contains({Place::Array::kSlot, i}) == is_result);
     }
   }
 }

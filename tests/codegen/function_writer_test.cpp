@@ -16,9 +16,8 @@ TEST_CASE("a function names tensors after values and releases them after their l
   const auto x = make.input("x", {batch(), size(4)});
   const auto hidden = make.node("Relu", {make.node("Exp", {x})});
   make.output(make.node("Add", {hidden, make.weight("w", {size(4)})}), "y");
-  std::vector<ir::NodeId> nodes;
-  for (ir::NodeId id : make.graph.node_ids()) nodes.push_back(id);
-  CHECK(codegen::write_single_function(make.graph, nodes, "run") ==
+  const codegen::FunctionText function = codegen::write_whole_function(make.graph);
+  CHECK(codegen::include_lines(function.headers) + "\n" + function.definition("run") ==
         R"(#include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/exp.h>
@@ -47,8 +46,7 @@ TEST_CASE("a hostile name reaches a comment only cleaned and cut") {
   const auto x = make.input("x", {batch(), size(4)});
   make.output(make.node("Relu", {x}), "y");
   make.graph.node(ir::NodeId(0)).origins = {ModelText("a\n#include \"/etc/passwd\" \\\n?\?/" + std::string(5000, 'z'))};
-  const ir::NodeId nodes[] = {ir::NodeId(0)};
-  const std::string text = codegen::write_single_function(make.graph, nodes, "run");
+  const std::string text = codegen::write_whole_function(make.graph).definition("run");
   CHECK(text.find("passwd\"") == std::string::npos);
   CHECK(text.find('\\') == std::string::npos);
   CHECK(text.size() < 1000);
@@ -68,9 +66,11 @@ TEST_CASE("parts hand on what later parts read, and each place is emptied by its
   const auto param_of = ir::params_of_values(*graph);
   for (size_t most : {1, 2, 3, 100}) {
     CAPTURE(most);
-    const auto split = codegen::split_function(*graph, cut.steps.weight_gradient, layout.weight_gradient, most);
-    CHECK(split.parts.size() == (cut.steps.weight_gradient.size() + most - 1) / most);
-    std::set<std::string> filled;
+    const std::vector<codegen::Step>& steps = cut.steps.weight_gradient;
+    const auto split =
+        codegen::split_function(*graph, steps, layout.weight_gradient, codegen::part_ranges(*graph, steps, most));
+    CHECK(split.parts.size() == (steps.size() + most - 1) / most);
+    std::set<codegen::Place> filled;
     for (const codegen::Load& load : layout.weight_gradient.loads) filled.insert(load.place);
     for (const codegen::FunctionPart& part : split.parts) {
       CHECK(part.steps.size() <= most);
@@ -101,14 +101,15 @@ TEST_CASE("a function with marks stops the time of every step") {
   const std::vector<codegen::Step> steps = {{.node = ir::NodeId(0)}, {.node = ir::NodeId(1)}};
   codegen::MarkTable marks;
   codegen::FunctionOptions options;
-  options.loads = {{x, "slot[0]", false}};
-  options.stores = {{make.graph.outputs().front().value, "slot[1]"}};
+  options.loads = {{x, {codegen::Place::Array::kSlot, 0}, false}};
+  options.stores = {{make.graph.outputs().front().value, {codegen::Place::Array::kSlot, 1}}};
   options.marks = &marks;
   const codegen::FunctionText function = codegen::write_function(make.graph, steps, options);
+  const std::string body = function.definition("run");
   CHECK(function.headers.contains("runtime/profiling/marks.h"));
-  CHECK(function.text.find("begin_marks();\n  const at::Tensor& v0 = slot[0];") != std::string::npos);
-  CHECK(function.text.find("mark(0);\n  at::Tensor v2") != std::string::npos);
-  CHECK(function.text.find("slot[1] = std::move(v2);\n  graphpipe::runtime::mark(1);\n}") != std::string::npos);
+  CHECK(body.find("begin_marks();\n  const at::Tensor& v0 = slot[0];") != std::string::npos);
+  CHECK(body.find("mark(0);\n  at::Tensor v2") != std::string::npos);
+  CHECK(body.find("slot[1] = std::move(v2);\n  graphpipe::runtime::mark(1);\n}") != std::string::npos);
   REQUIRE(marks.marks().size() == 2);
   CHECK(marks.marks()[1].node == ir::NodeId(1));
   CHECK(marks.marks()[1].passes == 1);

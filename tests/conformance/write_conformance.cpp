@@ -74,27 +74,6 @@ std::map<ir::ValueId, size_t> weight_values(const ir::Graph& graph) {
   return values;
 }
 
-codegen::FunctionText function_of(const ir::Graph& graph, const std::string& name) {
-  codegen::FunctionOptions options;
-  options.name = name;
-  std::vector<codegen::Step> steps;
-  std::set<ir::ValueId> read;
-  for (const ir::NodeId node : graph.node_ids()) {
-    steps.push_back({node, {}, {}});
-    for (const ir::ValueId input : graph.node(node).inputs) read.insert(input);
-  }
-  for (const ir::Output& output : graph.outputs()) read.insert(output.value);
-  for (size_t i = 0; i < graph.inputs().size(); ++i)
-    if (read.contains(graph.inputs()[i].value))
-      options.loads.push_back({graph.inputs()[i].value, text("slot[", i, "]"), false});
-  const std::map<ir::ValueId, size_t> weights = weight_values(graph);
-  for (size_t i = 0; i < graph.outputs().size(); ++i)
-    if (!weights.contains(graph.outputs()[i].value))
-      options.stores.push_back({graph.outputs()[i].value, text("slot[", graph.inputs().size() + i, "]")});
-  for (const ir::ParamId param : graph.param_ids()) options.weight_index[param] = param.index();
-  return codegen::write_function(graph, steps, options);
-}
-
 template <typename Rows>
 std::string slot_rows(const ir::Graph& graph, const Rows& rows) {
   std::string out;
@@ -121,15 +100,15 @@ struct Part {
 };
 
 void add_model(const Model& model, size_t number, Part& part) {
-  const codegen::FunctionText function = function_of(model.graph, text("run_", number));
+  const codegen::FunctionText function = codegen::write_whole_function(model.graph);
   part.headers.insert(function.headers.begin(), function.headers.end());
   std::string weights;
   for (const ir::ParamId param : model.graph.param_ids())
     weights += CppLiteral::encode(model.graph.param(param).name).str() + ", ";
-  part.functions += function.text + "\n" + array_text("char* const", text("weights_", number), weights) +
-                    array_text("SlotRow", text("inputs_", number), slot_rows(model.graph, model.graph.inputs())) +
-                    array_text("SlotRow", text("outputs_", number), slot_rows(model.graph, model.graph.outputs())) +
-                    "\n";
+  part.functions +=
+      function.definition(text("run_", number)) + "\n" + array_text("char* const", text("weights_", number), weights) +
+      array_text("SlotRow", text("inputs_", number), slot_rows(model.graph, model.graph.inputs())) +
+      array_text("SlotRow", text("outputs_", number), slot_rows(model.graph, model.graph.outputs())) + "\n";
   part.table += text("    {\"", model.name, "\", run_", number, ", ", model.samples, ", ",
                      is_random(model.graph) ? "true" : "false", ", weights_", number, ", inputs_", number, ", outputs_",
                      number, "},\n");

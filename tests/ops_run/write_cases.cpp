@@ -37,28 +37,6 @@ std::vector<ExampleId> all_examples() {
 
 // --- C++ ---
 
-codegen::FunctionText function_of(const OpCase& made, const std::string& name) {
-  codegen::FunctionOptions options;
-  options.name = name;
-  const ir::Graph& graph = made.graph;
-  IdSet<ir::ValueId> read(graph.value_count());
-  std::vector<codegen::Step> steps;
-  for (ir::NodeId node : graph.node_ids()) {
-    steps.push_back({node, {}});
-    for (ir::ValueId input : graph.node(node).inputs) {
-      if (input.valid()) read.insert(input);
-    }
-  }
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    if (!read.contains(graph.inputs()[i].value)) continue;
-    options.loads.push_back({graph.inputs()[i].value, text("slot[", i, "]"), false});
-  }
-  for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    options.stores.push_back({graph.outputs()[i].value, text("slot[", graph.inputs().size() + i, "]")});
-  }
-  return codegen::write_function(graph, steps, options);
-}
-
 std::string numbers_text(const std::vector<double>& values) {
   std::string result = "{";
   for (double value : values) result += text(result.size() > 1 ? ", " : "", std::setprecision(17), value);
@@ -114,13 +92,13 @@ std::string part_text(size_t part, size_t parts) {
     std::string run = "nullptr", run_double = "nullptr";
     if (made.problem.empty()) {
       run = run_double = text("run_", i);
-      const codegen::FunctionText single = function_of(made, "run"), twice = function_of(wide, "run");
+      const codegen::FunctionText single = codegen::write_whole_function(made.graph);
+      const codegen::FunctionText twice = codegen::write_whole_function(wide.graph);
       headers.insert(single.headers.begin(), single.headers.end());
-      const auto named = [](std::string code, const std::string& name) { return code.replace(5, 3, name); };
-      functions += named(single.text, run) + "\n";
-      if (uncommented(single.text) != uncommented(twice.text)) {
+      functions += single.definition(run) + "\n";
+      if (uncommented(single.body) != uncommented(twice.body)) {
         run_double += "_double";
-        functions += named(twice.text, run_double) + "\n";
+        functions += twice.definition(run_double) + "\n";
       }
     }
     table += case_text(made, run, run_double);

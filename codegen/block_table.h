@@ -1,0 +1,29 @@
+#pragma once
+// Functions that several places of a program call with different tensors: the layers that a model repeats. Each text is
+// compiled once, whatever stages call it, in a library of its own.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/function_writer.h"
+#include "codegen/source_file.h"
+
+namespace graphpipe::codegen {
+
+inline constexpr std::string_view kBlocksFolder = "blocks";
+
+class BlockTable {
+ public:
+  /// The qualified name of the function with this text, which names its things by a BlockNaming.
+  std::string name_of(FunctionText function);
+  bool empty() const { return blocks_.empty(); }
+  /// A file per function, and the header that declares them; none where there is none.
+  std::vector<SourceFile> files(const std::string& first_line) const;
+
+ private:
+  std::vector<FunctionText> blocks_;
+  std::map<std::string, size_t> number_of_;  // by text
+};
+
+}  // namespace graphpipe::codegen
