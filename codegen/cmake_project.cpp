@@ -62,12 +62,12 @@ std::string prologue() {
 
 /// The time to compile a stage's file is mostly that of LibTorch's headers and their templates, whatever it holds.
 constexpr std::string_view kAddStage = R"cmake(
-# LibTorch's headers are most of what a file costs to compile. So a few files of a stage are compiled as one, and the
+# LibTorch's headers are most of what a file costs to compile. So `batch` files of a stage are compiled as one, and the
 # headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see
 # GraphPipeConfig.cmake.
-function(add_stage name)
+function(add_stage name batch)
   add_library(${name} STATIC ${ARGN})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
   target_include_directories(${name} PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(${name} PUBLIC graphpipe::runtime)
   if(GRAPHPIPE_COMPILED_HEADERS)
@@ -77,7 +77,8 @@ function(add_stage name)
   endif()
 endfunction()
 )cmake";
-constexpr size_t kFilesPerUnit = 4;  // as above
+/// Even compiled headers cost some two seconds, as much as this many lines of a stage.
+constexpr size_t kLinesPerUnit = 2500;
 
 /// What `graphpipe run` looks at before it starts a program.
 constexpr std::string_view kRecordDigest = R"cmake(
@@ -98,8 +99,20 @@ std::vector<std::string> files_in(std::string_view folder, const std::vector<Sou
   return files;
 }
 
+/// How many files of the folder are compiled as one.
+size_t batch_of(std::string_view folder, const std::vector<SourceFile>& sources) {
+  const std::vector<std::string> files = files_in(folder, sources);
+  size_t lines = 0;
+  for (const SourceFile& file : sources)
+    if (std::ranges::find(files, file.path) != files.end())
+      lines += static_cast<size_t>(std::ranges::count(file.text, '\n'));
+  const size_t units = std::max<size_t>(1, lines / kLinesPerUnit);
+  return std::max<size_t>(1, (files.size() + units - 1) / units);
+}
+
 size_t units_of(std::string_view folder, const std::vector<SourceFile>& sources) {
-  return (files_in(folder, sources).size() + kFilesPerUnit - 1) / kFilesPerUnit;
+  const size_t batch = batch_of(folder, sources);
+  return (files_in(folder, sources).size() + batch - 1) / batch;
 }
 
 /// The project's own compiled headers, where it has no others and enough files to gain by them.
@@ -126,7 +139,7 @@ std::string precompiled_headers(const std::vector<ir::StageId>& stages, const st
 }
 
 std::string library_of(std::string_view name, std::string_view folder, const std::vector<SourceFile>& sources) {
-  std::string result = text("\nadd_stage(", name);
+  std::string result = text("\nadd_stage(", name, " ", batch_of(folder, sources));
   for (const std::string& file : files_in(folder, sources)) result += text("\n  ", file);
   return result + ")\n";
 }
