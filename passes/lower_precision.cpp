@@ -8,6 +8,7 @@
 #include "ops/op_def.h"
 #include "passes/expression.h"
 #include "passes/rebuild.h"
+#include "support/half_float.h"
 
 namespace graphpipe::passes {
 namespace {
@@ -23,7 +24,7 @@ using ops::Precision;
 bool is_exact_in(double number, DType type) {
   const auto narrow = static_cast<float>(number);
   if (static_cast<double>(narrow) != number || !std::isfinite(number)) return std::isinf(number);
-  if (type == DType::kFloat16) return static_cast<float>(static_cast<_Float16>(narrow)) == narrow;
+  if (type == DType::kFloat16) return float_of_half(half_of_float(number)) == number;
   return (std::bit_cast<uint32_t>(narrow) & 0xffffu) == 0;
 }
 

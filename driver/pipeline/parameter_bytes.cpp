@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "frontend/external_data.h"
+#include "support/half_float.h"
 #include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
@@ -41,8 +42,7 @@ Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, c
 }
 
 template <typename T>
-std::string element_of(double value) {
-  const T element = static_cast<T>(value);
+std::string element_of(T element) {
   std::string bytes(sizeof(T), '\0');
   std::memcpy(bytes.data(), &element, sizeof(T));
   return bytes;
@@ -66,7 +66,7 @@ std::string element_bytes(ir::DType dtype, double value) {
     case ir::DType::kBool:
       return element_of<uint8_t>(value != 0);
     case ir::DType::kFloat16:
-      return element_of<_Float16>(value);
+      return element_of<uint16_t>(half_of_float(value));
     case ir::DType::kBFloat16:
       return element_of<float>(value).substr(2);
     case ir::DType::kFloat32:

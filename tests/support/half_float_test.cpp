@@ -1,0 +1,32 @@
+#include "support/half_float.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace graphpipe;
+
+TEST_CASE("every half comes back from its number") {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    const double number = float_of_half(half);
+    if (std::isnan(number)) CHECK(std::isnan(float_of_half(half_of_float(number))));
+    else CHECK(half_of_float(number) == half);
+  }
+}
+
+TEST_CASE("a number becomes the nearest half, the even one of two") {
+  for (uint16_t half = 0; half + 1 < 0x7c00; ++half) {
+    const double low = float_of_half(half), high = float_of_half(static_cast<uint16_t>(half + 1)),
+                 middle = (low + high) / 2;
+    const auto upper = static_cast<uint16_t>(half + 1);
+    CHECK(half_of_float(std::nextafter(middle, 0.0)) == half);
+    CHECK(half_of_float(std::nextafter(middle, 1e9)) == upper);
+    CHECK(half_of_float(middle) == (half % 2 == 0 ? half : upper));
+    CHECK(half_of_float(-middle) == (0x8000 | (half % 2 == 0 ? half : upper)));
+  }
+  CHECK(half_of_float(65519.99) == 0x7bff);
+  CHECK(half_of_float(65520) == 0x7c00);
+  CHECK(half_of_float(-1e300) == 0xfc00);
+  CHECK(half_of_float(1e-300) == 0);
+}
