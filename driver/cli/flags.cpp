@@ -339,8 +339,20 @@ void compile_flags(CLI::App& app, Options& options) {
 }
 
 void run_flags(CLI::App& app, Options& options) {
-  app.add_option("folder", options.input, "compiled folder")->required();
+  app.add_option("folder", options.input, "compiled folder; with --pace also a plan file")->required();
   run_option_flags(app, wire::FlagUser::kRun, options.run);
+  app.add_flag("--pace", options.pace,
+               "instead of computing, each action pauses as long as it is planned to take; compares the steps with the "
+               "simulated one");
+  app.add_option("--pace-scale", options.pace_scale,
+                 "with --pace: all times are X times as long (chosen, so that pauses outweigh overheads)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
+  app.add_option("--pace-bytes", options.pace_bytes,
+                 "with --pace: the part of their bytes that messages have, in times of whole ones (chosen; 1: all)")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->type_name("F");
+  trusted_root_flag(app, options.model);
   app.add_option("--restarts", options.restarts,
                  "how often the run starts again from its last checkpoint where a device dies (0)")
       ->check(CLI::Range(0, 1000));

@@ -108,7 +108,10 @@ struct Options {
   std::string keep;                 // folder of a program that is made on the way, to be kept
   std::string planners, policies;   // comma-separated names to compare
   std::string format = "text";
-  int jobs = 0;                     // of sweep, at a time; 0: as many as cores
+  int jobs = 0;  // of sweep, at a time; 0: as many as cores
+  /// Of run: pauses instead of compute, times multiplied, the part of the bytes that is sent; 0: chosen.
+  bool pace = false;
+  double pace_scale = 0, pace_bytes = 0;
   int restarts = 0;                 // of run, after a device has died
   std::optional<double> tolerance;  // of verify: relative, of a tensor
   std::string executed;             // a trace of `run`, to stand beside the simulated one

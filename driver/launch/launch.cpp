@@ -12,6 +12,7 @@
 #include <iostream>
 #include <utility>
 
+#include "driver/launch/build_folder.h"
 #include "driver/launch/check_program.h"
 #include "driver/launch/process.h"
 #include "support/terminal_line.h"
@@ -157,6 +158,12 @@ Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wi
 Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options) {
   GP_TRY_VOID(check_program(program));
   const std::string folder = std::filesystem::path(program).parent_path().string();
+  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
+}
+
+Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options) {
+  const std::string program = installed_runtime() + "/bin/graphpipe-pace";
+  GP_TRY_VOID(check_program(program));
   return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 

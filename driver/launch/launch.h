@@ -33,6 +33,9 @@ Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wi
 /// Runs `ranks` processes of a program of the installed runtime, as above.
 Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options);
 
+/// Runs `ranks` processes of the installed runtime's graphpipe-pace, which read the plan of a paced run in `folder`.
+Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options);
+
 /// Runs the serial interpreter of the same folder.
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options);
 

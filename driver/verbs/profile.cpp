@@ -2,8 +2,6 @@
 
 #include "files/profile.h"
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <iostream>
 #include <thread>
@@ -14,6 +12,7 @@
 #include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
+#include "driver/launch/program_folder.h"
 #include "driver/launch/unpack_data.h"
 #include "driver/report/profile_lines.h"
 #include "driver/report/report.h"
@@ -22,29 +21,6 @@
 
 namespace graphpipe::driver {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The folder of the program: the user's, which stays, or one of our own, which goes.
-class ProgramFolder {
- public:
-  explicit ProgramFolder(const std::string& kept) : path_(kept), temporary_(kept.empty()) {
-    if (!temporary_) return;
-    std::string pattern = (fs::temp_directory_path() / "graphpipe-profile-XXXXXX").string();
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-  ProgramFolder(const ProgramFolder&) = delete;
-  ProgramFolder& operator=(const ProgramFolder&) = delete;
-  ~ProgramFolder() {
-    std::error_code ignored;
-    if (temporary_ && !path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool temporary_;
-};
 
 // One stage with the whole model, whose functions take any number of samples.
 Result<Pipeline> one_stage(const Options& options) {
@@ -81,7 +57,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
 Result<ir::Profile> make_profile(const Options& options) {
   GP_TRY(const Pipeline pipeline, one_stage(options));
   report_notes(options, pipeline.model.notes);
-  const ProgramFolder folder(options.keep);
+  const ProgramFolder folder(options.keep, "graphpipe-profile");
   if (folder.path().empty()) {
     return Diagnostic{.code = Code::kEnvironment,
                       .message = "no temporary folder can be made",

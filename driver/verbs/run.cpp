@@ -7,12 +7,14 @@
 
 #include "driver/cli/commands.h"
 #include "driver/cli/config_file.h"
+#include "driver/cli/usage.h"
 #include "driver/launch/check_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/launch/unpack_data.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/report.h"
+#include "driver/verbs/run_paced.h"
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "support/output_file.h"
@@ -131,6 +133,10 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
 
 int run_run(const Options& options) {
   catch_interrupts();
+  if (options.pace) return run_paced(options);
+  for (const char* flag : {"--pace-scale", "--pace-bytes"})
+    if (options.given.contains(flag))
+      return report_problems(options, "run", {usage(flag, "the run computes and is not paced", "add --pace")});
   const Result<RunOutcome> outcome = run_plan_folder(options);
   if (!outcome) return report_problems(options, "run", outcome.problems());
   // The programs' own report is the result; where they ended before it, what is known of the end stands in for it.

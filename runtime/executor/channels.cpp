@@ -1,5 +1,6 @@
 #include "runtime/executor/channels.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <thread>
@@ -164,6 +165,23 @@ void Channels::wait_for_own_work(const std::function<bool()>& ready) {
     beat(rank_);  // stall_watch.h: it waits for itself
     if (!progress()) std::this_thread::sleep_for(kBetweenLooks);
     check_failure();
+  }
+  activity_.waits_for = -1;
+  if (remote_) remote_->publish(activity_);
+}
+
+void Channels::pause_until(std::chrono::steady_clock::time_point end, const std::function<void()>& after_progress) {
+  constexpr auto kBetweenLooks = std::chrono::microseconds(20'000);
+  for (auto now = std::chrono::steady_clock::now(); now < end; now = std::chrono::steady_clock::now()) {
+    const bool moved = progress();
+    if (after_progress) after_progress();
+    if (moved) continue;
+    beat(rank_);  // stall_watch.h: it waits for itself
+    check_failure();
+    const auto left = std::chrono::ceil<std::chrono::microseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    if (remote_) remote_->wait(std::min(left, kBetweenLooks));
+    else std::this_thread::sleep_for(left);
   }
   activity_.waits_for = -1;
   if (remote_) remote_->publish(activity_);

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <map>
@@ -60,6 +61,8 @@ class Channels {
   void wait_for(const PendingMessage& pending);
   /// Waits for what this rank does itself beside its actions, such as writing to its disk, however long that takes.
   void wait_for_own_work(const std::function<bool()>& ready);
+  /// Sleeps until then, while messages move.
+  void pause_until(std::chrono::steady_clock::time_point end, const std::function<void()>& after_progress);
   /// From here on only a peer that fails ends a wait: after the last step rank 0 writes files, however long that takes.
   void wait_without_limit() { stall_seconds_ = std::numeric_limits<double>::infinity(); }
 

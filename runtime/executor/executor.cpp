@@ -9,6 +9,7 @@
 #include "runtime/executor/check_update_order.h"
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
+#include "runtime/pace/pacer.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 
@@ -77,6 +78,8 @@ StepOutcome Executor::run_step(int64_t step) {
     if (tracer_ != nullptr) tracer_->begin(action.row, step, device_.held_bytes());
     if (meter_ != nullptr) meter_->begin(action.instance);
     run(action);
+    if (pacer_ != nullptr)
+      pacer_->pause(static_cast<size_t>(&action - program_.actions.data()), [this] { meanwhile(); });
     if (meter_ != nullptr) meter_->end();
     if (action.ends_item)
       for (at::Tensor& tensor : slot_of(action)) tensor.reset();
@@ -137,8 +140,9 @@ void Executor::run(const ResolvedAction& action) {
 }
 
 void Executor::call(StageFunction function, const ResolvedAction& action, bool again) {
-  if (function == nullptr) return;
   StageState& state = states_[action.instance];
+  if (pacer_ != nullptr) return pacer_->compute(action, state, slot_of(action));
+  if (function == nullptr) return;
   function({.weights = (trains() ? weights_of(state, action.row.version) : state.weights).data(),
             .gradients = trains() ? gradients_of(state, action.update).data() : nullptr,
             .slot = slot_of(action).data(),
@@ -338,6 +342,7 @@ void Executor::step(const ResolvedAction& action) {
     check_step();
   }
   note_ready();
+  if (pacer_ != nullptr) return pacer_->step(action, states_[action.instance]);
   if (!outcome_.skipped.empty()) return;
   step_weights(states_[action.instance], action.update,
                {.samples = update_factor(plan_, action.row.range), .norm = factor_}, action.keeps_version);

@@ -25,6 +25,8 @@
 
 namespace graphpipe::runtime {
 
+class Pacer;
+
 class Executor {
  public:
   enum class Purpose : uint8_t {
@@ -51,6 +53,9 @@ class Executor {
   void scale_loss(LossScale& scale);
   /// From here on keeps the model's outputs. `outputs` must outlive the executor.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
+  /// From here on computes nothing: the pacer stands in for the stages' functions and for updates, and says how long
+  /// each action lasts. It must outlive the executor.
+  void pace(Pacer& pacer) { pacer_ = &pacer; }
   StepOutcome run_step(int64_t step);
   /// Waits until nothing that was sent is under way.
   void finish();
@@ -120,6 +125,7 @@ class Executor {
   OverflowWatch overflow_;     // with a loss scale
   double loss_factor_ = 1;     // of this step
   KeptOutputs* outputs_ = nullptr;
+  Pacer* pacer_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };
 

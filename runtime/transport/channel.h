@@ -65,6 +65,8 @@ struct MessageHeader {
   wire::SampleRange range;
   int64_t bytes = 0;
   int64_t dims[kMaxDims] = {};
+  /// In a paced run: when the plan's link would have brought it, nanoseconds of the steady clock (runtime/pace).
+  int64_t arrives = 0;
 };
 
 struct Message {

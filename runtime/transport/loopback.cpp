@@ -38,6 +38,7 @@ class Loopback final : public Transport {
     const auto bytes = static_cast<size_t>(send.header.bytes);
     if (receive.sink != nullptr) receive.sink->assign(send.data, send.data + bytes);
     else if (bytes > 0) std::memcpy(receive.data, send.data, bytes);
+    receive.header.arrives = send.header.arrives;
     send.done = receive.done = true;
     ends.sends.pop_front();
     ends.receives.pop_front();

@@ -66,6 +66,7 @@ Moved receive_front(MessageLane& lane, Read&& read) {
     moved.any = count > 0;
     if (!lane.has_header()) return moved;
     check_received(message, lane.header);
+    message.header.arrives = lane.header.arrives;
     if (message.sink != nullptr) message.sink->resize(static_cast<size_t>(lane.header.bytes));
   }
   const auto total = static_cast<size_t>(lane.header.bytes);

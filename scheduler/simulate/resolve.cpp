@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cost/memory.h"
+#include "scheduler/simulate/links.h"
 #include "scheduler/validate/list_order.h"
 
 namespace graphpipe::scheduler {
@@ -13,29 +14,6 @@ namespace {
 /// Row numbers are 32 bits.
 constexpr size_t kMaxRows = size_t{1} << 30;
 constexpr const char* kRegenerate = "lower the compute order again, or correct this action";
-
-/// Links by cluster level: one per direction between two groups of the level below.
-class Links {
- public:
-  explicit Links(const ir::Cluster& cluster) : cluster_(cluster) {}
-  int32_t between(ir::DeviceId from, ir::DeviceId to) {
-    size_t below = 1;
-    for (size_t level = 0; level < cluster_.levels.size(); ++level) {
-      const auto group = static_cast<size_t>(std::max(1, cluster_.levels[level].group));
-      const bool last = level + 1 == cluster_.levels.size();
-      if (last || from.index() / group == to.index() / group)
-        return numbers_.emplace(std::tuple(level, from.index() / below, to.index() / below), numbers_.size())
-            .first->second;
-      below = group;
-    }
-    return -1;
-  }
-  int32_t count() const { return static_cast<int32_t>(numbers_.size()); }
-
- private:
-  const ir::Cluster& cluster_;
-  std::map<std::tuple<size_t, size_t, size_t>, int32_t> numbers_;
-};
 
 class Resolver {
  public:

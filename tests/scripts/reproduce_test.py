@@ -40,6 +40,31 @@ class Figures(unittest.TestCase):
         self.assertLess(graph["step"], 0.97 * chain["step"])
         self.assertAlmostEqual(graph["ratio"], chain["step"] / graph["step"], places=3)
 
+    def rows(self, figure: str) -> list:
+        return json.loads(output_of(figure, "--json", "--graphpipe", str(GRAPHPIPE)))["rows"]
+
+    def test_idle_time_of_equal_stages_is_the_formula(self):
+        for row in self.rows("gpipe"):
+            self.assertAlmostEqual(row["idle"], row["formula"], places=3)
+
+    def test_stages_hold_what_the_papers_say(self):
+        for row in self.rows("memory"):
+            below = [row["ranks"] - stage for stage in range(row["ranks"])]
+            gpipe = row["policy"] == "gpipe"
+            self.assertEqual(row["activations"], [row["micro_batches"]] * row["ranks"] if gpipe else below)
+            if row["policy"] == "pipedream":
+                self.assertEqual(row["versions"], below)
+            else:
+                self.assertLessEqual(max(row["versions"]), 2 if row["policy"] == "2bw" else 1)
+
+    def test_without_a_flush_a_mini_batch_takes_its_work(self):
+        for row in self.rows("two-versions"):
+            self.assertEqual(row["two_bw"], 3 * row["micro_batches"])
+
+    def test_measured_is_for_throughput_alone(self):
+        done = subprocess.run([ROOT / "scripts/reproduce", "gpipe", "--measured"], capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2)
+
     def test_an_unknown_figure_is_a_usage_error(self):
         done = subprocess.run([ROOT / "scripts/reproduce", "figure-99"], capture_output=True, check=False)
         self.assertEqual(done.returncode, 2)

@@ -1,0 +1,192 @@
+#include "driver/pipeline/pace_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "scheduler/simulate/links.h"
+#include "scheduler/simulate/resolve.h"
+
+namespace graphpipe::driver {
+namespace {
+
+using ir::StageId;
+
+// What a paced run costs this machine, about: an action (its waking up, its messages' headers) and a byte (two copies,
+// an addition). And what of a step that may be.
+constexpr double kSecondsOfAction = 200e-6, kSecondsOfByte = 1.5e-9;
+constexpr double kLateness = 0.02, kLoad = 0.1;
+// Steps are made longer than this for the number of their actions alone; for their bytes less is sent.
+constexpr double kLongestStep = 5;
+
+int64_t rounded(double value) { return std::max<int64_t>(0, std::llround(value)); }
+
+// 1, 2, 5, 10, 20, ...: at least `value`.
+double round_scale(double value) {
+  for (double power = 1;; power *= 10)
+    for (const double digit : {1.0, 2.0, 5.0})
+      if (digit * power >= value) return digit * power;
+}
+
+class PacePlanMaker {
+ public:
+  explicit PacePlanMaker(const Pipeline& pipeline)
+      : pipeline_(pipeline), cluster_(pipeline.plan.cluster), schedule_(pipeline.built.schedule) {}
+
+  Result<wire::PacePlan> make() {
+    const scheduler::StageGraph stages =
+        is_forward_only(schedule_) ? scheduler::without_backward(pipeline_.stages) : pipeline_.stages;
+    GP_TRY(const scheduler::ResolvedSchedule resolved,
+           scheduler::resolve(stages, cluster_, schedule_, scheduler::kTicksPerSecond));
+    plan_.digest = plan_digest(pipeline_.plan);
+    plan_.batch = stages.batch.count;
+    plan_.start_nanoseconds = rounded(cluster_.runtime.step.count * scheduler::kTicksPerSecond);
+    for (size_t rank = 0; rank < schedule_.programs.size(); ++rank)
+      rank_of_[schedule_.programs[rank].device] = static_cast<int32_t>(rank);
+    add_stages(stages);
+    for (const ir::StageEdge& edge : stages.edges) add_edge(stages, edge);
+    add_ways();
+    add_programs(resolved);
+    return std::move(plan_);
+  }
+
+ private:
+  void add_stages(const ir::StageGraph& stages) {
+    std::vector<int64_t> own;
+    for (const ir::Stage& stage : stages.stages) own.push_back(stage.trainable_weight_bytes.count);
+    for (const ir::SharedWeights& shared : stages.shared) {
+      if (shared.gradient_bytes.count == 0) continue;
+      wire::PaceGroup& group = plan_.groups.emplace_back(wire::PaceGroup{.bytes = shared.gradient_bytes.count});
+      for (const StageId stage : shared.stages) {
+        group.stages.push_back(static_cast<int32_t>(stage.index()));
+        own[stage.index()] -= shared.gradient_bytes.count;
+      }
+    }
+    for (const StageId id : stages.stage_ids()) {
+      const ir::StageChoice& choice = stages.stages[id].choice;
+      plan_.stages.push_back({.micro_batch = choice.micro_batch.count,
+                              .replicas = static_cast<int32_t>(choice.devices.size()),
+                              .mode = choice.mode,
+                              .slots = id.index() < schedule_.slots.size() ? schedule_.slots[id] : 1,
+                              .recompute = choice.recompute,
+                              .gradient_bytes = std::max<int64_t>(0, own[id.index()]),
+                              .add_byte = ir::add_seconds_per_byte(cluster_, choice.devices)});
+      for (size_t replica = 0; replica < choice.devices.size(); ++replica)
+        plan_.places.push_back(
+            {static_cast<int32_t>(id.index()), static_cast<int32_t>(replica), rank_of_.at(choice.devices[replica])});
+    }
+  }
+
+  // Values that cannot be cut are sent whole: those of a last, smaller micro-batch count as of a whole one.
+  void add_edge(const ir::StageGraph& stages, const ir::StageEdge& edge) {
+    const Samples samples = stages.stages[edge.from].choice.micro_batch;
+    const bool of_sample = edge.batch == ir::BatchKind::kAxis;
+    const double bytes = edge.bytes.at(samples);
+    plan_.edges.push_back({.from = static_cast<int32_t>(edge.from.index()),
+                           .to = static_cast<int32_t>(edge.to.index()),
+                           .bytes = rounded(of_sample ? bytes / static_cast<double>(samples.count) : bytes),
+                           .of_sample = of_sample,
+                           .gradients = edge.gradient_bytes.is_zero() ? 0 : edge.gradient_count});
+  }
+
+  void add_ways() {
+    scheduler::Links links(cluster_);
+    for (const auto& [from, from_rank] : rank_of_)
+      for (const auto& [to, to_rank] : rank_of_) {
+        if (from == to) continue;
+        const ir::LinkLevel& level = cluster_.link(from, to);
+        plan_.ways.push_back({.from = from_rank,
+                              .to = to_rank,
+                              .link = links.between(from, to),
+                              .latency = level.latency.count,
+                              .byte = 1 / level.bandwidth.count});
+      }
+    plan_.links = links.count();
+  }
+
+  // What the gradient norm takes once all devices are there for it: before the first update behind it.
+  Ticks norm_length() const {
+    std::vector<ir::DeviceId> devices;
+    for (const ir::Program& program : schedule_.programs)
+      if (std::ranges::find(program.actions, ir::ActionOp::kNorm, &ir::Action::op) != program.actions.end())
+        devices.push_back(program.device);
+    return scheduler::to_ticks(ir::total_time(cluster_, devices), scheduler::kTicksPerSecond);
+  }
+
+  void add_programs(const scheduler::ResolvedSchedule& resolved) {
+    const Ticks norm = norm_length();
+    size_t row = 0;
+    for (size_t p = 0; p < schedule_.programs.size(); ++p) {
+      std::vector<wire::PaceAction>& program = plan_.programs.emplace_back();
+      const std::vector<ir::Action>& actions = schedule_.programs[p].actions;
+      Ticks before_step;
+      for (size_t i = 0; i < actions.size(); ++i, ++row) {
+        const scheduler::Span span = pipeline_.built.timeline.spans[p][i];
+        Ticks length = resolved.rows[row].duration;
+        if (ir::is_message(actions[i].op)) length = resolved.rows[row].busy;
+        if (actions[i].op == ir::ActionOp::kNorm) before_step = norm;
+        if (actions[i].op == ir::ActionOp::kStep) length = span.end - span.start + std::exchange(before_step, Ticks());
+        program.push_back({.row = actions[i], .nanoseconds = length.count});
+      }
+    }
+  }
+
+  const Pipeline& pipeline_;
+  const ir::Cluster& cluster_;
+  const ir::Schedule& schedule_;
+  std::map<ir::DeviceId, int32_t> rank_of_;
+  wire::PacePlan plan_;
+};
+
+int32_t rank_of_place(const wire::PacePlan& plan, int32_t stage, int32_t replica) {
+  for (const wire::PacePlace& place : plan.places)
+    if (place.stage == stage && place.replica == replica) return place.rank;
+  return -1;
+}
+
+void choose_numbers(wire::PacePlan& plan, const PaceRequest& request, double step) {
+  size_t all = 0, most = 0;
+  for (const std::vector<wire::PaceAction>& program : plan.programs) {
+    all += program.size();
+    most = std::max(most, program.size());
+  }
+  const double cores = request.cores, seconds = std::max(step, 1e-9);
+  const double of_actions = std::max(static_cast<double>(most) * kSecondsOfAction / kLateness,
+                                     static_cast<double>(all) * kSecondsOfAction / cores / kLoad);
+  const double of_bytes = bytes_of_step(plan) * kSecondsOfByte / cores / kLoad;
+  const double wanted = std::max(of_actions, std::min(of_bytes, kLongestStep));
+  plan.scale = request.scale > 0 ? request.scale : round_scale(wanted / seconds);
+  plan.share = request.share > 0 ? request.share : std::clamp(seconds * plan.scale / of_bytes, 1e-6, 1.0);
+}
+
+}  // namespace
+
+double bytes_of_step(const wire::PacePlan& plan) {
+  double bytes = 0;
+  for (size_t rank = 0; rank < plan.programs.size(); ++rank)
+    for (const wire::PaceAction& action : plan.programs[rank]) {
+      const wire::ActionRow& row = action.row;
+      if (!wire::is_send(row.op)) continue;
+      const wire::PaceEdge& edge = plan.edges[static_cast<size_t>(row.edge)];
+      const bool forward = row.op == wire::ActionOp::kSendForward;
+      if (rank_of_place(plan, forward ? edge.to : edge.from, row.peer_replica) == static_cast<int32_t>(rank)) continue;
+      const double samples = edge.of_sample ? static_cast<double>(row.range.size()) : 1;
+      bytes += samples * static_cast<double>(edge.bytes) * (forward ? 1 : edge.gradients);
+    }
+  for (const wire::PaceStage& stage : plan.stages)
+    bytes += 2.0 * (stage.replicas - 1) * static_cast<double>(stage.gradient_bytes);
+  for (const wire::PaceGroup& group : plan.groups) {
+    const auto stages = static_cast<double>(group.stages.size());
+    bytes += stages * (stages - 1) * static_cast<double>(group.bytes);
+  }
+  return bytes;
+}
+
+Result<wire::PacePlan> pace_plan_of(const Pipeline& pipeline, const PaceRequest& request) {
+  GP_TRY(wire::PacePlan plan, PacePlanMaker(pipeline).make());
+  choose_numbers(plan, request, pipeline.built.step_seconds());
+  return plan;
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,152 @@
+#include "driver/verbs/run_paced.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "driver/cli/usage.h"
+#include "driver/launch/launch.h"
+#include "driver/launch/process.h"
+#include "driver/launch/program_folder.h"
+#include "driver/pipeline/pace_plan.h"
+#include "driver/report/report.h"
+#include "files/text_file.h"
+#include "support/output_file.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+/// What the ranks report (runtime/pace/run_pace.h).
+struct Measured {
+  std::vector<double> steps;  // seconds
+  double late = 0, pauses = 0, processor = 0, sent = 0;
+  std::string transport;
+};
+
+Measured read_measured(const std::string& report) {
+  Measured measured;
+  std::istringstream lines(report);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string kind;
+    words >> kind;
+    double seconds = 0;
+    if (kind == "step" && words >> seconds) measured.steps.push_back(seconds);
+    if (kind == "late") words >> measured.late >> measured.pauses;
+    if (kind == "processor") words >> measured.processor;
+    if (kind == "sent") words >> measured.sent;
+    if (kind == "transport") words >> measured.transport;
+  }
+  return measured;
+}
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// A paced run trains nothing: what is said of a training would be ignored.
+Status check_paced_flags(const Options& options) {
+  static const std::set<std::string> kTaken = {"--pace",         "--pace-scale", "--pace-bytes", "--steps",
+                                               "--trace",        "--json",       "--quiet",      "--stall-timeout",
+                                               "--trusted-root", "--transport",  "--config"};
+  Diagnostics problems;
+  for (const std::string& flag : options.given)
+    if (flag.starts_with("--") && !kTaken.contains(flag))
+      problems.push_back(
+          usage(flag, "a paced run trains nothing and reads no data", "leave it out, or leave out --pace"));
+  if (!options.run.output.trace.empty()) {
+    const Status writable = check_output_path(options.run.output.trace);
+    if (!writable) problems.insert(problems.end(), writable.problems().begin(), writable.problems().end());
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+struct PacedRun {
+  Pipeline pipeline;
+  wire::PacePlan plan;
+  Measured measured;
+  int cores = 1;
+  /// Of this machine's clock over the plan's times.
+  double step() const { return median_of(measured.steps) / plan.scale; }
+  double simulated() const { return pipeline.built.step_seconds(); }
+};
+
+Result<PacedRun> run_plan_paced(const Options& options) {
+  GP_TRY_VOID(check_paced_flags(options));
+  GP_TRY(Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  GP_TRY(wire::PacePlan plan,
+         pace_plan_of(pipeline, {.scale = options.pace_scale, .share = options.pace_bytes, .cores = cores}));
+  const ProgramFolder folder("", "graphpipe-pace");
+  GP_TRY_VOID(files::write_file(folder.path() + "/" + wire::kPacePlanFile, wire::print_pace_plan(plan)));
+  wire::RunOptions run = for_programs(options.run, pipeline.plan, false);
+  run.launch.threads = 1;
+  // A message may be under way for most of a step, and then nothing moves.
+  if (!run.launch.stall_timeout)
+    run.launch.stall_timeout = std::max(wire::kStallTimeout, 2 * pipeline.built.step_seconds() * plan.scale);
+  const auto ranks = static_cast<int>(plan.programs.size());
+  GP_TRY(const RunOutcome outcome, launch_paced(folder.path(), ranks, run));
+  PacedRun paced{.pipeline = std::move(pipeline), .plan = std::move(plan), .measured = {}, .cores = cores};
+  paced.measured = read_measured(outcome.report);
+  if (outcome.exit_code == wire::kExitOk && !paced.measured.steps.empty()) return paced;
+  return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
+                    .origin = ModelText(options.input),
+                    .message = text("the paced run ended with exit code ", outcome.exit_code),
+                    .hint = "the messages on stderr say why"};
+}
+
+JsonObject paced_json(const PacedRun& run) {
+  const Measured& measured = run.measured;
+  JsonObject object;
+  object.add("paced", true)
+      .add("devices", run.plan.programs.size())
+      .add("transport", measured.transport)
+      .add("measured_step", run.step())
+      .add("simulated_step", run.simulated())
+      .add("ratio", run.step() / run.simulated())
+      .add("pace_scale", run.plan.scale)
+      .add("pace_bytes", run.plan.share)
+      .add("sent_bytes", measured.sent)
+      .add("step_seconds", measured.steps)
+      .add("late_seconds", measured.late)
+      .add("pauses", measured.pauses)
+      .add("processor_seconds", measured.processor);
+  return object;
+}
+
+std::string paced_text(const PacedRun& run) {
+  const Measured& measured = run.measured;
+  const double wall = run.step() * run.plan.scale;
+  std::ostringstream out;
+  out << run.plan.programs.size() << " ranks over " << measured.transport << "; times x " << run.plan.scale << ", "
+      << human_bytes(measured.sent) << " of zeros sent in a step";
+  if (run.plan.share < 1)
+    out << " (" << json_number(run.plan.share) << " of the plan's; links take as long as with all)";
+  out << "\nmeasured step " << human_seconds(run.step()) << ", simulated " << human_seconds(run.simulated())
+      << ", ratio " << text(std::round(run.step() / run.simulated() * 1e4) / 1e4) << "\n";
+  out << "of each step: processors busy " << text(std::round(measured.processor / wall / run.cores * 1e3) / 10)
+      << " %, pauses too long " << text(std::round(measured.late / wall * 1e3) / 10) << " %\n";
+  return out.str();
+}
+
+}  // namespace
+
+int run_paced(const Options& options) {
+  const Result<PacedRun> run = run_plan_paced(options);
+  if (!run) return report_problems(options, "run", run.problems());
+  report_notes(options, run->pipeline.model.notes);
+  if (options.json) print_json("run", paced_json(*run), run->pipeline.model.notes);
+  else std::cout << paced_text(*run);
+  return wire::kExitOk;
+}
+
+}  // namespace graphpipe::driver
