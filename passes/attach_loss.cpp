@@ -34,12 +34,15 @@ void report_activation(const Graph& graph, ValueId output, const LossDef& loss, 
                 .hint = "train on the logits: export the model without its last activation"});
 }
 
-// Outputs that every step of a training computes anyway, so that an evaluation can have them. Only those that micro-
-// batches can be put together from: an output also keeps passes from fusing what it is of.
+// Outputs that every step of a training computes anyway, so that an evaluation can have them. Whether micro-batches can
+// be put together to them shows later, where an axis grows with the batch: separate-samples gives some their axis of
+// samples back.
 void keep_outputs_on_the_way(Graph& graph, ValueId loss) {
   const IdSet<NodeId> computed = ir::ancestors_of(graph, std::span(&loss, 1));
   std::erase_if(graph.outputs(), [&](const ir::Output& output) {
-    return !ir::joins_samples(graph, output) || !computed.contains(graph.value(output.value).producer);
+    const NodeId producer = graph.value(output.value).producer;
+    return !producer.valid() || !computed.contains(producer) ||
+           std::ranges::all_of(graph.value(output.value).type.shape, &ir::Dim::is_fixed);
   });
 }
 

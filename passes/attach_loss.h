@@ -3,11 +3,10 @@
 
 namespace graphpipe::passes {
 
-/// Makes the loss of one micro-batch the last output. Where something is trained, the model's own stay that the loss
-/// needs and that have an axis of the samples; else all. The loss is the sum over its counted
-/// positions, times the input of role kLossScale, which the runtime sets to 1/N of the whole step (docs/semantics.md,
-/// section 4). It also states how N follows from the data (Graph::loss). Summed over micro-batches this is the full
-/// batch's loss, and so are its gradients.
+/// Makes the loss of one micro-batch the last output. Of the model's own those stay that the loss needs, or all where
+/// nothing is trained. The loss is the sum over its counted positions, times the input of role kLossScale, which the
+/// runtime sets to 1/N of the whole step (docs/semantics.md, section 4). It also states how N follows from the data
+/// (Graph::loss). Summed over micro-batches this is the full batch's loss, and so are its gradients.
 ///
 /// The label is an input of the model where one has that name, else a new input of role kLabel whose shape follows
 /// from the output: the same (mse, bce), or without the class axis (cross entropy). The class axis is axis 1 of

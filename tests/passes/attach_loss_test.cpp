@@ -47,6 +47,21 @@ TEST_CASE("the loss becomes the last output, scaled by an input of its own") {
   CHECK(result->value(label->value).type == ir::TensorType{ir::DType::kInt64, {batch()}});
 }
 
+TEST_CASE("outputs stay that the loss needs, also those whose axis of samples a later pass finds; others do not") {
+  GraphMaker make;
+  const ir::ValueId x = make.input("x", {batch(), size(3)});
+  const ir::ValueId hidden = make.node("Tanh", {x});
+  make.graph.value(hidden).batch = ir::BatchKind::kMixed;
+  make.output(hidden, "hidden");
+  make.output(make.node("Relu", {x}), "side");
+  make.output(make.node("Relu", {hidden}), "y");
+  const auto result = passes::attach_loss(std::move(make.graph), context_of("cross_entropy"));
+  REQUIRE(result.ok());
+  std::string names;
+  for (const ir::Output& output : result->outputs()) names += output.name.raw() + " ";
+  CHECK(names == "hidden y loss ");
+}
+
 TEST_CASE("the class axis follows from the rank, the label, or the operator that made the logits") {
   const auto axis_of = [](const ir::Graph& graph, ir::ValueId label = {}) {
     return passes::find_class_axis(graph, graph.outputs().front().value, label, context_of("cross_entropy").loss);
