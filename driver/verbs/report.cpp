@@ -3,7 +3,6 @@
 #include "driver/report/report.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -14,6 +13,7 @@
 #include "driver/cli/usage.h"
 #include "driver/report/html/page.h"
 #include "files/module_facts.h"
+#include "files/strict_json.h"
 #include "files/text_file.h"
 
 namespace graphpipe::driver {
@@ -50,19 +50,30 @@ Result<std::vector<std::vector<std::string>>> modules_of(const Pipeline& pipelin
   return modules_of(pipeline, *facts);
 }
 
-/// "seconds" of each line of a run's log, without the first two steps, which warm up.
+/// "seconds" of each step in a run's log, without the first two, which warm up. A line that is still being written
+/// counts for nothing.
 Result<Measured> measured_by(const std::string& log) {
   constexpr int64_t kMaxBytes = int64_t{256} << 20;
-  constexpr std::string_view kField = "\"seconds\": ";
   GP_TRY(const std::string content, files::read_file(log, kMaxBytes));
   Measured measured;
-  for (const std::string_view line : split(content, "\n")) {
-    const size_t at = line.find(kField);
-    double value = 0;
-    if (at == std::string_view::npos || line.find("\"loss\"") == std::string_view::npos) continue;
-    const char* begin = line.data() + at + kField.size();
-    if (std::from_chars(begin, line.data() + line.size(), value).ec == std::errc() && value > 0)
-      measured.step_seconds.push_back(value);
+  std::vector<std::string_view> lines = split(content, "\n");
+  lines.pop_back();
+  for (const std::string_view line : lines) {
+    double seconds = 0;
+    bool has_loss = false;
+    const auto look = [&](const files::JsonEvent& event) {
+      if (event.path.size() != 1) return std::string();
+      has_loss = has_loss || event.path[0] == "loss";
+      if (event.path[0] == "seconds") seconds = event.number;
+      return std::string();
+    };
+    if (const Status read = files::scan_json(line, {}, look); !read)
+      return Diagnostic{
+          .code = Code::kMalformedFile,
+          .origin = ModelText(log),
+          .message = text("line ", &line - lines.data() + 1, " is no step: ", read.problems().front().message),
+          .hint = "pass what `graphpipe run --log FILE.jsonl` wrote"};
+    if (has_loss && seconds > 0) measured.step_seconds.push_back(seconds);
   }
   if (measured.step_seconds.empty())
     return Diagnostic{.code = Code::kMalformedFile,

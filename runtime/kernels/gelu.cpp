@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
@@ -103,34 +102,23 @@ void gelu_gradient_of_some(const float* gradient, const float* x, float* result,
 #endif
 
 namespace graphpipe::runtime {
-namespace {
-
-constexpr int64_t kGeluElementsPerThread = 1 << 15;
-
-bool gelu_loop_takes(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous() &&
-         !(at::GradMode::is_enabled() && x.requires_grad());
-}
-
-}  // namespace
-
 at::Tensor gelu(const at::Tensor& x) {
-  if (!gelu_loop_takes(x)) return at::gelu(x);
+  if (!loop_takes(x)) return at::gelu(x);
   at::Tensor result = at::empty_like(x);
   const float* in = x.const_data_ptr<float>();
   float* out = result.mutable_data_ptr<float>();
-  at::parallel_for(0, x.numel(), kGeluElementsPerThread,
+  at::parallel_for(0, x.numel(), kElementsPerThread,
                    [&](int64_t begin, int64_t end) { gelu_of_some(in + begin, out + begin, end - begin); });
   return result;
 }
 
 at::Tensor gelu_gradient(const at::Tensor& gradient, const at::Tensor& x) {
-  if (!gelu_loop_takes(x) || !gelu_loop_takes(gradient)) return at::gelu_backward(gradient, x);
+  if (!loop_takes(x) || !loop_takes(gradient)) return at::gelu_backward(gradient, x);
   at::Tensor result = at::empty_like(x);
   const float* from = gradient.const_data_ptr<float>();
   const float* in = x.const_data_ptr<float>();
   float* out = result.mutable_data_ptr<float>();
-  at::parallel_for(0, x.numel(), kGeluElementsPerThread, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, x.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
     gelu_gradient_of_some(from + begin, in + begin, out + begin, end - begin);
   });
   return result;

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -98,13 +97,6 @@ void gradient_of_one(const float* gradient, const float* x, const float* scale, 
 namespace graphpipe::runtime {
 namespace {
 
-constexpr int64_t kNormElementsPerThread = 1 << 15;
-
-bool norm_loop_takes(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
-         !(at::GradMode::is_enabled() && tensor.requires_grad());
-}
-
 std::vector<int64_t> last_axes(int64_t count) {
   std::vector<int64_t> axes(static_cast<size_t>(count));
   std::iota(axes.begin(), axes.end(), -count);
@@ -112,7 +104,7 @@ std::vector<int64_t> last_axes(int64_t count) {
 }
 
 int64_t rows_per_thread(int64_t width) {
-  return std::max<int64_t>(1, kNormElementsPerThread / std::max<int64_t>(1, width));
+  return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, width));
 }
 
 }  // namespace
@@ -120,7 +112,7 @@ int64_t rows_per_thread(int64_t width) {
 std::tuple<at::Tensor, at::Tensor> rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axes,
                                             double epsilon) {
   const int64_t width = scale.numel();
-  if (!norm_loop_takes(x) || !norm_loop_takes(scale) || width == 0) {
+  if (!loop_takes(x) || !loop_takes(scale) || width == 0) {
     at::Tensor inverse = x.square().mean(last_axes(axes), true).add(epsilon).rsqrt();
     return {x.mul(inverse).mul(scale), inverse};
   }
@@ -139,8 +131,7 @@ std::tuple<at::Tensor, at::Tensor> rms_norm(const at::Tensor& x, const at::Tenso
 at::Tensor rms_norm_input_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& inverse_rms,
                                    const at::Tensor& scale) {
   const int64_t width = scale.numel();
-  if (!norm_loop_takes(gradient) || !norm_loop_takes(x) || !norm_loop_takes(scale) || !norm_loop_takes(inverse_rms) ||
-      width == 0) {
+  if (!loop_takes(gradient) || !loop_takes(x) || !loop_takes(scale) || !loop_takes(inverse_rms) || width == 0) {
     const at::Tensor normal = x.mul(inverse_rms), scaled = gradient.mul(scale);
     return scaled.sub(normal.mul(scaled.mul(normal).mean(last_axes(scale.dim()), true))).mul_(inverse_rms);
   }

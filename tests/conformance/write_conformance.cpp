@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -24,6 +23,7 @@
 #include "passes/pipeline.h"
 #include "support/check.h"
 #include "tests/conformance/operator_table.h"
+#include "tests/support/written_cases.h"
 
 namespace graphpipe::conformance {
 namespace {
@@ -123,24 +123,6 @@ std::string part_text(const Part& part, size_t number) {
               "() { return std::span(kCases).subspan(1); }\n");
 }
 
-std::string list_text(size_t parts) {
-  std::string declarations, items;
-  for (size_t part = 0; part < parts; ++part) {
-    declarations += text("std::span<const graphpipe::conformance::Case> part_", part, "();\n");
-    items += text("part_", part, "(), ");
-  }
-  return text("#include \"tests/conformance/case_table.h\"\n\n", declarations,
-              "\nstd::span<const std::span<const graphpipe::conformance::Case>> graphpipe::conformance::all_cases() "
-              "{\n  static const std::span<const Case> parts[] = {",
-              items, "};\n  return parts;\n}\n");
-}
-
-void write_if_changed(const fs::path& path, const std::string& content) {
-  std::ifstream old(path, std::ios::binary);
-  if (old && std::string(std::istreambuf_iterator<char>(old), {}) == content) return;
-  std::ofstream(path, std::ios::binary) << content;
-}
-
 std::vector<fs::path> case_folders(const fs::path& cases) {
   std::vector<fs::path> folders;
   for (const auto& entry : fs::directory_iterator(cases))
@@ -195,8 +177,9 @@ int write_sources(const fs::path& cases, const fs::path& out, std::vector<Part> 
     add_model(*model, accepted, parts[accepted % parts.size()]);
     ++accepted;
   });
-  for (size_t i = 0; i < parts.size(); ++i) write_if_changed(out / text("cases_", i, ".cpp"), part_text(parts[i], i));
-  write_if_changed(out / "cases.cpp", list_text(parts.size()));
+  for (size_t i = 0; i < parts.size(); ++i)
+    tests::write_if_changed(out / text("cases_", i, ".cpp"), part_text(parts[i], i));
+  tests::write_if_changed(out / "cases.cpp", list_text(parts.size()));
   return 0;
 }
 

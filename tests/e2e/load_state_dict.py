@@ -9,17 +9,16 @@ embedding bag and with convolutions; running statistics are loaded too, but thei
 
 import json
 import pathlib
-import struct
 import subprocess
 import sys
 
-import numpy as np
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "python")]
 
 import models  # noqa: E402
+from graphpipe.program import read_safetensors  # noqa: E402
 
 STEPS, BATCH = 4, 8
 MODELS = ("gpt2_like", "dlrm", "resnet")
@@ -30,20 +29,6 @@ def graphpipe(program, *words):
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr}")
     return done.stdout
-
-
-def read_state_dict(path):
-    """safetensors, whose own reader need not be installed."""
-    content = path.read_bytes()
-    length = struct.unpack("<Q", content[:8])[0]
-    header, data, tensors = json.loads(content[8:8 + length]), content[8 + length:], {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        first, last = entry["data_offsets"]
-        kind = {"F32": np.float32, "I64": np.int64}[entry["dtype"]]
-        tensors[name] = torch.from_numpy(np.frombuffer(data[first:last], kind).reshape(entry["shape"]).copy())
-    return tensors
 
 
 def loss_of(example, module):
@@ -63,7 +48,7 @@ def check(program, name, folder):
     graphpipe(program, "export", out, "--weights", weights, "-o", state)
     losses = json.loads(graphpipe(program, *run, "--steps", 1, "--weights", weights))["losses"]
     example = models.load(name)
-    module, loaded = example.module.train(), read_state_dict(state)
+    module, loaded = example.module.train(), read_safetensors(state)
     counters = {key: value for key, value in module.state_dict().items() if key.endswith("num_batches_tracked")}
     # The exporter of PyTorch drops all names but one of a tensor that several share; the module knows the others.
     shared = {id(p): loaded[n] for n, p in module.named_parameters(remove_duplicate=False) if n in loaded}

@@ -84,6 +84,10 @@ PackedRun refused(const std::string& data) {
 TEST_CASE("Parquet, Arrow and WebDataset files train as .npy files of the same samples, to the bit") {
   fs::remove_all(cache_folder());
   const std::string expected = trained("npy", npy_folder());
+  // A log that a run has written is one that `report` reads.
+  CHECK(
+      run_packed({"report", three_stage_folder(), "--measured", expected + ".jsonl", "-o", expected + ".html"}).code ==
+      0);
   const std::string all = packed_folder();
   CHECK(same_bytes(trained("folder", all + "/folder"), expected));
   CHECK(same_bytes(trained("pattern", all + "/folder/part-*.parquet"), expected));

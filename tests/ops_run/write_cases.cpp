@@ -9,13 +9,13 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "codegen/function_writer.h"
 #include "tests/ops_run/case_table.h"
 #include "tests/ops_run/op_cases.h"
+#include "tests/support/written_cases.h"
 
 namespace graphpipe::ops_run {
 namespace {
@@ -110,24 +110,6 @@ std::string part_text(size_t part, size_t parts) {
               "() { return kCases; }\n");
 }
 
-std::string list_text(size_t parts) {
-  std::string declarations, items;
-  for (size_t part = 0; part < parts; ++part) {
-    declarations += text("std::span<const graphpipe::ops_run::Case> part_", part, "();\n");
-    items += text("part_", part, "(), ");
-  }
-  return text("#include \"tests/ops_run/case_table.h\"\n\n", declarations,
-              "\nstd::span<const std::span<const graphpipe::ops_run::Case>> graphpipe::ops_run::all_cases() {\n"
-              "  static const std::span<const Case> parts[] = {",
-              items, "};\n  return parts;\n}\n");
-}
-
-void write_if_changed(const std::filesystem::path& path, const std::string& content) {
-  std::ifstream old(path, std::ios::binary);
-  if (old && std::string(std::istreambuf_iterator<char>(old), {}) == content) return;
-  std::ofstream(path, std::ios::binary) << content;
-}
-
 // --- JSON ---
 
 json plain(const ir::AttributeValue& value) {
@@ -177,9 +159,10 @@ int write_json() {
 int write_sources(const std::filesystem::path& folder, size_t parts) {
   std::filesystem::create_directories(folder);
   for (size_t part = 0; part < parts; ++part) {
-    write_if_changed(folder / text("cases_", part, ".cpp"), part_text(part, parts));
+    tests::write_if_changed(folder / text("cases_", part, ".cpp"), part_text(part, parts));
   }
-  write_if_changed(folder / "cases.cpp", list_text(parts));
+  tests::write_if_changed(folder / "cases.cpp",
+                          tests::case_list_text("tests/ops_run/case_table.h", "graphpipe::ops_run", parts));
   return 0;
 }
 

@@ -191,11 +191,12 @@ TEST_CASE("an optimizer goes on from a state that was taken as if it had not sto
       REQUIRE(state[i].tensor.sizes() == before.state(0)[i].tensor.sizes());
       state[i].tensor.copy_(before.state(0)[i].tensor);
     }
+    const bool remembers = !state.empty();
     after.take_state(0, std::move(state));
     train(after, 0, weight, 2, 4);
     CHECK(at::equal(weight, trained(rule.name)));
     train(forgetful, 0, forgotten, 2, 4);
-    CHECK_FALSE(at::equal(forgotten, weight));
+    CHECK(at::equal(forgotten, weight) != remembers);
   }
 }
 
