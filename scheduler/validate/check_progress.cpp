@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 
-#include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/validate/check_tables.h"
 
 namespace graphpipe::scheduler::check {
@@ -18,7 +17,7 @@ class Walk {
     const size_t programs = tables.schedule.programs.size();
     next_.assign(programs, 0);
     for (const ir::Program& program : tables.schedule.programs) sent_.emplace_back(program.actions.size(), 0);
-    groups_ = reduction_groups(tables.graph);
+    groups_ = stages_reduced_together(tables.graph);
     feeds_.resize(tables.items.size());
     each_row(tables, [&](Place place, const Action& action) {
       if (action.op == ActionOp::kReduceGradient) ++open_reductions_[update_of(action)];

@@ -71,6 +71,10 @@ void each_row(const Tables& tables, F&& f) {
       f(Place{static_cast<int>(p), static_cast<int>(i)}, tables.schedule.programs[p].actions[i]);
 }
 
+/// Of every trained stage the lowest of the stages that it reduces with: those that share its weights, directly or
+/// through others. -1 where it has nothing to reduce, neither replicas nor shared weights.
+IdMap<StageId, int> stages_reduced_together(const StageGraph& graph);
+
 /// Each fills its part of the tables and returns the problems it found; later ones need the earlier ones to be clean.
 Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster);
 Diagnostics check_items(Tables& tables);

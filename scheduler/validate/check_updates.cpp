@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
-#include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/lowering/updates.h"
 #include "scheduler/validate/check_tables.h"
+#include "support/union_find.h"
 
 namespace graphpipe::scheduler::check {
 namespace {
@@ -216,8 +217,29 @@ Diagnostics check_versions(const Tables& tables) {
   return {};
 }
 
+IdMap<StageId, int> stages_reduced_together(const StageGraph& graph) {
+  UnionFind<> together(graph.stages.size());
+  std::vector<bool> reduces(graph.stages.size());
+  for (const StageId stage : graph.stage_ids())
+    reduces[stage.index()] = is_trained(graph.stages[stage]) && graph.stages[stage].choice.devices.size() > 1;
+  for (const ir::SharedWeights& shared : graph.shared) {
+    std::optional<StageId> first;
+    for (const StageId stage : shared.stages) {
+      if (!is_trained(graph.stages[stage])) continue;
+      reduces[stage.index()] = true;
+      if (first) together.join(static_cast<uint32_t>(first->index()), static_cast<uint32_t>(stage.index()));
+      else first = stage;
+    }
+  }
+  IdMap<StageId, int> lowest(graph.stages.size(), -1);
+  // A set goes by its smallest number.
+  for (const StageId stage : graph.stage_ids())
+    if (reduces[stage.index()]) lowest[stage] = static_cast<int>(together.find(static_cast<uint32_t>(stage.index())));
+  return lowest;
+}
+
 Diagnostics check_step(const Tables& tables) {
-  const IdMap<StageId, int> groups = reduction_groups(tables.graph);
+  const IdMap<StageId, int> groups = stages_reduced_together(tables.graph);
   std::map<ReplicaKey, UpdateState> states;
   Diagnostics problems;
   each_row(tables, [&](Place place, const Action& action) {

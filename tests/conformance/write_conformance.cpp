@@ -179,7 +179,8 @@ int write_sources(const fs::path& cases, const fs::path& out, std::vector<Part> 
   });
   for (size_t i = 0; i < parts.size(); ++i)
     tests::write_if_changed(out / text("cases_", i, ".cpp"), part_text(parts[i], i));
-  tests::write_if_changed(out / "cases.cpp", list_text(parts.size()));
+  tests::write_if_changed(out / "cases.cpp", tests::case_list_text("tests/conformance/case_table.h",
+                                                                   "graphpipe::conformance", parts.size()));
   return 0;
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("a test includes what its program links, and tests") {
 
 // What a checker may include beside the languages and the ground: words that say what is checked, no code that computes
 // it.
-TEST_CASE("checkers include nothing of what they check") {
+TEST_CASE("planners' checkers include nothing of what they check") {
   const std::string models = "partitioner/cost_models/";
   const std::set<std::string> words = {
       "partitioner/check_plan.h", models + "check_unit_plan.h", models + "independent_score.h", models + "cost_model.h",
@@ -147,6 +147,24 @@ TEST_CASE("checkers include nothing of what they check") {
     CAPTURE(edge);
     const bool is_ground = include.target.starts_with("ir/") || include.target.starts_with("support/");
     CHECK((is_ground || words.contains(include.target)));
+    ++checked;
+  });
+  CHECK(checked > 10);
+}
+
+// It names items and versions in the lowering's words, and measures memory as planners do; what makes an order, its
+// transfers and their slots, and what simulates them, it does not know.
+TEST_CASE("the validator of schedules includes nothing that orders, lowers or simulates them") {
+  const std::set<std::string> words = {"scheduler/lowering/items.h", "scheduler/lowering/updates.h",
+                                       "scheduler/memory/memory.h"};
+  size_t checked = 0;
+  for_each_include([&](const SourceFile& file, const Include& include) {
+    if (include.angled || !file.path.starts_with("scheduler/validate/")) return;
+    const std::string edge = text(file.path, ":", include.line, " includes ", include.target);
+    CAPTURE(edge);
+    const std::string folder = include.target.substr(0, include.target.find('/'));
+    const bool is_own = include.target.starts_with("scheduler/validate/");
+    CHECK((folder == "ir" || folder == "support" || is_own || words.contains(include.target)));
     ++checked;
   });
   CHECK(checked > 10);
