@@ -70,7 +70,7 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
     for (ir::DeviceId device : graph.stages[stage].choice.devices)
       load[device] += items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages);
   // Too few samples in flight slow the bottleneck down to the period that they sustain.
-  const double slowdown = flight.period / std::max(bottleneck_period(graph, costs), kLeastSeconds);
+  const double slowdown = flight.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   IterationTime longest;
   for (StageId stage : graph.stage_ids()) {
     double steady = 0;

@@ -122,7 +122,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double s
                  " % of the step beyond what the plan needs: another policy (kfkb overlaps most) or smaller "
                  "micro-batches would lift it")};
   }
-  const double slowdown = in_flight(graph, cluster).period / std::max(bottleneck_period(graph, costs), kLeastSeconds);
+  const double slowdown = in_flight(graph, cluster).period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   if (slowdown > kNoticeable) {
     const double share = time.steady * (1 - 1 / slowdown) / total;
     return {LimitKind::kMemory, stage, share,

@@ -130,12 +130,12 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
   for (const ir::PlanNode& node : graph.nodes)
     for (size_t kind = 0; kind < count.size(); ++kind) all[kind] += cheapest_in(graph, node, node.by_kind[kind]);
   double weights = 0, work = 0;
-  for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], kLeastSeconds);
+  for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], kMinSeconds);
   for (const ir::PlanNode& node : graph.nodes) {
     double least = kInfinity;
     for (size_t kind = 0; kind < count.size(); ++kind)
       if (count[kind] > 0)
-        least = std::min(least, cheapest_in(graph, node, node.by_kind[kind]) / std::max(all[kind], kLeastSeconds));
+        least = std::min(least, cheapest_in(graph, node, node.by_kind[kind]) / std::max(all[kind], kMinSeconds));
     work += least;
   }
   return work / weights;
@@ -147,7 +147,7 @@ double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::v
   for (size_t kind = 0; kind < count.size(); ++kind) {
     const double seconds = cheapest_in(graph, node, node.by_kind[kind]);
     if (count[kind] > 0) fastest = std::min(fastest, seconds);
-    speed += count[kind] / std::max(seconds, kLeastSeconds);
+    speed += count[kind] / std::max(seconds, kMinSeconds);
   }
   return node.scope == ir::SampleScope::kEach ? 1 / speed : fastest;
 }

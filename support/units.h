@@ -12,7 +12,7 @@ namespace graphpipe {
 /// No limit, or no plan: a time or a size that nothing reaches.
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// In place of a time of zero that something is divided by.
-inline constexpr double kLeastSeconds = 1e-300;
+inline constexpr double kMinSeconds = 1e-300;
 
 /// A number with a unit. Same units add and compare; scaling takes plain numbers.
 template <typename Tag, typename Rep>

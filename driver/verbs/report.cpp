@@ -58,7 +58,7 @@ Result<Measured> measured_by(const std::string& log) {
   Measured measured;
   std::vector<std::string_view> lines = split(content, "\n");
   lines.pop_back();
-  for (const std::string_view line : lines) {
+  for (size_t i = 0; i < lines.size(); ++i) {
     double seconds = 0;
     bool has_loss = false;
     const auto look = [&](const files::JsonEvent& event) {
@@ -67,12 +67,11 @@ Result<Measured> measured_by(const std::string& log) {
       if (event.path[0] == "seconds") seconds = event.number;
       return std::string();
     };
-    if (const Status read = files::scan_json(line, {}, look); !read)
-      return Diagnostic{
-          .code = Code::kMalformedFile,
-          .origin = ModelText(log),
-          .message = text("line ", &line - lines.data() + 1, " is no step: ", read.problems().front().message),
-          .hint = "pass what `graphpipe run --log FILE.jsonl` wrote"};
+    if (const Status read = files::scan_json(lines[i], {}, look); !read)
+      return Diagnostic{.code = Code::kMalformedFile,
+                        .origin = ModelText(log),
+                        .message = text("line ", i + 1, " is no step: ", read.problems().front().message),
+                        .hint = "pass what `graphpipe run --log FILE.jsonl` wrote"};
     if (has_loss && seconds > 0) measured.step_seconds.push_back(seconds);
   }
   if (measured.step_seconds.empty())

@@ -6,6 +6,7 @@
 #include <queue>
 #include <set>
 
+#include "support/digraph.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -84,7 +85,7 @@ class Merger {
       }
       scope_[item] = graph.scope_of(items.nodes[item]);
       // Half of what decides is work, half is memory.
-      weight_[item] = items.weight[item] / std::max(2 * seconds, kLeastSeconds) + own / std::max(2 * bytes, 1.0);
+      weight_[item] = items.weight[item] / std::max(2 * seconds, kMinSeconds) + own / std::max(2 * bytes, 1.0);
     }
     most_ = 1 / limits.parts;
     set_boundaries(limits);

@@ -27,7 +27,7 @@ const std::vector<StrangeWord>& strange_words() {
       {"of stages", R"(\brows? of stages\b)", "chain, or linear pipeline"},
       {"way through", R"(\b(shortest|longest) way through\b)", "critical path, or pipeline latency"},
       {"most", R"(\bkMost|\bmost_[a-z])", "kMax, max_"},
-      {"least", R"(\bleast_[a-z])", "kMin, min_"},
+      {"least", R"(\bkLeast|\bleast_[a-z])", "kMin, min_"},
       {"bay", R"(\bbays?\b)", "staging buffers, or slots"},
       {"parcel", R"(\bparcel(s|ed)?\b)", "pending message"},
       {"judg", R"(\bjudg(e|es|ed|ing|ement)\b|\bjudges?_|_judges?\b|\bjudged_)", "check, or validate"},
