@@ -13,6 +13,7 @@
 #include "driver/cli/config_file.h"
 #include "driver/cli/flag_use.h"
 #include "driver/cli/help_text.h"
+#include "driver/cli/manual.h"
 #include "driver/cli/suggestion.h"
 #include "driver/report/report.h"
 #include "support/text.h"
@@ -33,11 +34,16 @@ void print_overview() {
   std::cout << "GraphPipe turns an ONNX model into a pipeline-parallel training plan and the programs that run it.\n\n"
                "usage: graphpipe VERB [flags]\n\n";
   for (const CommandEntry& row : all_commands())
-    std::cout << "  " << row.name << std::string(10 - row.name.size(), ' ') << row.summary << "\n";
+    std::cout << "  " << row.name << std::string(12 - row.name.size(), ' ') << row.summary << "\n";
   std::cout << "\n`graphpipe VERB --help` lists a verb's flags with an example; "
                "`graphpipe --version` names the build.\n"
-               "Exit codes: 0 ok, 1 a check failed, 2 usage, 3 input refused, 4 no feasible plan, 5 environment,\n"
-               "6 a stage failed, 7 ended early with a partial result, 70 internal defect.\n";
+               "Exit codes:";
+  std::string separator = " ";
+  for (const ExitMeaning& exit : exit_meanings()) {
+    std::cout << separator << exit.code << " " << exit.meaning;
+    separator = exit.code == wire::kExitEnvironment ? ",\n" : ", ";
+  }
+  std::cout << ".\n";
 }
 
 std::vector<std::string> long_flags(const CLI::App& app) {

@@ -87,6 +87,16 @@ constexpr CommandEntry kCommands[] = {
      .example = "graphpipe export out/ --weights weights.safetensors -o trained.onnx",
      .add_flags = export_flags,
      .run = run_export},
+    {.name = "completion",
+     .summary = "print what makes a shell complete verbs, flags and their values",
+     .example = "graphpipe completion bash",
+     .add_flags = completion_flags,
+     .run = run_completion},
+    {.name = "manual",
+     .summary = "print these pages as man pages or Markdown",
+     .example = "graphpipe manual plan",
+     .add_flags = manual_flags,
+     .run = run_manual},
 };
 
 }  // namespace

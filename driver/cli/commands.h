@@ -39,6 +39,8 @@ int run_run(const Options&);
 int run_verify(const Options&);
 int run_export(const Options&);
 int run_sweep(const Options&);
+int run_completion(const Options&);
+int run_manual(const Options&);
 
 /// Parses the command line and runs the verb. Returns the exit code.
 int run_command_line(int argc, char** argv);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "driver/cli/commands.h"
 #include "driver/cli/suggestion.h"
 #include "files/profile_formats.h"
 #include "ir/cluster_presets.h"
@@ -282,7 +283,10 @@ void simulate_flags(CLI::App& app, Options& options) {
 void report_flags(CLI::App& app, Options& options) {
   app.add_option("plans", options.inputs, "plan files, or folders that hold one; several are compared")->required();
   trusted_root_flag(app, options.model);
-  app.add_option("-o,--output", options.output, "HTML file to write")->required();
+  app.add_option("-o,--output", options.output, "file to write")->required();
+  options.format = "html";
+  app.add_option("--format", options.format, "html: the whole page; svg, dot: the graph of stages of one plan alone")
+      ->check(CLI::IsMember({"html", "svg", "dot"}));
   app.add_option("--measured", options.measured, "what `run --log FILE.jsonl` of the one plan wrote");
   output_flags(app, options);
 }
@@ -389,6 +393,23 @@ void sweep_flags(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.output, "folder for the results; those that it has are kept")->required();
   app.add_option("--jobs", options.jobs, "plans that are made at a time (as many as the machine has cores)")
       ->check(CLI::Range(1, 1024));
+  output_flags(app, options);
+}
+
+void completion_flags(CLI::App& app, Options& options) {
+  app.add_option("shell", options.input, "the shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  output_flags(app, options);
+}
+
+void manual_flags(CLI::App& app, Options& options) {
+  std::vector<std::string> verbs;
+  for (const CommandEntry& row : all_commands()) verbs.emplace_back(row.name);
+  app.add_option("verb", options.input, "the verb; without it the page of graphpipe itself")
+      ->check(CLI::IsMember(verbs));
+  options.format = "man";
+  app.add_option("--format", options.format, "what to print; markdown: all verbs in one page")
+      ->check(CLI::IsMember({"man", "markdown"}));
+  app.add_option("-o,--output", options.output, "folder to write all man pages to, graphpipe.1 and one for each verb");
   output_flags(app, options);
 }
 

@@ -25,5 +25,7 @@ void run_flags(CLI::App&, Options&);
 void verify_flags(CLI::App&, Options&);
 void export_flags(CLI::App&, Options&);
 void sweep_flags(CLI::App&, Options&);
+void completion_flags(CLI::App&, Options&);
+void manual_flags(CLI::App&, Options&);
 
 }  // namespace graphpipe::driver

@@ -61,32 +61,43 @@ std::string wrapped(const std::string& words, size_t length) {
   return out + words.substr(start);
 }
 
+/// What a flag takes, as a word: "N", "FILE", "on|off"; empty for switches.
+std::string value_of(const CLI::Option& option) {
+  if (is_switch(option)) return "";
+  const ValueType type = type_of(option);
+  const std::string choices = choices_of(type.rule);
+  if (!choices.empty()) return choices.size() <= kLongestShownChoice ? choices : "NAME";
+  const bool is_whole = type.kind == "INT" || type.kind == "UINT";
+  return is_whole ? "N" : type.kind == "FLOAT" ? "X" : type.kind;
+}
+
+/// What it is, with its limits, its default, and the words that value_of did not name.
+std::string described(const CLI::Option& option) {
+  const ValueType type = type_of(option);
+  const std::string choices = choices_of(type.rule), range = range_of(type.rule);
+  std::string out = option.get_description(), aside;
+  if (!range.empty()) aside = range;
+  if (const std::string shown = option.get_default_str(); !shown.empty())
+    aside += text(aside.empty() ? "" : "; ", "default ", shown);
+  if (option.get_required() && option.nonpositional()) aside += text(aside.empty() ? "" : "; ", "required");
+  if (option.get_expected_max() == CLI::detail::expected_max_vector_size)
+    aside += text(aside.empty() ? "" : "; ", "may be repeated");
+  if (!aside.empty()) out += text(" (", aside, ")");
+  if (choices.size() > kLongestShownChoice) out += text(": ", choices);
+  return out;
+}
+
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(kNameColumn); }
 
   std::string make_option_opts(const CLI::Option* option) const override {
-    if (is_switch(*option) || !option->nonpositional()) return "";
-    const ValueType type = type_of(*option);
-    const std::string choices = choices_of(type.rule);
-    if (!choices.empty()) return choices.size() <= kLongestShownChoice ? " " + choices : " NAME";
-    const bool is_whole = type.kind == "INT" || type.kind == "UINT";
-    return is_whole ? " N" : type.kind == "FLOAT" ? " X" : " " + type.kind;
+    const std::string value = option->nonpositional() ? value_of(*option) : "";
+    return value.empty() ? "" : " " + value;
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
-    const ValueType type = type_of(*option);
-    const std::string choices = choices_of(type.rule), range = range_of(type.rule);
-    std::string out = option->get_description(), aside;
-    if (!range.empty()) aside = range;
-    if (const std::string shown = option->get_default_str(); !shown.empty())
-      aside += text(aside.empty() ? "" : "; ", "default ", shown);
-    if (option->get_required() && option->nonpositional()) aside += text(aside.empty() ? "" : "; ", "required");
-    if (option->get_expected_max() == CLI::detail::expected_max_vector_size)
-      aside += text(aside.empty() ? "" : "; ", "may be repeated");
-    if (!aside.empty()) out += text(" (", aside, ")");
-    if (choices.size() > kLongestShownChoice) out += text(": ", choices);
-    return wrapped(out, kLineLength - kNameColumn);
+    return wrapped(described(*option), kLineLength - kNameColumn);
   }
 };
 
@@ -100,6 +111,27 @@ void show_helpfully(CLI::App& app) {
     const std::string shown = option->get_default_str();
     if (shown == "0" || shown == "-1" || shown == "[]" || shown == "\"\"") option->default_str("");
   }
+}
+
+std::vector<ShownFlag> shown_flags(const CLI::App& app) {
+  std::vector<ShownFlag> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    ShownFlag flag{.short_names = option->get_snames(),
+                   .long_names = option->get_lnames(),
+                   .argument = option->nonpositional() ? "" : option->get_name(),
+                   .value = value_of(*option),
+                   .choices = {},
+                   .help = described(*option),
+                   .required = option->get_required()};
+    std::string choices = choices_of(type_of(*option).rule);
+    // Capitals stand for something: "FILE.jsonl|FILE.csv".
+    if (choices.empty() && std::ranges::none_of(flag.value, [](char c) { return c >= 'A' && c <= 'Z'; }))
+      choices = choices_of(flag.value);
+    for (const std::string_view word : split(choices, "|"))
+      if (!word.empty()) flag.choices.emplace_back(word);
+    flags.push_back(std::move(flag));
+  }
+  return flags;
 }
 
 }  // namespace graphpipe::driver

@@ -12,6 +12,7 @@
 #include "driver/cli/output_path.h"
 #include "driver/cli/usage.h"
 #include "driver/report/html/page.h"
+#include "driver/report/html/stage_picture.h"
 #include "files/module_facts.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
@@ -108,6 +109,9 @@ Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
 }
 
 Status write_report(const Options& options) {
+  if (options.format != "html" && (options.inputs.size() != 1 || !options.measured.empty()))
+    return usage("--format " + options.format, "it is a picture of one plan, without what was measured",
+                 "name one plan and leave --measured out, or write a page");
   GP_TRY_VOID(check_output(options));
   GP_TRY(const std::vector<ReportedPlan> plans, load_plans(options));
   for (const ReportedPlan& plan : plans) {
@@ -115,7 +119,15 @@ Status write_report(const Options& options) {
     GP_TRY_VOID(check_output(options, {&file, 1}));
     GP_TRY_VOID(check_output(options, plan.pipeline.model.imported.files));
   }
-  return files::write_file(options.output, report_page(plans));
+  if (options.format == "html") return files::write_file(options.output, report_page(plans));
+  const std::string picture =
+      options.format == "dot" ? stage_dot(plans.front().pipeline) : stage_svg(plans.front().pipeline);
+  if (picture.empty())
+    return Diagnostic{.code = Code::kLimitExceeded,
+                      .origin = ModelText(plans.front().name),
+                      .message = "it has more than 200 stages, which no picture shows readably",
+                      .hint = "use --format dot, or html, which lists them"};
+  return files::write_file(options.output, picture);
 }
 
 }  // namespace

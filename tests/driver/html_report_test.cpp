@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 
@@ -67,6 +68,44 @@ TEST_CASE("a report shows stages, timeline, idle time and memory, runs nothing a
           (std::string(never) == "http://" ? count(page, "xmlns=\"http://www.w3.org/2000/svg\"") : 0));
   CHECK(holds(page, "&lt;script&gt;alert(1)"));
   CHECK(count(page, "class=\"mark\">assumed") >= 1);
+}
+
+TEST_CASE("the graph of stages alone is an SVG or a graph of Graphviz, of one plan") {
+  const TemporaryFolder folder;
+  write_model(folder);
+  const std::string plan = make_plan(folder, "plan.json", "inference");
+  REQUIRE(ask({"report", plan, "--format", "svg", "-o", folder / "plan.svg"}).code == 0);
+  const std::string svg = read_page(folder / "plan.svg");
+  CHECK(svg.starts_with("<svg xmlns"));
+  CHECK(count(svg, "<g>") == 3);
+  CHECK(count(svg, "</g>") == 3);
+  CHECK_FALSE(holds(svg, "<a "));
+  REQUIRE(ask({"report", plan, "--format", "dot", "-o", folder / "plan.dot"}).code == 0);
+  const std::string dot = read_page(folder / "plan.dot");
+  CHECK(dot.starts_with("digraph stages {"));
+  CHECK(count(dot, " [label=\"stage ") == 3);
+  CHECK(count(dot, " -> ") == 2);
+  CHECK(ask({"report", plan, plan, "--format", "dot", "-o", folder / "two.dot"}).code == 2);
+}
+
+TEST_CASE("what decisions are worth is the simulated step with each one taken back") {
+  const TemporaryFolder folder;
+  write_model(folder);
+  const std::string plan = make_plan(folder, "plan.json", "inference"), chain = folder / "chain.json";
+  REQUIRE(ask({"report", plan, "-o", folder / "report.html"}).code == 0);
+  const std::string page = read_page(folder / "report.html");
+  CHECK(holds(page, "stages one after the other, as a chain"));
+  CHECK_FALSE(holds(page, "without replication"));
+  const nlohmann::json graph = ask({"simulate", plan, "--json"}).object();
+  REQUIRE(ask({"plan", folder / "model.onnx", "--plan", plan, "--execute", "chain", "--cluster", "default", "--devices",
+               "3", "--batch", "8", "--policy", "inference", "-o", chain, "-q"})
+              .code == 0);
+  const double more = 100 * (ask({"simulate", chain, "--json"}).object()["simulated_step"].get<double>() /
+                                 graph["simulated_step"].get<double>() -
+                             1);
+  char shown[32];
+  std::snprintf(shown, sizeof shown, "%+.1f %%", more);
+  CHECK_MESSAGE(holds(page, shown), shown);
 }
 
 TEST_CASE("several plans are compared, and a log of a run stands beside what was simulated") {

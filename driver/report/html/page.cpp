@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cost/limits.h"
+#include "driver/pipeline/decision_costs.h"
 #include "driver/report/html/device_pictures.h"
 #include "driver/report/html/html.h"
 #include "driver/report/html/stage_picture.h"
@@ -83,6 +84,19 @@ std::string in_words(const Pipeline& pipeline) {
   return out;
 }
 
+std::string decisions(const Pipeline& pipeline) {
+  std::vector<std::vector<std::string>> rows{{"instead", "step", "more than this plan"}};
+  const double step = pipeline.built.step_seconds();
+  for (const DecisionCost& cost : decision_costs(pipeline))
+    rows.push_back(cost.step_seconds > 0
+                       ? std::vector<std::string>{html_text(cost.instead), shown_seconds(cost.step_seconds),
+                                                  fmt::format("{:+.1f} %", 100 * (cost.step_seconds / step - 1))}
+                       : std::vector<std::string>{html_text(cost.instead), "-", html_text(cost.why_not)});
+  if (rows.size() == 1) return "";
+  return "<h2>What each decision is worth " + origin_mark(Origin::kSimulated) + "</h2>\n" +
+         html_table("The same stages with one decision taken back", rows);
+}
+
 std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_several) {
   const Pipeline& pipeline = plan.pipeline;
   const std::string prefix = is_one_of_several ? fmt::format("plan-{}-", number) : "";
@@ -96,25 +110,54 @@ std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_seve
                               {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"}) +
          "</div>\n";
   out += "<h2>Where the time goes" + simulated + "</h2>\n" + idle_picture(pipeline);
-  return out + "<h2>Memory" + simulated + "</h2>\n" + memory_pictures(pipeline);
+  out += "<h2>Memory" + simulated + "</h2>\n" + memory_pictures(pipeline);
+  return out + decisions(pipeline);
+}
+
+constexpr size_t kMaxStepBars = 40;
+
+/// A bar per plan, as long as its step.
+std::string step_bars(const std::vector<ReportedPlan>& plans) {
+  constexpr double kLeft = 300, kWidth = 580, kPitch = 22;
+  double slowest = 0;
+  for (const ReportedPlan& plan : plans) slowest = std::max(slowest, plan.pipeline.built.step_seconds());
+  const size_t shown = std::min(plans.size(), kMaxStepBars);
+  std::string out = fmt::format(
+      "<div class=\"wide\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
+      "width=\"1000\" height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\"><title>Simulated "
+      "steps of the plans</title>\n",
+      kPitch * static_cast<double>(shown) + 4);
+  for (size_t i = 0; i < shown; ++i) {
+    const Pipeline& pipeline = plans[i].pipeline;
+    const double step = pipeline.built.step_seconds(), y = kPitch * static_cast<double>(i) + 2;
+    const double width = slowest > 0 ? kWidth * step / slowest : 0;
+    out += fmt::format("<text x=\"{}\" y=\"{:.0f}\" text-anchor=\"end\">{}: {}, {}</text>", kLeft - 8, y + 13, i + 1,
+                       html_text(pipeline.plan.planner), html_text(pipeline.plan.policy));
+    out += fmt::format(
+        "<rect x=\"{}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"16\" fill=\"#6baed6\" stroke=\"#333\" "
+        "stroke-width=\"0.4\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
+        kLeft, y, width, kLeft + width + 6, y + 13, shown_seconds(step));
+  }
+  out += "</svg></div>\n";
+  return shown < plans.size() ? out + fmt::format("<p>The first {} of {} plans.</p>\n", shown, plans.size()) : out;
 }
 
 std::string plan_comparison(const std::vector<ReportedPlan>& plans) {
   std::vector<std::vector<std::string>> rows{
-      {"plan", "planner", "policy", "stages", "devices", "step", "of the fastest", "idle", "fullest device"}};
+      {"", "plan", "planner", "policy", "stages", "devices", "step", "of the fastest", "idle", "fullest device"}};
   double fastest = kInfinity;
   for (const ReportedPlan& plan : plans) fastest = std::min(fastest, plan.pipeline.built.step_seconds());
   for (size_t i = 0; i < plans.size(); ++i) {
     const Pipeline& pipeline = plans[i].pipeline;
     const double step = pipeline.built.step_seconds();
-    rows.push_back({fmt::format("<a href=\"#plan-{}\">{}</a>", i, html_text(plans[i].name)),
+    rows.push_back({std::to_string(i + 1), fmt::format("<a href=\"#plan-{}\">{}</a>", i, html_text(plans[i].name)),
                     html_text(pipeline.plan.planner), html_text(pipeline.plan.policy),
                     std::to_string(pipeline.stages.stages.size()),
                     std::to_string(pipeline.built.schedule.programs.size()), shown_seconds(step),
                     fmt::format("{:.3f}", step / fastest), fmt::format("{:.1f} %", 100 * idle_share(pipeline)),
                     html_text(human_bytes(fullest_bytes(pipeline)))});
   }
-  return "<h2>Comparison " + origin_mark(Origin::kSimulated) + "</h2>\n" +
+  return "<h2>Comparison " + origin_mark(Origin::kSimulated) + "</h2>\n" + step_bars(plans) +
          html_table("Plans by their simulated step", rows);
 }
 

@@ -46,17 +46,20 @@ std::string named_devices(const ir::StageChoice& choice) {
              : out;
 }
 
-std::string stage_box(const Pipeline& pipeline, const std::string& plan, ir::StageId id, StagePlace place) {
+std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id) {
   const ir::Stage& stage = pipeline.stages.stages[id];
-  const std::string lines[] = {
-      fmt::format("stage {}: {} operators", id.index(), stage.nodes.size()), named_devices(stage.choice),
-      fmt::format("micro-batch {}, {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
-      human_bytes(static_cast<double>(stage.weight_bytes.count)) + " of weights"};
+  return {fmt::format("stage {}: {} operators", id.index(), stage.nodes.size()), named_devices(stage.choice),
+          fmt::format("micro-batch {}, {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
+          human_bytes(static_cast<double>(stage.weight_bytes.count)) + " of weights"};
+}
+
+std::string stage_box(const Pipeline& pipeline, const std::string& plan, ir::StageId id, StagePlace place) {
+  const std::vector<std::string> lines = stage_lines(pipeline, id);
   std::string out = fmt::format(
       "<a href=\"#{}stage-{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"#fff\" "
       "stroke=\"#111\"/>",
       plan, id.index(), place.x, place.y, kBoxWidth, kBoxHeight);
-  for (size_t i = 0; i < std::size(lines); ++i)
+  for (size_t i = 0; i < lines.size(); ++i)
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>", place.x + 8,
                        place.y + 15 + 14 * static_cast<double>(i), i == 0 ? " font-weight=\"bold\"" : "",
                        html_text(lines[i]));
@@ -99,9 +102,7 @@ std::string name_list(const std::vector<std::string>& names) {
   return out.empty() ? "-" : out;
 }
 
-}  // namespace
-
-std::string stage_picture(const Pipeline& pipeline, const std::string& plan) {
+std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
   const ir::StageGraph& graph = pipeline.stages;
   if (graph.stages.size() > kMaxDrawn) return "";
   double width = 0, height = 0;
@@ -116,7 +117,37 @@ std::string stage_picture(const Pipeline& pipeline, const std::string& plan) {
       width, height, graph.stages.size(), plan);
   out += tensor_lines(graph, plan, places);
   for (const ir::StageId id : graph.stage_ids()) out += stage_box(pipeline, plan, id, places[id.index()]);
-  return "<div class=\"wide\" tabindex=\"0\">" + out + "</svg></div>\n";
+  return out + "</svg>\n";
+}
+
+}  // namespace
+
+std::string stage_picture(const Pipeline& pipeline, const std::string& plan) {
+  const std::string picture = drawn_graph(pipeline, plan);
+  return picture.empty() ? "" : "<div class=\"wide\" tabindex=\"0\">" + picture + "</div>\n";
+}
+
+std::string stage_svg(const Pipeline& pipeline) {
+  std::string picture = drawn_graph(pipeline, "");
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const std::string link = fmt::format("<a href=\"#stage-{}\">", id.index());
+    if (const size_t at = picture.find(link); at != std::string::npos) picture.replace(at, link.size(), "<g>");
+  }
+  for (size_t at = picture.find("</a>"); at != std::string::npos; at = picture.find("</a>", at))
+    picture.replace(at, 4, "</g>");
+  return picture;
+}
+
+std::string stage_dot(const Pipeline& pipeline) {
+  std::string out = "digraph stages {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n";
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    std::string label;
+    for (const std::string& line : stage_lines(pipeline, id)) label += (label.empty() ? "" : "\\n") + line;
+    out += fmt::format("  stage{} [label=\"{}\"];\n", id.index(), label);
+  }
+  for (const auto& [ends, bytes] : bytes_between(pipeline.stages))
+    out += fmt::format("  stage{} -> stage{} [label=\"{}\"];\n", ends.first, ends.second, human_bytes(bytes));
+  return out + "}\n";
 }
 
 std::string stage_sections(const Pipeline& pipeline, const std::string& plan,

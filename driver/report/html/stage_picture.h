@@ -12,6 +12,13 @@ namespace graphpipe::driver {
 /// stage's section. More than 200 stages are not drawn: empty. `plan` begins all ids, which are unique in a page.
 std::string stage_picture(const Pipeline& pipeline, const std::string& plan);
 
+/// The same as a file of its own, without links; empty as above.
+std::string stage_svg(const Pipeline& pipeline);
+
+/// The graph in the language of Graphviz: stages with their devices, micro-batch, time and weights, tensors with their
+/// bytes. Of any size; it holds no name of the model.
+std::string stage_dot(const Pipeline& pipeline);
+
 /// A table of all stages, and for each a section with its operators (id: `plan`, "stage-" and its number). `modules`
 /// names, per stage, the modules that lie in it alone; empty lists where they are not known.
 std::string stage_sections(const Pipeline& pipeline, const std::string& plan,
