@@ -12,7 +12,8 @@ body { font: 16px/1.45 system-ui, sans-serif; color: #111; background: #fff; mar
 h1 { font-size: 1.5rem; margin: 0 0 .5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #999; }
 p { margin: .5rem 0; max-width: 60rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .875rem; } caption { text-align: left; font-weight: 600; padding: .25rem 0; }
-th, td { border: 1px solid #bbb; padding: .2rem .5rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+th, td { border: 1px solid #bbb; padding: .2rem .5rem; text-align: left; vertical-align: top; }
+td { max-width: 24rem; overflow-wrap: break-word; }
 th { background: #f2f2f2; }
 .wide { overflow-x: auto; } .wide svg { max-width: 100%; height: auto; } .timeline svg { min-width: 48rem; }
 .mark { font-size: .75rem; border: 1px solid #777; border-radius: .3rem; padding: 0 .3rem; white-space: nowrap; }
@@ -20,6 +21,7 @@ th { background: #f2f2f2; }
 .figures b { display: block; font-size: 1.25rem; }
 details { margin: .3rem 0; } summary { cursor: pointer; } a { color: #0b3d91; }
 a:focus, summary:focus, .wide:focus { outline: 2px solid #0b3d91; }
+@media screen and (max-width: 48rem) { .wide svg { max-width: none; } }
 @media print { body { font-size: 10pt; max-width: none; padding: 0; } .wide { overflow: visible; } .timeline svg { min-width: 0; }
   h2, table, svg { break-inside: avoid; } @page { size: A4; margin: 14mm; } }
 )";

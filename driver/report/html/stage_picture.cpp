@@ -12,7 +12,7 @@
 namespace graphpipe::driver {
 namespace {
 
-constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxNamedDevices = 8;
+constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxNamedDevices = 8, kNamedOfMore = 3;
 constexpr double kBoxWidth = 170, kBoxHeight = 62, kGapX = 60, kGapY = 18, kPictureMargin = 8;
 
 struct StagePlace {
@@ -38,12 +38,13 @@ std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, do
 }
 
 std::string named_devices(const ir::StageChoice& choice) {
+  const size_t first = choice.devices.front().index(), last = choice.devices.back().index();
+  if (choice.devices.size() > 2 && std::ranges::is_sorted(choice.devices) && last - first + 1 == choice.devices.size())
+    return fmt::format("devices {} to {}", first, last);
   std::string out = choice.devices.size() == 1 ? "device" : "devices";
-  for (size_t i = 0; i < choice.devices.size() && i < kMaxNamedDevices; ++i)
-    out += (i == 0 ? " " : ", ") + std::to_string(choice.devices[i].index());
-  return choice.devices.size() > kMaxNamedDevices
-             ? fmt::format("{} and {} more", out, choice.devices.size() - kMaxNamedDevices)
-             : out;
+  const size_t named = choice.devices.size() > kMaxNamedDevices ? kNamedOfMore : choice.devices.size();
+  for (size_t i = 0; i < named; ++i) out += (i == 0 ? " " : ", ") + std::to_string(choice.devices[i].index());
+  return named < choice.devices.size() ? fmt::format("{} and {} more", out, choice.devices.size() - named) : out;
 }
 
 std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id) {
