@@ -126,7 +126,10 @@ TEST_CASE("what a policy is worth is what the same stages take under another") {
     return folder / name;
   };
   const std::string plan = planned("plan.json", {"--planner", "sequential", "--stages", "2", "--micro-batch", "2"});
-  const std::string gpipe = planned("gpipe.json", {"--plan", plan, "--policy", "gpipe"});
+  auto stages = nlohmann::ordered_json::parse(read_page(plan));
+  stages.erase("schedule");
+  std::ofstream(folder / "stages.json") << stages;
+  const std::string gpipe = planned("gpipe.json", {"--plan", folder / "stages.json", "--policy", "gpipe"});
   REQUIRE(ask({"report", plan, "-o", folder / "report.html"}).code == 0);
   const std::string page = read_page(folder / "report.html");
   const size_t row = page.find("policy gpipe");

@@ -24,7 +24,10 @@ void check_model(const std::string& name, const std::vector<std::vector<std::str
   const Reference reference = read_reference(name);
   for (const int stages : {1, 2, 4}) {
     const std::string folder = work_folder(name + "_" + std::to_string(stages));
-    for (const char* policy : {"kfkb", "gpipe"}) {
+    // policies_test has all policies; here a second one shows that the order does not matter.
+    const std::vector<std::string> policies =
+        stages == 4 ? std::vector<std::string>{"kfkb", "gpipe"} : std::vector<std::string>{"kfkb"};
+    for (const std::string& policy : policies) {
       compile(reference, folder,
               {"--devices", std::to_string(stages), "--stages", std::to_string(stages), "--micro-batch", "2",
                "--policy", policy});
