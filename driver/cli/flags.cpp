@@ -350,7 +350,7 @@ void run_flags(CLI::App& app, Options& options) {
                "simulated one");
   app.add_option("--pace-scale", options.pace_scale,
                  "with --pace: all times are X times as long (chosen, so that pauses outweigh overheads)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-3, 1e6))
       ->type_name("X");
   app.add_option("--pace-bytes", options.pace_bytes,
                  "with --pace: the part of their bytes that messages have, in times of whole ones (chosen; 1: all)")

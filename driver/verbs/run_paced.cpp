@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -18,6 +19,7 @@
 #include "files/text_file.h"
 #include "support/output_file.h"
 #include "wire/exit_codes.h"
+#include "wire/run_outputs.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -46,6 +48,9 @@ Measured read_measured(const std::string& report) {
   return measured;
 }
 
+/// Processes on one host, each with a connection to many others.
+constexpr size_t kMaxRanks = 256;
+
 double median_of(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t middle = values.size() / 2;
@@ -63,8 +68,14 @@ Status check_paced_flags(const Options& options) {
       problems.push_back(
           usage(flag, "a paced run trains nothing and reads no data", "leave it out, or leave out --pace"));
   if (!options.run.output.trace.empty()) {
-    const Status writable = check_output_path(options.run.output.trace);
+    const std::string& trace = options.run.output.trace;
+    const Status writable = check_output_path(trace);
     if (!writable) problems.insert(problems.end(), writable.problems().begin(), writable.problems().end());
+    std::error_code error;
+    const std::string kept = wire::kept_file(trace, options.input, "");
+    if (!kept.empty() || std::filesystem::equivalent(trace, options.input, error))
+      problems.push_back(
+          usage("--trace", "this file is " + (kept.empty() ? "the plan" : kept), "name another file to write"));
   }
   if (!problems.empty()) return problems;
   return Ok{};
@@ -83,6 +94,12 @@ struct PacedRun {
 Result<PacedRun> run_plan_paced(const Options& options) {
   GP_TRY_VOID(check_paced_flags(options));
   GP_TRY(Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
+  if (pipeline.plan.cluster.devices.size() > kMaxRanks)
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText("--pace"),
+                      .message = text("a process would be started for each of ", pipeline.plan.cluster.devices.size(),
+                                      " devices; the most are ", kMaxRanks),
+                      .hint = "simulate the plan, or plan for fewer devices"};
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   GP_TRY(wire::PacePlan plan,
          pace_plan_of(pipeline, {.scale = options.pace_scale, .share = options.pace_bytes, .cores = cores}));

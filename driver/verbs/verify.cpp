@@ -59,6 +59,9 @@ struct Verdict {
   size_t worst_step = 0;  // of the loss, from 1
   WorstOfSteps gradients, weights;
   Comparison outputs;
+  /// Steps of a training whose gradients are numbers, and not the zeros of an update that was left out.
+  int64_t compared_steps = 0;
+  bool compares_nothing() const { return !forward_only && compared_steps == 0; }
   bool passed() const { return bitwise && (by_tolerance || !compared); }
 };
 
@@ -214,10 +217,10 @@ Result<bool> both_overflow(const TrainingResult& serial, const TrainingResult& r
   return true;
 }
 
-// What is defined of such a step: no weight changes.
-Status compare_unchanged(const TrainingResult& run, int64_t step, WorstOfSteps& weights) {
+// What is defined of such a step: no weight changes. Both runs begin it with what the serial one had before.
+Status compare_unchanged(const TrainingResult& run, const TrainingResult& serial, int64_t step, WorstOfSteps& weights) {
   GP_TRY(Comparison change, compare_tensors(wire::step_file(run.steps, step, "weights"),
-                                            wire::step_file(run.steps, step - 1, "weights"), {.usual = 0}));
+                                            wire::step_file(serial.steps, step - 1, "weights"), {.usual = 0}));
   keep_worst(std::move(change), step, weights);
   return Ok{};
 }
@@ -237,10 +240,11 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
     };
     GP_TRY(const bool overflows, both_overflow(serial, reference, step));
     if (overflows) {
-      GP_TRY_VOID(compare_unchanged(serial, step, verdict.weights));
-      GP_TRY_VOID(compare_unchanged(reference, step, verdict.weights));
+      GP_TRY_VOID(compare_unchanged(serial, serial, step, verdict.weights));
+      GP_TRY_VOID(compare_unchanged(reference, serial, step, verdict.weights));
       continue;
     }
+    verdict.compared_steps += std::ranges::count(serial.skipped_steps, step) == 0;
     GP_TRY(Comparison gradients, compare("gradients", {}));
     if (wire::optimizer_named(optimizer).mixes_elements) {
       GP_TRY_VOID(keep_largest_differences(wire::step_file(serial.steps, step, "gradients"),
@@ -292,9 +296,9 @@ Status compare_with_reference(const Options& options, const Pipeline& pipeline, 
   } else {
     GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.spec.optimizer, verdict));
   }
-  verdict.by_tolerance = verdict.same_scales && verdict.loss_difference <= verdict.tolerance.loss &&
-                         verdict.gradients.comparison.passed() && verdict.weights.comparison.passed() &&
-                         verdict.outputs.passed();
+  verdict.by_tolerance = verdict.same_scales && !verdict.compares_nothing() &&
+                         verdict.loss_difference <= verdict.tolerance.loss && verdict.gradients.comparison.passed() &&
+                         verdict.weights.comparison.passed() && verdict.outputs.passed();
   return Ok{};
 }
 
@@ -377,6 +381,7 @@ void print(const Options& options, const Verdict& verdict) {
     object.add("bitwise", verdict.bitwise).add("asynchronous", !verdict.compared);
     if (verdict.compared) {
       object.add("by_tolerance", verdict.by_tolerance).add("same_loss_scales", verdict.same_scales);
+      if (!verdict.forward_only) object.add("compared_steps", verdict.compared_steps);
       object.add("loss_difference", verdict.loss_difference).add("worst_loss_step", verdict.worst_step);
       add_worst(object, "gradient", verdict.gradients.comparison, verdict.gradients.step);
       add_worst(object, "weight", verdict.weights.comparison, verdict.weights.step);
@@ -402,6 +407,8 @@ void print(const Options& options, const Verdict& verdict) {
             << " of a tensor" << looser_words(verdict.tolerance.tensors) << "\n"
             << "  largest relative differences: losses " << rounded(verdict.loss_difference)
             << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
+  if (verdict.compares_nothing())
+    std::cout << "  all steps overflow, so that no gradient was compared: take more steps, or a smaller --loss-scale\n";
   if (!verdict.same_scales) std::cout << "  the loss scales, or the steps without an update, differ\n";
   if (verdict.forward_only) {
     print_worst("outputs", verdict.outputs, -1);

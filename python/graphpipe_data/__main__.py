@@ -142,7 +142,7 @@ def unpack(arguments):
         unpack_as(target, inputs, paths, kind)
     if arguments.cache:
         note_use(target)
-        make_room(os.path.dirname(target), 0)
+        make_room(os.path.dirname(target), 0, keep=target)
     return target
 
 

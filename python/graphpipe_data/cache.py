@@ -68,9 +68,9 @@ def limit_of(cache):
 
 
 def remove(folder):
-    """False where a run reads it."""
+    """False where a run reads it, or has taken it since it was found unused."""
     with held_alone(folder) as free:
-        if not free:
+        if not free or os.stat(folder).st_mtime > time.time() - RECENT_SECONDS:
             return False
         # Out of sight first: it is whole or not there.
         away = os.path.join(os.path.dirname(folder), ".removing-" + os.path.basename(folder))
@@ -82,9 +82,9 @@ def remove(folder):
         return True
 
 
-def make_room(cache, coming):
+def make_room(cache, coming, keep=""):
     """Removes the folders that were not used for the longest time until `coming` more bytes are within the limit, as far
-    as no run reads them."""
+    as no run reads them; never `keep`."""
     limit, folders = limit_of(cache), []
     for entry in os.scandir(cache):
         if re.fullmatch(r"[0-9a-f]{64}", entry.name) and entry.is_dir(follow_symlinks=False):
@@ -93,7 +93,7 @@ def make_room(cache, coming):
     for used, path, size in sorted(folders):
         if total <= limit or used > time.time() - RECENT_SECONDS:
             break
-        if remove(path):
+        if path != keep and remove(path):
             total, removed, freed = total - size, removed + 1, freed + size
     if removed:
         print(f"removed {removed} unused from the cache of unpacked data ({freed / (1 << 20):.1f} MiB): {LIMIT_VARIABLE} "

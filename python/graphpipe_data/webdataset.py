@@ -14,8 +14,25 @@ CHECKED_BYTES = 16 << 20  # that are written between two looks at the disk: gzip
 DAMAGED = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
 
 
+# Headers whose whole content tarfile takes into memory: long names, and the records of pax.
+HEADERS_IN_MEMORY = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+                     tarfile.SOLARIS_XHDTYPE)
+MAX_HEADER_IN_MEMORY = 1 << 16
+
+
+class BoundedInfo(tarfile.TarInfo):
+    """Refuses headers of a size that only an attack has: gzip makes gigabytes of a few megabytes."""
+
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in HEADERS_IN_MEMORY and info.size > MAX_HEADER_IN_MEMORY:
+            raise tarfile.ReadError(f"a header declares {info.size} bytes for a name or its records")
+        return info
+
+
 def open_tar(path):
-    return tarfile.open(path, "r:gz" if path.endswith("gz") else "r:")
+    return tarfile.open(path, "r:gz" if path.endswith("gz") else "r:", tarinfo=BoundedInfo)
 
 
 def npy_elements(data, declared):

@@ -33,14 +33,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Of one rank's trace; what comes later is counted.
-constexpr size_t kMaxEvents = size_t{1} << 20;
-
-size_t max_events(int64_t steps, size_t actions) {
-  const bool all_fit = static_cast<size_t>(steps) < kMaxEvents / std::max<size_t>(1, actions);
-  return all_fit ? static_cast<size_t>(steps) * actions : kMaxEvents;
-}
-
 void report_early_end(const wire::RunOptions& options, int64_t done) {
   const Diagnostic note{.code = Code::kInterrupted,
                         .severity = Severity::kNote,

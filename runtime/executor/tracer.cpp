@@ -1,5 +1,6 @@
 #include "runtime/executor/tracer.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 
@@ -96,6 +97,11 @@ class Writer {
 };
 
 }  // namespace
+
+size_t max_events(int64_t steps, size_t actions) {
+  const bool all_fit = static_cast<size_t>(steps) < kMaxEvents / std::max<size_t>(1, actions);
+  return all_fit ? static_cast<size_t>(steps) * actions : kMaxEvents;
+}
 
 Tracer::Tracer(size_t most) : zero_(std::chrono::steady_clock::now()), most_(most) { events_.reserve(most); }
 

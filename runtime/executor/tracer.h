@@ -30,6 +30,12 @@ struct CollectedTrace {
   int64_t dropped = 0;
 };
 
+/// Of one rank's trace; what comes later is counted.
+inline constexpr size_t kMaxEvents = size_t{1} << 20;
+
+/// Those of so many steps, or the most.
+size_t max_events(int64_t steps, size_t actions);
+
 class Tracer {
  public:
   /// Later events than `most` are dropped and counted.

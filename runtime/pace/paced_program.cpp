@@ -48,6 +48,10 @@ int64_t PacedProgram::sent(int64_t bytes) const {
   return bytes == 0 ? 0 : std::max<int64_t>(1, std::llround(static_cast<double>(bytes) * plan_.share));
 }
 
+int64_t PacedProgram::gradient_elements(int64_t bytes) const {
+  return std::max<int64_t>(1, sent(bytes) / kGradientElement);
+}
+
 // [samples, factor] where it has a batch axis, else [factor].
 TensorRow PacedProgram::dims(int64_t factor, int64_t samples_power) {
   std::vector<DimRow>& list = dim_lists_.emplace_back();
@@ -76,7 +80,7 @@ void PacedProgram::add_stage(int32_t stage) {
   std::vector<ParamRow>& params = params_.emplace_back();
   const auto add_param = [&](int64_t bytes, int32_t group) {
     if (bytes == 0) return;
-    TensorRow tensor = dims(std::max<int64_t>(1, sent(bytes) / kGradientElement), 0);
+    TensorRow tensor = dims(gradient_elements(bytes), 0);
     tensor.type = ElementType::kFloat32;
     params.push_back({.name = "paced", .tensor = tensor, .group = group});
   };
@@ -112,15 +116,30 @@ int64_t PacedProgram::largest_bytes() const {
   return largest;
 }
 
+double PacedProgram::planned_of_sent(const ChannelKey& key) const {
+  const auto index = static_cast<size_t>(key.index);
+  const auto ratio = [](int64_t planned, int64_t sent) {
+    return planned == 0 ? 1.0 : static_cast<double>(planned) / static_cast<double>(sent);
+  };
+  if (key.kind == ChannelKind::kReduce) {
+    const int64_t bytes = plan_.stages[index].gradient_bytes;
+    if (bytes > 0) return ratio(bytes, gradient_elements(bytes) * kGradientElement);
+    return 1 / plan_.share;
+  }
+  if (key.kind == ChannelKind::kShare)
+    return ratio(plan_.groups[index].bytes, gradient_elements(plan_.groups[index].bytes) * kGradientElement);
+  return ratio(plan_.edges[index].bytes, sent(plan_.edges[index].bytes));
+}
+
 std::vector<ChannelPace> PacedProgram::paces(const std::vector<ChannelSpec>& specs) const {
   std::map<std::pair<int32_t, int32_t>, const wire::PaceLink*> ways;
   for (const wire::PaceLink& way : plan_.ways) ways[{way.from, way.to}] = &way;
-  const double byte_scale = plan_.scale / plan_.share;
   std::vector<ChannelPace> paces;
   for (const ChannelSpec& spec : specs) {
     ChannelPace& pace = paces.emplace_back();
     const auto way = ways.find({spec.from_rank, spec.to_rank});
     if (!carries_tensors(spec.key.kind) || way == ways.end()) continue;
+    const double byte_scale = plan_.scale * planned_of_sent(spec.key);
     pace = {.link = way->second->link,
             .latency = way->second->latency * plan_.scale,
             .byte = way->second->byte * byte_scale};

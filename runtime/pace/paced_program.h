@@ -34,6 +34,9 @@ class PacedProgram {
   void add_tables();
   TensorRow dims(int64_t factor, int64_t samples_power);
   int64_t sent(int64_t bytes) const;
+  int64_t gradient_elements(int64_t bytes) const;
+  /// Bytes of the plan for each that such a message has: small ones are not shortened as far as the rest.
+  double planned_of_sent(const ChannelKey& key) const;
 
   const wire::PacePlan& plan_;
   int32_t rank_;

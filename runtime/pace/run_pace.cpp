@@ -151,7 +151,7 @@ void PacedRank::run() {
   }
   std::optional<Tracer> tracer;
   if (!options_.output.trace.empty())
-    executor.trace(tracer.emplace(static_cast<size_t>(options_.data.steps + 1) * resolved_.actions.size()));
+    executor.trace(tracer.emplace(max_events(options_.data.steps + 1, resolved_.actions.size())));
   std::vector<Told> steps;
   for (int64_t step = 0; step <= options_.data.steps; ++step) steps.push_back(run_step(executor, pacer, step));
   steps.erase(steps.begin());  // memory was touched for the first time

@@ -95,6 +95,10 @@ def main(data, out):
     outside = [("../../outside\x1b[31m.item.npy", arrays["item"].member(0)), ("/etc/key.item.npy", arrays["item"].member(0))]
     write_tar("outside.tar", outside)
     write_tar("large.tar", [("key.item.npy", bytes(1 << 20))])
+    name = tarfile.TarInfo("././@LongLink")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 1 << 24
+    with gzip.open("names.tar.gz", "wb", 1) as packed:
+        packed.write(name.tobuf(tarfile.GNU_FORMAT) + bytes(name.size))
     with open("shard-007.tar", "rb") as whole, open("cut.tar", "wb") as cut:
         cut.write(whole.read()[:9000])
     with open("zip-007.tar.gz", "rb") as whole, open("cut.tar.gz", "wb") as cut:

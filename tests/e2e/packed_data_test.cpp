@@ -137,6 +137,7 @@ TEST_CASE("files that do not fit are refused before the first process starts, wi
       {"cut.tar", {"cut.tar", "it cannot be read after sample"}},
       {"cut.tar.gz", {"cut.tar.gz", "it cannot be read after sample"}},
       {"plain.tgz", {"plain.tgz", "it is no tar file, or not compressed as its name says"}},
+      {"names.tar.gz", {"a header declares 16777216 bytes"}},
       {"large.tar", {"member 'key.item.npy' has 1048576 bytes, and a sample is int64[4]"}},
       {"outside.tar", {"sample '../../outside", "has no"}},
       {"none-*.tar", {"no file has such a name"}},

@@ -85,17 +85,23 @@ TEST_CASE("fp16 with overflows, clipping and accumulated steps has the interpret
   compile_recorded("fp16", folder,
                    {"--devices", "3", "--stages", "2", "--replicas", "0=2", "--micro-batch", "2", "--policy", "gpipe",
                     "--optimizer", "adamw"});
-  const Words numbers = {"--data", kRecorded + "/data", "--steps", "12",     "--lr",
-                         "0.01",   "--clip-norm",       "0.5",     "--json", "--quiet"};
+  const Words numbers = {"--data", kRecorded + "/data", "--lr", "0.01", "--clip-norm", "0.5", "--json", "--quiet"};
+  const Words few = {"--steps", "12"}, many = {"--steps", "20"};
   const Words accumulated = {"--accumulate", "2"};
   // Overflows where every step makes an update, and where several do, so that gradients stay that are no numbers.
-  for (const Words& more : {kScaled, with(accumulated, kScaled)}) {
+  for (const Words& more : {with(few, kScaled), with(with(many, accumulated), kScaled)}) {
     const json report = json::parse(graphpipe_output(with(with({"verify", folder}, numbers), more)));
+    CHECK(report["compared_steps"] > 0);
     CHECK(report["bitwise"] == true);
     CHECK(report["by_tolerance"] == true);
     CHECK(report["same_loss_scales"] == true);
   }
-  const json trained = json::parse(graphpipe_output(with(with(with({"run", folder}, numbers), kScaled), accumulated)));
+  // Where all steps overflow nothing is compared, and nothing may pass.
+  const Words overflowing = with(with(with(numbers, few), kScaled), accumulated);
+  const json none = json::parse(graphpipe_output(with({"verify", folder}, overflowing), 1));
+  CHECK(none["bitwise"] == true);
+  CHECK(none["compared_steps"] == 0);
+  const json trained = json::parse(graphpipe_output(with({"run", folder}, overflowing)));
   // Every second step may make an update, and the first ones overflow.
   CHECK(trained["skipped_steps"][0] == 2);
   CHECK(trained["loss_scales"][1] == 16777216);

@@ -101,7 +101,10 @@ double largest(const std::vector<double>& numbers) {
 double difference(const std::vector<double>& numbers, const std::vector<double>& expected) {
   REQUIRE(numbers.size() == expected.size());
   double most = 0;
-  for (size_t i = 0; i < numbers.size(); ++i) most = std::max(most, std::abs(numbers[i] - expected[i]));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    REQUIRE(std::isfinite(numbers[i]));
+    most = std::max(most, std::abs(numbers[i] - expected[i]));
+  }
   return most / largest(expected);
 }
 
