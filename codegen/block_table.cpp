@@ -15,7 +15,7 @@ std::string BlockTable::name_of(FunctionText function) {
 }
 
 std::vector<SourceFile> BlockTable::files(const std::string& first_line) const {
-  if (empty()) return {};
+  if (blocks_.empty()) return {};
   const std::string name_space = text("pipeline::", kBlocksFolder);
   std::vector<SourceFile> files;
   std::string declarations;

@@ -17,7 +17,6 @@ class BlockTable {
  public:
   /// The qualified name of the function with this text, which names its things by a BlockNaming.
   std::string name_of(FunctionText function);
-  bool empty() const { return blocks_.empty(); }
   /// A file per function, and the header that declares them; none where there is none.
   std::vector<SourceFile> files(const std::string& first_line) const;
 

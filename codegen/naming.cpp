@@ -32,7 +32,8 @@ std::string BlockNaming::local(std::string_view name, ir::NodeId node) {
 
 std::string BlockNaming::number(ir::NodeId node) {
   std::string& name = numbers_[node];
-  if (name.empty()) name = entry(node.index());
+  // Of a key it is a field without sign, which braces do not narrow to.
+  if (name.empty()) name = text("static_cast<uint32_t>(", entry(node.index()), ")");
   return name;
 }
 

@@ -31,6 +31,9 @@ NodeEmitter::NodeEmitter(const ir::Graph& graph, ir::NodeId id, const std::map<i
       param_of_(&param_of),
       naming_(&naming),
       headers_(&headers) {
+  // Names that count what is mentioned must not depend on the order in which a compiler evaluates arguments.
+  for (size_t i = 0; i < view_.input_count(); ++i)
+    if (view_.has_input(i)) operand(i);
   const ops::OpDef* entry = ops::find_op(view_.node().op);
   if (entry == nullptr || entry->updates_inputs == nullptr) return;
   updated_inputs_ = entry->updates_inputs(view_);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "codegen/stage_steps.h"
 #include "support/check.h"

@@ -31,8 +31,7 @@ int usage_error(const std::string& message) {
 std::string shown(std::string_view word) { return "'" + Terminal::encode_text(word).str() + "'"; }
 
 void print_overview() {
-  std::cout << "GraphPipe turns an ONNX model into a pipeline-parallel training plan and the programs that run it.\n\n"
-               "usage: graphpipe VERB [flags]\n\n";
+  std::cout << kWhatItIs << "\n\nusage: graphpipe VERB [flags]\n\n";
   for (const CommandEntry& row : all_commands())
     std::cout << "  " << row.name << std::string(12 - row.name.size(), ' ') << row.summary << "\n";
   std::cout << "\n`graphpipe VERB --help` lists a verb's flags with an example; "

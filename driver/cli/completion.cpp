@@ -1,10 +1,8 @@
 #include "driver/cli/completion.h"
 
-#include <CLI/CLI.hpp>
 #include <vector>
 
-#include "driver/cli/commands.h"
-#include "driver/cli/help_text.h"
+#include "driver/cli/manual.h"
 #include "support/text.h"
 
 namespace graphpipe::driver {
@@ -17,13 +15,8 @@ struct CompletedVerb {
 
 std::vector<CompletedVerb> completed_verbs() {
   std::vector<CompletedVerb> verbs;
-  for (const CommandEntry& row : all_commands()) {
-    Options options;
-    CLI::App app;
-    row.add_flags(app, options);
-    show_helpfully(app);
-    verbs.push_back({std::string(row.name), std::string(row.summary), shown_flags(app)});
-  }
+  for (const CommandEntry& row : all_commands())
+    verbs.push_back({std::string(row.name), std::string(row.summary), flags_of(row)});
   return verbs;
 }
 
@@ -56,7 +49,7 @@ std::vector<std::string> spellings(const ShownFlag& flag) {
   return out;
 }
 
-bool takes_number(const ShownFlag& flag) { return flag.value == "N" || flag.value == "X"; }
+bool takes_numbers(const ShownFlag& flag) { return flag.value == "N" || flag.value == "X" || flag.value == "X,Y"; }
 
 // The words after "graphpipe VERB" as bash sees them: `=` is a word of its own.
 constexpr std::string_view kBashStart = R"(# bash completion for graphpipe; made by `graphpipe completion bash`
@@ -90,7 +83,7 @@ std::string bash_script() {
         const std::string pattern = shell_quoted(verb.name + " " + spelling);
         if (!flag.choices.empty())
           cases += text("    ", pattern, ") words=", shell_quoted(words_between(flag.choices, " ")), " ;;\n");
-        else if (takes_number(flag)) no_words.push_back(pattern);
+        else if (takes_numbers(flag)) no_words.push_back(pattern);
       }
       if (!flag.argument.empty() && !flag.choices.empty())
         arguments += text("    ", verb.name, ") words=", shell_quoted(words_between(flag.choices, " ")), " ;;\n");
@@ -111,7 +104,7 @@ std::string zsh_help(std::string_view words) { return replaced(words, "\\[]:", "
 
 std::string zsh_action(const ShownFlag& flag) {
   if (!flag.choices.empty()) return "(" + words_between(flag.choices, " ") + ")";
-  return takes_number(flag) ? " " : "_files";
+  return takes_numbers(flag) ? " " : "_files";
 }
 
 std::string zsh_flag(const ShownFlag& flag, const std::string& spelling) {
@@ -152,7 +145,7 @@ std::string fish_flag(const std::string& condition, const ShownFlag& flag) {
   for (const std::string& name : flag.short_names) out += " -s " + name;
   for (const std::string& name : flag.long_names) out += " -l " + name;
   if (!flag.choices.empty()) out += " -x -a " + fish_quoted(words_between(flag.choices, " "));
-  else if (takes_number(flag)) out += " -x";
+  else if (takes_numbers(flag)) out += " -x";
   else if (!flag.value.empty()) out += " -r -F";
   return out + " -d " + fish_quoted(flag.help) + "\n";
 }

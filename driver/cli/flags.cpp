@@ -355,7 +355,7 @@ void run_flags(CLI::App& app, Options& options) {
   app.add_option("--pace-bytes", options.pace_bytes,
                  "with --pace: the part of their bytes that messages have, in times of whole ones (chosen; 1: all)")
       ->check(CLI::Range(1e-6, 1.0))
-      ->type_name("F");
+      ->type_name("X");
   trusted_root_flag(app, options.model);
   app.add_option("--restarts", options.restarts,
                  "how often the run starts again from its last checkpoint where a device dies (0)")

@@ -1,9 +1,7 @@
 #include "driver/cli/manual.h"
 
 #include <CLI/CLI.hpp>
-#include <vector>
 
-#include "driver/cli/help_text.h"
 #include "support/text.h"
 #include "wire/exit_codes.h"
 #include "wire/version.h"
@@ -22,17 +20,6 @@ constexpr ExitMeaning kExitMeanings[] = {
     {wire::kExitPartial, "ended early with a partial result"},
     {wire::kExitInternal, "internal defect"},
 };
-
-constexpr std::string_view kWhatItIs =
-    "GraphPipe turns an ONNX model into a pipeline-parallel training plan and the programs that run it.";
-
-std::vector<ShownFlag> manual_flags_of(const CommandEntry& verb) {
-  Options options;
-  CLI::App app;
-  verb.add_flags(app, options);
-  show_helpfully(app);
-  return shown_flags(app);
-}
 
 /// Text of roff: nothing in it is a request or an escape, dashes are those that a user types, and a line may end behind
 /// a bar.
@@ -101,7 +88,7 @@ std::string markdown_code(std::string_view words) {
 }
 
 std::string markdown_verb(const CommandEntry& verb) {
-  const std::vector<ShownFlag> flags = manual_flags_of(verb);
+  const std::vector<ShownFlag> flags = flags_of(verb);
   const std::string name(verb.name), summary(verb.summary), example(verb.example);
   std::string out = "\n## " + name + "\n\n" + summary + ".\n\n```\n" + verb_usage(verb, flags) + "\n```\n\n";
   out += "| flag | what it is |\n|---|---|\n";
@@ -117,6 +104,14 @@ std::string markdown_verb(const CommandEntry& verb) {
 
 std::span<const ExitMeaning> exit_meanings() { return kExitMeanings; }
 
+std::vector<ShownFlag> flags_of(const CommandEntry& verb) {
+  Options options;
+  CLI::App app;
+  verb.add_flags(app, options);
+  show_helpfully(app);
+  return shown_flags(app);
+}
+
 std::string overview_man_page() {
   std::string out = man_title("graphpipe");
   out += ".SH NAME\ngraphpipe \\- compiler for pipeline\\-parallel training\n";
@@ -131,7 +126,7 @@ std::string overview_man_page() {
 
 std::string verb_man_page(const CommandEntry& verb) {
   const std::string name = "graphpipe-" + std::string(verb.name);
-  const std::vector<ShownFlag> flags = manual_flags_of(verb);
+  const std::vector<ShownFlag> flags = flags_of(verb);
   std::string out = man_title(name) + ".SH NAME\n" + roff(name) + " \\- " + roff(verb.summary) + "\n";
   out += ".SH SYNOPSIS\n" + roff(verb_usage(verb, flags)) + "\n.SH OPTIONS\n.ad l\n";
   for (const ShownFlag& flag : flags) out += man_flag(flag);

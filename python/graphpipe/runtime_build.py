@@ -29,11 +29,11 @@ def _cache() -> Path:
 def _compiler() -> str:
     """Names the compiler and its version, by its file: every verb asks, and a process for each would be felt."""
     words = shlex.split(os.environ.get("CXX", "")) or ["c++"]
-    found = shutil.which(words[0])
-    if found is None:
+    if shutil.which(words[0]) is None:
         raise _fault(f"there is no C++ compiler ({words[0]})", "install g++ 12 or later, or set CXX")
-    file = Path(found).resolve()
-    return f"{shlex.join(words)} {file} {file.stat().st_size} {file.stat().st_mtime_ns}"
+    # The first word may be a launcher of the compiler (ccache g++).
+    files = [Path(found).resolve() for found in map(shutil.which, words) if found]
+    return "\n".join([shlex.join(words), *(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)])
 
 
 def _fault(message: str, hint: str) -> EnvironmentFault:

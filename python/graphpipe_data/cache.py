@@ -70,11 +70,11 @@ def limit_of(cache):
 def remove(folder):
     """False where a run reads it, or has taken it since it was found unused."""
     with held_alone(folder) as free:
-        if not free or os.stat(folder).st_mtime > time.time() - RECENT_SECONDS:
-            return False
         # Out of sight first: it is whole or not there.
         away = os.path.join(os.path.dirname(folder), ".removing-" + os.path.basename(folder))
         try:
+            if not free or os.stat(folder).st_mtime > time.time() - RECENT_SECONDS:
+                return False
             os.rename(folder, away)
         except OSError:
             return False
@@ -88,7 +88,8 @@ def make_room(cache, coming, keep=""):
     limit, folders = limit_of(cache), []
     for entry in os.scandir(cache):
         if re.fullmatch(r"[0-9a-f]{64}", entry.name) and entry.is_dir(follow_symlinks=False):
-            folders.append((entry.stat(follow_symlinks=False).st_mtime, entry.path, size_of(entry.path)))
+            with contextlib.suppress(FileNotFoundError):  # another run has removed it
+                folders.append((entry.stat(follow_symlinks=False).st_mtime, entry.path, size_of(entry.path)))
     total, removed, freed = coming + sum(size for _, _, size in folders), 0, 0
     for used, path, size in sorted(folders):
         if total <= limit or used > time.time() - RECENT_SECONDS:

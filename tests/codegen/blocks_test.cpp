@@ -180,4 +180,12 @@ TEST_CASE("what is compiled does not grow with the layers, and stages share it")
   CHECK(std::ranges::any_of(first, [&](const std::string& block) { return second.contains(block); }));
 }
 
+TEST_CASE("a block takes the number of a random stream from its table, as the key's type") {
+  codegen::BlockNaming naming;
+  CHECK(naming.number(ir::NodeId(7)) == "static_cast<uint32_t>(p[0])");
+  CHECK(naming.number(ir::NodeId(9)) == "static_cast<uint32_t>(p[1])");
+  CHECK(naming.number(ir::NodeId(7)) == "static_cast<uint32_t>(p[0])");
+  CHECK(naming.table() == std::vector<size_t>{7, 9});
+}
+
 TEST_CASE("a small model has no blocks") { CHECK(count_blocks(files_of(stages_of_chain(3, 1))) == 0); }
