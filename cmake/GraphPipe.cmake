@@ -10,6 +10,8 @@ if(GRAPHPIPE_COMPILER)
 endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+include("${PROJECT_SOURCE_DIR}/runtime/linker.cmake")
+graphpipe_use_fast_linker()
 
 function(_graphpipe_common target)
   target_compile_features(${target} PUBLIC cxx_std_20)

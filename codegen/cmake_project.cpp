@@ -50,6 +50,7 @@ else()
       "or generate with --bundle")
   endif()
 endif()
+graphpipe_use_fast_linker()
 )cmake";
 
 std::string prologue() {

@@ -14,6 +14,8 @@ namespace graphpipe::ops {
 /// ATen headers that many entries name.
 inline constexpr std::string_view kSumHeader = "ATen/ops/sum.h", kMulHeader = "ATen/ops/mul.h",
                                   kWhereHeader = "ATen/ops/where.h";
+/// Of graphpipe::runtime::concat, index and index_put, which take the place of at::cat and its like.
+inline constexpr std::string_view kTensorLists = "runtime/kernels/tensor_lists.h";
 
 /// A double literal that reads back to the same bits: "0.5", "1e-05", "-std::numeric_limits<double>::infinity()".
 std::string number(double value);

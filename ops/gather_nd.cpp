@@ -4,6 +4,7 @@
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
 #include "ops/families.h"
+#include "ops/index_helpers.h"
 #include "ops/infer_helpers.h"
 
 namespace graphpipe::ops {
@@ -70,14 +71,13 @@ std::vector<std::string> axis_indices(const Emitter& emitter, const ir::Shape& d
   return result;
 }
 
-/// Declares the list that at::index and at::index_put take and returns its name.
+/// The braced list that the kernels of indices take.
 std::string index_list(Emitter& emitter, const ir::Shape& data, const ir::Shape& indices, Tuples tuples) {
-  const std::string list = emitter.local("indices");
-  emitter.statement(text("c10::List<std::optional<at::Tensor>> ", list, ";"), "ATen/core/List.h");
-  for (const std::string& each : axis_indices(emitter, data, indices, tuples)) {
-    emitter.statement(text(list, ".push_back(", each, ");"), "ATen/ops/arange.h");
-  }
-  return list;
+  emitter.include("ATen/ops/arange.h");
+  std::string list;
+  for (const std::string& each : axis_indices(emitter, data, indices, tuples))
+    list += (list.empty() ? "" : ", ") + each;
+  return "{" + list + "}";
 }
 
 void emit_gather_nd(Emitter& emitter) {
@@ -88,7 +88,7 @@ void emit_gather_nd(Emitter& emitter) {
                           "ATen/core/Tensor.h");
   }
   const std::string list = index_list(emitter, data, indices, tuples);
-  emitter.assign(0, text("at::index(", emitter.in(0), ", ", list, ")"), "ATen/ops/index.h");
+  emitter.assign(0, text("graphpipe::runtime::index(", emitter.in(0), ", ", list, ")"), kTensorLists);
 }
 
 Status gather_nd_gradient(GradientBuilder& builder) {
@@ -166,9 +166,9 @@ void emit_scatter_nd(Emitter& emitter) {
   const ir::Shape &data = node.input(0).type.shape, &indices = node.input(1).type.shape;
   const std::string list = index_list(emitter, data, indices, tuples_of(node, data, indices).value());
   emitter.assign(0,
-                 text("at::index_put(", emitter.in(0), ", ", list, ", ", emitter.in(2), ", ",
+                 text("graphpipe::runtime::index_put(", emitter.in(0), ", ", list, ", ", emitter.in(2), ", ",
                       boolean(scatter_adds(node).value()), ")"),
-                 "ATen/ops/index_put.h");
+                 kTensorLists);
 }
 
 Status scatter_nd_gradient(GradientBuilder& builder) {
@@ -196,8 +196,10 @@ void emit_scatter_nd_gradient(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ir::Shape &data = node.input(0).type.shape, &indices = node.input(1).type.shape;
   const std::string list = index_list(emitter, data, indices, tuples_of(node, data, indices).value());
-  emitter.assign(0, text("at::index_put(", emitter.in(0), ", ", list, ", ", emitter.in(0), ".new_zeros({}))"),
-                 "ATen/ops/index_put.h");
+  emitter.assign(
+      0,
+      text("graphpipe::runtime::index_put(", emitter.in(0), ", ", list, ", ", emitter.in(0), ".new_zeros({}), false)"),
+      kTensorLists);
 }
 
 // --- entries ---

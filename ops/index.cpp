@@ -37,11 +37,10 @@ Inferred infer_gather(const NodeView& node) {
 void emit_gather(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const int axis = axis_attribute(node, "axis", 0, node.input(0).type.shape.size()).value();
-  const std::string list = emitter.local("indices");
-  emitter.statement(text("c10::List<std::optional<at::Tensor>> ", list, ";"), "ATen/core/List.h");
-  for (int i = 0; i < axis; ++i) emitter.statement(text(list, ".push_back(std::nullopt);"), "ATen/core/List.h");
-  emitter.statement(text(list, ".push_back(", long_indices(emitter, 1), ");"), "ATen/core/List.h");
-  emitter.assign(0, text("at::index(", emitter.in(0), ", ", list, ")"), "ATen/ops/index.h");
+  std::string indices;
+  for (int i = 0; i < axis; ++i) indices += "at::Tensor(), ";
+  indices += long_indices(emitter, 1);
+  emitter.assign(0, text("graphpipe::runtime::index(", emitter.in(0), ", {", indices, "})"), kTensorLists);
 }
 
 /// The row that look-ups do not train (nn.Embedding's padding_idx), which no ONNX operator has; -1: all train.

@@ -50,10 +50,8 @@ Inferred infer_concat(const NodeView& node) {
 void emit_concat(Emitter& emitter) {
   std::string parts;
   for (size_t i = 0; i < emitter.node().input_count(); ++i) parts += (i == 0 ? "" : ", ") + emitter.in(i);
-  // TensorList is spelt out: a braced list of one tensor would otherwise be taken for that tensor.
-  emitter.assign(
-      0, text("at::cat(std::vector<at::Tensor>{", parts, "}, ", emitter.node().attributes().get_int("axis", 0), ")"),
-      "ATen/ops/cat.h");
+  const int64_t axis = emitter.node().attributes().get_int("axis", 0);
+  emitter.assign(0, text("graphpipe::runtime::concat({", parts, "}, ", axis, ")"), kTensorLists);
 }
 
 Status concat_gradient(GradientBuilder& builder) {
@@ -165,7 +163,7 @@ void emit_split_gradient(Emitter& emitter) {
     const std::string zeros = text(emitter.in(given), ".new_zeros(", emitter.dims(shape), ")");
     parts += (i == 0 ? "" : ", ") + (node.has_input(i) ? emitter.in(i) : zeros);
   }
-  emitter.assign(0, text("at::cat(std::vector<at::Tensor>{", parts, "}, ", axis, ")"), "ATen/ops/cat.h");
+  emitter.assign(0, text("graphpipe::runtime::concat({", parts, "}, ", axis, ")"), kTensorLists);
 }
 
 // --- Slice ---

@@ -228,12 +228,12 @@ void emit_prod_gradient(Emitter& emitter) {
   column.back() = ir::Dim::fixed(1);
   const std::string x = emitter.local("x"), ones = emitter.local("ones"), before = emitter.local("before"),
                     after = emitter.local("after"), n = emitter.dim(length);
-  const auto line = [&](const auto&... parts) { emitter.statement(text(parts...), "ATen/ops/cat.h"); };
+  const auto line = [&](const auto&... parts) { emitter.statement(text(parts...), kTensorLists); };
   line("at::Tensor ", x, " = ", emitter.in(1), ".permute(", list(order), ").reshape(", emitter.dims(joined), ");");
   line("at::Tensor ", ones, " = ", x, ".new_ones(", emitter.dims(column), ");");
-  line("at::Tensor ", before, " = at::cat(std::vector<at::Tensor>{", ones, ", ", x, ".narrow(-1, 0, ", n,
+  line("at::Tensor ", before, " = graphpipe::runtime::concat({", ones, ", ", x, ".narrow(-1, 0, ", n,
        " - 1)}, -1).cumprod(-1);");
-  line("at::Tensor ", after, " = at::cat(std::vector<at::Tensor>{", ones, ", ", x, ".narrow(-1, 1, ", n,
+  line("at::Tensor ", after, " = graphpipe::runtime::concat({", ones, ", ", x, ".narrow(-1, 1, ", n,
        " - 1).flip({-1})}, -1).cumprod(-1).flip({-1});");
   emitter.assign(0,
                  text("at::mul(", before, ", ", after, ").mul(", emitter.in(0), ".reshape(", emitter.dims(column),

@@ -1,7 +1,9 @@
 # graphpipe_torch: the LibTorch at GRAPHPIPE_LIBTORCH and, where GRAPHPIPE_CUDA is on, the CUDA runtime and NCCL. By their
 # files, since LibTorch's own package insists on a CUDA toolkit where it was built with CUDA. GraphPipe's build, the
 # installed runtime and bundled projects include this one file. Where GRAPHPIPE_CUDA is not set, it becomes what is found.
+# Defines graphpipe_use_fast_linker too.
 
+include("${CMAKE_CURRENT_LIST_DIR}/linker.cmake")
 if(NOT TARGET graphpipe_torch)
   if(NOT EXISTS "${GRAPHPIPE_LIBTORCH}/lib/libtorch_cpu.so")
     message(FATAL_ERROR "No LibTorch at '${GRAPHPIPE_LIBTORCH}': set GRAPHPIPE_LIBTORCH to its folder, the one with "

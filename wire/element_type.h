@@ -2,7 +2,6 @@
 // The types of tensor elements, on both sides of the wall: ir::DType and runtime::ElementType are this type.
 
 #include <cstdint>
-#include <iterator>
 #include <string_view>
 
 namespace graphpipe::wire {
