@@ -74,7 +74,7 @@ void InputBinder::bind(const ValueInfo& input) {
     problem(Code::kUnsupportedType, input,
             input.is_tensor ? text("an input of element type ", onnx_type_name(input.onnx_type))
                             : "an input that is no tensor",
-            "use tensors of floats, int8 to int64, uint8 or bool");
+            "use tensors of numbers or bool: encode strings as indices before the model");
     return lowering_.bind(input.name, std::move(poisoned));
   }
   if (!input.has_shape || input.dims.size() > static_cast<size_t>(kMaxRank)) {

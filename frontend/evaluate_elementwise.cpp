@@ -166,7 +166,7 @@ std::optional<Known> evaluate_elementwise(const OnnxNode& node, Inputs inputs) {
   if (node.op == "Identity") return *inputs[0];
   if (node.op == "Cast" || node.op == "CastLike") {
     const std::optional<DType> to = cast_target(node, inputs);
-    return to ? cast(*inputs[0], *to) : std::nullopt;
+    return to && wire::is_computed_in(*to) ? cast(*inputs[0], *to) : std::nullopt;
   }
   if (node.op == "Where" && inputs.size() == 3)
     return over_broadcast(inputs[1]->dtype, inputs,

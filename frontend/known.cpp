@@ -129,6 +129,8 @@ Number load_number(DType dtype, const char* at) {
       return Number::of_whole(load<uint8_t>(at));
     case DType::kBool:
       return Number::of_whole(load<uint8_t>(at) != 0 ? 1 : 0);
+    default:
+      GP_CHECK(false);
   }
   return {};
 }
@@ -173,6 +175,8 @@ void store_number(DType dtype, const Number& number, std::string& out) {
     case DType::kUInt8:
     case DType::kBool:
       return store(out, static_cast<uint8_t>(number.whole));
+    default:
+      GP_CHECK(false);
   }
 }
 
@@ -181,7 +185,8 @@ void store_number(DType dtype, const Number& number, std::string& out) {
 std::optional<Known> decode_known(DType dtype, const ir::Shape& shape, const std::string& bytes) {
   const std::optional<size_t> count = known_count(shape);
   const auto width = static_cast<size_t>(ir::bytes_per_element(dtype));
-  if (!count || bytes.size() != *count * width) return std::nullopt;
+  // Arithmetic wraps around in unsigned types, which Number does not.
+  if (!count || !wire::is_computed_in(dtype) || bytes.size() != *count * width) return std::nullopt;
   Known known{.dtype = dtype, .shape = shape, .uniform = false, .elements = {}};
   known.elements.reserve(*count);
   for (size_t i = 0; i < *count; ++i) known.elements.push_back(load_number(dtype, bytes.data() + i * width));

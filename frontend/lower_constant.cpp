@@ -121,7 +121,12 @@ Status lower_cast(NodeContext& context) {
     context.bind_alias();
     return Ok{};
   }
-  return context.emit_outputs("Cast", {input}, {{"to", std::string(ir::dtype_name(*to))}});
+  ir::Attributes attributes{{"to", std::string(ir::dtype_name(*to))}};
+  if (wire::is_stored_only(*to)) {
+    attributes.set("saturate", context.int_attribute("saturate", 1));
+    attributes.set("round_mode", context.string_attribute("round_mode", "up"));
+  }
+  return context.emit_outputs("Cast", {input}, std::move(attributes));
 }
 
 Status lower_if(NodeContext& context) {

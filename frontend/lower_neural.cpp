@@ -85,9 +85,7 @@ Result<std::vector<ir::ValueId>> convolved_values(NodeContext& context) {
 }
 
 Status lower_conv(NodeContext& context) {
-  GP_TRY(const Window window, window_of(context, spatial_dims(context.type(1).shape)));
-  ir::Attributes attributes = attributes_of(window);
-  attributes.set("group", context.int_attribute("group", 1));
+  GP_TRY(ir::Attributes attributes, convolution_attributes(context, context.type(1).shape));
   GP_TRY(std::vector<ir::ValueId> inputs, convolved_values(context));
   return context.emit_outputs("Conv", std::move(inputs), std::move(attributes));
 }
@@ -177,6 +175,13 @@ Status lower_dropout(NodeContext& context) {
 }
 
 }  // namespace
+
+Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight) {
+  GP_TRY(const Window window, window_of(context, spatial_dims(weight)));
+  ir::Attributes attributes = attributes_of(window);
+  attributes.set("group", context.int_attribute("group", 1));
+  return attributes;
+}
 
 std::vector<HandlerEntry> neural_handlers() {
   return {{"Conv", lower_conv},        {"ConvTranspose", lower_conv_transpose},  {"MaxPool", lower_pool},

@@ -12,7 +12,7 @@ const std::map<std::string_view, Handler>& handlers() {
     std::map<std::string_view, Handler> all;
     for (const auto& family :
          {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(), sequence_handlers(), bag_handlers(),
-          recurrent_handlers(), constant_handlers(), resize_handlers(), random_handlers()})
+          recurrent_handlers(), constant_handlers(), resize_handlers(), random_handlers(), quantized_handlers()})
       for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();
@@ -36,8 +36,8 @@ Handler find_handler(std::string_view op) {
 }
 
 bool is_supported(const OnnxNode& node) {
-  // Rows that only the compiler makes have names too; check_nodes has seen no schema of theirs. Its Attention is a fused
-  // one that means less than ONNX's, which is read by its function body.
+  // Rows that only the compiler makes have names too; check_nodes has seen no schema of theirs. Its Attention is a
+  // fused one that means less than ONNX's, which is read by its function body.
   if (node.op == "Attention") return false;
   return node.domain.empty() && is_onnx_operator(node.op) &&
          (find_handler(node.op) != nullptr || ops::find_op(node.op) != nullptr);

@@ -4,6 +4,7 @@
 
 #include "frontend/check_batch.h"
 #include "frontend/evaluate.h"
+#include "frontend/lower_widened.h"
 #include "frontend/node_context.h"
 #include "ops/op_def.h"
 
@@ -232,9 +233,6 @@ std::string_view hint_for(const OnnxNode& node) {
     return "training ends before it: export the scores and boxes as they leave the network";
   if (op == "NonZero" || op == "Compress" || op == "Unique")
     return "the size of its output depends on data: write x[mask] as torch.where or as a product with the mask";
-  if (op.starts_with("QLinear") || op.ends_with("Integer") || op.starts_with("Quantize") ||
-      op.starts_with("Dequantize"))
-    return "quantised models are not trained: export the model before it was quantised";
   return "write this part of the model with other operators; the folder ops/ of GraphPipe's source lists those it has";
 }
 
@@ -313,7 +311,8 @@ void Lowering::lower(const OnnxNode& node) {
   if (!sound || !is_supported(node)) return poison(node);
   NodeContext context(*this, node);
   const Handler handler = find_handler(node.op);
-  const Status status = handler != nullptr ? handler(context) : lower_plain(context);
+  const Handler lower_it = handler != nullptr ? handler : lower_plain;
+  const Status status = needs_widening(*this, node) ? lower_widened(*this, node, lower_it) : lower_it(context);
   if (status.ok()) return;
   for (Diagnostic problem : status.problems()) {
     if (problem.origin.empty()) problem.origin = node_label(node);

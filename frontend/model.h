@@ -89,7 +89,7 @@ struct Model {
   GraphBody graph;
 };
 
-/// The element type, or nullopt where the IR has none (strings, complex, 8-bit floats, ...).
+/// The element type, or nullopt where the IR has none (strings, complex numbers).
 std::optional<ir::DType> dtype_of_onnx(int onnx_type);
 /// "float", "string", "type 23": for messages.
 std::string onnx_type_name(int onnx_type);

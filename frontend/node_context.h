@@ -84,5 +84,9 @@ std::vector<HandlerEntry> recurrent_handlers();
 std::vector<HandlerEntry> constant_handlers();
 std::vector<HandlerEntry> resize_handlers();
 std::vector<HandlerEntry> random_handlers();
+std::vector<HandlerEntry> quantized_handlers();
+
+/// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.
+Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight);
 
 }  // namespace graphpipe::frontend

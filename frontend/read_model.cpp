@@ -36,9 +36,16 @@ std::string typed_elements(const pb::TensorProto& tensor) {
       append_elements<int32_t>(bytes, tensor.int32_data());
       break;
     case pb::TensorProto::INT16:
+    case pb::TensorProto::UINT16:
     case pb::TensorProto::FLOAT16:
     case pb::TensorProto::BFLOAT16:
       append_elements<uint16_t>(bytes, tensor.int32_data());
+      break;
+    case pb::TensorProto::UINT32:
+      append_elements<uint32_t>(bytes, tensor.uint64_data());
+      break;
+    case pb::TensorProto::UINT64:
+      append_elements<uint64_t>(bytes, tensor.uint64_data());
       break;
     case pb::TensorProto::INT8:
     case pb::TensorProto::UINT8:
@@ -46,6 +53,8 @@ std::string typed_elements(const pb::TensorProto& tensor) {
       append_elements<uint8_t>(bytes, tensor.int32_data());
       break;
     default:
+      // Small floats and integers: bytes, packed where an element is less than one.
+      append_elements<uint8_t>(bytes, tensor.int32_data());
       break;
   }
   return bytes;
@@ -109,9 +118,10 @@ Tensor Reader::tensor(const pb::TensorProto& proto, const std::string& owner) {
     }
   const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
   if (!dtype || tensor.data.slot >= 0) return tensor;  // slots are checked where they are opened
+  const int64_t packed = wire::find_element_type(*dtype)->packed;
   int64_t expected = 0;
   if (__builtin_mul_overflow(elements, ir::bytes_per_element(*dtype), &expected) ||
-      expected != static_cast<int64_t>(tensor.data.bytes.size()))
+      expected / packed + (expected % packed != 0 ? 1 : 0) != static_cast<int64_t>(tensor.data.bytes.size()))
     problem(Code::kBadModel, label,
             text("a tensor of ", elements, " elements of ", onnx_type_name(tensor.onnx_type), " with ",
                  tensor.data.bytes.size(), " bytes of data"),

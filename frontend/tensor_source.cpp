@@ -1,14 +1,34 @@
 #include "frontend/tensor_source.h"
 
+#include "wire/packed_elements.h"
+
 namespace graphpipe::frontend {
-namespace {}  // namespace
+namespace {
+
+/// Weights of less than a byte, one element a byte from here on.
+Result<SourcedTensor> unpacked(const Tensor& tensor, SourcedTensor result, int64_t count, const ModelText& name) {
+  if (tensor.data.slot >= 0)
+    return tensor_problem(Code::kUnsupportedType, name,
+                          text("a large tensor of element type ", onnx_type_name(tensor.onnx_type)),
+                          "store weights of less than a byte as int8 or uint8");
+  const std::string& bytes = tensor.data.bytes;
+  const auto elements =
+      wire::unpack_elements(result.type.dtype, {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, count);
+  if (!elements)
+    return tensor_problem(Code::kBadModel, name, text("a tensor of ", count, " elements with ", bytes.size(), " bytes"),
+                          "export the model again");
+  result.data = ir::InlineData{std::string(reinterpret_cast<const char*>(elements->data()), elements->size())};
+  return result;
+}
+
+}  // namespace
 
 Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText& name) {
   const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
   if (!dtype)
     return tensor_problem(Code::kUnsupportedType, name,
                           text("a tensor of element type ", onnx_type_name(tensor.onnx_type)),
-                          "use floats, int8 to int64, uint8 or bool");
+                          "use numbers or bool: encode strings as indices before the model");
   SourcedTensor result;
   result.type.dtype = *dtype;
   for (int64_t dim : tensor.dims) result.type.shape.push_back(ir::Dim::fixed(dim));
@@ -16,11 +36,13 @@ Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText
   const int64_t width = ir::bytes_per_element(*dtype);
   if (!count)
     return tensor_problem(Code::kLimitExceeded, name, "a tensor of more than 2^48 elements", "use smaller tensors");
-  const int64_t needed = count->factor * width;
+  const int64_t packed = wire::find_element_type(*dtype)->packed;
+  const int64_t needed = (count->factor * width + packed - 1) / packed;
   weight_bytes_ += needed;
   if (weight_bytes_ > weight_limit_)
     return tensor_problem(Code::kLimitExceeded, name, text("the weights have more than ", weight_limit_, " bytes"),
                           "raise the limit if you trust the file");
+  if (packed > 1) return unpacked(tensor, std::move(result), count->factor, name);
   if (tensor.data.slot < 0) {
     result.data = ir::InlineData{tensor.data.bytes};
     result.bytes = tensor.data.bytes;

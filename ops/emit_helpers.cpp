@@ -54,6 +54,30 @@ std::string scalar_type(ir::DType dtype) {
       return "at::kByte";
     case ir::DType::kBool:
       return "at::kBool";
+    case ir::DType::kUInt16:
+      return "at::kUInt16";
+    case ir::DType::kUInt32:
+      return "at::kUInt32";
+    case ir::DType::kUInt64:
+      return "at::kUInt64";
+    case ir::DType::kFloat8E4M3FN:
+      return "at::kFloat8_e4m3fn";
+    case ir::DType::kFloat8E4M3FNUZ:
+      return "at::kFloat8_e4m3fnuz";
+    case ir::DType::kFloat8E5M2:
+      return "at::kFloat8_e5m2";
+    case ir::DType::kFloat8E5M2FNUZ:
+      return "at::kFloat8_e5m2fnuz";
+    case ir::DType::kFloat8E8M0:
+      return "at::kFloat8_e8m0fnu";
+    // One element a byte.
+    case ir::DType::kFloat4E2M1:
+    case ir::DType::kUInt4:
+    case ir::DType::kUInt2:
+      return "at::kByte";
+    case ir::DType::kInt4:
+    case ir::DType::kInt2:
+      return "at::kChar";
   }
   GP_CHECK(false);
 }

@@ -207,7 +207,7 @@ Result<ir::DType> target_dtype(const NodeView& node) {
   const std::optional<ir::DType> dtype = ir::dtype_of_name(name);
   if (!dtype) {
     return problem_at(node, Code::kUnsupportedType, text("asks for the element type ", quoted(ModelText(name))),
-                      "use one of f32, f64, f16, bf16, i64, i32, i16, i8, u8, bool");
+                      "use one of f32, f64, f16, bf16, i64, i32, i16, i8, u8, bool, u16, u32, u64");
   }
   return *dtype;
 }
@@ -219,6 +219,20 @@ Inferred infer_cast(const NodeView& node) {
 }
 
 void emit_cast(Emitter& emitter) {
+  const ir::DType from = emitter.node().input(0).type.dtype, to = emitter.node().output(0).type.dtype;
+  if (from == ir::DType::kFloat4E2M1 || wire::is_stored_only(to)) {
+    const bool saturate = emitter.node().attributes().get_int("saturate", 1) != 0;
+    const std::string round = emitter.node().attributes().get_string("round_mode", "up");
+    const std::string rounding = round == "nearest" ? "kNearest" : round == "down" ? "kDown" : "kUp";
+    const auto named = [](ir::DType type) {
+      return text("graphpipe::wire::ElementType::", wire::find_element_type(type)->enumerator);
+    };
+    return emitter.assign(
+        0,
+        text("graphpipe::runtime::cast_stored(", emitter.in(0), ", ", named(from), ", ", named(to), ", ",
+             saturate ? "true" : "false", ", graphpipe::runtime::PowerRounding::", rounding, ")"),
+        "runtime/kernels/stored_types.h");
+  }
   emitter.assign(0, text(emitter.in(0), ".to(", scalar_type(emitter.node().output(0).type.dtype), ")"),
                  "ATen/core/Tensor.h");
 }

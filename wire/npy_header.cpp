@@ -62,7 +62,8 @@ std::optional<ElementType> type_of(std::string_view descr) {
   static constexpr std::pair<std::string_view, ElementType> kTypes[] = {
       {"<f4", ElementType::kFloat32}, {"<f8", ElementType::kFloat64}, {"<f2", ElementType::kFloat16},
       {"<i8", ElementType::kInt64},   {"<i4", ElementType::kInt32},   {"<i2", ElementType::kInt16},
-      {"|i1", ElementType::kInt8},    {"|u1", ElementType::kUInt8},   {"|b1", ElementType::kBool}};
+      {"|i1", ElementType::kInt8},    {"|u1", ElementType::kUInt8},   {"|b1", ElementType::kBool},
+      {"<u2", ElementType::kUInt16},  {"<u4", ElementType::kUInt32},  {"<u8", ElementType::kUInt64}};
   for (const auto& [name, type] : kTypes)
     if (name == descr) return type;
   return std::nullopt;

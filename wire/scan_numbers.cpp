@@ -72,6 +72,12 @@ std::optional<size_t> first_out_of_bounds(ElementType type, std::span<const std:
       return first_outside<int16_t>(elements, bounds);
     case ElementType::kInt8:
       return first_outside<int8_t>(elements, bounds);
+    case ElementType::kUInt16:
+      return first_outside<uint16_t>(elements, bounds);
+    case ElementType::kUInt32:
+      return first_outside<uint32_t>(elements, bounds);
+    case ElementType::kUInt64:
+      return first_outside<uint64_t>(elements, bounds);
     default:
       return first_outside<uint8_t>(elements, bounds);
   }
@@ -87,6 +93,12 @@ int64_t integer_at(ElementType type, std::span<const std::byte> elements, size_t
       return load<int16_t>(elements, index);
     case ElementType::kInt8:
       return load<int8_t>(elements, index);
+    case ElementType::kUInt16:
+      return load<uint16_t>(elements, index);
+    case ElementType::kUInt32:
+      return load<uint32_t>(elements, index);
+    case ElementType::kUInt64:
+      return static_cast<int64_t>(load<uint64_t>(elements, index));
     default:
       return load<uint8_t>(elements, index);
   }

@@ -14,7 +14,7 @@ namespace graphpipe::runtime {
 namespace {
 
 ElementType element_type_of(at::ScalarType type) {
-  for (int i = 0; i <= static_cast<int>(ElementType::kBool); ++i)
+  for (int i = 0; i < static_cast<int>(std::size(wire::kElementTypes)); ++i)
     if (scalar_type(static_cast<ElementType>(i)) == type) return static_cast<ElementType>(i);
   fail(Code::kUnsupportedType, text("tensors of type ", c10::toString(type), " do not cross between stages"),
        "generate the folder again");

@@ -5,6 +5,7 @@
 
 #include "runtime/error.h"
 #include "wire/data_table.h"
+#include "wire/packed_elements.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -34,30 +35,9 @@ enum Field : uint32_t {
 constexpr size_t kMaxDims = 64;
 
 std::optional<ElementType> element_type(uint64_t data_type) {
-  switch (data_type) {
-    case 1:
-      return ElementType::kFloat32;
-    case 2:
-      return ElementType::kUInt8;
-    case 3:
-      return ElementType::kInt8;
-    case 5:
-      return ElementType::kInt16;
-    case 6:
-      return ElementType::kInt32;
-    case 7:
-      return ElementType::kInt64;
-    case 9:
-      return ElementType::kBool;
-    case 10:
-      return ElementType::kFloat16;
-    case 11:
-      return ElementType::kFloat64;
-    case 16:
-      return ElementType::kBFloat16;
-    default:
-      return std::nullopt;
-  }
+  const wire::ElementTypeInfo* info =
+      data_type > 1000 ? nullptr : wire::find_element_type_of_onnx(static_cast<int64_t>(data_type));
+  return info == nullptr ? std::nullopt : std::optional(info->type);
 }
 
 class Reader {
@@ -117,7 +97,8 @@ void Reader::number(uint32_t field, uint64_t bits) {
     type_ = element_type(bits);
   } else if (field == kDataLocation) {
     if (bits != 0) refuse("its data lie in another file");
-  } else if (field == kFloatData || field == kInt32Data || field == kInt64Data || field == kDoubleData) {
+  } else if (field == kFloatData || field == kInt32Data || field == kInt64Data || field == kDoubleData ||
+             field == kUint64Data) {
     elements_.push_back(bits);
   }
 }
@@ -157,14 +138,14 @@ void Reader::field(uint32_t number_of_field, uint32_t wire) {
       break;
     case kSegment:
     case kStringData:
-    case kUint64Data:
     case kExternalData:
-      refuse("it holds strings, unsigned 64-bit numbers, or data in parts or in another file");
+      refuse("it holds strings, or data in parts or in another file");
     case kDims:
     case kFloatData:
     case kInt32Data:
     case kInt64Data:
     case kDoubleData:
+    case kUint64Data:
       numbers(number_of_field, content);
       break;
     default:
@@ -187,6 +168,10 @@ void Reader::finish() {
     if (dim < 0 || __builtin_mul_overflow(wanted, dim, &wanted)) refuse("its dims are no shape");
   if (!has_raw_)
     for (const uint64_t bits : elements_) append(bits, static_cast<size_t>(width));
+  if (wire::kElementTypes[static_cast<size_t>(*type_)].packed > 1) {
+    std::optional<std::vector<std::byte>> unpacked = wire::unpack_elements(*type_, tensor_.bytes, wanted);
+    if (unpacked) tensor_.bytes = *std::move(unpacked);
+  }
   if (static_cast<uint64_t>(wanted) != tensor_.bytes.size())
     refuse(text("its shape ", wire::shape_text(tensor_.dims), " asks for ", wanted, " bytes of data, it has ",
                 tensor_.bytes.size()));

@@ -28,6 +28,7 @@ of a model which of its nodes are refused, and why.
 - *how*: `own`, an entry of `ops/`; `lowered`, to entries of `ops/` while the model is read; `function`, by the function body
   that ONNX gives it, where all of that is supported; `no`, refused.
 - *types*: of the first operand that the entry computes with; more are read, cast and passed on.
+  `uint16`, `uint32`, `uint64`, small floats and integers of less than a byte are computed with in a wider type and cast back.
 - *gradient*: whether a gradient goes through it; `parts`: through what it is lowered to.
 - *node tests*: of ONNX's own tests of the operator alone, how many are accepted, if need be with constants for all inputs but
   the first; `tests/data/conformance.txt` lists what
@@ -42,6 +43,7 @@ of a model which of its nodes are refused, and why.
 std::string types_of(const ops::OpDef& entry) {
   std::string types;
   for (const wire::ElementTypeInfo& info : wire::kElementTypes) {
+    if (!wire::is_computed_in(info.type)) continue;
     bool taken = false;
     for (size_t i = 0; i < entry.examples.size() && !taken; ++i) {
       const auto& inputs = entry.examples[i].inputs;

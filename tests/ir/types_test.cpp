@@ -6,8 +6,8 @@ namespace graphpipe::ir {
 namespace {
 
 TEST_CASE("every element type's name leads back to it") {
-  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt64, DType::kInt32,
-                      DType::kInt16, DType::kInt8, DType::kUInt8, DType::kBool}) {
+  for (const wire::ElementTypeInfo& info : wire::kElementTypes) {
+    const DType dtype = info.type;
     CAPTURE(dtype_name(dtype));
     CHECK(dtype_of_name(dtype_name(dtype)) == dtype);
     CHECK(bytes_per_element(dtype) > 0);

@@ -1,0 +1,163 @@
+// Nodes on types that no operator computes in: unsigned integers of more than a byte, small floats and integers of less
+// than a byte. Their operands are cast to a wider type, and results of their type back.
+//
+// Sums and products modulo 2^64 have the same bits in int64 and uint64. Where the order of two numbers matters, those
+// of uint64 are moved by 2^63, which keeps the order and makes it that of int64.
+
+#include "frontend/lower_widened.h"
+
+#include <algorithm>
+#include <set>
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::DType;
+using Names = std::set<std::string_view>;
+
+/// Cast, or only look at types and shapes.
+bool casts_itself(std::string_view op) {
+  static const Names kOps = {"Cast", "CastLike",         "Identity",       "Shape",          "Size",
+                             "If",   "DequantizeLinear", "QuantizeLinear", "ConstantOfShape"};
+  return kOps.count(op) > 0;
+}
+
+/// Elements are moved and nothing is asked of their type.
+bool only_moves(std::string_view op) {
+  static const Names kOps = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice"};
+  return kOps.count(op) > 0;
+}
+
+bool compares(std::string_view op) {
+  static const Names kOps = {"Max",  "Min",       "Less",      "LessOrEqual", "Greater", "GreaterOrEqual",
+                             "TopK", "ReduceMax", "ReduceMin", "ArgMax",      "ArgMin"};
+  return kOps.count(op) > 0;
+}
+
+/// Exact modulo 2^64, whatever the sign is taken for.
+bool is_modular(const OnnxNode& node) {
+  static const Names kOps = {"Add",       "Sub",          "Mul",         "Sum",       "Equal",          "Where",
+                             "ReduceSum", "CumSum",       "BitwiseAnd",  "BitwiseOr", "BitwiseXor",     "BitwiseNot",
+                             "Gather",    "GatherND",     "Expand",      "Tile",      "GatherElements", "Split",
+                             "Trilu",     "DepthToSpace", "SpaceToDepth"};
+  const Attribute* direction = node.find("direction");
+  return kOps.count(node.op) > 0 || (node.op == "BitShift" && direction != nullptr && direction->s == "LEFT");
+}
+
+DType wider(DType dtype) {
+  if (!wire::is_stored_only(dtype)) return DType::kInt64;
+  const bool is_integer = wire::find_element_type(dtype)->packed > 1 && dtype != DType::kFloat4E2M1;
+  return is_integer ? DType::kInt32 : DType::kFloat32;
+}
+
+class Widening {
+ public:
+  Widening(Lowering& lowering, const OnnxNode& node) : context_(lowering, node), widened_(node) {}
+
+  /// The node with widened operands.
+  Result<OnnxNode> operands();
+  /// Casts the results that have the type of the operands back.
+  Status results();
+
+ private:
+  Result<ir::ValueId> cast(ir::ValueId value, DType to);
+  Result<ir::ValueId> moved_by_half(ir::ValueId value);
+  /// Whether output i has the operands' element type by ONNX's rules.
+  bool has_operand_type(size_t output) const;
+
+  NodeContext context_;
+  OnnxNode widened_;
+  DType from_ = DType::kUInt16;
+  /// Those of uint64 were moved.
+  bool moved_ = false;
+};
+
+Result<ir::ValueId> Widening::cast(ir::ValueId value, DType to) {
+  GP_TRY(const auto made, context_.emit("Cast", {value}, {{"to", std::string(ir::dtype_name(to))}}));
+  return made[0];
+}
+
+Result<ir::ValueId> Widening::moved_by_half(ir::ValueId value) {
+  const auto filled_with = [&](double number) {
+    return context_.emit("Full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"to", std::string("i64")}});
+  };
+  // -2^63 in factors that a Full of integers takes.
+  GP_TRY(const auto low, filled_with(0x1p32));
+  GP_TRY(const auto high, filled_with(-0x1p31));
+  GP_TRY(const auto half, context_.emit("Mul", {low[0], high[0]}, {}));
+  GP_TRY(const auto made, context_.emit("Add", {value, half[0]}, {}));
+  return made[0];
+}
+
+Result<OnnxNode> Widening::operands() {
+  const std::string& op = widened_.op;
+  bool found = false;
+  for (size_t i = 0; i < widened_.inputs.size(); ++i) {
+    if (!context_.has_input(i) || wire::is_computed_in(context_.type(i).dtype)) continue;
+    const DType dtype = context_.type(i).dtype;
+    if (dtype == DType::kUInt64 && !compares(op) && !is_modular(widened_) && op != "Pow")
+      return context_.problem(Code::kUnsupportedType, "is not exact on uint64 in every case",
+                              "cast its operands to int64 if they are below 2^63");
+    // The power of a float is one of floats.
+    DType to = wider(dtype);
+    if (op == "Pow" && ir::is_floating(context_.type(0).dtype)) to = context_.type(0).dtype;
+    if (op == "Pow" && i == 0 && dtype == DType::kUInt64)
+      return context_.problem(Code::kUnsupportedType, "is not exact on uint64 in every case",
+                              "cast its operands to int64 if they are below 2^63");
+    if (!found) from_ = dtype;
+    found = true;
+    GP_TRY(ir::ValueId value, context_.value(i));
+    GP_TRY(value, cast(value, to));
+    moved_ = dtype == DType::kUInt64 && compares(op);
+    if (moved_) {
+      GP_TRY(value, moved_by_half(value));
+    }
+    // Nothing but this node reads the name; a file may have taken it.
+    std::string name = text(widened_.outputs[0], " operand ", i, " in a wider type");
+    while (context_.lowering().find(name) != nullptr) name += "'";
+    context_.lowering().bind_value(name, value);
+    widened_.inputs[i] = name;
+  }
+  return widened_;
+}
+
+bool Widening::has_operand_type(size_t output) const {
+  static const Names kIndices = {"ArgMax", "ArgMin", "NonZero"};
+  if (kIndices.count(widened_.op) > 0 || (widened_.op == "TopK" && output == 1)) return false;
+  return true;
+}
+
+Status Widening::results() {
+  for (size_t i = 0; i < widened_.outputs.size(); ++i) {
+    if (!context_.has_output(i) || !has_operand_type(i)) continue;
+    Binding* made = context_.lowering().find(widened_.outputs[i]);
+    if (made == nullptr || made->poisoned || made->type.dtype != wider(from_)) continue;
+    GP_TRY(ir::ValueId value, context_.lowering().value_of(*made, widened_));
+    if (moved_) {
+      GP_TRY(value, moved_by_half(value));
+    }
+    GP_TRY(value, cast(value, from_));
+    context_.bind(i, value);
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+bool needs_widening(Lowering& lowering, const OnnxNode& node) {
+  if (casts_itself(node.op) || only_moves(node.op) || node.outputs.empty()) return false;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& name) {
+    const Binding* input = name.empty() ? nullptr : lowering.find(name);
+    return input != nullptr && !input->poisoned && !wire::is_computed_in(input->type.dtype);
+  });
+}
+
+Status lower_widened(Lowering& lowering, const OnnxNode& node, Handler handler) {
+  Widening widening(lowering, node);
+  GP_TRY(const OnnxNode widened, widening.operands());
+  NodeContext context(lowering, widened);
+  GP_TRY_VOID(handler(context));
+  return widening.results();
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,54 @@
+// Types that no operator computes in, and quantised operators.
+
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+
+bool holds(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+std::string lowered(const std::string& body) { return nodes_of(import_text(body)); }
+
+}  // namespace
+
+TEST_CASE("unsigned integers are computed with in int64 and cast back") {
+  const std::string sum = lowered("g (uint16[N,3] x, uint16[N,3] y) => (uint16[N,3] z) { z = Add(x, y) }");
+  CHECK(holds(sum, "Add"));
+  CHECK(holds(sum, "u16"));
+  CHECK_FALSE(holds(lowered("g (uint32[N,3] x) => (uint32[N,3] z) { z = Identity(x) }"), "Cast"));
+  // Indices and truth values stay what they are.
+  CHECK_FALSE(holds(lowered("g (uint32[N,3] x) => (int64[N,1] z) { z = ArgMax<axis = 1>(x) }"), "u32"));
+  CHECK_FALSE(holds(lowered("g (uint32[N,3] x) => (bool[N,3] z) { z = Less(x, x) }"), "u32"));
+}
+
+TEST_CASE("what is not exact on uint64 is refused with a cure, what is exact is not") {
+  for (const char* op : {"Div(x, x)", "Mod(x, x)", "BitShift<direction = \"RIGHT\">(x, x)"})
+    CHECK(reports(import_text(text("g (uint64[N,3] x) => (uint64[N,3] z) { z = ", op, " }")).problems(),
+                  Code::kUnsupportedType, "cast its operands to int64"));
+  for (const char* op : {"Add(x, x)", "Max(x, x)", "BitwiseNot(x)", "BitShift<direction = \"LEFT\">(x, x)"})
+    CHECK(import_text(text("g (uint64[N,3] x) => (uint64[N,3] z) { z = ", op, " }")).ok());
+}
+
+TEST_CASE("strings are refused with a cure") {
+  CHECK(reports(import_text("g (string[N] x) => (string[N] y) { y = Identity(x) }").problems(), Code::kUnsupportedType,
+                "encode strings as indices"));
+}
+
+TEST_CASE("small floats are cast when something is computed with them") {
+  const std::string body = "g (float8e4m3fn[N,3] x) => (float8e4m3fn[N,3] z) { z = Add(x, x) }";
+  CHECK(holds(lowered(body), "f8e4m3fn"));
+}
+
+TEST_CASE("a quantised model with scales for each channel is read, one whose scales do not fit is refused") {
+  const auto body = [](const std::string& channels) {
+    return text("g (float[N,3] x) => (float[N,3] y) <float[", channels, "] s = {",
+                channels == "3" ? "0.5, 0.25, 2.0" : "0.5, 0.25", "}, int8 z = {0}> {",
+                " q = QuantizeLinear<axis = 1>(x, s)\n d = DequantizeLinear<axis = 1>(q, s)\n y = Relu(d) }");
+  };
+  const std::string nodes = lowered(body("3"));
+  for (const char* op : {"Div", "Round", "Clip", "Cast", "Mul"}) CHECK(holds(nodes, op));
+  CHECK(reports(import_text(body("2")).problems(), Code::kBadModel, "axis 1"));
+}
