@@ -126,6 +126,8 @@ at::Tensor low_bits(const at::Tensor& x, ElementType to) {
 }  // namespace
 
 at::Tensor cast_stored(const at::Tensor& x, ElementType from, ElementType to, bool saturate, PowerRounding rounding) {
+  // The loops read host memory. Such casts stand at the edge of a model, where weights and results are small.
+  if (!x.is_cpu()) return cast_stored(x.cpu(), from, to, saturate, rounding).to(x.device());
   const at::Tensor numbers = from == ElementType::kFloat4E2M1 ? float4_values(x) : x;
   if (!wire::is_stored_only(to)) return numbers.to(scalar_type(to));
   if (wire::find_element_type(to)->packed > 1 && to != ElementType::kFloat4E2M1) return low_bits(numbers, to);
