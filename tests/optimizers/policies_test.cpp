@@ -1,8 +1,6 @@
 // Every optimizer under every policy: twenty steps are PyTorch's where the step is synchronous, and those of the
 // papers' recurrences, in PyTorch, where updates are delayed (tests/data/make_policy_references.py).
 
-#include "scheduler/policies/policies.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +20,8 @@
 using namespace graphpipe;
 using namespace graphpipe::runtime;
 using namespace graphpipe::runtime::test;
-using tests::ScheduledChain;
+using tests::policy_cases;
+using tests::PolicyCase;
 
 namespace {
 
@@ -67,28 +66,6 @@ const std::map<RunKey, RecordedRun>& recorded_runs() {
     return runs;
   }();
   return kRuns;
-}
-
-struct PolicyCase {
-  ScheduledChain chain;
-  std::string mode;
-};
-
-std::vector<PolicyCase> policy_cases() {
-  std::vector<PolicyCase> cases;
-  for (const scheduler::Policy& policy : scheduler::all_policies()) {
-    // `auto` takes one of the others.
-    if (policy.forward_only || policy.name == "auto") continue;
-    const std::string name(policy.name);
-    const bool copies = policy.shape == scheduler::StageShape::kReplicas;
-    const std::string mode = !policy.asynchronous ? "synchronous"
-                             : copies             ? "server"
-                             : name == "2bw"      ? "double-buffer"
-                                                  : "stashing";
-    cases.push_back({{.policy = name, .stages = copies ? 1 : 4}, mode});
-    if (name.starts_with("pipedream")) cases.push_back({{.policy = name, .vertical_sync = true}, "vertical-sync"});
-  }
-  return cases;
 }
 
 double largest(const std::vector<double>& numbers) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "scheduler/build_schedule.h"
+#include "scheduler/policies/policies.h"
 #include "scheduler/standalone/policy_schedule.h"
 
 namespace graphpipe::tests {
@@ -78,6 +79,23 @@ ChainSchedule schedule_of(const ScheduledChain& chain) {
   std::ranges::sort(out.loss_updates, {}, &wire::SampleRange::first);
   if (out.loss_updates.size() == 1) out.loss_updates.clear();
   return out;
+}
+
+std::vector<PolicyCase> policy_cases() {
+  std::vector<PolicyCase> cases;
+  for (const scheduler::Policy& policy : scheduler::all_policies()) {
+    // `auto` takes one of the others.
+    if (policy.forward_only || policy.name == "auto") continue;
+    const std::string name(policy.name);
+    const bool copies = policy.shape == scheduler::StageShape::kReplicas;
+    const std::string mode = !policy.asynchronous ? "synchronous"
+                             : copies             ? "server"
+                             : name == "2bw"      ? "double-buffer"
+                                                  : "stashing";
+    cases.push_back({{.policy = name, .stages = copies ? 1 : 4}, mode});
+    if (name.starts_with("pipedream")) cases.push_back({{.policy = name, .vertical_sync = true}, "vertical-sync"});
+  }
+  return cases;
 }
 
 }  // namespace graphpipe::tests

@@ -3,6 +3,7 @@
 // actions that the compiler's own lowering adds.
 
 #include <string>
+#include <vector>
 
 #include "tests/runtime/chain_plan.h"
 
@@ -18,5 +19,13 @@ struct ScheduledChain {
 
 /// Fails the test where the policy refuses the chain.
 runtime::test::ChainSchedule schedule_of(const ScheduledChain& chain);
+
+struct PolicyCase {
+  ScheduledChain chain;
+  /// How weights and updates belong together, a word of tests/data/policy_references.txt.
+  std::string mode;
+};
+/// All policies that train.
+std::vector<PolicyCase> policy_cases();
 
 }  // namespace graphpipe::tests
