@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -96,6 +97,16 @@ Result<std::string> unpacked(const std::string& generated_folder, const std::str
   return answer.problems;
 }
 
+// With a shared lock, which keeps other runs from removing it.
+Result<Descriptor> held_folder(const std::string& folder) {
+  Descriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool removed = !held || (::flock(held.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
+  // Where locks are not to be had, the folder is only safe for as long as it counts as just used.
+  if (!removed) return held;
+  return no_environment("the unpacked data in " + folder + " cannot be opened, or another run removes them",
+                        "start the run again; the cache may be too small (GRAPHPIPE_DATA_CACHE_GIB)");
+}
+
 // The run would lose its own data.
 Status check_not_written(const std::string& data, const wire::RunOptions& run) {
   for (const std::string* path : {&run.output.save, &run.output.save_average, &run.output.save_gradients,
@@ -131,9 +142,7 @@ Result<HeldData> unpack_data(const std::string& generated_folder, wire::RunOptio
     if (data->empty() || !names_packed_files(*data)) continue;
     GP_TRY_VOID(check_not_written(*data, run));
     GP_TRY(*data, unpacked(generated_folder, *data, quiet));
-    Descriptor folder(::open(data->c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // Where locks are not to be had, the folder is only safe for as long as it counts as just used.
-    if (folder) ::flock(folder.get(), LOCK_SH | LOCK_NB);
+    GP_TRY(Descriptor folder, held_folder(*data));
     held.folders.push_back(std::move(folder));
   }
   return held;

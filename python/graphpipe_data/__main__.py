@@ -131,7 +131,8 @@ def unpack(arguments):
             raise Refused(target, "it exists already", "name a new folder")
     else:
         target = os.path.join(os.path.abspath(arguments.cache), key_of(inputs, paths))
-    if not os.path.isdir(target):
+    # What was used a moment ago is not removed.
+    if not (arguments.cache and note_use(target)):
         size = sum(os.path.getsize(path) for path in paths)
         if not arguments.quiet:
             files = "1 file" if len(paths) == 1 else f"{len(paths)} files"

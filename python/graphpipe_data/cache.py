@@ -102,5 +102,7 @@ def make_room(cache, coming, keep=""):
 
 
 def note_use(folder):
+    """Whether it is there; from now on it counts as just used."""
     with contextlib.suppress(OSError):
         os.utime(folder)
+    return os.path.isdir(folder)
