@@ -232,12 +232,13 @@ Status lower_one_hot(NodeContext& context) {
                                {"to", std::string(ir::dtype_name(context.type(2).dtype))}});
 }
 
-Status lower_cum_sum(NodeContext& context) {
+/// CumSum and CumProd.
+Status lower_cumulative(NodeContext& context) {
   GP_TRY(const std::vector<int64_t> given, context.integers(1, "axis"));
   if (given.size() != 1) return context.problem(Code::kBadModel, "its axis is no scalar", "export the model again");
   GP_TRY(const int64_t axis, context.axis(given[0], context.rank(0)));
   GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs("CumSum", {input},
+  return context.emit_outputs(context.node().op, {input},
                               {{"axis", axis},
                                {"exclusive", context.int_attribute("exclusive", 0)},
                                {"reverse", context.int_attribute("reverse", 0)}});
@@ -257,9 +258,9 @@ Status lower_trilu(NodeContext& context) {
 }  // namespace
 
 std::vector<HandlerEntry> index_handlers() {
-  return {{"Slice", lower_slice},    {"ScatterND", lower_scatter_nd}, {"ScatterElements", lower_scatter_elements},
-          {"Gather", lower_gather},  {"TopK", lower_top_k},           {"OneHot", lower_one_hot},
-          {"CumSum", lower_cum_sum}, {"Trilu", lower_trilu}};
+  return {{"Slice", lower_slice},       {"ScatterND", lower_scatter_nd}, {"ScatterElements", lower_scatter_elements},
+          {"Gather", lower_gather},     {"TopK", lower_top_k},           {"OneHot", lower_one_hot},
+          {"CumSum", lower_cumulative}, {"CumProd", lower_cumulative},   {"Trilu", lower_trilu}};
 }
 
 }  // namespace graphpipe::frontend

@@ -106,8 +106,7 @@ Status lower_conv_transpose(NodeContext& context) {
 Status lower_pool(NodeContext& context) {
   if (context.is_read(1))
     return context.problem(Code::kUnsupportedOp, "the output of indices is not supported", "drop it");
-  GP_TRY(const Window window, window_of(context, {}));
-  ir::Attributes attributes = attributes_of(window);
+  GP_TRY(ir::Attributes attributes, pool_attributes(context));
   attributes.set("ceil_mode", context.int_attribute("ceil_mode", 0));
   if (context.node().op == "AveragePool")
     attributes.set("count_include_pad", context.int_attribute("count_include_pad", 0));
@@ -181,6 +180,11 @@ Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Sh
   ir::Attributes attributes = attributes_of(window);
   attributes.set("group", context.int_attribute("group", 1));
   return attributes;
+}
+
+Result<ir::Attributes> pool_attributes(NodeContext& context) {
+  GP_TRY(const Window window, window_of(context, {}));
+  return attributes_of(window);
 }
 
 std::vector<HandlerEntry> neural_handlers() {

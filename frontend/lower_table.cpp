@@ -10,9 +10,9 @@ namespace {
 const std::map<std::string_view, Handler>& handlers() {
   static const std::map<std::string_view, Handler> kHandlers = [] {
     std::map<std::string_view, Handler> all;
-    for (const auto& family :
-         {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(), sequence_handlers(), bag_handlers(),
-          recurrent_handlers(), constant_handlers(), resize_handlers(), random_handlers(), quantized_handlers()})
+    for (const auto& family : {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(),
+                               sequence_handlers(), bag_handlers(), recurrent_handlers(), constant_handlers(),
+                               resize_handlers(), random_handlers(), quantized_handlers(), composite_handlers()})
       for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();
@@ -22,8 +22,8 @@ const std::map<std::string_view, Handler>& handlers() {
 /// Ops with an "axis" attribute and its default, where it has one.
 const std::map<std::string_view, int64_t>& axis_defaults() {
   static const std::map<std::string_view, int64_t> kDefaults = {
-      {"Softmax", -1},       {"LogSoftmax", -1}, {"Hardmax", -1}, {"LayerNormalization", -1}, {"RMSNormalization", -1},
-      {"GatherElements", 0}, {"Concat", 0},      {"Gather", 0},   {"ScatterElements", 0},
+      {"Softmax", -1}, {"LogSoftmax", -1}, {"LayerNormalization", -1}, {"RMSNormalization", -1}, {"GatherElements", 0},
+      {"Concat", 0},   {"Gather", 0},      {"ScatterElements", 0},
   };
   return kDefaults;
 }

@@ -85,8 +85,11 @@ std::vector<HandlerEntry> constant_handlers();
 std::vector<HandlerEntry> resize_handlers();
 std::vector<HandlerEntry> random_handlers();
 std::vector<HandlerEntry> quantized_handlers();
+std::vector<HandlerEntry> composite_handlers();
 
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.
 Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight);
+/// Those of a pool's window: kernel, pads, strides and dilations.
+Result<ir::Attributes> pool_attributes(NodeContext& context);
 
 }  // namespace graphpipe::frontend

@@ -1,5 +1,5 @@
-// Ops in which an element's place matters: ArgMax, ArgMin, TopK, CumSum, Trilu, OneHot. Along the batch axis they mix
-// samples.
+// Ops in which an element's place matters: ArgMax, ArgMin, TopK, CumSum, CumProd, Trilu, OneHot. Along the batch axis
+// they mix samples.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -91,7 +91,7 @@ Status top_k_gradient(GradientBuilder& builder) {
 
 // --- CumSum{axis, exclusive, reverse} ---
 
-Inferred infer_cum_sum(const NodeView& node) {
+Inferred infer_cumulative(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   GP_TRY(const int axis, axis_attribute(node, "axis", 0, node.input(0).type.shape.size()));
   return one_output(node, node.input(0).type, mixing_along_axis(node, axis));
@@ -114,6 +114,71 @@ Status cum_sum_gradient(GradientBuilder& builder) {
   attributes.set("reverse", int64_t{attributes.get_int("reverse", 0) == 0});
   builder.set_input_gradient(0, builder.add_one(0, "CumSum", {builder.output_gradient(0)}, attributes));
   return Ok{};
+}
+
+// --- CumProd{axis, exclusive, reverse} ---
+
+struct CumProd {
+  int axis;
+  bool exclusive, reverse;
+  std::string size, flip;  // C++: elements along the axis, and what turns its direction
+};
+
+CumProd cum_prod_of(const Emitter& emitter) {
+  const NodeView& node = emitter.node();
+  const int axis = axis_of(node, 0);
+  const bool reverse = node.attributes().get_int("reverse", 0) != 0;
+  return {.axis = axis,
+          .exclusive = node.attributes().get_int("exclusive", 0) != 0,
+          .reverse = reverse,
+          .size = emitter.dim(node.output(0).type.shape[static_cast<size_t>(axis)]),
+          .flip = reverse ? text(".flip({", axis, "})") : ""};
+}
+
+/// Declares the factors in the order of their products, and returns their name.
+std::string cum_prod_factors(Emitter& emitter, const CumProd& form, size_t input) {
+  const std::string name = emitter.local("factors"), all = emitter.in(input) + form.flip;
+  const std::string shifted =
+      text("graphpipe::runtime::concat({at::ones_like(", emitter.in(input), ".narrow(", form.axis, ", 0, 1)), ", all,
+           ".narrow(", form.axis, ", 0, ", form.size, " - 1)}, ", form.axis, ")");
+  emitter.include("ATen/ops/ones_like.h");
+  emitter.statement(text("const at::Tensor ", name, " = ", form.exclusive ? shifted : all, ";"), kTensorLists);
+  return name;
+}
+
+void emit_cum_prod(Emitter& emitter) {
+  const CumProd form = cum_prod_of(emitter);
+  const std::string factors = cum_prod_factors(emitter, form, 0);
+  // Small integers would be multiplied into int64.
+  emitter.assign(0, text("at::cumprod(", factors, ", ", form.axis, ", ", factors, ".scalar_type())", form.flip),
+                 "ATen/ops/cumprod.h");
+}
+
+Status cum_prod_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(0, builder.add_one(0, "CumProdGrad", {builder.output_gradient(0), builder.input(0)},
+                                                builder.forward().attributes()));
+  return Ok{};
+}
+
+/// (gradient, x)
+Inferred infer_cum_prod_gradient(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 2));
+  GP_TRY(const int axis, axis_attribute(node, "axis", 0, node.input(0).type.shape.size()));
+  return one_output(node, node.input(1).type, mixing_along_axis(node, axis));
+}
+
+void emit_cum_prod_gradient(Emitter& emitter) {
+  const CumProd form = cum_prod_of(emitter);
+  const std::string factors = cum_prod_factors(emitter, form, 1), back = emitter.local("back");
+  emitter.statement(text("const at::Tensor ", back, " = at::cumprod_backward(", emitter.in(0), form.flip, ", ", factors,
+                         ", ", form.axis, ", ", factors, ".cumprod(", form.axis, "));"),
+                    "ATen/ops/cumprod_backward.h");
+  // The last factor is in no product that leaves itself out.
+  const std::string shifted =
+      text("graphpipe::runtime::concat({", back, ".narrow(", form.axis, ", 1, ", form.size, " - 1), at::zeros_like(",
+           back, ".narrow(", form.axis, ", 0, 1))}, ", form.axis, ")");
+  emitter.assign(0, (form.exclusive ? shifted : back) + form.flip, "ATen/ops/zeros_like.h");
 }
 
 // --- Trilu{k, upper} ---
@@ -216,7 +281,7 @@ std::span<const OpDef> order_ops() {
                      .outputs = 2}}},
       {.name = "CumSum",
        .precision = Precision::kFloat32,
-       .infer = infer_cum_sum,
+       .infer = infer_cumulative,
        .work = one_flop_per_element,
        .gradient = cum_sum_gradient,
        .emit = emit_cum_sum,
@@ -224,6 +289,22 @@ std::span<const OpDef> order_ops() {
                     {.inputs = {normal({kB, 4, 2})},
                      .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
                     {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = axis_alone(1)}}},
+      {.name = "CumProd",
+       .precision = Precision::kFloat32,
+       .infer = infer_cumulative,
+       .work = one_flop_per_element,
+       .gradient = cum_prod_gradient,
+       .emit = emit_cum_prod,
+       .examples = {{.inputs = {normal({kB, 4})}, .attributes = axis_alone(1)},
+                    {.inputs = {normal({kB, 4, 2})},
+                     .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
+                    {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = axis_alone(1)}}},
+      {.name = "CumProdGrad",
+       .precision = Precision::kFloat32,
+       .infer = infer_cum_prod_gradient,
+       .work = one_flop_per_element,
+       .emit = emit_cum_prod_gradient,
+       .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4})}, .attributes = axis_alone(1)}}},
       {.name = "Trilu",
        .infer = infer_trilu,
        .work = copy_work,

@@ -35,6 +35,7 @@ AS_INPUTS = {
     "Clip": [("min", None), ("max", None)],
     "TopK": [("k", "list")],
     "CumSum": [("axis", np.int64)],
+    "CumProd": [("axis", np.int64)],
     "Trilu": [("k", np.int64)],
     "Resize": [("roi", np.float32), ("scales", np.float32), ("sizes", np.int64)],
     "Dropout": [("ratio", np.float32), ("training_mode", np.bool_)],
