@@ -57,12 +57,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
 Result<ir::Profile> make_profile(const Options& options) {
   GP_TRY(const Pipeline pipeline, one_stage(options));
   report_notes(options, pipeline.model.notes);
-  const ProgramFolder folder(options.keep, "graphpipe-profile");
-  if (folder.path().empty()) {
-    return Diagnostic{.code = Code::kEnvironment,
-                      .message = "no temporary folder can be made",
-                      .hint = "set TMPDIR to a folder that may be written, or pass --keep FOLDER"};
-  }
+  GP_TRY(const ProgramFolder folder, ProgramFolder::make(options.keep, "graphpipe-profile"));
   GP_TRY_VOID(generate_folder(pipeline, folder.path(), {.profile = true}));
   GP_TRY_VOID(build_folder(folder.path(), options, "profile"));
   return measure(options, pipeline, folder.path());

@@ -17,6 +17,7 @@
 #include "driver/pipeline/pace_plan.h"
 #include "driver/report/report.h"
 #include "files/text_file.h"
+#include "support/median.h"
 #include "support/output_file.h"
 #include "wire/exit_codes.h"
 #include "wire/run_outputs.h"
@@ -51,12 +52,6 @@ Measured read_measured(const std::string& report) {
 /// Processes on one host, each with a connection to many others.
 constexpr size_t kMaxRanks = 256;
 
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 // A paced run trains nothing: what is said of a training would be ignored.
 Status check_paced_flags(const Options& options) {
   static const std::set<std::string> kTaken = {"--pace",         "--pace-scale", "--pace-bytes", "--steps",
@@ -87,7 +82,7 @@ struct PacedRun {
   Measured measured;
   int cores = 1;
   /// Of this machine's clock over the plan's times.
-  double step() const { return median_of(measured.steps) / plan.scale; }
+  double step() const { return median(measured.steps) / plan.scale; }
   double simulated() const { return pipeline.built.step_seconds(); }
 };
 
@@ -103,7 +98,7 @@ Result<PacedRun> run_plan_paced(const Options& options) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   GP_TRY(wire::PacePlan plan,
          pace_plan_of(pipeline, {.scale = options.pace_scale, .share = options.pace_bytes, .cores = cores}));
-  const ProgramFolder folder("", "graphpipe-pace");
+  GP_TRY(const ProgramFolder folder, ProgramFolder::make("", "graphpipe-pace"));
   GP_TRY_VOID(files::write_file(folder.path() + "/" + wire::kPacePlanFile, wire::print_pace_plan(plan)));
   wire::RunOptions run = for_programs(options.run, pipeline.plan, false);
   run.launch.threads = 1;

@@ -10,8 +10,6 @@
 
 namespace graphpipe::runtime {
 
-double median(std::vector<double> values);
-
 using Clock = std::chrono::steady_clock;
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

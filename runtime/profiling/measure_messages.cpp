@@ -7,6 +7,7 @@
 #include "runtime/executor/executor.h"
 #include "runtime/profiling/measure.h"
 #include "runtime/transport/transports.h"
+#include "support/median.h"
 #include "support/text.h"
 #include "wire/all_reduce.h"
 

@@ -10,6 +10,7 @@
 #include "runtime/launch/run_main.h"
 #include "runtime/profiling/marks.h"
 #include "runtime/profiling/measure.h"
+#include "support/median.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::runtime {
@@ -172,13 +173,6 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks,
                                const wire::RunOptions& options) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "support/median.h"
 #include "support/text.h"
 
 namespace graphpipe::runtime {
@@ -20,12 +21,10 @@ std::string nine_digits(double number) {
 
 std::optional<std::string> LossLimit::problem(double loss) const {
   if (factor_ <= 0 || last_.size() < static_cast<size_t>(wire::kFewestLosses)) return std::nullopt;
-  std::vector<double> sorted(last_.begin(), last_.end());
-  std::ranges::sort(sorted);
-  const double median = (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
-  if (median == 0 || loss <= median + (factor_ - 1) * std::abs(median)) return std::nullopt;
+  const double middle = median({last_.begin(), last_.end()});
+  if (middle == 0 || loss <= middle + (factor_ - 1) * std::abs(middle)) return std::nullopt;
   return text("the loss ", nine_digits(loss), " is more than ", nine_digits(factor_), " times the median of the last ",
-              last_.size(), ", ", nine_digits(median));
+              last_.size(), ", ", nine_digits(middle));
 }
 
 void LossLimit::keep(double loss) {

@@ -58,6 +58,7 @@ TEST_CASE("flags of a training are refused, and those of pacing without it") {
   graphpipe_output({"run", plan, "--pace", "--lr", "0.1"}, 2);
   graphpipe_output({"run", plan, "--pace", "--save", "x.safetensors"}, 2);
   graphpipe_output({"run", plan, "--pace-scale", "2"}, 2);
+  graphpipe_output({"run", plan, "--trusted-root", "/"}, 2);
   graphpipe_output({"run", plan, "--pace", "--trace", plan}, 2);
   CHECK(graphpipe_output({"run", plan, "--pace", "--pace-scale", "1e300"}, 2).empty());
   graphpipe_output({"run", plan + ".missing", "--pace"}, 3);

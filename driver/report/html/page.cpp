@@ -12,17 +12,13 @@
 #include "driver/report/html/stage_picture.h"
 #include "driver/report/report.h"
 #include "scheduler/render/gantt.h"
+#include "support/median.h"
 #include "wire/version.h"
 
 namespace graphpipe::driver {
 namespace {
 
 std::string shown_seconds(double value) { return html_text(human_seconds(value)); }
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 double idle_share(const Pipeline& pipeline) {
   return scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline).bubble_of_makespan;
@@ -48,7 +44,7 @@ std::string figures(const ReportedPlan& plan) {
   std::string out = "<ul class=\"figures\">\n";
   out += key_figure("step", shown_seconds(step), Origin::kSimulated);
   if (!plan.measured.step_seconds.empty()) {
-    const double measured = median_of(plan.measured.step_seconds);
+    const double measured = median(plan.measured.step_seconds);
     out += key_figure("step, median", shown_seconds(measured), Origin::kMeasured);
     out += key_figure("measured / simulated", fmt::format("{:.2f}", measured / step), Origin::kMeasured);
   }

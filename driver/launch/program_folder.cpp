@@ -1,0 +1,29 @@
+#include "driver/launch/program_folder.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace graphpipe::driver {
+
+Result<ProgramFolder> ProgramFolder::make(const std::string& kept, const std::string& name) {
+  if (!kept.empty()) return ProgramFolder(kept, false);
+  std::error_code error;
+  std::string pattern = (std::filesystem::temp_directory_path(error) / (name + "-XXXXXX")).string();
+  if (!error && mkdtemp(pattern.data()) != nullptr) return ProgramFolder(pattern, true);
+  return Diagnostic{.code = Code::kEnvironment,
+                    .message = "no temporary folder can be made",
+                    .hint = "set TMPDIR to a folder that may be written"};
+}
+
+ProgramFolder::ProgramFolder(ProgramFolder&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, false)) {}
+
+ProgramFolder::~ProgramFolder() {
+  std::error_code ignored;
+  if (temporary_) std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace graphpipe::driver
