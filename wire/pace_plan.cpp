@@ -1,14 +1,20 @@
 #include "wire/pace_plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <locale>
+#include <set>
 #include <sstream>
+#include <utility>
 
 namespace graphpipe::wire {
 namespace {
 
 constexpr const char* kFirstLine = "graphpipe-pace 1";
+/// More ranks, stages of a group or gradients of an edge, and more bytes, has no plan of one host.
+constexpr size_t kMaxCount = 65536;
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
 
 bool is_below(int64_t value, size_t count) { return value >= 0 && static_cast<size_t>(value) < count; }
 
@@ -59,10 +65,10 @@ class PaceReader {
 
   bool read_step() {
     size_t ranks = 0;
-    constexpr size_t kMaxRanks = 65536;
-    if (!(words_ >> plan_.digest >> plan_.batch >> plan_.scale >> plan_.share >> plan_.start_nanoseconds >>
+    if (std::exchange(has_step_, true) ||
+        !(words_ >> plan_.digest >> plan_.batch >> plan_.scale >> plan_.share >> plan_.start_nanoseconds >>
           plan_.links >> ranks) ||
-        ranks > kMaxRanks)
+        ranks > kMaxCount)
       return false;
     plan_.programs.resize(ranks);
     return true;
@@ -80,11 +86,10 @@ class PaceReader {
   bool read_group() {
     PaceGroup& group = plan_.groups.emplace_back();
     size_t count = 0;
-    constexpr size_t kMaxStages = 65536;
-    if (!(words_ >> group.bytes >> count) || count > kMaxStages) return false;
-    group.stages.resize(count);
-    for (int32_t& stage : group.stages) words_ >> stage;
-    return true;
+    if (!(words_ >> group.bytes >> count) || count > kMaxCount) return false;
+    // As long as there are some: the line may name more than it has.
+    for (int32_t stage = 0; group.stages.size() < count && words_ >> stage;) group.stages.push_back(stage);
+    return group.stages.size() == count;
   }
 
   bool read_action() {
@@ -104,27 +109,69 @@ class PaceReader {
 
   bool is_sound() const {
     constexpr size_t kDigits = 64;
-    const auto is_stage = [&](int32_t stage) { return is_below(stage, plan_.stages.size()); };
-    const auto is_rank = [&](int32_t rank) { return is_below(rank, plan_.programs.size()); };
-    bool sound = plan_.digest.size() == kDigits && plan_.scale > 0 && plan_.share > 0 && plan_.share <= 1;
-    for (const PaceStage& stage : plan_.stages)
-      sound = sound && stage.micro_batch > 0 && stage.replicas > 0 && stage.gradient_bytes >= 0;
-    for (const PaceEdge& edge : plan_.edges)
-      sound = sound && is_stage(edge.from) && is_stage(edge.to) && edge.bytes >= 0 && edge.gradients >= 0;
-    for (const PacePlace& place : plan_.places) sound = sound && is_stage(place.stage) && is_rank(place.rank);
-    for (const PaceGroup& group : plan_.groups)
-      for (const int32_t stage : group.stages) sound = sound && is_stage(stage);
-    for (const PaceLink& way : plan_.ways)
-      sound = sound && is_rank(way.from) && is_rank(way.to) && is_below(way.link, static_cast<size_t>(plan_.links));
-    for (const std::vector<PaceAction>& program : plan_.programs)
-      for (const PaceAction& action : program)
-        sound = sound && (action.row.stage < 0 || is_stage(action.row.stage)) &&
-                (action.row.edge < 0 || is_below(action.row.edge, plan_.edges.size())) && action.nanoseconds >= 0;
-    return sound && plan_.links >= 0;
+    if (!has_step_ || plan_.digest.size() != kDigits || plan_.batch <= 0 || plan_.links < 0 ||
+        plan_.start_nanoseconds < 0 || !is_time(plan_.scale) || plan_.scale <= 0 || !(plan_.share > 0) ||
+        !(plan_.share <= 1))
+      return false;
+    const auto sound = [this](const auto& row) { return is_sound(row); };
+    return std::ranges::all_of(plan_.stages, sound) && std::ranges::all_of(plan_.edges, sound) && is_placed_once() &&
+           std::ranges::all_of(plan_.groups, sound) && std::ranges::all_of(plan_.ways, sound) &&
+           std::ranges::all_of(plan_.programs, [&](const std::vector<PaceAction>& program) {
+             return std::ranges::all_of(program, sound);
+           });
+  }
+
+  bool is_stage(int32_t stage) const { return is_below(stage, plan_.stages.size()); }
+  bool is_rank(int32_t rank) const { return is_below(rank, plan_.programs.size()); }
+  bool is_replica(int32_t stage, int32_t replica) const {
+    return is_stage(stage) && replica >= 0 && replica < plan_.stages[static_cast<size_t>(stage)].replicas;
+  }
+  static bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+  static bool is_size(int64_t bytes) { return bytes >= 0 && bytes <= kMaxBytes; }
+
+  static bool is_sound(const PaceStage& stage) {
+    return stage.micro_batch > 0 && stage.replicas > 0 && stage.slots > 0 && is_size(stage.gradient_bytes) &&
+           is_time(stage.add_byte);
+  }
+  bool is_sound(const PaceEdge& edge) const {
+    return is_stage(edge.from) && is_stage(edge.to) && is_size(edge.bytes) && is_below(edge.gradients, kMaxCount);
+  }
+  bool is_sound(const PaceGroup& group) const {
+    return is_size(group.bytes) && std::ranges::all_of(group.stages, [&](int32_t stage) { return is_stage(stage); });
+  }
+  bool is_sound(const PaceLink& way) const {
+    return is_rank(way.from) && is_rank(way.to) && is_below(way.link, static_cast<size_t>(plan_.links)) &&
+           is_time(way.latency) && is_time(way.byte);
+  }
+  bool is_sound(const PaceAction& action) const {
+    const ActionRow& row = action.row;
+    const bool has_samples = row.range.first >= 0 && row.range.first <= row.range.last && row.range.last <= plan_.batch;
+    if (!has_samples || action.nanoseconds < 0) return false;
+    if (row.stage >= 0 && !is_replica(row.stage, row.replica)) return false;
+    if (is_of_item(row.op) &&
+        (!is_stage(row.stage) || row.slot < 0 || row.slot >= plan_.stages[static_cast<size_t>(row.stage)].slots))
+      return false;
+    if (!is_message(row.op)) return row.edge < 0 || is_below(row.edge, plan_.edges.size());
+    if (!is_below(row.edge, plan_.edges.size())) return false;
+    const PaceEdge& edge = plan_.edges[static_cast<size_t>(row.edge)];
+    return is_replica(row.stage == edge.from ? edge.to : edge.from, row.peer_replica);
+  }
+
+  /// Every replica of every stage has one rank.
+  bool is_placed_once() const {
+    std::set<std::pair<int32_t, int32_t>> placed;
+    for (const PacePlace& place : plan_.places)
+      if (!is_replica(place.stage, place.replica) || !is_rank(place.rank) ||
+          !placed.emplace(place.stage, place.replica).second)
+        return false;
+    size_t replicas = 0;
+    for (const PaceStage& stage : plan_.stages) replicas += static_cast<size_t>(stage.replicas);
+    return placed.size() == replicas;
   }
 
   std::istringstream lines_, words_;
   PacePlan plan_;
+  bool has_step_ = false;
 };
 
 }  // namespace

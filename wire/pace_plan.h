@@ -88,7 +88,8 @@ struct PacePlan {
 };
 
 std::string print_pace_plan(const PacePlan& plan);
-/// None where the text is not what print_pace_plan wrote, or names a stage, edge, rank or link that it does not have.
+/// None where the text is not what print_pace_plan wrote, names a stage, replica, slot, edge, rank or link that it does
+/// not have, or has numbers that no plan has.
 std::optional<PacePlan> parse_pace_plan(const std::string& text);
 
 }  // namespace graphpipe::wire

@@ -119,8 +119,7 @@ void Executor::run(const ResolvedAction& action) {
     case ActionOp::kReload:
       return reload(action);
     case ActionOp::kReduceGradient:
-      reduction_of(action).begin(step_);
-      return;
+      return reduce(action);
     case ActionOp::kNorm:
       // The norm needs every reduction; the first step waits for them and finds it.
       return;
@@ -331,10 +330,16 @@ void Executor::check_step() {
   if (needs_norm() && outcome_.skipped.empty()) find_norm();
 }
 
-void Executor::step(const ResolvedAction& action) {
+void Executor::reduce(const ResolvedAction& action) {
   Reduction& own = reduction_of(action);
-  own.begin(step_);  // where the schedule names none
-  wait_for_reduction(own);
+  if (own.begun()) return;
+  if (pacer_ != nullptr) pacer_->complete_gradients(action, states_[action.instance]);
+  own.begin(step_);
+}
+
+void Executor::step(const ResolvedAction& action) {
+  reduce(action);  // where the schedule names none
+  wait_for_reduction(reduction_of(action));
   if (checks_step() && !checked_) {
     // All compute is over (check_update_order() sees to it), so every gradient can be reduced.
     for (auto& [place, reduction] : reductions_) reduction.begin(step_);

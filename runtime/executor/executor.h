@@ -85,6 +85,7 @@ class Executor {
   void check_step();
   bool needs_norm() const;
   void find_norm();
+  void reduce(const ResolvedAction& action);
   void step(const ResolvedAction& action);
   void note_end(const ResolvedAction& action);
   void note_ready();

@@ -28,8 +28,13 @@ void Pacer::compute(const ResolvedAction& action, StageState& state, std::vector
           row.is_input ? memory_.tensor(row.tensor, samples) : at::Tensor();
   }
   if (op != ActionOp::kBackward && op != ActionOp::kWeightGradient) return;
+  complete_gradients(action, state);
+}
+
+void Pacer::complete_gradients(const ResolvedAction& action, StageState& state) {
   std::vector<at::Tensor>& gradients = gradients_of(state, action.update);
-  for (const size_t index : state.trainable) gradients[index] = memory_.tensor(state.entry->params[index].tensor, 1);
+  for (const size_t index : state.trainable)
+    if (!gradients[index].defined()) gradients[index] = memory_.tensor(state.entry->params[index].tensor, 1);
 }
 
 void Pacer::step(const ResolvedAction& action, StageState& state) {

@@ -21,6 +21,8 @@ class Pacer {
 
   /// Puts the values into the item's slot that the stage's function would put there.
   void compute(const ResolvedAction& action, StageState& state, std::vector<at::Tensor>& slot);
+  /// Gives the update the gradients of a replica that had no item of it.
+  void complete_gradients(const ResolvedAction& action, StageState& state);
   /// Makes a version without changing a weight.
   void step(const ResolvedAction& action, StageState& state);
   /// Lasts as long as the program's action of this number.

@@ -35,7 +35,7 @@ TEST_CASE("a paced step is never shorter than the simulated one without all-redu
   CHECK(paced["step_seconds"].size() == 3);
   // A rank may hear of the start a little before rank 0's clock is read by the next.
   CHECK(paced["ratio"].get<double>() > 0.99);
-  CHECK(paced["ratio"].get<double>() < 1.5);  // of a busy machine
+  CHECK(paced["ratio"].get<double>() < 5);  // of a very busy machine; times that are scaled twice are far above
   CHECK(paced["sent_bytes"].get<double>() > 0);
 }
 
@@ -49,8 +49,14 @@ TEST_CASE("replicas and asynchronous schedules run paced, also over TCP and with
     CHECK(paced["transport"] == "tcp");
     CHECK(paced["pace_bytes"] == 0.5);
     CHECK(paced["ratio"].get<double>() > 0.7);
-    CHECK(paced["ratio"].get<double>() < 2);
+    CHECK(paced["ratio"].get<double>() < 5);
   }
+}
+
+TEST_CASE("replicas that have no micro-batch of a step reduce with the others") {
+  const std::string plan = work_folder("pace-idle") + "/plan.json";
+  make_plan(read_reference("dlrm"), plan, {"--devices", "3", "--policy", "data-parallel", "--micro-batch", "8"});
+  CHECK(run_paced(plan, {"--steps", "1"})["devices"] == 3);
 }
 
 TEST_CASE("flags of a training are refused, and those of pacing without it") {

@@ -17,6 +17,7 @@
 #include "wire/feed_text.h"
 #include "wire/manifest.h"
 #include "wire/npy_header.h"
+#include "wire/pace_plan.h"
 #include "wire/safetensors.h"
 
 namespace graphpipe::tests {
@@ -231,6 +232,35 @@ std::vector<std::string> control_frames_seeds() {
   return {"\1"s + said(set) + said("\0"s) + said("\x03\x03\0\0\0key"s), "\0\4\0\0\0"s + std::string(36, 'm')};
 }
 
+void run_pace_plan(std::string_view input) {
+  const std::optional<wire::PacePlan> plan = wire::parse_pace_plan(std::string(input));
+  if (!plan) return;
+  const std::optional<wire::PacePlan> again = wire::parse_pace_plan(wire::print_pace_plan(*plan));
+  GP_CHECK(again && *again == *plan);
+  for (const std::vector<wire::PaceAction>& program : plan->programs)
+    for (const wire::PaceAction& action : program)
+      GP_CHECK(!wire::is_of_item(action.row.op) ||
+               action.row.slot < plan->stages[static_cast<size_t>(action.row.stage)].slots);
+}
+
+std::vector<std::string> pace_plan_seeds() {
+  wire::PacePlan plan{.digest = std::string(64, 'a'), .batch = 4, .links = 1};
+  plan.stages = {{.slots = 2}, {}};
+  plan.edges = {{.from = 0, .to = 1, .bytes = 8, .gradients = 1}};
+  plan.places = {{0, 0, 0}, {1, 0, 1}};
+  plan.groups = {{.bytes = 4, .stages = {0, 1}}};
+  plan.ways = {{.from = 0, .to = 1, .latency = 1e-6, .byte = 1e-9}};
+  plan.programs = {{{.row = {.op = wire::ActionOp::kForward, .stage = 0, .range = {0, 1}, .slot = 1}},
+                    {.row = {.op = wire::ActionOp::kSendForward,
+                             .stage = 0,
+                             .range = {0, 1},
+                             .edge = 0,
+                             .peer_replica = 0,
+                             .slot = 1}}},
+                   {}};
+  return {wire::print_pace_plan(plan)};
+}
+
 // Nobody without the key gets through the handshake, and no bytes make the answerer wait or fail.
 void run_handshake(std::string_view input) {
   if (input.empty()) return;
@@ -295,6 +325,7 @@ std::vector<FuzzTarget> runtime_targets() {
        run_control_frames,
        control_frames_seeds,
        {"\xff\xff\xff\xff", std::string_view("\0\0\0\0", 4), "\1"}},
+      {"pace_plan", run_pace_plan, pace_plan_seeds, {"action ", "group ", " -1"}},
       {"handshake", run_handshake, handshake_seeds, {"\1", std::string_view("\x31\x48\x50\x47", 4)}},
   };
 }

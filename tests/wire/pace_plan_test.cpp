@@ -55,5 +55,34 @@ TEST_CASE("what names something that the plan lacks is refused") {
   CHECK(!parse_pace_plan(text + "unknown 1\n"));
 }
 
+TEST_CASE("numbers that no plan has are refused") {
+  const auto refused = [](void (*change)(PacePlan&)) {
+    PacePlan plan = small_pace_plan();
+    change(plan);
+    return !parse_pace_plan(print_pace_plan(plan));
+  };
+  CHECK(!refused([](PacePlan&) {}));
+  CHECK(refused([](PacePlan& plan) { plan.batch = 0; }));
+  CHECK(refused([](PacePlan& plan) { plan.start_nanoseconds = -1; }));
+  CHECK(refused([](PacePlan& plan) { plan.stages[0].slots = 0; }));
+  CHECK(refused([](PacePlan& plan) { plan.stages[0].add_byte = -1; }));
+  CHECK(refused([](PacePlan& plan) { plan.stages[0].gradient_bytes = INT64_MAX; }));
+  CHECK(refused([](PacePlan& plan) { plan.edges[0].bytes = INT64_MAX; }));
+  CHECK(refused([](PacePlan& plan) { plan.ways[0].latency = -1; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][0].row.range = {0, 9}; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][0].row.range = {-1, 1}; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][0].row.slot = -1; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][0].row.slot = 3; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][0].row.replica = 2; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][1].row.edge = -1; }));
+  CHECK(refused([](PacePlan& plan) { plan.programs[0][1].row.peer_replica = 1; }));
+  CHECK(refused([](PacePlan& plan) { plan.places.pop_back(); }));
+  CHECK(refused([](PacePlan& plan) { plan.places.push_back(plan.places.back()); }));
+  const std::string text = print_pace_plan(small_pace_plan());
+  const std::string step = text.substr(text.find("step"), text.find("stage") - text.find("step"));
+  CHECK(!parse_pace_plan(text + step));
+  CHECK(!parse_pace_plan(text + "group 8 65536 0\n"));
+}
+
 }  // namespace
 }  // namespace graphpipe::wire
