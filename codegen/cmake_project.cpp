@@ -50,7 +50,9 @@ else()
       "or generate with --bundle")
   endif()
 endif()
-graphpipe_use_fast_linker()
+if(COMMAND graphpipe_use_fast_linker)  # of a runtime that has it
+  graphpipe_use_fast_linker()
+endif()
 )cmake";
 
 std::string prologue() {

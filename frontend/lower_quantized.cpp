@@ -102,7 +102,10 @@ Result<ValueId> Quantized::spread(ValueId value, const ir::Shape& shape, int64_t
   if (single)
     return rank == 0 || !shape.empty() ? Result<ValueId>(value) : one("Reshape", {value}, {{"shape", ir::Shape{}}});
   GP_TRY(const int64_t at, context_.axis(axis, shape.size()));
-  if (block > 0) return blocks(value, shape, static_cast<size_t>(at), block);
+  if (block > 0) {
+    const ir::Dim size = shape[static_cast<size_t>(at)];
+    return blocks(value, shape, static_cast<size_t>(at), size.is_fixed() ? std::min(block, size.factor) : block);
+  }
   ir::Shape target(shape.size(), ir::Dim::fixed(1));
   if (rank != 1 || type(value).shape[0] != shape[static_cast<size_t>(at)])
     return context_.problem(Code::kBadModel, text("its scale or zero point is not one for each index of axis ", at),
@@ -168,23 +171,56 @@ void hold_scales(NodeContext& context, std::initializer_list<size_t> inputs) {
     if (context.has_input(i)) context.input(i).origin = ParamOrigin::kFolded;
 }
 
+/// Of an attribute that names an element type; none where it is left out.
+Result<std::optional<DType>> type_attribute(NodeContext& context, std::string_view name) {
+  const int64_t number = context.int_attribute(name, 0);
+  if (number == 0) return std::optional<DType>();
+  const std::optional<DType> type =
+      number > 0 && number < 1000 ? dtype_of_onnx(static_cast<int>(number)) : std::optional<DType>();
+  if (!type)
+    return context.problem(Code::kUnsupportedType, text("its ", name, " is type ", number, " of ONNX"),
+                           "name a number type");
+  return type;
+}
+
+/// The same, of a floating type.
+Result<std::optional<DType>> floating_attribute(NodeContext& context, std::string_view name) {
+  GP_TRY(const std::optional<DType> type, type_attribute(context, name));
+  if (type && !ir::is_floating(*type))
+    return context.problem(Code::kBadModel, text("its ", name, " is ", ir::dtype_name(*type)), "name a floating type");
+  return type;
+}
+
+Result<int64_t> block_attribute(NodeContext& context) {
+  const int64_t block = context.int_attribute("block_size", 0);
+  if (block < 0) return context.problem(Code::kBadModel, text("its block_size is ", block), "export the model again");
+  return block;
+}
+
 Status lower_quantize(NodeContext& context) {
   Quantized make(context);
   hold_scales(context, {1});
   GP_TRY(ValueId x, context.value(0));
   GP_TRY(ValueId scale, context.value(1));
   const ir::Shape shape = context.type(0).shape;
-  const int64_t axis = context.int_attribute("axis", 1), block = context.int_attribute("block_size", 0);
-  std::optional<DType> to = DType::kUInt8;
-  if (context.int_attribute("output_dtype", 0) != 0)
-    to = dtype_of_onnx(static_cast<int>(context.int_attribute("output_dtype", 0)));
-  if (context.has_input(2)) to = context.type(2).dtype;
-  if (!to) return context.problem(Code::kUnsupportedType, "quantises to an unknown type", "use uint8 or int8");
+  const int64_t axis = context.int_attribute("axis", 1);
+  GP_TRY(const int64_t block, block_attribute(context));
+  GP_TRY(const std::optional<DType> asked_type, type_attribute(context, "output_dtype"));
+  DType to = asked_type.value_or(DType::kUInt8);
+  if (context.has_input(2)) {
+    to = context.type(2).dtype;
+    if (asked_type && *asked_type != to)
+      return context.problem(
+          Code::kBadModel,
+          text("its output_dtype is ", ir::dtype_name(*asked_type), ", its zero point ", ir::dtype_name(to)),
+          "leave output_dtype out");
+  }
   // In the type that it asks for, else the wider of the two.
   DType in = context.type(1).dtype;
   if (ir::is_floating(context.type(0).dtype) && context.type(0).dtype != in) in = DType::kFloat32;
   if (!ir::is_floating(in)) in = DType::kFloat32;
-  if (const auto asked = dtype_of_onnx(static_cast<int>(context.int_attribute("precision", 0)))) in = *asked;
+  GP_TRY(const std::optional<DType> precision, floating_attribute(context, "precision"));
+  in = precision.value_or(in);
   GP_TRY(x, make.cast(x, in));
   GP_TRY(scale, make.cast(scale, in));
   GP_TRY(scale, make.spread(scale, shape, axis, block));
@@ -192,13 +228,13 @@ Status lower_quantize(NodeContext& context) {
   if (context.has_input(2)) {
     GP_TRY(ValueId value, context.value(2));
     // 8-bit floats have none but zero.
-    if (range_of(*to) || *to == DType::kFloat4E2M1) {
+    if (range_of(to) || to == DType::kFloat4E2M1) {
       GP_TRY(value, make.cast(value, DType::kFloat32));
       GP_TRY(value, make.spread(value, shape, axis, block));
       zero_point = value;
     }
   }
-  GP_TRY(const ValueId made, make.quantize(x, scale, zero_point, *to));
+  GP_TRY(const ValueId made, make.quantize(x, scale, zero_point, to));
   context.bind(0, made);
   return Ok{};
 }
@@ -208,11 +244,13 @@ Status lower_dequantize(NodeContext& context) {
   Quantized make(context);
   hold_scales(context, {1});
   const ir::Shape shape = context.type(0).shape;
-  const int64_t axis = context.int_attribute("axis", 1), block = context.int_attribute("block_size", 0);
+  const int64_t axis = context.int_attribute("axis", 1);
+  GP_TRY(const int64_t block, block_attribute(context));
   GP_TRY(ValueId x, context.value(0));
   GP_TRY(ValueId scale, context.value(1));
   DType to = ir::is_floating(context.type(1).dtype) ? context.type(1).dtype : DType::kFloat32;
-  if (const auto asked = dtype_of_onnx(static_cast<int>(context.int_attribute("output_dtype", 0)))) to = *asked;
+  GP_TRY(const std::optional<DType> asked_type, floating_attribute(context, "output_dtype"));
+  to = asked_type.value_or(to);
   // Differences of int32 are exact in float64 alone.
   const bool wide = context.type(0).dtype == DType::kInt32 || to == DType::kFloat64;
   const DType in = wide ? DType::kFloat64 : DType::kFloat32;
@@ -244,6 +282,10 @@ Status lower_dynamic_quantize(NodeContext& context) {
   GP_TRY(highest, make.one("Clip", {highest}, {{"min", 0.0}}));
   GP_TRY(lowest, make.one("Clip", {lowest}, {{"max", 0.0}}));
   GP_TRY(ValueId scale, make.one("Sub", {highest, lowest}));
+  // Data of zeros alone: as ONNX's reference has it, and not 0 / 0.
+  GP_TRY(const ValueId is_flat, make.one("Equal", {highest, lowest}));
+  GP_TRY(const ValueId one, make.one("Full", {}, {{"shape", ir::Shape{}}, {"value", 1.0}, {"to", std::string("f32")}}));
+  GP_TRY(scale, make.one("Where", {is_flat, one, scale}));
   const ir::Attributes steps{{"shape", ir::Shape{}}, {"value", 255.0}, {"to", std::string("f32")}};
   GP_TRY(const ValueId count, make.one("Full", {}, steps));
   GP_TRY(scale, make.one("Div", {scale, count}));

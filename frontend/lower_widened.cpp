@@ -7,6 +7,7 @@
 #include "frontend/lower_widened.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace graphpipe::frontend {
@@ -36,13 +37,18 @@ bool compares(std::string_view op) {
 
 /// Exact modulo 2^64, whatever the sign is taken for.
 bool is_modular(const OnnxNode& node) {
-  static const Names kOps = {"Add",       "Sub",          "Mul",         "Sum",       "Equal",          "Where",
-                             "ReduceSum", "CumSum",       "BitwiseAnd",  "BitwiseOr", "BitwiseXor",     "BitwiseNot",
-                             "Gather",    "GatherND",     "Expand",      "Tile",      "GatherElements", "Split",
-                             "Trilu",     "DepthToSpace", "SpaceToDepth"};
-  const Attribute* direction = node.find("direction");
+  static const Names kOps = {"Add",       "Sub",          "Mul",          "Sum",       "Equal",          "Where",
+                             "ReduceSum", "CumSum",       "BitwiseAnd",   "BitwiseOr", "BitwiseXor",     "BitwiseNot",
+                             "Gather",    "GatherND",     "Expand",       "Tile",      "GatherElements", "Split",
+                             "Trilu",     "DepthToSpace", "SpaceToDepth", "Pad"};
+  const Attribute *direction = node.find("direction"), *reduction = node.find("reduction");
+  if (node.op == "ScatterElements" || node.op == "ScatterND")
+    return reduction == nullptr || (reduction->s != "max" && reduction->s != "min");
   return kOps.count(node.op) > 0 || (node.op == "BitShift" && direction != nullptr && direction->s == "LEFT");
 }
+
+/// Whose element type the results have by ONNX's rules, where they have that of an input.
+size_t deciding_input(std::string_view op) { return op == "OneHot" ? 2 : op == "Where" ? 1 : 0; }
 
 DType wider(DType dtype) {
   if (!wire::is_stored_only(dtype)) return DType::kInt64;
@@ -60,20 +66,22 @@ class Widening {
   Status results();
 
  private:
-  Result<ir::ValueId> cast(ir::ValueId value, DType to);
+  Result<ir::ValueId> cast(ir::ValueId value, DType to, bool saturate = true);
   Result<ir::ValueId> moved_by_half(ir::ValueId value);
   /// Whether output i has the operands' element type by ONNX's rules.
   bool has_operand_type(size_t output) const;
 
   NodeContext context_;
   OnnxNode widened_;
-  DType from_ = DType::kUInt16;
+  /// Of the input whose type the results have; none where that was not widened.
+  std::optional<DType> from_;
   /// Those of uint64 were moved.
   bool moved_ = false;
 };
 
-Result<ir::ValueId> Widening::cast(ir::ValueId value, DType to) {
-  GP_TRY(const auto made, context_.emit("Cast", {value}, {{"to", std::string(ir::dtype_name(to))}}));
+Result<ir::ValueId> Widening::cast(ir::ValueId value, DType to, bool saturate) {
+  GP_TRY(const auto made,
+         context_.emit("Cast", {value}, {{"to", std::string(ir::dtype_name(to))}, {"saturate", int64_t{saturate}}}));
   return made[0];
 }
 
@@ -91,7 +99,6 @@ Result<ir::ValueId> Widening::moved_by_half(ir::ValueId value) {
 
 Result<OnnxNode> Widening::operands() {
   const std::string& op = widened_.op;
-  bool found = false;
   for (size_t i = 0; i < widened_.inputs.size(); ++i) {
     if (!context_.has_input(i) || wire::is_computed_in(context_.type(i).dtype)) continue;
     const DType dtype = context_.type(i).dtype;
@@ -104,8 +111,7 @@ Result<OnnxNode> Widening::operands() {
     if (op == "Pow" && i == 0 && dtype == DType::kUInt64)
       return context_.problem(Code::kUnsupportedType, "is not exact on uint64 in every case",
                               "cast its operands to int64 if they are below 2^63");
-    if (!found) from_ = dtype;
-    found = true;
+    if (i == deciding_input(op)) from_ = dtype;
     GP_TRY(ir::ValueId value, context_.value(i));
     GP_TRY(value, cast(value, to));
     moved_ = dtype == DType::kUInt64 && compares(op);
@@ -122,21 +128,23 @@ Result<OnnxNode> Widening::operands() {
 }
 
 bool Widening::has_operand_type(size_t output) const {
-  static const Names kIndices = {"ArgMax", "ArgMin", "NonZero"};
-  if (kIndices.count(widened_.op) > 0 || (widened_.op == "TopK" && output == 1)) return false;
+  static const Names kOthers = {"ArgMax", "ArgMin", "NonZero", "EyeLike"};
+  if (kOthers.count(widened_.op) > 0 || (widened_.op == "TopK" && output == 1)) return false;
   return true;
 }
 
 Status Widening::results() {
+  if (!from_) return Ok{};
   for (size_t i = 0; i < widened_.outputs.size(); ++i) {
     if (!context_.has_output(i) || !has_operand_type(i)) continue;
     Binding* made = context_.lowering().find(widened_.outputs[i]);
-    if (made == nullptr || made->poisoned || made->type.dtype != wider(from_)) continue;
+    if (made == nullptr || made->poisoned || made->type.dtype != wider(*from_)) continue;
     GP_TRY(ir::ValueId value, context_.lowering().value_of(*made, widened_));
     if (moved_) {
       GP_TRY(value, moved_by_half(value));
     }
-    GP_TRY(value, cast(value, from_));
+    // Infinities that were only moved stay.
+    GP_TRY(value, cast(value, *from_, /*saturate=*/false));
     context_.bind(i, value);
   }
   return Ok{};

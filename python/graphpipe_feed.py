@@ -29,7 +29,8 @@ Input = namedtuple("Input", "type shape")
 # Element type: bytes, and the formats of a buffer that hold it.
 TYPES = {
     "float32": (4, "f"), "float64": (8, "d"), "float16": (2, "e"), "bfloat16": (2, "eHh"), "int64": (8, "lq"),
-    "int32": (4, "il"), "int16": (2, "h"), "int8": (1, "b"), "uint8": (1, "B"), "bool": (1, "?"),
+    "int32": (4, "il"), "int16": (2, "h"), "int8": (1, "b"), "uint8": (1, "B"), "uint16": (2, "H"), "uint32": (4, "IL"),
+    "uint64": (8, "LQ"), "bool": (1, "?"),
 }
 
 

@@ -2,15 +2,17 @@
 # installed and nobody has chosen a linker. A stage program's link against LibTorch takes GNU's linker 0.7 s, these 0.15,
 # and a plan has a program per device.
 function(graphpipe_use_fast_linker)
-  if(CMAKE_LINKER_TYPE OR "${CMAKE_EXE_LINKER_FLAGS} $ENV{LDFLAGS}" MATCHES "-fuse-ld")
+  # GCC's own objects of link-time optimisation are not lld's.
+  set(flags "${CMAKE_CXX_FLAGS} ${CMAKE_EXE_LINKER_FLAGS} $ENV{LDFLAGS}")
+  if(CMAKE_LINKER_TYPE OR CMAKE_INTERPROCEDURAL_OPTIMIZATION OR flags MATCHES "-fuse-ld|-flto")
     return()
   endif()
-  find_program(GRAPHPIPE_MOLD ld.mold)
-  find_program(GRAPHPIPE_LLD ld.lld)
-  mark_as_advanced(GRAPHPIPE_MOLD GRAPHPIPE_LLD)
-  if(GRAPHPIPE_MOLD AND (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
+  # Looked for each time, where compilers do: one that was removed is not asked for again.
+  find_program(mold ld.mold NO_CACHE NO_CMAKE_PATH NO_PACKAGE_ROOT_PATH)
+  find_program(lld ld.lld NO_CACHE NO_CMAKE_PATH NO_PACKAGE_ROOT_PATH)
+  if(mold AND (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
     add_link_options(-fuse-ld=mold)
-  elseif(GRAPHPIPE_LLD)
+  elseif(lld)
     add_link_options(-fuse-ld=lld)
   endif()
 endfunction()

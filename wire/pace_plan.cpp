@@ -15,6 +15,7 @@ constexpr const char* kFirstLine = "graphpipe-pace 1";
 /// More ranks, stages of a group or gradients of an edge, and more bytes, has no plan of one host.
 constexpr size_t kMaxCount = 65536;
 constexpr int64_t kMaxBytes = int64_t{1} << 50;
+constexpr int32_t kMaxLinks = 1 << 20;
 
 bool is_below(int64_t value, size_t count) { return value >= 0 && static_cast<size_t>(value) < count; }
 
@@ -110,8 +111,8 @@ class PaceReader {
   bool is_sound() const {
     constexpr size_t kDigits = 64;
     if (!has_step_ || plan_.digest.size() != kDigits || plan_.batch <= 0 || plan_.links < 0 ||
-        plan_.start_nanoseconds < 0 || !is_time(plan_.scale) || plan_.scale <= 0 || !(plan_.share > 0) ||
-        !(plan_.share <= 1))
+        plan_.links > kMaxLinks || plan_.start_nanoseconds < 0 || !is_time(plan_.scale) || plan_.scale <= 0 ||
+        !(plan_.share > 0) || !(plan_.share <= 1))
       return false;
     const auto sound = [this](const auto& row) { return is_sound(row); };
     return std::ranges::all_of(plan_.stages, sound) && std::ranges::all_of(plan_.edges, sound) && is_placed_once() &&

@@ -136,7 +136,8 @@ int run_run(const Options& options) {
   if (options.pace) return run_paced(options);
   for (const char* flag : {"--pace-scale", "--pace-bytes", "--trusted-root"})
     if (options.given.contains(flag))
-      return report_problems(options, "run", {usage(flag, "the run computes and is not paced", "leave it out, or add --pace")});
+      return report_problems(options, "run",
+                             {usage(flag, "the run computes and is not paced", "leave it out, or add --pace")});
   const Result<RunOutcome> outcome = run_plan_folder(options);
   if (!outcome) return report_problems(options, "run", outcome.problems());
   // The programs' own report is the result; where they ended before it, what is known of the end stands in for it.

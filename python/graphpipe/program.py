@@ -71,7 +71,8 @@ def read_safetensors(path: PathLike) -> dict[str, Any]:
     import torch
 
     types = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-             "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
+             "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "U16": torch.uint16, "U32": torch.uint32,
+             "U64": torch.uint64, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool}
     data = Path(path).read_bytes()
     (header_bytes,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + header_bytes])
@@ -79,6 +80,8 @@ def read_safetensors(path: PathLike) -> dict[str, Any]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
+        if entry["dtype"] not in types:
+            raise ValueError(f"{name}: torch has no type for {entry['dtype']}")
         begin, end = (8 + header_bytes + offset for offset in entry["data_offsets"])
         flat = torch.frombuffer(bytearray(data[begin:end]), dtype=types[entry["dtype"]]) if end > begin else \
             torch.empty(0, dtype=types[entry["dtype"]])

@@ -9,6 +9,7 @@ TYPES = {
     "float32": Type(4, "<f4", "float"), "float64": Type(8, "<f8", "double"), "float16": Type(2, "<f2", "halffloat"),
     "int64": Type(8, "<i8", "int64"), "int32": Type(4, "<i4", "int32"),
     "int16": Type(2, "<i2", "int16"), "int8": Type(1, "|i1", "int8"), "uint8": Type(1, "|u1", "uint8"),
+    "uint16": Type(2, "<u2", "uint16"), "uint32": Type(4, "<u4", "uint32"), "uint64": Type(8, "<u8", "uint64"),
     "bool": Type(1, "|b1", "bool"),
 }
 EXIT_REFUSED, EXIT_ENVIRONMENT = 3, 5

@@ -77,9 +77,10 @@ StepOutcome Executor::run_step(int64_t step) {
     channels_.publish(action.row, step);
     if (tracer_ != nullptr) tracer_->begin(action.row, step, device_.held_bytes());
     if (meter_ != nullptr) meter_->begin(action.instance);
+    // A message leaves when its sender has done what it takes to send it.
+    if (pacer_ != nullptr && wire::is_send(action.row.op)) pause(action);
     run(action);
-    if (pacer_ != nullptr)
-      pacer_->pause(static_cast<size_t>(&action - program_.actions.data()), [this] { meanwhile(); });
+    if (pacer_ != nullptr && !wire::is_send(action.row.op)) pause(action);
     if (meter_ != nullptr) meter_->end();
     if (action.ends_item)
       for (at::Tensor& tensor : slot_of(action)) tensor.reset();
@@ -328,6 +329,10 @@ void Executor::check_step() {
   if (guard_ != nullptr && outcome_.skipped.empty())
     outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
   if (needs_norm() && outcome_.skipped.empty()) find_norm();
+}
+
+void Executor::pause(const ResolvedAction& action) {
+  pacer_->pause(static_cast<size_t>(&action - program_.actions.data()), [this] { meanwhile(); });
 }
 
 void Executor::reduce(const ResolvedAction& action) {

@@ -85,6 +85,8 @@ class Executor {
   void check_step();
   bool needs_norm() const;
   void find_norm();
+  /// Of a paced run, for as long as the action takes.
+  void pause(const ResolvedAction& action);
   void reduce(const ResolvedAction& action);
   void step(const ResolvedAction& action);
   void note_end(const ResolvedAction& action);

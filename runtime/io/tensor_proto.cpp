@@ -170,7 +170,10 @@ void Reader::finish() {
     for (const uint64_t bits : elements_) append(bits, static_cast<size_t>(width));
   if (wire::kElementTypes[static_cast<size_t>(*type_)].packed > 1) {
     std::optional<std::vector<std::byte>> unpacked = wire::unpack_elements(*type_, tensor_.bytes, wanted);
-    if (unpacked) tensor_.bytes = *std::move(unpacked);
+    if (!unpacked)
+      refuse(text("its shape ", wire::shape_text(tensor_.dims), " asks for ", wanted,
+                  " packed elements, its data have ", tensor_.bytes.size(), " bytes"));
+    tensor_.bytes = *std::move(unpacked);
   }
   if (static_cast<uint64_t>(wanted) != tensor_.bytes.size())
     refuse(text("its shape ", wire::shape_text(tensor_.dims), " asks for ", wanted, " bytes of data, it has ",

@@ -38,7 +38,7 @@ std::string difference(const MessageHeader& expected, const MessageHeader& recei
     return "its samples are " + range_text(received.range) + " where " + range_text(expected.range) + " were expected";
   if (received.part != expected.part)
     return text("it is part ", received.part, " where ", expected.part, " was expected");
-  if (static_cast<size_t>(received.type) > static_cast<size_t>(ElementType::kBool)) return "its type is unknown";
+  if (wire::find_element_type(received.type) == nullptr) return "its type is unknown";
   if (!same_shape(expected, received))
     return "it holds " + shape_of(received) + " where " + shape_of(expected) + " was expected";
   return "";

@@ -32,6 +32,25 @@ TEST_CASE("what is not exact on uint64 is refused with a cure, what is exact is 
     CHECK(import_text(text("g (uint64[N,3] x) => (uint64[N,3] z) { z = ", op, " }")).ok());
 }
 
+TEST_CASE("results have the type of the input that decides it, widened or not") {
+  CHECK_FALSE(holds(lowered("g (int64[N,3] x, uint32[N,3] e) => (int64[N,3] z) { z = Pow(x, e) }"), "u32"));
+  CHECK_FALSE(holds(lowered("g (uint32[N,3] x) => (int64[N,3,4] z) <int64 d = {4}, int64[2] v = {-1, 5}> "
+                            "{ z = OneHot(x, d, v) }"),
+                    "to=\"u32\""));
+  CHECK(holds(lowered("g (uint32[N,3] x, int64[N,3] e) => (uint32[N,3] z) { z = Pow(x, e) }"), "to=\"u32\""));
+  // What is only moved keeps its infinities.
+  CHECK(holds(lowered("g (float8e5m2[N,3] x) => (float8e5m2[N,6] z) <int64[2] r = {1, 2}> "
+                      "{ z = Tile(x, r) }"),
+              "saturate=0"));
+}
+
+TEST_CASE("attributes of quantisation that do not fit are refused") {
+  for (const char* attribute : {"output_dtype = 8", "output_dtype = 99999999999", "precision = 8", "block_size = -3"})
+    CHECK_FALSE(import_text(text("g (float[N,4] x) => (uint8[N,4] y) <float s = {0.5}> { y = QuantizeLinear<",
+                                 attribute, ">(x, s) }"))
+                    .ok());
+}
+
 TEST_CASE("strings are refused with a cure") {
   CHECK(reports(import_text("g (string[N] x) => (string[N] y) { y = Identity(x) }").problems(), Code::kUnsupportedType,
                 "encode strings as indices"));
