@@ -120,7 +120,7 @@ Status cum_sum_gradient(GradientBuilder& builder) {
 
 struct CumProd {
   int axis;
-  bool exclusive, reverse;
+  bool exclusive;
   std::string size, flip;  // C++: elements along the axis, and what turns its direction
 };
 
@@ -130,7 +130,6 @@ CumProd cum_prod_of(const Emitter& emitter) {
   const bool reverse = node.attributes().get_int("reverse", 0) != 0;
   return {.axis = axis,
           .exclusive = node.attributes().get_int("exclusive", 0) != 0,
-          .reverse = reverse,
           .size = emitter.dim(node.output(0).type.shape[static_cast<size_t>(axis)]),
           .flip = reverse ? text(".flip({", axis, "})") : ""};
 }
@@ -247,6 +246,14 @@ void emit_one_hot(Emitter& emitter) {
 
 ir::Attributes axis_alone(int64_t axis) { return {{"axis", axis}}; }
 
+/// Of CumSum and CumProd.
+std::vector<Example> cumulative_examples() {
+  return {{.inputs = {normal({kB, 4})}, .attributes = axis_alone(1)},
+          {.inputs = {normal({kB, 4, 2})},
+           .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
+          {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = axis_alone(1)}};
+}
+
 std::vector<Example> arg_examples() {
   return {
       {.inputs = {distinct({kB, 5, 2})}, .attributes = {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}},
@@ -285,20 +292,14 @@ std::span<const OpDef> order_ops() {
        .work = one_flop_per_element,
        .gradient = cum_sum_gradient,
        .emit = emit_cum_sum,
-       .examples = {{.inputs = {normal({kB, 4})}, .attributes = axis_alone(1)},
-                    {.inputs = {normal({kB, 4, 2})},
-                     .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
-                    {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = axis_alone(1)}}},
+       .examples = cumulative_examples()},
       {.name = "CumProd",
        .precision = Precision::kFloat32,
        .infer = infer_cumulative,
        .work = one_flop_per_element,
        .gradient = cum_prod_gradient,
        .emit = emit_cum_prod,
-       .examples = {{.inputs = {normal({kB, 4})}, .attributes = axis_alone(1)},
-                    {.inputs = {normal({kB, 4, 2})},
-                     .attributes = {{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}},
-                    {.inputs = {integers({kB, 4}, 0, 5, ir::DType::kInt32)}, .attributes = axis_alone(1)}}},
+       .examples = cumulative_examples()},
       {.name = "CumProdGrad",
        .precision = Precision::kFloat32,
        .infer = infer_cum_prod_gradient,
