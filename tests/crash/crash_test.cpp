@@ -62,7 +62,7 @@ Words words_of(const Subject& subject) {
 }
 
 /// The launcher of a run: a process of its own, with a group of its own, whose death is that of its ranks. As that of
-/// `graphpipe run` it gives the others two seconds to end where one has died.
+/// `graphpipe run` it gives the others a second to end where one was killed.
 pid_t launch(const Subject& subject) {
   std::fflush(nullptr);
   const pid_t pid = fork();
@@ -78,7 +78,7 @@ pid_t launch(const Subject& subject) {
   waitid(P_ALL, 0, &first, WEXITED | WNOWAIT);
   const bool well = first.si_code == CLD_EXITED && first.si_status == 0;
   int code = 0;
-  for (const RunEnd& end : group.wait(well ? 60 : 2)) code = std::max(code, end.exit_code == 0 ? 0 : 1);
+  for (const RunEnd& end : group.wait(well ? 60 : 1)) code = std::max(code, end.exit_code == 0 ? 0 : 1);
   _exit(code);
 }
 

@@ -23,7 +23,7 @@ struct Entry {
   Operation operation;
   int64_t size;
   char path[kPath], earlier[kPath];
-  std::atomic<bool> whole;
+  std::atomic<bool> whole, done;
 };
 struct Shared {
   char folder[kPath];
@@ -68,15 +68,23 @@ void die() {
   pause();  // until the news of the launcher's death is here
 }
 
-void note(Operation operation, const char* path, const char* earlier, int64_t size) {
+// Null where the journal is full.
+Entry* note(Operation operation, const char* path, const char* earlier, int64_t size) {
   const size_t index = shared()->entries.fetch_add(1);
-  if (index >= kEntries) return;
+  if (index >= kEntries) return nullptr;
   Entry& entry = shared()->journal[index];
   entry.operation = operation;
   entry.size = size;
   std::strncpy(entry.path, path, kPath - 1);
   std::strncpy(entry.earlier, earlier, kPath - 1);
   entry.whole = true;
+  return &entry;
+}
+
+// Whether a call that had begun when its process died has come to its end.
+bool has_renamed(const Entry& entry) {
+  struct stat status {};
+  return lstat(entry.path, &status) == 0 && lstat(entry.earlier, &status) != 0;
 }
 
 bool path_of(int descriptor, char* path) {
@@ -107,7 +115,8 @@ std::vector<DiskEvent> journal() {
   std::vector<DiskEvent> events;
   for (size_t i = 0; i < std::min(kEntries, shared()->entries.load()); ++i) {
     const Entry& entry = shared()->journal[i];
-    if (entry.whole) events.push_back({entry.operation, entry.path, entry.earlier, entry.size});
+    if (entry.whole && (entry.done || has_renamed(entry)))
+      events.push_back({entry.operation, entry.path, entry.earlier, entry.size});
   }
   return events;
 }
@@ -124,16 +133,24 @@ int fsync(int descriptor) {
   struct stat status {};
   fstat(descriptor, &status);
   const int result = static_cast<int>(syscall(SYS_fsync, descriptor));
-  if (watched && result == 0)
-    crash::note(crash::Operation::kFlush, path, "", S_ISDIR(status.st_mode) ? -1 : status.st_size);
+  if (watched && crash::is_last_call()) crash::die();
+  if (!watched || result != 0) return result;
+  // Whoever dies before this has told nobody that the bytes are safe: they may as well be lost.
+  if (crash::Entry* entry =
+          crash::note(crash::Operation::kFlush, path, "", S_ISDIR(status.st_mode) ? -1 : status.st_size))
+    entry->done = true;
   return result;
 }
 
 int rename(const char* from, const char* to) noexcept {
   const bool watched = crash::is_watched(to);
   if (watched && crash::is_last_call()) crash::die();
+  // Before the call: its process may die right after it, when the names have changed already.
+  crash::Entry* const entry = watched ? crash::note(crash::Operation::kRename, to, from, 0) : nullptr;
   const int result = static_cast<int>(syscall(SYS_rename, from, to));
-  if (watched && result == 0) crash::note(crash::Operation::kRename, to, from, 0);
+  if (watched && crash::is_last_call()) crash::die();
+  if (entry != nullptr && result == 0) entry->done = true;
+  if (entry != nullptr && result != 0) entry->whole = false;
   return result;
 }
 

@@ -17,7 +17,8 @@ enum class Victim : uint8_t {
   kAll,       // every process of the run, as a power cut does
 };
 
-/// Kill when rank `rank` begins its `event`-th call, counted from 0; of a write, half of it is done.
+/// Kill at the `event`-th moment of rank `rank`, counted from 0: where a call begins, and for flushes and renames also
+/// where it has ended and nobody has been told.
 struct KillPoint {
   int rank = -1;
   int64_t event = -1;
@@ -38,7 +39,7 @@ void watch(const std::string& folder, const KillPoint& kill_point);
 void become_rank(int rank, pid_t launcher);
 /// How many events each rank had since watch().
 int64_t events_of(int rank);
-/// What reached the disk since watch(), in order.
+/// What reached the disk since watch(), in order. A rename counts that was done when its process died in the call.
 std::vector<DiskEvent> journal();
 
 }  // namespace crash

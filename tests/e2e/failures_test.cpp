@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -61,17 +64,22 @@ void check_has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("a device that is killed: exit code 6, and the message names its stage, action and micro-batch") {
+  double soonest = INFINITY;
   for (const size_t victim : {0, 1, 2}) {
     CAPTURE(victim);
     Endless endless;
+    const auto killed = std::chrono::steady_clock::now();
     kill(endless.devices[victim], SIGKILL);
     endless.check_end(6);
+    soonest = std::min(soonest, std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count());
     const std::string number = std::to_string(victim);
     check_has(endless.message(), "rank " + number + " (stage " + number + ") died");
     check_has(endless.message(), "(micro-batch ");
     check_has(endless.message(), "step ");
     check_has(endless.run.talk(), "device " + number + " was ended by signal 9");
   }
+  // Of three, since a busy machine may hold up any of them.
+  CHECK(soonest < 1);
 }
 
 TEST_CASE("a device that makes no progress for longer than the stall timeout") {
