@@ -25,6 +25,8 @@ struct StepOutcome {
   std::string skipped;
   /// What the loss was multiplied with for its gradients; 0 where loss_scale.h has no part in it.
   double loss_scale = 0;
+  /// At that scale the gradients were not all finite, on any rank.
+  bool overflow = false;
 };
 
 /// Shares added in sample order, in double.

@@ -36,7 +36,8 @@ const std::vector<RunFlag>& run_flags();
 /// The file of a recorded step: "FOLDER/step3.gradients.safetensors". Steps count from 1; the weights of step 0 are
 /// those that the first one began with. Kinds: weights (after the step), gradients, and
 /// what tells how rounding shows in weights: update_scales, of each parameter what its update was multiplied with and
-/// the norm of the gradients in it, and second_moments, by whose root updates of most optimizers divide.
+/// the norm of the gradients in it, and second_moments, by whose root updates of most optimizers divide; and loss_scale,
+/// in float16 that of the step and whether its gradients overflowed.
 std::string step_file(const std::string& folder, int64_t step, const std::string& kind);
 
 /// What flags say that does not go together; empty where all does.

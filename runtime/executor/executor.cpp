@@ -325,7 +325,7 @@ void Executor::check_step() {
   checked_ = true;
   // First what the gradients are: clipping their values would hide infinities.
   if (loss_scale_ != nullptr)
-    outcome_.skipped = overflow_.check(*loss_scale_, settings_.is_update(step_), &gather_, channels_.rank());
+    overflow_.check(*loss_scale_, settings_.is_update(step_), &gather_, channels_.rank(), outcome_);
   if (guard_ != nullptr && outcome_.skipped.empty())
     outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
   if (needs_norm() && outcome_.skipped.empty()) find_norm();

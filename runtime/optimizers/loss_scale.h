@@ -18,6 +18,8 @@ class LossScale {
 
   /// Of the step that runs, or comes next.
   double scale() const { return scale_; }
+  /// Gives the next step another one, a power of two.
+  void take_scale(double scale) { scale_ = scale; }
   /// After a step's gradients are reduced, with what all ranks have found. `is_update`: the step makes an update, of
   /// its own gradients and those of the steps since the last one. Returns whether that update is to be left out. Throws
   /// RunError (kCheckFailed) where the factor has become so small that it cannot be the cause.

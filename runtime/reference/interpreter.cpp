@@ -379,7 +379,7 @@ void Interpreter::check_step() {
   checked_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
-  if (loss_scale_ != nullptr) outcome_.skipped = overflow_.check(*loss_scale_, settings_.is_update(step_), nullptr, 0);
+  if (loss_scale_ != nullptr) overflow_.check(*loss_scale_, settings_.is_update(step_), nullptr, 0, outcome_);
   if (guard_ != nullptr && outcome_.skipped.empty()) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
   if (needs_norm() && outcome_.skipped.empty()) find_norm();
 }

@@ -9,6 +9,7 @@
 #include "runtime/io/folder.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/reference/interpreter.h"
+#include "runtime/reference/step_records.h"
 #include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/overflow.h"
@@ -21,61 +22,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
-
-// Of all stages, each name once.
-void write_tensors(const std::string& path, const Interpreter& interpreter, const Device& device, NamesOf names_of) {
-  if (path.empty()) return;
-  std::map<std::string, at::Tensor> tensors;
-  for (const auto& [key, state] : interpreter.states()) {
-    if (state.replica != 0) continue;
-    for (const NamedTensor& named : names_of(state, device)) tensors.emplace(named.name, named.tensor);
-  }
-  std::vector<NamedTensor> sorted;
-  for (const auto& [name, tensor] : tensors) sorted.push_back({name, tensor});
-  write_safetensors(path, sorted);
-}
-
-/// What `verify` compares: the weights that the first step begins with, and what every step makes.
-class StepRecorder : public StepObserver {
- public:
-  StepRecorder(const std::string& folder, const Interpreter& interpreter, const Device& device)
-      : folder_(folder), interpreter_(interpreter), device_(device) {}
-
-  void before_step(int64_t step) override {
-    if (step == 0) write(0, "weights", named_updated_parameters);
-  }
-  Request after_step(const StepFacts& facts) override {
-    write(facts.step + 1, "weights", named_updated_parameters);
-    write(facts.step + 1, "gradients", named_gradients);
-    write(facts.step + 1, "second_moments", named_second_moments);
-    write(facts.step + 1, "update_scales", named_update_scales);
-    return {};
-  }
-
- private:
-  void write(int64_t step, const char* kind, NamesOf names_of) const {
-    write_tensors(wire::step_file(folder_, step, kind), interpreter_, device_, names_of);
-  }
-
-  const std::string& folder_;
-  const Interpreter& interpreter_;
-  const Device& device_;
-};
-
-/// Begins every step with the weights that another run has recorded.
-class StepFollower : public StepObserver {
- public:
-  StepFollower(const std::string& folder, Interpreter& interpreter) : folder_(folder), interpreter_(interpreter) {}
-  void before_step(int64_t step) override {
-    interpreter_.take_weights(Safetensors(wire::step_file(folder_, step, "weights")));
-  }
-
- private:
-  const std::string& folder_;
-  Interpreter& interpreter_;
-};
-
 CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
                                    Interpreter& interpreter, const Device& device) {
   return CheckpointSession({.plan = plan,
@@ -86,16 +32,18 @@ CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions
                             .share = [](const std::string&, const std::string& value) { return value; }});
 }
 
-void train(Interpreter& interpreter, CheckpointSession& checkpoints, const Device& device, const PlanTable& plan,
-           Data* eval_data, const wire::RunOptions& options, wire::RunResult& result) {
+void train(Interpreter& interpreter, LossScale* loss_scale, CheckpointSession& checkpoints, const Device& device,
+           const PlanTable& plan, Data* eval_data, const wire::RunOptions& options, wire::RunResult& result) {
   ProgressLines lines(options, result);
   const Watchers watchers(options, true, checkpoints.earlier_losses());
   StepGuard guard(options.watch.max_loss_factor, checkpoints.earlier_losses());
   StepRecorder recorder(options.output.record_steps, interpreter, device);
-  StepFollower follower(options.output.follow_steps, interpreter);
-  LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) { return interpreter.run_step(step); }};
+  StepFollower follower(options.output.follow_steps, interpreter, loss_scale);
+  const bool follows = !options.output.follow_steps.empty();
+  LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) {
+                   return follows ? follower.run_step(step) : interpreter.run_step(step);
+                 }};
   if (!options.output.record_steps.empty()) loop.observers.push_back(&recorder);
-  if (!options.output.follow_steps.empty()) loop.observers.push_back(&follower);
   watchers.add_to(loop.observers);
   if (options.watch.skips()) interpreter.skip_anomalies(guard);
   KeptOutputs outputs;
@@ -158,7 +106,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
-  train(interpreter, checkpoints, *device, plan, eval_data.get(), options, result);
+  train(interpreter, loss_scale ? &*loss_scale : nullptr, checkpoints, *device, plan, eval_data.get(), options, result);
   result.peak_bytes = {device->peak_bytes()};
   if (result.complete) write_results(plan, options, interpreter, *device, outputs);
   print_result(options, result);

@@ -71,7 +71,8 @@ StepFacts Loop::run_one(int64_t step) {
                   .samples = outcome.samples,
                   .gradient_norm = outcome.gradient_norm,
                   .skipped = outcome.skipped,
-                  .loss_scale = outcome.loss_scale};
+                  .loss_scale = outcome.loss_scale,
+                  .overflow = outcome.overflow};
   exchange(outcome, facts);
   facts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return facts;

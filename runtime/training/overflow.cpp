@@ -36,19 +36,19 @@ void OverflowWatch::begin(const std::vector<StageState*>& states, const KeptStat
   loss_overflows_ = false;
 }
 
-std::string OverflowWatch::check(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const {
+void OverflowWatch::check(LossScale& scale, bool is_update, Gather* gather, int32_t rank, StepOutcome& outcome) const {
   const bool own = loss_overflows_ || std::ranges::any_of(states_, [](StageState* state) {
                      return not_finite_gradient(*state).has_value();
                    });
-  const bool found = any_rank(own, gather, rank);
-  if (found) statistics_->put_back();
+  outcome.overflow = any_rank(own, gather, rank);
+  if (outcome.overflow) statistics_->put_back();
   const double before = scale.scale();
-  if (!scale.note(found, is_update)) return "";
+  if (!scale.note(outcome.overflow, is_update)) return;
   for (StageState* state : states_) {
     for (at::Tensor& sum : state->gradient_sums) sum.reset();
     for (const size_t index : state->trainable) gradients_of(*state, 0)[index].zero_();
   }
-  return text("gradients overflow at loss scale ", before, "; the next steps take ", scale.scale());
+  outcome.skipped = text("gradients overflow at loss scale ", before, "; the next steps take ", scale.scale());
 }
 
 }  // namespace graphpipe::runtime

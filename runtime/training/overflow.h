@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/executor/stage_state.h"
+#include "runtime/loss.h"
 #include "runtime/optimizers/loss_scale.h"
 #include "runtime/training/kept_statistics.h"
 
@@ -26,9 +27,9 @@ class OverflowWatch {
   void note_loss() { loss_overflows_ = true; }
   /// Once all gradients of the step are reduced and before its first update; on all ranks at the same place. Looks at
   /// the gradients, hears what all have found and adapts the scale; running statistics of a step that overflows are put
-  /// back. Returns why the step makes no update, of which the gradients are then zeros; empty where it makes one.
+  /// back. Says in the outcome whether it did and why the step makes no update, of which the gradients are then zeros.
   /// `gather` null: there is no other rank.
-  std::string check(LossScale& scale, bool is_update, Gather* gather, int32_t rank) const;
+  void check(LossScale& scale, bool is_update, Gather* gather, int32_t rank, StepOutcome& outcome) const;
 
  private:
   std::vector<StageState*> states_;

@@ -39,6 +39,8 @@ struct StepFacts {
   std::string skipped;
   /// What the loss was multiplied with for its gradients (runtime/optimizers/loss_scale.h); 0 where nothing is scaled.
   double loss_scale = 0;
+  /// At that scale the gradients were not all finite, on any rank.
+  bool overflow = false;
 };
 
 class StepObserver {
