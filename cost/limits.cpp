@@ -1,5 +1,6 @@
 #include "cost/limits.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -63,8 +64,21 @@ Bytes lacking_for_full_speed(const ir::StageGraph& graph, const ir::Cluster& clu
   return memory_shortfall(graph, cluster, in_flight_at(graph, costs, fastest));
 }
 
+/// A device is as busy as all its stages make it: of those that share one with `stage`, the one with the most work.
+StageId heaviest_beside(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs, StageId stage) {
+  const std::vector<DeviceId>& devices = graph.stages[stage].choice.devices;
+  StageId heaviest = stage;
+  for (StageId other : graph.stage_ids()) {
+    if (costs[other].compute_per_sample() <= costs[heaviest].compute_per_sample()) continue;
+    const auto shares = [&](DeviceId device) { return std::ranges::find(devices, device) != devices.end(); };
+    if (std::ranges::any_of(graph.stages[other].choice.devices, shares)) heaviest = other;
+  }
+  return heaviest;
+}
+
 Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs,
-                   StageId stage, double share) {
+                   StageId limiting, double share) {
+  const StageId stage = heaviest_beside(graph, costs, limiting);
   const StageCost& cost = costs[stage];
   const std::string of_step = text(stage_words(graph, stage), ", ", percent(share), " % of the step");
   if (cost.messages > cost.item())

@@ -50,6 +50,22 @@ TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why 
   CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3)).kind == LimitKind::kMixing);
 }
 
+TEST_CASE("of stages that share the busiest device the heaviest is named") {
+  ir::PlanGraph graph =
+      tests::plan_graph({{}, {}, {0, 1}}, {{.seconds = 5}, {.seconds = 4}, {.seconds = 0.1}}, Samples(8));
+  graph.nodes[ir::PlanNodeId(2u)].scope = ir::SampleScope::kBatch;
+  ir::Assignment assignment;
+  for (size_t i = 0; i < 3; ++i) {
+    assignment.stage_of.push_back(StageId(i));
+    assignment.choice.push_back({.devices = {ir::DeviceId(i % 2)}, .micro_batch = Samples(8)});
+  }
+  const ir::StageGraph plan = *build_stage_graph(graph, assignment);
+  const Limit limit = limit_at_its_own_speed(plan, ir::equal_devices(2));
+  CAPTURE(limit.sentence);
+  CHECK(limit.kind == LimitKind::kWork);
+  CHECK(limit.stage == StageId(0u));
+}
+
 TEST_CASE("few micro-batches: warm-up and drain; lifted by smaller ones") {
   const ir::PlanGraph graph = chain_with_heavy(1, Samples(8));
   const Limit limit = limit_at_its_own_speed(stages_of(graph, Samples(8)), ir::equal_devices(3));
