@@ -20,6 +20,22 @@ def _argument_names(module: Any, count: int) -> list[str]:
     return names[:count]
 
 
+def _check_batch(path: Path, batched: Sequence[str]) -> None:
+    """Errors: ValueError where the exporter has fixed the batch; the file, which is of no use, is removed."""
+    import onnx
+
+    first = {value.name: value.type.tensor_type.shape.dim[0] for value in onnx.load(path, load_external_data=False).graph.input
+             if value.type.tensor_type.shape.dim}
+    fixed = [name for name in batched if name in first and not first[name].dim_param]
+    if not fixed:
+        return
+    path.unlink()
+    path.with_name(path.name + ".data").unlink(missing_ok=True)
+    raise ValueError(f"PyTorch's exporter fixed the batch of {', '.join(map(repr, fixed))} at {first[fixed[0]].dim_value}: forward "
+                     "uses the number of samples as a Python number; take it from x.shape[0] and pass it on as it is, "
+                     "without int(), range() or lists of it")
+
+
 def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,
            output_names: Optional[Sequence[str]] = None, fixed_batch: Sequence[str] = (), opset: Optional[int] = None) -> Path:
     """Exports a module for training, with the exporter's flags that keep its parameters as they are, and writes what the
@@ -27,7 +43,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     `inputs`: example tensors, as a dict by the names of forward's arguments, a sequence, or one tensor. The first axis
     of each is the batch, except for those that `fixed_batch` names. The module's mode and its random state are left as
-    they were. Returns the path.
+    they were. Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch.
     """
     import torch
 
@@ -44,9 +60,9 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
             raise ValueError(f"the example for {name!r} has shape {list(tensor.shape)}: its first axis must be the batch, of "
                              "two samples or more; name it in fixed_batch if it has none")
     module_facts.check(module)
-    batch = torch.export.Dim("batch")
-    shapes = {name: None if name in fixed_batch or not isinstance(tensor, torch.Tensor) else {0: batch}
-              for name, tensor in inputs.items()}
+    batched = [name for name, tensor in inputs.items() if name not in fixed_batch and isinstance(tensor, torch.Tensor)]
+    # A name and no torch.export.Dim: with that the exporter takes the example's size where forward asks for len(x).
+    shapes = {name: {0: "batch"} if name in batched else None for name in inputs}
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     was_training = module.training
@@ -56,7 +72,10 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
             torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
                               input_names=list(inputs), output_names=list(output_names) if output_names else None,
                               dynamic_shapes=shapes, opset_version=opset)
+    except torch.onnx.OnnxExporterError as error:
+        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {error.__cause__ or error}") from error
     finally:
         module.train(was_training)
+    _check_batch(path, batched)
     module_facts.write(path, module)
     return path

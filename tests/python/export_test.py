@@ -1,0 +1,66 @@
+"""graphpipe.export against PyTorch's exporter: the batch stays open, or the module is refused. Needs torch and onnx."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import onnx
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+import graphpipe  # noqa: E402
+
+
+class AsksForItsLength(torch.nn.Module):
+    """As the contrastive loss of CLIP in transformers does."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return torch.nn.functional.cross_entropy(y @ y.T, torch.arange(len(y)))
+
+
+class FixesIt(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        rows = [self.linear(row) for row in x]
+        return torch.stack(rows)
+
+
+class Export(unittest.TestCase):
+    def test_the_batch_stays_open(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(AsksForItsLength(), torch.randn(6, 4), Path(folder) / "model.onnx")
+            first = onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0]
+            self.assertTrue(first.dim_param)
+            self.assertTrue(Path(f"{path}.module.json").exists())
+
+    def test_a_module_that_fixes_the_batch_is_refused_and_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ValueError, "(?s)FixesIt.*static shape of 6"):
+                graphpipe.export(FixesIt(), {"x": torch.randn(6, 4)}, Path(folder) / "model.onnx")
+            self.assertEqual(list(Path(folder).iterdir()), [])
+
+    def test_an_input_without_a_batch_may_have_any_size(self):
+        class Shared(torch.nn.Module):
+            def forward(self, x, table):
+                return x @ table
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(Shared(), {"x": torch.randn(6, 4), "table": torch.randn(4, 3)},
+                                    Path(folder) / "model.onnx", fixed_batch=["table"])
+            sizes = {value.name: value.type.tensor_type.shape.dim[0] for value in onnx.load(path).graph.input}
+            self.assertTrue(sizes["x"].dim_param)
+            self.assertEqual(sizes["table"].dim_value, 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
