@@ -12,7 +12,8 @@ const std::map<std::string_view, Handler>& handlers() {
     std::map<std::string_view, Handler> all;
     for (const auto& family : {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(),
                                sequence_handlers(), bag_handlers(), recurrent_handlers(), constant_handlers(),
-                               resize_handlers(), random_handlers(), quantized_handlers(), composite_handlers()})
+                               resize_handlers(), random_handlers(), quantized_handlers(), composite_handlers(),
+                               einsum_handlers()})
       for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();

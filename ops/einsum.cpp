@@ -1,6 +1,6 @@
 // Einsum of one or two operands, without ellipsis, where no operand repeats a label and every label of an operand is
 // in the result or in the other operand. That covers permutations and all (batched) products; its gradients are of the
-// same form.
+// same form. The front end makes all other equations of it (frontend/lower_einsum.cpp).
 
 #include <algorithm>
 #include <map>
