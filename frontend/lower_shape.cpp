@@ -183,26 +183,50 @@ Status lower_transpose(NodeContext& context) {
   return context.emit_outputs("Transpose", {input}, {{"perm", std::move(perm)}});
 }
 
+/// `value` repeated along an axis of `size` elements so many times, which the batch decides: copies along an axis of
+/// their own, joined with it. So the samples, or whole copies of them, come first in the axis.
+Result<ir::ValueId> repeat_by_batch(NodeContext& context, ir::ValueId value, size_t axis, Dim times) {
+  const auto at = static_cast<int64_t>(axis);
+  Shape shape = context.lowering().graph().value(value).type.shape;
+  const std::optional<Dim> joined = ir::element_count({times, shape[axis]});
+  if (!joined || !shape[axis].is_fixed())
+    return context.problem(Code::kUnresolvedShape, "repeats the batch axis by the batch size",
+                           "check which axis is the batch");
+  if (shape[axis] == Dim::fixed(1)) {
+    shape[axis] = times;
+    GP_TRY(const auto expanded, context.emit("Expand", {value}, {{"shape", std::move(shape)}}));
+    return expanded.front();
+  }
+  GP_TRY(const auto apart, context.emit("Unsqueeze", {value}, {{"axes", std::vector<int64_t>{at}}}));
+  Shape copies = shape;
+  copies.insert(copies.begin() + at, times);
+  GP_TRY(const auto repeated, context.emit("Expand", apart, {{"shape", std::move(copies)}}));
+  shape[axis] = *joined;
+  GP_TRY(const auto rows, context.emit("Reshape", repeated, {{"shape", std::move(shape)}}));
+  return rows.front();
+}
+
 Status lower_tile(NodeContext& context) {
   GP_TRY(Shape repeats, context.dims(1, "repeats"));
   context.lowering().suspect_batch(context.node(), repeats);
-  GP_TRY(const ir::ValueId input, context.value(0));
-  if (std::all_of(repeats.begin(), repeats.end(), [](Dim dim) { return dim.is_fixed(); })) {
-    std::vector<int64_t> numbers;
-    for (Dim dim : repeats) numbers.push_back(dim.factor);
-    return context.emit_outputs("Tile", {input}, {{"repeats", std::move(numbers)}});
+  GP_TRY(ir::ValueId value, context.value(0));
+  if (repeats.size() != context.rank(0))
+    return context.problem(Code::kBadModel, text("has ", repeats.size(), " repeats for ", context.rank(0), " axes"),
+                           "export the model again");
+  std::vector<int64_t> numbers;
+  for (const Dim dim : repeats) numbers.push_back(dim.is_fixed() ? dim.factor : 1);
+  const bool by_batch = std::ranges::any_of(repeats, [](Dim dim) { return !dim.is_fixed(); });
+  if (!by_batch) return context.emit_outputs("Tile", {value}, {{"repeats", std::move(numbers)}});
+  if (std::ranges::any_of(numbers, [](int64_t times) { return times != 1; })) {
+    GP_TRY(const auto tiled, context.emit("Tile", {value}, {{"repeats", std::move(numbers)}}));
+    value = tiled.front();
   }
-  // Repeating an axis of size 1 B times is broadcasting.
-  const Shape& from = context.type(0).shape;
-  Shape target = from;
-  for (size_t i = 0; i < repeats.size() && i < from.size(); ++i)
-    if (repeats[i] != Dim::fixed(1)) {
-      if (from[i] != Dim::fixed(1))
-        return context.problem(Code::kUnresolvedShape, "repeats an axis of more than one element by the batch size",
-                               "use expand on an axis of size 1");
-      target[i] = repeats[i];
-    }
-  return context.emit_outputs("Expand", {input}, {{"shape", std::move(target)}});
+  for (size_t axis = 0; axis < repeats.size(); ++axis) {
+    if (repeats[axis].is_fixed()) continue;
+    GP_TRY(value, repeat_by_batch(context, value, axis, repeats[axis]));
+  }
+  context.bind(0, value);
+  return Ok{};
 }
 
 /// Rows of one axis from -before to size + after, as if the axis went round: cuts of the input, joined.

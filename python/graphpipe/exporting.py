@@ -61,17 +61,25 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
                              "two samples or more; name it in fixed_batch if it has none")
     module_facts.check(module)
     batched = [name for name, tensor in inputs.items() if name not in fixed_batch and isinstance(tensor, torch.Tensor)]
-    # A name and no torch.export.Dim: with that the exporter takes the example's size where forward asks for len(x).
-    shapes = {name: {0: "batch"} if name in batched else None for name in inputs}
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(batch: Any) -> None:
+        torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
+                          input_names=list(inputs), output_names=list(output_names) if output_names else None,
+                          dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
+                          opset_version=opset)
+
     was_training = module.training
     try:
         with torch.random.fork_rng(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
-            torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
-                              input_names=list(inputs), output_names=list(output_names) if output_names else None,
-                              dynamic_shapes=shapes, opset_version=opset)
+            # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
+            # modules, though, that it refuses by name.
+            try:
+                write("batch")
+            except torch.onnx.OnnxExporterError:
+                write(torch.export.Dim("batch"))
     except torch.onnx.OnnxExporterError as error:
         raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {error.__cause__ or error}") from error
     finally:

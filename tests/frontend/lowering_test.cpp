@@ -243,6 +243,31 @@ TEST_CASE("in a file with a fixed batch, the batch axis expands to itself whatev
             .find("Full() {shape=dims[B,5]") != std::string::npos);
 }
 
+TEST_CASE("what is repeated by the batch size becomes an axis of samples, or of the samples' copies") {
+  const auto repeated = [](const std::string& constant, const std::string& repeats) {
+    return nodes_of(import_text("g (float[N,3] x) => (float[A,D,C] y) <" + constant + R"(> {
+      n = Shape<end = 1>(x)
+      r = Concat<axis = 0>()" + repeats +
+                                R"()
+      y = Tile(w, r)
+    })"));
+  };
+  const std::string ones = ", int64[1] one = {1}, int64[1] two = {2}";
+  CHECK(repeated("float[1,3,1] w = {1, 2, 3}" + ones, "n, one, one").find("{shape=dims[B,3,1]}") != std::string::npos);
+  // As attention over batch x heads does with a table of positions of all heads.
+  const std::string heads = repeated("float[2,3,1] w = {1, 2, 3, 4, 5, 6}" + ones, "n, one, two");
+  CHECK(heads.find("f32[2,3,2]") != std::string::npos);
+  CHECK(heads.find("{shape=dims[B,2,3,2]}") != std::string::npos);
+  CAPTURE(heads);
+  CHECK(heads.find("{shape=dims[2*B,3,2]} : f32[2*B,3,2]") != std::string::npos);
+  CHECK_FALSE(import_text(R"(g (float[N,3] x) => (float[A,3] y) <int64[1] one = {1}> {
+    n = Shape<end = 1>(x)
+    r = Concat<axis = 0>(n, one)
+    y = Tile(x, r)
+  })")
+                  .ok());
+}
+
 TEST_CASE("a constant that bakes the batch in is refused with the name of its node") {
   const auto imported = import_text(R"(g (float[4,3,5] x) => (float[4,4,5] y)
     <float[1,1,5] token = {1, 2, 3, 4, 5}, int64[3] target = {4, 1, 5}> {
