@@ -10,10 +10,10 @@ namespace {
 const std::map<std::string_view, Handler>& handlers() {
   static const std::map<std::string_view, Handler> kHandlers = [] {
     std::map<std::string_view, Handler> all;
-    for (const auto& family : {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(),
-                               sequence_handlers(), bag_handlers(), recurrent_handlers(), constant_handlers(),
-                               resize_handlers(), random_handlers(), quantized_handlers(), composite_handlers(),
-                               einsum_handlers()})
+    for (const auto& family :
+         {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(), sequence_handlers(), bag_handlers(),
+          recurrent_handlers(), constant_handlers(), resize_handlers(), random_handlers(), quantized_handlers(),
+          composite_handlers(), einsum_handlers(), fourier_handlers()})
       for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();

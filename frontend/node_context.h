@@ -87,6 +87,7 @@ std::vector<HandlerEntry> random_handlers();
 std::vector<HandlerEntry> quantized_handlers();
 std::vector<HandlerEntry> composite_handlers();
 std::vector<HandlerEntry> einsum_handlers();
+std::vector<HandlerEntry> fourier_handlers();
 
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.
 Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight);

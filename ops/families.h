@@ -33,6 +33,7 @@ std::span<const OpDef> pool_ops();
 std::span<const OpDef> random_ops();
 std::span<const OpDef> onnx_loss_ops();
 std::span<const OpDef> einsum_ops();
+std::span<const OpDef> fourier_ops();
 std::span<const OpDef> resize_ops();
 std::span<const OpDef> grid_sample_ops();
 std::span<const OpDef> recurrent_ops();

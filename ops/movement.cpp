@@ -269,6 +269,13 @@ Inferred infer_slice_gradient(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
+Status slice_gradient_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(0,
+                             builder.add_one(0, "Slice", {builder.output_gradient(0)}, builder.forward().attributes()));
+  return Ok{};
+}
+
 void emit_slice_gradient(Emitter& emitter) {
   const ir::Shape& shape = emitter.node().output(0).type.shape;
   const std::vector<Cut> cuts = cuts_of(emitter.node(), shape).value();
@@ -414,6 +421,7 @@ std::vector<OpDef> slice_and_tile_rows() {
       {.name = "SliceGrad",
        .infer = infer_slice_gradient,
        .work = copy_work,
+       .gradient = slice_gradient_gradient,
        .emit = emit_slice_gradient,
        .examples = {{.inputs = {normal({kB, 2, 2})}, .attributes = with_shape(backwards, {kB, 6, 4})}}},
       {.name = "Tile",

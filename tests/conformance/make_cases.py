@@ -19,6 +19,11 @@ from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 
+# ONNX's expected values of these are a float32 transform themselves, off by 1.5e-6 where the exact one is 0: of the
+# largest element, 45, that is less than one unit in the last place.
+ABSOLUTE = {"test_dft_inverse": 2e-6, "test_dft_inverse_opset19": 2e-6}
+
+
 def write_value(path, value, info):
     """A tensor as a file; what is no tensor (a sequence, an optional value) is left out, and with it the comparison."""
     if isinstance(value, onnx.TensorProto):
@@ -60,7 +65,7 @@ def main(folder):
         place = folder / case.name
         place.mkdir(exist_ok=True)
         (place / "model.onnx").write_bytes(case.model.SerializeToString())
-        lines.append(f"{case.name} {case.rtol:g} {case.atol:g}\n")
+        lines.append(f"{case.name} {case.rtol:g} {ABSOLUTE.get(case.name, case.atol):g}\n")
         for inputs, outputs in case.data_sets[:1]:
             fixed = fixed_model(case.model, inputs) if len(inputs) == len(case.model.graph.input) > 1 else None
             if fixed is not None:

@@ -85,6 +85,18 @@ def attention(inputs, attributes):
             np.log(np.exp(scores).sum(axis=-1)).astype(np.float32)]
 
 
+def dft(x, attributes):
+    """numpy's transforms; the reference evaluator has no one-sided inverse of another length."""
+    axis, length = attributes["axis"], attributes["dft_length"]
+    inverse, onesided = attributes["inverse"], attributes["onesided"]
+    x = x.astype(np.float64)
+    signal = x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0]
+    if onesided and inverse:
+        return np.fft.irfft(signal, length, axis)[..., None]
+    result = (np.fft.rfft if onesided else np.fft.ifft if inverse else np.fft.fft)(signal, length, axis)
+    return np.stack([result.real, result.imag], -1)
+
+
 # What they draw is ours to choose; the tests check them by other laws.
 RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike"}
 
@@ -107,6 +119,10 @@ FORMULAS = {
         (np.logaddexp(0, x[0].astype(np.float64)) - x[0].astype(np.float64) * x[1]).sum()),
     # The reference evaluator drops an axis of rank 3.
     "GlobalMaxPool": lambda x, a: x[0].max(axis=tuple(range(2, x[0].ndim)), keepdims=True),
+    "BitCast": lambda x, a: x[0].view(NUMPY[a["to"]]),
+    "DFT": lambda x, a: dft(x[0], a).astype(np.float32),
+    "Frames": lambda x, a: np.moveaxis(np.lib.stride_tricks.sliding_window_view(x[0], a["length"], a["axis"]), -1,
+                                       a["axis"] + 1)[(slice(None),) * a["axis"] + (slice(None, None, a["step"]),)],
     "ContrastiveLossSum": lambda x, a: np.float32(contrastive(x[0])),
 }
 
