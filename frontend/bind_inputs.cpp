@@ -21,6 +21,23 @@ const ir::SymbolBinding* binding_of(const ImportRequest& request, const std::str
   return nullptr;
 }
 
+/// Inputs that recurrent nodes of layout 0 read as sequence [T, B, I] or state [D, B, H].
+std::set<std::string> time_first_inputs(const GraphBody& graph) {
+  std::set<std::string> names;
+  for (const OnnxNode& node : graph.nodes) {
+    const bool is_recurrent = node.domain.empty() && (node.op == "LSTM" || node.op == "GRU" || node.op == "RNN");
+    const Attribute* layout = node.find("layout");
+    if (!is_recurrent || (layout != nullptr && layout->i != 0)) continue;
+    for (const size_t i : {0, 5, 6})
+      if (i < node.inputs.size() && !node.inputs[i].empty()) names.insert(node.inputs[i]);
+  }
+  return names;
+}
+
+size_t batch_axis(const ValueInfo& input, const std::set<std::string>& time_first) {
+  return time_first.count(input.name);
+}
+
 class InputBinder {
  public:
   InputBinder(const ImportRequest& request, const BatchChoice& batch, Lowering& lowering)
@@ -47,10 +64,12 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   if (dim.size) {
     if (*dim.size < 1)
       problem(Code::kBadModel, input, text("its dimension ", axis, " is ", *dim.size), "export the model again");
-    if (axis == 0 && batch_.traced > 0 && *dim.size == batch_.traced) return ir::Dim::batch();
+    if (axis == batch_axis(input, batch_.time_first) && batch_.traced > 0 && *dim.size == batch_.traced)
+      return ir::Dim::batch();
     return ir::Dim::fixed(std::max<int64_t>(1, *dim.size));
   }
-  if (dim.symbol == batch_.symbol && (!dim.symbol.empty() || (axis == 0 && batch_.traced == 0)))
+  if (dim.symbol == batch_.symbol &&
+      (!dim.symbol.empty() || (axis == batch_axis(input, batch_.time_first) && batch_.traced == 0)))
     return ir::Dim::batch();
   const ir::SymbolBinding* binding = binding_of(request_, dim.symbol);
   if (binding != nullptr && binding->size > 0) return ir::Dim::fixed(binding->size);
@@ -104,13 +123,15 @@ BatchChoice choose_batch(const GraphBody& graph, const ImportRequest& request) {
   for (const ir::SymbolBinding& binding : request.spec.bindings)
     if (binding.size == 0) return {.symbol = binding.symbol.raw()};
   const std::vector<const ValueInfo*> inputs = fed_inputs(graph);
+  const std::set<std::string> time_first = time_first_inputs(graph);
   for (const ValueInfo* input : inputs)
-    if (!input->dims.empty() && !input->dims[0].size) {
-      const ir::SymbolBinding* binding = binding_of(request, input->dims[0].symbol);
-      if (binding == nullptr) return {.symbol = input->dims[0].symbol};
+    if (const size_t axis = batch_axis(*input, time_first); axis < input->dims.size() && !input->dims[axis].size) {
+      const ir::SymbolBinding* binding = binding_of(request, input->dims[axis].symbol);
+      if (binding == nullptr) return {.symbol = input->dims[axis].symbol, .time_first = time_first};
     }
   for (const ValueInfo* input : inputs)
-    if (!input->dims.empty() && input->dims[0].size) return {.traced = std::max<int64_t>(1, *input->dims[0].size)};
+    if (const size_t axis = batch_axis(*input, time_first); axis < input->dims.size() && input->dims[axis].size)
+      return {.traced = std::max<int64_t>(1, *input->dims[axis].size), .time_first = time_first};
   return {};
 }
 

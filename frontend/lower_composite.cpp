@@ -61,8 +61,8 @@ Status lower_lp_pool(NodeContext& context) {
   GP_TRY(const ir::ValueId count, constant_like(context, elements));
   GP_TRY(const auto size, context.emit("Abs", {input}, {}));
   GP_TRY(const auto powers, context.emit("Pow", {size[0], exponent}, {}));
-  GP_TRY(const auto means, context.emit("AveragePool", {powers[0]}, std::move(window)));
-  GP_TRY(const auto sums, context.emit("Mul", {means[0], count}, {}));
+  GP_TRY(const ir::ValueId means, average_over_windows(context, powers[0], std::move(window)));
+  GP_TRY(const auto sums, context.emit("Mul", {means, count}, {}));
   return context.emit_outputs("Pow", {sums[0], root}, {});
 }
 

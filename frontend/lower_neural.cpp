@@ -1,4 +1,5 @@
-// Layers: convolutions and pools get explicit pads, BatchNormalization and Dropout the mode that the user chose.
+// Layers: convolutions (and pools, lower_pool.cpp) get explicit pads, BatchNormalization and Dropout the mode that the
+// user chose.
 
 #include <algorithm>
 
@@ -90,28 +91,53 @@ Status lower_conv(NodeContext& context) {
   return context.emit_outputs("Conv", std::move(inputs), std::move(attributes));
 }
 
-Status lower_conv_transpose(NodeContext& context) {
-  if (context.node().find("output_shape") != nullptr || context.string_attribute("auto_pad", "NOTSET") != "NOTSET")
-    return context.problem(Code::kUnsupportedOp, "the form with output_shape or auto_pad is not supported",
-                           "use explicit pads and output_padding");
-  GP_TRY(const Window window, window_of(context, spatial_dims(context.type(1).shape)));
-  ir::Attributes attributes = attributes_of(window);
-  attributes.set("group", context.int_attribute("group", 1));
-  attributes.set("output_padding",
-                 context.ints_attribute("output_padding", std::vector<int64_t>(window.kernel.size(), 0)));
-  GP_TRY(std::vector<ir::ValueId> inputs, convolved_values(context));
-  return context.emit_outputs("ConvTranspose", std::move(inputs), std::move(attributes));
+/// pads that give a transposed convolution its output_shape, or auto_pad's SAME, stride times the input. What is
+/// missing at the end is output_padding.
+Status transposed_pads(NodeContext& context, Window& window, std::vector<int64_t>& output_padding) {
+  const std::string automatic = context.string_attribute("auto_pad", "NOTSET");
+  const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+  const size_t axes = window.kernel.size();
+  std::vector<int64_t> wanted = context.ints_attribute("output_shape");
+  if (!same && wanted.empty()) return Ok{};
+  // Old exporters give the samples and channels too.
+  if (wanted.size() == axes + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
+  for (size_t i = 0; i < axes; ++i) {
+    const Dim size = context.type(0).shape[i + 2];
+    if (!size.is_fixed()) return context.problem(Code::kUnresolvedShape, "pads an unknown size", "use explicit pads");
+    if (context.node().find("output_shape") == nullptr) wanted.push_back(size.factor * window.strides[i]);
+    if (wanted.size() != (context.node().find("output_shape") == nullptr ? i + 1 : axes) ||
+        output_padding.size() != axes || wanted[i] < 1 || wanted[i] > (int64_t{1} << 40))
+      return context.problem(Code::kBadModel, "its output_shape or output_padding does not fit its input",
+                             "export the model again");
+    const int64_t whole =
+        window.strides[i] * (size.factor - 1) + output_padding[i] + (window.kernel[i] - 1) * window.dilations[i] + 1;
+    const int64_t total = whole - wanted[i];
+    if (!same && total == window.pads[i] + window.pads[i + axes]) continue;
+    if (!same && (window.pads[i] != 0 || window.pads[i + axes] != 0))
+      return context.problem(Code::kBadModel, "its pads and its output_shape contradict each other",
+                             "give one of them");
+    const int64_t smaller = total >= 0 ? total / 2 : -((1 - total) / 2);
+    const int64_t begin = automatic == "SAME_UPPER" ? smaller : total - smaller;
+    if (begin < 0)
+      return context.problem(Code::kUnsupportedOp, "its output_shape begins before the first result",
+                             "pad the result with an operator of its own");
+    window.pads[i] = begin;
+    window.pads[i + axes] = std::max<int64_t>(total - begin, 0);
+    output_padding[i] += std::max<int64_t>(begin - total, 0);
+  }
+  return Ok{};
 }
 
-Status lower_pool(NodeContext& context) {
-  if (context.is_read(1))
-    return context.problem(Code::kUnsupportedOp, "the output of indices is not supported", "drop it");
-  GP_TRY(ir::Attributes attributes, pool_attributes(context));
-  attributes.set("ceil_mode", context.int_attribute("ceil_mode", 0));
-  if (context.node().op == "AveragePool")
-    attributes.set("count_include_pad", context.int_attribute("count_include_pad", 0));
-  GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs(context.node().op, {input}, std::move(attributes));
+Status lower_conv_transpose(NodeContext& context) {
+  GP_TRY(Window window, window_of(context, spatial_dims(context.type(1).shape)));
+  std::vector<int64_t> output_padding =
+      context.ints_attribute("output_padding", std::vector<int64_t>(window.kernel.size(), 0));
+  GP_TRY_VOID(transposed_pads(context, window, output_padding));
+  ir::Attributes attributes = attributes_of(window);
+  attributes.set("group", context.int_attribute("group", 1));
+  attributes.set("output_padding", std::move(output_padding));
+  GP_TRY(std::vector<ir::ValueId> inputs, convolved_values(context));
+  return context.emit_outputs("ConvTranspose", std::move(inputs), std::move(attributes));
 }
 
 /// Running statistics are tensors of the file; a mean that the graph computes is weight standardisation, whose mode is
@@ -143,6 +169,29 @@ Status lower_batch_norm(NodeContext& context) {
   return Ok{};
 }
 
+/// What a Dropout of ones leaves is both the mask and the factor of x.
+Status dropout_with_mask(NodeContext& context, double ratio) {
+  const ir::TensorType type = context.type(0);
+  const auto filled_with_one = [&](ir::DType dtype) {
+    return context.emit("Full", {},
+                        {{"shape", type.shape}, {"value", 1.0}, {"to", std::string(ir::dtype_name(dtype))}});
+  };
+  if (ratio == 0) {
+    context.bind_alias();
+    GP_TRY(const auto all, filled_with_one(ir::DType::kBool));
+    context.bind(1, all[0]);
+    return Ok{};
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  GP_TRY(const auto ones, filled_with_one(type.dtype));
+  GP_TRY(const auto factor, context.emit("Dropout", ones, {{"ratio", ratio}}));
+  GP_TRY(const auto result, context.emit("Mul", {input, factor[0]}, {}));
+  GP_TRY(const auto mask, context.emit("Cast", factor, {{"to", std::string("bool")}}));
+  context.bind(0, result[0]);
+  context.bind(1, mask[0]);
+  return Ok{};
+}
+
 Status lower_dropout(NodeContext& context) {
   const bool drops = context.lowering().request().spec.dropout;
   double ratio = 0.5;
@@ -156,8 +205,6 @@ Status lower_dropout(NodeContext& context) {
     file_drops = !given.empty() && given[0] != 0;
   }
   if (!(ratio >= 0 && ratio < 1)) return context.problem(Code::kBadModel, "its ratio is not in [0, 1)", "correct it");
-  if (context.is_read(1))
-    return context.problem(Code::kUnsupportedOp, "the output of the mask is not supported", "drop it");
   if (drops && !file_drops && ratio > 0)
     context.note(Severity::kNote, Code::kLostByExport,
                  text("the file switches it off, the exporter may have lost its mode; it drops with ratio ", ratio),
@@ -165,6 +212,7 @@ Status lower_dropout(NodeContext& context) {
   if (!drops && file_drops && ratio > 0)
     context.note(Severity::kNote, Code::kLostByExport,
                  text("the file drops with ratio ", ratio, ", which is switched off"), "--dropout on trains with it");
+  if (context.is_read(1)) return dropout_with_mask(context, drops ? ratio : 0);
   if (!drops || ratio == 0) {
     context.bind_alias();
     return Ok{};
@@ -188,8 +236,10 @@ Result<ir::Attributes> pool_attributes(NodeContext& context) {
 }
 
 std::vector<HandlerEntry> neural_handlers() {
-  return {{"Conv", lower_conv},        {"ConvTranspose", lower_conv_transpose},  {"MaxPool", lower_pool},
-          {"AveragePool", lower_pool}, {"BatchNormalization", lower_batch_norm}, {"Dropout", lower_dropout}};
+  return {{"Conv", lower_conv},
+          {"ConvTranspose", lower_conv_transpose},
+          {"BatchNormalization", lower_batch_norm},
+          {"Dropout", lower_dropout}};
 }
 
 }  // namespace graphpipe::frontend

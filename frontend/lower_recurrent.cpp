@@ -1,6 +1,8 @@
-// LSTM and GRU in the forms that have rows; RNN, and GRU with linear_before_reset = 0, become their steps.
+// LSTM and GRU in the forms that have rows; RNN, GRU with linear_before_reset = 0 and LSTM with peepholes become their
+// steps. Operands and results whose first axis is the batch (layout 1) are turned.
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "frontend/node_context.h"
@@ -36,24 +38,42 @@ bool are_default(const std::vector<std::string>& given, const std::vector<std::s
   return given.empty() || given.size() % expected.size() == 0;
 }
 
+/// x and y [B, T, ..] and states [B, D, H] rather than [T, B, ..] and [D, B, H].
+bool has_batch_first(const NodeContext& context) { return context.int_attribute("layout", 0) == 1; }
+
+/// The first two axes change places.
+Result<ValueId> with_swapped_axes(NodeContext& context, ValueId value) {
+  GP_TRY(const Values made, context.emit("Transpose", {value}, {{"perm", std::vector<int64_t>{1, 0, 2}}}));
+  return made[0];
+}
+
 /// Lengths that say what the shape says anyway.
 bool are_full_lengths(NodeContext& context, size_t input) {
   const Known* known = context.known(input);
   if (known == nullptr || known->elements.empty() || context.rank(0) != 3) return false;
-  const Number steps = Number::of_dim(context.type(0).shape[0]);
+  const Number steps = Number::of_dim(context.type(0).shape[has_batch_first(context) ? 1 : 0]);
   return std::all_of(known->elements.begin(), known->elements.end(), [&](const Number& n) { return n == steps; });
 }
 
-/// A first state of zeros is an absent one.
+/// A first state of zeros is an absent one, unless it is a tensor of the file that may be trained: one for each sample
+/// of the traced batch is not.
 Result<ValueId> state_value(NodeContext& context, size_t input) {
   if (!context.has_input(input)) return ValueId();
   const Known* known = context.known(input);
-  if (known != nullptr && !context.input(input).leaf && known->uniform && known->elements[0].factor() == 0)
-    return ValueId();
-  return context.value(input);
+  const auto is_zero = [](const Number& number) { return number.factor() == 0; };
+  if (known == nullptr || known->elements.empty() ||
+      !std::all_of(known->elements.begin(), known->elements.end(), is_zero))
+    return context.value(input);
+  const int64_t traced = context.lowering().traced_batch();
+  const size_t axis = has_batch_first(context) ? 0 : 1;
+  const bool of_samples =
+      input < 7 && traced > 0 && known->shape.size() == 3 && known->shape[axis] == Dim::fixed(traced);
+  if (context.input(input).leaf && !of_samples) return context.value(input);
+  return ValueId();
 }
 
-/// x, w, r, the bias or none, no lengths, the first states or none; trailing absent ones cut off.
+/// x, w, r, the bias or none, no lengths, the first states or none, an LSTM's peepholes or none; trailing absent ones
+/// cut off. In layout 0.
 Result<Values> operands(NodeContext& context, size_t states) {
   if (context.has_input(4) && !are_full_lengths(context, 4))
     return no_such_form(context, "the form with sequences of different length");
@@ -67,6 +87,15 @@ Result<Values> operands(NodeContext& context, size_t states) {
     GP_TRY(const ValueId state, state_value(context, 5 + i));
     inputs.push_back(state);
   }
+  if (states == 2) {
+    GP_TRY(const ValueId peepholes, state_value(context, 7));
+    inputs.push_back(peepholes);
+  }
+  for (const size_t i : {0, 5, 6}) {
+    if (!has_batch_first(context) || i >= 5 + states || !inputs[i].valid()) continue;
+    if (context.rank(i) != 3) return context.problem(Code::kBadModel, "needs operands of rank 3", "export it again");
+    GP_TRY(inputs[i], with_swapped_axes(context, inputs[i]));
+  }
   while (!inputs.empty() && !inputs.back().valid()) inputs.pop_back();
   return inputs;
 }
@@ -75,37 +104,74 @@ Status check_form(NodeContext& context) {
   for (size_t i = 0; i < 3; ++i)
     if (!context.has_input(i)) return context.problem(Code::kBadModel, "lacks x or weights", "export the model again");
   if (context.node().find("clip") != nullptr) return no_such_form(context, "the form with clip");
-  if (context.int_attribute("layout", 0) != 0) return no_such_form(context, "the form with layout 1");
   return Ok{};
 }
 
-/// One RNN, or GRU with linear_before_reset = 0, while it is unrolled. Sizes as in runtime/recurrent.h: x [T, B, I],
-/// w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], with G = 1 or the gates z, r, h of a GRU.
+/// Results in layout 0: y [T, D, B, H], then states [D, B, H].
+Status bind_results(NodeContext& context, Values results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!context.has_output(i)) continue;
+    if (has_batch_first(context) && i == 0) {
+      GP_TRY(const Values y, context.emit("Transpose", {results[0]}, {{"perm", std::vector<int64_t>{2, 0, 1, 3}}}));
+      results[0] = y[0];
+    } else if (has_batch_first(context)) {
+      GP_TRY(results[i], with_swapped_axes(context, results[i]));
+    }
+    context.bind(i, results[i]);
+  }
+  return Ok{};
+}
+
+enum class Cell : uint8_t { kPlain, kGru, kLstm };
+
+/// One RNN, GRU with linear_before_reset = 0 or LSTM while it is unrolled. Sizes as in runtime/recurrent.h: x [T, B,
+/// I], w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], with G = 1, the gates z, r, h of a GRU or i, o, f, c of
+/// an LSTM, whose peepholes are [D, 3 * H] of i, o, f.
 class Unrolling {
  public:
-  /// `activation`: the op of an RNN; empty for a GRU.
-  Unrolling(NodeContext& context, Values inputs, std::string activation)
+  /// `activation`: the op of an RNN.
+  Unrolling(NodeContext& context, Values inputs, Cell cell, std::string activation = {})
       : context_(context),
         inputs_(std::move(inputs)),
+        cell_(cell),
         activation_(std::move(activation)),
-        gates_(activation_.empty() ? 3 : 1) {}
+        gates_(cell == Cell::kPlain ? 1
+               : cell == Cell::kGru ? 3
+                                    : 4) {
+    inputs_.resize(8);
+  }
 
   Status run();
 
  private:
+  /// What a step hands to the next; invalid where it is zero.
+  struct State {
+    ValueId hidden, cell;
+  };
+  /// All hidden states in the order of time, and the last state.
+  struct Track {
+    Values all;
+    State last;
+  };
+
   Result<ValueId> one(std::string_view op, Values inputs, ir::Attributes attributes = {}) {
     GP_TRY(const Values results, context_.emit(op, std::move(inputs), std::move(attributes)));
     return results[0];
   }
   Result<ValueId> row_of(size_t input, int64_t direction);
   Result<ValueId> products(int64_t direction);
-  Result<Values> states(int64_t direction, bool backward);
+  Result<State> first_state(int64_t direction);
+  Result<Track> states(int64_t direction, bool backward);
   Result<Values> recurrence(int64_t direction);
-  Result<ValueId> next_state(ValueId sum, ValueId state, const Values& recurrence);
+  Result<Values> peepholes(int64_t direction);
+  Result<State> next_state(ValueId sum, const State& state, const Values& recurrence, const Values& peepholes);
   Result<ValueId> next_gated(ValueId sum, ValueId state, const Values& recurrence);
+  Result<State> next_cell(ValueId sum, const State& state, const Values& peepholes);
+  Result<ValueId> gate(ValueId sum, ValueId cell, ValueId peephole);
 
   NodeContext& context_;
   Values inputs_;
+  Cell cell_;
   std::string activation_;
   int64_t gates_;
   Dim steps_, rows_, hidden_;
@@ -125,7 +191,7 @@ Result<ValueId> Unrolling::products(int64_t direction) {
   GP_TRY(const ValueId w, row_of(1, direction));
   GP_TRY(const ValueId turned, one("Transpose", {w}, swap));
   GP_TRY(ValueId sums, one("MatMul", {inputs_[0], turned}));
-  if (inputs_.size() <= 3 || !inputs_[3].valid()) return sums;
+  if (!inputs_[3].valid()) return sums;
   GP_TRY(const ValueId both, row_of(3, direction));
   const std::vector<int64_t> sizes(2, gates_ * hidden_.factor);
   GP_TRY(const Values halves, context_.emit("Split", {both}, {{"axis", int64_t{0}}, {"sizes", sizes}}, 2));
@@ -139,7 +205,7 @@ Result<ValueId> Unrolling::products(int64_t direction) {
 Result<Values> Unrolling::recurrence(int64_t direction) {
   GP_TRY(const ValueId r, row_of(2, direction));
   GP_TRY(const ValueId turned, one("Transpose", {r}, {{"perm", std::vector<int64_t>{1, 0}}}));
-  if (gates_ == 1) return Values{turned};
+  if (cell_ != Cell::kGru) return Values{turned};
   const std::vector<int64_t> sizes{2 * hidden_.factor, hidden_.factor};
   return context_.emit("Split", {turned}, {{"axis", int64_t{1}}, {"sizes", sizes}}, 2);
 }
@@ -167,38 +233,88 @@ Result<ValueId> Unrolling::next_gated(ValueId sum, ValueId state, const Values& 
   return one("Add", {candidate, difference});
 }
 
-Result<ValueId> Unrolling::next_state(ValueId sum, ValueId state, const Values& recurrence) {
-  if (gates_ == 3) return next_gated(sum, state, recurrence);
-  if (state.valid()) {
-    GP_TRY(const ValueId recurrent, one("MatMul", {state, recurrence[0]}));
-    GP_TRY(sum, one("Add", {sum, recurrent}));
+/// sigmoid(sum + cell * peephole)
+Result<ValueId> Unrolling::gate(ValueId sum, ValueId cell, ValueId peephole) {
+  if (cell.valid() && peephole.valid()) {
+    GP_TRY(const ValueId seen, one("Mul", {cell, peephole}));
+    GP_TRY(sum, one("Add", {sum, seen}));
   }
-  return one(activation_, {sum});
+  return one("Sigmoid", {sum});
 }
 
-/// The state after each step [1, B, H], in the order of time.
-Result<Values> Unrolling::states(int64_t direction, bool backward) {
+/// i, f see the cell as it was, o as it becomes: f * cell + i * tanh(c); the next hidden state is o * tanh(cell).
+Result<Unrolling::State> Unrolling::next_cell(ValueId sum, const State& state, const Values& peepholes) {
+  const std::vector<int64_t> sizes(4, hidden_.factor);
+  GP_TRY(const Values sums, context_.emit("Split", {sum}, {{"axis", int64_t{2}}, {"sizes", sizes}}, 4));
+  const auto peephole = [&](size_t i) { return peepholes.empty() ? ValueId() : peepholes[i]; };
+  GP_TRY(const ValueId input, gate(sums[0], state.cell, peephole(0)));
+  GP_TRY(const ValueId candidate, one("Tanh", {sums[3]}));
+  State next;
+  GP_TRY(next.cell, one("Mul", {input, candidate}));
+  if (state.cell.valid()) {
+    GP_TRY(const ValueId forget, gate(sums[2], state.cell, peephole(2)));
+    GP_TRY(const ValueId kept, one("Mul", {forget, state.cell}));
+    GP_TRY(next.cell, one("Add", {kept, next.cell}));
+  }
+  GP_TRY(const ValueId output, gate(sums[1], next.cell, peephole(1)));
+  GP_TRY(const ValueId bounded, one("Tanh", {next.cell}));
+  GP_TRY(next.hidden, one("Mul", {output, bounded}));
+  return next;
+}
+
+Result<Unrolling::State> Unrolling::next_state(ValueId sum, const State& state, const Values& recurrence,
+                                               const Values& peepholes) {
+  if (cell_ == Cell::kGru) {
+    GP_TRY(const ValueId hidden, next_gated(sum, state.hidden, recurrence));
+    return State{.hidden = hidden, .cell = {}};
+  }
+  if (state.hidden.valid()) {
+    GP_TRY(const ValueId recurrent, one("MatMul", {state.hidden, recurrence[0]}));
+    GP_TRY(sum, one("Add", {sum, recurrent}));
+  }
+  if (cell_ == Cell::kLstm) return next_cell(sum, state, peepholes);
+  GP_TRY(const ValueId hidden, one(activation_, {sum}));
+  return State{.hidden = hidden, .cell = {}};
+}
+
+/// Those of i, o and f, [H] each; none where the node has none.
+Result<Values> Unrolling::peepholes(int64_t direction) {
+  if (!inputs_[7].valid()) return Values{};
+  GP_TRY(const ValueId row, row_of(7, direction));
+  return context_.emit("Split", {row}, {{"axis", int64_t{0}}, {"sizes", std::vector<int64_t>(3, hidden_.factor)}}, 3);
+}
+
+Result<Unrolling::State> Unrolling::first_state(int64_t direction) {
+  State state;
+  for (const size_t input : {5, 6}) {
+    if (!inputs_[input].valid()) continue;
+    GP_TRY(const ValueId first, row_of(input, direction));
+    GP_TRY((input == 5 ? state.hidden : state.cell), one("Unsqueeze", {first}, {{"axes", std::vector<int64_t>{0}}}));
+  }
+  return state;
+}
+
+/// The states [1, B, H] after each step.
+Result<Unrolling::Track> Unrolling::states(int64_t direction, bool backward) {
   const auto count = static_cast<size_t>(steps_.factor);
   GP_TRY(const ValueId sums, products(direction));
   const std::vector<int64_t> sizes(count, 1);
   GP_TRY(const Values parts, context_.emit("Split", {sums}, {{"axis", int64_t{0}}, {"sizes", sizes}}, count));
   GP_TRY(const Values weights, recurrence(direction));
-  ValueId state;
-  if (inputs_.size() > 5 && inputs_[5].valid()) {
-    GP_TRY(const ValueId first, row_of(5, direction));
-    GP_TRY(state, one("Unsqueeze", {first}, {{"axes", std::vector<int64_t>{0}}}));
-  }
-  Values all(count);
+  GP_TRY(const Values seen, peepholes(direction));
+  Track track{.all = Values(count), .last = {}};
+  GP_TRY(track.last, first_state(direction));
   for (size_t place = 0; place < count; ++place) {
     const size_t t = backward ? count - 1 - place : place;
-    GP_TRY(state, next_state(parts[t], state, weights));
-    all[t] = state;
+    GP_TRY(track.last, next_state(parts[t], track.last, weights, seen));
+    track.all[t] = track.last.hidden;
   }
-  return all;
+  return track;
 }
 
 Status Unrolling::run() {
-  const Shape x = context_.type(0).shape, w = context_.type(1).shape, r = context_.type(2).shape;
+  const Shape x = context_.lowering().graph().value(inputs_[0]).type.shape, w = context_.type(1).shape,
+              r = context_.type(2).shape;
   const int64_t directions = directions_of(context_);
   const bool sized = x.size() == 3 && w.size() == 3 && r.size() == 3 && x[0].is_fixed() && x[0].factor >= 1 &&
                      x[0].factor <= kMaxSteps && r[2].is_fixed() && r[2].factor >= 1 && r[2].factor < (1 << 30);
@@ -210,22 +326,23 @@ Status Unrolling::run() {
                             "export the model again");
   steps_ = x[0], rows_ = x[1], hidden_ = r[2];
   const bool reverse = context_.string_attribute("direction", "forward") == "reverse";
-  Values outputs, last;
+  // y, the last hidden state and the last cell, of each direction.
+  std::array<Values, 3> results;
   for (int64_t d = 0; d < directions; ++d) {
-    const bool backward = reverse || d == 1;
-    GP_TRY(const Values all, states(d, backward));
-    GP_TRY(const ValueId joined, one("Concat", all, {{"axis", int64_t{0}}}));
+    GP_TRY(const Track track, states(d, reverse || d == 1));
+    GP_TRY(const ValueId joined, one("Concat", track.all, {{"axis", int64_t{0}}}));
     GP_TRY(const ValueId apart, one("Unsqueeze", {joined}, {{"axes", std::vector<int64_t>{1}}}));
-    outputs.push_back(apart);
-    last.push_back(backward ? all.front() : all.back());
+    results[0].push_back(apart);
+    results[1].push_back(track.last.hidden);
+    results[2].push_back(track.last.cell);
   }
-  if (directions == 2) {
-    GP_TRY(outputs[0], one("Concat", outputs, {{"axis", int64_t{1}}}));
-    GP_TRY(last[0], one("Concat", last, {{"axis", int64_t{0}}}));
+  Values bound;
+  for (size_t i = 0; i < (cell_ == Cell::kLstm ? 3U : 2U); ++i) {
+    bound.push_back(results[i][0]);
+    if (directions == 1) continue;
+    GP_TRY(bound[i], one("Concat", results[i], {{"axis", int64_t{i == 0 ? 1 : 0}}}));
   }
-  if (context_.has_output(0)) context_.bind(0, outputs[0]);
-  if (context_.has_output(1)) context_.bind(1, last[0]);
-  return Ok{};
+  return bind_results(context_, std::move(bound));
 }
 
 Status lower_gated(NodeContext& context) {
@@ -236,17 +353,15 @@ Status lower_gated(NodeContext& context) {
   if (!are_default(context.strings_attribute("activations"), expected))
     return no_such_form(context, "the form with other activations");
   if (lstm && context.int_attribute("input_forget", 0) != 0) return no_such_form(context, "the form with input_forget");
-  if (lstm && context.has_input(7)) return no_such_form(context, "the form with peepholes");
   GP_TRY(Values inputs, operands(context, lstm ? 2 : 1));
   if (!lstm && context.int_attribute("linear_before_reset", 0) == 0)
-    return Unrolling(context, std::move(inputs), {}).run();
+    return Unrolling(context, std::move(inputs), Cell::kGru).run();
+  if (inputs.size() > 7) return Unrolling(context, std::move(inputs), Cell::kLstm).run();
   ir::Attributes attributes{{"direction", context.string_attribute("direction", "forward")},
                             {"hidden_size", context.int_attribute("hidden_size", 0)}};
   if (!lstm) attributes.set("linear_before_reset", int64_t{1});
   GP_TRY(const Values results, context.emit(context.node().op, std::move(inputs), attributes, lstm ? 5 : 3));
-  for (size_t i = 0; i < (lstm ? 3U : 2U); ++i)
-    if (context.has_output(i)) context.bind(i, results[i]);
-  return Ok{};
+  return bind_results(context, {results.begin(), results.begin() + (lstm ? 3 : 2)});
 }
 
 Status lower_rnn(NodeContext& context) {
@@ -255,7 +370,7 @@ Status lower_rnn(NodeContext& context) {
   const bool relu = !given.empty() && are_default(given, {"Relu"});
   if (!relu && !are_default(given, {"Tanh"})) return no_such_form(context, "an activation other than Tanh and Relu");
   GP_TRY(Values inputs, operands(context, 1));
-  return Unrolling(context, std::move(inputs), relu ? "Relu" : "Tanh").run();
+  return Unrolling(context, std::move(inputs), Cell::kPlain, relu ? "Relu" : "Tanh").run();
 }
 
 }  // namespace

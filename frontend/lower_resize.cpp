@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "frontend/node_context.h"
 #include "frontend/resize_weights.h"
@@ -151,24 +150,7 @@ Result<ir::ValueId> Resize::by_aten(ir::ValueId input) {
 }
 
 Result<ir::ValueId> Resize::constant(std::string_view what, ir::Shape shape, const std::vector<double>& numbers) {
-  const ir::DType dtype = context_.type(0).dtype;
-  std::string bytes(numbers.size() * sizeof(float), '\0');
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const auto number = static_cast<float>(numbers[i]);
-    std::memcpy(bytes.data() + i * sizeof(float), &number, sizeof(float));
-  }
-  Binding binding;
-  binding.type = {ir::DType::kFloat32, std::move(shape)};
-  if (dtype == ir::DType::kFloat64) {
-    bytes.assign(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
-    binding.type.dtype = dtype;
-  }
-  binding.data = ir::InlineData{std::move(bytes)};
-  binding.origin = ParamOrigin::kFolded;
-  binding.name = text(node_label(context_.node()).raw(), ".", what);
-  GP_TRY(const ir::ValueId value, context_.lowering().value_of(binding, context_.node()));
-  if (binding.type.dtype == dtype) return value;
-  return one("Cast", {value}, {{"to", std::string(ir::dtype_name(dtype))}});
+  return context_.constant(what, context_.type(0).dtype, std::move(shape), numbers);
 }
 
 /// The axis goes to the end, meets its matrix and goes back.

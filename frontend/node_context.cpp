@@ -1,6 +1,7 @@
 #include "frontend/node_context.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ops/op_def.h"
 
@@ -131,6 +132,28 @@ Result<std::vector<ir::ValueId>> NodeContext::emit(std::string_view op, std::vec
   node.outputs.clear();
   const ir::NodeId id = graph.add_node(std::move(node), std::move(types));
   return graph.node(id).outputs;
+}
+
+Result<ir::ValueId> NodeContext::constant(std::string_view what, ir::DType dtype, ir::Shape shape,
+                                          const std::vector<double>& numbers) {
+  std::string bytes(numbers.size() * sizeof(float), '\0');
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = static_cast<float>(numbers[i]);
+    std::memcpy(bytes.data() + i * sizeof(float), &number, sizeof(float));
+  }
+  Binding binding;
+  binding.type = {ir::DType::kFloat32, std::move(shape)};
+  if (dtype == ir::DType::kFloat64) {
+    bytes.assign(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
+    binding.type.dtype = dtype;
+  }
+  binding.data = ir::InlineData{std::move(bytes)};
+  binding.origin = ParamOrigin::kFolded;
+  binding.name = text(node_label(*node_).raw(), ".", what);
+  GP_TRY(const ir::ValueId value, lowering_->value_of(binding, *node_));
+  if (binding.type.dtype == dtype) return value;
+  GP_TRY(const std::vector<ir::ValueId> cast, emit("Cast", {value}, {{"to", std::string(ir::dtype_name(dtype))}}));
+  return cast[0];
 }
 
 Status NodeContext::emit_outputs(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes) {

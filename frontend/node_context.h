@@ -48,6 +48,9 @@ class NodeContext {
   /// Appends a node of the op dictionary that came from this ONNX node.
   Result<std::vector<ir::ValueId>> emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
                                         size_t outputs = 1);
+  /// A constant of floating type, in float32 or float64 and cast from there. `what` is the end of its name.
+  Result<ir::ValueId> constant(std::string_view what, ir::DType dtype, ir::Shape shape,
+                               const std::vector<double>& numbers);
   /// emit, then binds the results to this node's outputs in order.
   Status emit_outputs(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes);
   /// All inputs as graph values, trailing absent ones cut off.
@@ -87,11 +90,14 @@ std::vector<HandlerEntry> random_handlers();
 std::vector<HandlerEntry> quantized_handlers();
 std::vector<HandlerEntry> composite_handlers();
 std::vector<HandlerEntry> einsum_handlers();
+std::vector<HandlerEntry> pool_handlers();
 std::vector<HandlerEntry> fourier_handlers();
 
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.
 Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight);
 /// Those of a pool's window: kernel, pads, strides and dilations.
 Result<ir::Attributes> pool_attributes(NodeContext& context);
+/// The mean over a pool's windows of a value of input 0's shape; `attributes` are those of AveragePool.
+Result<ir::ValueId> average_over_windows(NodeContext& context, ir::ValueId value, ir::Attributes attributes);
 
 }  // namespace graphpipe::frontend
