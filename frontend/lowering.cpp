@@ -231,7 +231,11 @@ std::string_view hint_for(const OnnxNode& node) {
     return "forms with a padded cache, or with a past under a causal mask, are for inference: export without the cache";
   if (op == "NonMaxSuppression")
     return "training ends before it: export the scores and boxes as they leave the network";
-  if (op == "NonZero" || op == "Compress" || op == "Unique")
+  if (op == "RoiAlign")
+    return "its rows are regions, of which a sample has none or many: pool the whole map, or train the part before it";
+  if (op == "DeformConv")
+    return "neither LibTorch nor GraphPipe has a kernel for it: use Conv, or torch.nn.functional.grid_sample and Conv";
+  if (op == "NonZero" || op == "Unique")
     return "the size of its output depends on data: write x[mask] as torch.where or as a product with the mask";
   return "write this part of the model with other operators; the folder ops/ of GraphPipe's source lists those it has";
 }

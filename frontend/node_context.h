@@ -91,6 +91,8 @@ std::vector<HandlerEntry> quantized_handlers();
 std::vector<HandlerEntry> composite_handlers();
 std::vector<HandlerEntry> einsum_handlers();
 std::vector<HandlerEntry> pool_handlers();
+std::vector<HandlerEntry> place_handlers();
+std::vector<HandlerEntry> col2im_handlers();
 std::vector<HandlerEntry> fourier_handlers();
 
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.

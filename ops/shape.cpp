@@ -1,5 +1,5 @@
 // Ops that give the same elements another shape or type: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Expand,
-// Identity, Cast; and those that make elements from nothing: Full, Iota.
+// Identity, Cast, BitCast; and those that make elements from nothing: Full, Iota.
 //
 // Reshape keeps the batch axis where a sample's elements stay a slice of it. With P the product of the dims before the
 // batch axis, element (p, sample, r) lies at (p * B + sample) * R + r; so the samples stay apart exactly where P is
@@ -245,6 +245,26 @@ Status cast_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
+// --- BitCast{to}: the same bits as another type of the same size ---
+
+Inferred infer_bit_cast(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  GP_TRY(const ir::DType dtype, target_dtype(node));
+  const ir::TensorType& from = node.input(0).type;
+  const wire::ElementTypeInfo &old_row = *wire::find_element_type(from.dtype),
+                              &new_row = *wire::find_element_type(dtype);
+  if (old_row.bytes != new_row.bytes || old_row.packed != 1 || new_row.packed != 1)
+    return problem_at(node, Code::kUnsupportedType,
+                      text("reads the bits of ", ir::dtype_name(from.dtype), " as ", ir::dtype_name(dtype)),
+                      "use a type of the same size, of a byte or more");
+  return one_output(node, {dtype, from.shape});
+}
+
+void emit_bit_cast(Emitter& emitter) {
+  emitter.assign(0, text(emitter.in(0), ".view(", scalar_type(emitter.node().output(0).type.dtype), ")"),
+                 "ATen/core/Tensor.h");
+}
+
 // --- made from nothing ---
 
 Inferred infer_full(const NodeView& node) {
@@ -388,6 +408,17 @@ std::vector<OpDef> other_rows() {
                     {.inputs = {integers({kB, 3}, -4, 5)}, .attributes = {{"to", std::string("f32")}}},
                     {.inputs = {distinct({kB, 30})}, .attributes = {{"to", std::string("i64")}}},
                     {.inputs = {integers({kB, 3}, -1, 2)}, .attributes = {{"to", std::string("bool")}}}}},
+      {.name = "BitCast",
+       .precision = Precision::kFloat32,
+       .infer = infer_bit_cast,
+       .work = no_work,
+       .emit = emit_bit_cast,
+       .dependence = Dependence::kElement,
+       .is_view = true,
+       // As float16, from 1 on.
+       .examples = {{.inputs = {integers({kB, 3}, 0x3c00, 0x4400, ir::DType::kInt16)},
+                     .attributes = {{"to", std::string("f16")}}},
+                    {.inputs = {booleans({kB, 3})}, .attributes = {{"to", std::string("u8")}}}}},
       {.name = "Full",
        .infer = infer_full,
        .work = copy_work,
