@@ -9,7 +9,8 @@ pictures and sentences that say the same, drawn with a seed. Shuffled epochs, Ad
 clipping by norm. In the middle of the pipeline's training a device is killed, the training goes on from its last
 checkpoint, and later another plan goes on from there. Needs what scripts/oracle installs.
 
-PyTorch trains a second time in float64: how far float32 is from that says what rounding alone does to such a curve.
+PyTorch trains a second time in float64: how far float32 is from that says what rounding alone does to such a curve. With
+--precision bf16 the pipelines are compiled so, PyTorch trains under torch.autocast, and its second training is float32.
 """
 
 import argparse
@@ -133,8 +134,9 @@ def rate(step: int, steps: int) -> float:
     return END + (1 - END) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
 
 
-def train_in_pytorch(example: models.Example, batch: int, steps: int, kind: torch.dtype) -> list:
+def train_in_pytorch(example: models.Example, batch: int, steps: int, precision: str) -> list:
     torch.set_num_threads(1)
+    kind = torch.float64 if precision == "float64" else torch.float32
     module = example.module.to(kind).train()
     groups = [[], [], []]
     for name, parameter in module.named_parameters():
@@ -148,7 +150,9 @@ def train_in_pytorch(example: models.Example, batch: int, steps: int, kind: torc
     for rows in rows_of_steps(len(inputs[0]), batch, steps):
         optimizer.zero_grad()
         labels = {name: tensor[rows] for name, tensor in example.labels.items()}
-        loss = example.loss((module(*[tensor[rows] for tensor in inputs]),), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            outputs = module(*[tensor[rows] for tensor in inputs])
+        loss = example.loss((outputs.to(kind),), labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
         optimizer.step()
@@ -160,13 +164,14 @@ def train_in_pytorch(example: models.Example, batch: int, steps: int, kind: torc
 # --- the pipelines ---
 
 class Pipelines:
-    def __init__(self, graphpipe: str, folder: pathlib.Path, steps: int):
-        self.graphpipe, self.folder, self.steps = graphpipe, folder, steps
+    def __init__(self, graphpipe: str, folder: pathlib.Path, steps: int, precision: str):
+        self.graphpipe, self.folder, self.steps, self.precision = graphpipe, folder, steps, precision
         self.checkpoints = folder / "checkpoints"
 
     def compile(self, example: models.Example, batch: int, plan: list, name: str) -> None:
         subprocess.run([self.graphpipe, "compile", str(self.folder / "model.onnx"), "--loss", example.loss_flag,
-                        "--optimizer", "adamw", "--batch", str(batch), *plan, "-o", str(self.folder / name), "--quiet"],
+                        "--optimizer", "adamw", "--batch", str(batch), "--precision", self.precision, *plan,
+                        "-o", str(self.folder / name), "--quiet"],
                        check=True, stdout=subprocess.DEVNULL)
 
     def command(self, name: str, last: int, log: pathlib.Path) -> list:
@@ -224,33 +229,35 @@ def differences(a: list, b: list) -> dict:
     return {"largest": max(gaps), "at": gaps.index(max(gaps)) + 1, "mean": sum(gaps) / len(gaps)}
 
 
-def prove(name: str, graphpipe: str, steps: int) -> dict:
+def prove(name: str, graphpipe: str, steps: int, precision: str) -> dict:
     make, batch, first, second = CASES[name]
-    report = {"model": name, "steps": steps, "batch": batch, "plans": [" ".join(first), " ".join(second)]}
+    report = {"model": name, "steps": steps, "batch": batch, "precision": precision,
+              "plans": [" ".join(first), " ".join(second)]}
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work)
         example = make()
         report["parameters"] = sum(p.numel() for p in example.module.parameters())
         export.write_data(example, folder / "data")
         export.export_onnx(example, folder / "model.onnx")
-        pipelines = Pipelines(graphpipe, folder, steps)
+        pipelines = Pipelines(graphpipe, folder, steps, precision)
         pipelines.compile(example, batch, first, "first")
         pipelines.compile(example, batch, second, "second")
         began = time.monotonic()
         report["pipeline"] = train_in_pipelines(pipelines, report)
         report["pipeline_seconds"] = time.monotonic() - began
     began = time.monotonic()
-    report["pytorch"] = train_in_pytorch(make(), batch, steps, torch.float32)
+    report["pytorch"] = train_in_pytorch(make(), batch, steps, precision)
     report["pytorch_seconds"] = time.monotonic() - began
-    report["float64"] = train_in_pytorch(make(), batch, steps, torch.float64)
+    finer = "float64" if precision == "float32" else "float32"
+    report["finer"] = train_in_pytorch(make(), batch, steps, finer)
     report["difference"] = differences(report["pipeline"], report["pytorch"])
-    report["rounding"] = differences(report["float64"], report["pytorch"])
+    report["rounding"] = differences(report["finer"], report["pytorch"])
     return report
 
 
 def table(reports: list) -> str:
-    lines = ["| | parameters | loss at 1, 500, 2,000 | pipeline against PyTorch: largest (at step), mean | PyTorch in float64 "
-             "against float32 | killed at, went on after, plan changed at |", "|---|---|---|---|---|---|"]
+    lines = ["| | parameters | loss at 1, 500, 2,000 | pipeline against PyTorch: largest (at step), mean | PyTorch in the "
+             "next finer precision against it | killed at, went on after, plan changed at |", "|---|---|---|---|---|---|"]
     for r in reports:
         gaps = [f"{r[key]['largest']:.1e} ({r[key]['at']}), {r[key]['mean']:.1e}" for key in ("difference", "rounding")]
         points = ", ".join(f"{r['pipeline'][i - 1]:.3f}" for i in sorted({1, r["steps"] // 4, r["steps"]}))
@@ -264,11 +271,12 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help="gpt2, clip; both without")
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
     parser.add_argument("--limit", type=float, default=1e-3, help="the largest difference of a step's losses")
     parser.add_argument("--save", help="file for all numbers, as JSON")
     parser.add_argument("--svg", help="file for the curves")
     arguments = parser.parse_args()
-    reports = [prove(name, arguments.graphpipe, arguments.steps) for name in arguments.models or CASES]
+    reports = [prove(name, arguments.graphpipe, arguments.steps, arguments.precision) for name in arguments.models or CASES]
     print(table(reports))
     if arguments.save:
         pathlib.Path(arguments.save).write_text(json.dumps(reports) + "\n", encoding="utf-8")

@@ -42,7 +42,7 @@ def differences_panel(report: dict, left: int) -> list:
     for power in range(low, high + 1, 2):
         y = top + LOWER * (high - power) / (high - low)
         out.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">1e{power}</text>')
-    for other, key in (("float64", "rounding"), ("pipeline", "pipeline")):
+    for other, key in (("finer", "rounding"), ("pipeline", "pipeline")):
         gaps = [abs(a - b) for a, b in zip(report[other], report["pytorch"])]
         points = []
         for x, gap in thinned(gaps):
@@ -61,7 +61,7 @@ def drawing(reports: list) -> str:
         left = LEFT + i * (WIDTH + 80)
         out += losses_panel(report, left) + differences_panel(report, left)
     keys = (("pytorch", "PyTorch"), ("pipeline", "pipelines; below, against PyTorch"),
-            ("rounding", "PyTorch in float64 against float32"))
+            ("rounding", "PyTorch in the next finer precision against it"))
     for i, (key, name) in enumerate(keys):
         x, y = LEFT + 260 * i, height - 20
         out.append(f'<line x1="{x}" y1="{y - 4}" x2="{x + 18}" y2="{y - 4}" stroke="{COLORS[key]}" stroke-width="3"/>')
