@@ -63,7 +63,9 @@ struct Verdict {
   Comparison outputs;
   /// Steps of a training whose gradients are numbers, and not the zeros of an update that was left out.
   int64_t compared_steps = 0;
-  bool compares_nothing() const { return !forward_only && compared_steps == 0; }
+  /// Forward-only programs have outputs, a loss, or neither.
+  bool has_outputs_or_loss = true;
+  bool compares_nothing() const { return forward_only ? !has_outputs_or_loss : compared_steps == 0; }
   bool passed() const { return bitwise && (by_tolerance || !compared); }
 };
 
@@ -93,6 +95,14 @@ wire::RunOptions run_options(const Options& options, const ir::Plan& plan, const
   return run;
 }
 
+// What a batch has once is in no file of outputs; the loss tells of it.
+bool saves_outputs(const Pipeline& pipeline) {
+  const ir::Graph& graph = pipeline.model.graph;
+  return is_forward_only(pipeline.built.schedule) &&
+         std::ranges::any_of(graph.outputs(),
+                             [&](const ir::Output& output) { return ir::joins_samples(graph, output); });
+}
+
 TrainingResult files_named(const std::string& folder, const std::string& name, const Pipeline& pipeline) {
   const std::string stem = folder + "/verify/" + name;
   return {.losses = {},
@@ -101,7 +111,7 @@ TrainingResult files_named(const std::string& folder, const std::string& name, c
           .weights = stem + ".weights.safetensors",
           .gradients = stem + ".gradients.safetensors",
           .steps = is_forward_only(pipeline.built.schedule) ? "" : stem + ".steps",
-          .outputs = is_forward_only(pipeline.built.schedule) ? stem + ".outputs.safetensors" : ""};
+          .outputs = saves_outputs(pipeline) ? stem + ".outputs.safetensors" : ""};
 }
 
 Diagnostic no_reference() {
@@ -294,7 +304,10 @@ Status compare_with_reference(const Options& options, const Pipeline& pipeline, 
   compare_losses(serial.losses, reference.losses, verdict);
   verdict.same_skips = serial.skipped_steps == reference.skipped_steps;
   if (verdict.forward_only) {
-    GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs, verdict.tolerance.tensors));
+    verdict.has_outputs_or_loss = !serial.outputs.empty() || !serial.losses.empty();
+    if (!serial.outputs.empty()) {
+      GP_TRY(verdict.outputs, compare_tensors(serial.outputs, reference.outputs, verdict.tolerance.tensors));
+    }
   } else {
     GP_TRY_VOID(compare_steps(serial, reference, run, pipeline.plan.spec.optimizer, verdict));
   }
@@ -334,7 +347,7 @@ Result<Verdict> verify(Options options) {
   GP_TRY(const bool same_gradients, same_bytes(pipelined.gradients, serial.gradients));
   verdict.forward_only = is_forward_only(pipeline.built.schedule);
   bool same_outputs = true;
-  if (verdict.forward_only) {
+  if (!serial.outputs.empty()) {
     GP_TRY(same_outputs, same_bytes(pipelined.outputs, serial.outputs));
   }
   verdict.bitwise = same_weights && same_gradients && same_outputs && same_bits(pipelined.losses, serial.losses);
@@ -409,7 +422,9 @@ void print(const Options& options, const Verdict& verdict) {
             << " of a tensor" << looser_words(verdict.tolerance.tensors) << "\n"
             << "  largest relative differences: losses " << rounded(verdict.loss_difference)
             << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
-  if (verdict.compares_nothing())
+  if (verdict.compares_nothing() && verdict.forward_only)
+    std::cout << "  no output has an axis of the samples, and there is no loss: compile with --loss to compare one\n";
+  else if (verdict.compares_nothing())
     std::cout << "  all steps overflow, so that no gradient was compared: take more steps, or a smaller --loss-scale\n";
   if (!verdict.same_skips) std::cout << "  the steps that make no update differ\n";
   if (verdict.forward_only) {

@@ -122,6 +122,10 @@ uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {
 }
 
 void check_outputs(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder) {
+  if (!options.output.save_outputs.empty() && plan.outputs == 0)
+    fail(Code::kUsage, "--save-outputs: no output of the model has an axis of the samples",
+         "give the model an output with one row per sample: what a batch has once, such as a mean or similarities of "
+         "[batch, batch], has no place in a file of all samples");
   if (!options.output.save_eval_outputs.empty() && plan.outputs == 0)
     fail(Code::kUsage, "--save-eval-outputs: the loss needs no output of the model that has an axis of the samples",
          "compile the model with --policy inference, and run that with --weights and --save-outputs");

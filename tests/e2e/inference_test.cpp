@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -88,4 +89,25 @@ TEST_CASE("programs that train do not offer outputs of their steps, and weights 
   graphpipe_output({"run", three_stage_folder(), "--data", reference.folder + "/data", "--weights",
                     reference.folder + "/../mmt/reference.safetensors", "--quiet"},
                    3);
+}
+
+TEST_CASE("a model whose only output mixes the samples has no file of outputs, and is compared by its loss alone") {
+  const Reference reference = read_reference("clip_like");
+  const std::string folder = work_folder("inference_mixed"), data = reference.folder + "/data";
+  const std::vector<std::string> compiled = {"compile",   reference.folder + "/model.onnx",
+                                             "--policy",  "inference",
+                                             "--devices", "2",
+                                             "--batch",   "8",
+                                             "-o",        folder,
+                                             "--quiet"};
+  graphpipe_output(compiled);
+  graphpipe_output({"run", folder, "--data", data, "--steps", "1", "--save-outputs", folder + ".none"}, 2);
+  CHECK_FALSE(std::filesystem::exists(folder + ".none"));
+  graphpipe_output({"verify", folder, "--data", data, "--steps", "1", "--quiet"}, 1);
+  std::vector<std::string> with_loss = compiled;
+  with_loss.insert(with_loss.end(), {"--loss", "contrastive:similarity"});
+  graphpipe_output(with_loss);
+  const json report =
+      json::parse(graphpipe_output({"verify", folder, "--data", data, "--steps", "1", "--quiet", "--json"}));
+  CHECK(report["passed"] == true);
 }
