@@ -1,5 +1,5 @@
-// LSTM and GRU in the forms that have rows; RNN, GRU with linear_before_reset = 0 and LSTM with peepholes become their
-// steps. Operands and results whose first axis is the batch (layout 1) are turned.
+// LSTM and GRU in the forms that have rows; RNN, GRU with linear_before_reset = 0, LSTM with peepholes and sequences of
+// different length become their steps. Operands and results whose first axis is the batch (layout 1) are turned.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ constexpr int64_t kMaxSteps = 4096;
 
 Diagnostic no_such_form(const NodeContext& context, std::string_view what) {
   return context.problem(Code::kUnsupportedOp, text(what, " is not supported"),
-                         "use torch.nn.LSTM, torch.nn.GRU or torch.nn.RNN as they are, with sequences of equal length");
+                         "use torch.nn.LSTM, torch.nn.GRU or torch.nn.RNN as they are");
 }
 
 int64_t directions_of(const NodeContext& context) {
@@ -72,17 +72,20 @@ Result<ValueId> state_value(NodeContext& context, size_t input) {
   return ValueId();
 }
 
-/// x, w, r, the bias or none, no lengths, the first states or none, an LSTM's peepholes or none; trailing absent ones
-/// cut off. In layout 0.
+/// x, w, r, the bias or none, the lengths of the sequences where they differ, the first states or none, an LSTM's
+/// peepholes or none; trailing absent ones cut off. In layout 0.
 Result<Values> operands(NodeContext& context, size_t states) {
-  if (context.has_input(4) && !are_full_lengths(context, 4))
-    return no_such_form(context, "the form with sequences of different length");
   Values inputs;
   for (size_t i = 0; i < 4; ++i) {
     GP_TRY(const ValueId value, context.value(i));
     inputs.push_back(value);
   }
   inputs.emplace_back();
+  if (context.has_input(4) && !are_full_lengths(context, 4)) {
+    GP_TRY(const ValueId lengths, context.value(4));
+    GP_TRY(const Values whole, context.emit("Cast", {lengths}, {{"to", std::string("i64")}}));
+    inputs[4] = whole[0];
+  }
   for (size_t i = 0; i < states; ++i) {
     GP_TRY(const ValueId state, state_value(context, 5 + i));
     inputs.push_back(state);
@@ -122,9 +125,12 @@ Status bind_results(NodeContext& context, Values results) {
   return Ok{};
 }
 
-enum class Cell : uint8_t { kPlain, kGru, kLstm };
+/// kLinearGru: the reset gate meets the product of the state, not the state (linear_before_reset).
+enum class Cell : uint8_t { kPlain, kGru, kLinearGru, kLstm };
 
-/// One RNN, GRU with linear_before_reset = 0 or LSTM while it is unrolled. Sizes as in runtime/recurrent.h: x [T, B,
+int64_t gates_of(Cell cell) { return cell == Cell::kPlain ? 1 : cell == Cell::kLstm ? 4 : 3; }
+
+/// One RNN, GRU or LSTM while it is unrolled. Sizes as in runtime/recurrent.h: x [T, B,
 /// I], w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], with G = 1, the gates z, r, h of a GRU or i, o, f, c of
 /// an LSTM, whose peepholes are [D, 3 * H] of i, o, f.
 class Unrolling {
@@ -135,9 +141,7 @@ class Unrolling {
         inputs_(std::move(inputs)),
         cell_(cell),
         activation_(std::move(activation)),
-        gates_(cell == Cell::kPlain ? 1
-               : cell == Cell::kGru ? 3
-                                    : 4) {
+        gates_(gates_of(cell)) {
     inputs_.resize(8);
   }
 
@@ -161,8 +165,12 @@ class Unrolling {
   Result<ValueId> row_of(size_t input, int64_t direction);
   Result<ValueId> products(int64_t direction);
   Result<State> first_state(int64_t direction);
+  Result<Values> step_masks();
+  Result<ValueId> kept(ValueId mask, ValueId value, ValueId otherwise);
   Result<Track> states(int64_t direction, bool backward);
   Result<Values> recurrence(int64_t direction);
+  Result<Values> gate_parts(ValueId list);
+  Result<ValueId> reset_state(ValueId reset, ValueId state, const Values& recurrence);
   Result<Values> peepholes(int64_t direction);
   Result<State> next_state(ValueId sum, const State& state, const Values& recurrence, const Values& peepholes);
   Result<ValueId> next_gated(ValueId sum, ValueId state, const Values& recurrence);
@@ -195,22 +203,62 @@ Result<ValueId> Unrolling::products(int64_t direction) {
   GP_TRY(const ValueId both, row_of(3, direction));
   const std::vector<int64_t> sizes(2, gates_ * hidden_.factor);
   GP_TRY(const Values halves, context_.emit("Split", {both}, {{"axis", int64_t{0}}, {"sizes", sizes}}, 2));
-  for (const ValueId bias : halves) {
-    GP_TRY(sums, one("Add", {sums, bias}));
+  GP_TRY(sums, one("Add", {sums, halves[0]}));
+  ValueId recurrent = halves[1];
+  if (cell_ == Cell::kLinearGru) {
+    // That of the candidate belongs to the product of the state.
+    GP_TRY(const Values parts, gate_parts(recurrent));
+    GP_TRY(const ValueId nothing, one("Sub", {parts[1], parts[1]}));
+    GP_TRY(recurrent, one("Concat", {parts[0], nothing}, {{"axis", int64_t{0}}}));
   }
-  return sums;
+  return one("Add", {sums, recurrent});
 }
 
-/// The recurrent weights by which a state is multiplied: [H, H], or [H, 2 * H] of z and r and [H, H] of h.
+/// The rows of z and r, and those of h, of a GRU's [3 * H].
+Result<Values> Unrolling::gate_parts(ValueId list) {
+  const std::vector<int64_t> sizes{2 * hidden_.factor, hidden_.factor};
+  return context_.emit("Split", {list}, {{"axis", int64_t{0}}, {"sizes", sizes}}, 2);
+}
+
+/// The recurrent weights by which a state is multiplied: [H, H], or [H, 2 * H] of z and r and [H, H] of h, and the bias
+/// that a linear GRU adds to the latter product.
 Result<Values> Unrolling::recurrence(int64_t direction) {
   GP_TRY(const ValueId r, row_of(2, direction));
   GP_TRY(const ValueId turned, one("Transpose", {r}, {{"perm", std::vector<int64_t>{1, 0}}}));
-  if (cell_ != Cell::kGru) return Values{turned};
+  if (gates_ != 3) return Values{turned};
   const std::vector<int64_t> sizes{2 * hidden_.factor, hidden_.factor};
-  return context_.emit("Split", {turned}, {{"axis", int64_t{1}}, {"sizes", sizes}}, 2);
+  GP_TRY(Values weights, context_.emit("Split", {turned}, {{"axis", int64_t{1}}, {"sizes", sizes}}, 2));
+  if (cell_ == Cell::kLinearGru && inputs_[3].valid()) {
+    GP_TRY(const ValueId both, row_of(3, direction));
+    const std::vector<int64_t> halves(2, gates_ * hidden_.factor);
+    GP_TRY(const Values biases, context_.emit("Split", {both}, {{"axis", int64_t{0}}, {"sizes", halves}}, 2));
+    GP_TRY(const Values parts, gate_parts(biases[1]));
+    weights.push_back(parts[1]);
+  }
+  return weights;
 }
 
-/// z, r = sigmoid(sum + state * R), h = tanh(sum + (r * state) * R); the next state is h + z * (state - h). No state is
+/// (r * state) * R, or of a linear GRU r * (state * R + bias); none where it is zero.
+Result<ValueId> Unrolling::reset_state(ValueId reset, ValueId state, const Values& recurrence) {
+  if (cell_ == Cell::kGru) {
+    if (!state.valid()) return state;
+    GP_TRY(const ValueId seen, one("Mul", {reset, state}));
+    return one("MatMul", {seen, recurrence[1]});
+  }
+  ValueId product;
+  if (state.valid()) {
+    GP_TRY(product, one("MatMul", {state, recurrence[1]}));
+  }
+  if (recurrence.size() > 2 && product.valid()) {
+    GP_TRY(product, one("Add", {product, recurrence[2]}));
+  } else if (recurrence.size() > 2) {
+    product = recurrence[2];
+  }
+  if (!product.valid()) return product;
+  return one("Mul", {reset, product});
+}
+
+/// z, r = sigmoid(sum + state * R), h = tanh(sum + reset_state); the next state is h + z * (state - h). No state is
 /// one of zeros.
 Result<ValueId> Unrolling::next_gated(ValueId sum, ValueId state, const Values& recurrence) {
   const std::vector<int64_t> two{2 * hidden_.factor, hidden_.factor}, each(2, hidden_.factor);
@@ -222,9 +270,8 @@ Result<ValueId> Unrolling::next_gated(ValueId sum, ValueId state, const Values& 
   }
   GP_TRY(gates, one("Sigmoid", {gates}));
   GP_TRY(const Values apart, context_.emit("Split", {gates}, {{"axis", int64_t{2}}, {"sizes", each}}, 2));
-  if (state.valid()) {
-    GP_TRY(const ValueId kept, one("Mul", {apart[1], state}));
-    GP_TRY(const ValueId recurrent, one("MatMul", {kept, recurrence[1]}));
+  GP_TRY(const ValueId recurrent, reset_state(apart[1], state, recurrence));
+  if (recurrent.valid()) {
     GP_TRY(candidate, one("Add", {candidate, recurrent}));
   }
   GP_TRY(candidate, one("Tanh", {candidate}));
@@ -264,7 +311,7 @@ Result<Unrolling::State> Unrolling::next_cell(ValueId sum, const State& state, c
 
 Result<Unrolling::State> Unrolling::next_state(ValueId sum, const State& state, const Values& recurrence,
                                                const Values& peepholes) {
-  if (cell_ == Cell::kGru) {
+  if (gates_ == 3) {
     GP_TRY(const ValueId hidden, next_gated(sum, state.hidden, recurrence));
     return State{.hidden = hidden, .cell = {}};
   }
@@ -294,7 +341,33 @@ Result<Unrolling::State> Unrolling::first_state(int64_t direction) {
   return state;
 }
 
-/// The states [1, B, H] after each step.
+/// Whether each step is one of its sequence, [1, B, 1]; none where all sequences have all steps.
+Result<Values> Unrolling::step_masks() {
+  if (!inputs_[4].valid()) return Values{};
+  GP_TRY(const ValueId lengths, one("Reshape", {inputs_[4]}, {{"shape", Shape{Dim::fixed(1), rows_, Dim::fixed(1)}}}));
+  Values masks;
+  for (int64_t t = 0; t < steps_.factor; ++t) {
+    GP_TRY(const ValueId step,
+           one("Full", {}, {{"shape", Shape{}}, {"value", static_cast<double>(t)}, {"to", std::string("i64")}}));
+    GP_TRY(const ValueId mask, one("Less", {step, lengths}));
+    masks.push_back(mask);
+  }
+  return masks;
+}
+
+/// `value` where the mask holds, elsewhere the other one; no value is zero.
+Result<ValueId> Unrolling::kept(ValueId mask, ValueId value, ValueId otherwise) {
+  if (!value.valid()) return value;
+  if (!otherwise.valid()) {
+    const ir::DType dtype = context_.lowering().graph().value(value).type.dtype;
+    GP_TRY(otherwise,
+           one("Full", {}, {{"shape", Shape{}}, {"value", 0.0}, {"to", std::string(ir::dtype_name(dtype))}}));
+  }
+  return one("Where", {mask, value, otherwise});
+}
+
+/// The states [1, B, H] after each step. Behind the end of a sequence its states stay and its results are zero; read
+/// backward, it begins at its end.
 Result<Unrolling::Track> Unrolling::states(int64_t direction, bool backward) {
   const auto count = static_cast<size_t>(steps_.factor);
   GP_TRY(const ValueId sums, products(direction));
@@ -302,12 +375,19 @@ Result<Unrolling::Track> Unrolling::states(int64_t direction, bool backward) {
   GP_TRY(const Values parts, context_.emit("Split", {sums}, {{"axis", int64_t{0}}, {"sizes", sizes}}, count));
   GP_TRY(const Values weights, recurrence(direction));
   GP_TRY(const Values seen, peepholes(direction));
+  GP_TRY(const Values masks, step_masks());
   Track track{.all = Values(count), .last = {}};
   GP_TRY(track.last, first_state(direction));
   for (size_t place = 0; place < count; ++place) {
     const size_t t = backward ? count - 1 - place : place;
-    GP_TRY(track.last, next_state(parts[t], track.last, weights, seen));
-    track.all[t] = track.last.hidden;
+    GP_TRY(State next, next_state(parts[t], track.last, weights, seen));
+    track.all[t] = next.hidden;
+    if (!masks.empty()) {
+      GP_TRY(track.all[t], kept(masks[t], next.hidden, {}));
+      GP_TRY(next.hidden, kept(masks[t], next.hidden, track.last.hidden));
+      GP_TRY(next.cell, kept(masks[t], next.cell, track.last.cell));
+    }
+    track.last = next;
   }
   return track;
 }
@@ -325,6 +405,8 @@ Status Unrolling::run() {
     return context_.problem(Code::kBadModel, "its input, of at most 4096 steps, and its weights do not fit together",
                             "export the model again");
   steps_ = x[0], rows_ = x[1], hidden_ = r[2];
+  if (inputs_[4].valid() && context_.type(4).shape != Shape{rows_})
+    return context_.problem(Code::kBadModel, "needs one length for each sequence", "export the model again");
   const bool reverse = context_.string_attribute("direction", "forward") == "reverse";
   // y, the last hidden state and the last cell, of each direction.
   std::array<Values, 3> results;
@@ -356,7 +438,9 @@ Status lower_gated(NodeContext& context) {
   GP_TRY(Values inputs, operands(context, lstm ? 2 : 1));
   if (!lstm && context.int_attribute("linear_before_reset", 0) == 0)
     return Unrolling(context, std::move(inputs), Cell::kGru).run();
-  if (inputs.size() > 7) return Unrolling(context, std::move(inputs), Cell::kLstm).run();
+  const bool differ = inputs.size() > 4 && inputs[4].valid();
+  if (!lstm && differ) return Unrolling(context, std::move(inputs), Cell::kLinearGru).run();
+  if (inputs.size() > 7 || differ) return Unrolling(context, std::move(inputs), Cell::kLstm).run();
   ir::Attributes attributes{{"direction", context.string_attribute("direction", "forward")},
                             {"hidden_size", context.int_attribute("hidden_size", 0)}};
   if (!lstm) attributes.set("linear_before_reset", int64_t{1});

@@ -60,3 +60,13 @@ TEST_CASE("peepholes make a cell of its steps, and peepholes of zeros none") {
   CHECK(count_of(nodes, "Sigmoid") == 5);
   CHECK(count_of(nodes, "Tanh") == 4);
 }
+
+TEST_CASE("sequences of different length make steps that keep what has ended") {
+  const std::string node = R"(y, h = GRU<hidden_size = 3, linear_before_reset = 1>(x, w, r, "", lengths))";
+  const std::string nodes = nodes_of(
+      import_text(recurrent_model(node, "float[2,N,2] x, int32[N] lengths", "float[2,1,N,3] y, float[1,N,3] h", 3)));
+  CHECK(count_of(nodes, "GRU") == 0);
+  CHECK(count_of(nodes, "Less") == 2);
+  // A result and a state of each step.
+  CHECK(count_of(nodes, "Where") == 4);
+}
