@@ -5,12 +5,8 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// Weights of less than a byte, one element a byte from here on.
+/// Weights of less than a byte that stand in the stripped file, one element a byte from here on.
 Result<SourcedTensor> unpacked(const Tensor& tensor, SourcedTensor result, int64_t count, const ModelText& name) {
-  if (tensor.data.slot >= 0)
-    return tensor_problem(Code::kUnsupportedType, name,
-                          text("a large tensor of element type ", onnx_type_name(tensor.onnx_type)),
-                          "store weights of less than a byte as int8 or uint8");
   const std::string& bytes = tensor.data.bytes;
   const auto elements =
       wire::unpack_elements(result.type.dtype, {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, count);
@@ -33,17 +29,16 @@ Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText
   result.type.dtype = *dtype;
   for (int64_t dim : tensor.dims) result.type.shape.push_back(ir::Dim::fixed(dim));
   const std::optional<ir::Dim> count = ir::element_count(result.type.shape);
-  const int64_t width = ir::bytes_per_element(*dtype);
   if (!count)
     return tensor_problem(Code::kLimitExceeded, name, "a tensor of more than 2^48 elements", "use smaller tensors");
-  const int64_t packed = wire::find_element_type(*dtype)->packed;
-  const int64_t needed = (count->factor * width + packed - 1) / packed;
+  const int64_t needed = wire::stored_bytes(*dtype, count->factor);
   weight_bytes_ += needed;
   if (weight_bytes_ > weight_limit_)
     return tensor_problem(Code::kLimitExceeded, name, text("the weights have more than ", weight_limit_, " bytes"),
                           "raise the limit if you trust the file");
-  if (packed > 1) return unpacked(tensor, std::move(result), count->factor, name);
+  const bool is_packed = wire::find_element_type(*dtype)->packed > 1;
   if (tensor.data.slot < 0) {
+    if (is_packed) return unpacked(tensor, std::move(result), count->factor, name);
     result.data = ir::InlineData{tensor.data.bytes};
     result.bytes = tensor.data.bytes;
     return result;
@@ -62,7 +57,7 @@ Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText
   GP_TRY(const ir::FileRange range, external_.locate(outside, needed, name));
   result.data = range;
   const int64_t kept = ir::is_floating(*dtype) ? kKeptFloatBytes : kKeptIntegerBytes;
-  if (needed <= kept) {
+  if (needed <= kept && !is_packed) {
     GP_TRY(result.bytes, external_.read(outside, range, name));
   }
   return result;

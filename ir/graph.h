@@ -46,7 +46,8 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
-/// Bytes of a file: weights stay where they are and are read through a read-only mapping.
+/// Bytes of a file: weights stay where they are and are read when they are needed. Elements of less than a byte are
+/// packed there (wire/packed_elements.h), and nowhere else.
 struct FileRange {
   std::string path;
   int64_t offset = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "wire/packed_elements.h"
+
 namespace graphpipe::ir {
 namespace {
 
@@ -160,14 +162,16 @@ class GraphVerifier {
       if (param.trainable && (param.kind != ParamKind::kWeight || !is_floating(value.type.dtype)))
         report(param.name, "is trainable, but not a weight of floating-point numbers");
       if (param.gradient_by_rows && !param.trainable) report(param.name, "has a gradient by rows but is not trainable");
-      check_data(param, byte_size(value.type, Samples(1)).count);
+      check_data(param, value.type);
     }
   }
 
-  void check_data(const Param& param, int64_t bytes) {
+  void check_data(const Param& param, const TensorType& type) {
+    const int64_t bytes = byte_size(type, Samples(1)).count;
     if (const auto* file = std::get_if<FileRange>(&param.data)) {
-      if (file->offset < 0 || file->length != bytes)
-        report(param.name, "lies at offset ", file->offset, " with ", file->length, " bytes; its type has ", bytes);
+      const int64_t stored = wire::stored_bytes(type.dtype, bytes / bytes_per_element(type.dtype));
+      if (file->offset < 0 || file->length != stored)
+        report(param.name, "lies at offset ", file->offset, " with ", file->length, " bytes; its type has ", stored);
     } else if (const auto* data = std::get_if<InlineData>(&param.data)) {
       if (static_cast<int64_t>(data->bytes.size()) != bytes)
         report(param.name, "holds ", data->bytes.size(), " bytes; its type has ", bytes);

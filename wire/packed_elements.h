@@ -12,6 +12,8 @@
 
 namespace graphpipe::wire {
 
+/// The bytes that so many elements of a type take in a file. Needs: count >= 0, and a product below 2^63.
+int64_t stored_bytes(ElementType type, int64_t count);
 /// One byte for each of `count` elements: the value of a signed integer, else the element's bits. Nothing where the
 /// bytes are not those of so many elements. Needs: a type with packed > 1.
 std::optional<std::vector<std::byte>> unpack_elements(ElementType type, std::span<const std::byte> packed,

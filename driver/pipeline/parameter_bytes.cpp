@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "frontend/external_data.h"
+#include "support/check.h"
 #include "support/half_float.h"
+#include "wire/packed_elements.h"
 #include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
@@ -39,6 +41,20 @@ Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, c
   }
   close(descriptor);
   return status;
+}
+
+/// As send_file_range, of elements of less than a byte: one byte each, where the file packs them.
+Status send_packed_range(const ir::FileRange& range, const ir::TensorType& type, const WeightOrigin& origin,
+                         const files::ByteSink& sink) {
+  const int64_t per_byte = wire::find_element_type(type.dtype)->packed;
+  int64_t left = ir::byte_size(type, Samples(1)).count;
+  return send_file_range(range, origin, [&](std::string_view piece) -> Status {
+    const int64_t count = std::min(left, per_byte * static_cast<int64_t>(piece.size()));
+    const auto elements = wire::unpack_elements(type.dtype, std::as_bytes(std::span(piece)), count);
+    GP_CHECK(elements.has_value());  // verify_graph has checked the length
+    left -= count;
+    return sink(std::string_view(reinterpret_cast<const char*>(elements->data()), elements->size()));
+  });
 }
 
 template <typename T>
@@ -95,9 +111,13 @@ Status send_filled(const ir::TensorType& type, double value, const files::ByteSi
 Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId id, const WeightOrigin& origin,
                             const files::ByteSink& sink) {
   const ir::Param& param = graph.param(id);
-  if (const auto* range = std::get_if<ir::FileRange>(&param.data)) return send_file_range(*range, origin, sink);
+  const ir::TensorType& type = graph.value(param.value).type;
+  if (const auto* range = std::get_if<ir::FileRange>(&param.data)) {
+    const bool is_packed = wire::find_element_type(type.dtype)->packed > 1;
+    return is_packed ? send_packed_range(*range, type, origin, sink) : send_file_range(*range, origin, sink);
+  }
   if (const auto* data = std::get_if<ir::InlineData>(&param.data)) return sink(data->bytes);
-  return send_filled(graph.value(param.value).type, std::get<ir::FilledData>(param.data).value, sink);
+  return send_filled(type, std::get<ir::FilledData>(param.data).value, sink);
 }
 
 namespace {

@@ -111,3 +111,15 @@ TEST_CASE("a model whose only output mixes the samples has no file of outputs, a
       json::parse(graphpipe_output({"verify", folder, "--data", data, "--steps", "1", "--quiet", "--json"}));
   CHECK(report["passed"] == true);
 }
+
+TEST_CASE("weights of four bits with scales by block compute what ONNX's reference evaluator does") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/packed_weights", folder = work_folder("packed_weights");
+  const std::string outputs = folder + ".outputs.safetensors";
+  graphpipe_output({"compile", model + "/model.onnx", "--policy", "inference", "--devices", "2", "--stages", "2",
+                    "--batch", "4", "--micro-batch", "2", "-o", folder, "--quiet"});
+  graphpipe_output({"run", folder, "--data", model + "/data", "--steps", "2", "--save-outputs", outputs, "--quiet"});
+  const std::vector<float> found = read_floats(outputs).at("y");
+  const std::vector<float> expected = json::parse(read_text(model + "/reference.json"))["y"];
+  REQUIRE(found.size() == expected.size());
+  for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-5).scale(1));
+}

@@ -41,6 +41,13 @@ TEST_CASE("packed elements: the first in the lowest bits, signed ones by their v
     CHECK_FALSE(unpack_elements(ElementType::kInt4, std::vector<std::byte>(2), wrong).has_value());
 }
 
+TEST_CASE("elements of less than a byte share one where they are stored, and the last one may be half empty") {
+  for (const auto& [count, bytes] : {std::pair(0, 0), {1, 1}, {2, 1}, {3, 2}, {512, 256}})
+    CHECK(stored_bytes(ElementType::kInt4, count) == bytes);
+  CHECK(stored_bytes(ElementType::kUInt2, 5) == 2);
+  CHECK(stored_bytes(ElementType::kFloat32, 5) == 20);
+}
+
 TEST_CASE("a .npy file may hold unsigned integers of 2, 4 and 8 bytes") {
   const std::pair<const char*, ElementType> types[] = {
       {"<u2", ElementType::kUInt16}, {"<u4", ElementType::kUInt32}, {"<u8", ElementType::kUInt64}};
