@@ -56,6 +56,40 @@ TEST_CASE("strings are refused with a cure") {
                 "encode strings as indices"));
 }
 
+namespace {
+
+/// A product with an int4 weight of 101 x 201 elements, whose data have so many bytes.
+Result<Imported> with_packed_weight(size_t bytes) {
+  graphpipe_onnx::ModelProto model = parse_onnx_text(
+      "g (float[N,101] x, int4[101,201] w) => (float[N,201] y) <float s = {0.5}> "
+      "{ d = DequantizeLinear(w, s)\n y = MatMul(x, d) }");
+  model.mutable_graph()->mutable_input()->RemoveLast();
+  graphpipe_onnx::TensorProto& weight = *model.mutable_graph()->add_initializer();
+  weight.set_name("w");
+  weight.set_data_type(graphpipe_onnx::TensorProto::INT4);
+  weight.add_dims(101);
+  weight.add_dims(201);
+  weight.set_raw_data(std::string(bytes, '\x21'));
+  return import_bytes(model.SerializeAsString());
+}
+
+}  // namespace
+
+TEST_CASE("large weights of less than a byte stay packed in their file") {
+  constexpr size_t kPacked = (101 * 201 + 1) / 2;
+  const Result<Imported> imported = with_packed_weight(kPacked);
+  REQUIRE(imported.ok());
+  CHECK(ir::verify_graph(imported->graph).ok());
+  size_t packed = 0;
+  for (const ir::ParamId id : imported->graph.param_ids()) {
+    const auto* range = std::get_if<ir::FileRange>(&imported->graph.param(id).data);
+    if (range != nullptr && range->length == static_cast<int64_t>(kPacked)) ++packed;
+  }
+  CHECK(packed == 1);
+  CHECK(reports(with_packed_weight(kPacked - 1).problems(), Code::kBadModel, "20301 elements"));
+  CHECK(reports(with_packed_weight(kPacked + 1).problems(), Code::kBadModel, "20301 elements"));
+}
+
 TEST_CASE("small floats are cast when something is computed with them") {
   const std::string body = "g (float8e4m3fn[N,3] x) => (float8e4m3fn[N,3] z) { z = Add(x, x) }";
   CHECK(holds(lowered(body), "f8e4m3fn"));
