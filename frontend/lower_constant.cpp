@@ -1,5 +1,7 @@
 // Ops that are known while importing, and what is left of them where they are not.
 
+#include <algorithm>
+
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -58,8 +60,24 @@ Status lower_constant(NodeContext& context) {
   return context.problem(Code::kBadModel, "holds no value", "export the model again");
 }
 
+/// What evaluation leaves: values of types that it does not fold, and shapes that it does not know.
 Status lower_constant_of_shape(NodeContext& context) {
-  return context.problem(Code::kUnresolvedShape, "its shape depends on data", "compute it from sizes of inputs");
+  GP_TRY(ir::Shape shape, context.dims(0, "shape"));
+  if (!ir::element_count(shape) || std::ranges::any_of(shape, [](ir::Dim dim) { return dim.factor < 0; }))
+    return context.problem(Code::kBadModel, "its shape has a negative size or more than 2^48 elements",
+                           "export the model again");
+  const Attribute* value = context.node().find("value");
+  if (value == nullptr || value->tensor.size() != 1)
+    return context.problem(Code::kBadModel, "its value is no tensor", "export the model again");
+  GP_TRY(Binding binding, context.lowering().tensor_binding(value->tensor[0], node_label(context.node())));
+  if (ir::element_count(binding.type.shape) != ir::Dim::fixed(1))
+    return context.problem(Code::kBadModel, "its value has not one element", "export the model again");
+  if (!binding.data) return context.problem(Code::kBadModel, "its value cannot be read", "export the model again");
+  binding.type.shape = {};
+  binding.origin = ParamOrigin::kConstantNode;
+  binding.name = text(context.node().outputs[0], " value");
+  GP_TRY(const ir::ValueId one, context.lowering().value_of(binding, context.node()));
+  return context.emit_outputs("Expand", {one}, {{"shape", std::move(shape)}});
 }
 
 Status lower_range(NodeContext& context) {

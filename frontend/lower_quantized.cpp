@@ -332,9 +332,14 @@ Status lower_qlinear_matmul(NodeContext& context) {
   GP_TRY(product, make.one("Mul", {product, b_scale}));
   GP_TRY(ValueId scale, make.input(6, DType::kFloat64));
   GP_TRY(scale, make.of_rows(scale));
-  GP_TRY(ValueId zero_point, context.value(7));
-  GP_TRY(zero_point, make.of_rows(zero_point));
-  GP_TRY(const ValueId made, make.quantize(product, scale, zero_point, context.type(7).dtype));
+  const DType to = context.type(7).dtype;
+  std::optional<ValueId> zero_point;
+  // 8-bit floats have none but zero.
+  if (range_of(to)) {
+    GP_TRY(const ValueId value, context.value(7));
+    GP_TRY(zero_point, make.of_rows(value));
+  }
+  GP_TRY(const ValueId made, make.quantize(product, scale, zero_point, to));
   context.bind(0, made);
   return Ok{};
 }

@@ -18,8 +18,8 @@ using Names = std::set<std::string_view>;
 
 /// Cast, or only look at types and shapes.
 bool casts_itself(std::string_view op) {
-  static const Names kOps = {"Cast", "CastLike", "BitCast",          "Identity",       "Shape",
-                             "Size", "If",       "DequantizeLinear", "QuantizeLinear", "ConstantOfShape"};
+  static const Names kOps = {"Cast", "CastLike",         "BitCast",        "Identity",        "Shape",        "Size",
+                             "If",   "DequantizeLinear", "QuantizeLinear", "ConstantOfShape", "QLinearMatMul"};
   return kOps.count(op) > 0;
 }
 

@@ -105,3 +105,22 @@ TEST_CASE("a quantised model with scales for each channel is read, one whose sca
   for (const char* op : {"Div", "Round", "Clip", "Cast", "Mul"}) CHECK(holds(nodes, op));
   CHECK(reports(import_text(body("2")).problems(), Code::kBadModel, "axis 1"));
 }
+
+TEST_CASE("constants of any type are repeated, and what is wrong with one is said") {
+  const auto body = [](const std::string& type, const std::string& value) {
+    return text("g (", type, "[N,4] x) => (", type,
+                "[3,4] y) <int64[2] s = {3, 4}> { y = ConstantOfShape<value = ", type, value, ">(s) }");
+  };
+  for (const char* type : {"uint16", "uint32", "uint64", "float8e4m3fn"})
+    CHECK(holds(lowered(body(type, "[1] {7}")), "Expand"));
+  CHECK(reports(import_text(body("uint32", "[2] {7, 8}")).problems(), Code::kBadModel, "not one element"));
+}
+
+TEST_CASE("products of small floats are quantised without a zero point") {
+  const std::string nodes = lowered(
+      "g (float8e4m3fn[N,4] a) => (float8e4m3fn[N,4] y) <float s = {0.5}, float8e4m3fn z = {0}, "
+      "float8e4m3fn[4,4] b = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}> "
+      "{ y = QLinearMatMul(a, s, z, b, s, z, s, z) }");
+  CHECK(holds(nodes, "MatMul"));
+  CHECK(holds(nodes, "to=\"f8e4m3fn\""));
+}
