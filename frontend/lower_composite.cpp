@@ -5,19 +5,12 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// A constant of input 0's element type, to be broadcast.
-Result<ir::ValueId> constant_like(NodeContext& context, double value) {
-  const std::string type(ir::dtype_name(context.type(0).dtype));
-  GP_TRY(const auto made, context.emit("Full", {}, {{"shape", ir::Shape{}}, {"value", value}, {"to", type}}));
-  return made[0];
-}
-
 /// x sigmoid(alpha x).
 Status lower_swish(NodeContext& context) {
   GP_TRY(const ir::ValueId input, context.value(0));
   ir::ValueId scaled = input;
   if (const double alpha = context.float_attribute("alpha", 1); alpha != 1) {
-    GP_TRY(const ir::ValueId factor, constant_like(context, alpha));
+    GP_TRY(const ir::ValueId factor, context.scalar(alpha, context.type(0).dtype));
     GP_TRY(const auto product, context.emit("Mul", {input, factor}, {}));
     scaled = product[0];
   }
@@ -56,14 +49,20 @@ Status lower_lp_pool(NodeContext& context) {
   window.set("ceil_mode", int64_t{0});
   window.set("count_include_pad", int64_t{1});
   GP_TRY(const ir::ValueId input, context.value(0));
-  GP_TRY(const ir::ValueId exponent, constant_like(context, power));
-  GP_TRY(const ir::ValueId root, constant_like(context, 1 / power));
-  GP_TRY(const ir::ValueId count, constant_like(context, elements));
+  GP_TRY(const ir::ValueId exponent, context.scalar(power, context.type(0).dtype));
+  GP_TRY(const ir::ValueId root, context.scalar(1 / power, context.type(0).dtype));
+  GP_TRY(const ir::ValueId count, context.scalar(elements, context.type(0).dtype));
   GP_TRY(const auto size, context.emit("Abs", {input}, {}));
   GP_TRY(const auto powers, context.emit("Pow", {size[0], exponent}, {}));
   GP_TRY(const ir::ValueId means, average_over_windows(context, powers[0], std::move(window)));
   GP_TRY(const auto sums, context.emit("Mul", {means, count}, {}));
-  return context.emit_outputs("Pow", {sums[0], root}, {});
+  // The root of zero has an infinite slope, which times the zero slopes within its window would be no number.
+  GP_TRY(const ir::ValueId zero, context.scalar(0, context.type(0).dtype));
+  GP_TRY(const ir::ValueId one, context.scalar(1, context.type(0).dtype));
+  GP_TRY(const auto is_zero, context.emit("Equal", {sums[0], zero}, {}));
+  GP_TRY(const auto above_zero, context.emit("Where", {is_zero[0], one, sums[0]}, {}));
+  GP_TRY(const auto roots, context.emit("Pow", {above_zero[0], root}, {}));
+  return context.emit_outputs("Where", {is_zero[0], zero, roots[0]}, {});
 }
 
 }  // namespace

@@ -148,14 +148,10 @@ Status lower_scatter_elements(NodeContext& context) {
       "none needed; other readers of the file compute something else");
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
   const ir::Attributes adding{{"axis", context.int_attribute("axis", 0)}, {"reduction", std::string("add")}};
-  const auto ones = [&](const ir::TensorType& type) {
-    return context.emit("Full", {},
-                        {{"shape", type.shape}, {"value", 1.0}, {"to", std::string(ir::dtype_name(type.dtype))}});
-  };
-  GP_TRY(const auto own, ones(data));
-  GP_TRY(const auto added, ones(updates));
+  GP_TRY(const ir::ValueId own, context.filled(1, data));
+  GP_TRY(const ir::ValueId added, context.filled(1, updates));
   GP_TRY(const auto sums, context.emit("ScatterElements", inputs, adding));
-  GP_TRY(const auto counts, context.emit("ScatterElements", {own[0], inputs[1], added[0]}, adding));
+  GP_TRY(const auto counts, context.emit("ScatterElements", {own, inputs[1], added}, adding));
   return context.emit_outputs("Div", {sums[0], counts[0]}, {});
 }
 

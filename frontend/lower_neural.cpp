@@ -172,19 +172,15 @@ Status lower_batch_norm(NodeContext& context) {
 /// What a Dropout of ones leaves is both the mask and the factor of x.
 Status dropout_with_mask(NodeContext& context, double ratio) {
   const ir::TensorType type = context.type(0);
-  const auto filled_with_one = [&](ir::DType dtype) {
-    return context.emit("Full", {},
-                        {{"shape", type.shape}, {"value", 1.0}, {"to", std::string(ir::dtype_name(dtype))}});
-  };
   if (ratio == 0) {
     context.bind_alias();
-    GP_TRY(const auto all, filled_with_one(ir::DType::kBool));
-    context.bind(1, all[0]);
+    GP_TRY(const ir::ValueId all, context.filled(1, {ir::DType::kBool, type.shape}));
+    context.bind(1, all);
     return Ok{};
   }
   GP_TRY(const ir::ValueId input, context.value(0));
-  GP_TRY(const auto ones, filled_with_one(type.dtype));
-  GP_TRY(const auto factor, context.emit("Dropout", ones, {{"ratio", ratio}}));
+  GP_TRY(const ir::ValueId ones, context.filled(1, type));
+  GP_TRY(const auto factor, context.emit("Dropout", {ones}, {{"ratio", ratio}}));
   GP_TRY(const auto result, context.emit("Mul", {input, factor[0]}, {}));
   GP_TRY(const auto mask, context.emit("Cast", factor, {{"to", std::string("bool")}}));
   context.bind(0, result[0]);

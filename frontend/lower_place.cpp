@@ -21,9 +21,7 @@ class Indices {
     GP_TRY(const std::vector<ValueId> made, context_.emit(op, std::move(inputs), std::move(attributes)));
     return made[0];
   }
-  Result<ValueId> number(int64_t value) {
-    return one("Full", {}, {{"shape", Shape{}}, {"value", static_cast<double>(value)}, {"to", std::string("i64")}});
-  }
+  Result<ValueId> number(int64_t value) { return context_.scalar(static_cast<double>(value), ir::DType::kInt64); }
   /// 0, 1, .. along one of `rank` axes.
   Result<ValueId> counted(int64_t size, size_t axis, size_t rank) {
     GP_TRY(const ValueId list, one("Iota", {}, {{"shape", Shape{Dim::fixed(size)}}, {"to", std::string("i64")}}));

@@ -142,10 +142,7 @@ Result<ValueId> places(NodeContext& context, ValueId in_plane, bool column_major
   const Shape& x = context.type(0).shape;
   int64_t cells = 1;
   for (size_t axis = 2; axis < x.size(); ++axis) cells *= x[axis].factor;
-  const auto number = [&](int64_t value) {
-    return made_by(context, "Full", {},
-                   {{"shape", Shape{}}, {"value", static_cast<double>(value)}, {"to", std::string("i64")}});
-  };
+  const auto number = [&](int64_t value) { return context.scalar(static_cast<double>(value), ir::DType::kInt64); };
   ValueId place = in_plane;
   if (column_major && x.size() == 4) {
     GP_TRY(const ValueId width, number(x[3].factor));

@@ -284,10 +284,9 @@ Status lower_dynamic_quantize(NodeContext& context) {
   GP_TRY(ValueId scale, make.one("Sub", {highest, lowest}));
   // Data of zeros alone: as ONNX's reference has it, and not 0 / 0.
   GP_TRY(const ValueId is_flat, make.one("Equal", {highest, lowest}));
-  GP_TRY(const ValueId one, make.one("Full", {}, {{"shape", ir::Shape{}}, {"value", 1.0}, {"to", std::string("f32")}}));
+  GP_TRY(const ValueId one, context.scalar(1, DType::kFloat32));
   GP_TRY(scale, make.one("Where", {is_flat, one, scale}));
-  const ir::Attributes steps{{"shape", ir::Shape{}}, {"value", 255.0}, {"to", std::string("f32")}};
-  GP_TRY(const ValueId count, make.one("Full", {}, steps));
+  GP_TRY(const ValueId count, context.scalar(255, DType::kFloat32));
   GP_TRY(scale, make.one("Div", {scale, count}));
   GP_TRY(ValueId zero_point, make.one("Neg", {lowest}));
   GP_TRY(zero_point, make.one("Div", {zero_point, scale}));

@@ -347,8 +347,7 @@ Result<Values> Unrolling::step_masks() {
   GP_TRY(const ValueId lengths, one("Reshape", {inputs_[4]}, {{"shape", Shape{Dim::fixed(1), rows_, Dim::fixed(1)}}}));
   Values masks;
   for (int64_t t = 0; t < steps_.factor; ++t) {
-    GP_TRY(const ValueId step,
-           one("Full", {}, {{"shape", Shape{}}, {"value", static_cast<double>(t)}, {"to", std::string("i64")}}));
+    GP_TRY(const ValueId step, context_.scalar(static_cast<double>(t), ir::DType::kInt64));
     GP_TRY(const ValueId mask, one("Less", {step, lengths}));
     masks.push_back(mask);
   }
@@ -360,8 +359,7 @@ Result<ValueId> Unrolling::kept(ValueId mask, ValueId value, ValueId otherwise) 
   if (!value.valid()) return value;
   if (!otherwise.valid()) {
     const ir::DType dtype = context_.lowering().graph().value(value).type.dtype;
-    GP_TRY(otherwise,
-           one("Full", {}, {{"shape", Shape{}}, {"value", 0.0}, {"to", std::string(ir::dtype_name(dtype))}}));
+    GP_TRY(otherwise, context_.scalar(0, dtype));
   }
   return one("Where", {mask, value, otherwise});
 }

@@ -35,15 +35,10 @@ Status lower_lp_normalization(NodeContext& context) {
   GP_TRY(const ir::ValueId input, context.value(0));
   GP_TRY(const auto norm, context.emit(power == 1 ? "ReduceL1" : "ReduceL2", {input},
                                        {{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{1}}}));
-  const auto filled_with = [&context](double value) {
-    return context.emit(
-        "Full", {},
-        {{"shape", ir::Shape{}}, {"value", value}, {"to", std::string(ir::dtype_name(context.type(0).dtype))}});
-  };
-  GP_TRY(const auto zero, filled_with(0));
-  GP_TRY(const auto one, filled_with(1));
-  GP_TRY(const auto is_zero, context.emit("Equal", {norm[0], zero[0]}, {}));
-  GP_TRY(const auto divisor, context.emit("Where", {is_zero[0], one[0], norm[0]}, {}));
+  GP_TRY(const ir::ValueId zero, context.scalar(0, context.type(0).dtype));
+  GP_TRY(const ir::ValueId one, context.scalar(1, context.type(0).dtype));
+  GP_TRY(const auto is_zero, context.emit("Equal", {norm[0], zero}, {}));
+  GP_TRY(const auto divisor, context.emit("Where", {is_zero[0], one, norm[0]}, {}));
   return context.emit_outputs("Div", {input, divisor[0]}, {});
 }
 

@@ -86,13 +86,10 @@ Result<ir::ValueId> Widening::cast(ir::ValueId value, DType to, bool saturate) {
 }
 
 Result<ir::ValueId> Widening::moved_by_half(ir::ValueId value) {
-  const auto filled_with = [&](double number) {
-    return context_.emit("Full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"to", std::string("i64")}});
-  };
   // -2^63 in factors that a Full of integers takes.
-  GP_TRY(const auto low, filled_with(0x1p32));
-  GP_TRY(const auto high, filled_with(-0x1p31));
-  GP_TRY(const auto half, context_.emit("Mul", {low[0], high[0]}, {}));
+  GP_TRY(const ir::ValueId low, context_.scalar(0x1p32, DType::kInt64));
+  GP_TRY(const ir::ValueId high, context_.scalar(-0x1p31, DType::kInt64));
+  GP_TRY(const auto half, context_.emit("Mul", {low, high}, {}));
   GP_TRY(const auto made, context_.emit("Add", {value, half[0]}, {}));
   return made[0];
 }

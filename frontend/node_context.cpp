@@ -156,6 +156,12 @@ Result<ir::ValueId> NodeContext::constant(std::string_view what, ir::DType dtype
   return cast[0];
 }
 
+Result<ir::ValueId> NodeContext::filled(double value, ir::TensorType type) {
+  const std::string name(ir::dtype_name(type.dtype));
+  GP_TRY(const auto made, emit("Full", {}, {{"shape", std::move(type.shape)}, {"value", value}, {"to", name}}));
+  return made[0];
+}
+
 Status NodeContext::emit_outputs(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes) {
   size_t count = node_->outputs.size();
   while (count > 1 && !is_read(count - 1)) --count;

@@ -51,6 +51,9 @@ class NodeContext {
   /// A constant of floating type, in float32 or float64 and cast from there. `what` is the end of its name.
   Result<ir::ValueId> constant(std::string_view what, ir::DType dtype, ir::Shape shape,
                                const std::vector<double>& numbers);
+  /// A constant with all elements equal; a scalar broadcasts.
+  Result<ir::ValueId> filled(double value, ir::TensorType type);
+  Result<ir::ValueId> scalar(double value, ir::DType type) { return filled(value, {type, {}}); }
   /// emit, then binds the results to this node's outputs in order.
   Status emit_outputs(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes);
   /// All inputs as graph values, trailing absent ones cut off.

@@ -68,3 +68,13 @@ TEST_CASE("Col2Im sums blocks axis by axis") {
         "Reshape(%0) {shape=dims[B,2,2,3]} : f32[B,2,2,3]\nTranspose(%1) {perm=[0,1,3,2]} : f32[B,2,3,2]\n"
         "FramesGrad(%2) {axis=2, length=2, shape=dims[B,2,4], step=1} : f32[B,2,4]\n");
 }
+
+TEST_CASE("LpPool takes no root of a window of zeros, whose slope is infinite") {
+  const std::string nodes = nodes_of(import_text(R"(g (float[N,1,4] x) => (float[N,1,2] y) {
+    y = LpPool<kernel_shape = [2], strides = [2], p = 3>(x) })"));
+  CAPTURE(nodes);
+  const size_t root = nodes.rfind("Pow(");
+  REQUIRE(root != std::string::npos);
+  CHECK(nodes.rfind("Where(", root) != std::string::npos);
+  CHECK(nodes.find("Where(", root) != std::string::npos);
+}

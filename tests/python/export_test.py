@@ -45,7 +45,7 @@ class Export(unittest.TestCase):
 
     def test_a_module_that_fixes_the_batch_is_refused_and_leaves_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(ValueError, "(?s)FixesIt.*static shape of 6"):
+            with self.assertRaisesRegex(ValueError, "batch of 'x' at 6"):
                 graphpipe.export(FixesIt(), {"x": torch.randn(6, 4)}, Path(folder) / "model.onnx")
             self.assertEqual(list(Path(folder).iterdir()), [])
 
