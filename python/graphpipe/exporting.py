@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from . import module_facts
 
@@ -18,6 +19,28 @@ def _argument_names(module: Any, count: int) -> list[str]:
         raise TypeError(f"{type(module).__name__}.forward names {len(names)} arguments, and {count} inputs are given; "
                         "pass them as a dict by their names")
     return names[:count]
+
+
+@contextlib.contextmanager
+def _without_layerdrop(module: Any) -> Iterator[None]:
+    """Models of transformers draw a number for each layer, and leave the layer out where it is below `layerdrop`, which is
+    0 in most. No file holds such a branch, so the number is 1 while they are exported. Errors: ValueError where layers
+    would be left out."""
+    import torch
+
+    rates = {name or type(part).__name__: rate for name, part in module.named_modules()
+             for rate in (getattr(part, "layerdrop", None), getattr(getattr(part, "config", None), "layerdrop", None))
+             if isinstance(rate, (int, float))}
+    for name, rate in rates.items():
+        if rate > 0:
+            raise ValueError(f"{name}: layerdrop is {rate}, so the layers of a step are random, and no plan holds them; set it to 0")
+    drawn = torch.rand
+    if rates:
+        torch.rand = lambda *size, **options: 1.0 if size in (([],), ((),)) else drawn(*size, **options)
+    try:
+        yield
+    finally:
+        torch.rand = drawn
 
 
 def _check_batch(path: Path, batched: Sequence[str]) -> None:
@@ -72,7 +95,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     was_training = module.training
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings():
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module):
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.

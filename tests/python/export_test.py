@@ -35,6 +35,24 @@ class FixesIt(torch.nn.Module):
         return torch.stack(rows)
 
 
+class LeavesLayersOut(torch.nn.Module):
+    """As the decoders of OPT, BART and Whisper in transformers do."""
+
+    def __init__(self, layerdrop):
+        super().__init__()
+        self.layerdrop = layerdrop
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x):
+        for layer in self.layers:
+            if self.training:
+                dropout_probability = torch.rand([])
+                if dropout_probability < self.layerdrop:
+                    continue
+            x = layer(x)
+        return x
+
+
 class Export(unittest.TestCase):
     def test_the_batch_stays_open(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -48,6 +66,15 @@ class Export(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "batch of 'x' at 6"):
                 graphpipe.export(FixesIt(), {"x": torch.randn(6, 4)}, Path(folder) / "model.onnx")
             self.assertEqual(list(Path(folder).iterdir()), [])
+
+    def test_layers_that_are_never_left_out_are_exported(self):
+        drawn = torch.rand
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(LeavesLayersOut(0.0), torch.randn(6, 4), Path(folder) / "model.onnx")
+            self.assertEqual(len(onnx.load(path).graph.initializer), 4)
+            with self.assertRaisesRegex(ValueError, "layerdrop is 0.1"):
+                graphpipe.export(LeavesLayersOut(0.1), torch.randn(6, 4), Path(folder) / "other.onnx")
+        self.assertIs(torch.rand, drawn)
 
     def test_an_input_without_a_batch_may_have_any_size(self):
         class Shared(torch.nn.Module):
