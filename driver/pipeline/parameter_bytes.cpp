@@ -128,17 +128,18 @@ class FiniteScan {
   explicit FiniteScan(ir::DType dtype) : type_(dtype) {}
 
   Status take(std::string_view bytes) {
-    if (found_) return Ok{};
-    pending_ += bytes;
     const auto size = static_cast<size_t>(wire::element_size(type_));
-    const size_t whole = pending_.size() / size * size;
-    const auto elements = std::as_bytes(std::span(pending_)).first(whole);
-    if (const auto at = wire::first_not_finite(type_, elements)) {
-      found_ = seen_ + *at;
-      name_ = wire::not_finite_name(type_, elements, *at);
+    while (!begun_.empty() && !bytes.empty() && begun_.size() < size) {
+      begun_ += bytes.front();
+      bytes.remove_prefix(1);
     }
-    seen_ += whole / size;
-    pending_.erase(0, whole);
+    if (begun_.size() == size) {
+      look_at(begun_);
+      begun_.clear();
+    }
+    const size_t whole = bytes.size() / size * size;
+    look_at(bytes.substr(0, whole));
+    begun_ += bytes.substr(whole);
     return Ok{};
   }
   /// "element [3,5] is infinite"; nothing where all were finite.
@@ -148,8 +149,18 @@ class FiniteScan {
   }
 
  private:
+  void look_at(std::string_view whole) {
+    if (found_) return;
+    const auto elements = std::as_bytes(std::span(whole));
+    if (const auto at = wire::first_not_finite(type_, elements)) {
+      found_ = seen_ + *at;
+      name_ = wire::not_finite_name(type_, elements, *at);
+    }
+    seen_ += whole.size() / static_cast<size_t>(wire::element_size(type_));
+  }
+
   wire::ElementType type_;
-  std::string pending_;
+  std::string begun_;  // an element whose other bytes come with the next piece
   size_t seen_ = 0;
   std::optional<size_t> found_;
   std::string name_;
