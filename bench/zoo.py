@@ -112,7 +112,7 @@ def main() -> None:
         if arguments.save:
             arguments.save.write_text(json.dumps(results, indent=1) + "\n")
     counts = collections.Counter(result["result"] for result in results.values())
-    print(", ".join(f"{count} {result}" for result, count in counts.most_common()))
+    print(", ".join(f"{count} {result}" for result, count in sorted(counts.items())))
     if any(result["result"] in ("refused", "failed", "differs") for result in results.values()):
         sys.exit(1)
 
