@@ -80,7 +80,7 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   } else {
     const std::string symbol = quoted(ModelText(dim.symbol));
     problem(Code::kUnresolvedShape, input, text("its dimension ", axis, ", ", symbol, ", has no size"),
-            text("give it one by --bind ", symbol, "=SIZE, or =0 if it is the batch too"));
+            text("give it one by --bind ", symbol, "=SIZE, or =batch if it is the batch too"));
   }
   return ir::Dim::fixed(1);
 }

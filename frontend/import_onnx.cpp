@@ -140,6 +140,18 @@ Samples checked_batch(const BatchChoice& batch) {
   return Samples(batch.traced > 1 && batch.traced <= kMaxTraced ? batch.traced : 3);
 }
 
+/// Shapes that do not fit may come from the sizes that the user gives, rather than from the model.
+Diagnostics naming_bindings(Diagnostics problems, const std::vector<ir::SymbolBinding>& bindings) {
+  std::string given;
+  for (const ir::SymbolBinding& binding : bindings)
+    if (binding.size > 0) given += text(given.empty() ? "" : " ", "--bind ", binding.symbol.raw(), "=", binding.size);
+  const std::set<Code> of_shapes = {Code::kBadModel, Code::kUnresolvedShape, Code::kBatchNotFound};
+  for (Diagnostic& problem : problems)
+    if (!given.empty() && problem.severity == Severity::kError && of_shapes.contains(problem.code))
+      problem.hint += text("; ", quoted(ModelText(given)), " may be a size that the model does not allow");
+  return problems;
+}
+
 Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {
   const GraphBody& body = prepared.model.graph;
   const std::string& path = request.spec.path.raw();
@@ -158,7 +170,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   lowering.note_reads(body);
   lowering.run(body.nodes);
   collect_outputs(body, lowering);
-  if (!lowering.problems().empty()) return lowering.problems();
+  if (!lowering.problems().empty()) return naming_bindings(std::move(lowering.problems()), request.spec.bindings);
   GP_TRY_VOID(check_output_axes(prepared.declared_outputs, lowering.graph(), batch.symbol, lowering.suspects(0)));
   GP_TRY_VOID(check_two_batches(lowering.graph(), checked_batch(batch)));
   compare_shapes(body, lowering);

@@ -381,3 +381,16 @@ TEST_CASE("a ScatterND that keeps the larger value is a ScatterElements on numbe
   CHECK(nodes.find("ScatterElements(") != std::string::npos);
   CHECK(nodes.find("ScatterND(") == std::string::npos);
 }
+
+TEST_CASE("a size that --bind gives is named where the shapes do not fit, and its form where none is given") {
+  const std::string model =
+      R"(g (float[N,S,3] x) => (float[N,S,3] y) <float[4,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2}> {
+    y = Add(x, w)
+  })";
+  frontend::ImportRequest request;
+  request.spec.bindings = {{.symbol = ModelText("S"), .size = 5}};
+  CHECK(reports(import_text(model, request).problems(), Code::kBadModel, "--bind S=5"));
+  request.spec.bindings.front().size = 4;
+  CHECK(import_text(model, request).ok());
+  CHECK(reports(import_text(model).problems(), Code::kUnresolvedShape, "=batch if it is the batch too"));
+}
