@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ir/connected_parts.h"
 #include "support/digraph.h"
 
 namespace graphpipe::cost {
@@ -31,7 +32,7 @@ class Groups {
     EdgeList edges;
     for_each_edge(
         [&](const ir::PlanValue&, PlanNodeId from, PlanNodeId to) { edges.emplace_back(place_[from], place_[to]); });
-    join_cycles(edges, sets_);
+    ir::join_cycles(edges, sets_);
     number(edges);
   }
 

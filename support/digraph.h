@@ -1,6 +1,6 @@
 #pragma once
-// Directed graphs as lists of edges between the numbers 0 .. nodes - 1, in linear time and without recursion.
-// (Boost.Graph does most of it too, at six seconds per file that includes it.)
+// Directed graphs as lists of edges between the numbers 0 .. nodes - 1, in linear time and without recursion. Connected
+// parts are in ir/connected_parts.h.
 
 #include <cstdint>
 #include <span>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "support/bits.h"
-#include "support/union_find.h"
 
 namespace graphpipe {
 
@@ -51,15 +50,5 @@ Dag chained(const Dag& dag, std::span<const uint32_t> order);
 
 /// By node those that lead to it, itself included. Takes memory with the square of the nodes.
 BitRows ancestors_of(const Dag& dag);
-
-/// For each node the number of its strongly connected part, from 0 (Tarjan).
-std::vector<uint32_t> strongly_connected_parts(size_t nodes, const EdgeList& edges);
-
-/// Joins sets of nodes that lie on a cycle of edges between sets: what is left between them is acyclic.
-void join_cycles(const EdgeList& edges, UnionFind<>& sets);
-
-/// For each edge, read without direction, the number of its biconnected part, from 0 (Hopcroft and Tarjan). Needs: no
-/// edge from a node to itself. Edges that repeat are a cycle.
-std::vector<uint32_t> biconnected_parts(size_t nodes, const EdgeList& edges);
 
 }  // namespace graphpipe

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cost/lower_bound.h"
+#include "ir/connected_parts.h"
 #include "support/digraph.h"
 
 namespace graphpipe::partitioner {
@@ -105,7 +106,7 @@ Items make_items(const ir::PlanGraph& graph) {
   for (const auto& set : graph.colocated)
     for (const PlanNodeId node : set)
       any = sets.join(static_cast<uint32_t>(set.front().index()), static_cast<uint32_t>(node.index())) || any;
-  if (any) join_cycles(edges, sets);
+  if (any) ir::join_cycles(edges, sets);
 
   // A topological order of the sets; ties go to the lowest node.
   std::set<std::pair<uint32_t, uint32_t>> between;

@@ -1,0 +1,23 @@
+#pragma once
+// Connected parts of graphs given as lists of edges (support/digraph.h), in linear time and without recursion.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "support/digraph.h"
+#include "support/union_find.h"
+
+namespace graphpipe::ir {
+
+/// For each node the number of its strongly connected part, from 0.
+std::vector<uint32_t> strongly_connected_parts(size_t nodes, const EdgeList& edges);
+
+/// Joins sets of nodes that lie on a cycle of edges between sets: what is left between them is acyclic.
+void join_cycles(const EdgeList& edges, UnionFind<>& sets);
+
+/// For each edge, read without direction, the number of its biconnected part, from 0. Edges between the same two nodes
+/// are in one part. Needs: no edge from a node to itself.
+std::vector<uint32_t> biconnected_parts(size_t nodes, const EdgeList& edges);
+
+}  // namespace graphpipe::ir
