@@ -116,4 +116,22 @@ double DappleMachines::reduction(const DeviceCounts& devices, double bytes) cons
   return moved / links_.inside / (links_.mesh ? count / 2 : 1);
 }
 
+uint32_t DeviceOccupancies::id_of(const DeviceCounts& counts) {
+  const auto [at, is_new] = ids_.emplace(counts, static_cast<uint32_t>(counts_.size()));
+  if (is_new) counts_.push_back(counts);
+  return at->second;
+}
+
+const std::vector<DeviceOccupancies::Next>& DeviceOccupancies::next(uint32_t used) {
+  const auto [at, is_new] = next_.try_emplace(used);
+  if (!is_new) return at->second;
+  const DeviceCounts taken = counts_[used];
+  for (const DeviceCounts& place : machines_.candidates(taken, 1, copies_)) {
+    DeviceCounts all = taken;
+    for (size_t m = 0; m < all.size(); ++m) all[m] += place[m];
+    at->second.push_back({.place = id_of(place), .used = id_of(all)});
+  }
+  return at->second;
+}
+
 }  // namespace graphpipe::partitioner

@@ -1,6 +1,8 @@
 #pragma once
 // Device sets of DAPPLE's planner: how many devices of each machine, since devices of one machine are alike.
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "partitioner/cost_models/unit_request.h"
@@ -50,6 +52,30 @@ class DappleMachines {
 
   DeviceCounts sizes_;
   DappleLinks links_;
+};
+
+/// Numbers of device counts, so that a search keeps and compares numbers; and for each the places of the next stage of
+/// one slot, found once.
+class DeviceOccupancies {
+ public:
+  /// `copies`: of the pipeline, each of which takes a device per stage.
+  DeviceOccupancies(const DappleMachines& machines, int copies) : machines_(machines), copies_(copies) {}
+
+  struct Next {
+    uint32_t place, used;
+  };
+  int copies() const { return copies_; }
+  uint32_t id_of(const DeviceCounts& counts);
+  const DeviceCounts& counts(uint32_t id) const { return counts_[id]; }
+  /// The candidates of the machines where `used` are taken, in their order.
+  const std::vector<Next>& next(uint32_t used);
+
+ private:
+  const DappleMachines& machines_;
+  const int copies_;
+  std::map<DeviceCounts, uint32_t> ids_;
+  std::vector<DeviceCounts> counts_;
+  std::map<uint32_t, std::vector<Next>> next_;
 };
 
 }  // namespace graphpipe::partitioner

@@ -176,22 +176,6 @@ class Dapple {
           }
   }
 
-  struct Entry {
-    DeviceCounts used;
-    double slowest = 0;
-    std::vector<size_t> cuts;
-    std::vector<DeviceCounts> devices;
-  };
-
-  static void keep(std::vector<Entry>& entries, Entry entry) {
-    const auto same = std::ranges::find(entries, entry.used, &Entry::used);
-    if (same != entries.end()) {
-      if (entry.slowest < same->slowest) *same = std::move(entry);
-      return;
-    }
-    if (entries.size() < kMaxOccupancies) entries.push_back(std::move(entry));
-  }
-
   // One slot per stage, `stages` of them, each on one device of every copy.
   void straight(int stages) {
     const int copies = copies_of(stages);
@@ -199,40 +183,72 @@ class Dapple {
     if (stages < 2 || stages > kMaxStraightStages || full < static_cast<size_t>(stages)) return;
     const double whole = work(0, full);
     if (!may_win(copies, whole / (stages * copies), whole / copies)) return;
-    std::vector<std::vector<Entry>> now(full + 1), next;
+    DeviceOccupancies occupancies(machines_, copies);
+    // By stage and by the downset that ends there.
+    std::vector<std::vector<Ways>> ways(1, std::vector<Ways>(full + 1));
     for (size_t to = 1; to <= full; ++to)
-      for (const DeviceCounts& place : first_places(1, copies))
-        now[to].push_back({.used = place, .slowest = work(0, to) / copies, .cuts = {to}, .devices = {place}});
+      for (const DeviceCounts& place : first_places(1, copies)) {
+        const uint32_t id = occupancies.id_of(place);
+        ways.front()[to].push_back({.used = id, .place = id, .slowest = work(0, to) / copies});
+      }
     for (int stage = 1; stage < stages; ++stage) {
-      next.assign(full + 1, {});
+      const std::vector<Ways>& before = ways.back();
+      std::vector<Ways> now(full + 1);
       const size_t first = stage + 1 == stages ? full : 1;
       for (size_t to = first; to <= full && !deadline_.passed(); ++to)
         for (size_t from = 1; from < to; ++from)
-          if (!now[from].empty() && sets_->includes(to, from)) extend(now[from], from, to, copies, next[to]);
-      now = std::move(next);
+          if (!before[from].empty() && sets_->includes(to, from)) extend(before[from], from, to, occupancies, now[to]);
+      ways.push_back(std::move(now));
     }
-    for (Entry& entry : now[full])
-      offer({.cuts = entry.cuts, .devices = entry.devices, .copies = copies, .slowest = entry.slowest});
+    for (const Way& way : ways.back()[full]) offer(traced(ways, way, occupancies));
   }
 
-  void extend(const std::vector<Entry>& entries, size_t from, size_t to, int copies, std::vector<Entry>& out) const {
-    for (const Entry& entry : entries) {
-      const double compute = std::max(entry.slowest, work(from, to) / copies);
+  // A pipeline of some stages, without the stages before its last, which stand in the table one stage earlier.
+  struct Way {
+    uint32_t used, place;  // device counts of all stages, and of the last
+    double slowest = 0;
+    uint32_t cut = 0, before = 0;  // the downset before the last stage, and which of its ways
+  };
+  using Ways = std::vector<Way>;
+
+  void extend(const Ways& before, size_t from, size_t to, DeviceOccupancies& occupancies, Ways& out) const {
+    const double seconds = work(from, to) / occupancies.copies(), bytes = 2 * leaving(from);
+    for (uint32_t i = 0; i < before.size(); ++i) {
+      const double compute = std::max(before[i].slowest, seconds);
       // No better than what is there: only other occupancies could gain.
       const bool full = out.size() >= kMaxOccupancies;
-      if (full && std::ranges::none_of(out, [&](const Entry& known) { return compute < known.slowest; })) continue;
-      for (DeviceCounts& place : machines_.candidates(entry.used, 1, copies)) {
-        DeviceCounts used = entry.used;
-        for (size_t m = 0; m < used.size(); ++m) used[m] += place[m];
-        const double slowest = std::max(compute, machines_.transfer(entry.devices.back(), place, 2 * leaving(from)));
-        const auto same = std::ranges::find(out, used, &Entry::used);
-        if (same != out.end() && !(slowest < same->slowest)) continue;
-        Entry grown{.used = std::move(used), .slowest = slowest, .cuts = entry.cuts, .devices = entry.devices};
-        grown.cuts.push_back(to);
-        grown.devices.push_back(std::move(place));
-        keep(out, std::move(grown));
+      if (full && std::ranges::none_of(out, [&](const Way& known) { return compute < known.slowest; })) continue;
+      for (const auto& [place, used] : occupancies.next(before[i].used)) {
+        const double transfer =
+            machines_.transfer(occupancies.counts(before[i].place), occupancies.counts(place), bytes);
+        const Way grown{.used = used,
+                        .place = place,
+                        .slowest = std::max(compute, transfer),
+                        .cut = static_cast<uint32_t>(from),
+                        .before = i};
+        const auto same = std::ranges::find(out, used, &Way::used);
+        if (same != out.end()) {
+          if (grown.slowest < same->slowest) *same = grown;
+        } else if (out.size() < kMaxOccupancies) {
+          out.push_back(grown);
+        }
       }
     }
+  }
+
+  Candidate traced(const std::vector<std::vector<Ways>>& ways, Way way, const DeviceOccupancies& occupancies) const {
+    Candidate row{.copies = occupancies.copies(), .slowest = way.slowest};
+    size_t cut = sets_->size() - 1;
+    for (size_t stage = ways.size(); stage-- > 0;) {
+      row.cuts.push_back(cut);
+      row.devices.push_back(occupancies.counts(way.place));
+      if (stage == 0) break;
+      cut = way.cut;
+      way = ways[stage - 1][cut][way.before];
+    }
+    std::ranges::reverse(row.cuts);
+    std::ranges::reverse(row.devices);
+    return row;
   }
 
   // The slowest stage of a better row of so many slots, in seconds of the profile.
