@@ -50,7 +50,7 @@ struct PaceGroup {
   bool operator==(const PaceGroup&) const = default;
 };
 
-/// The way from one rank to another. Ways with the same link wait for each other.
+/// The way from one rank to another: there is one where tensors travel. Ways with the same link wait for each other.
 struct PaceLink {
   int32_t from = 0, to = 0;
   int32_t link = 0;

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "scheduler/simulate/links.h"
 #include "scheduler/simulate/resolve.h"
+#include "wire/all_reduce.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -29,6 +32,63 @@ double round_scale(double value) {
       if (digit * power >= value) return digit * power;
 }
 
+using Way = std::pair<int32_t, int32_t>;  // from rank, to rank
+
+// The ranks between which tensors travel, in ascending order: the messages of the schedule, the rings of replicas and
+// the sums that stages with copies of a weight send each other, as runtime/executor/plan_channels.h has them.
+class UsedWays {
+ public:
+  explicit UsedWays(const wire::PacePlan& plan) : plan_(plan), shares_(plan.stages.size()) {
+    for (const wire::PacePlace& place : plan.places) rank_of_[{place.stage, place.replica}] = place.rank;
+    for (const wire::PaceGroup& group : plan.groups)
+      if (group.bytes > 0)
+        for (const int32_t stage : group.stages) shares_[static_cast<size_t>(stage)] = true;
+  }
+
+  std::set<Way> find() {
+    for (size_t rank = 0; rank < plan_.programs.size(); ++rank)
+      for (const wire::PaceAction& action : plan_.programs[rank]) add_message(static_cast<int32_t>(rank), action.row);
+    for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
+      if (plan_.stages[stage].gradient_bytes > 0 || shares_[stage]) add_ring(static_cast<int32_t>(stage));
+    for (const wire::PaceGroup& group : plan_.groups)
+      for (const int32_t from : group.stages)
+        for (const int32_t to : group.stages)
+          if (group.bytes > 0 && from != to) add_copies(from, to);
+    return std::move(ways_);
+  }
+
+ private:
+  int32_t replicas(int32_t stage) const { return plan_.stages[static_cast<size_t>(stage)].replicas; }
+  int32_t rank(int32_t stage, int32_t replica) const { return rank_of_.at({stage, replica}); }
+  void add(int32_t from, int32_t to) {
+    if (from != to) ways_.emplace(from, to);
+  }
+
+  void add_message(int32_t from, const wire::ActionRow& row) {
+    if (!wire::is_send(row.op)) return;
+    const wire::PaceEdge& edge = plan_.edges[static_cast<size_t>(row.edge)];
+    add(from, rank(row.op == wire::ActionOp::kSendForward ? edge.to : edge.from, row.peer_replica));
+  }
+  void add_ring(int32_t stage) {
+    std::vector<int32_t> ranks;
+    for (int32_t replica = 0; replica < replicas(stage); ++replica) ranks.push_back(rank(stage, replica));
+    const std::vector<int32_t> ring = wire::ring_order(ranks);
+    for (size_t i = 0; i < ring.size(); ++i) add(rank(stage, ring[i]), rank(stage, ring[(i + 1) % ring.size()]));
+  }
+  // A replica gets the sum from the other stage's replica of its number, modulo how many that has.
+  void add_copies(int32_t from, int32_t to) {
+    for (int32_t replica = 0; replica < replicas(to); ++replica)
+      add(rank(from, replica % replicas(from)), rank(to, replica));
+  }
+
+  const wire::PacePlan& plan_;
+  std::map<std::pair<int32_t, int32_t>, int32_t> rank_of_;  // by stage, replica
+  std::vector<bool> shares_;                                // by stage: has a weight with copies elsewhere
+  std::set<Way> ways_;
+};
+
+std::set<Way> used_ways(const wire::PacePlan& plan) { return UsedWays(plan).find(); }
+
 class PacePlanMaker {
  public:
   explicit PacePlanMaker(const Pipeline& pipeline)
@@ -46,8 +106,8 @@ class PacePlanMaker {
       rank_of_[schedule_.programs[rank].device] = static_cast<int32_t>(rank);
     add_stages(stages);
     for (const ir::StageEdge& edge : stages.edges) add_edge(stages, edge);
-    add_ways();
     add_programs(resolved);
+    add_ways();
     return std::move(plan_);
   }
 
@@ -92,18 +152,18 @@ class PacePlanMaker {
 
   void add_ways() {
     scheduler::Links links(cluster_);
-    for (const auto& [from, from_rank] : rank_of_)
-      for (const auto& [to, to_rank] : rank_of_) {
-        if (from == to) continue;
-        const ir::LinkLevel& level = cluster_.link(from, to);
-        plan_.ways.push_back({.from = from_rank,
-                              .to = to_rank,
-                              .link = links.between(from, to),
-                              .latency = level.latency.count,
-                              .byte = 1 / level.bandwidth.count});
-      }
+    for (const auto& [from_rank, to_rank] : used_ways(plan_)) {
+      const ir::DeviceId from = device_of(from_rank), to = device_of(to_rank);
+      const ir::LinkLevel& level = cluster_.link(from, to);
+      plan_.ways.push_back({.from = from_rank,
+                            .to = to_rank,
+                            .link = links.between(from, to),
+                            .latency = level.latency.count,
+                            .byte = 1 / level.bandwidth.count});
+    }
     plan_.links = links.count();
   }
+  ir::DeviceId device_of(int32_t rank) const { return schedule_.programs[static_cast<size_t>(rank)].device; }
 
   // What the gradient norm takes once all devices are there for it: before the first update behind it.
   Ticks norm_length() const {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -20,34 +21,11 @@
 #include "support/median.h"
 #include "support/output_file.h"
 #include "wire/exit_codes.h"
+#include "wire/pace_report.h"
 #include "wire/run_outputs.h"
 
 namespace graphpipe::driver {
 namespace {
-
-/// What the ranks report (runtime/pace/run_pace.h).
-struct Measured {
-  std::vector<double> steps;  // seconds
-  double late = 0, pauses = 0, processor = 0, sent = 0;
-  std::string transport;
-};
-
-Measured read_measured(const std::string& report) {
-  Measured measured;
-  std::istringstream lines(report);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string kind;
-    words >> kind;
-    double seconds = 0;
-    if (kind == "step" && words >> seconds) measured.steps.push_back(seconds);
-    if (kind == "late") words >> measured.late >> measured.pauses;
-    if (kind == "processor") words >> measured.processor;
-    if (kind == "sent") words >> measured.sent;
-    if (kind == "transport") words >> measured.transport;
-  }
-  return measured;
-}
 
 /// Processes on one host, each with a connection to many others.
 constexpr size_t kMaxRanks = 256;
@@ -79,7 +57,7 @@ Status check_paced_flags(const Options& options) {
 struct PacedRun {
   Pipeline pipeline;
   wire::PacePlan plan;
-  Measured measured;
+  wire::PaceReport measured;
   int cores = 1;
   /// Of this machine's clock over the plan's times.
   double step() const { return median(measured.steps) / plan.scale; }
@@ -108,16 +86,23 @@ Result<PacedRun> run_plan_paced(const Options& options) {
   const auto ranks = static_cast<int>(plan.programs.size());
   GP_TRY(const RunOutcome outcome, launch_paced(folder.path(), ranks, run));
   PacedRun paced{.pipeline = std::move(pipeline), .plan = std::move(plan), .measured = {}, .cores = cores};
-  paced.measured = read_measured(outcome.report);
-  if (outcome.exit_code == wire::kExitOk && !paced.measured.steps.empty()) return paced;
-  return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
-                    .origin = ModelText(options.input),
-                    .message = text("the paced run ended with exit code ", outcome.exit_code),
-                    .hint = "the messages on stderr say why"};
+  if (outcome.exit_code != wire::kExitOk)
+    return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
+                      .origin = ModelText(options.input),
+                      .message = text("the paced run ended with exit code ", outcome.exit_code),
+                      .hint = "the messages on stderr say why"};
+  std::optional<wire::PaceReport> report = wire::parse_pace_report(outcome.report);
+  if (!report || report->steps.empty())
+    return Diagnostic{.code = Code::kPeerFailed,
+                      .origin = ModelText(options.input),
+                      .message = "the paced run ended well, but its report cannot be read",
+                      .hint = "install graphpipe and its runtime from one version"};
+  paced.measured = std::move(*report);
+  return paced;
 }
 
 JsonObject paced_json(const PacedRun& run) {
-  const Measured& measured = run.measured;
+  const wire::PaceReport& measured = run.measured;
   JsonObject object;
   object.add("paced", true)
       .add("devices", run.plan.programs.size())
@@ -136,7 +121,7 @@ JsonObject paced_json(const PacedRun& run) {
 }
 
 std::string paced_text(const PacedRun& run) {
-  const Measured& measured = run.measured;
+  const wire::PaceReport& measured = run.measured;
   const double wall = run.step() * run.plan.scale;
   std::ostringstream out;
   out << run.plan.programs.size() << " ranks over " << measured.transport << "; times x " << run.plan.scale << ", "

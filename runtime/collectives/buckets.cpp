@@ -1,11 +1,11 @@
 #include "runtime/collectives/buckets.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/executor/plan_channels.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/tensors.h"
+#include "wire/all_reduce.h"
 
 namespace graphpipe::runtime {
 
@@ -50,11 +50,11 @@ ElementRange chunk_of(const Bucket& bucket, int32_t chunk, int32_t chunks) {
 }
 
 std::vector<int32_t> ring_of(const PlanTable& plan, int32_t stage) {
-  std::vector<int32_t> ring(static_cast<size_t>(plan.stages[static_cast<size_t>(stage)].replicas));
-  std::iota(ring.begin(), ring.end(), 0);
-  if (ring.size() > 1)
-    std::ranges::stable_sort(ring, {}, [&](int32_t replica) { return device_of(plan, stage, replica); });
-  return ring;
+  std::vector<int32_t> ranks(static_cast<size_t>(plan.stages[static_cast<size_t>(stage)].replicas));
+  if (ranks.size() == 1) return {0};  // wherever it lies
+  for (size_t replica = 0; replica < ranks.size(); ++replica)
+    ranks[replica] = device_of(plan, stage, static_cast<int32_t>(replica));
+  return wire::ring_order(ranks);
 }
 
 }  // namespace graphpipe::runtime

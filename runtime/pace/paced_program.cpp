@@ -5,7 +5,9 @@
 #include <map>
 #include <utility>
 
+#include "runtime/error.h"
 #include "runtime/tensors.h"
+#include "support/text.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -137,8 +139,13 @@ std::vector<ChannelPace> PacedProgram::paces(const std::vector<ChannelSpec>& spe
   std::vector<ChannelPace> paces;
   for (const ChannelSpec& spec : specs) {
     ChannelPace& pace = paces.emplace_back();
+    if (!carries_tensors(spec.key.kind)) continue;
     const auto way = ways.find({spec.from_rank, spec.to_rank});
-    if (!carries_tensors(spec.key.kind) || way == ways.end()) continue;
+    if (way == ways.end())
+      fail(Code::kMalformedFile,
+           text("the plan of the paced run has no way from rank ", spec.from_rank, " to rank ", spec.to_rank,
+                ", but channel ", channel_kind_name(spec.key.kind), " ", spec.key.index, " goes there"),
+           "start it with `graphpipe run PLAN --pace`, of the same version as the runtime");
     const double byte_scale = plan_.scale * planned_of_sent(spec.key);
     pace = {.link = way->second->link,
             .latency = way->second->latency * plan_.scale,

@@ -26,7 +26,7 @@ class PacedProgram {
   /// The largest value or gradient that a stage of this rank has.
   int64_t largest_bytes() const;
   /// How long messages between ranks take, by channel of `specs`. What ranks tell each other beside the plan's
-  /// messages takes no time.
+  /// messages takes no time. Throws RunError (kMalformedFile) where the plan has no way for a tensor's channel.
   std::vector<ChannelPace> paces(const std::vector<ChannelSpec>& specs) const;
 
  private:

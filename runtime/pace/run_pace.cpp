@@ -19,6 +19,7 @@
 #include "runtime/launch/run_main.h"
 #include "runtime/pace/pacer.h"
 #include "runtime/transport/transports.h"
+#include "wire/pace_report.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -165,24 +166,23 @@ void PacedRank::run() {
 void PacedRank::report(Gather& gather, const std::vector<Told>& steps) {
   const std::vector<std::vector<std::byte>> all = gather.collect(to_bytes(steps));
   if (rank_ != 0) return;
-  Told sum;
-  std::vector<double> ends(steps.size());
+  wire::PaceReport report{.steps = std::vector<double>(steps.size()), .transport = channels_->transport_name()};
   for (const std::vector<std::byte>& bytes : all) {
     const std::vector<Told> of_rank = from_bytes<Told>(bytes);
     for (size_t i = 0; i < steps.size(); ++i) {
-      ends[i] = std::max(ends[i], of_rank[i].end);
-      sum.processor += of_rank[i].processor;
-      sum.late += of_rank[i].late;
-      sum.pauses += of_rank[i].pauses;
-      sum.sent += of_rank[i].sent;
+      report.steps[i] = std::max(report.steps[i], of_rank[i].end - steps[i].start);
+      report.late += of_rank[i].late;
+      report.pauses += of_rank[i].pauses;
+      report.processor += of_rank[i].processor;
+      report.sent += of_rank[i].sent;
     }
   }
-  const auto count = static_cast<double>(steps.size()), ranks = static_cast<double>(all.size());
-  for (size_t i = 0; i < steps.size(); ++i) std::printf("step %.9f\n", ends[i] - steps[i].start);
-  std::printf("late %.9f %.0f\n", sum.late / count / ranks, sum.pauses / count);
-  std::printf("processor %.9f\n", sum.processor / count);
-  std::printf("sent %.0f\n", sum.sent / count);
-  std::printf("transport %s\n", channels_->transport_name());
+  const auto count = static_cast<double>(steps.size());
+  for (double* of_steps : {&report.late, &report.pauses, &report.processor, &report.sent}) *of_steps /= count;
+  report.late /= static_cast<double>(all.size());
+  // A pause may end early.
+  report.late = std::max(0.0, report.late);
+  std::fputs(wire::print_pace_report(report).c_str(), stdout);
 }
 
 void PacedRank::write_trace(Gather& gather, const Tracer& tracer) {

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/error.h"
+#include "runtime/pace/paced_program.h"
 #include "runtime/pace/paced_transport.h"
 #include "runtime/pace/repeated_memory.h"
 #include "runtime/tensors.h"
@@ -56,6 +58,24 @@ TEST_CASE("a paced message is done when its link has brought it, not when its by
   } while (!receive.done);
   CHECK(!is_early());
   CHECK(received[0] == std::byte{7});
+}
+
+TEST_CASE("a plan without a way where tensors travel is refused, and control messages need none") {
+  wire::PacePlan plan{.digest = std::string(64, 'a'), .batch = 2, .links = 1};
+  plan.stages = {{.gradient_bytes = 8}, {}};
+  plan.edges = {{.from = 0, .to = 1, .bytes = 4, .gradients = 1}};
+  plan.places = {{0, 0, 0}, {1, 0, 1}};
+  plan.ways = {{.from = 0, .to = 1, .link = 0, .latency = 2, .byte = 3}};
+  plan.programs.resize(2);
+  const PacedProgram program(plan, 0);
+  const ChannelSpec forward{.key = {ChannelKind::kForward, 0, 0, 0}, .from_rank = 0, .to_rank = 1};
+  const ChannelSpec backward{.key = {ChannelKind::kBackward, 0, 0, 0}, .from_rank = 1, .to_rank = 0};
+  const ChannelSpec gather{.key = {ChannelKind::kGather, 0, 1, 0}, .from_rank = 1, .to_rank = 0};
+  const std::vector<ChannelPace> paces = program.paces({forward, gather});
+  CHECK(paces[0].link == 0);
+  CHECK(paces[0].latency == 2);
+  CHECK(paces[1].link == -1);
+  CHECK_THROWS_WITH_AS(program.paces({backward}), doctest::Contains("no way from rank 1 to rank 0"), RunError);
 }
 
 }  // namespace
