@@ -5,6 +5,7 @@
 #include <map>
 
 #include "scheduler/lowering/assign_slots.h"
+#include "scheduler/lowering/finish_step.h"
 #include "scheduler/lowering/updates.h"
 #include "scheduler/validate/rows.h"
 
@@ -95,6 +96,15 @@ class Placer {
   ItemLists take_lists() { return std::move(lists_); }
   Schedule take_schedule() { return std::move(result_); }
   const ItemTable& items() const { return items_; }
+  /// Reduction groups in the order in which their last compute actions were placed.
+  std::vector<int> groups_done() const {
+    std::vector<std::pair<size_t, int>> last;
+    for (const auto& [group, number] : last_placed_) last.push_back({number, group});
+    std::ranges::sort(last);
+    std::vector<int> groups;
+    for (const auto& [number, group] : last) groups.push_back(group);
+    return groups;
+  }
 
  private:
   Result<bool> place_next(size_t program) {
@@ -116,10 +126,16 @@ class Placer {
     }
     for (size_t i = 0; i < count; ++i) place_concatenations(program, actions[first + i], items[i]);
     for (size_t i = 0; i < count; ++i) append(program, actions[first + i], items[i]);
+    for (size_t i = 0; i < count; ++i) note_placed(actions[first + i]);
     for (size_t i = 0; i < count; ++i)
       for (const Message& message : flow_.finish(items[i], actions[first + i].op)) place_message(program, message);
     next_[program] += count;
     return true;
+  }
+
+  void note_placed(const Action& action) {
+    if (const int group = groups_[StageId(static_cast<size_t>(action.stage))]; group >= 0)
+      last_placed_[group] = ++placed_;
   }
 
   /// A step waits for its reduction: what comes after it may not be sent before the others have contributed.
@@ -203,46 +219,15 @@ class Placer {
   IdMap<StageId, int> groups_;
   /// Per reduction group and first sample of the update: replicas that have not contributed yet.
   std::map<std::pair<int, int64_t>, int> open_reductions_;
+  /// Per reduction group: which of all placed compute actions its last one was.
+  std::map<int, size_t> last_placed_;
+  size_t placed_ = 0;
   /// Messages of parts that an item has got, by item, whether of its gradient, edge.
   std::map<std::tuple<ItemIndex, bool, int32_t>, int> pieces_;
   std::map<ir::DeviceId, size_t> program_of_;
   Schedule result_;
   ItemLists lists_;
 };
-
-Action step_action(const StageGraph& graph, ActionOp op, StageId stage, int replica) {
-  Action action;
-  action.op = op;
-  action.stream = ir::stream_of(op);
-  action.stage = static_cast<int32_t>(stage.index());
-  action.replica = replica;
-  action.range = {0, graph.batch.count};
-  if (op == ActionOp::kStep) action.version = 1;
-  return action;
-}
-
-void append_step(const StageGraph& graph, const LoweringOptions& options, ir::Program& program) {
-  const IdMap<StageId, int> groups = reduction_groups(graph);
-  std::vector<std::pair<StageId, int>> held;
-  for (const StageId stage : graph.stage_ids()) {
-    if (!graph.stages[stage].has_backward || graph.stages[stage].trainable_weight_bytes == Bytes(0)) continue;
-    const auto& devices = graph.stages[stage].choice.devices;
-    for (size_t replica = 0; replica < devices.size(); ++replica)
-      if (devices[replica] == program.device) held.push_back({stage, static_cast<int>(replica)});
-  }
-  for (const auto& [stage, replica] : held)
-    program.actions.push_back(step_action(graph, ActionOp::kFlush, stage, replica));
-  // One global order of collectives: every device meets the groups in ascending order.
-  std::vector<std::pair<StageId, int>> reduced = held;
-  std::stable_sort(reduced.begin(), reduced.end(),
-                   [&](const auto& a, const auto& b) { return groups[a.first] < groups[b.first]; });
-  for (const auto& [stage, replica] : reduced)
-    if (groups[stage] >= 0) program.actions.push_back(step_action(graph, ActionOp::kReduceGradient, stage, replica));
-  if (options.norm && !held.empty())
-    program.actions.push_back(step_action(graph, ActionOp::kNorm, held.front().first, held.front().second));
-  for (const auto& [stage, replica] : held)
-    program.actions.push_back(step_action(graph, ActionOp::kStep, stage, replica));
-}
 
 }  // namespace
 
@@ -287,8 +272,7 @@ Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, con
   schedule.policy = compute.policy;
   schedule.starts = compute.starts;
   assign_slots(placer.items(), lists, schedule);
-  if (options.finish_step && !updated)
-    for (ir::Program& program : schedule.programs) append_step(graph, options, program);
+  if (options.finish_step && !updated) finish_step(graph, placer.groups_done(), options.norm, schedule);
   return schedule;
 }
 

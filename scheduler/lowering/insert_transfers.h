@@ -26,8 +26,8 @@ struct LoweringOptions {
 /// exactly, the k-th send of a channel meets its k-th receive; slot = number of the item on its replica mod
 /// slots(stage), where slots is the least ring that no two live items share (an item lives from its first receive to
 /// its last backward or send); the starts are those given. Stages with `recompute` get an R right before each first
-/// backward action. Reductions come after all compute actions of a device, ascending by reduction_group. Errors:
-/// kBadSchedule, naming the first action that is part of a deadlock or that has no place.
+/// backward action. What ends the step is that of finish_step.h. Errors: kBadSchedule, naming the first action that is
+/// part of a deadlock or that has no place.
 Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options = {});
 
 /// Stages whose reductions are one collective: those that share a weight group, directly or through others, carry the

@@ -50,11 +50,13 @@ class Walker {
   }
 
   /// A step that works on a copy makes one more version, a release drops one.
-  MemoryChange change_of_versions(const Action& action, bool copies) const {
+  MemoryChange change_of_versions(const Action& action, bool copies) {
     const Bytes weights = graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
-    if (action.op == ActionOp::kStep && copies) return {weights, Bytes(0)};
     if (action.op == ActionOp::kFreeVersion) return {Bytes(0), Bytes(0) - weights};
-    return {};
+    MemoryChange change;
+    if (int& open = open_reductions_[key_of(action)]; open > 0 && --open == 0) change.before -= reduction_bytes(action);
+    if (copies) change.before += weights;
+    return change;
   }
 
   /// Of an action of an item. `last`: the item ends with this action, and with it all that its slot holds.
@@ -68,13 +70,20 @@ class Walker {
     return change;
   }
 
-  /// Chunks and copies on their way lie beside the gradients.
-  MemoryChange change_of_reduction(const Action& action) const {
-    const Bytes others = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
-    return {others, Bytes(0) - others};
+  /// Chunks and copies on their way lie beside the gradients until the step has waited for them. A replica's updates
+  /// reduce one after the other.
+  MemoryChange change_of_reduction(const Action& action) {
+    if (open_reductions_[key_of(action)]++ > 0) return {};
+    return {reduction_bytes(action), Bytes(0)};
   }
 
  private:
+  using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
+  static ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
+  Bytes reduction_bytes(const Action& action) const {
+    return cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
+  }
+
   MemoryChange change_within_item(const Action& action) const {
     if (!ir::is_compute(action.op) && !ir::is_receive(action.op)) return {};
     const Samples samples(action.range.size());
@@ -108,6 +117,8 @@ class Walker {
   const MemoryOptions& options_;
   const IdMap<StageId, cost::StageBoundary>& boundaries_;
   std::map<SlotKey, Bytes> held_;
+  /// Reductions whose step is still to come.
+  std::map<ReplicaKey, int> open_reductions_;
   /// What an offload has taken.
   std::map<SlotKey, Bytes> away_;
 };

@@ -6,8 +6,8 @@
 // the item's last action; the stash from the forward to I (where the stage recomputes, from R), the part that W needs
 // on to W; the workspace while an action runs. A boundary value that the stash holds anyway counts once. Per stage and
 // replica: weights, and for the trainable ones the gradient and the optimizer's state; further versions of the
-// trainable ones from the step that leaves them behind to their release; while gradients are reduced, what the first
-// replica receives for it. An offload takes all that its item's slot holds, up to the reload. The bytes of an item and
+// trainable ones from the step that leaves them behind to their release; from a reduction to the step that waits for it,
+// what moves beside the gradients. An offload takes all that its item's slot holds, up to the reload. The bytes of an item and
 // of a reduction are those of cost/memory.h.
 
 #include "scheduler/simulate/timeline.h"

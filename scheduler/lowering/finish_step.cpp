@@ -1,0 +1,102 @@
+#include "scheduler/lowering/finish_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/lowering/updates.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+struct TrainedReplica {
+  StageId stage;
+  int replica = 0;
+  int group = -1;
+  /// The number of actions of the program that its gradients need, with what the last of them sends.
+  size_t end = 0;
+};
+
+bool is_transfer(ActionOp op) { return ir::is_message(op) || op == ActionOp::kSlice; }
+
+size_t end_of_compute(const ir::Program& program, StageId stage, int replica) {
+  const std::vector<Action>& actions = program.actions;
+  size_t end = actions.size();
+  const auto is_own = [&](const Action& action) {
+    return ir::is_compute(action.op) && action.stage == static_cast<int32_t>(stage.index()) &&
+           action.replica == replica;
+  };
+  while (end > 0 && !is_own(actions[end - 1])) --end;
+  while (end < actions.size() && is_transfer(actions[end].op)) ++end;
+  return end;
+}
+
+std::vector<TrainedReplica> trained_replicas(const StageGraph& graph, const IdMap<StageId, int>& groups,
+                                             const ir::Program& program) {
+  std::vector<TrainedReplica> trained;
+  for (const StageId stage : graph.stage_ids()) {
+    if (!is_trained(graph.stages[stage])) continue;
+    const auto& devices = graph.stages[stage].choice.devices;
+    for (int replica = 0; replica < static_cast<int>(devices.size()); ++replica)
+      if (devices[static_cast<size_t>(replica)] == program.device)
+        trained.push_back({stage, replica, groups[stage], end_of_compute(program, stage, replica)});
+  }
+  return trained;
+}
+
+Action step_action(const StageGraph& graph, ActionOp op, const TrainedReplica& of) {
+  Action action;
+  action.op = op;
+  action.stream = ir::stream_of(op);
+  action.stage = static_cast<int32_t>(of.stage.index());
+  action.replica = of.replica;
+  action.range = {0, graph.batch.count};
+  if (op == ActionOp::kStep) action.version = 1;
+  return action;
+}
+
+/// What is reduced on a device, each with the number of actions before it; ascending.
+std::vector<std::pair<size_t, const TrainedReplica*>> place_reductions(const std::vector<TrainedReplica>& trained,
+                                                                       const std::vector<int>& groups_done) {
+  std::vector<std::pair<size_t, const TrainedReplica*>> places;
+  size_t earliest = 0;
+  for (const int group : groups_done) {
+    const size_t before = places.size();
+    for (const TrainedReplica& own : trained)
+      if (own.group == group) places.push_back({std::max(earliest, own.end), &own});
+    std::stable_sort(places.begin() + static_cast<std::ptrdiff_t>(before), places.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (!places.empty()) earliest = places.back().first;
+  }
+  return places;
+}
+
+void finish_program(const StageGraph& graph, const IdMap<StageId, int>& groups, const std::vector<int>& groups_done,
+                    bool norm, ir::Program& program) {
+  const std::vector<TrainedReplica> trained = trained_replicas(graph, groups, program);
+  const auto places = place_reductions(trained, groups_done);
+  auto next = places.begin();
+  std::vector<Action> actions;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    for (; next != places.end() && next->first == i; ++next)
+      actions.push_back(step_action(graph, ActionOp::kReduceGradient, *next->second));
+    actions.push_back(program.actions[i]);
+  }
+  for (const TrainedReplica& own : trained) actions.push_back(step_action(graph, ActionOp::kFlush, own));
+  for (; next != places.end(); ++next) actions.push_back(step_action(graph, ActionOp::kReduceGradient, *next->second));
+  if (norm && !trained.empty()) actions.push_back(step_action(graph, ActionOp::kNorm, trained.front()));
+  // Steps follow the reductions that they wait for.
+  for (const TrainedReplica& own : trained)
+    if (own.group < 0) actions.push_back(step_action(graph, ActionOp::kStep, own));
+  for (const auto& [end, own] : places) actions.push_back(step_action(graph, ActionOp::kStep, *own));
+  program.actions = std::move(actions);
+}
+
+}  // namespace
+
+void finish_step(const StageGraph& graph, const std::vector<int>& groups_done, bool norm, Schedule& schedule) {
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  for (ir::Program& program : schedule.programs) finish_program(graph, groups, groups_done, norm, program);
+}
+
+}  // namespace graphpipe::scheduler
