@@ -5,7 +5,8 @@
 // the link for bytes / bandwidth and arrives one latency later, while compute goes on. A link is what one level of the
 // cluster has between two groups of the level below, one per direction, so transfers contend for the uplinks of a host
 // but not for different pairs inside it. Transfers on one device take no time. Reductions of one group start when all
-// members have contributed, and take an all-reduce over their devices; a step waits for its reduction.
+// members have contributed and those before them have left their links, and take an all-reduce over their devices;
+// messages do not wait for them. A step waits for its reduction.
 // A program begins no earlier than the schedule's start for it. Where the cluster knows what running costs
 // (Cluster::runtime), each action takes that much longer, each end of a message keeps its device busy, and every
 // program starts after the constant part of the step.

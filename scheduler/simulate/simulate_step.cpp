@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "cost/stage_cost.h"
 #include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/simulate/links.h"
 #include "scheduler/simulate/simulator.h"
 
 namespace graphpipe::scheduler {
@@ -28,12 +30,53 @@ void Simulator::prepare_collectives() {
     if (group < 0 || !(reduces || action.op == ActionOp::kStep)) continue;
     const auto [found, added] =
         numbers.emplace(std::pair(group, action.range.first), static_cast<int32_t>(collectives_.size()));
-    if (added) collectives_.emplace_back().length = lengths[static_cast<size_t>(group)];
+    if (added) {
+      Collective& collective = collectives_.emplace_back();
+      collective.length = lengths[static_cast<size_t>(group)];
+      collective.group = group;
+    }
     collective_of_row_[static_cast<size_t>(row)] = found->second;
     if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
   }
   collectives_.front().length = to_ticks(total_time(cluster_, norm_devices), options_.ticks_per_second);
+  find_reduction_links();
   find_early_ends();
+}
+
+/// Rings go from each device to the next one; copies from each device of a stage to those of the others.
+void Simulator::find_reduction_links() {
+  Links links(cluster_);
+  std::vector<std::set<int32_t>> of_group(graph_.stages.size());
+  const auto add = [&](int group, ir::DeviceId from, ir::DeviceId to) {
+    const int32_t link = group >= 0 && from != to ? links.between(from, to) : -1;
+    if (link >= 0) of_group[static_cast<size_t>(group)].insert(link);
+  };
+  for (const StageId stage : graph_.stage_ids()) {
+    std::vector<ir::DeviceId> ring = graph_.stages[stage].choice.devices;
+    std::ranges::sort(ring);
+    for (size_t i = 0; i < ring.size(); ++i) add(group_of_[stage], ring[i], ring[(i + 1) % ring.size()]);
+  }
+  for (const ir::SharedWeights& shared : graph_.shared)
+    for (const StageId from : shared.stages)
+      for (const StageId to : shared.stages) {
+        const auto& senders = graph_.stages[from].choice.devices;
+        const auto& receivers = graph_.stages[to].choice.devices;
+        for (size_t r = 0; from != to && r < receivers.size(); ++r)
+          add(group_of_[from], senders[r % senders.size()], receivers[r]);
+      }
+  for (const std::set<int32_t>& own : of_group) reduction_links_.emplace_back(own.begin(), own.end());
+  reduction_link_free_.assign(static_cast<size_t>(links.count()), Ticks(0));
+}
+
+/// Reductions over the same link take turns, in the order in which all their members have contributed. Returns the end.
+Ticks Simulator::occupy_links(const Collective& collective) {
+  Ticks start = collective.latest;
+  if (collective.group < 0) return start + collective.length;
+  const std::vector<int32_t>& links = reduction_links_[static_cast<size_t>(collective.group)];
+  for (const int32_t link : links) start = std::max(start, reduction_link_free_[static_cast<size_t>(link)]);
+  const Ticks end = start + collective.length;
+  for (const int32_t link : links) reduction_link_free_[static_cast<size_t>(link)] = end;
+  return end;
 }
 
 /// Per reduction group the time of one reduction: over the replicas of its stages, which a device that holds several of
@@ -103,7 +146,7 @@ Simulator::Outcome Simulator::contribute(size_t program, RowIndex row, Collectiv
     collective.cause = run.last_compute;
   }
   if (++collective.arrived < collective.members) return Outcome::kNext;
-  collective.result = collective.latest + collective.length;
+  collective.result = occupy_links(collective);
   for (const RowIndex member : collective.rows) {
     span(member).end = collective.result;
     causes_[static_cast<size_t>(member)] = collective.cause;

@@ -48,6 +48,8 @@ struct Collective {
   Ticks latest, length, result = kUnknown;
   RowIndex cause = -1;
   std::vector<RowIndex> rows;
+  /// Its reduction group, or -1: the norm.
+  int group = -1;
 };
 
 class Simulator {
@@ -90,6 +92,8 @@ class Simulator {
   Outcome run_item_row(size_t program, RowIndex row);
   Outcome run_compute(size_t program, RowIndex row, const Action& action);
   std::vector<Ticks> reduction_lengths() const;
+  void find_reduction_links();
+  Ticks occupy_links(const Collective& collective);
   void find_early_ends();
   bool ends_too_early(RowIndex row);
   Outcome run_norm(size_t program, RowIndex row);
@@ -141,6 +145,9 @@ class Simulator {
   std::vector<Link> links_;
   /// The norm, then one per reduction group and update.
   std::vector<Collective> collectives_;
+  /// Per reduction group the links that its sums go over, and per link when the reductions that have begun leave it.
+  std::vector<std::vector<int32_t>> reduction_links_;
+  std::vector<Ticks> reduction_link_free_;
   /// Per action of a reduction, or of a step that waits for one: its collective; else -1.
   std::vector<int32_t> collective_of_row_;
   std::vector<uint8_t> ends_early_;

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <map>
+#include <utility>
 
 #include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"
@@ -105,4 +107,31 @@ TEST_CASE("what running costs lengthens actions, keeps both ends of a message bu
   cluster.runtime = {.step = Seconds(1), .action = Seconds(0.25), .message = Seconds(0.125)};
   // Step, then F, send, F, B, send, B; the receives are posted while their devices wait anyway.
   CHECK(makespan() == Ticks(1'000'000 + 4'000'000 + 4 * 250'000 + 2 * 125'000));
+}
+
+TEST_CASE("reductions over the same links take turns, those over different links do not wait") {
+  const Policy* chimera = find_policy("chimera");
+  StageGraph graph = standalone_for(*chimera, 4, 8);
+  for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(8);
+  ir::Cluster cluster = standalone_cluster(4, 100);
+  const Schedule schedule = *insert_transfers(graph, *chimera->order({.graph = graph, .cluster = cluster}));
+  const auto timeline = simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit});
+  REQUIRE(timeline.ok());
+  const auto length = [&](StageId stage) {
+    const double seconds = all_reduce_time(cluster, graph.stages[stage].choice.devices, Bytes(8)).count;
+    CHECK(seconds >= 200);  // longer than a device needs between the ends of its two stages
+    return Ticks(static_cast<int64_t>(seconds * kTicksPerUnit));
+  };
+  std::map<int32_t, Ticks> ends;  // by stage
+  for (size_t p = 0; p < schedule.programs.size(); ++p)
+    for (size_t i = 0; i < schedule.programs[p].actions.size(); ++i) {
+      const Action& action = schedule.programs[p].actions[i];
+      if (action.op == ActionOp::kReduceGradient) ends[action.stage] = timeline->spans[p][i].end;
+    }
+  // Stages 0 and 3 lie on devices 0 and 3, stages 1 and 2 on devices 1 and 2.
+  for (const auto& [first, second] : {std::pair(3, 0), {2, 1}}) {
+    CHECK(ends[second] >= ends[first] + length(StageId(static_cast<size_t>(second))));
+    CHECK(timeline->makespan >= ends[second]);
+  }
+  CHECK(ends[2] < ends[3] + length(StageId(2u)));
 }
