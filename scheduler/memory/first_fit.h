@@ -1,0 +1,20 @@
+#pragma once
+// First-fit: buffers one after the other, each at the lowest offset where it lies between those before it.
+
+#include "scheduler/memory/section_buffer.h"
+
+namespace graphpipe::scheduler {
+
+struct FirstFit {
+  std::vector<int64_t> offsets;
+  int64_t height = 0;
+};
+
+/// `order` holds every index once. Time: pairs of buffers that live together, and the square of the buffers, cheaply.
+FirstFit first_fit(const std::vector<SectionBuffer>& buffers, const std::vector<int>& order);
+
+/// The lowest of several orders, each improved by placing earlier what stuck out (as "squeaky wheel" optimisation:
+/// Joslin and Clements, JAIR 10, 1999). Ends early at `goal`.
+FirstFit best_first_fit(const std::vector<SectionBuffer>& buffers, int64_t goal);
+
+}  // namespace graphpipe::scheduler

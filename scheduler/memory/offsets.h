@@ -1,0 +1,51 @@
+#pragma once
+// Static allocation: where in one block of memory each buffer lies, when sizes and lifetimes are known beforehand.
+//
+// Two buffers that live at the same time must not overlap; the height of the block should be small, or within a
+// capacity. (In the literature: dynamic storage allocation, NP-complete.) First-fit in several orders comes first;
+// where it leaves a gap to the bound, a depth-first search decides whether a height can be reached.
+//
+// Ideas of the search that stem from Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated
+// Machine Learning" (ASPLOS 2023, vol. 4): only canonical placements are searched, in which no buffer can be moved
+// down; time is cut into sections whose floors and loads bound the height; what could still slip beneath everything
+// that remains is dominated; buffers are tried by total, width and area. What is branched on differs, see
+// offset_search.h.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "support/units.h"
+
+namespace graphpipe::scheduler {
+
+/// A buffer lives in [first, end), first < end, in any unit of time; only the order of the times counts.
+struct TimedBuffer {
+  int64_t first = 0, end = 0;
+  Bytes size;                  // >= 0
+  Bytes alignment = Bytes(1);  // >= 1: the offset is a multiple of it
+};
+
+struct OffsetOptions {
+  /// The first placement within it is taken, whatever smaller ones there are. Without: the smallest height found.
+  std::optional<Bytes> capacity = std::nullopt;
+  /// Limit of the search, in visits of a section of time by a buffer (a hundred million are about a second). A count
+  /// and not a time: equal input gives equal offsets on every machine.
+  int64_t max_steps = 500'000'000;
+  /// More buffers than that are placed by first-fit alone: the search keeps a copy of what is open per level.
+  size_t max_searched = 2000;
+};
+
+struct OffsetPlan {
+  /// Per buffer. Valid always, also where the capacity is not met.
+  std::vector<Bytes> offsets;
+  /// Highest end of a buffer.
+  Bytes height;
+  /// No placement is lower: the most bytes that live at once, or more where a search has excluded it. Above the
+  /// capacity: nothing fits into it. Equal to the height: the height is the smallest.
+  Bytes lower_bound;
+};
+
+OffsetPlan plan_offsets(const std::vector<TimedBuffer>& buffers, const OffsetOptions& options = {});
+
+}  // namespace graphpipe::scheduler
