@@ -53,6 +53,25 @@ OffsetProblem problem_of(const std::vector<TimedBuffer>& buffers) {
   return problem;
 }
 
+/// No placement is lower. Where all offsets are multiples of a number, of the buffers that live at once all but the
+/// highest take their size rounded up to it.
+int64_t bytes_needed(const std::vector<SectionBuffer>& buffers) {
+  int64_t grain = 0;
+  for (const SectionBuffer& buffer : buffers) grain = std::gcd(grain, buffer.alignment);
+  std::vector<SectionBuffer> padded = buffers;
+  for (SectionBuffer& buffer : padded) buffer.size = aligned_up(buffer.size, grain);
+  std::vector<int64_t> needed = section_loads(padded);
+  if (grain == 1) return std::ranges::max(needed);
+  std::vector<int64_t> spared(needed.size(), 0);
+  for (size_t i = 0; i < buffers.size(); ++i)
+    for (int s = buffers[i].first; s < buffers[i].end; ++s) {
+      int64_t& most = spared[static_cast<size_t>(s)];
+      most = std::max(most, padded[i].size - buffers[i].size);
+    }
+  for (size_t s = 0; s < needed.size(); ++s) needed[s] -= spared[s];
+  return std::ranges::max(needed);
+}
+
 int64_t height_of(const std::vector<SectionBuffer>& buffers, const std::vector<int64_t>& offsets) {
   int64_t height = 0;
   for (size_t i = 0; i < buffers.size(); ++i) height = std::max(height, offsets[i] + buffers[i].size);
@@ -97,7 +116,7 @@ OffsetPlan plan_offsets(const std::vector<TimedBuffer>& buffers, const OffsetOpt
   plan.offsets.assign(buffers.size(), Bytes(0));
   if (problem.buffers.empty()) return plan;
   Heights heights;
-  heights.needed = std::ranges::max(section_loads(problem.buffers));
+  heights.needed = bytes_needed(problem.buffers);
   const int64_t goal =
       options.capacity ? std::max(options.capacity->count / problem.unit, heights.needed) : heights.needed;
   heights.best = best_first_fit(problem.buffers, goal);

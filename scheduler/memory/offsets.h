@@ -41,8 +41,8 @@ struct OffsetPlan {
   std::vector<Bytes> offsets;
   /// Highest end of a buffer.
   Bytes height;
-  /// No placement is lower: the most bytes that live at once, or more where a search has excluded it. Above the
-  /// capacity: nothing fits into it. Equal to the height: the height is the smallest.
+  /// No placement is lower: the most bytes that live at once, with what their alignments cost, or more where a search
+  /// has excluded it. Above the capacity: nothing fits into it. Equal to the height: the height is the smallest.
   Bytes lower_bound;
 };
 

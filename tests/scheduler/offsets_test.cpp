@@ -157,7 +157,10 @@ TEST_CASE("few buffers are placed as low as an exhaustive search finds") {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     CAPTURE(seed);
     Dice dice(seed + 5000);
-    const Buffers buffers = random_buffers(dice, 1 + dice.below(7), seed % 3 == 0);
+    Buffers buffers = random_buffers(dice, 1 + dice.below(7), seed % 3 == 0);
+    // One alignment for all, as in an arena of tensors.
+    if (seed % 3 == 1)
+      for (TimedBuffer& buffer : buffers) buffer.alignment = 4_B;
     const Bytes least = exhaustive_height(buffers);
     const OffsetPlan plan = plan_offsets(buffers);
     REQUIRE(plan_problem(buffers, plan) == "");
