@@ -146,6 +146,7 @@ FoldedGraph fold_backward(const ir::PlanGraph& graph) {
   folded.graph.batch = graph.batch;
   folded.graph.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   folded.graph.execution = graph.execution;
+  folded.graph.one_sample = graph.one_sample;
   folded.graph.kind_of_device = graph.kind_of_device;
   folded.graph.weight_groups = graph.weight_groups;
   folded.graph.nodes.resize(groups.count);

@@ -85,6 +85,11 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
     return {LimitKind::kLink, stage, share,
             text("the messages of ", of_step, "; they take ", cost.messages / cost.item(),
                  " times its compute: a faster link, or a cut where less crosses, would lift it")};
+  if (graph.one_sample)
+    return {LimitKind::kMixing, stage, share,
+            text("the work of ", of_step,
+                 "; the model computes one sample at a time and so has no replicas: more stages, "
+                 "or a faster device, would lift it")};
   if (graph.stages[stage].scope != ir::SampleScope::kEach)
     return {LimitKind::kMixing, stage, share,
             text("the work of ", of_step, "; it works on the samples of a ",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "frontend/one_sample.h"
+
 namespace graphpipe::frontend {
 namespace {
 
@@ -48,6 +50,8 @@ class InputBinder {
 
  private:
   ir::Dim dim_of(const ValueInfo& input, size_t axis);
+  /// The input of the graph has the samples in front; what the nodes of the file read is one of them.
+  void bind_sample(const ValueInfo& input, ir::Value value);
   void problem(Code code, const ValueInfo& input, std::string message, std::string hint) {
     problems_.push_back(
         {.code = code, .origin = ModelText(input.name), .message = std::move(message), .hint = std::move(hint)});
@@ -64,15 +68,19 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   if (dim.size) {
     if (*dim.size < 1)
       problem(Code::kBadModel, input, text("its dimension ", axis, " is ", *dim.size), "export the model again");
+    if (request_.spec.one_sample) return ir::Dim::fixed(std::max<int64_t>(1, *dim.size));
     if (axis == batch_axis(input, batch_.time_first) && batch_.traced > 0 && *dim.size == batch_.traced)
       return ir::Dim::batch();
     return ir::Dim::fixed(std::max<int64_t>(1, *dim.size));
   }
-  if (dim.symbol == batch_.symbol &&
+  if (!request_.spec.one_sample && dim.symbol == batch_.symbol &&
       (!dim.symbol.empty() || (axis == batch_axis(input, batch_.time_first) && batch_.traced == 0)))
     return ir::Dim::batch();
   const ir::SymbolBinding* binding = binding_of(request_, dim.symbol);
   if (binding != nullptr && binding->size > 0) return ir::Dim::fixed(binding->size);
+  if (binding != nullptr && request_.spec.one_sample)
+    problem(Code::kUsage, input, text("--bind ", quoted(ModelText(dim.symbol)), "=batch, and --one-sample"),
+            "with --one-sample no dimension is the batch: give it a size");
   if (binding != nullptr) return ir::Dim::batch();
   if (dim.symbol.empty()) {
     problem(Code::kUnresolvedShape, input, text("its dimension ", axis, " has neither a size nor a name"),
@@ -80,7 +88,8 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   } else {
     const std::string symbol = quoted(ModelText(dim.symbol));
     problem(Code::kUnresolvedShape, input, text("its dimension ", axis, ", ", symbol, ", has no size"),
-            text("give it one by --bind ", symbol, "=SIZE, or =batch if it is the batch too"));
+            text("give it one by --bind ", symbol, "=SIZE",
+                 request_.spec.one_sample ? "" : ", or =batch if it is the batch too"));
   }
   return ir::Dim::fixed(1);
 }
@@ -113,13 +122,25 @@ void InputBinder::bind(const ValueInfo& input) {
       value.batch = ir::BatchKind::kAxis;
       value.batch_axis = static_cast<int>(axis);
     }
+  if (request_.spec.one_sample) return bind_sample(input, std::move(value));
   const ir::ValueId id = lowering_.graph().add_input({.name = ModelText(input.name)}, std::move(value));
   lowering_.bind_value(input.name, id);
+}
+
+void InputBinder::bind_sample(const ValueInfo& input, ir::Value value) {
+  const ir::TensorType sample = value.type;
+  value = {.type = {sample.dtype, with_samples(sample.shape)}, .batch = ir::BatchKind::kAxis, .batch_axis = 0};
+  const ModelText name(input.name);
+  const ir::ValueId id = lowering_.graph().add_input({.name = name}, std::move(value));
+  Result<ir::ValueId> one = reshape_one_sample(lowering_.graph(), name, id, sample.shape);
+  if (one.ok()) return lowering_.bind_value(input.name, *one);
+  problems_.insert(problems_.end(), one.problems().begin(), one.problems().end());
 }
 
 }  // namespace
 
 BatchChoice choose_batch(const GraphBody& graph, const ImportRequest& request) {
+  if (request.spec.one_sample) return {};
   for (const ir::SymbolBinding& binding : request.spec.bindings)
     if (binding.size == 0) return {.symbol = binding.symbol.raw()};
   const std::vector<const ValueInfo*> inputs = fed_inputs(graph);
@@ -152,10 +173,10 @@ Status bind_inputs(const GraphBody& graph, const ImportRequest& request, const B
   const bool batched = std::any_of(made.begin(), made.end(), [&](const ir::Input& input) {
     return lowering.graph().value(input.value).batch == ir::BatchKind::kAxis;
   });
-  if (!batched && binder.problems().empty())
+  if (!batched && binder.problems().empty() && !request.spec.one_sample)
     binder.problems().push_back({.code = Code::kBatchNotFound,
                                  .message = "no input has a dimension that could be the batch",
-                                 .hint = kExportRecipe});
+                                 .hint = batch_hint()});
   if (!binder.problems().empty()) return binder.problems();
   return Ok{};
 }

@@ -19,7 +19,8 @@ struct BatchChoice {
 
 /// The batch is the symbol that a binding of size 0 names, else the first input's symbolic first dimension, else the
 /// first dimension of the first input that has one, a fixed size that other inputs may share. Where a recurrent node
-/// reads an input as it is, ONNX says which dimension is the batch: the second one.
+/// reads an input as it is, ONNX says which dimension is the batch: the second one. Where the file is one sample there
+/// is none.
 BatchChoice choose_batch(const GraphBody& graph, const ImportRequest& request);
 
 /// Makes the graph's inputs. Problems: unbound symbols, unknown dimensions, unsupported types, bindings of symbols that

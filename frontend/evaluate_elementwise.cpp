@@ -51,6 +51,7 @@ const std::map<std::string_view, Unary>& unary_functions() {
   static const std::map<std::string_view, Unary> kFunctions = {
       {"Neg", [](const Number& a) { return subtract(a.floating ? Number::of_real(0) : Number::of_whole(0), a); }},
       {"Abs", [](const Number& a) { return a.factor() < 0 ? subtract({a.floating}, a) : std::optional(a); }},
+      {"Relu", [](const Number& a) { return a.factor() < 0 ? subtract(a, a) : std::optional(a); }},
       {"Not", [](const Number& a) { return truth(a.whole == 0); }},
       {"Sqrt", real_function<std::sqrt>},
       {"Exp", real_function<std::exp>},

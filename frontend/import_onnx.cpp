@@ -10,6 +10,7 @@
 #include "frontend/drop_unused.h"
 #include "frontend/lowering.h"
 #include "frontend/node_context.h"
+#include "frontend/one_sample.h"
 #include "frontend/padding_rows.h"
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
@@ -171,9 +172,13 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   lowering.run(body.nodes);
   collect_outputs(body, lowering);
   if (!lowering.problems().empty()) return naming_bindings(std::move(lowering.problems()), request.spec.bindings);
-  GP_TRY_VOID(check_output_axes(prepared.declared_outputs, lowering.graph(), batch.symbol, lowering.suspects(0)));
-  GP_TRY_VOID(check_two_batches(lowering.graph(), checked_batch(batch)));
   compare_shapes(body, lowering);
+  if (request.spec.one_sample) {
+    GP_TRY_VOID(give_outputs_samples(lowering.graph()));
+  } else {
+    GP_TRY_VOID(check_output_axes(prepared.declared_outputs, lowering.graph(), batch.symbol, lowering.suspects(0)));
+    GP_TRY_VOID(check_two_batches(lowering.graph(), checked_batch(batch)));
+  }
 
   Imported imported;
   imported.notes = std::move(lowering.notes());

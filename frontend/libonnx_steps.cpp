@@ -147,30 +147,73 @@ void declare_initializers(pb::GraphProto& graph) {
   }
 }
 
+/// The inliner asks for the type of every operand, also of one that a call leaves out by an empty name.
+void declare_absent_operands(pb::GraphProto& graph) {
+  pb::ValueInfoProto& info = *graph.add_value_info();
+  info.set_name("");
+  info.mutable_type()->mutable_tensor_type()->set_elem_type(pb::TensorProto::FLOAT);
+}
+
+void remove_absent_operands(pb::GraphProto& graph) {
+  auto& infos = *graph.mutable_value_info();
+  for (int i = infos.size(); i-- > 0;)
+    if (infos.Get(i).name().empty()) infos.DeleteSubrange(i, 1);
+}
+
+/// A body refers to attributes of its call, and the inliner drops what refers to one that the call leaves to its
+/// default.
+void spell_out_defaults(pb::NodeProto& node, const pb::OpSchema& schema) {
+  std::set<std::string_view> given;
+  for (const pb::AttributeProto& attribute : node.attribute()) given.insert(attribute.name());
+  for (const auto& [name, attribute] : schema.attributes()) {
+    if (attribute.default_value.type() == pb::AttributeProto::UNDEFINED || given.contains(name)) continue;
+    pb::AttributeProto& added = *node.add_attribute();
+    added = attribute.default_value;
+    added.set_name(name);
+  }
+}
+
+/// The schema of a node without a row that has a function body; null for all others.
+const pb::OpSchema* schema_with_body(const pb::ModelProto& model, const pb::NodeProto& node) {
+  const bool is_main = node.domain().empty() || node.domain() == "ai.onnx";
+  if (!is_main && node.domain() != "ai.onnx.preview") return nullptr;
+  const std::string domain = is_main ? "" : node.domain();
+  if (is_main &&
+      is_supported({.name = {}, .op = node.op_type(), .domain = {}, .inputs = {}, .outputs = {}, .attributes = {}}))
+    return nullptr;
+  int64_t version = is_main ? main_opset(model) : 1;
+  for (const auto& import : model.opset_import())
+    if (import.domain() == domain) version = import.version();
+  const auto* schema = pb::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(version), domain);
+  const bool has_body = schema != nullptr && (schema->HasFunction() || schema->HasContextDependentFunction());
+  return has_body ? schema : nullptr;
+}
+
 /// Replaces operators that have no row but a function body in their schema by that body. Where that fails the operator
 /// stays, and lowering refuses it by name.
 void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
-  std::set<std::string> names;
+  std::set<std::pair<std::string, std::string>> names;
   int64_t nodes = model.graph().node_size();
   for (const auto& node : model.graph().node()) {
-    if ((!node.domain().empty() && node.domain() != "ai.onnx") ||
-        is_supported({.name = {}, .op = node.op_type(), .domain = {}, .inputs = {}, .outputs = {}, .attributes = {}}))
-      continue;
-    const auto* schema = pb::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(main_opset(model)), "");
-    if (schema == nullptr || (!schema->HasFunction() && !schema->HasContextDependentFunction())) continue;
-    names.insert(node.op_type());
+    const pb::OpSchema* schema = schema_with_body(model, node);
+    if (schema == nullptr) continue;
+    names.emplace(schema->domain(), node.op_type());
     nodes += kLargestBody;
   }
   if (names.empty() || nodes > limits.expanded_nodes) return;
-  pb::inliner::FunctionIdVector functions;
-  for (const std::string& name : names) functions.emplace_back("", name);
+  const pb::inliner::FunctionIdVector functions(names.begin(), names.end());
   pb::ModelProto expanded = model;
   declare_initializers(*expanded.mutable_graph());
+  declare_absent_operands(*expanded.mutable_graph());
+  for (pb::NodeProto& node : *expanded.mutable_graph()->mutable_node())
+    if (const pb::OpSchema* schema = schema_with_body(model, node)) spell_out_defaults(node, *schema);
   const auto thrown = exception_of([&] {
-    const auto set = pb::inliner::FunctionIdSet::Create(std::move(functions));
+    const auto set = pb::inliner::FunctionIdSet::Create(pb::inliner::FunctionIdVector(functions));
     pb::inliner::InlineSelectedFunctions(expanded, *set, nullptr);
   });
-  if (!thrown) model.Swap(&expanded);
+  if (thrown) return;
+  remove_absent_operands(*expanded.mutable_graph());
+  model.Swap(&expanded);
 }
 
 }  // namespace

@@ -370,10 +370,8 @@ Status BagLoop::run() {
   return bind_outputs(body);
 }
 
-Status lower_loop(NodeContext& context) { return BagLoop(context).run(); }
-
 }  // namespace
 
-std::vector<HandlerEntry> bag_handlers() { return {{"Loop", lower_loop}}; }
+Status lower_loop_over_bags(NodeContext& context) { return BagLoop(context).run(); }
 
 }  // namespace graphpipe::frontend

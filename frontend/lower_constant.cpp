@@ -126,6 +126,23 @@ Status lower_identity(NodeContext& context) {
   return Ok{};
 }
 
+/// Optional and OptionalGetElement of a tensor, which is one.
+Status lower_optional(NodeContext& context) {
+  if (!context.has_input(0))
+    return context.problem(Code::kUnsupportedOp, "an optional value that is absent", "leave out what reads it");
+  context.bind_alias();
+  return Ok{};
+}
+
+/// The file says whether there is one.
+Status lower_optional_has_element(NodeContext& context) {
+  Binding binding;
+  binding.type = {ir::DType::kBool, {}};
+  binding.known = Known::scalar(ir::DType::kBool, Number::of_whole(context.has_input(0) ? 1 : 0));
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  return Ok{};
+}
+
 Status lower_cast(NodeContext& context) {
   GP_TRY(const ir::ValueId input, context.value(0));
   std::optional<ir::DType> to;
@@ -175,11 +192,19 @@ Status lower_if(NodeContext& context) {
 }  // namespace
 
 std::vector<HandlerEntry> constant_handlers() {
-  return {{"Constant", lower_constant}, {"ConstantOfShape", lower_constant_of_shape},
-          {"Range", lower_range},       {"EyeLike", lower_eye_like},
-          {"Shape", lower_shape},       {"Size", lower_shape},
-          {"Identity", lower_identity}, {"Cast", lower_cast},
-          {"CastLike", lower_cast},     {"If", lower_if}};
+  return {{"Constant", lower_constant},
+          {"ConstantOfShape", lower_constant_of_shape},
+          {"Range", lower_range},
+          {"EyeLike", lower_eye_like},
+          {"Shape", lower_shape},
+          {"Size", lower_shape},
+          {"Identity", lower_identity},
+          {"Cast", lower_cast},
+          {"CastLike", lower_cast},
+          {"If", lower_if},
+          {"Optional", lower_optional},
+          {"OptionalGetElement", lower_optional},
+          {"OptionalHasElement", lower_optional_has_element}};
 }
 
 }  // namespace graphpipe::frontend

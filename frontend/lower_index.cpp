@@ -219,7 +219,12 @@ Status lower_one_hot(NodeContext& context) {
   if (!(std::abs(values[0]) <= 1e15 && std::abs(values[1]) <= 1e15))
     return context.problem(Code::kLimitExceeded, "its values lie beyond 1e15", "use smaller ones");
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0) + 1));
-  GP_TRY(const ir::ValueId input, context.value(0));
+  GP_TRY(ir::ValueId input, context.value(0));
+  // Any type may hold the indices; what is no whole number is cut off.
+  if (const ir::DType type = context.type(0).dtype; type != ir::DType::kInt64 && type != ir::DType::kInt32) {
+    GP_TRY(const auto whole, context.emit("Cast", {input}, {{"to", std::string("i64")}}));
+    input = whole.front();
+  }
   return context.emit_outputs("OneHot", {input},
                               {{"axis", axis},
                                {"depth", static_cast<int64_t>(depth[0])},

@@ -1,11 +1,48 @@
 // Reductions and what is made of them: axes become an attribute, and the forms without axes are spelled out.
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
 namespace {
+
+/// Of no numbers the largest is below all numbers, the smallest above; of none of two truths false and true.
+Result<double> extreme_of_none(NodeContext& context, bool largest) {
+  const ir::DType type = context.type(0).dtype;
+  if (type == ir::DType::kBool) return largest ? 0 : 1;
+  if (ir::is_floating(type)) return largest ? -kInfinity : kInfinity;
+  if (type == ir::DType::kInt32)
+    return largest ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max();
+  return context.problem(Code::kUnsupportedType, "reduces a dimension of size 0 of these integers",
+                         "cast to float or to int32 before it");
+}
+
+/// ReduceMax and ReduceMin: also of a dimension of size 0, and of booleans, which are 0 and 1.
+Status lower_extreme(NodeContext& context, const std::vector<int64_t>& axes, ir::Attributes attributes) {
+  ir::TensorType reduced = context.type(0);
+  const bool keeps = attributes.get_int("keepdims", 1) != 0;
+  bool of_none = false;
+  for (size_t axis = reduced.shape.size(); axis-- > 0;) {
+    if (std::ranges::find(axes, static_cast<int64_t>(axis)) == axes.end()) continue;
+    of_none = of_none || reduced.shape[axis].factor == 0;
+    if (keeps) reduced.shape[axis] = ir::Dim::fixed(1);
+    else reduced.shape.erase(reduced.shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  }
+  const std::string& op = context.node().op;
+  if (of_none) {
+    GP_TRY(const double value, extreme_of_none(context, op == "ReduceMax"));
+    GP_TRY(const ir::ValueId filled, context.filled(value, std::move(reduced)));
+    return context.emit_outputs("Identity", {filled}, {});
+  }
+  GP_TRY(const ir::ValueId input, context.value(0));
+  if (reduced.dtype != ir::DType::kBool) return context.emit_outputs(op, {input}, std::move(attributes));
+  GP_TRY(const auto numbers, context.emit("Cast", {input}, {{"to", std::string("i32")}}));
+  GP_TRY(const auto extreme, context.emit(op, numbers, std::move(attributes)));
+  return context.emit_outputs("Cast", extreme, {{"to", std::string("bool")}});
+}
 
 Status lower_reduce(NodeContext& context) {
   std::vector<int64_t> given = context.ints_attribute("axes");
@@ -22,9 +59,11 @@ Status lower_reduce(NodeContext& context) {
     axes.resize(context.rank(0));
     std::iota(axes.begin(), axes.end(), 0);
   }
+  ir::Attributes attributes{{"axes", axes}, {"keepdims", context.int_attribute("keepdims", 1)}};
+  if (context.node().op == "ReduceMax" || context.node().op == "ReduceMin")
+    return lower_extreme(context, axes, std::move(attributes));
   GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs(context.node().op, {input},
-                              {{"axes", std::move(axes)}, {"keepdims", context.int_attribute("keepdims", 1)}});
+  return context.emit_outputs(context.node().op, {input}, std::move(attributes));
 }
 
 /// x / norm along an axis; a row of zeros stays one.

@@ -36,6 +36,18 @@ Result<int64_t> fixed_size(NodeContext& context, int64_t axis) {
   return context.problem(Code::kMixesSamples, "cuts the batch axis into parts", "split another axis");
 }
 
+/// The parts of a list that is known while importing, such as a shape, are known too.
+void bind_known_parts(NodeContext& context, const Known& list, const std::vector<int64_t>& sizes) {
+  size_t from = 0;
+  for (size_t part = 0; part < sizes.size(); ++part) {
+    Binding binding;
+    binding.known = Known{.dtype = list.dtype, .shape = {ir::Dim::fixed(sizes[part])}, .elements = {}};
+    for (int64_t i = 0; i < sizes[part]; ++i) binding.known->elements.push_back(list.element(from++));
+    binding.type = {list.dtype, binding.known->shape};
+    if (context.has_output(part)) context.lowering().bind(context.node().outputs[part], std::move(binding));
+  }
+}
+
 Status lower_split(NodeContext& context) {
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
   GP_TRY(const int64_t size, fixed_size(context, axis));
@@ -50,6 +62,10 @@ Status lower_split(NodeContext& context) {
   if (sizes.size() != context.node().outputs.size())
     return context.problem(Code::kBadModel, "has another number of outputs than of parts", "export the model again");
   GP_TRY(sizes, part_sizes(context, size, std::move(sizes), false));
+  if (const Known* list = context.known(0); list != nullptr && !context.input(0).leaf && list->shape.size() == 1) {
+    bind_known_parts(context, Known(*list), sizes);
+    return Ok{};
+  }
   GP_TRY(const ir::ValueId input, context.value(0));
   const size_t count = sizes.size();
   GP_TRY(const std::vector<ir::ValueId> parts,

@@ -76,7 +76,10 @@ Status emit_reshape(NodeContext& context, Shape target) {
     return Ok{};
   }
   GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs("Reshape", {input}, {{"shape", std::move(target)}});
+  const bool is_empty = std::ranges::any_of(target, [](Dim dim) { return dim.factor == 0; });
+  ir::Attributes attributes{{"shape", std::move(target)}};
+  if (is_empty) attributes.set("allowzero", int64_t{1});  // a size, no copy
+  return context.emit_outputs("Reshape", {input}, std::move(attributes));
 }
 
 Status lower_reshape(NodeContext& context) {

@@ -14,6 +14,10 @@ const char* const kExportRecipe =
     "export with torch.onnx.export(model.train(), args, path, dynamo=True, optimize=False, "
     "dynamic_shapes={name: {0: \"batch\"} for each input})";
 
+std::string batch_hint() {
+  return text("add --one-sample if the file is one sample as a whole; otherwise ", kExportRecipe);
+}
+
 bool has_shape(const Binding& binding) {
   const bool sequence = !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
   return !sequence && !(binding.offsets && binding.offsets->first == 0);
@@ -90,10 +94,24 @@ void Lowering::poison(const OnnxNode& node) {
   }
 }
 
+ModelText Lowering::param_name(const std::string& name) {
+  std::string unique = name;
+  for (int copy = 2; !param_names_.insert(unique).second; ++copy) unique = text(name, ".", copy);
+  return ModelText(std::move(unique));
+}
+
+void Lowering::forget(const std::vector<OnnxNode>& nodes) {
+  for (const OnnxNode& node : nodes) {
+    for (const std::string& output : node.outputs) bindings_.erase(output);
+    for (const Attribute& attribute : node.attributes)
+      for (const GraphBody& inner : attribute.graph) forget(inner.nodes);
+  }
+}
+
 Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader) {
   if (binding.value.valid()) return binding.value;
   if (binding.data) {
-    ir::Param param{.name = ModelText(binding.name), .kind = ir::ParamKind::kConstant, .data = *binding.data};
+    ir::Param param{.name = param_name(binding.name), .kind = ir::ParamKind::kConstant, .data = *binding.data};
     const ir::ParamId id = graph_.add_param(std::move(param), {.type = binding.type});
     param_origins_[id] = binding.origin;
     binding.value = graph_.param(id).value;
@@ -123,7 +141,7 @@ Result<ir::ValueId> Lowering::make_constant(Binding& binding, const OnnxNode& re
   ir::DataSource data = ir::InlineData{};
   if (fills) data = ir::FilledData{known.elements[0].factor()};
   else data = ir::InlineData{encode_known(known)};
-  ir::Param param{.name = ModelText(binding.name), .kind = ir::ParamKind::kConstant, .data = std::move(data)};
+  ir::Param param{.name = param_name(binding.name), .kind = ir::ParamKind::kConstant, .data = std::move(data)};
   const ir::ParamId id = graph_.add_param(std::move(param), {.type = binding.type});
   param_origins_[id] = ParamOrigin::kFolded;
   return graph_.param(id).value;
@@ -202,6 +220,7 @@ bool Lowering::fold(const OnnxNode& node) {
     }
   }
   if (!result) return false;
+  if (node.op == "Range") leaf = false;  // bounds are no weights
   if (node.op == "ConstantOfShape" || node.op == "Expand") suspect_batch(node, result->shape);
   Binding binding;
   binding.type = {result->dtype, result->shape};
@@ -225,8 +244,8 @@ std::string_view hint_for(const OnnxNode& node) {
   if (node.domain == "com.microsoft" || node.domain.starts_with("com.ms"))
     return "this file was optimised for inference; export the original model again with torch.onnx.export";
   if (!node.domain.empty()) return "express it with operators of the standard domain, or register a function for it";
-  if (op == "Loop" || op == "Scan" || op.starts_with("Sequence") || op == "ConcatFromSequence")
-    return "loops are not supported: write nn.EmbeddingBag as nn.Embedding(...)(ids).sum(1), and unroll other loops";
+  if (op.starts_with("Sequence") || op == "ConcatFromSequence")
+    return "sequences are supported only as parts of a tensor: use torch.split with constant indices, or torch.cat";
   if (op == "Attention")
     return "forms with a padded cache, or with a past under a causal mask, are for inference: export without the cache";
   if (op == "NonMaxSuppression")
@@ -304,7 +323,7 @@ void Lowering::blame_batch(const OnnxNode& node, Diagnostic& problem) {
   else if (baked) problem.message += text("; the export had a batch of ", *baked, ", a constant ", suspects(*baked));
   else return;
   problem.code = Code::kBatchNotFound;
-  problem.hint = kExportRecipe;
+  problem.hint = batch_hint();
 }
 
 void Lowering::lower(const OnnxNode& node) {

@@ -91,6 +91,10 @@ class Lowering {
   /// A tensor of the file, not yet a parameter. Problems name the tensor, or `owner` where it has no name.
   Result<Binding> tensor_binding(const Tensor& tensor, const ModelText& owner);
   void poison(const OnnxNode& node);
+  /// Nothing is known any more of what the nodes make: the body of a loop is lowered again.
+  void forget(const std::vector<OnnxNode>& nodes);
+  /// Counts nodes that loops repeat; false where all of them are more than `most`.
+  bool may_unroll(int64_t nodes, int64_t most) { return (unrolled_nodes_ += nodes) <= most; }
 
   /// The graph value of a binding: makes the parameter or the constant where none has been made.
   Result<ir::ValueId> value_of(Binding& binding, const OnnxNode& reader);
@@ -106,6 +110,8 @@ class Lowering {
   bool inputs_are_sound(const OnnxNode& node);
   /// Binds the node's outputs to what they are known to be; returns whether no graph node is needed.
   bool fold(const OnnxNode& node);
+  /// Of a constant in the body of a loop each iteration may have one of its own: the second is "NAME.2".
+  ModelText param_name(const std::string& name);
   Result<ir::ValueId> make_constant(Binding& binding, const OnnxNode& reader);
   Result<ir::ValueId> make_filled(const Binding& binding, const OnnxNode& reader);
 
@@ -119,7 +125,8 @@ class Lowering {
   std::unordered_map<std::string, Binding> bindings_;
   std::map<ir::ParamId, ParamOrigin> param_origins_;
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
-  std::set<std::string> reported_ops_;
+  std::set<std::string> reported_ops_, param_names_;
+  int64_t unrolled_nodes_ = 0;
   /// Nodes with constant shapes.
   std::vector<std::pair<ModelText, ir::Shape>> suspects_;
   std::set<std::string> read_;
@@ -127,5 +134,7 @@ class Lowering {
 
 /// The export call that gives a model which can be trained and re-batched, for hints.
 extern const char* const kExportRecipe;
+/// The same where the batch is not found, which may be because there is none.
+std::string batch_hint();
 
 }  // namespace graphpipe::frontend

@@ -85,7 +85,7 @@ std::vector<HandlerEntry> index_handlers();
 std::vector<HandlerEntry> reduce_handlers();
 std::vector<HandlerEntry> neural_handlers();
 std::vector<HandlerEntry> sequence_handlers();
-std::vector<HandlerEntry> bag_handlers();
+std::vector<HandlerEntry> loop_handlers();
 std::vector<HandlerEntry> recurrent_handlers();
 std::vector<HandlerEntry> constant_handlers();
 std::vector<HandlerEntry> resize_handlers();
@@ -98,6 +98,8 @@ std::vector<HandlerEntry> place_handlers();
 std::vector<HandlerEntry> col2im_handlers();
 std::vector<HandlerEntry> fourier_handlers();
 
+/// A Loop that nn.EmbeddingBag was exported as; any other is refused.
+Status lower_loop_over_bags(NodeContext& context);
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.
 Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight);
 /// Those of a pool's window: kernel, pads, strides and dilations.

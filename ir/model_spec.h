@@ -55,6 +55,9 @@ struct ModelSpec {
   /// second.
   ModelText path, trusted_root;
   std::vector<SymbolBinding> bindings;
+  /// The whole file is one sample: no dimension of it is the batch. Its inputs get a batch axis in front, or have one
+  /// of the fixed size 1 there; every micro-batch is one sample.
+  bool one_sample = false;
   /// Name patterns ('*' and '?') of parameters that are not to be trained.
   std::vector<ModelText> freeze;
   /// Text of a parameter file: lines "PATTERN train|freeze|tie|split" or "PATTERN padding ROW", later lines win, and over

@@ -160,6 +160,8 @@ class PlanGraph {
   double optimizer_state_per_weight_byte = 0;
   /// Of every plan that is made of it.
   Execution execution = Execution::kGraph;
+  /// Every micro-batch of every plan is one sample: the model computes no other.
+  bool one_sample = false;
   /// By number of the device its kind, from 0, where devices differ in speed; empty where all are alike. Of a profile
   /// 0 is an accelerator, 1 a CPU.
   std::vector<int> kind_of_device;

@@ -355,6 +355,7 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
   StageGraph result;
   result.batch = graph.batch;
   result.execution = graph.execution;
+  result.one_sample = graph.one_sample;
   result.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   for (const StageChoice& choice : assignment.choice) {
     Stage stage;

@@ -73,6 +73,8 @@ struct StageGraph {
   std::vector<SharedWeights> shared;
   Samples batch{1};
   Execution execution = Execution::kGraph;
+  /// Every micro-batch is one sample (PlanGraph::one_sample).
+  bool one_sample = false;
   /// As in the PlanGraph: bytes of optimizer state per byte of trainable weight.
   double optimizer_state_per_weight_byte = 0;
 

@@ -4,6 +4,10 @@
 // Reshape keeps the batch axis where a sample's elements stay a slice of it. With P the product of the dims before the
 // batch axis, element (p, sample, r) lies at (p * B + sample) * R + r; so the samples stay apart exactly where P is
 // the same before and after. [T, B, H*D] to [T, B*H, D] keeps them, [T, B, D] to [T*B, D] does not.
+//
+// OneSample is the way into a model whose file is one sample, and out of it: its output has as many elements as its
+// input where there is one sample, which every micro-batch of such a model is. Without a batch axis in front the output
+// is of the samples together.
 
 #include <algorithm>
 #include <numeric>
@@ -132,6 +136,37 @@ Status reshape_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
   builder.set_input_gradient(0,
                              builder.add_one(0, "Reshape", {builder.output_gradient(0)}, target_attribute(builder, 0)));
+  return Ok{};
+}
+
+// --- a sample alone ---
+
+/// The product of the factors: the elements where there is one sample.
+std::optional<ir::Dim> elements_of_one(ir::Shape shape) {
+  for (ir::Dim& dim : shape) dim.power = 0;
+  return ir::element_count(shape);
+}
+
+Inferred infer_one_sample(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  const ir::TensorType& from = node.input(0).type;
+  ir::Value value{.type = {from.dtype, node.attributes().get_shape("shape")}, .batch = ir::BatchKind::kMixed};
+  const ir::Shape& shape = value.type.shape;
+  const std::optional<ir::Dim> before = elements_of_one(from.shape), after = elements_of_one(shape);
+  if (!before || before != after)
+    return bad_model(node, text("cannot turn one sample of ", shape_text(from.shape), " into ", shape_text(shape)));
+  const auto varies = [](ir::Dim dim) { return !dim.is_fixed(); };
+  if (!shape.empty() && shape.front() == ir::Dim::batch() && std::ranges::count_if(shape, varies) == 1) {
+    value.batch = ir::BatchKind::kAxis;
+    value.batch_axis = 0;
+  }
+  return checked(node, {std::move(value)});
+}
+
+Status one_sample_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(
+      0, builder.add_one(0, "OneSample", {builder.output_gradient(0)}, target_attribute(builder, 0)));
   return Ok{};
 }
 
@@ -358,6 +393,15 @@ std::vector<OpDef> reshaping_rows() {
        .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 4})}, .attributes = axes({0, 3})},
                     {.inputs = {normal({kB})}, .attributes = axes({1})}}},
+      {.name = "OneSample",
+       .infer = infer_one_sample,
+       .work = no_work,
+       .gradient = one_sample_gradient,
+       .emit = emit_reshape,
+       .is_view = true,
+       .mixes_samples = always,
+       .examples = {{.inputs = {normal({kB, 4})}, .attributes = target({4, kB})},
+                    {.inputs = {normal({kB, 2, 3})}, .attributes = target({ir::Dim::batch(6)})}}},
       {.name = "Transpose",
        .infer = infer_transpose,
        .work = no_work,

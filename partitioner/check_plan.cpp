@@ -189,6 +189,9 @@ class Checker {
   /// Nodes that work on samples together have them in one place: all of a step, or enough of them.
   void check_scope(PlanNodeId id) {
     const ir::PlanNode& node = graph_.nodes[id];
+    if (graph_.one_sample && choice(stage_of(id)).micro_batch != Samples(1))
+      report("node ", id, " computes one sample at a time, and its stage ", stage_of(id), " has micro-batches of ",
+             choice(stage_of(id)).micro_batch);
     if (node.scope == ir::SampleScope::kEach) return;
     const ir::StageChoice& chosen = choice(stage_of(id));
     const auto refuse = [&](std::string what, std::string hint) {

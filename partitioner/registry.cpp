@@ -93,6 +93,9 @@ Status check_request(const PlanRequest& request) {
   if (request.micro_batch && (request.micro_batch->count < 1 || *request.micro_batch > request.graph->batch))
     return bad_request(text("--micro-batch ", *request.micro_batch, " does not fit a batch of ", request.graph->batch),
                        "ask for 1 sample to the whole batch");
+  if (request.graph->one_sample && request.micro_batch.value_or(Samples(1)) != Samples(1))
+    return bad_request(text("--micro-batch ", *request.micro_batch, ", but the model computes one sample at a time"),
+                       "leave it out, or plan without --one-sample");
   if (request.micro_batch) GP_TRY_VOID(check_fewest_samples(*request.graph, *request.micro_batch));
   for (const ForcedReplicas& forced : request.replicas)
     if (forced.stage < 0 || forced.replicas < 1)
@@ -144,7 +147,12 @@ double gap_over(double value, double bound) {
   return bound > 0 ? value / bound - 1 : kInfinity;
 }
 
-Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& request) {
+Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& asked) {
+  PlanRequest request = asked;
+  if (request.graph != nullptr && request.graph->one_sample && !request.micro_batch) {
+    request.micro_batch = Samples(1);
+    request.micro_batch_per_stage = false;
+  }
   const PlannerEntry* row = find_planner(planner);
   if (row == nullptr) {
     std::string names;

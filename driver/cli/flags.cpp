@@ -71,6 +71,9 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   app.add_option("model", model.model, "the ONNX model")->required();
   trusted_root_flag(app, model);
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
+  app.add_flag("--one-sample", model.one_sample,
+               "the whole file is one sample: no dimension is the batch, or one of the fixed size 1; micro-batches "
+               "are of one sample");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option("--parameters", model.parameters,
                  "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW");

@@ -16,6 +16,7 @@ struct ModelOptions {
   std::string model;
   std::string trusted_root;
   std::vector<std::string> bindings;  // NAME=SIZE for symbolic dimensions other than the batch
+  bool one_sample = false;            // no dimension is the batch
   std::vector<std::string> freeze;    // patterns of parameter names
   std::string parameters;             // side file with decisions
   std::string batchnorm;              // empty: as the policy needs it

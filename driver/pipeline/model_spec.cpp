@@ -71,6 +71,7 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
     GP_TRY(ir::SymbolBinding binding, parse_binding(flag));
     spec.bindings.push_back(std::move(binding));
   }
+  spec.one_sample = model.one_sample;
   for (const std::string& pattern : model.freeze) spec.freeze.emplace_back(pattern);
   GP_TRY(std::string lines, lines_of_module(model.model));
   GP_TRY(const ModelText of_user, read_parameter_file(model.parameters));
@@ -107,6 +108,7 @@ Diagnostics spec_differences(const ir::ModelSpec& of_plan, const ir::ModelSpec& 
   compare("--precision", [](const Spec& spec) { return std::string(ir::precision_name(spec.precision)); });
   compare("--dropout", [](const Spec& spec) { return std::string(spec.dropout ? "on" : "off"); });
   compare("--bind", bindings_text);
+  compare("--one-sample", [](const Spec& spec) { return std::string(spec.one_sample ? "on" : "off"); });
   compare("--freeze", freeze_text);
   compare("--parameters", [](const Spec& spec) { return spec.parameter_rules.raw(); });
   return problems;

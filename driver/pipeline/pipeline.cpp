@@ -40,6 +40,7 @@ Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, co
                       .profile = profile,
                       .scopes = scopes_of(plan.spec)}));
   graph.execution = plan.execution;
+  graph.one_sample = plan.spec.one_sample;
   return graph;
 }
 

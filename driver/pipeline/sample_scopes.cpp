@@ -71,11 +71,13 @@ Diagnostic statistics_note(const Found& found, Samples batch, const ir::StageGra
 }  // namespace
 
 cost::ScopeChoice scopes_of(const ir::ModelSpec& spec) {
+  if (spec.one_sample) return {.losses = SampleScope::kMicroBatch, .statistics = SampleScope::kMicroBatch};
   const bool each = spec.batch_norm == ir::BatchNormMode::kMicroBatch;
   return {.losses = spec.contrastive, .statistics = each ? SampleScope::kMicroBatch : SampleScope::kBatch};
 }
 
 Diagnostics scope_notes(const ir::Graph& graph, const ir::PlanGraph& priced, const ir::StageGraph* stages) {
+  if (priced.one_sample) return {};  // which of them work on several makes no difference
   Found comparing, statistics;
   for (const ir::PlanNode& plan_node : priced.nodes) {
     if (plan_node.scope == SampleScope::kEach) continue;

@@ -9,7 +9,7 @@
 
 namespace graphpipe::driver {
 
-/// What --contrastive and --batchnorm mean for the nodes of a model.
+/// What --contrastive, --batchnorm and --one-sample mean for the nodes of a model.
 cost::ScopeChoice scopes_of(const ir::ModelSpec& spec);
 
 /// One note on what compares samples, one on statistics over samples: which samples, and the flag that changes it. With

@@ -29,7 +29,8 @@ Result<Pipeline> one_stage(const Options& options) {
   own.plan.devices = own.plan.stages = 1;
   own.plan.cluster = "default";  // its prices decide nothing
   own.plan.planner = "sequential";
-  own.plan.micro_batch = std::to_string(options.training.batch);
+  if (own.model.one_sample) own.training.batch = 1;
+  own.plan.micro_batch = std::to_string(own.training.batch);
   return make_pipeline(own);
 }
 

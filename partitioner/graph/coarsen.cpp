@@ -222,6 +222,7 @@ CoarseGraph contract(const ir::PlanGraph& graph, NodeSets sets) {
   small.batch = graph.batch;
   small.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   small.execution = graph.execution;
+  small.one_sample = graph.one_sample;
   small.kind_of_device = graph.kind_of_device;
   for (const auto& members : result.members) small.nodes.push_back(joined_node(graph, members));
   for (const ir::PlanValue& value : graph.values) {

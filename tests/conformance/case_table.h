@@ -24,6 +24,8 @@ struct Case {
   int64_t samples = 1;
   /// Draws random numbers, which are not those of ONNX.
   bool is_random = false;
+  /// Its outputs have an axis of one sample in front, which ONNX's have not where they have no 1 there.
+  bool one_sample = false;
   std::span<const char* const> weights;
   std::span<const SlotRow> inputs, outputs;
 };

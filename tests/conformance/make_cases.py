@@ -1,7 +1,7 @@
 """Writes ONNX's own node tests into a folder: NAME/model.onnx, NAME/input_0.pb, NAME/output_0.pb, ...
 
 Most tests give as an input what models hold as a constant: axes, shapes, weights. NAME/fixed.onnx is the model with all
-inputs but the first as constants of the test's own values.
+inputs but the first as constants of the test's own values, NAME/constant.onnx the one with all inputs as constants.
 
     python tests/conformance/make_cases.py FOLDER
 
@@ -37,21 +37,22 @@ def write_value(path, value, info):
     path.write_bytes(tensor.SerializeToString())
 
 
-def fixed_model(model, inputs):
-    """None where nothing can be fixed."""
+def fixed_model(model, inputs, kept):
+    """The model with constants for all but the first so many inputs; None where that changes nothing, or cannot be."""
+    infos = model.graph.input
+    if len(inputs) != len(infos) or len(infos) <= kept:
+        return None
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
-    first, *others = model.graph.input
-    del fixed.graph.input[:]
-    fixed.graph.input.append(first)
-    for info, value in zip(others, inputs[1:]):
+    del fixed.graph.input[kept:]
+    for info, value in zip(infos[kept:], inputs[kept:]):
         if not isinstance(value, (np.ndarray, np.generic, onnx.TensorProto)):
             return None
         tensor = value if isinstance(value, onnx.TensorProto) else numpy_helper.from_array(np.asarray(value))
         constant = fixed.graph.initializer.add()
         constant.CopyFrom(tensor)
         constant.name = info.name
-    return fixed if others else None
+    return fixed
 
 
 def main(folder):
@@ -67,9 +68,9 @@ def main(folder):
         (place / "model.onnx").write_bytes(case.model.SerializeToString())
         lines.append(f"{case.name} {case.rtol:g} {ABSOLUTE.get(case.name, case.atol):g}\n")
         for inputs, outputs in case.data_sets[:1]:
-            fixed = fixed_model(case.model, inputs) if len(inputs) == len(case.model.graph.input) > 1 else None
-            if fixed is not None:
-                (place / "fixed.onnx").write_bytes(fixed.SerializeToString())
+            for name, kept in ("fixed", 1), ("constant", 0):
+                if (fixed := fixed_model(case.model, inputs, kept)) is not None:
+                    (place / f"{name}.onnx").write_bytes(fixed.SerializeToString())
             for kind, values, infos in (("input", inputs, case.model.graph.input), ("output", outputs, case.model.graph.output)):
                 for number, (value, info) in enumerate(zip(values, infos)):
                     write_value(place / f"{kind}_{number}.pb", value, info)

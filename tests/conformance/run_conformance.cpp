@@ -96,7 +96,8 @@ std::string run_case(const Case& each, const fs::path& folder, const runtime::Sa
     if (found == expected.end()) continue;
     ++compared;
     const int weight = each.outputs[i].weight;
-    const at::Tensor& made = weight < 0 ? slot[each.inputs.size() + i] : parameters[static_cast<size_t>(weight)];
+    at::Tensor made = weight < 0 ? slot[each.inputs.size() + i] : parameters[static_cast<size_t>(weight)];
+    if (each.one_sample && made.dim() == found->second.dim() + 1) made = made.squeeze(0);
     const std::string what = difference(made, found->second, tolerance, !each.is_random);
     if (!what.empty()) return text("different ", each.outputs[i].name, ": ", what);
   }

@@ -1,8 +1,8 @@
-// What becomes of ONNX's own node tests, each NAME/model.onnx in the folder CASES, and where that is refused
-// NAME/fixed.onnx, which has constants for all inputs but the first:
-//   write_conformance survey CASES PAGE         prints a line for each: "NAME accepted", "NAME accepted-fixed", or
-//   "NAME
-//                                               refused" and the first problem; PAGE becomes docs/operators.md
+// What becomes of ONNX's own node tests, each NAME/model.onnx in the folder CASES. Where that is refused
+// NAME/fixed.onnx is tried, which has constants for all inputs but the first; then both with --one-sample, and so
+// NAME/constant.onnx, which has constants for all:
+//   write_conformance survey CASES PAGE         prints a line for each: "NAME accepted FILE", or "NAME refused" and the
+//                                               problem of the last try; PAGE becomes docs/operators.md
 //   write_conformance sources CASES OUT PARTS   the same lines, and writes the accepted ones as C++ files
 //                                               cases_<part>.cpp and cases.cpp, with their constants in
 //                                               NAME.safetensors, for run_conformance
@@ -34,30 +34,47 @@ struct Model {
   std::string name, file;
   ir::Graph graph;
   int64_t samples = 1;
+  bool one_sample = false;
 };
 
+std::string how_accepted(const Model& model) {
+  return text(fs::path(model.file).stem().string(), model.one_sample ? ", one sample" : "");
+}
+
 // Forwards only, and as the file says: BatchNormalization and Dropout in its own mode.
-Result<Model> read_model(const fs::path& folder, const std::string& file) {
+Result<Model> read_model(const fs::path& folder, const std::string& file, bool one_sample) {
   frontend::ImportRequest request;
   request.spec.path = ModelText((folder / file).string());
   request.spec.batch_norm = ir::BatchNormMode::kFile;
   request.spec.dropout = true;
+  request.spec.one_sample = one_sample;
   request.isolation = frontend::Isolation::kSharedProcess;
   GP_TRY(frontend::Imported imported, frontend::import_onnx(request));
   Model model{.name = folder.filename().string(),
               .file = (folder / file).string(),
               .graph = {},
-              .samples = std::max<int64_t>(1, imported.traced_batch)};
+              .samples = std::max<int64_t>(1, imported.traced_batch),
+              .one_sample = one_sample};
   GP_TRY(model.graph, passes::run_pipeline(std::move(imported.graph), {.forward_only = true}));
   return model;
 }
 
-// What is refused as it is may be accepted with constants; the problem is that of the model as it is.
 Result<Model> read_model(const fs::path& folder) {
-  Result<Model> as_it_is = read_model(folder, "model.onnx");
-  if (as_it_is.ok() || !fs::exists(folder / "fixed.onnx")) return as_it_is;
-  Result<Model> fixed = read_model(folder, "fixed.onnx");
-  return fixed.ok() ? std::move(fixed) : std::move(as_it_is);
+  struct Try {
+    const char* file;
+    bool one_sample;
+  };
+  constexpr Try kTries[] = {{"model.onnx", false},
+                            {"fixed.onnx", false},
+                            {"model.onnx", true},
+                            {"fixed.onnx", true},
+                            {"constant.onnx", true}};
+  Result<Model> model = Diagnostic{};
+  for (const Try& each : kTries) {
+    if (!fs::exists(folder / each.file)) continue;
+    if (model = read_model(folder, each.file, each.one_sample); model.ok()) return model;
+  }
+  return model;
 }
 
 bool is_random(const ir::Graph& graph) {
@@ -110,8 +127,8 @@ void add_model(const Model& model, size_t number, Part& part) {
       array_text("SlotRow", text("inputs_", number), slot_rows(model.graph, model.graph.inputs())) +
       array_text("SlotRow", text("outputs_", number), slot_rows(model.graph, model.graph.outputs())) + "\n";
   part.table += text("    {\"", model.name, "\", run_", number, ", ", model.samples, ", ",
-                     is_random(model.graph) ? "true" : "false", ", weights_", number, ", inputs_", number, ", outputs_",
-                     number, "},\n");
+                     is_random(model.graph) ? "true, " : "false, ", model.one_sample ? "true" : "false", ", weights_",
+                     number, ", inputs_", number, ", outputs_", number, "},\n");
 }
 
 std::string part_text(const Part& part, size_t number) {
@@ -148,7 +165,7 @@ void survey(const fs::path& cases, Take take) {
     const Result<Model> model = read_model(folder);
     std::cout << folder.filename().string();
     if (!model.ok()) std::cout << " refused " << to_line(model.problems().front()) << "\n";
-    else std::cout << (model->file.ends_with("fixed.onnx") ? " accepted-fixed\n" : " accepted\n");
+    else std::cout << " accepted " << how_accepted(*model) << "\n";
     take(folder, model);
   }
 }

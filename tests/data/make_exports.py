@@ -8,7 +8,8 @@ RMSNorm, rotary embedding and grouped queries, TorchScript, opset 15 (eval and c
 unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging Face's, TorchScript; no token is 0, whose row
 PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
 which another number counts in every sample, the dynamo exporter. messages: what the dynamo exporter writes no operator for and says
-in a node's metadata: a table whose padding is not trained, and means of scattered messages.
+in a node's metadata: a table whose padding is not trained, and means of scattered messages. one_graph: one sample, without a
+batch, the dynamo exporter.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -202,11 +203,36 @@ def messages():
                    lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
 
 
+class OneGraph(nn.Module):
+    """A graph convolution of one graph, without a batch: features [nodes, 4] and edges [2, edges] in, scores out."""
+
+    def __init__(self):
+        super().__init__()
+        self.own, self.of_neighbours, self.head = nn.Linear(4, 8), nn.Linear(4, 8, bias=False), nn.Linear(8, 2)
+
+    def forward(self, features, edges):
+        messages = self.of_neighbours(features)[edges[0]]
+        sums = torch.zeros(features.shape[0], 8).index_add(0, edges[1], messages)
+        return self.head(torch.relu(self.own(features) + sums))
+
+
+class EachGraph(OneGraph):
+    def forward(self, features, edges):
+        return torch.stack([OneGraph.forward(self, *graph) for graph in zip(features, edges)])
+
+
+def one_graph():
+    return Example(EachGraph(), {"features": torch.randn(SAMPLES, 5, 4), "edges": torch.randint(0, 5, (SAMPLES, 2, 9))},
+                   {"target": torch.randn(SAMPLES, 5, 2)}, ["scores"], "mse:scores,target",
+                   lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
+
+
 TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
-# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter.
+# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, and for one sample without
+# a batch the module that computes it.
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
-           "gpt2_labels": (gpt2_labels, None), "messages": (messages, None)}
+           "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph)}
 
 
 def load(name: str) -> Example:
@@ -224,6 +250,15 @@ def export_script(example: Example, options: dict, path: pathlib.Path) -> None:
     model = onnx.load_from_string(stored.getvalue())
     for node in model.graph.node:
         node.doc_string = ""  # where in the exporting machine's files the node comes from
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def export_one_sample(example: Example, module: nn.Module, path: pathlib.Path) -> None:
+    module.load_state_dict(example.module.state_dict())
+    model = torch.onnx.export(module, tuple(tensor[0] for tensor in example.inputs.values()), dynamo=True, optimize=False,
+                              input_names=list(example.inputs), output_names=example.output_names).model_proto
+    remove_notes(model.graph)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
 
@@ -252,8 +287,10 @@ def write(name: str, folder: pathlib.Path) -> None:
         model = onnx.load(path)
         remove_notes(model.graph)
         path.write_bytes(model.SerializeToString(deterministic=True))
-    else:
+    elif isinstance(options, dict):
         export_script(load(name), options, folder / "model.onnx")
+    else:
+        export_one_sample(load(name), options(), folder / "model.onnx")
     example = load(name)
     export.write_data(example, folder / "data")
     losses, gradients, weights = references.train(example, references.BATCH, references.RUNS["sgd"])

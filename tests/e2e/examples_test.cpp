@@ -108,6 +108,18 @@ TEST_CASE("exports: bags that were loops, an LSTM from TorchScript, and calls th
   }
 }
 
+TEST_CASE("a file that is one sample: a batch of several, and of one, in two stages") {
+  const Reference reference = read_export("one_graph");
+  const std::string folder = work_folder("export_one_graph");
+  compile(reference, folder, {"--one-sample", "--devices", "2", "--stages", "2"});
+  check_folder(reference, folder, "one graph a sample");
+  CHECK(nlohmann::json::parse(verify(reference, folder))["by_tolerance"] == true);
+  const std::string outputs = folder + ".outputs.safetensors";
+  compile(reference, folder, {"--one-sample", "--devices", "2", "--stages", "2", "--policy", "inference"});
+  graphpipe_output({"run", folder, "--data", reference.folder + "/data", "--steps", "1", "--save-outputs", outputs});
+  CHECK(std::filesystem::file_size(outputs) > 8 * 5 * 2 * sizeof(float));
+}
+
 TEST_CASE("unequal micro-batches in neighbouring stages") {
   for (const char* name : {"dlrm", "mmt"}) {
     const Reference reference = read_reference(name);

@@ -1,0 +1,300 @@
+// Loop and Scan whose number of iterations the file fixes: the body is lowered once for each of them. Loops over the
+// bags of an nn.EmbeddingBag, as many as there are samples, are in lower_bag.cpp.
+
+#include <algorithm>
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::ValueId;
+
+/// Nodes of all iterations of all loops of a file: a guard, as programs grow with them.
+constexpr int64_t kMaxUnrolledNodes = 100'000;
+constexpr int64_t kMaxIterations = 4096;
+
+int64_t count_nodes(const GraphBody& body) {
+  int64_t count = 0;
+  for (const OnnxNode& node : body.nodes) {
+    ++count;
+    for (const Attribute& attribute : node.attributes)
+      for (const GraphBody& inner : attribute.graph) count += count_nodes(inner);
+  }
+  return count;
+}
+
+class LoopBody {
+ public:
+  LoopBody(NodeContext& context, const GraphBody& body)
+      : context_(context), lowering_(context.lowering()), body_(body) {}
+
+  /// Lowers what is the same in every iteration: the constants, so that a weight among them is one parameter.
+  Status begin() {
+    for (const Tensor& tensor : body_.initializers) {
+      GP_TRY(Binding binding, lowering_.tensor_binding(tensor, node_label(context_.node())));
+      lowering_.bind(tensor.name, std::move(binding));
+    }
+    for (const OnnxNode& node : body_.nodes) (node.op == "Constant" ? constants_ : steps_).push_back(node);
+    lowering_.run(constants_);
+    return Ok{};
+  }
+
+  /// One iteration. Whether its outputs are sound: if not, the nodes at fault have been reported.
+  Result<bool> iterate(std::vector<Binding> inputs) {
+    if (!lowering_.may_unroll(count_nodes(body_), kMaxUnrolledNodes))
+      return context_.problem(Code::kLimitExceeded,
+                              text("its iterations have more than ", kMaxUnrolledNodes, " nodes together"),
+                              "use fewer iterations, or an operator that works on all of them, such as LSTM");
+    lowering_.forget(steps_);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i].name = body_.inputs[i].name;
+      lowering_.bind(body_.inputs[i].name, std::move(inputs[i]));
+    }
+    lowering_.run(steps_);
+    return std::ranges::none_of(body_.outputs, [&](const ValueInfo& output) {
+      const Binding* made = lowering_.find(output.name);
+      return made == nullptr || made->poisoned;
+    });
+  }
+
+  Binding output(size_t i) { return *lowering_.find(body_.outputs[i].name); }
+  Result<ValueId> output_value(size_t i) {
+    return lowering_.value_of(*lowering_.find(body_.outputs[i].name), context_.node());
+  }
+
+ private:
+  NodeContext& context_;
+  Lowering& lowering_;
+  const GraphBody& body_;
+  std::vector<OnnxNode> constants_, steps_;
+};
+
+/// What the iterations made, one behind the other along a new axis.
+Status bind_stacked(NodeContext& context, size_t output, std::vector<ValueId> parts, int64_t given_axis) {
+  if (parts.empty())
+    return context.problem(Code::kUnsupportedOp, "has no iteration, so what it stacks has no shape", "drop the loop");
+  const ir::Graph& graph = context.lowering().graph();
+  GP_TRY(const int64_t axis, context.axis(given_axis, graph.value(parts.front()).type.shape.size() + 1));
+  for (ValueId& part : parts) {
+    GP_TRY(const auto deeper, context.emit("Unsqueeze", {part}, {{"axes", std::vector<int64_t>{axis}}}));
+    part = deeper.front();
+  }
+  GP_TRY(const auto joined, context.emit("Concat", std::move(parts), {{"axis", axis}}));
+  context.bind(output, joined.front());
+  return Ok{};
+}
+
+Result<const GraphBody*> body_of(const NodeContext& context) {
+  const Attribute* attribute = context.node().find("body");
+  if (attribute == nullptr || attribute->graph.empty())
+    return context.problem(Code::kBadModel, "lacks its body", "export the model again");
+  return &attribute->graph[0];
+}
+
+Diagnostic wrong_counts(const NodeContext& context) {
+  return context.problem(Code::kBadModel, "has other numbers of inputs or outputs than its body",
+                         "export the model again");
+}
+
+Diagnostic unknown_condition(const NodeContext& context) {
+  return context.problem(Code::kUnsupportedOp, "how often it runs depends on data",
+                         "give it a fixed number of iterations, and keep what is done by torch.where");
+}
+
+/// Known while importing, and the same for every batch.
+std::optional<int64_t> number_of(const Binding& binding) {
+  if (!binding.known || binding.known->elements.size() != 1) return std::nullopt;
+  const Number& number = binding.known->elements[0];
+  if (!number.is_fixed() || number.floating) return std::nullopt;
+  return number.whole;
+}
+
+Binding known_scalar(ir::DType type, int64_t number) {
+  Binding binding;
+  binding.type = {type, {}};
+  binding.known = Known::scalar(type, Number::of_whole(number));
+  return binding;
+}
+
+class UnrolledLoop {
+ public:
+  UnrolledLoop(NodeContext& context, const GraphBody& body) : context_(context), body_(body), steps_(context, body) {}
+
+  Status run() {
+    const size_t inputs = context_.node().inputs.size();
+    if (inputs < 2 || body_.inputs.size() != inputs || body_.outputs.size() < inputs - 1 ||
+        context_.node().outputs.size() + 1 > body_.outputs.size())
+      return wrong_counts(context_);
+    for (size_t i = 2; i < inputs; ++i) carried_.push_back(context_.input(i));
+    stacked_.resize(body_.outputs.size() - 1 - carried_.size());
+    GP_TRY_VOID(steps_.begin());
+    GP_TRY(const bool sound, iterate());
+    if (sound) return bind_outputs();
+    context_.lowering().poison(context_.node());
+    return Ok{};
+  }
+
+ private:
+  Result<bool> iterate() {
+    const std::optional<int64_t> limit = context_.has_input(0) ? number_of(context_.input(0)) : kMaxIterations + 1;
+    std::optional<int64_t> goes_on = context_.has_input(1) ? number_of(context_.input(1)) : 1;
+    if (!limit) return unknown_condition(context_);
+    for (int64_t i = 0; i < *limit; ++i) {
+      if (!goes_on) return unknown_condition(context_);
+      if (*goes_on == 0) break;
+      if (i >= kMaxIterations)
+        return context_.problem(Code::kLimitExceeded, text("has more than ", kMaxIterations, " iterations"),
+                                "use fewer, or an operator that works on all of them");
+      std::vector<Binding> inputs{known_scalar(ir::DType::kInt64, i), known_scalar(ir::DType::kBool, 1)};
+      inputs.insert(inputs.end(), carried_.begin(), carried_.end());
+      GP_TRY(const bool sound, steps_.iterate(std::move(inputs)));
+      if (!sound) return false;
+      goes_on = number_of(steps_.output(0));
+      for (size_t c = 0; c < carried_.size(); ++c) carried_[c] = steps_.output(1 + c);
+      for (size_t s = 0; s < stacked_.size(); ++s) {
+        GP_TRY(const ValueId part, steps_.output_value(1 + carried_.size() + s));
+        stacked_[s].push_back(part);
+      }
+    }
+    return true;
+  }
+
+  Status bind_outputs() {
+    for (size_t i = 0; i < context_.node().outputs.size(); ++i) {
+      if (!context_.has_output(i)) continue;
+      if (i >= carried_.size()) {
+        GP_TRY_VOID(bind_stacked(context_, i, std::move(stacked_[i - carried_.size()]), 0));
+        continue;
+      }
+      carried_[i].name = context_.node().outputs[i];
+      context_.lowering().bind(context_.node().outputs[i], std::move(carried_[i]));
+    }
+    return Ok{};
+  }
+
+  NodeContext& context_;
+  const GraphBody& body_;
+  LoopBody steps_;
+  std::vector<Binding> carried_;
+  std::vector<std::vector<ValueId>> stacked_;
+};
+
+class UnrolledScan {
+ public:
+  UnrolledScan(NodeContext& context, const GraphBody& body) : context_(context), body_(body), steps_(context, body) {}
+
+  Status run() {
+    const auto scanned = context_.int_attribute("num_scan_inputs", 0);
+    const size_t inputs = context_.node().inputs.size(), outputs = context_.node().outputs.size();
+    if (scanned < 1 || static_cast<size_t>(scanned) > inputs || body_.inputs.size() != inputs ||
+        body_.outputs.size() != outputs || outputs < inputs - static_cast<size_t>(scanned))
+      return wrong_counts(context_);
+    states_ = inputs - static_cast<size_t>(scanned);
+    for (size_t i = 0; i < states_; ++i) carried_.push_back(context_.input(i));
+    for (size_t i = states_; i < inputs; ++i) GP_TRY_VOID(cut(i));
+    stacked_.resize(outputs - states_);
+    GP_TRY_VOID(steps_.begin());
+    for (size_t step = 0; step < parts_.front().size(); ++step) {
+      GP_TRY(const bool sound, take(step));
+      if (!sound) {
+        context_.lowering().poison(context_.node());
+        return Ok{};
+      }
+    }
+    return bind_outputs();
+  }
+
+ private:
+  /// Of a list with an entry for each scanned input or output.
+  int64_t entry(std::string_view attribute, size_t i) const {
+    const std::vector<int64_t> list = context_.ints_attribute(attribute);
+    return i < list.size() ? list[i] : 0;
+  }
+
+  /// The slices of input i, in the order of the iterations.
+  Status cut(size_t i) {
+    GP_TRY(const int64_t axis, context_.axis(entry("scan_input_axes", i - states_), context_.rank(i)));
+    const ir::Dim size = context_.type(i).shape[static_cast<size_t>(axis)];
+    if (!size.is_fixed())
+      return context_.problem(Code::kMixesSamples, "goes through the samples of a batch one after the other",
+                              "scan along another axis, or add --one-sample if the file is one sample as a whole");
+    if (size.factor < 1 || size.factor > kMaxIterations ||
+        (!parts_.empty() && std::ssize(parts_.front()) != size.factor))
+      return context_.problem(Code::kLimitExceeded, text("has ", size.factor, " iterations in its input ", i),
+                              text("each input must have as many, from 1 to ", kMaxIterations));
+    GP_TRY(const ValueId whole, context_.value(i));
+    const auto count = static_cast<size_t>(size.factor);
+    GP_TRY(std::vector<ValueId> parts,
+           context_.emit("Split", {whole}, {{"axis", axis}, {"sizes", std::vector<int64_t>(count, 1)}}, count));
+    for (ValueId& part : parts) {
+      GP_TRY(const auto flat, context_.emit("Squeeze", {part}, {{"axes", std::vector<int64_t>{axis}}}));
+      part = flat.front();
+    }
+    if (entry("scan_input_directions", i - states_) != 0) std::ranges::reverse(parts);
+    parts_.push_back(std::move(parts));
+    return Ok{};
+  }
+
+  Result<bool> take(size_t step) {
+    std::vector<Binding> inputs = carried_;
+    for (const std::vector<ValueId>& parts : parts_) {
+      Binding binding;
+      binding.value = parts[step];
+      binding.type = context_.lowering().graph().value(parts[step]).type;
+      inputs.push_back(std::move(binding));
+    }
+    GP_TRY(const bool sound, steps_.iterate(std::move(inputs)));
+    if (!sound) return false;
+    for (size_t i = 0; i < states_; ++i) carried_[i] = steps_.output(i);
+    for (size_t i = 0; i < stacked_.size(); ++i) {
+      GP_TRY(const ValueId part, steps_.output_value(states_ + i));
+      stacked_[i].push_back(part);
+    }
+    return true;
+  }
+
+  Status bind_outputs() {
+    for (size_t i = 0; i < context_.node().outputs.size(); ++i) {
+      if (!context_.has_output(i)) continue;
+      if (i < states_) {
+        carried_[i].name = context_.node().outputs[i];
+        context_.lowering().bind(context_.node().outputs[i], std::move(carried_[i]));
+        continue;
+      }
+      std::vector<ValueId>& parts = stacked_[i - states_];
+      if (entry("scan_output_directions", i - states_) != 0) std::ranges::reverse(parts);
+      GP_TRY_VOID(bind_stacked(context_, i, std::move(parts), entry("scan_output_axes", i - states_)));
+    }
+    return Ok{};
+  }
+
+  NodeContext& context_;
+  const GraphBody& body_;
+  LoopBody steps_;
+  size_t states_ = 0;
+  std::vector<Binding> carried_;
+  std::vector<std::vector<ValueId>> parts_, stacked_;
+};
+
+/// Whether the number of iterations is none that grows with the batch, as that of a loop over bags.
+bool is_fixed(NodeContext& context, const GraphBody& body) {
+  if (context.has_input(0)) return number_of(context.input(0)).has_value();
+  return std::ranges::none_of(body.nodes, [](const OnnxNode& node) { return node.op == "Less"; });
+}
+
+Status lower_loop(NodeContext& context) {
+  GP_TRY(const GraphBody* body, body_of(context));
+  return is_fixed(context, *body) ? UnrolledLoop(context, *body).run() : lower_loop_over_bags(context);
+}
+
+Status lower_scan(NodeContext& context) {
+  GP_TRY(const GraphBody* body, body_of(context));
+  return UnrolledScan(context, *body).run();
+}
+
+}  // namespace
+
+std::vector<HandlerEntry> loop_handlers() { return {{"Loop", lower_loop}, {"Scan", lower_scan}}; }
+
+}  // namespace graphpipe::frontend

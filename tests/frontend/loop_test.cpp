@@ -1,0 +1,97 @@
+// Loops whose number of iterations the file fixes.
+
+#include <set>
+
+#include "tests/support/count_ops.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using graphpipe::testing::count_ops;
+using graphpipe::testing::import_text;
+using graphpipe::testing::nodes_of;
+using graphpipe::testing::reports;
+
+namespace {
+
+/// A loop over x that runs so often, or while its condition says.
+std::string loop(const std::string& limit, const std::string& condition) {
+  return R"(g (float[N,4] x) => (float[N,4] y, float[3,N,4] all) {
+    limit = Constant<value_int = )" +
+         limit + R"(>()
+    true = Constant<value = bool {1}>()
+    two = Constant<value_int = 2>()
+    y, all = Loop(limit, true, x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g, float[N,4] s) {
+      w = Constant<value = float[4,4] {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}>()
+      s = MatMul(h, w)
+      g = Relu(s)
+      r = ReduceMax<keepdims = 0>(s)
+      d = )" +
+         condition + " }> }";
+}
+
+}  // namespace
+
+TEST_CASE("a loop is lowered once for each iteration, and a weight in its body is one parameter") {
+  const auto imported = import_text(loop("3", "Identity(c)"));
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "Relu") == 3);
+  CHECK(count_ops(imported->graph, "MatMul") == 3);
+  CHECK(count_ops(imported->graph, "Concat") == 1);
+  CHECK(imported->graph.param_count() == 1);
+}
+
+TEST_CASE("a condition on the iteration ends it; one on data is refused") {
+  const auto ended = import_text(loop("100", "Less(i, two)"));
+  REQUIRE(ended.ok());
+  CHECK(count_ops(ended->graph, "Relu") == 3);
+  CHECK(reports(import_text(loop("3", "Cast<to = 9>(r)")).problems(), Code::kUnsupportedOp, "depends on data"));
+}
+
+TEST_CASE("a scan takes a slice of each scanned input, from either end, and stacks what it makes") {
+  const auto imported = import_text(R"(g (float[N,3] x, float[N,5,3] z) => (float[N,3] y, float[N,3,5] sums) {
+    y, sums = Scan(x, z)<num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1],
+      scan_output_axes = [2], body = b (float[N,3] h, float[N,3] e) => (float[N,3] g, float[N,3] s) {
+        g = Add(h, e)
+        s = Identity(g) }> })");
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "Add") == 5);
+  CHECK(count_ops(imported->graph, "Split") == 1);
+  CHECK(nodes_of(imported).find("Concat(") != std::string::npos);
+  const auto through_batch = import_text(R"(g (float[N,3] x) => (float[3] y) {
+    zero = Constant<value = float[3] {0,0,0}>()
+    y = Scan(zero, x)<num_scan_inputs = 1, body = b (float[3] h, float[3] e) => (float[3] g) { g = Add(h, e) }> })");
+  REQUIRE(!through_batch.ok());
+  CHECK(reports(through_batch.problems(), Code::kMixesSamples, "--one-sample"));
+}
+
+TEST_CASE("iterations that are too many are refused before they are made") {
+  CHECK(reports(import_text(loop("1000000000", "Identity(c)")).problems(), Code::kLimitExceeded, "iterations"));
+}
+
+TEST_CASE("what fails in a body is reported once") {
+  const auto imported = import_text(R"(g (float[N,4] x) => (float[N,4] y) {
+    limit = Constant<value_int = 3>()
+    y = Loop(limit, , x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g) {
+      d = Identity(c)
+      k = NonZero(h)
+      g = Relu(h) }> })");
+  REQUIRE(!imported.ok());
+  CHECK(imported.problems().size() == 1);
+}
+
+TEST_CASE("what each iteration folds for itself is a constant of its own") {
+  const auto imported = import_text(R"(g (float[N,4] x) => (float[N,4] y, float[3,1] steps) {
+    limit = Constant<value_int = 3>()
+    y, steps = Loop(limit, , x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g, float[1] s) {
+      d = Identity(c)
+      one = Constant<value_ints = [1]>()
+      j = Reshape(i, one)
+      s = Cast<to = 1>(j)
+      g = Add(h, s) }> })");
+  REQUIRE(imported.ok());
+  std::set<std::string> names;
+  for (const ir::ParamId id : imported->graph.param_ids()) names.insert(imported->graph.param(id).name.raw());
+  CHECK(names.size() == imported->graph.param_count());
+  CHECK(ir::verify_graph(imported->graph).ok());
+}
