@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/e2e/pipeline_run.h"
@@ -51,6 +52,28 @@ TEST_CASE("replicas and asynchronous schedules run paced, also over TCP and with
     CHECK(paced["ratio"].get<double>() > 0.7);
     CHECK(paced["ratio"].get<double>() < 5);
   }
+}
+
+// docs/schedules.md, section 3: 2BW drains once per batch, however many updates that has.
+TEST_CASE("weight versions flow through the updates of a batch, which end without a drain") {
+  const Reference reference = read_batch_reference("mmt");
+  const std::string folder = work_folder("pace-flow");
+  std::filesystem::create_directories(folder);
+  constexpr int64_t kUpdate = 8, kUpdates = 4;
+  double update_alone = 0, updates = 0, undrained = 0;
+  for (const auto& [batch, measured] : {std::pair(kUpdate, &update_alone), {kUpdate * kUpdates, &updates}}) {
+    const std::string plan = folder + "/plan" + std::to_string(batch) + ".json";
+    std::vector<std::string> words = {"plan", reference.folder + "/model.onnx", "--loss", reference.loss};
+    for (const char* word : {"--cluster", "summit", "--devices", "2", "--planner", "sequential", "--stages", "2",
+                             "--policy", "2bw", "--micro-batch", "2", "--quiet", "--json"})
+      words.emplace_back(word);
+    words.insert(words.end(), {"--batch", std::to_string(batch), "--update", std::to_string(kUpdate), "-o", plan});
+    const std::string made = graphpipe_output(words);
+    undrained = nlohmann::json::parse(made)["steady_update"];
+    *measured = run_paced(plan, {"--steps", "3", "--pace-scale", "50"})["measured_step"];
+  }
+  CHECK(updates < 0.95 * kUpdates * update_alone);
+  CHECK(updates > 0.95 * kUpdates * undrained);
 }
 
 TEST_CASE("replicas that have no micro-batch of a step reduce with the others") {
