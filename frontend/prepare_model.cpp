@@ -24,15 +24,28 @@ using Ending = ForkedAnswer::Ending;
 /// Opsets above this one are unknown to the library that the rows were written against.
 constexpr int64_t kNewestOpset = 28;
 
+/// A file without an operator of the standard domain: classifiers of ai.onnx.ml, say, or an optimizer as a model.
+Diagnostic no_standard_opset(const pb::ModelProto& model) {
+  std::string others;
+  for (const auto& import : model.opset_import())
+    others += text(others.empty() ? "" : ", ", quoted(ModelText(import.domain())));
+  if (others.empty())
+    return {.code = Code::kBadModel,
+            .message = "the file names no opset of the standard operators",
+            .hint = "export the model with torch.onnx.export"};
+  return {.code = Code::kUnsupportedOp,
+          .message = text("the file has no operators of the standard domain, only of ", others),
+          .hint =
+              "give a model of the standard operators; trees, feature extractors and optimizers that are written as "
+              "models are not trained by gradients (an optimizer is chosen by --optimizer)"};
+}
+
 Status check_header(const pb::ModelProto& model) {
   if (!model.has_graph())
     return Diagnostic{
         .code = Code::kBadModel, .message = "the file holds no graph", .hint = "give an .onnx model file"};
   const int64_t opset = main_opset(model);
-  if (opset < 1)
-    return Diagnostic{.code = Code::kBadModel,
-                      .message = "the file names no opset of the standard operators",
-                      .hint = "export the model with torch.onnx.export"};
+  if (opset < 1) return no_standard_opset(model);
   if (opset > kNewestOpset)
     return Diagnostic{.code = Code::kUnsupportedOp,
                       .message = text("the file uses opset ", opset, ", the newest known one is ", kNewestOpset),

@@ -88,6 +88,21 @@ class Export(unittest.TestCase):
             self.assertTrue(sizes["x"].dim_param)
             self.assertEqual(sizes["table"].dim_value, 4)
 
+    def test_a_module_without_a_batch_is_one_sample(self):
+        class Neighbours(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(4, 4)
+
+            def forward(self, features, edges):
+                return torch.zeros_like(features).index_add(0, edges[1], self.linear(features)[edges[0]])
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(Neighbours(), {"features": torch.randn(5, 4), "edges": torch.randint(5, (2, 7))},
+                                    Path(folder) / "model.onnx", fixed_batch=["features", "edges"])
+            dims = [dim for value in onnx.load(path).graph.input for dim in value.type.tensor_type.shape.dim]
+            self.assertEqual([dim.dim_value for dim in dims], [5, 4, 2, 7])
+
 
 if __name__ == "__main__":
     unittest.main()
