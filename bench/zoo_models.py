@@ -111,7 +111,8 @@ def torchvision_model(name: str, size: int = 64, **arguments):
 
 
 CONVOLUTIONS = {"conv_dim": (16, 16), "conv_stride": (5, 4), "conv_kernel": (10, 8), "num_conv_pos_embeddings": 16,
-                "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2, "classifier_proj_size": 16}
+                "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2, "classifier_proj_size": 16,
+                "layerdrop": 0.0, "apply_spec_augment": False}
 
 ZOO = {
     # Decoders.
@@ -178,7 +179,8 @@ ZOO = {
                     depths=[1, 1, 1], key_dim=[8, 8, 8], attention_ratio=[2, 2, 2], mlp_ratio=[2, 2, 2]),
     "pvt": images("Pvt", size=64, image_size=64, hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1],
                   num_attention_heads=[1, 2, 2, 2]),
-    "cvt": images("Cvt", size=64, embed_dim=[16, 16, 32], num_heads=[1, 2, 2], depth=[1, 1, 1]),
+    "cvt": images("Cvt", size=64, embed_dim=[16, 16, 32], num_heads=[1, 2, 2], depth=[1, 2, 3],
+                  drop_path_rate=[0.0, 0.0, 0.0]),
     # Sound.
     "wav2vec2": sound("Wav2Vec2", (800,), **(NARROW | CONVOLUTIONS)),
     "hubert": sound("Hubert", (800,), **(NARROW | CONVOLUTIONS)),
