@@ -119,8 +119,11 @@ Status transposed_pads(NodeContext& context, Window& window, std::vector<int64_t
     const int64_t smaller = total >= 0 ? total / 2 : -((1 - total) / 2);
     const int64_t begin = automatic == "SAME_UPPER" ? smaller : total - smaller;
     if (begin < 0)
-      return context.problem(Code::kUnsupportedOp, "its output_shape begins before the first result",
-                             "pad the result with an operator of its own");
+      return context.problem(
+          Code::kUnsupportedOp,
+          text(same ? text("auto_pad=", automatic, ": ") : "its output_shape: ", wanted[i], " results of axis ", i + 2,
+               " are wanted, and the window gives ", whole, ", so they begin before the first"),
+          "use a kernel as large as the stride, or pad the result with an operator of its own");
     window.pads[i] = begin;
     window.pads[i + axes] = std::max<int64_t>(total - begin, 0);
     output_padding[i] += std::max<int64_t>(begin - total, 0);

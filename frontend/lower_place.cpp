@@ -118,7 +118,9 @@ Status lower_compress(NodeContext& context) {
   const std::optional<Dim> elements = ir::element_count(context.type(0).shape);
   if (context.node().find("axis") != nullptr) {
     GP_TRY(axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
-  } else if (elements) {
+  } else {
+    if (!elements)
+      return context.problem(Code::kLimitExceeded, "flattens an input of 2^48 elements or more", "give it an axis");
     Indices indices(context);
     GP_TRY(value, indices.one("Reshape", {value}, {{"shape", Shape{*elements}}}));
   }
