@@ -194,7 +194,7 @@ ZOO = {
     "tv_googlenet": torchvision_model("googlenet", aux_logits=False, init_weights=False),
     "tv_inception_v3": torchvision_model("inception_v3", 96, aux_logits=False, init_weights=False),
     "tv_vit": torchvision_model("vit_b_16", 32, image_size=32),
-    "tv_maxvit": torchvision_model("maxvit_t", 64, input_size=(64, 64), partition_size=2),
+    "tv_maxvit": torchvision_model("maxvit_t", 224),
     "tv_fcn": torchvision_model("fcn_resnet50", weights_backbone=None),
     "tv_deeplabv3": torchvision_model("deeplabv3_mobilenet_v3_large", weights_backbone=None),
     "tv_lraspp": torchvision_model("lraspp_mobilenet_v3_large", weights_backbone=None),
