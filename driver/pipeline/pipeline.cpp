@@ -12,6 +12,7 @@
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/sample_scopes.h"
+#include "driver/pipeline/stage_modules.h"
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
@@ -276,6 +277,7 @@ Result<Pipeline> make_pipeline(const Options& options) {
     if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
   }
   GP_TRY_VOID(derive(pipeline));
+  GP_TRY(pipeline.modules, stage_modules(pipeline));
   // From here on stages and order are fixed: only text is left to write.
   for (Diagnostic& note : scope_notes(pipeline.model.graph, pipeline.priced, &pipeline.stages))
     pipeline.model.notes.push_back(std::move(note));
@@ -301,6 +303,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
   GP_TRY_VOID(derive(pipeline));
+  GP_TRY(pipeline.modules, stage_modules(pipeline));
   return pipeline;
 }
 

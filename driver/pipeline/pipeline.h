@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "driver/cli/options.h"
 #include "driver/pipeline/machine.h"
@@ -36,6 +37,8 @@ struct Pipeline {
   TrainingGraph model;
   ir::PlanGraph priced;
   ir::StageGraph stages;
+  /// Per stage the modules that lie in it alone (stage_modules.h).
+  std::vector<std::vector<std::string>> modules;
   scheduler::BuiltSchedule built;
   /// No schedule of this plan takes less than `step_bound` seconds; no plan of this model on these devices less than
   /// `model_bound`.

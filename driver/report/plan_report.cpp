@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cost/limits.h"
+#include "driver/pipeline/stage_modules.h"
 #include "driver/report/report.h"
 
 namespace graphpipe::driver {
@@ -22,17 +23,35 @@ std::string devices_text(const ir::StageChoice& choice) {
   return out;
 }
 
+/// The modules that lie in the stage alone, as far as they fit into a line; without them its first node.
+std::string contents_of(const Pipeline& pipeline, ir::StageId id) {
+  constexpr size_t kMaxCharacters = 40;
+  const std::vector<std::string> modules = modules_in(pipeline, id);
+  if (modules.empty()) {
+    const ModelText& first = pipeline.priced.nodes[pipeline.stages.stages[id].nodes.front()].label;
+    return Terminal::encode(first).str().substr(0, kMaxCharacters);
+  }
+  std::string out;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const std::string name = Terminal::encode_text(modules[i]).str();
+    if (i > 0 && out.size() + name.size() > kMaxCharacters) return out + text(", and ", modules.size() - i, " more");
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
 std::string stage_table(const Pipeline& pipeline) {
-  std::vector<std::vector<std::string>> rows{
-      {"stage", "after", "devices", "nodes", "micro-batch", "k", "per micro-batch", "weights", "first node"}};
+  const bool named = std::ranges::any_of(pipeline.modules, [](const auto& modules) { return !modules.empty(); });
+  std::vector<std::vector<std::string>> rows{{"stage", "after", "devices", "nodes", "micro-batch", "k",
+                                              "per micro-batch", "weights",
+                                              named ? "modules, or first node" : "first node"}};
   for (const ir::StageId id : pipeline.stages.stage_ids()) {
     const ir::Stage& stage = pipeline.stages.stages[id];
-    const ModelText& first = pipeline.priced.nodes[stage.nodes.front()].label;
     rows.push_back({"s" + std::to_string(id.index()), joined(pipeline.stages.predecessors(id)),
                     devices_text(stage.choice), std::to_string(stage.nodes.size()),
                     std::to_string(stage.choice.micro_batch.count), std::to_string(stage.choice.k),
                     human_seconds(item_seconds(stage)), human_bytes(static_cast<double>(stage.weight_bytes.count)),
-                    Terminal::encode(first).str().substr(0, 40)});
+                    contents_of(pipeline, id)});
   }
   return table(rows);
 }
@@ -150,6 +169,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
       predecessors.push_back(static_cast<int64_t>(before.index()));
     JsonObject object;
     object.add("nodes", nodes).add("devices", devices).add("predecessors", predecessors);
+    object.add("modules", modules_in(pipeline, id));
     object.add("micro_batch", stage.choice.micro_batch.count).add("k", stage.choice.k);
     object.add("recompute", stage.choice.recompute).add("shard_optimizer_state", stage.choice.shard_optimizer_state);
     object.add("mixes_samples", stage.scope != ir::SampleScope::kEach);

@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <map>
-#include <set>
 
 #include "driver/cli/commands.h"
 #include "driver/cli/output_path.h"
 #include "driver/cli/usage.h"
 #include "driver/report/html/page.h"
 #include "driver/report/html/stage_picture.h"
-#include "files/module_facts.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
 
@@ -21,35 +18,6 @@ namespace graphpipe::driver {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// For each stage the outermost modules whose operators all lie in it.
-std::vector<std::vector<std::string>> modules_of(const Pipeline& pipeline, const files::ModuleFacts& facts) {
-  std::vector<std::vector<std::string>> modules(pipeline.stages.stages.size());
-  std::map<std::string, std::set<size_t>> stages_of;
-  for (const ir::StageId id : pipeline.stages.stage_ids())
-    for (const ir::PlanNodeId node : pipeline.stages.stages[id].nodes) {
-      const auto found = facts.module_of_node.find(pipeline.priced.nodes[node].label.raw());
-      if (found == facts.module_of_node.end()) continue;
-      const std::string& path = found->second.raw();
-      for (size_t end = path.find('.'); end != std::string::npos; end = path.find('.', end + 1))
-        stages_of[path.substr(0, end)].insert(id.index());
-      stages_of[path].insert(id.index());
-    }
-  for (const auto& [path, stages] : stages_of) {
-    const size_t dot = path.rfind('.');
-    if (stages.size() == 1 && (dot == std::string::npos || stages_of[path.substr(0, dot)].size() > 1))
-      modules[*stages.begin()].push_back(path);
-  }
-  return modules;
-}
-
-Result<std::vector<std::vector<std::string>>> modules_of(const Pipeline& pipeline) {
-  std::error_code error;
-  const fs::path model = fs::weakly_canonical(pipeline.model.imported.files.front(), error);
-  GP_TRY(const std::optional<files::ModuleFacts> facts, files::module_facts_beside(model.string()));
-  if (!facts) return std::vector<std::vector<std::string>>(pipeline.stages.stages.size());
-  return modules_of(pipeline, *facts);
-}
 
 /// "seconds" of each step in a run's log, without the first two, which warm up. A line that is still being written
 /// counts for nothing.
@@ -95,8 +63,7 @@ Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
       for (const Diagnostic& problem : pipeline.problems()) problems.push_back(problem);
       continue;
     }
-    GP_TRY(std::vector<std::vector<std::string>> modules, modules_of(*pipeline));
-    plans.push_back({.name = path, .pipeline = std::move(*pipeline), .measured = {}, .modules = std::move(modules)});
+    plans.push_back({.name = path, .pipeline = std::move(*pipeline), .measured = {}});
   }
   if (!problems.empty()) return problems;
   if (!options.measured.empty()) {

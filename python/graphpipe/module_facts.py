@@ -95,11 +95,6 @@ def write(model: "os.PathLike[str] | str", module: Any) -> Path:
     return path
 
 
-def module_of_nodes(model: "os.PathLike[str] | str") -> dict[str, str]:
-    """Of every node's name its module's path; empty where no facts lie beside the model."""
-    return {entry["node"]: entry["path"] for entry in read(model).get("modules", [])}
-
-
 def read(model: "os.PathLike[str] | str") -> dict[str, Any]:
     """The facts beside a model; empty where there are none. Errors: ValueError where they are of another file."""
     path = path_of(model)

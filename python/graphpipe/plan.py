@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from . import module_facts
 from .command import Flag, call
 from .results import Comparison, Inspection, Lint, PlanSummary, Simulation, parsed
 
@@ -46,11 +45,8 @@ class Plan:
     @property
     def stages(self) -> list[PlannedStage]:
         document = json.loads(self.path.read_text(encoding="utf-8"))
-        paths = module_facts.module_of_nodes(self.model) if self.model is not None else {}
-        labels = [stage["labels"] for stage in document["stages"]]
-        modules = _modules_of(labels, paths)
-        return [PlannedStage(stage["labels"], stage["devices"], stage["micro_batch"], modules[i])
-                for i, stage in enumerate(document["stages"])]
+        return [PlannedStage(stage["labels"], stage["devices"], stage["micro_batch"], said.modules)
+                for stage, said in zip(document["stages"], self.summary.stages)]
 
     def simulate(self, **flags: Flag) -> Simulation:
         """Its timeline: where time and memory go."""
@@ -83,23 +79,6 @@ class Plan:
         s = self.summary
         step = "" if s.simulated_step is None else f", a step of {s.simulated_step * 1e3:.4g} ms simulated"
         return f"Plan({len(s.stages)} stages of {s.planner} under {s.policy}, batch {s.batch}{step})"
-
-
-def _modules_of(labels: list[list[str]], paths: dict[str, str]) -> list[list[str]]:
-    """For each stage the outermost modules whose operators all lie in it."""
-    stages_of: dict[str, set[int]] = {}
-    for i, nodes in enumerate(labels):
-        for node in nodes:
-            parts = paths.get(node, "").split(".")
-            for depth in range(1, len(parts) + 1):
-                if parts[0]:
-                    stages_of.setdefault(".".join(parts[:depth]), set()).add(i)
-    out: list[list[str]] = [[] for _ in labels]
-    for name, stages in stages_of.items():
-        parent = name.rpartition(".")[0]
-        if len(stages) == 1 and (not parent or len(stages_of[parent]) > 1):
-            out[next(iter(stages))].append(name)
-    return out
 
 
 def inspect(model: PathLike, **flags: Flag) -> Inspection:

@@ -74,12 +74,13 @@ class Lint(Answer):
 @dataclass(frozen=True)
 class Stage:
     """`nodes` counts in the order of the operator graph; `sample_scope` says whether the stage sees each sample by
-    itself, a micro-batch or the whole batch."""
+    itself, a micro-batch or the whole batch; `modules` are the outermost modules that lie in the stage alone."""
 
     nodes: list[int]
     devices: list[int]
     predecessors: list[int]
     micro_batch: int
+    modules: list[str] = field(default_factory=list)
     k: int = 1
     recompute: bool = False
     shard_optimizer_state: bool = False

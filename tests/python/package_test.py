@@ -6,6 +6,7 @@
 
 import array
 import dataclasses
+import hashlib
 import json
 import os
 import sys
@@ -19,7 +20,6 @@ sys.path.insert(0, str(ROOT / "python"))
 import graphpipe  # noqa: E402
 from graphpipe import results  # noqa: E402
 from graphpipe.command import call, words_of  # noqa: E402
-from graphpipe.plan import _modules_of  # noqa: E402
 
 MODEL = ROOT / "tests/data/models/dlrm/model.onnx"
 LOSS = "bce:logit,click"
@@ -91,20 +91,32 @@ class Errors(unittest.TestCase):
         self.assertFalse(graphpipe.lint(MODEL, loss="bce:nothing,click").passed)
 
 
+def write_facts(model, **facts):
+    facts = {"schema": "graphpipe.module/1", "model": hashlib.sha256(model.read_bytes()).hexdigest(), **facts}
+    Path(f"{model}.module.json").write_text(json.dumps(facts))
+    return facts
+
+
 class Modules(unittest.TestCase):
     def test_a_stage_has_the_outermost_modules_that_are_its_alone(self):
-        paths = {"n1": "a.0.x", "n2": "a.0.y", "n3": "a.1", "n4": "b.c", "n5": "b.d"}
-        self.assertEqual(_modules_of([["n1", "n2"], ["n3", "n4", "n5"]], paths), [["a.0"], ["a.1", "b"]])
+        flags = {"devices": 2, "stages": 2, "batch": 8, "loss": LOSS, "planner": "sequential"}
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model.onnx"
+            model.write_bytes(MODEL.read_bytes())
+            first, second = [stage.nodes for stage in graphpipe.plan(model, **flags).stages]
+            paths = {first[0]: "a.0.x", first[1]: "a.0.y", second[0]: "a.1", second[1]: "b.c", second[2]: "b.d"}
+            write_facts(model, modules=[{"node": node, "path": path} for node, path in paths.items()])
+            plan = graphpipe.plan(model, **flags)
+            self.assertEqual([stage.modules for stage in plan.stages], [["a.0"], ["a.1", "b"]])
+            self.assertEqual([stage.modules for stage in graphpipe.Plan(plan.path).stages], [["a.0"], ["a.1", "b"]])
 
     def test_facts_beside_a_model_freeze_and_must_be_its_own(self):
-        import hashlib
         with tempfile.TemporaryDirectory() as folder:
             model = Path(folder) / "model.onnx"
             model.write_bytes(MODEL.read_bytes())
             before = graphpipe.inspect(model)
             name = before.parameters[0].name
-            facts = {"schema": "graphpipe.module/1", "model": hashlib.sha256(model.read_bytes()).hexdigest(), "frozen": [name]}
-            Path(f"{model}.module.json").write_text(json.dumps(facts))
+            facts = write_facts(model, frozen=[name])
             after = {parameter.name: parameter for parameter in graphpipe.inspect(model).parameters}
             self.assertTrue(before.parameters[0].trained)
             self.assertFalse(after[name].trained)

@@ -99,7 +99,7 @@ std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_seve
   std::string out;
   if (is_one_of_several) out += fmt::format("<h2 id=\"plan-{}\">{}</h2>\n", number, html_text(plan.name));
   out += figures(plan) + in_words(pipeline);
-  out += "<h2>Stages</h2>\n" + stage_picture(pipeline, prefix) + stage_sections(pipeline, prefix, plan.modules);
+  out += "<h2>Stages</h2>\n" + stage_picture(pipeline, prefix) + stage_sections(pipeline, prefix);
   const std::string simulated = " " + origin_mark(Origin::kSimulated);
   out += "<h2>Timeline" + simulated + "</h2>\n<div class=\"wide timeline\" tabindex=\"0\">" +
          scheduler::gantt_svg(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline,

@@ -20,8 +20,6 @@ struct ReportedPlan {
   std::string name;
   Pipeline pipeline;
   Measured measured;
-  /// Per stage the modules that lie in it alone (docs/files.md, Module).
-  std::vector<std::vector<std::string>> modules;
 };
 
 /// A page over the plans: a comparison where there are several, then for each its stages, timeline, idle time and

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "driver/pipeline/stage_modules.h"
 #include "driver/report/html/html.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
@@ -151,8 +152,7 @@ std::string stage_dot(const Pipeline& pipeline) {
   return out + "}\n";
 }
 
-std::string stage_sections(const Pipeline& pipeline, const std::string& plan,
-                           const std::vector<std::vector<std::string>>& modules) {
+std::string stage_sections(const Pipeline& pipeline, const std::string& plan) {
   std::vector<std::vector<std::string>> rows{
       {"stage", "after", "devices", "micro-batch", "one micro-batch", "weights", "operators", "modules"}};
   std::string sections;
@@ -165,7 +165,7 @@ std::string stage_sections(const Pipeline& pipeline, const std::string& plan,
                     named_devices(stage.choice), std::to_string(stage.choice.micro_batch.count),
                     html_text(human_seconds(item_seconds(stage))),
                     html_text(human_bytes(static_cast<double>(stage.weight_bytes.count))),
-                    std::to_string(stage.nodes.size()), name_list(modules[id.index()])});
+                    std::to_string(stage.nodes.size()), name_list(modules_in(pipeline, id))});
     sections +=
         fmt::format("<details id=\"{3}stage-{0}\"><summary>stage {0}: {1} operators</summary><p>{2}</p></details>\n",
                     id.index(), stage.nodes.size(), operators_of(pipeline, stage), plan);

@@ -19,9 +19,7 @@ std::string stage_svg(const Pipeline& pipeline);
 /// bytes. Of any size; it holds no name of the model.
 std::string stage_dot(const Pipeline& pipeline);
 
-/// A table of all stages, and for each a section with its operators (id: `plan`, "stage-" and its number). `modules`
-/// names, per stage, the modules that lie in it alone; empty lists where they are not known.
-std::string stage_sections(const Pipeline& pipeline, const std::string& plan,
-                           const std::vector<std::vector<std::string>>& modules);
+/// A table of all stages, and for each a section with its operators (id: `plan`, "stage-" and its number).
+std::string stage_sections(const Pipeline& pipeline, const std::string& plan);
 
 }  // namespace graphpipe::driver
