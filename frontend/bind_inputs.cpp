@@ -68,7 +68,6 @@ ir::Dim InputBinder::dim_of(const ValueInfo& input, size_t axis) {
   if (dim.size) {
     if (*dim.size < 1)
       problem(Code::kBadModel, input, text("its dimension ", axis, " is ", *dim.size), "export the model again");
-    if (request_.spec.one_sample) return ir::Dim::fixed(std::max<int64_t>(1, *dim.size));
     if (axis == batch_axis(input, batch_.time_first) && batch_.traced > 0 && *dim.size == batch_.traced)
       return ir::Dim::batch();
     return ir::Dim::fixed(std::max<int64_t>(1, *dim.size));

@@ -1,5 +1,5 @@
 #pragma once
-// Connected parts of graphs given as lists of edges (support/digraph.h), in linear time and without recursion.
+// Connected parts of graphs given as lists of edges (support/digraph.h), without recursion.
 
 #include <cstddef>
 #include <cstdint>

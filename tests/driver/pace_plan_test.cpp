@@ -48,7 +48,7 @@ Ways ways_of(const wire::PacePlan& plan) {
   return ways;
 }
 
-/// From whom ranks receive; stages have one replica each.
+/// Source and destination ranks of all messages between stages of one replica each.
 Ways received(const wire::PacePlan& plan) {
   Ways ways;
   for (size_t rank = 0; rank < plan.programs.size(); ++rank)
