@@ -133,6 +133,12 @@ std::optional<Known> gather(const OnnxNode& node, Inputs inputs) {
   return pick(*inputs[0], *axis, picks, std::move(shape));
 }
 
+/// A part that there is with one sample too, of equal elements.
+bool takes_from_first_sample(const Known& from, size_t axis, int64_t start, int64_t end, int64_t step) {
+  const Dim dim = from.shape[axis];
+  return from.uniform && dim.power > 0 && step == 1 && 0 <= start && start < end && end <= dim.factor;
+}
+
 std::optional<Known> slice(const OnnxNode&, Inputs inputs) {
   const auto starts = list(inputs, 1), ends = list(inputs, 2);
   if (!starts || !ends || starts->size() != ends->size()) return std::nullopt;
@@ -144,6 +150,10 @@ std::optional<Known> slice(const OnnxNode&, Inputs inputs) {
   Known result = *inputs[0];
   for (size_t i = 0; i < axes.size(); ++i) {
     const std::optional<size_t> axis = axis_of(axes[i], result.shape.size());
+    if (axis && takes_from_first_sample(result, *axis, (*starts)[i], (*ends)[i], steps[i])) {
+      result.shape[*axis] = Dim::fixed((*ends)[i] - (*starts)[i]);
+      continue;
+    }
     if (!axis || !result.shape[*axis].is_fixed() || steps[i] == 0 || steps[i] == INT64_MIN) return std::nullopt;
     const int64_t size = result.shape[*axis].factor, step = steps[i];
     const auto clamp = [&](int64_t at) {
@@ -287,6 +297,27 @@ std::optional<Known> trilu(const OnnxNode& node, Inputs inputs) {
   return result;
 }
 
+/// The coordinates of what is not zero: exporters write arange so, of ones.
+std::optional<Known> non_zero(const OnnxNode&, Inputs inputs) {
+  const Known& from = *inputs[0];
+  const std::optional<size_t> count = known_count(from.shape);
+  if (!count || from.shape.empty()) return std::nullopt;
+  std::vector<size_t> places;
+  for (size_t k = 0; k < *count; ++k)
+    if (from.element(k).factor() != 0) places.push_back(k);
+  Known result{
+      .dtype = ir::DType::kInt64,
+      .shape = {Dim::fixed(static_cast<int64_t>(from.shape.size())), Dim::fixed(static_cast<int64_t>(places.size()))}};
+  if (!known_count(result.shape)) return std::nullopt;
+  for (size_t axis = 0; axis < from.shape.size(); ++axis) {
+    const size_t inner = product(from.shape, axis + 1, from.shape.size());
+    for (const size_t k : places)
+      result.elements.push_back(Number::of_whole(static_cast<int64_t>(k / inner) % from.shape[axis].factor));
+  }
+  result.uniform = result.elements.size() == 1;
+  return result;
+}
+
 /// Reductions over all elements of a list: products and sums of dims.
 std::optional<Known> reduce_all(const OnnxNode& node, Inputs inputs) {
   const std::optional<size_t> count = known_count(inputs[0]->shape);
@@ -316,6 +347,7 @@ std::optional<Known> evaluate_movement(const OnnxNode& node, Inputs inputs) {
       {"Expand", expand},        {"Range", range},          {"ConstantOfShape", constant_of_shape},
       {"Trilu", trilu},          {"Transpose", transpose},  {"ReduceProd", reduce_all},
       {"ReduceSum", reduce_all}, {"ReduceMax", reduce_all}, {"ReduceMin", reduce_all},
+      {"NonZero", non_zero},
   };
   const auto found = kRules.find(node.op);
   if (found == kRules.end() || inputs.empty() || inputs[0] == nullptr) return std::nullopt;

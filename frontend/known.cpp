@@ -29,7 +29,7 @@ std::optional<Number> subtract(const Number& a, const Number& b) {
 }
 
 std::optional<Number> multiply(const Number& a, const Number& b) {
-  if (a.power + b.power > 8) return std::nullopt;
+  if (!a.is_fixed() && !b.is_fixed() && a.power + b.power > 8) return std::nullopt;
   if (a.floating) return Number::of_real(a.real * b.real, a.power + b.power);
   int64_t product = 0;
   if (__builtin_mul_overflow(a.whole, b.whole, &product)) return std::nullopt;

@@ -55,6 +55,14 @@ Status slice_offsets(NodeContext& context) {
   return Ok{};
 }
 
+/// Exporters cut the first row off a tensor to ask for its shape, also where the rows are the samples. Whether nothing
+/// reads an element of the node's output, and the part is there with one sample too.
+bool only_shapes_rows(NodeContext& context, const Number& start, const Number& end, int64_t step, Dim dim) {
+  return !dim.is_fixed() && start.is_fixed() && end.is_fixed() && step == 1 && 0 <= start.whole &&
+         start.whole < end.whole && end.whole <= dim.factor &&
+         !context.lowering().is_read_as_data(context.node().outputs[0]);
+}
+
 Status lower_slice(NodeContext& context) {
   if (context.input(0).offsets) return slice_offsets(context);
   const Known *starts = context.known(1), *ends = context.known(2);
@@ -72,10 +80,16 @@ Status lower_slice(NodeContext& context) {
   if (axes.size() != *count || steps.size() != *count)
     return context.problem(Code::kBadModel, "its operands have different lengths", "export the model again");
   std::vector<int64_t> cut_starts, cut_ends, cut_axes, cut_steps;
+  std::optional<ir::TensorType> type_alone;
   for (size_t i = 0; i < *count; ++i) {
     GP_TRY(const int64_t axis, context.axis(axes[i], context.rank(0)));
     const Dim dim = context.type(0).shape[static_cast<size_t>(axis)];
     if (takes_all(starts->element(i), ends->element(i), steps[i], dim)) continue;
+    if (only_shapes_rows(context, starts->element(i), ends->element(i), steps[i], dim)) {
+      type_alone = context.type(0);
+      type_alone->shape[static_cast<size_t>(axis)] = Dim::fixed(ends->element(i).whole - starts->element(i).whole);
+      continue;
+    }
     GP_TRY(const Cut cut, cut_of(context, starts->element(i), ends->element(i), steps[i], dim));
     if (cut.start == 0 && cut.end == dim.factor && cut.step == 1) continue;
     cut_starts.push_back(cut.start);
@@ -83,6 +97,12 @@ Status lower_slice(NodeContext& context) {
     cut_ends.push_back(cut.end < 0 ? -dim.factor - 1 : cut.end);
     cut_axes.push_back(axis);
     cut_steps.push_back(cut.step);
+  }
+  if (cut_axes.empty() && type_alone) {
+    Binding binding;
+    binding.type = std::move(*type_alone);
+    context.lowering().bind(context.node().outputs[0], std::move(binding));
+    return Ok{};
   }
   if (cut_axes.empty()) {
     context.bind_alias();

@@ -37,39 +37,6 @@ void rebind_batch(NodeContext& context, Shape& target) {
                "export with a named batch axis to be sure");
 }
 
-Result<Shape> reshape_target(NodeContext& context) {
-  GP_TRY(Shape target, context.dims(1, "target shape"));
-  const Shape& from = context.type(0).shape;
-  if (context.int_attribute("allowzero", 0) == 0)
-    for (size_t i = 0; i < target.size(); ++i)
-      if (target[i] == Dim::fixed(0)) {
-        if (i >= from.size())
-          return context.problem(Code::kBadModel, "copies a dimension that its input lacks", "export the model again");
-        target[i] = from[i];
-      }
-  rebind_batch(context, target);
-  context.lowering().suspect_batch(context.node(), target);
-  const auto wildcards = std::count(target.begin(), target.end(), Dim::fixed(-1));
-  const std::optional<Dim> total = ir::element_count(from);
-  Shape rest = target;
-  std::erase(rest, Dim::fixed(-1));
-  const bool negative = std::any_of(rest.begin(), rest.end(), [](Dim dim) { return dim.factor < 0; });
-  const std::optional<Dim> known = negative ? std::nullopt : ir::element_count(rest);
-  if (wildcards > 1 || !total || !known)
-    return context.problem(Code::kBadModel, "its target shape is no shape", "export the model again");
-  if (wildcards == 1) {
-    const std::optional<Dim> missing = quotient(*total, *known);
-    if (!missing)
-      return context.problem(Code::kUnresolvedShape, "its input does not divide into the target shape",
-                             "export with a named batch axis");
-    std::replace(target.begin(), target.end(), Dim::fixed(-1), *missing);
-  } else if (*known != *total) {
-    return context.problem(Code::kUnresolvedShape, "its target shape has another number of elements than its input",
-                           "export with a named batch axis");
-  }
-  return target;
-}
-
 Status emit_reshape(NodeContext& context, Shape target) {
   if (target == context.type(0).shape) {
     context.bind_alias();
@@ -334,6 +301,39 @@ Status lower_blocks(NodeContext& context) {
 }
 
 }  // namespace
+
+Result<Shape> reshape_target(NodeContext& context) {
+  GP_TRY(Shape target, context.dims(1, "target shape"));
+  const Shape& from = context.type(0).shape;
+  if (context.int_attribute("allowzero", 0) == 0)
+    for (size_t i = 0; i < target.size(); ++i)
+      if (target[i] == Dim::fixed(0)) {
+        if (i >= from.size())
+          return context.problem(Code::kBadModel, "copies a dimension that its input lacks", "export the model again");
+        target[i] = from[i];
+      }
+  rebind_batch(context, target);
+  context.lowering().suspect_batch(context.node(), target);
+  const auto wildcards = std::count(target.begin(), target.end(), Dim::fixed(-1));
+  const std::optional<Dim> total = ir::element_count(from);
+  Shape rest = target;
+  std::erase(rest, Dim::fixed(-1));
+  const bool negative = std::any_of(rest.begin(), rest.end(), [](Dim dim) { return dim.factor < 0; });
+  const std::optional<Dim> known = negative ? std::nullopt : ir::element_count(rest);
+  if (wildcards > 1 || !total || !known)
+    return context.problem(Code::kBadModel, "its target shape is no shape", "export the model again");
+  if (wildcards == 1) {
+    const std::optional<Dim> missing = quotient(*total, *known);
+    if (!missing)
+      return context.problem(Code::kUnresolvedShape, "its input does not divide into the target shape",
+                             "export with a named batch axis");
+    std::replace(target.begin(), target.end(), Dim::fixed(-1), *missing);
+  } else if (*known != *total) {
+    return context.problem(Code::kUnresolvedShape, "its target shape has another number of elements than its input",
+                           "export with a named batch axis");
+  }
+  return target;
+}
 
 std::vector<HandlerEntry> shape_handlers() {
   return {{"Reshape", lower_reshape},     {"Flatten", lower_flatten}, {"Expand", lower_expand},

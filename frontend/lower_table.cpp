@@ -14,7 +14,7 @@ const std::map<std::string_view, Handler>& handlers() {
          {shape_handlers(), index_handlers(), reduce_handlers(), neural_handlers(), sequence_handlers(),
           loop_handlers(), recurrent_handlers(), constant_handlers(), resize_handlers(), random_handlers(),
           quantized_handlers(), composite_handlers(), einsum_handlers(), fourier_handlers(), pool_handlers(),
-          place_handlers(), col2im_handlers()})
+          place_handlers(), col2im_handlers(), selection_handlers()})
       for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();

@@ -1,9 +1,11 @@
 #include "frontend/lowering.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "frontend/check_batch.h"
 #include "frontend/evaluate.h"
+#include "frontend/lower_selection.h"
 #include "frontend/lower_widened.h"
 #include "frontend/node_context.h"
 #include "ops/op_def.h"
@@ -109,6 +111,8 @@ void Lowering::forget(const std::vector<OnnxNode>& nodes) {
 }
 
 Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader) {
+  if (binding.selected || counts_places(binding.type.shape))
+    return refuse_selection(NodeContext(*this, reader), "reads a tensor whose size depends on a mask");
   if (binding.value.valid()) return binding.value;
   if (binding.data) {
     ir::Param param{.name = param_name(binding.name), .kind = ir::ParamKind::kConstant, .data = *binding.data};
@@ -122,16 +126,17 @@ Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader)
     return NodeContext(*this, reader)
         .problem(Code::kUnsupportedOp, "reads a sequence of tensors, or the offsets of bags",
                  "use torch.split only with constant indices, and nn.EmbeddingBag without offsets");
+  GP_CHECK(binding.known.has_value());  // a type alone is bound only where nothing reads an element
   GP_TRY(binding.value, make_constant(binding, reader));
   return binding.value;
 }
 
 Result<ir::ValueId> Lowering::make_constant(Binding& binding, const OnnxNode& reader) {
-  GP_CHECK(binding.known.has_value());
   const Known& known = *binding.known;
   const bool depends_on_batch =
       std::any_of(known.elements.begin(), known.elements.end(), [](const Number& n) { return !n.is_fixed(); }) ||
       std::any_of(known.shape.begin(), known.shape.end(), [](ir::Dim dim) { return !dim.is_fixed(); });
+  if (depends_on_batch && counts_places(known.elements[0])) return make_count(known, reader);
   if (depends_on_batch) return make_filled(binding, reader);
   // A double holds integers up to 2^53 exactly.
   const bool fills = known.uniform && (ir::is_floating(known.dtype) || std::abs(known.elements[0].factor()) <= 9e15);
@@ -145,6 +150,23 @@ Result<ir::ValueId> Lowering::make_constant(Binding& binding, const OnnxNode& re
   const ir::ParamId id = graph_.add_param(std::move(param), {.type = binding.type});
   param_origins_[id] = ParamOrigin::kFolded;
   return graph_.param(id).value;
+}
+
+Result<ir::ValueId> Lowering::make_count(const Known& known, const OnnxNode& reader) {
+  NodeContext context(*this, reader);
+  const Selection& selection = selections_[selection_of(known.elements[0].power)];
+  if (known.elements.size() != 1 ||
+      known.elements[0].power != picked_places(selection_of(known.elements[0].power), selection.box).power)
+    return refuse_selection(context, "reads a number that depends on a mask");
+  const std::string type(ir::dtype_name(known.dtype));
+  std::vector<int64_t> axes(selection.box.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  GP_TRY(const auto ones, context.emit("Cast", {selection.mask}, {{"to", type}}));
+  GP_TRY(const auto sum, context.emit("ReduceSum", ones, {{"axes", axes}, {"keepdims", int64_t{0}}}));
+  GP_TRY(const ir::ValueId factor, context.scalar(known.elements[0].factor(), known.dtype));
+  GP_TRY(const auto product, context.emit("Mul", {sum[0], factor}, {}));
+  GP_TRY(const auto shaped, context.emit("Reshape", {product[0]}, {{"shape", known.shape}}));
+  return shaped[0];
 }
 
 Result<ir::ValueId> Lowering::make_filled(const Binding& binding, const OnnxNode& reader) {
@@ -254,8 +276,7 @@ std::string_view hint_for(const OnnxNode& node) {
     return "its rows are regions, of which a sample has none or many: pool the whole map, or train the part before it";
   if (op == "DeformConv")
     return "neither LibTorch nor GraphPipe has a kernel for it: use Conv, or torch.nn.functional.grid_sample and Conv";
-  if (op == "NonZero" || op == "Unique")
-    return "the size of its output depends on data: write x[mask] as torch.where or as a product with the mask";
+  if (op == "Unique") return "the size of its output depends on data: train the part before it";
   return "write this part of the model with other operators; the folder ops/ of GraphPipe's source lists those it has";
 }
 
@@ -334,8 +355,10 @@ void Lowering::lower(const OnnxNode& node) {
   if (!sound || !is_supported(node)) return poison(node);
   NodeContext context(*this, node);
   const Handler handler = find_handler(node.op);
-  const Handler lower_it = handler != nullptr ? handler : lower_plain;
-  const Status status = needs_widening(*this, node) ? lower_widened(*this, node, lower_it) : lower_it(context);
+  const bool selects = reads_selection(*this, node);
+  const Handler lower_it = selects ? lower_on_selection : handler != nullptr ? handler : lower_plain;
+  const bool widens = !selects && needs_widening(*this, node);
+  const Status status = widens ? lower_widened(*this, node, lower_it) : lower_it(context);
   if (status.ok()) return;
   for (Diagnostic problem : status.problems()) {
     if (problem.origin.empty()) problem.origin = node_label(node);
@@ -348,10 +371,14 @@ void Lowering::lower(const OnnxNode& node) {
 void Lowering::note_reads(const GraphBody& body) {
   for (const OnnxNode& node : body.nodes) {
     read_.insert(node.inputs.begin(), node.inputs.end());
+    if (node.op != "Shape" && node.op != "Size") read_as_data_.insert(node.inputs.begin(), node.inputs.end());
     for (const Attribute& attribute : node.attributes)
       for (const GraphBody& inner : attribute.graph) note_reads(inner);
   }
-  for (const ValueInfo& output : body.outputs) read_.insert(output.name);
+  for (const ValueInfo& output : body.outputs) {
+    read_.insert(output.name);
+    read_as_data_.insert(output.name);
+  }
 }
 
 void Lowering::run(const std::vector<OnnxNode>& nodes) {

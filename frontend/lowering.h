@@ -16,6 +16,7 @@
 #include "frontend/known.h"
 #include "frontend/model.h"
 #include "frontend/parameter_rules.h"
+#include "frontend/selection.h"
 #include "frontend/tensor_source.h"
 
 namespace graphpipe::frontend {
@@ -48,6 +49,8 @@ struct Binding {
   /// The sequence that a loop has filled, its elements stacked along a new first axis.
   ir::ValueId stacked;
   std::optional<BagOffsets> offsets;
+  /// It has an axis of the places that a mask picks.
+  std::optional<Selected> selected;
   /// Its node failed.
   bool poisoned = false;
 };
@@ -73,11 +76,15 @@ class Lowering {
   ir::Graph& graph() { return graph_; }
   Diagnostics& problems() { return problems_; }
   Diagnostics& notes() { return notes_; }
+  /// Of the NonZero nodes so far.
+  std::vector<Selection>& selections() { return selections_; }
   std::map<ir::ParamId, ParamOrigin>& param_origins() { return param_origins_; }
 
   /// Remembers which names are read, in the bodies too; call once for the main graph before run().
   void note_reads(const GraphBody& body);
   bool is_read(const std::string& name) const { return read_.count(name) > 0; }
+  /// The same but for Shape and Size, which ask for no element.
+  bool is_read_as_data(const std::string& name) const { return read_as_data_.count(name) > 0; }
 
   /// Null where nothing has the name.
   Binding* find(const std::string& name);
@@ -114,6 +121,8 @@ class Lowering {
   ModelText param_name(const std::string& name);
   Result<ir::ValueId> make_constant(Binding& binding, const OnnxNode& reader);
   Result<ir::ValueId> make_filled(const Binding& binding, const OnnxNode& reader);
+  /// How many places a mask picks, times a factor.
+  Result<ir::ValueId> make_count(const Known& known, const OnnxNode& reader);
 
   const ImportRequest& request_;
   const ParameterRules& rules_;
@@ -126,10 +135,11 @@ class Lowering {
   std::map<ir::ParamId, ParamOrigin> param_origins_;
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
   std::set<std::string> reported_ops_, param_names_;
+  std::vector<Selection> selections_;
   int64_t unrolled_nodes_ = 0;
   /// Nodes with constant shapes.
   std::vector<std::pair<ModelText, ir::Shape>> suspects_;
-  std::set<std::string> read_;
+  std::set<std::string> read_, read_as_data_;
 };
 
 /// The export call that gives a model which can be trained and re-batched, for hints.

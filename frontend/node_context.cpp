@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "frontend/lower_selection.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::frontend {
@@ -129,6 +130,8 @@ Result<std::vector<ir::ValueId>> NodeContext::emit(std::string_view op, std::vec
   if (types.size() < outputs)
     return problem(Code::kUnsupportedOp, text("the form with ", outputs, " outputs is not supported"),
                    "drop the outputs that the model does not need");
+  for (const ir::Value& type : types)
+    if (counts_places(type.type.shape)) return refuse_selection(*this, "makes a tensor whose size depends on a mask");
   node.outputs.clear();
   const ir::NodeId id = graph.add_node(std::move(node), std::move(types));
   return graph.node(id).outputs;

@@ -97,7 +97,10 @@ std::vector<HandlerEntry> pool_handlers();
 std::vector<HandlerEntry> place_handlers();
 std::vector<HandlerEntry> col2im_handlers();
 std::vector<HandlerEntry> fourier_handlers();
+std::vector<HandlerEntry> selection_handlers();
 
+/// The target of a Reshape of input 0, without wildcards and copies.
+Result<ir::Shape> reshape_target(NodeContext& context);
 /// A Loop that nn.EmbeddingBag was exported as; any other is refused.
 Status lower_loop_over_bags(NodeContext& context);
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.

@@ -9,7 +9,8 @@ unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging F
 PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
 which another number counts in every sample, the dynamo exporter. messages: what the dynamo exporter writes no operator for and says
 in a node's metadata: a table whose padding is not trained, and means of scattered messages. one_graph: one sample, without a
-batch, the dynamo exporter.
+batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add), the dynamo exporter;
+last_of_each: the same and x[mask].view(B, -1, ...)[:, -1], TorchScript, which index_add leaves without its reduction.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -203,6 +204,65 @@ def messages():
                    lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
 
 
+class Experts(nn.Module):
+    """Two of three experts for each word, as transformers writes mixtures: the rows that a mask picks go through each."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.gate = nn.Linear(width, 3, bias=False)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 12), nn.SiLU(), nn.Linear(12, width)) for _ in range(3))
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        weights, chosen = torch.topk(torch.softmax(self.gate(rows), -1), 2, dim=-1)
+        masks = F.one_hot(chosen, 3).permute(2, 1, 0)
+        sums = torch.zeros_like(rows)
+        for i, expert in enumerate(self.experts):
+            rank, row = torch.where(masks[i])
+            sums.index_add_(0, row, expert(rows[row]) * weights[row, rank, None])
+        return sums.reshape(x.shape)
+
+
+class Picked(nn.Module):
+    """A picture's features in the places of word 9 (masked_scatter), and experts."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.features, self.experts = nn.Embedding(10, 8), nn.Linear(5, 8), Experts(8)
+        self.head = nn.Linear(8, 3)
+
+    def hidden(self, words, picture):
+        x = self.table(words)
+        x = x.masked_scatter((words == 9).unsqueeze(-1).expand_as(x), self.features(picture))
+        return x + self.experts(x)
+
+    def forward(self, words, picture):
+        return self.head(self.hidden(words, picture).mean(1))
+
+
+class LastOfEach(Picked):
+    """Of the last end of sentence, word 1, in each sample: transformers' heads that classify a BART's or T5's text."""
+
+    def forward(self, words, picture):
+        x = self.hidden(words, picture)
+        return self.head(x[words == 1].view(words.shape[0], -1, x.shape[-1])[:, -1])
+
+
+def words_with_places():
+    """Seven words, of which two are 9 and two are 1, in any order."""
+    rows = [torch.cat([torch.tensor([9, 9, 1, 1]), torch.randint(2, 9, (3,))])[torch.randperm(7)] for _ in range(SAMPLES)]
+    return torch.stack(rows)
+
+
+def picked(module=Picked):
+    return Example(module(), {"words": words_with_places(), "picture": torch.randn(SAMPLES, 2, 5)},
+                   {"label": torch.randint(0, 3, (SAMPLES,))}, ["logits"], "cross_entropy:logits,label", cross_entropy)
+
+
+def last_of_each():
+    return picked(LastOfEach)
+
+
 class OneGraph(nn.Module):
     """A graph convolution of one graph, without a batch: features [nodes, 4] and edges [2, edges] in, scores out."""
 
@@ -232,7 +292,8 @@ TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAI
 # a batch the module that computes it.
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
-           "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph)}
+           "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph),
+           "picked": (picked, None), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING))}
 
 
 def load(name: str) -> Example:

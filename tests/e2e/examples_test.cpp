@@ -108,6 +108,15 @@ TEST_CASE("exports: bags that were loops, an LSTM from TorchScript, and calls th
   }
 }
 
+TEST_CASE("exports: what masks pick, in two stages") {
+  for (const char* name : {"picked", "last_of_each"}) {
+    const Reference reference = read_export(name);
+    const std::string folder = work_folder(text("export_", name));
+    compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
+    check_folder(reference, folder, text("export ", name));
+  }
+}
+
 TEST_CASE("a file that is one sample: a batch of several, and of one, in two stages") {
   const Reference reference = read_export("one_graph");
   const std::string folder = work_folder("export_one_graph");

@@ -1,0 +1,174 @@
+// Operators that compute row by row of what a mask picks: they run at all places of the mask.
+
+#include <algorithm>
+
+#include "frontend/lower_selection.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+/// Whether an element of the results depends only on elements of the same row.
+bool is_by_row(std::string_view op) {
+  static constexpr std::string_view kComposite[] = {"Swish", "Clip", "CastLike", "Hardmax", "LpNormalization"};
+  const ops::OpDef* row = ops::find_op(op);
+  const bool element = row != nullptr &&
+                       (row->dependence == ops::Dependence::kElement || row->dependence == ops::Dependence::kAlongAxis);
+  return element || std::ranges::find(kComposite, op) != std::end(kComposite) || op == "LayerNormalization" ||
+         op == "RMSNormalization" || op == "Gather" || op == "Split" || op == "Concat" || op == "MatMul";
+}
+
+/// A node whose operands have the axes of the box: those that broadcast along the places get axes of size 1.
+class AtAllPlaces {
+ public:
+  AtAllPlaces(NodeContext& context, OnnxNode node) : context_(context), node_(std::move(node)) {}
+
+  Status run();
+
+ private:
+  Status align(bool broadcasts);
+  Status spread(size_t input);
+  Status check_axis();
+  void rename(size_t input, Binding binding);
+
+  NodeContext& context_;
+  OnnxNode node_;
+  /// Of the largest operand in the file, and the axis of the places in it.
+  size_t rank_ = 0, axis_ = 0;
+  Selected selected_;
+  Selection selection_;
+};
+
+void AtAllPlaces::rename(size_t input, Binding binding) {
+  std::string name = text(node_.outputs[0], " operand ", input, " at all places");
+  while (context_.lowering().find(name) != nullptr) name += "'";
+  binding.name = name;
+  context_.lowering().bind(name, std::move(binding));
+  node_.inputs[input] = name;
+}
+
+/// Finds the axis of the places in what the operands broadcast to.
+Status AtAllPlaces::align(bool broadcasts) {
+  bool found = false;
+  for (size_t i = 0; i < node_.inputs.size(); ++i)
+    if (context_.has_input(i) && (broadcasts || rows_of(context_, i) != nullptr))
+      rank_ = std::max(rank_, context_.rank(i));
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    const Selected* rows = rows_of(context_, i);
+    if (rows == nullptr) continue;
+    const size_t axis = rows->axis + rank_ - context_.rank(i);
+    if (found && (rows->selection != selected_.selection || axis != axis_ || rows->outer != selected_.outer))
+      return refuse_selection(context_, "combines what different masks pick");
+    selected_ = *rows;
+    axis_ = axis;
+    found = true;
+  }
+  selection_ = context_.lowering().selections()[selected_.selection];
+  return Ok{};
+}
+
+/// An operand that is no rows: its size along the places must be 1.
+Status AtAllPlaces::spread(size_t input) {
+  Binding binding = context_.input(input);
+  const size_t rank = binding.type.shape.size(), missing = rank_ - rank;
+  if (binding.known && binding.known->uniform) {
+    binding.known->shape.assign(rank, Dim::fixed(1));
+    binding.type.shape = binding.known->shape;
+    binding.value = {};
+    binding.selected.reset();
+    rename(input, std::move(binding));
+    return Ok{};
+  }
+  if (rank + axis_ < rank_ || rank <= rank_ - axis_ - 1) return Ok{};
+  if (binding.selected || binding.type.shape[axis_ - missing] != Dim::fixed(1))
+    return refuse_selection(context_, "combines what a mask picks with a tensor that has another size along it");
+  GP_TRY(const ValueId value, context_.value(input));
+  Shape shape = binding.type.shape;
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis_ - missing),
+               selection_.box.size() - selected_.outer - 1, Dim::fixed(1));
+  GP_TRY(const auto made, context_.emit("Reshape", {value}, {{"shape", shape}}));
+  Binding spread_out;
+  spread_out.type = {binding.type.dtype, std::move(shape)};
+  spread_out.value = made[0];
+  rename(input, std::move(spread_out));
+  return Ok{};
+}
+
+/// An axis is counted from the end, where no axes are added.
+Status AtAllPlaces::check_axis() {
+  static constexpr std::string_view kWithDefault[] = {"Gather", "Split", "Concat"};
+  const bool has_default = std::ranges::find(kWithDefault, node_.op) != std::end(kWithDefault);
+  auto attribute = std::ranges::find(node_.attributes, "axis", &Attribute::name);
+  if (attribute == node_.attributes.end() && !has_default) return Ok{};
+  if (attribute == node_.attributes.end()) {
+    Attribute added;
+    added.name = "axis";
+    added.kind = Attribute::Kind::kInt;
+    node_.attributes.push_back(added);
+    attribute = std::prev(node_.attributes.end());
+  }
+  GP_TRY(const int64_t axis, context_.axis(attribute->i, rank_));
+  if (static_cast<size_t>(axis) <= axis_) return refuse_selection(context_, "works along the places that a mask picks");
+  attribute->i = axis - static_cast<int64_t>(rank_);
+  return Ok{};
+}
+
+Status AtAllPlaces::run() {
+  const bool product = node_.op == "MatMul", gathers = node_.op == "Gather";
+  GP_TRY_VOID(align(!product && !gathers));
+  GP_TRY_VOID(check_axis());
+  if (gathers && rows_of(context_, 1) != nullptr && rows_of(context_, 0) != nullptr)
+    return refuse_selection(context_, "looks up what a mask picks in what a mask picks");
+  if (product) {
+    const bool by_weight = rows_of(context_, 0) != nullptr && rows_of(context_, 1) == nullptr && context_.rank(1) == 2;
+    const bool each = rows_of(context_, 0) != nullptr && rows_of(context_, 1) != nullptr && axis_ + 2 < rank_;
+    if ((!by_weight && !each) || axis_ + 1 >= rank_)
+      return refuse_selection(context_, "multiplies what a mask picks in a form that is not supported");
+  }
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    if (!context_.has_input(i)) continue;
+    if (rows_of(context_, i) == nullptr) {
+      if (!product && !gathers && node_.op != "Split") {
+        GP_TRY_VOID(spread(i));
+      }
+      continue;
+    }
+    Binding places;
+    places.value = context_.input(i).value;
+    places.type = context_.lowering().graph().value(places.value).type;
+    rename(i, std::move(places));
+  }
+  const Handler handler = find_handler(node_.op);
+  NodeContext inner(context_.lowering(), node_);
+  GP_TRY_VOID((handler != nullptr ? handler : lower_plain)(inner));
+  const size_t more = selection_.box.size() - selected_.outer - 1;
+  selected_.axis = axis_;
+  for (size_t i = 0; i < node_.outputs.size(); ++i) {
+    Binding* made = context_.has_output(i) ? context_.lowering().find(node_.outputs[i]) : nullptr;
+    if (made == nullptr || made->selected) continue;
+    GP_TRY(made->value, context_.lowering().value_of(*made, node_));
+    Shape& shape = made->type.shape;
+    const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis_);
+    shape.erase(at, at + static_cast<std::ptrdiff_t>(more));
+    shape[axis_] = context_.type(0).shape[0];
+    const Dim all = picked_places(selected_.selection, selection_.box);
+    int outer = 0;
+    for (size_t k = 0; k < selected_.outer; ++k) outer += selection_.box[k].power;
+    shape[axis_] = {1, all.power - outer};
+    made->selected = selected_;
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+Status run_at_all_places(NodeContext& context) {
+  if (!is_by_row(context.node().op)) return refuse_selection(context, "reads what a mask picks");
+  return AtAllPlaces(context, context.node()).run();
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,129 @@
+// What masks pick: NonZero and what reads at its coordinates. That the numbers are right the models "picked" and
+// "last_of_each" of tests/data/exports show, which are trained beside PyTorch.
+
+#include "tests/support/count_ops.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using graphpipe::testing::count_ops;
+using graphpipe::testing::import_text;
+using graphpipe::testing::reports;
+
+namespace {
+
+/// x and truth values `keep` for its first two axes; `r` is x[keep], `at` its coordinates, one tuple a row.
+std::string picks(const std::string& nodes, const std::string& output = "float[N,4] y") {
+  return "g (float[N,6,4] x, bool[N,6] keep) => (" + output + R"() {
+    columns = NonZero(keep)
+    at = Transpose(columns)
+    r = GatherND(x, at)
+    first = Constant<value_ints = [0]>()
+    one = Constant<value_int = 1>()
+    zero = Constant<value_int = 0>()
+    zeros = Constant<value = float {0}>()
+    table = Constant<value = int64[1,2] {1, 0}>()
+    )" + nodes +
+         " }";
+}
+
+/// The types of the outputs.
+std::string output_shapes(const Result<Imported>& imported) {
+  std::string shapes;
+  for (const auto& output : imported->graph.outputs()) {
+    shapes += "[";
+    for (const ir::Dim dim : imported->graph.value(output.value).type.shape)
+      shapes += text(dim.factor, dim.power == 1 ? "B" : dim.power == 0 ? "" : "?", " ");
+    shapes += "]";
+  }
+  return shapes;
+}
+
+}  // namespace
+
+TEST_CASE("rows that a mask picks stay at their places until they are joined or written") {
+  const auto scattered = import_text(picks("h = Relu(r)\n y = ScatterND(x, at, h)", "float[N,6,4] y"));
+  REQUIRE(scattered.ok());
+  CHECK(output_shapes(scattered) == "[1B 6 4 ]");
+  CHECK(count_ops(scattered->graph, "GatherND") == 0);
+  CHECK(count_ops(scattered->graph, "Where") == 3);
+  const auto mean = import_text(picks("m = ReduceMean<keepdims = 0>(r, first)\n y = Add(m, zeros)", "float[4] y"));
+  REQUIRE(mean.ok());
+  CHECK(output_shapes(mean) == "[4 ]");
+  CHECK(count_ops(mean->graph, "Div") == 1);
+}
+
+TEST_CASE("a coordinate reads and writes whole rows; what else differs is summed") {
+  // Expert 0 of [ranks, rows]: the row of each place, and its weight.
+  const auto imported = import_text(R"(g (float[N,4] x, bool[2,N] chosen, float[N,2] weights) => (float[N,4] y) {
+    at = NonZero(chosen)
+    sizes = Constant<value_ints = [1, 1]>()
+    rank, row = Split<axis = 0>(at, sizes)
+    first = Constant<value_ints = [0]>()
+    last = Constant<value_ints = [1]>()
+    row1 = Squeeze(row, first)
+    rows = Gather(x, row1)
+    row2 = Transpose(row)
+    rank2 = Transpose(rank)
+    both = Concat<axis = 1>(row2, rank2)
+    weight = GatherND(weights, both)
+    weight2 = Unsqueeze(weight, last)
+    h = Mul(rows, weight2)
+    no = Constant<value = float {0}>()
+    zeros = Mul(x, no)
+    y = ScatterND<reduction = "add">(zeros, row2, h) })");
+  REQUIRE(imported.ok());
+  CHECK(output_shapes(imported) == "[1B 4 ]");
+  CHECK(count_ops(imported->graph, "ReduceSum") == 1);
+}
+
+TEST_CASE("the number of picked places is computed where it is read as a number") {
+  const auto imported =
+      import_text(picks("s = Shape<start = 0, end = 1>(r)\n n = Cast<to = 1>(s)\n"
+                        "t = ReduceSum<keepdims = 0>(x)\n y = Div(t, n)",
+                        "float[1] y"));
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "ReduceSum") == 2);
+}
+
+TEST_CASE("parts for all places of a mask are the places themselves") {
+  const auto imported = import_text(R"(g (float[N,2,4] x, bool[N,2] keep) => (float[N,4] y) {
+    used = ReduceMax<keepdims = 0>(keep)
+    two = Constant<value_ints = [2]>()
+    axes = Constant<value_ints = [0]>()
+    sizes = Constant<value_ints = [1, 1]>()
+    truths = Expand(used, two)
+    at = NonZero(truths)
+    a, b = Split<axis = 1>(at, sizes)
+    second = Squeeze(b)
+    y = Gather<axis = 1>(x, second) })");
+  REQUIRE(imported.ok());
+  CHECK(output_shapes(imported) == "[1B 4 ]");
+}
+
+TEST_CASE("NonZero of constants is a constant: exporters write arange so") {
+  const auto imported = import_text(R"(g (float[N,4] x) => (float[N,2] y) {
+    ones = Constant<value = int64[4] {1, 0, 0, 1}>()
+    at = NonZero(ones)
+    first = Constant<value_ints = [0]>()
+    places = Squeeze(at, first)
+    y = Gather<axis = 1>(x, places) })");
+  REQUIRE(imported.ok());
+  CHECK(output_shapes(imported) == "[1B 2 ]");
+}
+
+TEST_CASE("what would depend on how many places are picked is refused by name") {
+  const auto refused = [](const std::string& nodes, const std::string& why) {
+    return reports(import_text(picks(nodes)).problems(), Code::kUnsupportedOp, why);
+  };
+  CHECK(refused("y = Identity(r)", "depends on a mask"));
+  CHECK(refused("s = Softmax<axis = 0>(r)\n y = Identity(s)", "along the places"));
+  CHECK(refused("y = Gather<axis = 0>(r, one)", "one of the places"));
+  CHECK(refused("y = Add(r, x)", "another size"));
+  CHECK(refused("y = ScatterND(x, at, x)", "not read at them"));
+  CHECK(refused("y = ReduceProd<keepdims = 0>(r, first)", "no sum, mean or extreme"));
+  CHECK(refused("y = Conv(r, r)", "reads what a mask picks"));
+  CHECK(refused("s = ReduceSum(at, first)\n y = Gather(x, s)", "what is not supported"));
+  CHECK(refused("s = Concat<axis = 0>(columns, columns, table)\n y = Gather(x, s)", "what is not supported"));
+  CHECK(refused("s = Gather(columns, columns)\n y = Gather(x, s)", "what is not supported"));
+}
