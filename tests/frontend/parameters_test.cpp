@@ -251,3 +251,21 @@ TEST_CASE("a padding row goes to the look-ups of its table, not to its other rea
   CHECK(problem("table padding\n").find("line 1") != std::string::npos);
   CHECK(problem("nothing padding 1\n").find("names no parameter") != std::string::npos);
 }
+
+TEST_CASE("frequencies of rotary positions are no weight although a product reads them; products of weights are") {
+  const auto decisions = decisions_of(
+      import_bytes(model_with(R"(g (float[N,2,4] x, float[2,1] freq, float[4,2] a, float[2,4] b) => (float[N,2,4] y) {
+    numbers = Constant<value = int64[1,4] {0, 1, 2, 3}>()
+    places = Cast<to = 1>(numbers)
+    angles = MatMul(freq, places)
+    turned = Cos(angles)
+    z = Mul(x, turned)
+    w = MatMul(a, b)
+    y = MatMul(z, w)
+})",
+                              {{"freq", {2, 1}}, {"a", {4, 2}}, {"b", {2, 4}}})
+                       .SerializeAsString()));
+  CHECK(!decisions.at("freq").trainable);
+  CHECK(decisions.at("a").trainable);
+  CHECK(decisions.at("b").trainable);
+}
