@@ -60,6 +60,7 @@ Status AtAllPlaces::align(bool broadcasts) {
   for (size_t i = 0; i < node_.inputs.size(); ++i) {
     const Selected* rows = rows_of(context_, i);
     if (rows == nullptr) continue;
+    if (rows->inner > 0) return refuse_selection(context_, "reads what a mask picks, joined with another axis");
     const size_t axis = rows->axis + rank_ - context_.rank(i);
     if (found && (rows->selection != selected_.selection || axis != axis_ || rows->outer != selected_.outer))
       return refuse_selection(context_, "combines what different masks pick");

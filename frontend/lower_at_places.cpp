@@ -138,12 +138,29 @@ std::optional<Joining> joining_of(std::string_view reduction) {
   return std::nullopt;
 }
 
+/// Whether the mask of `spread` is that of `narrow`, repeated along further axes behind its own.
+bool repeats_mask(const ir::Graph& graph, const Selection& spread, const Selection& narrow) {
+  ValueId value = spread.mask;
+  while (!same_value(graph, value, narrow.mask)) {
+    const ir::NodeId producer = graph.value(value).producer;
+    if (!producer.valid()) return false;
+    const ir::Node& node = graph.node(producer);
+    if (node.op != "Expand" && node.op != "Unsqueeze") return false;
+    value = node.inputs[0];
+  }
+  return spread.box.size() > narrow.box.size() && std::equal(narrow.box.begin(), narrow.box.end(), spread.box.begin());
+}
+
 /// What is written, [box..., rest...]: rows, or one number everywhere.
 Result<ValueId> updates_at_places(NodeContext& context, const Selected& selected, const Shape& box, const Shape& rest) {
   const Selected* updates = selected_input(context, 2);
   if (is_of(updates, Selected::Kind::kRows) && updates->selection == selected.selection && updates->axis == 0 &&
-      updates->outer == 0)
+      updates->outer == 0 && updates->inner == 0)
     return context.input(2).value;
+  const std::vector<Selection>& selections = context.lowering().selections();
+  if (is_of(updates, Selected::Kind::kRows) && updates->axis == 0 && updates->outer == 0 && rest.empty() &&
+      repeats_mask(context.lowering().graph(), selections[selected.selection], selections[updates->selection]))
+    return reshaped(context, context.input(2).value, box);
   const Known* known = context.known(2);
   if (updates != nullptr || known == nullptr || !known->uniform || !known->elements[0].is_fixed())
     return refuse_selection(context, "writes at picked places what was not read at them");

@@ -29,6 +29,7 @@ Result<Rows> rows_input(NodeContext& context) {
   const Selected* selected = rows_of(context, 0);
   if (selected == nullptr) return refuse_selection(context, "takes what a mask picks in a form that is not supported");
   const Binding& binding = context.input(0);
+  if (selected->inner > 0) return refuse_selection(context, "reads what a mask picks, joined with another axis");
   return Rows{*selected, context.lowering().selections()[selected->selection], binding.type.shape,
               context.lowering().graph().value(binding.value).type.shape, binding.value};
 }
@@ -49,6 +50,13 @@ Status reshape_rows(NodeContext& context, const Shape& target) {
       Shape(rows.shape.begin(), rows.shape.begin() + static_cast<std::ptrdiff_t>(rows.selected.axis)));
   Selected selected = rows.selected;
   selected.axis = axis;
+  const std::optional<Dim> behind = ir::element_count(Shape(rows.shape.begin() + 1, rows.shape.end()));
+  if (target.size() == 1 && rows.selected.axis == 0 && rows.shape.size() > 1 && behind && rows.selected.inner == 0) {
+    selected.inner = rows.shape.size() - 1;  // [places, n] -> [places * n]
+    bind_selected(context, 0, {context.type(0).dtype, target}, rows.value, std::move(selected));
+    return Ok{};
+  }
+  if (rows.selected.inner > 0) return refusal;
   if (*at == rows.shape[rows.selected.axis] && before == had) {
     if (rows.selected.outer > axis) return refusal;
   } else if (*at == Dim{1, all.power - 1} && rows.selected.outer == 0 && rows.selected.axis == 0 && axis == 1 &&

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "frontend/node_context.h"
+#include "frontend/lower_selection.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -63,7 +63,9 @@ Status lower_reduce(NodeContext& context) {
   if (context.node().op == "ReduceMax" || context.node().op == "ReduceMin")
     return lower_extreme(context, axes, std::move(attributes));
   GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs(context.node().op, {input}, std::move(attributes));
+  GP_TRY_VOID(context.emit_outputs(context.node().op, {input}, std::move(attributes)));
+  return context.node().op == "ReduceSum" && axes.size() == context.rank(0) ? note_count_of_mask(context)
+                                                                            : Status(Ok{});
 }
 
 /// x / norm along an axis; a row of zeros stays one.

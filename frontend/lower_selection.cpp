@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/op_def.h"
+
 namespace graphpipe::frontend {
 namespace {
 
@@ -18,18 +20,8 @@ Status lower_non_zero(NodeContext& context) {
   const ir::TensorType type = context.type(0);
   if (type.shape.empty())
     return context.problem(Code::kUnsupportedOp, "its mask is one number", "give the mask an axis");
-  std::vector<Selection>& selections = context.lowering().selections();
-  // One mask picks the same places each time.
-  const auto known = std::ranges::find(selections, given, &Selection::given);
-  Selected selected{.selection = static_cast<size_t>(known - selections.begin()), .axis = 1};
-  if (known == selections.end()) {
-    ValueId mask = given;
-    if (type.dtype != ir::DType::kBool) {
-      GP_TRY(const auto truth, context.emit("Cast", {mask}, {{"to", std::string("bool")}}));
-      mask = truth[0];
-    }
-    selections.push_back({mask, type.shape, given});
-  }
+  GP_TRY(const size_t index, selection_by(context, given));
+  Selected selected{.selection = index, .axis = 1};
   for (size_t axis = 0; axis < type.shape.size(); ++axis) {
     Coordinate coordinate{.strides = std::vector<Number>(type.shape.size(), Number::of_whole(0))};
     coordinate.strides[axis] = Number::of_whole(1);
@@ -58,6 +50,46 @@ Status lower_first_rows(NodeContext& context) {
   shape[0] = {count.whole, count.power};
   bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value,
                 {.kind = Selected::Kind::kFirstRows, .selection = selection_of(count.power)});
+  return Ok{};
+}
+
+/// A tensor that has no places, repeated for each: rows.
+Status repeat_for_places(NodeContext& context) {
+  const auto refusal = refuse_selection(context, "repeats a tensor for picked places in a form that is not supported");
+  GP_TRY(const Shape target, context.dims(1, "target shape"));
+  const auto at = std::ranges::find_if(target, [](Dim dim) { return counts_places(dim); });
+  if (at == target.end() || at->factor != 1) return refusal;
+  const size_t index = selection_of(at->power);
+  const Selection& selection = context.lowering().selections()[index];
+  const auto axis = static_cast<size_t>(at - target.begin());
+  Shape from = context.type(0).shape;
+  const std::optional<Shape> shape = broadcast(from, target);
+  if (*at != picked_places(index, selection.box) || !shape || *shape != target) return refusal;
+  GP_TRY(ValueId value, context.value(0));
+  if (from.size() + axis >= target.size()) {
+    // Its size along the places is 1.
+    from.insert(from.begin() + static_cast<std::ptrdiff_t>(from.size() + axis - target.size()),
+                selection.box.size() - 1, Dim::fixed(1));
+    GP_TRY(const auto spread, context.emit("Reshape", {value}, {{"shape", from}}));
+    value = spread[0];
+  }
+  Shape places(target.begin(), at);
+  places.insert(places.end(), selection.box.begin(), selection.box.end());
+  places.insert(places.end(), at + 1, target.end());
+  GP_TRY(const auto repeated, context.emit("Expand", {value}, {{"shape", std::move(places)}}));
+  bind_selected(context, 0, {context.type(0).dtype, target}, repeated[0],
+                {.kind = Selected::Kind::kRows, .selection = index, .axis = axis});
+  return Ok{};
+}
+
+/// Equal numbers for each place, in another shape.
+Status reshape_equal_numbers(NodeContext& context) {
+  GP_TRY(const Shape target, reshape_target(context));
+  Binding binding;
+  binding.known = *context.known(0);
+  binding.known->shape = target;
+  binding.type = {binding.known->dtype, target};
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
   return Ok{};
 }
 
@@ -103,8 +135,71 @@ Status lower_on_selection(NodeContext& context) {
     rows = rows || is_of(selected, Selected::Kind::kRows);
   }
   if (rows) return lower_picked_rows(context);
-  if (context.node().op == "Slice" && selected_input(context, 0) == nullptr) return lower_first_rows(context);
+  const bool is_apart = context.has_input(0) && selected_input(context, 0) == nullptr;
+  const std::string& op = context.node().op;
+  if (op == "Slice" && is_apart) return lower_first_rows(context);
+  if (op == "Reshape" && is_apart && context.known(0) != nullptr && context.known(0)->uniform)
+    return reshape_equal_numbers(context);
+  if (op == "Expand" && is_apart && !counts_places(context.type(0).shape)) return repeat_for_places(context);
   return refuse_selection(context, "computes with the number of places that a mask picks");
+}
+
+bool same_value(const ir::Graph& graph, ValueId a, ValueId b, int depth) {
+  if (a == b) return true;
+  const ir::NodeId first = graph.value(a).producer, second = graph.value(b).producer;
+  if (depth == 0 || !first.valid() || !second.valid()) return false;
+  const ir::Node &one = graph.node(first), &other = graph.node(second);
+  const bool draws = ops::find_op(one.op)->is_random;
+  if (draws || one.op != other.op || one.attributes != other.attributes || one.inputs.size() != other.inputs.size())
+    return false;
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    if (one.inputs[i].valid() != other.inputs[i].valid() ||
+        (one.inputs[i].valid() && !same_value(graph, one.inputs[i], other.inputs[i], depth - 1)))
+      return false;
+  return true;
+}
+
+Result<size_t> selection_by(NodeContext& context, ValueId given) {
+  std::vector<Selection>& selections = context.lowering().selections();
+  const auto known = std::ranges::find_if(selections, [&](const Selection& selection) {
+    return same_value(context.lowering().graph(), selection.given, given);
+  });
+  const auto index = static_cast<size_t>(known - selections.begin());
+  if (known != selections.end()) return index;
+  const ir::TensorType type = context.lowering().graph().value(given).type;
+  ValueId mask = given;
+  if (type.dtype != ir::DType::kBool) {
+    GP_TRY(const auto truth, context.emit("Cast", {mask}, {{"to", std::string("bool")}}));
+    mask = truth[0];
+  }
+  selections.push_back({mask, type.shape, given});
+  return index;
+}
+
+Status note_count_of_mask(NodeContext& context) {
+  const ir::Graph& graph = context.lowering().graph();
+  Binding* sum = context.lowering().find(context.node().outputs[0]);
+  const bool counts = sum != nullptr && sum->value.valid() && !ir::is_floating(sum->type.dtype) &&
+                      std::ranges::all_of(sum->type.shape, [](Dim dim) { return dim == Dim::fixed(1); });
+  if (!counts) return Ok{};
+  // A sum of all elements of a mask, cast and in any shape.
+  ValueId value = context.input(0).value;
+  while (value.valid() && graph.value(value).type.dtype != ir::DType::kBool && graph.value(value).producer.valid()) {
+    const ir::Node& node = graph.node(graph.value(value).producer);
+    if (node.op != "Cast" && node.op != "Reshape") return Ok{};
+    value = node.inputs[0];
+  }
+  while (value.valid() && graph.value(value).producer.valid() &&
+         graph.node(graph.value(value).producer).op == "Reshape")
+    value = graph.node(graph.value(value).producer).inputs[0];
+  if (!value.valid() || graph.value(value).type.dtype != ir::DType::kBool || graph.value(value).type.shape.empty())
+    return Ok{};
+  GP_TRY(const size_t index, selection_by(context, value));
+  const Dim places = picked_places(index, graph.value(value).type.shape);
+  Known known = Known::scalar(sum->type.dtype, Number::of_dim(places));
+  known.shape = sum->type.shape;
+  sum->known = std::move(known);
+  return Ok{};
 }
 
 Result<ValueId> keep_picked(NodeContext& context, const Selection& selection, ValueId value, size_t behind,

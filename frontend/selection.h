@@ -55,6 +55,8 @@ struct Selected {
   size_t axis = 0;
   /// Of rows: how many axes of the box, the first ones, the type has itself, right before `axis`.
   size_t outer = 0;
+  /// Of rows: how many axes behind the box's are one with `axis` in the file.
+  size_t inner = 0;
   /// Of coordinates: in row-major order over the other axes; one may stand for all. Empty where only the shape is
   /// known.
   std::vector<Coordinate> coordinates;

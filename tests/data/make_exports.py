@@ -9,7 +9,7 @@ unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging F
 PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
 which another number counts in every sample, the dynamo exporter. messages: what the dynamo exporter writes no operator for and says
 in a node's metadata: a table whose padding is not trained, and means of scattered messages. one_graph: one sample, without a
-batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add), the dynamo exporter;
+batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add, x[mask] = y), the dynamo exporter;
 last_of_each: the same and x[mask].view(B, -1, ...)[:, -1], TorchScript, which index_add leaves without its reduction.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
@@ -223,7 +223,7 @@ class Experts(nn.Module):
         return sums.reshape(x.shape)
 
 
-class Picked(nn.Module):
+class Pictures(nn.Module):
     """A picture's features in the places of word 9 (masked_scatter), and experts."""
 
     def __init__(self):
@@ -236,11 +236,22 @@ class Picked(nn.Module):
         x = x.masked_scatter((words == 9).unsqueeze(-1).expand_as(x), self.features(picture))
         return x + self.experts(x)
 
+
+class Picked(Pictures):
+    """Some places are written, by a parameter and by what was read there."""
+
+    def __init__(self):
+        super().__init__()
+        self.mark = nn.Parameter(torch.randn(8))
+
     def forward(self, words, picture):
-        return self.head(self.hidden(words, picture).mean(1))
+        x = self.hidden(words, picture).clone()
+        x[words == 1] = self.mark
+        x[words == 2] = x[words == 2] * 2
+        return self.head(x.mean(1))
 
 
-class LastOfEach(Picked):
+class LastOfEach(Pictures):
     """Of the last end of sentence, word 1, in each sample: transformers' heads that classify a BART's or T5's text."""
 
     def forward(self, words, picture):

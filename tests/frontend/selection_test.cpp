@@ -86,6 +86,29 @@ TEST_CASE("the number of picked places is computed where it is read as a number"
   CHECK(count_ops(imported->graph, "ReduceSum") == 2);
 }
 
+TEST_CASE("x[mask] = v of the newer exporter: the number of values is a sum, the mask is repeated and written twice") {
+  const auto imported = import_text(picks(R"(
+    two = Constant<value_ints = [2]>()
+    all = Constant<value_ints = [-1]>()
+    deep = Unsqueeze(keep, two)
+    size = Shape(x)
+    wide = Expand(deep, size)
+    everywhere = NonZero(wide)
+    tuples = Transpose(everywhere)
+    line = Reshape(keep, all)
+    ones = Cast<to = 7>(line)
+    count = ReduceSum(ones)
+    features = Constant<value_ints = [4]>()
+    target = Concat<axis = 0>(count, features)
+    v = ReduceMean<keepdims = 0>(r, first)
+    values = Expand(v, target)
+    flat = Reshape(values, all)
+    y = ScatterND(x, tuples, flat))",
+                                          "float[N,6,4] y"));
+  REQUIRE(imported.ok());
+  CHECK(output_shapes(imported) == "[1B 6 4 ]");
+}
+
 TEST_CASE("parts for all places of a mask are the places themselves") {
   const auto imported = import_text(R"(g (float[N,2,4] x, bool[N,2] keep) => (float[N,4] y) {
     used = ReduceMax<keepdims = 0>(keep)
