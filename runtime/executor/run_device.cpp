@@ -145,11 +145,10 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
                              .compute_stream = device_->compute_stream()};
   std::string name = options_.launch.transport;
   const bool is_fed = !options_.data.feed.empty();
-  const bool share_memory = (name == "auto" || is_fed) && ranks_share_memory(setup);
-  if (is_fed && !share_memory)
+  if (is_fed && !ranks_share_memory(setup))
     fail(Code::kUsage, "--feed: the ranks are on several hosts, and a feeder shares its memory with one",
          "run all ranks on the feeder's host, or write the data as files for --data");
-  if (name == "auto") name = share_memory ? "shm" : "tcp";
+  if (name == "auto") return open_auto(setup);
   if (name == "gloo") name = "tcp";  // what it was called
   if (name == "nccl" && device_->is_host())
     fail(Code::kUsage, "NCCL passes messages between GPUs, and this run computes on the CPU",

@@ -105,6 +105,8 @@ struct PeerFailure {
   bool told = false;
 };
 
+struct Doorbell;
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -118,6 +120,8 @@ class Transport {
   virtual bool progress() = 0;
   /// Sleeps until something may have moved, or until the time is over.
   virtual void wait(std::chrono::microseconds longest) = 0;
+  /// What this rank sleeps on in wait(), where another thread may wake it.
+  virtual Doorbell* doorbell() { return nullptr; }
   virtual void publish(const Activity&) {}
   /// What another rank published last, where that is known.
   virtual std::optional<Activity> activity_of(int32_t) const { return std::nullopt; }
@@ -150,6 +154,12 @@ struct TransportSetup {
   /// For transports over the network; others need the store alone.
   ControlPlane* control = nullptr;
   std::vector<ChannelSpec> channels;
+  /// Which host this rank is on: equal texts share memory. Empty: found out.
+  std::string host;
+  /// For shared memory: the ranks that take part, in ascending order. Empty: all.
+  std::vector<int32_t> sharing;
+  /// For transports with a thread of their own: rung as well when a message has passed. Outlives the transport.
+  Doorbell* doorbell = nullptr;
   /// Whether each rank has a core of its own, so that a short spin pays.
   bool may_spin = false;
   /// For transports over the network: loopback where all ranks run on one host, else the address of rank 0.

@@ -191,7 +191,7 @@ class Nccl final : public Transport {
       if (on_device) wires_.push_back(std::make_unique<NcclWire>(spec, setup));
       else host.channels.push_back(spec);
     }
-    host_ = ranks_share_memory(setup) ? open_shm(host) : open_tcp(host);
+    host_ = open_auto(host);
   }
 
   const char* name() const override { return "nccl"; }

@@ -9,6 +9,36 @@
 #include <cstring>
 
 namespace graphpipe::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A core that sleeps costs some 50 us: to wake, and to run slower until it is warm. After a wait twenty times as long
+// that no longer matters; up to then the core is this rank's own.
+constexpr std::chrono::microseconds kSpin{1000};
+
+// Tells the core that it spins.
+#if defined(__x86_64__)
+void relax() { __builtin_ia32_pause(); }
+#elif defined(__aarch64__)
+void relax() { asm volatile("yield"); }
+#else
+void relax() {}
+#endif
+
+// Whether the number of rings has changed meanwhile.
+bool spin(const std::atomic<uint32_t>& rings, uint32_t seen) {
+  const Clock::time_point end = Clock::now() + kSpin;
+  while (Clock::now() < end) {
+    for (int i = 0; i < 16; ++i) {
+      relax();
+      if (rings.load(std::memory_order_acquire) != seen) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 size_t Ring::write(std::span<const std::byte> bytes, size_t limit) {
   const uint64_t position = words_->written.load(std::memory_order_relaxed);
@@ -44,7 +74,8 @@ void Doorbell::ring() {
   if (sleepers.load() != 0) syscall(SYS_futex, &rings, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void Doorbell::wait(uint32_t seen, std::chrono::microseconds longest) {
+void Doorbell::wait(uint32_t seen, std::chrono::microseconds longest, bool may_spin) {
+  if (may_spin && spin(rings, seen)) return;
   const timespec time{.tv_sec = longest.count() / 1'000'000, .tv_nsec = longest.count() % 1'000'000 * 1000};
   sleepers.fetch_add(1);
   syscall(SYS_futex, &rings, FUTEX_WAIT, seen, &time, nullptr, 0);

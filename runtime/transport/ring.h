@@ -21,7 +21,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 class Ring {
  public:
   Ring(void* memory, uint64_t capacity)
-      : words_(static_cast<RingWords*>(memory)), data_(static_cast<std::byte*>(memory) + sizeof(RingWords)),
+      : words_(static_cast<RingWords*>(memory)),
+        data_(static_cast<std::byte*>(memory) + sizeof(RingWords)),
         capacity_(capacity) {}
 
   /// Copies as much of `bytes` as there is room for, at most `limit`; returns how much.
@@ -43,8 +44,9 @@ struct Doorbell {
   std::atomic<uint32_t> sleepers;
 
   void ring();
-  /// Sleeps until the number of rings is no longer `seen`, or the time is over.
-  void wait(uint32_t seen, std::chrono::microseconds longest);
+  /// Sleeps until the number of rings is no longer `seen`, or the time is over. `may_spin`: the core is this rank's
+  /// own.
+  void wait(uint32_t seen, std::chrono::microseconds longest, bool may_spin);
 };
 
 }  // namespace graphpipe::runtime

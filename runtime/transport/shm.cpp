@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <fstream>
+#include <numeric>
 
 #include "runtime/error.h"
 #include "runtime/transport/message_lane.h"
@@ -24,19 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
 constexpr size_t kPiece = 64 << 10;
-// A core that sleeps costs some 50 us: to wake, and to run slower until it is warm. After a wait twenty times as long
-// that no longer matters; up to then the core is this rank's own.
-constexpr microseconds kSpin{1000};
 constexpr microseconds kDeathCheck{20'000};
-
-// Tells the core that it spins.
-#if defined(__x86_64__)
-void relax() { __builtin_ia32_pause(); }
-#elif defined(__aarch64__)
-void relax() { asm volatile("yield"); }
-#else
-void relax() {}
-#endif
 
 struct Peer {
   Segment segment;
@@ -59,6 +46,7 @@ class Shm final : public Transport {
   void wait(microseconds longest) override;
   void publish(const Activity& activity) override;
   std::optional<Activity> activity_of(int32_t rank) const override;
+  Doorbell* doorbell() override { return &own_.words().doorbell; }
   std::optional<PeerFailure> find_failure() override;
   void leave(const std::string& problem) override;
 
@@ -71,7 +59,7 @@ class Shm final : public Transport {
   int32_t rank_;
   bool may_spin_;
   Segment own_;
-  std::vector<std::optional<Peer>> peers_;  // by rank; empty for this one
+  std::vector<std::optional<Peer>> peers_;  // by rank; empty for this one and those of other hosts
   std::vector<Lane> lanes_;                 // by channel
   std::vector<size_t> active_;              // lanes with messages
   Clock::time_point next_death_check_{};
@@ -82,6 +70,13 @@ std::vector<ChannelSpec> incoming(const TransportSetup& setup) {
   for (const ChannelSpec& spec : setup.channels)
     if (spec.to_rank == setup.rank) specs.push_back(spec);
   return specs;
+}
+
+std::vector<int32_t> sharing_ranks(const TransportSetup& setup) {
+  if (!setup.sharing.empty()) return setup.sharing;
+  std::vector<int32_t> all(static_cast<size_t>(setup.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 Segment make_own(const TransportSetup& setup) {
@@ -106,7 +101,8 @@ Shm::Shm(const TransportSetup& setup)
       own_(make_own(setup)),
       peers_(static_cast<size_t>(setup.world_size)) {
   std::vector<SegmentCard> cards(peers_.size());
-  for (int32_t rank = 0; rank < setup.world_size; ++rank) {
+  const std::vector<int32_t> sharing = sharing_ranks(setup);
+  for (int32_t rank : sharing) {
     const auto index = static_cast<size_t>(rank);
     cards[index] = parse_card(setup.store->get(text("shm/", rank)));
     if (rank == rank_) continue;
@@ -117,13 +113,13 @@ Shm::Shm(const TransportSetup& setup)
   for (const ChannelSpec& spec : setup.channels) {
     const bool is_send = spec.from_rank == rank_;
     const int32_t other = is_send ? spec.to_rank : spec.from_rank;
-    GP_CHECK(other != rank_);
+    GP_CHECK(peers_[static_cast<size_t>(other)].has_value());
     const Segment& where = is_send ? peers_[static_cast<size_t>(other)]->segment : own_;
     const RingPlace place = place_in(is_send ? cards[static_cast<size_t>(other)] : own_card, spec);
     lanes_.push_back(Lane{{.peer = other, .is_send = is_send}, where.ring(place)});
     peers_[static_cast<size_t>(other)]->used = true;
   }
-  setup.store->barrier("shm", setup.world_size);
+  setup.store->barrier(text("shm/", sharing.front()), static_cast<int32_t>(sharing.size()));
   own_.close_file();
 }
 
@@ -173,18 +169,8 @@ bool Shm::progress() {
 
 void Shm::wait(microseconds longest) {
   Doorbell& bell = own_.words().doorbell;
-  uint32_t seen = bell.rings.load();
-  if (progress()) return;
-  if (may_spin_) {
-    const Clock::time_point end = Clock::now() + kSpin;
-    while (Clock::now() < end) {
-      for (int i = 0; i < 16; ++i) {
-        relax();
-        if (bell.rings.load(std::memory_order_acquire) != seen) return;
-      }
-    }
-  }
-  bell.wait(seen, std::min(longest, kDeathCheck));
+  const uint32_t seen = bell.rings.load();
+  if (!progress()) bell.wait(seen, std::min(longest, kDeathCheck), may_spin_);
 }
 
 void Shm::publish(const Activity& activity) {
@@ -202,6 +188,7 @@ void Shm::publish(const Activity& activity) {
 
 std::optional<Activity> Shm::activity_of(int32_t rank) const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (rank != rank_ && !peers_[static_cast<size_t>(rank)]) return std::nullopt;
   const RankWords& words = rank == rank_ ? own_.words() : words_of(rank);
   return Activity{.op = words.op.load(kRelaxed),
                   .stage = words.stage.load(kRelaxed),
@@ -242,23 +229,7 @@ void Shm::leave(const std::string& problem) {
     if (peer) peer->segment.words().doorbell.ring();
 }
 
-std::string host_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 128> space{};
-  const ssize_t length = readlink("/proc/self/ns/pid", space.data(), space.size() - 1);
-  return text(boot, " ", std::string_view(space.data(), length > 0 ? static_cast<size_t>(length) : 0), " ", getuid());
-}
-
 }  // namespace
-
-bool ranks_share_memory(const TransportSetup& setup) {
-  const std::string own = host_identity();
-  setup.store->set(text("host/", setup.rank), own);
-  bool same = true;
-  for (int32_t rank = 0; rank < setup.world_size; ++rank) same &= setup.store->get(text("host/", rank)) == own;
-  return same;
-}
 
 std::unique_ptr<Transport> open_shm(const TransportSetup& setup) { return std::make_unique<Shm>(setup); }
 

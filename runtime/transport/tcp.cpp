@@ -22,6 +22,7 @@
 #include "runtime/launch/control.h"
 #include "runtime/launch/sockets.h"
 #include "runtime/transport/message_lane.h"
+#include "runtime/transport/ring.h"
 #include "runtime/transport/transports.h"
 #include "support/check.h"
 
@@ -52,7 +53,7 @@ size_t passed(ssize_t count) {
 
 class Tcp final : public Transport {
  public:
-  Tcp(ControlPlane& control, std::vector<TcpLane> lanes);
+  Tcp(ControlPlane& control, std::vector<TcpLane> lanes, Doorbell* doorbell);
   ~Tcp() override;
   const char* name() const override { return "tcp"; }
   void post_send(size_t channel, Message& message) override { post(channel, message); }
@@ -74,6 +75,7 @@ class Tcp final : public Transport {
   void wake() const { eventfd_write(wake_.get(), 1); }
 
   ControlPlane& control_;
+  Doorbell* doorbell_;  // TransportSetup::doorbell
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::vector<TcpLane> lanes_;      // by channel
@@ -87,8 +89,8 @@ class Tcp final : public Transport {
   std::thread thread_;
 };
 
-Tcp::Tcp(ControlPlane& control, std::vector<TcpLane> lanes)
-    : control_(control), lanes_(std::move(lanes)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Tcp::Tcp(ControlPlane& control, std::vector<TcpLane> lanes, Doorbell* doorbell)
+    : control_(control), doorbell_(doorbell), lanes_(std::move(lanes)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -168,7 +170,9 @@ void Tcp::run() {
     eventfd_read(wake_.get(), &count);
     lock.lock();
     move_all();
-    if (!finished_.empty() || refused_) news_.notify_one();
+    if (finished_.empty() && !refused_) continue;
+    news_.notify_one();
+    if (doorbell_ != nullptr) doorbell_->ring();
   }
 }
 
@@ -359,7 +363,7 @@ std::vector<TcpLane> Opening::open() {
 
 std::unique_ptr<Transport> open_tcp(const TransportSetup& setup) {
   GP_CHECK(setup.control != nullptr);
-  return std::make_unique<Tcp>(*setup.control, Opening(setup).open());
+  return std::make_unique<Tcp>(*setup.control, Opening(setup).open(), setup.doorbell);
 }
 
 }  // namespace graphpipe::runtime

@@ -1,4 +1,5 @@
-// A run over two hosts: two network namespaces with a cable between them, and nothing else in either.
+// A run over two hosts: two network namespaces with a cable between them, and nothing else in either. The second one
+// has its own process ids too: ranks on one host share memory, ranks on several cannot.
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -58,14 +59,16 @@ constexpr const char* kHostName = "first-host";
 
 // Ranks 0 to `first_ranks` - 1 on the first host, the rest of three on the second. They must have the losses of one
 // process.
-void run_over_both(const TwoHosts& hosts, int first_ranks, const std::string& master) {
+void run_over_both(const TwoHosts& hosts, int first_ranks, const std::string& master, const std::string& transport) {
   const std::vector<std::string> flags{"--steps", "3", "--seed", "7", "--json"};
   std::vector<driver::Command> commands;
   for (int rank = 0; rank < 3; ++rank) {
     driver::Command command;
-    command.arguments = {
-        "ip",          "netns", "exec", hosts.host(rank < first_ranks ? 0 : 1), three_stage_folder() + "/build/device",
-        "--transport", "tcp"};
+    const bool on_first = rank < first_ranks;
+    command.arguments = {"ip", "netns", "exec", hosts.host(on_first ? 0 : 1)};
+    if (!on_first) command.arguments.insert(command.arguments.end(), {"unshare", "--pid", "--fork"});
+    command.arguments.insert(command.arguments.end(),
+                             {three_stage_folder() + "/build/device", "--transport", transport});
     command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
     command.environment = {"GRAPHPIPE_SECRET=what the ranks on both hosts know", text("RANK=", rank), "WORLD_SIZE=3",
                            text("MASTER_ADDR=", master), text("MASTER_PORT=", kPort)};
@@ -106,12 +109,17 @@ class HostsFile {
 
 TEST_CASE("ranks on two hosts have the losses of one process") {
   const TwoHosts hosts;
-  if (are_there(hosts)) run_over_both(hosts, 1, kAddresses[0]);
+  if (are_there(hosts)) run_over_both(hosts, 1, kAddresses[0], "tcp");
 }
 
 TEST_CASE("so have they where the first host's own name stands for a loopback address there") {
   const TwoHosts hosts;
   if (!are_there(hosts)) return;
   const HostsFile first(hosts.host(0), "127.0.1.1"), second(hosts.host(1), kAddresses[0]);
-  run_over_both(hosts, 2, kHostName);
+  run_over_both(hosts, 2, kHostName, "tcp");
+}
+
+TEST_CASE("so have they where two of them share memory on the first host") {
+  const TwoHosts hosts;
+  if (are_there(hosts)) run_over_both(hosts, 2, kAddresses[0], "auto");
 }

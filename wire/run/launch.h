@@ -21,7 +21,7 @@ struct LaunchOptions {
   /// Seconds without progress after which a peer counts as stalled. Absent: kStallTimeout, or more where the plan's
   /// longest action needs more.
   std::optional<double> stall_timeout;
-  /// "auto": shared memory where all ranks run on one host, else TCP.
+  /// "auto": shared memory between ranks on one host, TCP between hosts.
   std::string transport = "auto";
   /// The generated folder (manifest, weights). Empty: looked for from the program's own folder upwards.
   std::string folder;
