@@ -18,9 +18,46 @@ using scheduler::IdleTime;
 constexpr size_t kMaxBars = 64, kMaxCurves = 12;
 constexpr double kBarWidth = 900, kBarHeight = 16, kBarPitch = 20, kBarLeft = 80;
 
-// From dark to light, and hatched by nothing: the order is that of the legend.
-constexpr std::string_view kFills[scheduler::kIdleCauseCount + 1] = {"#08519c", "#6baed6", "#c6dbef", "#fdd0a2",
-                                                                     "#fdae6b", "#a63603", "#bdbdbd", "#f0f0f0"};
+// Colours with lines on them, so that they differ in black on white too. The order is that of the legend.
+struct Hatching {
+  std::string_view fill, lines;
+};
+constexpr Hatching kHatchings[scheduler::kIdleCauseCount + 1] = {
+    {"#4292c6", ""},
+    {"#c6dbef", "M-2 2L2 -2M0 8L8 0M6 10L10 6"},
+    {"#fdd0a2", "M0 4H8"},
+    {"#fdae6b", "M4 0V8"},
+    {"#fff3c4", "M0 4H8M4 0V8"},
+    {"#fd8d3c", "M-2 6L2 10M0 0L8 8M6 -2L10 2"},
+    {"#d9d9d9", "M2 4H6"},
+    {"#ffffff", "M0 1H8M0 5H8"},
+};
+
+std::string pattern_id(const PartOf& part, int cause) { return fmt::format("{}idle-{}", part.ids, cause); }
+
+std::string patterns(const PartOf& part) {
+  std::string out = "<defs>";
+  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i)
+    out += fmt::format(
+        "<pattern id=\"{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><rect width=\"8\" height=\"8\" "
+        "fill=\"{}\"/><path d=\"{}\" stroke=\"#111\" stroke-width=\"0.8\"/></pattern>\n",
+        pattern_id(part, i), kHatchings[i].fill, kHatchings[i].lines);
+  return out + "</defs>\n";
+}
+
+std::string name_of_time(int cause) {
+  return std::string(cause == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(cause - 1)));
+}
+
+// Of busy time, and of each cause of idle time.
+std::vector<double> shares_of(const IdleTime& idle, double whole) {
+  std::vector<double> shares{1};
+  for (const Ticks ticks : idle) {
+    shares.push_back(static_cast<double>(ticks.count) / whole);
+    shares[0] -= shares.back();
+  }
+  return shares;
+}
 
 // The numbers of the `most` programs with the largest value, in their own order.
 std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
@@ -32,35 +69,32 @@ std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
   return order;
 }
 
-std::string idle_legend() {
+std::string idle_legend(const PartOf& part) {
   std::string out;
   double x = kBarLeft;
   for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) {
-    const std::string name(i == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(i - 1)));
+    const std::string name = name_of_time(i);
     out += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"2\" width=\"12\" height=\"12\" fill=\"{}\" stroke=\"#333\"/><text x=\"{:.1f}\" "
+        "<rect x=\"{:.1f}\" y=\"2\" width=\"12\" height=\"12\" fill=\"url(#{})\" stroke=\"#333\"/><text x=\"{:.1f}\" "
         "y=\"12\">{}</text>",
-        x, kFills[i], x + 16, name);
+        x, pattern_id(part, i), x + 16, name);
     x += 34 + 6.6 * static_cast<double>(name.size());
   }
   return out + "\n";
 }
 
-std::string idle_bar(const IdleTime& idle, double whole, double y) {
+std::string idle_bar(const std::vector<double>& shares, const PartOf& part, double y) {
   std::string out;
-  double busy = whole;
-  for (const Ticks ticks : idle) busy -= static_cast<double>(ticks.count);
   double x = kBarLeft;
   for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) {
-    const double ticks = i == 0 ? busy : static_cast<double>(idle[static_cast<size_t>(i - 1)].count);
-    if (ticks <= 0) continue;
-    const double width = kBarWidth * ticks / whole;
-    const std::string_view name = i == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(i - 1));
+    const double share = shares[static_cast<size_t>(i)];
+    if (share <= 0) continue;
+    const double width = kBarWidth * share;
     out += fmt::format(
-        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"#333\" "
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"url(#{})\" stroke=\"#333\" "
         "stroke-width=\"0.4\"><title>{}: "
         "{:.1f} %</title></rect>",
-        x, y, width, kBarHeight, kFills[i], name, 100 * ticks / whole);
+        x, y, width, kBarHeight, pattern_id(part, i), name_of_time(i), 100 * share);
     x += width;
   }
   return out;
@@ -103,9 +137,21 @@ std::string memory_curve(const Pipeline& pipeline, size_t program) {
                      kBegin, kEnd, html_text(human_seconds(span / scheduler::kTicksPerSecond)));
 }
 
+std::string idle_numbers(const std::vector<size_t>& devices, const std::vector<std::vector<double>>& shares,
+                         const PartOf& part) {
+  std::vector<std::vector<std::string>> rows{{"device"}};
+  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) rows[0].push_back(name_of_time(i));
+  for (size_t row = 0; row < devices.size(); ++row) {
+    rows.push_back({std::to_string(devices[row])});
+    for (const double share : shares[row]) rows.back().push_back(fmt::format("{:.1f} %", 100 * share));
+  }
+  return "<details><summary>The same in numbers</summary>\n" +
+         html_table("How the devices spend the step" + part.words + ", in numbers", rows) + "</details>\n";
+}
+
 }  // namespace
 
-std::string idle_picture(const Pipeline& pipeline) {
+std::string idle_picture(const Pipeline& pipeline, const PartOf& part) {
   const auto& built = pipeline.built;
   const std::vector<IdleTime> idle = scheduler::idle_time(pipeline.stages, built.schedule, built.timeline);
   std::vector<double> sums;
@@ -118,19 +164,23 @@ std::string idle_picture(const Pipeline& pipeline) {
   const auto whole = static_cast<double>(std::max<int64_t>(1, built.timeline.makespan.count));
   const double height = 24 + kBarPitch * static_cast<double>(shown.size());
   std::string out = fmt::format(
-      "<div class=\"wide\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
       "width=\"1000\" "
       "height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\"><title>How the devices spend the "
       "step</title>\n",
       height);
-  out += idle_legend();
+  out += patterns(part) + idle_legend(part);
+  std::vector<size_t> devices;
+  std::vector<std::vector<double>> shares;
   for (size_t row = 0; row < shown.size(); ++row) {
     const double y = 22 + kBarPitch * static_cast<double>(row);
-    out += fmt::format("<text x=\"4\" y=\"{:.1f}\">device {}</text>", y + 12,
-                       built.schedule.programs[shown[row]].device.index());
-    out += idle_bar(idle[shown[row]], whole, y) + "\n";
+    devices.push_back(built.schedule.programs[shown[row]].device.index());
+    shares.push_back(shares_of(idle[shown[row]], whole));
+    out += fmt::format("<text x=\"4\" y=\"{:.1f}\">device {}</text>", y + 12, devices.back());
+    out += idle_bar(shares.back(), part, y) + "\n";
   }
-  out += "</svg></div>\n";
+  out = wide_part("How the devices spend the step" + part.words, out + "</svg>", "idle") +
+        idle_numbers(devices, shares, part);
   if (shown.size() < idle.size())
     out += fmt::format("<p>The {} of {} devices that are idle longest.</p>\n", shown.size(), idle.size());
   return out;

@@ -10,12 +10,13 @@ constexpr std::string_view kStyle = R"(
 :root { color-scheme: light; }
 body { font: 16px/1.45 system-ui, sans-serif; color: #111; background: #fff; margin: 0 auto; padding: 1rem; max-width: 76rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #999; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; } h1, h2, h3, summary { overflow-wrap: anywhere; } svg { max-width: 100%; height: auto; }
 p { margin: .5rem 0; max-width: 60rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .875rem; } caption { text-align: left; font-weight: 600; padding: .25rem 0; }
 th, td { border: 1px solid #bbb; padding: .2rem .5rem; text-align: left; vertical-align: top; }
 td { max-width: 24rem; overflow-wrap: break-word; }
-th { background: #f2f2f2; }
-.wide { overflow-x: auto; } .wide svg { max-width: 100%; height: auto; } .timeline svg { min-width: 48rem; }
+th { background: #f2f2f2; } th[scope=row] { background: none; font-weight: inherit; max-width: 24rem; overflow-wrap: break-word; }
+.wide { overflow-x: auto; } .timeline svg { min-width: 48rem; }
 .mark { font-size: .75rem; border: 1px solid #777; border-radius: .3rem; padding: 0 .3rem; white-space: nowrap; }
 .figures { display: flex; flex-wrap: wrap; gap: .5rem 2rem; padding: 0; list-style: none; }
 .figures b { display: block; font-size: 1.25rem; }
@@ -23,7 +24,8 @@ details { margin: .3rem 0; } summary { cursor: pointer; } a { color: #0b3d91; }
 a:focus, summary:focus, .wide:focus { outline: 2px solid #0b3d91; }
 @media screen and (max-width: 48rem) { .wide svg { max-width: none; } }
 @media print { body { font-size: 10pt; max-width: none; padding: 0; } .wide { overflow: visible; } .timeline svg { min-width: 0; }
-  h2, table, svg { break-inside: avoid; } @page { size: A4; margin: 14mm; } }
+  table { font-size: 7.5pt; } th, td { padding: .1rem .25rem; } td, th[scope=row] { overflow-wrap: anywhere; }
+  h2, h3 { break-after: avoid; } tr, svg { break-inside: avoid; } @page { size: A4; margin: 14mm; } }
 )";
 
 }  // namespace
@@ -35,15 +37,25 @@ std::string origin_mark(Origin origin) {
   return fmt::format("<span class=\"mark\">{}</span>", kNames[static_cast<size_t>(origin)]);
 }
 
-std::string html_table(const std::string& caption, const std::vector<std::vector<std::string>>& rows) {
-  std::string out = "<div class=\"wide\" tabindex=\"0\"><table><caption>" + caption + "</caption>\n";
+std::string wide_part(const std::string& name, const std::string& content, const std::string& also_class) {
+  return fmt::format("<div class=\"wide{}\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>\n",
+                     also_class.empty() ? "" : " " + also_class, html_text(name), content);
+}
+
+std::string html_table(const std::string& name, const std::vector<std::vector<std::string>>& rows,
+                       const std::string& mark) {
+  std::string out = "<table><caption>" + html_text(name) + (mark.empty() ? "" : " " + mark) + "</caption>\n";
   for (size_t i = 0; i < rows.size(); ++i) {
     out += "<tr>";
-    for (const std::string& cell : rows[i])
-      out += i == 0 ? "<th scope=\"col\">" + cell + "</th>" : "<td>" + cell + "</td>";
+    for (size_t j = 0; j < rows[i].size(); ++j) {
+      const std::string& cell = rows[i][j];
+      if (i == 0 && cell.empty()) out += "<td></td>";
+      else if (i == 0) out += "<th scope=\"col\">" + cell + "</th>";
+      else out += j == 0 ? "<th scope=\"row\">" + cell + "</th>" : "<td>" + cell + "</td>";
+    }
     out += "</tr>\n";
   }
-  return out + "</table></div>\n";
+  return wide_part(name, out + "</table>");
 }
 
 std::string html_page(std::string_view title, const std::string& body) {

@@ -20,8 +20,22 @@ enum class Origin : uint8_t { kMeasured, kSimulated, kAssumed };
 /// A mark behind a figure: "measured", "simulated" or "assumed".
 std::string origin_mark(Origin origin);
 
-/// A table whose first row is the heading. Cells are HTML.
-std::string html_table(const std::string& caption, const std::vector<std::vector<std::string>>& rows);
+/// Which plan of a page a part belongs to; both empty where there is one.
+struct PartOf {
+  /// Begins its ids: "plan-1-".
+  std::string ids;
+  /// Ends the names that a screen reader says: " of plan 2".
+  std::string words;
+};
+
+/// A part that scrolls sideways where the page is narrow, which the keyboard reaches and a screen reader calls `name`
+/// (text). `content` is HTML.
+std::string wide_part(const std::string& name, const std::string& content, const std::string& also_class = "");
+
+/// A table whose first row is the heading, and whose first column names the rows. `name` is text, `mark` and cells are
+/// HTML.
+std::string html_table(const std::string& name, const std::vector<std::vector<std::string>>& rows,
+                       const std::string& mark = "");
 
 /// A whole page: `title` is text, `body` HTML.
 std::string html_page(std::string_view title, const std::string& body);

@@ -80,7 +80,7 @@ std::string in_words(const Pipeline& pipeline) {
   return out;
 }
 
-std::string decisions(const Pipeline& pipeline) {
+std::string decisions(const Pipeline& pipeline, const PartOf& part, std::string_view heading) {
   std::vector<std::vector<std::string>> rows{{"instead", "step", "more than this plan"}};
   const double step = pipeline.built.step_seconds();
   for (const DecisionCost& cost : decision_costs(pipeline))
@@ -89,25 +89,31 @@ std::string decisions(const Pipeline& pipeline) {
                                                   fmt::format("{:+.1f} %", 100 * (cost.step_seconds / step - 1))}
                        : std::vector<std::string>{html_text(cost.instead), "-", html_text(cost.why_not)});
   if (rows.size() == 1) return "";
-  return "<h2>What each decision is worth " + origin_mark(Origin::kSimulated) + "</h2>\n" +
-         html_table("The same stages with one decision taken back", rows);
+  return fmt::format("<{0}>What each decision is worth {1}</{0}>\n{2}", heading, origin_mark(Origin::kSimulated),
+                     html_table("The same stages with one decision taken back" + part.words, rows));
 }
 
 std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_several) {
   const Pipeline& pipeline = plan.pipeline;
-  const std::string prefix = is_one_of_several ? fmt::format("plan-{}-", number) : "";
+  PartOf part;
+  if (is_one_of_several) part = {fmt::format("plan-{}-", number), fmt::format(" of plan {}", number + 1)};
+  const std::string_view heading = is_one_of_several ? "h3" : "h2";
+  const auto headed = [&](std::string_view name, const std::string& mark) {
+    return fmt::format("<{0}>{1}{2}</{0}>\n", heading, name, mark);
+  };
   std::string out;
   if (is_one_of_several) out += fmt::format("<h2 id=\"plan-{}\">{}</h2>\n", number, html_text(plan.name));
   out += figures(plan) + in_words(pipeline);
-  out += "<h2>Stages</h2>\n" + stage_picture(pipeline, prefix) + stage_sections(pipeline, prefix);
+  out += headed("Stages", "") + stage_picture(pipeline, part) + stage_sections(pipeline, part);
   const std::string simulated = " " + origin_mark(Origin::kSimulated);
-  out += "<h2>Timeline" + simulated + "</h2>\n<div class=\"wide timeline\" tabindex=\"0\">" +
-         scheduler::gantt_svg(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline,
-                              {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"}) +
-         "</div>\n";
-  out += "<h2>Where the time goes" + simulated + "</h2>\n" + idle_picture(pipeline);
-  out += "<h2>Memory" + simulated + "</h2>\n" + memory_pictures(pipeline);
-  return out + decisions(pipeline);
+  out += headed("Timeline", simulated) +
+         wide_part("Timeline" + part.words,
+                   scheduler::gantt_svg(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline,
+                                        {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"}),
+                   "timeline");
+  out += headed("Where the time goes", simulated) + idle_picture(pipeline, part);
+  out += headed("Memory", simulated) + memory_pictures(pipeline);
+  return out + decisions(pipeline, part, heading);
 }
 
 constexpr size_t kMaxStepBars = 40;
@@ -119,7 +125,7 @@ std::string step_bars(const std::vector<ReportedPlan>& plans) {
   for (const ReportedPlan& plan : plans) slowest = std::max(slowest, plan.pipeline.built.step_seconds());
   const size_t shown = std::min(plans.size(), kMaxStepBars);
   std::string out = fmt::format(
-      "<div class=\"wide\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
       "width=\"1000\" height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\"><title>Simulated "
       "steps of the plans</title>\n",
       kPitch * static_cast<double>(shown) + 4);
@@ -134,7 +140,7 @@ std::string step_bars(const std::vector<ReportedPlan>& plans) {
         "stroke-width=\"0.4\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
         kLeft, y, width, kLeft + width + 6, y + 13, shown_seconds(step));
   }
-  out += "</svg></div>\n";
+  out = wide_part("Simulated steps of the plans as bars", out + "</svg>");
   return shown < plans.size() ? out + fmt::format("<p>The first {} of {} plans.</p>\n", shown, plans.size()) : out;
 }
 

@@ -111,8 +111,8 @@ std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
   const std::vector<StagePlace> places = places_of(graph, width, height);
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "role=\"img\" "
-      "font-family=\"sans-serif\" font-size=\"11\"><title>Graph of {2} stages</title>\n"
+      "role=\"group\" "
+      "font-family=\"sans-serif\" font-size=\"11\"><title>Graph of {2} stages, each a link to its operators</title>\n"
       "<defs><marker id=\"{3}arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" "
       "orient=\"auto\">"
       "<path d=\"M0 0 L8 4 L0 8 z\" fill=\"#333\"/></marker></defs>\n",
@@ -124,9 +124,9 @@ std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
 
 }  // namespace
 
-std::string stage_picture(const Pipeline& pipeline, const std::string& plan) {
-  const std::string picture = drawn_graph(pipeline, plan);
-  return picture.empty() ? "" : "<div class=\"wide\" tabindex=\"0\">" + picture + "</div>\n";
+std::string stage_picture(const Pipeline& pipeline, const PartOf& part) {
+  const std::string picture = drawn_graph(pipeline, part.ids);
+  return picture.empty() ? "" : wide_part("Graph of the stages" + part.words, picture);
 }
 
 std::string stage_svg(const Pipeline& pipeline) {
@@ -152,7 +152,7 @@ std::string stage_dot(const Pipeline& pipeline) {
   return out + "}\n";
 }
 
-std::string stage_sections(const Pipeline& pipeline, const std::string& plan) {
+std::string stage_sections(const Pipeline& pipeline, const PartOf& part) {
   std::vector<std::vector<std::string>> rows{
       {"stage", "after", "devices", "micro-batch", "one micro-batch", "weights", "operators", "modules"}};
   std::string sections;
@@ -161,16 +161,16 @@ std::string stage_sections(const Pipeline& pipeline, const std::string& plan) {
     std::string before;
     for (const ir::StageId other : pipeline.stages.predecessors(id))
       before += (before.empty() ? "" : ", ") + std::to_string(other.index());
-    rows.push_back({fmt::format("<a href=\"#{1}stage-{0}\">{0}</a>", id.index(), plan), before.empty() ? "-" : before,
-                    named_devices(stage.choice), std::to_string(stage.choice.micro_batch.count),
-                    html_text(human_seconds(item_seconds(stage))),
+    rows.push_back({fmt::format("<a href=\"#{1}stage-{0}\">{0}</a>", id.index(), part.ids),
+                    before.empty() ? "-" : before, named_devices(stage.choice),
+                    std::to_string(stage.choice.micro_batch.count), html_text(human_seconds(item_seconds(stage))),
                     html_text(human_bytes(static_cast<double>(stage.weight_bytes.count))),
                     std::to_string(stage.nodes.size()), name_list(modules_in(pipeline, id))});
     sections +=
         fmt::format("<details id=\"{3}stage-{0}\"><summary>stage {0}: {1} operators</summary><p>{2}</p></details>\n",
-                    id.index(), stage.nodes.size(), operators_of(pipeline, stage), plan);
+                    id.index(), stage.nodes.size(), operators_of(pipeline, stage), part.ids);
   }
-  return html_table("Stages " + origin_mark(Origin::kSimulated), rows) + sections;
+  return html_table("Stages" + part.words, rows, origin_mark(Origin::kSimulated)) + sections;
 }
 
 }  // namespace graphpipe::driver
