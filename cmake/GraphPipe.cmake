@@ -5,6 +5,10 @@ find_package(Threads REQUIRED)
 set(GRAPHPIPE_DEPS_DIR "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Where scripts/install_deps put ONNX and LibTorch")
 # A program that runs on any Linux of this processor: what a Python wheel holds.
 option(GRAPHPIPE_STATIC "Link the compiler statically" OFF)
+if(GRAPHPIPE_STATIC)
+  # It names no folder of the machine that built it.
+  add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${PROJECT_BINARY_DIR}/=")
+endif()
 if(GRAPHPIPE_COMPILER)
   include(GraphPipeCompilerDependencies)
 endif()

@@ -73,7 +73,7 @@ Result<std::string> runtime_to_link() {
                     .message = "no installed runtime was found: programs have nothing to link",
                     .hint =
                         "set GRAPHPIPE_RUNTIME_DIR to the prefix that holds share/graphpipe (scripts/build installs "
-                        "it), or generate with --bundle"};
+                        "it), or run graphpipe-runtime where GraphPipe came as a package"};
 }
 
 Status run_tool(const Command& command, std::ofstream& log, Progress& progress, std::string_view what) {
@@ -132,9 +132,11 @@ std::string installed_runtime() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return "";
-  // The last one is for a program that was copied out of its build folder.
+  // The second one is where graphpipe-runtime of a package puts it, the last one is for a program that was copied out of
+  // its build folder.
   for (const fs::path& candidate :
-       {program.parent_path() / "../prefix", program.parent_path() / "..", fs::path(GRAPHPIPE_BUILD_PREFIX)})
+       {program.parent_path() / "../prefix", program.parent_path() / "../lib/graphpipe", program.parent_path() / "..",
+        fs::path(GRAPHPIPE_BUILD_PREFIX)})
     if (!candidate.empty() && fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
   return "";
 }
