@@ -135,20 +135,6 @@ Number load_number(DType dtype, const char* at) {
   return {};
 }
 
-uint16_t half_of_float(double value) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double size = std::fabs(value);
-  if (std::isnan(value)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  int exponent = 0;
-  std::frexp(size, &exponent);
-  exponent = std::max(exponent, -13);
-  const auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(size, 11 - exponent)));
-  // A carry out of the fraction moves into the exponent by itself.
-  if (steps < 1024) return static_cast<uint16_t>(sign | steps);
-  return static_cast<uint16_t>(sign | ((static_cast<uint32_t>(exponent + 14) << 10) + (steps - 1024)));
-}
-
 uint16_t bfloat_of_float(double value) {
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   if (std::isnan(value)) return 0x7fc0;

@@ -15,9 +15,11 @@ only when a slot is free: a slow run holds the feeder back.
 """
 
 import fcntl
+import itertools
 import mmap
 import os
 import socket
+import struct
 from collections import namedtuple
 
 HEADER = "graphpipe-feed 1"
@@ -90,10 +92,31 @@ def _layout(inputs):
     return offsets, end
 
 
-def _bytes_of(name, array, declared):
+def _padded(view, kind, shape, number):
+    """The view's rows at the beginning of each axis of an array of this shape, the rest filled with the number."""
+    element = struct.pack("<" + kind, int(number) if kind not in "fde" else number)
+    count = 1
+    for dim in shape:
+        count *= dim
+    padded = bytearray(element * count)
+    row = view.shape[-1] * view.itemsize
+    data = view.cast("B")
+    for i, index in enumerate(itertools.product(*map(range, view.shape[:-1]))):
+        place = 0
+        for at, dim in zip((*index, 0), shape):
+            place = place * dim + at
+        padded[place * len(element):place * len(element) + row] = data[i * row:(i + 1) * row]
+    return memoryview(padded)
+
+
+def _bytes_of(name, array, declared, fill=None):
     view = memoryview(array)
     size, formats = TYPES[declared.type]
     kind = view.format.lstrip("@=<")
+    smaller = len(view.shape) == len(declared.shape) and view.shape != declared.shape and all(
+        0 < found <= most for found, most in zip(view.shape, declared.shape))
+    if fill is not None and smaller and view.shape[0] == declared.shape[0] and kind in formats and view.c_contiguous:
+        return _padded(view, kind, declared.shape, fill)
     if view.shape != declared.shape or view.itemsize != size or kind not in formats:
         raise FeedError(f"the batch has {kind}{list(view.shape)} for {name!r}; the run takes "
                         f"{declared.type}{list(declared.shape)}")
@@ -105,7 +128,8 @@ def _bytes_of(name, array, declared):
 class _Session:
     """One run: a connection for each of its ranks, and the memory that they share."""
 
-    def __init__(self, listener, slots, data):
+    def __init__(self, listener, slots, data, pad):
+        self.pad = pad
         first = listener.accept()[0]
         hello = Hello(first.recv(MAX_MESSAGE))
         self.hello, self.slots = hello, slots
@@ -155,7 +179,7 @@ class _Session:
             return False
         slot = step % self.slots
         for name, array in batch.items():
-            data = _bytes_of(name, array, self.hello.inputs[name])
+            data = _bytes_of(name, array, self.hello.inputs[name], self.pad.get(name))
             begin = slot * self.slot_bytes + self.offsets[name]
             self.memory[begin:begin + data.nbytes] = data
         return self._tell(f"batch {step} {slot}\n")
@@ -183,10 +207,12 @@ class _Session:
             connection.close()
 
 
-def serve(path, batches, slots=4, runs=1, data=""):
+def serve(path, batches, slots=4, runs=1, data="", pad=None):
     """Waits for a run at the socket `path` and feeds it what `batches(first_step, inputs)` yields, to its end or the
     run's; `runs` times, one after the other (None: for ever). `data` is a name for what is fed, such as a digest of its files: a run that goes on from
-    a checkpoint refuses data of another name. Raises FeedError where a batch does not fit."""
+    a checkpoint refuses data of another name. `pad` maps names of inputs to numbers that fill up arrays which are
+    smaller than what the run takes, at the end of each axis but the first: {"tokens": 0, "label": -100}. Raises
+    FeedError where a batch does not fit."""
     if os.path.exists(path):
         raise FeedError(f"{path} exists already")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -198,14 +224,14 @@ def serve(path, batches, slots=4, runs=1, data=""):
         try:
             listener.listen(1024)
             while runs is None or runs > 0:
-                _serve_one(listener, batches, slots, data)
+                _serve_one(listener, batches, slots, data, pad or {})
                 runs = None if runs is None else runs - 1
         finally:
             os.unlink(path)
 
 
-def _serve_one(listener, batches, slots, data):
-    session = _Session(listener, slots, data)
+def _serve_one(listener, batches, slots, data, pad):
+    session = _Session(listener, slots, data, pad)
     try:
         step = session.hello.step
         for batch in batches(step, dict(session.hello.inputs)):

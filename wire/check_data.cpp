@@ -25,9 +25,9 @@ int64_t samples_of(const DataEntry& entry, const Parts& parts) {
   return samples;
 }
 
-size_t elements_of_sample(const DataEntry& entry) {
-  size_t count = 1;
-  for (const int64_t dim : entry.dims) count *= static_cast<size_t>(dim);
+size_t elements_of_sample(const DataEntry& entry, const DataArray& array) {
+  auto count = static_cast<size_t>(entry.dims[0]);
+  for (size_t axis = 1; axis < array.dims.size(); ++axis) count *= static_cast<size_t>(array.dims[axis]);
   return count;
 }
 
@@ -145,18 +145,23 @@ std::string bounds_text(const IdBounds& ids) {
 
 Status check_array(const DataEntry& entry, const DataArray& array) {
   const size_t from = entry.has_samples() ? 1 : 0;
-  const bool same_rest = array.dims.size() == entry.dims.size() &&
-                         std::equal(entry.dims.begin() + static_cast<std::ptrdiff_t>(from), entry.dims.end(),
-                                    array.dims.begin() + static_cast<std::ptrdiff_t>(from));
+  bool same_rest = array.dims.size() == entry.dims.size();
+  for (size_t axis = from; same_rest && axis < entry.dims.size(); ++axis) {
+    const int64_t found = array.dims[axis], most = entry.dims[axis];
+    same_rest = found == most || (!entry.fill.empty() && found > 0 && found < most);
+  }
   const bool has_samples =
       !entry.has_samples() || (!array.dims.empty() && array.dims[0] > 0 && array.dims[0] % entry.dims[0] == 0);
   if (array.type == entry.type && same_rest && has_samples) return Ok{};
   std::string wanted = shape_text(entry.dims);
   if (entry.has_samples()) wanted += " with any number of samples in place of the first";
+  if (!entry.fill.empty()) wanted += ", or smaller";
   return bad_data(array.file,
                   text("it holds ", element_name(array.type), shape_text(array.dims), "; the model takes ",
                        element_name(entry.type), wanted),
-                  "write the file again with this type and shape");
+                  array.type == entry.type && array.dims.size() == entry.dims.size() && entry.fill.empty()
+                      ? "write the file again with this shape, or fill smaller samples up with --pad NAME=NUMBER"
+                      : "write the file again with this type and shape");
 }
 
 std::string place_of(const DataArray& array, size_t element) {
@@ -174,7 +179,7 @@ Status check_ids(const DataEntry& entry, const DataArray& array, int64_t first, 
       entry.type == ElementType::kBool)
     return Ok{};
   const auto bytes = static_cast<size_t>(element_size(entry.type));
-  const size_t of_sample = entry.has_samples() ? elements_of_sample(entry) : array.elements.size() / bytes;
+  const size_t of_sample = entry.has_samples() ? elements_of_sample(entry, array) : array.elements.size() / bytes;
   const size_t skipped = entry.has_samples() ? static_cast<size_t>(first) * of_sample : 0;
   const size_t count = entry.has_samples() ? static_cast<size_t>(samples) * of_sample : of_sample;
   const auto found = first_out_of_bounds(entry.type, array.elements.subspan(skipped * bytes, count * bytes), entry.ids);
@@ -233,26 +238,27 @@ Result<int64_t> steps_of(const SampleOrder& order, const DataUse& use) {
                     .hint = "lower --epochs"};
 }
 
-Result<DataTable> read_data_table(const std::string& generated_folder) {
+Result<DataTable> read_data_table(const std::string& generated_folder, const std::vector<Padding>& paddings) {
   const std::string path = text(generated_folder, "/", kDataTableFile);
   GP_TRY(const MappedFile file, MappedFile::open(path));
   const std::string_view words(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   std::optional<DataTable> table = parse_data_table(words);
-  if (table) return *std::move(table);
+  if (table) return with_paddings(*std::move(table), paddings);
   return Diagnostic{.code = Code::kMalformedFile,
                     .origin = ModelText(path),
                     .message = "it is not a table of data as this version writes it",
                     .hint = "generate the folder again"};
 }
 
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const DataUse& use) {
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const DataUse& use,
+                              const std::vector<Padding>& paddings) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
     return {{.code = Code::kUnreadableFile,
              .origin = ModelText(folder),
              .message = "it is not a folder",
              .hint = "pass the folder of the data with --data"}};
-  const Result<DataTable> table = read_data_table(generated_folder);
+  const Result<DataTable> table = read_data_table(generated_folder, paddings);
   if (!table) return table.problems();
   if (is_test_data_folder(folder)) return {};
   NpyFolder files(folder, *table);

@@ -9,12 +9,14 @@
 #include "support/result.h"
 #include "wire/data_folder.h"
 #include "wire/data_table.h"
+#include "wire/padding.h"
 #include "wire/run/data.h"
 #include "wire/sample_order.h"
 
 namespace graphpipe::wire {
 
-/// Whether the array has the entry's type and shape, with any positive number of samples. Errors: kBadData.
+/// Whether the array has the entry's type and shape, with any positive number of samples; of an entry with a fill, none
+/// of the other sizes need reach the entry's. Errors: kBadData.
 Status check_array(const DataEntry& entry, const DataArray& array);
 
 /// Whether all ids of `samples` samples from `first` on lie in the entry's bounds. Errors (kBadData): the first that
@@ -52,12 +54,13 @@ Result<SampleOrder> sample_order(const DataTable& table, const OpenData& open, i
 /// Those of the use, or of its epochs. Errors (kUsage): epochs of more than kMaxSteps.
 Result<int64_t> steps_of(const SampleOrder& order, const DataUse& use);
 
-/// The table of a generated folder. Errors: kUnreadableFile, kMalformedFile.
-Result<DataTable> read_data_table(const std::string& generated_folder);
+/// The table of a generated folder with these paddings. Errors: kUnreadableFile, kMalformedFile, those of the paddings.
+Result<DataTable> read_data_table(const std::string& generated_folder, const std::vector<Padding>& paddings = {});
 
 /// check_data of a folder (data_folder.h) for the table of a generated folder. Errors: also those of the table, and
 /// kUnreadableFile where it is no folder. A folder of ONNX test data has no errors here: the programs read it.
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const DataUse& use);
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const DataUse& use,
+                              const std::vector<Padding>& paddings = {});
 
 /// Whether the folder holds ONNX test data: input_0.pb, or test_data_set_0/input_0.pb.
 bool is_test_data_folder(const std::string& folder);

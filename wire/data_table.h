@@ -34,6 +34,8 @@ struct DataEntry {
   /// As the file has them, of one sample; of the whole tensor where it has no such axis.
   std::vector<int64_t> dims;
   IdBounds ids;
+  /// The bytes of the element that fills up smaller samples (padding.h), which no file says; empty: there are none.
+  std::string fill;
   bool has_samples() const { return batch_axis >= 0; }
   bool operator==(const DataEntry&) const = default;
 };

@@ -109,6 +109,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--epochs", &kFiles},
     {"", "--shuffle", &kFiles},
     {"", "--last-batch", &kFiles},
+    {"", "--pad", &kFiles},
     {"run", "--checkpoint", &kTraining},
     {"run", "--resume", &kTraining},
     {"run", "--checkpoint-every", &kCheckpoints},

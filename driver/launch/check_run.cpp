@@ -76,7 +76,7 @@ Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& 
                       .origin = ModelText("--epochs"),
                       .message = "the epochs of ONNX test data are not counted before the programs read them",
                       .hint = "pass --steps"};
-  GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
+  GP_TRY(const wire::DataTable table, wire::read_data_table(folder, data.paddings));
   wire::NpyFolder files(data.folder, table);
   const wire::DataUse use = wire::data_use(data, 0);
   GP_TRY(const wire::SampleOrder order,
@@ -87,9 +87,11 @@ Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& 
 
 Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& run) {
   Diagnostics found;
-  if (!run.data.folder.empty()) found = wire::check_data_folder(folder, run.data.folder, wire::data_use(run.data, 0));
+  if (!run.data.folder.empty())
+    found = wire::check_data_folder(folder, run.data.folder, wire::data_use(run.data, 0), run.data.paddings);
   if (!run.data.eval_folder.empty())
-    for (Diagnostic& problem : wire::check_data_folder(folder, run.data.eval_folder, wire::evaluation_use()))
+    for (Diagnostic& problem :
+         wire::check_data_folder(folder, run.data.eval_folder, wire::evaluation_use(), run.data.paddings))
       found.push_back(std::move(problem));
   const Result<wire::LearningRate> rate = wire::LearningRate::of(run.optimizer);
   if (!rate.ok())

@@ -3,14 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "frontend/external_data.h"
 #include "support/check.h"
-#include "support/half_float.h"
+#include "wire/element_bytes.h"
 #include "wire/packed_elements.h"
 #include "wire/scan_numbers.h"
 
@@ -57,44 +56,8 @@ Status send_packed_range(const ir::FileRange& range, const ir::TensorType& type,
   });
 }
 
-template <typename T>
-std::string element_of(T element) {
-  std::string bytes(sizeof(T), '\0');
-  std::memcpy(bytes.data(), &element, sizeof(T));
-  return bytes;
-}
-
-// One element of this type; 16-bit floats only where their upper half is exact, which the importer's fill values are.
-std::string element_bytes(ir::DType dtype, double value) {
-  switch (dtype) {
-    case ir::DType::kFloat64:
-      return element_of<double>(value);
-    case ir::DType::kInt64:
-      return element_of<int64_t>(value);
-    case ir::DType::kInt32:
-      return element_of<int32_t>(value);
-    case ir::DType::kInt16:
-      return element_of<int16_t>(value);
-    case ir::DType::kInt8:
-      return element_of<int8_t>(value);
-    case ir::DType::kUInt8:
-      return element_of<uint8_t>(value);
-    case ir::DType::kBool:
-      return element_of<uint8_t>(value != 0);
-    case ir::DType::kFloat16:
-      return element_of<uint16_t>(half_of_float(value));
-    case ir::DType::kBFloat16:
-      return element_of<float>(value).substr(2);
-    case ir::DType::kFloat32:
-      break;
-    default:
-      GP_CHECK(false);  // the importer fills parameters of types that are computed in
-  }
-  return element_of<float>(value);
-}
-
 Status send_filled(const ir::TensorType& type, double value, const files::ByteSink& sink) {
-  const std::string element = element_bytes(type.dtype, value);
+  const std::string element = wire::element_bytes(type.dtype, value);
   int64_t left = ir::byte_size(type, Samples(1)).count;
   std::string piece;
   while (static_cast<int64_t>(piece.size()) < std::min(left, kPiece)) piece += element;

@@ -38,12 +38,15 @@ class Trainer:
         self.flags = flags
 
     def fit(self, loader: Iterable[Any], *, steps: Optional[int] = None, epochs: Optional[int] = None,
-            save: Optional[PathLike] = None, on_step: Optional[Callable[[Step], None]] = None, **flags: Flag) -> Run:
+            save: Optional[PathLike] = None, on_step: Optional[Callable[[Step], None]] = None,
+            pad: Optional[Mapping[str, float]] = None, **flags: Flag) -> Run:
         """Trains for so many steps, or so many times through the loader (once, where neither is given). Each item is one
         batch of the plan's size: a dict by the names of the model's inputs and labels, or a tuple (see `names`).
 
         A batch that does not fit raises FeedError; so does the last one of an epoch where it is smaller (DataLoader's
         drop_last). `on_step` is called from this thread as losses come; `save` is where the weights go.
+        Arrays that are smaller than the plan's are filled up, at the end of each axis but the first, with the numbers of
+        `pad`, by the names of the inputs: pad={"input_ids": 0, "attention_mask": 0, "labels": -100}.
         A run that goes on from a checkpoint (resume=...) skips the batches of the steps that are done."""
         if steps is None:
             batches_of = _length(loader)
@@ -51,7 +54,7 @@ class Trainer:
         elif epochs is not None:
             raise ValueError("steps or epochs, not both")
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
-            feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps)
+            feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps, pad or {})
             log = os.path.join(folder, "log.jsonl") if on_step is not None else None
             words = [binary(), "run", os.fspath(self.program.folder), "--feed", feeder.socket, "--steps", str(steps),
                      *words_of({**self.flags, **flags, "save": save, "log": log}), "--json", "--quiet"]
@@ -117,10 +120,11 @@ def _report(lines: _Lines, on_step: Optional[Callable[[Step], None]]) -> None:
 class _Feeder:
     """Serves a loader at a socket, from a thread."""
 
-    def __init__(self, path: str, loader: Iterable[Any], names: Optional[list[str]], steps: int) -> None:
+    def __init__(self, path: str, loader: Iterable[Any], names: Optional[list[str]], steps: int,
+                 pad: Mapping[str, float]) -> None:
         self.socket = path
         self.failure: Optional[BaseException] = None
-        self._loader, self._names, self._steps = loader, names, steps
+        self._loader, self._names, self._steps, self._pad = loader, names, steps, pad
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> "_Feeder":
@@ -164,7 +168,7 @@ class _Feeder:
                     raise FeedError(f"the loader has no more batches after {step} of {self._steps} steps")
 
         try:
-            serve(self.socket, batches)
+            serve(self.socket, batches, pad=self._pad)
         except BaseException as error:  # it is raised in the caller's thread
             if came or not isinstance(error, (FeedError, UnicodeDecodeError, IndexError)):
                 self.failure = error

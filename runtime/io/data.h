@@ -41,9 +41,11 @@ std::unique_ptr<Data> data_folder(const std::string& folder, const wire::DataTab
                                   const wire::OrderRule& rule, bool reads_ahead = false);
 /// Everything in which such a folder does not fit what the plan of a generated folder reads (wire/check_data.h).
 /// Throws RunError (kMalformedFile) where a file of ONNX test data is none.
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use);
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use,
+                              const std::vector<wire::Padding>& paddings);
 /// The steps that the use means for such a folder. Throws RunError.
-int64_t steps_in_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use);
+int64_t steps_in_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use,
+                        const std::vector<wire::Padding>& paddings);
 /// Floats are standard normal, integers uniform below DataRow::ids.high, or 2.
 std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed);
 

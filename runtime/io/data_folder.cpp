@@ -32,7 +32,7 @@ class StoredData : public Data {
  public:
   StoredData(wire::OpenData open, const wire::DataTable& table, int64_t batch, const wire::OrderRule& rule,
              bool reads_ahead)
-      : order_(value_or_throw(wire::sample_order(table, open, batch, rule))), open_(std::move(open)) {
+      : order_(value_or_throw(wire::sample_order(table, open, batch, rule))), open_(std::move(open)), table_(table) {
     if (!reads_ahead) return;
     prefetch_.emplace([this](const ReadRequest& request) {
       std::vector<std::byte> bytes(static_cast<size_t>(bytes_of(request.row->tensor, request.range.size())));
@@ -97,6 +97,8 @@ class StoredData : public Data {
     auto found = arrays_.find(row.name);
     if (found == arrays_.end()) {
       Opened opened{.entry = entry_of(row), .parts = {}};
+      const auto listed = std::ranges::find(table_.entries, opened.entry.name, &wire::DataEntry::name);
+      if (listed != table_.entries.end()) opened.entry.fill = listed->fill;
       int64_t first = 0;
       for (wire::DataArray& array : value_or_throw(open_(opened.entry))) {
         value_or_throw(wire::check_array(opened.entry, array));
@@ -125,12 +127,19 @@ class StoredData : public Data {
 
   static void copy_samples(const Opened& opened, const Part& part, int64_t first, int64_t samples, size_t sample_bytes,
                            std::byte* to) {
-    const auto skipped = static_cast<size_t>(first) * sample_bytes;
-    const auto elements = part.array.elements.subspan(skipped, static_cast<size_t>(samples) * sample_bytes);
+    // The file's samples may be smaller than the row's.
+    std::vector<int64_t> from = part.array.dims, dims = opened.entry.dims;
+    if (opened.entry.has_samples()) from[0] = dims[0] = samples * opened.entry.dims[0];
+    auto file_bytes = static_cast<size_t>(element_size(opened.entry.type));
+    for (const int64_t dim : from) file_bytes *= static_cast<size_t>(dim);
+    const auto skipped = static_cast<size_t>(first) * (file_bytes / static_cast<size_t>(samples));
+    const auto elements = part.array.elements.subspan(skipped, file_bytes);
     if (elements.empty()) return;
     value_or_throw(wire::check_ids(opened.entry, part.array, first, samples));
     if (!opened.reported) report_not_finite(opened, part.array, skipped, elements);
-    std::memcpy(to, elements.data(), elements.size());
+    const std::span<std::byte> place(to, static_cast<size_t>(samples) * sample_bytes);
+    if (from == dims) std::memcpy(to, elements.data(), elements.size());
+    else wire::copy_padded(elements, from, opened.entry.fill, dims, place);
   }
 
   // A mask may hold infinities on purpose, so this is no error here; a loss that is not finite ends the run.
@@ -152,6 +161,7 @@ class StoredData : public Data {
 
   wire::SampleOrder order_;
   wire::OpenData open_;
+  wire::DataTable table_;
   std::mutex mutex_;
   std::map<std::string, Opened> arrays_;
   std::optional<Prefetch> prefetch_;  // its thread uses all of the above
@@ -242,14 +252,15 @@ std::unique_ptr<Data> data_folder(const std::string& folder, const wire::DataTab
   return std::make_unique<StoredData>(opener_of(folder, table), table, batch, rule, reads_ahead);
 }
 
-Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder,
-                              const wire::DataUse& use) {
-  const wire::DataTable table = value_or_throw(wire::read_data_table(generated_folder));
+Diagnostics check_data_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use,
+                              const std::vector<wire::Padding>& paddings) {
+  const wire::DataTable table = value_or_throw(wire::read_data_table(generated_folder, paddings));
   return wire::check_data(table, opener_of(folder, table), use);
 }
 
-int64_t steps_in_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use) {
-  const wire::DataTable table = value_or_throw(wire::read_data_table(generated_folder));
+int64_t steps_in_folder(const std::string& generated_folder, const std::string& folder, const wire::DataUse& use,
+                        const std::vector<wire::Padding>& paddings) {
+  const wire::DataTable table = value_or_throw(wire::read_data_table(generated_folder, paddings));
   const wire::SampleOrder order =
       value_or_throw(wire::sample_order(table, opener_of(folder, table), table.batch, use.rule));
   return value_or_throw(wire::steps_of(order, use));

@@ -72,8 +72,8 @@ void end_after_epochs(wire::RunOptions& options) {
     fail(Code::kUsage, "--epochs, --shuffle and --last-batch are about data in files, and the run reads none",
          "pass --data, or leave them out");
   if (options.data.epochs == 0) return;
-  options.data.steps =
-      steps_in_folder(find_folder(options.launch.folder), options.data.folder, wire::data_use(options.data, 0));
+  options.data.steps = steps_in_folder(find_folder(options.launch.folder), options.data.folder,
+                                       wire::data_use(options.data, 0), options.data.paddings);
   options.data.epochs = 0;
 }
 
@@ -150,7 +150,7 @@ void check_data(const wire::RunOptions& options, const std::string& folder) {
                                                               {&options.data.eval_folder, wire::evaluation_use()}};
   for (const auto& [data, use] : all) {
     if (data->empty() || (options.launch.parent != 0 && !wire::is_test_data_folder(*data))) continue;
-    const Diagnostics found = runtime::check_data_folder(folder, *data, use);
+    const Diagnostics found = runtime::check_data_folder(folder, *data, use, options.data.paddings);
     if (has_error(found)) throw RunError(found);
     print(found);
   }
@@ -159,8 +159,8 @@ void check_data(const wire::RunOptions& options, const std::string& folder) {
 std::unique_ptr<Data> open_eval_data(const PlanTable& plan, const wire::RunOptions& options,
                                      const std::string& folder) {
   if (options.data.eval_folder.empty()) return nullptr;
-  return data_folder(options.data.eval_folder, value_or_throw(wire::read_data_table(folder)), plan.batch,
-                     wire::evaluation_use().rule);
+  return data_folder(options.data.eval_folder, value_or_throw(wire::read_data_table(folder, options.data.paddings)),
+                     plan.batch, wire::evaluation_use().rule);
 }
 
 std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
@@ -168,14 +168,14 @@ std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& o
   constexpr double kOfStallTime = 0.5;  // ranks that wait for another one's data blame it after all of it
   if (!options.data.feed.empty())
     return open_feed({.socket = options.data.feed,
-                      .table = value_or_throw(wire::read_data_table(folder)),
+                      .table = value_or_throw(wire::read_data_table(folder, options.data.paddings)),
                       .batch = plan.batch,
                       .ranks = reader.ranks,
                       .rank = reader.rank,
                       .patience_seconds = kOfStallTime * stall_seconds(plan, options)});
   if (options.data.folder.empty()) return synthetic_data(plan.batch, seed_of(plan, options));
-  return data_folder(options.data.folder, value_or_throw(wire::read_data_table(folder)), plan.batch,
-                     wire::data_use(options.data, seed_of(plan, options)).rule, reader.reads_ahead);
+  return data_folder(options.data.folder, value_or_throw(wire::read_data_table(folder, options.data.paddings)),
+                     plan.batch, wire::data_use(options.data, seed_of(plan, options)).rule, reader.reads_ahead);
 }
 
 }  // namespace graphpipe::runtime

@@ -193,6 +193,39 @@ TEST_CASE("parts of an input are trained on as the whole") {
       end.has("'features.1.npy': the parts of 'features' are numbered from 0 without a gap, and number 0 is missing"));
 }
 
+TEST_CASE("smaller samples filled up by --pad train as data that were filled up by hand") {
+  const DataFolder data("padded");
+  const std::string content = read_text(data.file("features.npy"));
+  const size_t header = 10 + static_cast<unsigned char>(content[8]) + 256 * static_cast<unsigned char>(content[9]);
+  const size_t width = (content.size() - header) / 16 / sizeof(float);
+  const auto write_columns = [&](size_t kept, size_t filled) {
+    write_npy(data.file("features.npy"), "<f4", text("(16, ", kept + filled, ")"), 0);
+    std::ofstream file(data.file("features.npy"), std::ios::binary | std::ios::app);
+    for (size_t row = 0; row < 16; ++row) {
+      file.write(content.data() + header + row * width * sizeof(float),
+                 static_cast<std::streamsize>(kept * sizeof(float)));
+      for (size_t i = 0; i < filled; ++i) {
+        const float number = 0.25F;
+        file.write(reinterpret_cast<const char*>(&number), sizeof number);
+      }
+    }
+  };
+  const std::vector<std::string> run{"run", three_stage_folder(), "--data",  data.path, "--epochs",
+                                     "2",   "--shuffle",          "--quiet", "--json"};
+  write_columns(width - 2, 2);
+  const std::vector<double> by_hand = losses_of(graphpipe_output(run));
+  write_columns(width - 2, 0);
+  std::vector<std::string> padded = run;
+  padded.insert(padded.end(), {"--pad", "features=0.25"});
+  CHECK(losses_of(graphpipe_output(padded)) == by_hand);
+  const Answered refused = graphpipe_says(run);
+  CHECK(refused.code == 3);
+  CHECK(refused.has("--pad NAME=NUMBER"));
+  padded.back() = "feature=0";
+  CHECK(graphpipe_says(padded).code == 2);
+  CHECK(graphpipe_says({"run", three_stage_folder(), "--pad", "features=0"}).code == 2);
+}
+
 TEST_CASE("weights that are not finite are refused by name before any process starts") {
   const std::string folder = three_stage_folder(), own = work_folder("data_weights.safetensors");
   REQUIRE(graphpipe_says({"run", folder, "--steps", "1", "--save", own}).code == 0);

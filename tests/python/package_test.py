@@ -171,6 +171,20 @@ class Training(unittest.TestCase):
         as_tuples = graphpipe.Trainer(self.program, names=list(batches[0]), lr=0.1)
         self.assertEqual(as_tuples.fit([tuple(b.values()) for b in batches], epochs=2).losses, run.losses)
 
+    def test_smaller_batches_are_filled_up(self):
+        batches = self.batches(2)
+        name = next(name for name, view in batches[0].items() if view.format == "f" and view.ndim == 2)
+        def cut(view, fill):
+            rows = [view.tolist()[i][:-1] + fill for i in range(view.shape[0])]
+            flat = array.array("f", [number for row in rows for number in row])
+            return memoryview(flat).cast("B").cast("f", [len(rows), len(rows[0])])
+        trainer = graphpipe.Trainer(self.program, lr=0.1)
+        by_hand = trainer.fit([{**batch, name: cut(batch[name], [0.5])} for batch in batches])
+        smaller = [{**batch, name: cut(batch[name], [])} for batch in batches]
+        self.assertEqual(trainer.fit(smaller, pad={name: 0.5}).losses, by_hand.losses)
+        with self.assertRaises(graphpipe.FeedError):
+            trainer.fit(smaller)
+
     def test_what_does_not_fit_is_raised_here(self):
         with self.assertRaises(graphpipe.FeedError):
             graphpipe.Trainer(self.program).fit([{"nothing": array.array("f", [1])}], steps=1)

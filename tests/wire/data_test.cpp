@@ -353,3 +353,47 @@ TEST_CASE("rules that cannot be followed are refused, and shuffled data are look
   CHECK(with_table(kTable, {.steps = 1, .rule = {.shuffle = true}}).size() == 1);
   CHECK(with_table(kTable, {.epochs = 1}).size() == 1);
 }
+
+TEST_CASE("smaller samples are filled up at the end of each axis") {
+  const std::string array = as_text<int16_t>({1, 2, 3, 4, 5, 6});
+  std::string padded(2 * 2 * 4 * sizeof(int16_t), '\0');
+  const std::vector<int64_t> from{2, 1, 3}, to{2, 2, 4};
+  copy_padded(bytes_of(array), from, as_text<int16_t>({-1}), to,
+              std::as_writable_bytes(std::span(padded.data(), padded.size())));
+  CHECK(padded == as_text<int16_t>({1, 2, 3, -1, -1, -1, -1, -1, 4, 5, 6, -1, -1, -1, -1, -1}));
+}
+
+TEST_CASE("only inputs with a fill may be smaller, and their ids are checked where they lie") {
+  LanguageData data;
+  data.write("tokens.npy", npy<int64_t>("<i8", "(4, 2)", {0, 1, 2, 3, 4, -5, 0, 7}));
+  const auto check = [&](const std::vector<Padding>& paddings) {
+    return check_data_folder(data.path, data.path, {.steps = 2}, paddings);
+  };
+  REQUIRE(check({}).size() == 1);
+  CHECK(has(check({})[0], "--pad NAME=NUMBER"));
+  const Diagnostics beyond = check({{"tokens", 0}});
+  REQUIRE(beyond.size() == 1);
+  CHECK(has(beyond[0], "row 3, column 1 (from 0) is 7"));
+  data.write("tokens.npy", npy<int64_t>("<i8", "(4, 2)", {0, 1, 2, 3, 4, -5, 0, 4}));
+  CHECK(check({{"tokens", 0}}).empty());
+  data.write("tokens.npy", npy<int64_t>("<i8", "(2, 4)", {0, 1, 2, 3, 4, -5, 0, 4}));
+  CHECK(has(check({{"tokens", 0}})[0], "or smaller"));
+}
+
+TEST_CASE("a padding is refused that the plan cannot use") {
+  const auto refusal = [](const Padding& padding) {
+    const Result<DataTable> table = with_paddings(kTable, {padding});
+    REQUIRE(!table.ok());
+    return to_line(table.problems()[0]);
+  };
+  CHECK(refusal({"token", 0}).find("'tokens', 'label', 'mask'") != std::string::npos);
+  CHECK(refusal({"tokens", 5}).find("no row or class") != std::string::npos);
+  CHECK(refusal({"tokens", 0.5}).find("int64") != std::string::npos);
+  CHECK(with_paddings(kTable, {{"label", -100}, {"mask", -1e9}}).ok());
+  std::vector<Padding> read;
+  CHECK(read_padding("a=b=-100", read));
+  CHECK(read_padding("mask=0.25", read));
+  CHECK(read == std::vector<Padding>{{"a=b", -100}, {"mask", 0.25}});
+  CHECK(write_paddings(read) == "a=b=-100\nmask=0.25");
+  for (const char* word : {"=1", "a", "a=", "a=x", "a=inf", "a=1e999"}) CHECK_FALSE(read_padding(word, read));
+}

@@ -65,6 +65,14 @@ std::vector<RunFlag> data_flags() {
           "folder with NAME.npy, or parts NAME.0.npy and so on, per input and label; or Parquet, Arrow or WebDataset "
           "files; else synthetic data",
           true),
+      {.name = "--pad",
+       .value_name = "NAME=NUMBER",
+       .help = "fills up samples of this input that are smaller than the plan's, at the end of each axis; repeatable",
+       .user = FlagUser::kRunAndVerify,
+       .kept_on_resume = true,
+       .repeats = true,
+       .read = [](const std::string& word, RunOptions& o) { return read_padding(word, o.data.paddings); },
+       .write = [](const RunOptions& o) { return write_paddings(o.data.paddings); }},
       value_flag<&RunOptions::data, &DataOptions::feed>(
           "--feed", "SOCKET", "takes the batches from a program that waits at this Unix socket, instead of --data",
           FlagUser::kRun, true),

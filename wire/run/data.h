@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/padding.h"
 #include "wire/run/flag.h"
 #include "wire/sample_order.h"
 
@@ -25,6 +26,8 @@ struct DataOptions {
   /// Folder with data to evaluate on; empty: none. After how many steps, besides the last one; 0: after that alone.
   std::string eval_folder;
   int64_t eval_every = 0;
+  /// What fills up samples that are smaller than the plan's, of both.
+  std::vector<Padding> paddings;
   /// Of dropout, synthetic data and the order of samples. Absent: the plan's.
   std::optional<uint64_t> seed;
   /// What an earlier run has saved, to start from; empty: the generated folder's weights.
