@@ -25,6 +25,33 @@ std::string list(const std::vector<T>& values) {
   return out + "]";
 }
 
+std::string list(const std::vector<ArenaUse>& arenas, int64_t ArenaUse::*member) {
+  std::vector<int64_t> values;
+  for (const ArenaUse& arena : arenas) values.push_back(arena.*member);
+  return list(values);
+}
+
+std::string arena_fields(const std::vector<ArenaUse>& arenas) {
+  if (arenas.empty()) return "";
+  return ", \"arena_bytes\": " + list(arenas, &ArenaUse::bytes) +
+         ", \"arena_steps\": " + list(arenas, &ArenaUse::steps) +
+         ", \"fallback_steps\": " + list(arenas, &ArenaUse::fallback_steps) +
+         ", \"fallbacks\": " + list(arenas, &ArenaUse::fallbacks) +
+         ", \"page_faults\": " + list(arenas, &ArenaUse::page_faults);
+}
+
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string arena_words(const ArenaUse& arena) {
+  char words[200];
+  std::snprintf(
+      words, sizeof words,
+      ", arena %.2f MiB: %lld of %lld steps allocated outside of it, the last %lld times, with %lld page faults",
+      mebibytes(arena.bytes), static_cast<long long>(arena.fallback_steps), static_cast<long long>(arena.steps),
+      static_cast<long long>(arena.fallbacks), static_cast<long long>(arena.page_faults));
+  return words;
+}
+
 constexpr std::string_view kStepWord = "step ";
 constexpr size_t kRecentSteps = 20;
 
@@ -65,7 +92,8 @@ std::string to_json(const RunResult& result) {
   if (!result.skipped_steps.empty()) out += ", \"skipped_steps\": " + list(result.skipped_steps);
   if (!result.eval_steps.empty())
     out += ", \"eval_steps\": " + list(result.eval_steps) + ", \"eval_losses\": " + list(result.eval_losses);
-  return out + ", \"peak_bytes\": " + list(result.peak_bytes) + ", \"diagnostics\": []}\n";
+  return out + ", \"peak_bytes\": " + list(result.peak_bytes) + arena_fields(result.arenas) +
+         ", \"diagnostics\": []}\n";
 }
 
 std::string step_line(const RunResult& result, int64_t steps) {
@@ -98,9 +126,10 @@ std::string peak_lines(const RunResult& result) {
   std::string out;
   char line[120];
   for (size_t device = 0; device < result.peak_bytes.size(); ++device) {
-    std::snprintf(line, sizeof line, "device %zu peak %.2f MiB\n", device,
-                  static_cast<double>(result.peak_bytes[device]) / (1 << 20));
+    std::snprintf(line, sizeof line, "device %zu peak %.2f MiB", device, mebibytes(result.peak_bytes[device]));
     out += line;
+    if (device < result.arenas.size() && result.arenas[device].steps > 0) out += arena_words(result.arenas[device]);
+    out += "\n";
   }
   return out;
 }

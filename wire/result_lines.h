@@ -8,6 +8,15 @@
 
 namespace graphpipe::wire {
 
+/// The block of memory in which what steps allocate has fixed places.
+struct ArenaUse {
+  int64_t bytes = 0;
+  /// Steps that it served, and those of them that allocated anything elsewhere too.
+  int64_t steps = 0, fallback_steps = 0;
+  /// In the last step that it served: allocations elsewhere, and page faults of the thread that computes.
+  int64_t fallbacks = 0, page_faults = 0;
+};
+
 struct RunResult {
   std::string plan;       // digest
   std::string transport;  // "serial" for the serial interpreter
@@ -33,6 +42,8 @@ struct RunResult {
   std::vector<double> eval_losses;
   /// Most bytes held by tensors at one time, per device.
   std::vector<int64_t> peak_bytes;
+  /// Per device, what its arena did for steps (runtime/executor/step_arena.h); empty where nothing has one.
+  std::vector<ArenaUse> arenas;
 };
 
 /// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, ..., "losses": [...], ...} and a newline.
@@ -47,7 +58,8 @@ std::string step_line(const RunResult& result, int64_t steps);
 bool is_step_line(std::string_view line);
 /// "evaluation after step 3: loss 2.3025851" and a newline: the last one of the result.
 std::string eval_line(const RunResult& result);
-/// "device 0 peak 1.25 MiB" and a newline, per device.
+/// "device 0 peak 1.25 MiB" and a newline, per device; with an arena that served steps also its size, how many steps
+/// allocated elsewhere, and what the last one did.
 std::string peak_lines(const RunResult& result);
 
 }  // namespace graphpipe::wire

@@ -190,6 +190,11 @@ class Run(Answer):
     skipped_steps: list[int] = field(default_factory=list)
     loss_scales: list[float] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
+    arena_bytes: list[int] = field(default_factory=list)
+    arena_steps: list[int] = field(default_factory=list)
+    fallback_steps: list[int] = field(default_factory=list)
+    fallbacks: list[int] = field(default_factory=list)
+    page_faults: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ class Cpu final : public Device {
   int64_t held_bytes() const override { return tensor_bytes(); }
   int64_t peak_bytes() const override { return peak_tensor_bytes(); }
   void reset_peak() override { reset_peak_tensor_bytes(); }
+  void begin_step(StepKind kind) const override { begin_arena_step(kind); }
+  void end_step() const override { end_arena_step(); }
+  ArenaNumbers arena() const override { return arena_numbers(); }
 };
 
 }  // namespace

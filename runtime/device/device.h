@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/executor/step_arena.h"
+
 namespace graphpipe::runtime {
 
 class Device {
@@ -24,6 +26,10 @@ class Device {
   /// Most bytes of tensors held since the last reset.
   virtual int64_t peak_bytes() const = 0;
   virtual void reset_peak() = 0;
+  /// Between the two, this thread runs a step of the kind: what it allocates may have fixed places.
+  virtual void begin_step(StepKind) const {}
+  virtual void end_step() const {}
+  virtual ArenaNumbers arena() const { return {}; }
 };
 
 std::unique_ptr<Device> open_cpu();

@@ -7,6 +7,9 @@
 
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 namespace graphpipe::runtime {
 namespace {
@@ -25,25 +28,82 @@ void count(int64_t bytes) {
   }
 }
 
+/// What stands in front of the data of a tensor outside of the arena.
+struct Prefix {
+  int64_t bytes = 0;
+  StepArena::Ticket ticket;
+  bool kept = false;
+};
+static_assert(sizeof(Prefix) <= kPrefix);
+
+/// Memory of requests that outlive their step, by size: a later step asks for as much again.
+class KeptBlocks {
+ public:
+  std::byte* take(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::byte*>& free = free_[bytes];
+    if (free.empty()) return nullptr;
+    std::byte* const block = free.back();
+    free.pop_back();
+    return block;
+  }
+  void put(int64_t bytes, std::byte* block) {
+    const std::lock_guard lock(mutex_);
+    free_[bytes].push_back(block);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int64_t, std::vector<std::byte*>> free_;
+};
+
+// Both live as long as the process: tensors may be released after the destructors of statics.
+StepArena& arena() {
+  static auto* const instance = new StepArena;
+  return *instance;
+}
+KeptBlocks& kept_blocks() {
+  static auto* const instance = new KeptBlocks;
+  return *instance;
+}
+std::atomic<bool> has_arena{false};
+thread_local bool in_step = false;
+
 void release(void* data) {
   if (data == nullptr) return;
-  auto* block = static_cast<std::byte*>(data) - kPrefix;
-  int64_t bytes = 0;
-  std::memcpy(&bytes, block, sizeof bytes);
-  held.fetch_sub(bytes, std::memory_order_relaxed);
-  c10::free_cpu(block);
+  if (arena().owns(data)) {
+    held.fetch_sub(arena().release(data), std::memory_order_relaxed);
+    return;
+  }
+  auto* const block = static_cast<std::byte*>(data) - kPrefix;
+  Prefix prefix;
+  std::memcpy(&prefix, block, sizeof prefix);
+  held.fetch_sub(prefix.bytes, std::memory_order_relaxed);
+  arena().note_release(prefix.ticket);
+  if (prefix.kept) kept_blocks().put(prefix.bytes, block);
+  else c10::free_cpu(block);
+}
+
+/// The data of a block outside of the arena.
+std::byte* ordinary_data(const StepArena::Grant& grant, int64_t bytes) {
+  const Prefix prefix{.bytes = bytes, .ticket = grant.ticket, .kept = grant.source == StepArena::Source::kKept};
+  std::byte* block = prefix.kept ? kept_blocks().take(bytes) : nullptr;
+  if (prefix.kept && block == nullptr) arena().note_fallback();
+  if (block == nullptr) block = static_cast<std::byte*>(c10::alloc_cpu(static_cast<size_t>(bytes) + kPrefix));
+  std::memcpy(block, &prefix, sizeof prefix);
+  return block + kPrefix;
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
-  c10::DataPtr allocate(size_t bytes) override {
+  c10::DataPtr allocate(size_t size) override {
     const c10::Device device(c10::DeviceType::CPU);
-    if (bytes == 0) return {nullptr, nullptr, &release, device};
-    auto* block = static_cast<std::byte*>(c10::alloc_cpu(bytes + kPrefix));
-    const auto size = static_cast<int64_t>(bytes);
-    std::memcpy(block, &size, sizeof size);
-    count(size);
-    return {block + kPrefix, block + kPrefix, &release, device};
+    if (size == 0) return {nullptr, nullptr, &release, device};
+    const auto bytes = static_cast<int64_t>(size);
+    const StepArena::Grant grant = in_step ? arena().request(bytes) : StepArena::Grant{};
+    std::byte* const data = grant.data != nullptr ? grant.data : ordinary_data(grant, bytes);
+    count(bytes);
+    return {data, data, &release, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
@@ -67,10 +127,22 @@ void count_tensor_bytes() {
   keep_freed_memory();
   static CountingAllocator allocator;
   c10::SetCPUAllocator(&allocator, kPriority);
+  has_arena = true;
 }
 
 int64_t tensor_bytes() { return held.load(std::memory_order_relaxed); }
 int64_t peak_tensor_bytes() { return peak.load(std::memory_order_relaxed); }
 void reset_peak_tensor_bytes() { peak.store(held.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+
+void leave_out_arena() { has_arena = false; }
+
+void begin_arena_step(StepKind kind) { in_step = has_arena && arena().begin_step(kind); }
+
+void end_arena_step() {
+  if (in_step) arena().end_step();
+  in_step = false;
+}
+
+ArenaNumbers arena_numbers() { return arena().numbers(); }
 
 }  // namespace graphpipe::runtime

@@ -28,6 +28,18 @@ std::vector<StageState*> places_of(std::vector<StageState>& states) {
   return places;
 }
 
+/// A step of the device, to its end however it ends.
+class DeviceStep {
+ public:
+  DeviceStep(const Device& device, StepKind kind) : device_(device) { device_.begin_step(kind); }
+  DeviceStep(const DeviceStep&) = delete;
+  DeviceStep& operator=(const DeviceStep&) = delete;
+  ~DeviceStep() { device_.end_step(); }
+
+ private:
+  const Device& device_;
+};
+
 }  // namespace
 
 Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data,
@@ -61,6 +73,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
 }
 
 StepOutcome Executor::run_step(int64_t step) {
+  const DeviceStep device_step(device_, {this, settings_.is_update(step)});
   step_ = step;
   factor_ = 1;
   checked_ = false;

@@ -64,6 +64,7 @@ class Rank {
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
   void take_name_of_feed(Data& data);
+  void gather_memory(Gather& gather, int64_t peak);
   void write_trace(Gather& gather, const Tracer& tracer);
   void compare_copies(Gather& gather);
   void save(Gather& gather);
@@ -246,12 +247,24 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
     throw;
   }
   executor.finish();
-  const int64_t peak = std::max(device_->peak_bytes(), metrics.peak_bytes());
-  for (const std::vector<std::byte>& bytes : executor.gather().collect(to_bytes(std::vector<int64_t>{peak})))
-    result_.peak_bytes.push_back(from_bytes<int64_t>(bytes).at(0));
+  gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()));
   result_.plan = plan_.plan_digest;
   result_.transport = channels_->transport_name();
   result_.devices = plan_.device_count;
+}
+
+void Rank::gather_memory(Gather& gather, int64_t peak) {
+  for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(std::vector<int64_t>{peak})))
+    result_.peak_bytes.push_back(from_bytes<int64_t>(bytes).at(0));
+  if (!device_->is_host() || options_.launch.no_arena) return;
+  const ArenaNumbers own = device_->arena();
+  const wire::ArenaUse use{.bytes = own.bytes,
+                           .steps = own.steps,
+                           .fallback_steps = own.fallback_steps,
+                           .fallbacks = own.fallbacks,
+                           .page_faults = own.page_faults};
+  for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(std::vector<wire::ArenaUse>{use})))
+    result_.arenas.push_back(from_bytes<wire::ArenaUse>(bytes).at(0));
 }
 
 // The rank with the loss knows only what it has received.

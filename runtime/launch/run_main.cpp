@@ -108,6 +108,7 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
     at::set_num_threads(options.launch.threads > 0 ? options.launch.threads : std::max(1, plan.threads));
     const c10::InferenceMode no_autograd;
     count_tensor_bytes();
+    if (options.launch.no_arena) leave_out_arena();
     body(options);
   };
   const int code = run_caught(work, where, options.launch.parent != 0);

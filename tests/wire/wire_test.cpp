@@ -134,6 +134,15 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   CHECK(is_step_line(step_line(result, 7)));
   CHECK_FALSE(is_step_line(peak_lines(result)));
   CHECK(peak_lines(result) == "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB\n");
+  result.arenas = {{}, {.bytes = 3 << 20, .steps = 5, .fallback_steps = 1, .fallbacks = 0, .page_faults = 2}};
+  CHECK(peak_lines(result) ==
+        "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB, arena 3.00 MiB: 1 of 5 steps allocated outside of it, the "
+        "last 0 "
+        "times, with 2 page faults\n");
+  CHECK(to_json(result).find("\"arena_bytes\": [0, 3145728], \"arena_steps\": [0, 5], \"fallback_steps\": [0, 1], "
+                             "\"fallbacks\": [0, 0], \"page_faults\": [0, 2]") != std::string::npos);
+  CHECK(json.find("arena") == std::string::npos);
+  result.arenas = {};
   CHECK(json.find("skipped_steps") == std::string::npos);
   result.skipped_steps = {2};
   CHECK(to_json(result).find("\"skipped_steps\": [2], \"peak_bytes\"") != std::string::npos);

@@ -40,6 +40,8 @@ struct LaunchOptions {
   /// Process id of the launcher, which has looked at the data: the program dies with it, and leaves what another rank
   /// reports itself to that one. 0: it does not watch.
   int64_t parent = 0;
+  /// CPU: what a step allocates lies where the allocator puts it.
+  bool no_arena = false;
   bool help = false;
 
   bool operator==(const LaunchOptions&) const = default;

@@ -1,9 +1,9 @@
 #pragma once
 // First-fit: buffers one after the other, each at the lowest offset where it lies between those before it.
 
-#include "scheduler/memory/section_buffer.h"
+#include "support/section_buffer.h"
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 
 struct FirstFit {
   std::vector<int64_t> offsets;
@@ -17,4 +17,4 @@ FirstFit first_fit(const std::vector<SectionBuffer>& buffers, const std::vector<
 /// Joslin and Clements, JAIR 10, 1999). Ends early at `goal`.
 FirstFit best_first_fit(const std::vector<SectionBuffer>& buffers, int64_t goal);
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

@@ -17,7 +17,7 @@
 
 #include "support/units.h"
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 
 /// A buffer lives in [first, end), first < end, in any unit of time; only the order of the times counts.
 struct TimedBuffer {
@@ -48,4 +48,4 @@ struct OffsetPlan {
 
 OffsetPlan plan_offsets(const std::vector<TimedBuffer>& buffers, const OffsetOptions& options = {});
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

@@ -1,4 +1,4 @@
-#include "scheduler/memory/offset_search.h"
+#include "support/offset_search.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "support/check.h"
 #include "support/splitmix64.h"
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
@@ -357,4 +357,4 @@ OffsetSearchResult search_offsets(const std::vector<SectionBuffer>& buffers, int
   return {};
 }
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

@@ -1,13 +1,13 @@
-#include "scheduler/memory/offsets.h"
+#include "support/offsets.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "scheduler/memory/first_fit.h"
-#include "scheduler/memory/offset_search.h"
 #include "support/check.h"
+#include "support/first_fit.h"
+#include "support/offset_search.h"
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 namespace {
 
 /// The largest unit in which canonical offsets are whole numbers. Alignments that divide it hold by themselves.
@@ -134,4 +134,4 @@ OffsetPlan plan_offsets(const std::vector<TimedBuffer>& buffers, const OffsetOpt
   return plan;
 }
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

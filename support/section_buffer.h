@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 
 /// Lives in the sections [first, end). Sections begin where a buffer does, so that buffers that live at the same time
 /// share one.
@@ -32,4 +32,4 @@ std::vector<int> ordered_by(const std::vector<SectionBuffer>& buffers, const std
 /// Bytes that live in each section.
 std::vector<int64_t> section_loads(const std::vector<SectionBuffer>& buffers);
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

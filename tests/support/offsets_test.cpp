@@ -1,7 +1,7 @@
 // Offsets against a checker, an exhaustive search and packings of known height, all of which share nothing with the
 // allocator; then the instances of MiniMalloc.
 
-#include "scheduler/memory/offsets.h"
+#include "support/offsets.h"
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,6 @@
 #include "tests/support/test_data.h"
 
 using namespace graphpipe;
-using namespace graphpipe::scheduler;
 using tests::Dice;
 
 namespace {

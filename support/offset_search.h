@@ -18,9 +18,9 @@
 // "Boosting systematic search by weighting constraints", ECAI 2004); several strategies take turns, with limits that
 // double.
 
-#include "scheduler/memory/section_buffer.h"
+#include "support/section_buffer.h"
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 
 enum class SearchEnd : uint8_t { kFound, kNone, kOutOfSteps };
 
@@ -33,4 +33,4 @@ struct OffsetSearchResult {
 /// Sizes > 0. `steps` are visits of a section by a buffer; those taken are subtracted.
 OffsetSearchResult search_offsets(const std::vector<SectionBuffer>& buffers, int64_t capacity, int64_t& steps);
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

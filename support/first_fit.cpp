@@ -1,9 +1,9 @@
-#include "scheduler/memory/first_fit.h"
+#include "support/first_fit.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 namespace {
 
 /// Tries per order to place earlier what stuck out; fewer where buffers are many, since each is quadratic.
@@ -63,4 +63,4 @@ FirstFit best_first_fit(const std::vector<SectionBuffer>& buffers, int64_t goal)
   return best;
 }
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe

@@ -1,9 +1,9 @@
-#include "scheduler/memory/section_buffer.h"
+#include "support/section_buffer.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace graphpipe::scheduler {
+namespace graphpipe {
 
 std::vector<int64_t> section_loads(const std::vector<SectionBuffer>& buffers) {
   int sections = 0;
@@ -39,4 +39,4 @@ std::vector<int> ordered_by(const std::vector<SectionBuffer>& buffers, const std
   return order;
 }
 
-}  // namespace graphpipe::scheduler
+}  // namespace graphpipe
