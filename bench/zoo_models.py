@@ -110,6 +110,81 @@ def torchvision_model(name: str, size: int = 64, **arguments):
     return make
 
 
+def named(build, *names: str, pick=None, **fixed):
+    """A model called by these names: `build()` gives the module and the inputs. `pick` takes the output out of what it
+    returns, where that is not the logits or the first."""
+    def make():
+        model, inputs = build()
+        holder = OneOutput(model, **fixed)
+        scope: dict = {"pick": pick or (lambda found: found)}
+        call = ", ".join(f"{name}={name}" for name in names)
+        exec(f"def forward(self, {', '.join(names)}):\n    return pick(self.first({call}))\n", scope)  # names of ours
+        return type("OfNames", (OneOutput,), {"forward": scope["forward"]})(holder.model, **fixed), dict(zip(names, inputs))
+    return make
+
+
+def picture(size: int = 32) -> torch.Tensor:
+    return torch.randn(SAMPLES, 3, size, size)
+
+
+def video() -> torch.Tensor:
+    return torch.randn(SAMPLES, 4, 3, 32, 32)
+
+
+def ids_with(token: int, count: int, length: int = LENGTH) -> torch.Tensor:
+    """So many of one token in each sample."""
+    found = torch.randint(3, WORDS - 10, (SAMPLES, length))
+    found[:, 1:1 + count] = token
+    return found
+
+
+PLACE, END = 95, 2  # of a picture's features, and of a sentence's end
+MASKED = {"attention_mask": torch.ones(SAMPLES, LENGTH, dtype=torch.long)}
+
+
+def blip2():
+    text = {"model_type": "opt", "vocab_size": WORDS, "hidden_size": 32, "ffn_dim": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "max_position_embeddings": 64, "word_embed_proj_dim": 32}
+    config = hf.Blip2Config(vision_config=PICTURE, qformer_config=NARROW | {"encoder_hidden_size": 32}, text_config=text,
+                            num_query_tokens=4, image_token_index=PLACE)
+    config.image_token_id = PLACE
+    return hf.Blip2ForConditionalGeneration(config), (picture(), ids_with(PLACE, 4), MASKED["attention_mask"])
+
+
+def paligemma():
+    config = hf.PaliGemmaConfig(vision_config={"model_type": "siglip_vision_model", **PICTURE},
+                                text_config={"model_type": "gemma", **GROUPED, **EIGHT}, image_token_index=PLACE,
+                                projection_dim=32, hidden_size=32)
+    kinds = torch.zeros(SAMPLES, 24, dtype=torch.long)
+    return hf.PaliGemmaForConditionalGeneration(config), (picture(), ids_with(PLACE, 16, 24), kinds)
+
+
+def owlvit():
+    config = hf.OwlViTConfig(text_config=NARROW | {"max_position_embeddings": 16, "projection_dim": 32},
+                             vision_config=PICTURE | {"projection_dim": 32}, projection_dim=32)
+    return hf.OwlViTForObjectDetection(config), (picture(), ids(), MASKED["attention_mask"])
+
+
+def whisper():
+    sizes = {key: value for key, value in SEQ2SEQ.items() if key != "max_position_embeddings"}
+    config = hf.WhisperConfig(**sizes, num_mel_bins=16, max_source_positions=32, max_target_positions=32, pad_token_id=0,
+                              decoder_start_token_id=1, bos_token_id=1, eos_token_id=2)
+    return hf.WhisperForConditionalGeneration(config), (torch.randn(SAMPLES, 16, 64), ids())
+
+
+def detr():
+    backbone = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1], out_features=["stage4"])
+    config = hf.DetrConfig(use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=backbone,
+                           d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+                           decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=6)
+    return hf.DetrForObjectDetection(config), (picture(64),)
+
+
+def one(kind: str, config, *inputs):
+    """A model of transformers and its inputs."""
+    return lambda: (getattr(hf, kind)(config()), [make() for make in inputs])
+
+
 CONVOLUTIONS = {"conv_dim": (16, 16), "conv_stride": (5, 4), "conv_kernel": (10, 8), "num_conv_pos_embeddings": 16,
                 "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2, "classifier_proj_size": 16,
                 "layerdrop": 0.0, "apply_spec_augment": False}
@@ -186,6 +261,49 @@ ZOO = {
     "hubert": sound("Hubert", (800,), **(NARROW | CONVOLUTIONS)),
     "ast": sound("AST", (64, 32), "ForAudioClassification", hidden_size=32, intermediate_size=64, num_hidden_layers=2,
                  num_attention_heads=4, max_length=64, num_mel_bins=32),
+    # Several kinds of inputs, and rows that masks pick.
+    "blip2": named(blip2, "pixel_values", "input_ids", "attention_mask"),
+    "paligemma": named(paligemma, "pixel_values", "input_ids", "token_type_ids", use_cache=False),
+    "owlvit": named(owlvit, "pixel_values", "input_ids", "attention_mask"),
+    "whisper": named(whisper, "input_features", "decoder_input_ids", use_cache=False),
+    "detr": named(detr, "pixel_values"),
+    "blip": named(one("BlipForConditionalGeneration", lambda: hf.BlipConfig(
+        text_config=NARROW | {"encoder_hidden_size": 32, "max_position_embeddings": 16}, vision_config=PICTURE,
+        projection_dim=16), picture, ids), "pixel_values", "input_ids"),
+    "bart_classes": named(one("BartForSequenceClassification", lambda: hf.BartConfig(**SEQ2SEQ, eos_token_id=END),
+                              lambda: ids_with(END, 1)), "input_ids", use_cache=False),
+    "t5_classes": named(one("T5ForSequenceClassification", lambda: hf.T5Config(
+        vocab_size=WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, eos_token_id=END,
+        decoder_start_token_id=0), lambda: ids_with(END, 1)), "input_ids", use_cache=False),
+    "gpt2_classes": named(one("GPT2ForSequenceClassification", lambda: hf.GPT2Config(
+        vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32, pad_token_id=0), ids), "input_ids", use_cache=False),
+    "olmoe": named(one("OlmoeForCausalLM", lambda: hf.OlmoeConfig(**GROUPED, num_experts=4, num_experts_per_tok=2), ids),
+                   "input_ids", use_cache=False),
+    "qwen2_moe": named(one("Qwen2MoeForCausalLM", lambda: hf.Qwen2MoeConfig(
+        **GROUPED, moe_intermediate_size=16, shared_expert_intermediate_size=32, num_experts=4, num_experts_per_tok=2), ids),
+        "input_ids", use_cache=False),
+    "timesformer": named(one("TimesformerForVideoClassification", lambda: hf.TimesformerConfig(**PICTURE, num_frames=4), video),
+                         "pixel_values"),
+    "videomae": named(one("VideoMAEForVideoClassification", lambda: hf.VideoMAEConfig(**PICTURE, num_frames=4), video),
+                      "pixel_values"),
+    "yolos": named(one("YolosForObjectDetection", lambda: hf.YolosConfig(**(PICTURE | {"image_size": [32, 32]}),
+                                                                        num_detection_tokens=5), picture), "pixel_values"),
+    "perceiver": named(one("PerceiverForMaskedLM", lambda: hf.PerceiverConfig(
+        num_latents=8, d_latents=32, d_model=16, num_blocks=1, num_self_attends_per_block=2, num_self_attention_heads=4,
+        num_cross_attention_heads=4, vocab_size=WORDS, max_position_embeddings=LENGTH, qk_channels=32, v_channels=32), ids),
+        "inputs"),
+    "longformer": named(one("LongformerForSequenceClassification", lambda: hf.LongformerConfig(
+        **NARROW, attention_window=8, max_position_embeddings=64, pad_token_id=1), lambda: ids(16)), "input_ids"),
+    "funnel": named(one("FunnelForSequenceClassification", lambda: hf.FunnelConfig(
+        vocab_size=WORDS, block_sizes=[1, 1], num_decoder_layers=1, d_model=32, n_head=4, d_head=8, d_inner=64), ids),
+        "input_ids"),
+    "mamba2": causal("Mamba2", vocab_size=WORDS, hidden_size=32, num_heads=8, head_dim=8, expand=2, state_size=8, n_groups=2,
+                     num_hidden_layers=2, chunk_size=4),
+    "rwkv": named(one("RwkvForCausalLM", lambda: hf.RwkvConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=2,
+                                                              attention_hidden_size=32, context_length=32), ids),
+                  "input_ids", use_cache=False),
+    "esm": named(one("EsmForMaskedLM", lambda: hf.EsmConfig(**NARROW, pad_token_id=1, mask_token_id=4,
+                                                            position_embedding_type="rotary"), ids), "input_ids"),
     # torchvision.
     **{f"tv_{name}": torchvision_model(name) for name in (
         "resnet18", "resnext50_32x4d", "wide_resnet50_2", "vgg11_bn", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_small",

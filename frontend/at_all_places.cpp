@@ -121,7 +121,14 @@ Status AtAllPlaces::check_axis() {
 Status AtAllPlaces::run() {
   const bool product = node_.op == "MatMul", gathers = node_.op == "Gather";
   GP_TRY_VOID(align(!product && !gathers));
-  GP_TRY_VOID(check_axis());
+  const bool looks_up = gathers && rows_of(context_, 0) == nullptr;
+  if (looks_up) {
+    // Rows of a table, by picked numbers: the places stand where the table's axis was.
+    GP_TRY(const int64_t axis, context_.axis(context_.int_attribute("axis", 0), context_.rank(0)));
+    axis_ += static_cast<size_t>(axis);
+  } else {
+    GP_TRY_VOID(check_axis());
+  }
   if (gathers && rows_of(context_, 1) != nullptr && rows_of(context_, 0) != nullptr)
     return refuse_selection(context_, "looks up what a mask picks in what a mask picks");
   if (product) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "frontend/selection.h"
 #include "support/half_float.h"
 
 namespace graphpipe::frontend {
@@ -37,6 +38,7 @@ std::optional<Number> multiply(const Number& a, const Number& b) {
 }
 
 std::optional<Number> divide(const Number& a, const Number& b) {
+  if (counts_places(b) && a.power != b.power) return std::nullopt;
   if (a.floating) {
     if (a.power < b.power) return std::nullopt;
     return Number::of_real(a.real / b.real, a.power - b.power);
@@ -63,12 +65,18 @@ std::optional<Number> modulo(const Number& a, const Number& b, bool c_sign) {
 
 std::optional<bool> equal(const Number& a, const Number& b) {
   if (a.power == b.power) return a.floating ? a.real == b.real : a.whole == b.whole;
+  // None may be picked, or one; but no number of places is negative, which -1 for "the rest" is.
+  if (counts_places(a) || counts_places(b)) {
+    const bool negative = (a.is_fixed() && a.factor() < 0) || (b.is_fixed() && b.factor() < 0);
+    return negative ? std::optional(false) : std::nullopt;
+  }
   // factor * B^power equals a constant at one sample count at most: not for every one, so not.
   return false;
 }
 
 std::optional<bool> less(const Number& a, const Number& b) {
   if (a.power == b.power) return a.floating ? a.real < b.real : a.whole < b.whole;
+  if (counts_places(a) || counts_places(b)) return std::nullopt;
   const auto at = [](const Number& n, double batch) { return n.factor() * std::pow(batch, n.power); };
   // Both are monotone in B; where the answer at 2 is also the answer for huge batches it holds between them.
   const bool low = at(a, 2) < at(b, 2);

@@ -22,6 +22,11 @@ int64_t clamped(int64_t at, int64_t size, int64_t step) {
   return step > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
 }
 
+int64_t elements_of(const Cut& cut) {
+  const int64_t span = cut.step > 0 ? cut.end - cut.start : cut.start - cut.end, step = std::abs(cut.step);
+  return span <= 0 ? 0 : (span - 1) / step + 1;
+}
+
 /// Whether [start, end) is all of an axis that holds the batch, whatever its size.
 bool takes_all(const Number& start, const Number& end, int64_t step, Dim dim) {
   const bool open = end.is_fixed() && end.whole >= INT32_MAX;
@@ -80,14 +85,15 @@ Status lower_slice(NodeContext& context) {
   if (axes.size() != *count || steps.size() != *count)
     return context.problem(Code::kBadModel, "its operands have different lengths", "export the model again");
   std::vector<int64_t> cut_starts, cut_ends, cut_axes, cut_steps;
-  std::optional<ir::TensorType> type_alone;
+  ir::TensorType cut_type = context.type(0);
+  bool only_type = false;
   for (size_t i = 0; i < *count; ++i) {
     GP_TRY(const int64_t axis, context.axis(axes[i], context.rank(0)));
     const Dim dim = context.type(0).shape[static_cast<size_t>(axis)];
     if (takes_all(starts->element(i), ends->element(i), steps[i], dim)) continue;
     if (only_shapes_rows(context, starts->element(i), ends->element(i), steps[i], dim)) {
-      type_alone = context.type(0);
-      type_alone->shape[static_cast<size_t>(axis)] = Dim::fixed(ends->element(i).whole - starts->element(i).whole);
+      cut_type.shape[static_cast<size_t>(axis)] = Dim::fixed(ends->element(i).whole - starts->element(i).whole);
+      only_type = true;
       continue;
     }
     GP_TRY(const Cut cut, cut_of(context, starts->element(i), ends->element(i), steps[i], dim));
@@ -97,10 +103,11 @@ Status lower_slice(NodeContext& context) {
     cut_ends.push_back(cut.end < 0 ? -dim.factor - 1 : cut.end);
     cut_axes.push_back(axis);
     cut_steps.push_back(cut.step);
+    cut_type.shape[static_cast<size_t>(axis)] = Dim::fixed(elements_of(cut));
   }
-  if (cut_axes.empty() && type_alone) {
+  if (only_type) {
     Binding binding;
-    binding.type = std::move(*type_alone);
+    binding.type = std::move(cut_type);
     context.lowering().bind(context.node().outputs[0], std::move(binding));
     return Ok{};
   }

@@ -144,18 +144,22 @@ Status lower_on_selection(NodeContext& context) {
   return refuse_selection(context, "computes with the number of places that a mask picks");
 }
 
-bool same_value(const ir::Graph& graph, ValueId a, ValueId b, int depth) {
-  if (a == b) return true;
-  const ir::NodeId first = graph.value(a).producer, second = graph.value(b).producer;
-  if (depth == 0 || !first.valid() || !second.valid()) return false;
-  const ir::Node &one = graph.node(first), &other = graph.node(second);
-  const bool draws = ops::find_op(one.op)->is_random;
-  if (draws || one.op != other.op || one.attributes != other.attributes || one.inputs.size() != other.inputs.size())
-    return false;
-  for (size_t i = 0; i < one.inputs.size(); ++i)
-    if (one.inputs[i].valid() != other.inputs[i].valid() ||
-        (one.inputs[i].valid() && !same_value(graph, one.inputs[i], other.inputs[i], depth - 1)))
+bool same_value(const ir::Graph& graph, ValueId a, ValueId b) {
+  constexpr int kMaxPairs = 256;  // of a mask and what it is compared from
+  std::vector<std::pair<ValueId, ValueId>> open{{a, b}};
+  for (int pairs = 0; !open.empty(); ++pairs) {
+    const auto [one, other] = open.back();
+    open.pop_back();
+    if (one == other) continue;
+    if (pairs == kMaxPairs || !one.valid() || !other.valid()) return false;
+    const ir::NodeId first = graph.value(one).producer, second = graph.value(other).producer;
+    if (!first.valid() || !second.valid()) return false;
+    const ir::Node &made = graph.node(first), &also = graph.node(second);
+    if (ops::find_op(made.op)->is_random || made.op != also.op || made.attributes != also.attributes ||
+        made.inputs.size() != also.inputs.size() || made.outputs.size() != 1 || also.outputs.size() != 1)
       return false;
+    for (size_t i = 0; i < made.inputs.size(); ++i) open.emplace_back(made.inputs[i], also.inputs[i]);
+  }
   return true;
 }
 

@@ -23,9 +23,9 @@ const Selected* selected_input(NodeContext& context, size_t i);
 const Selected* rows_of(NodeContext& context, size_t i);
 bool is_of(const Selected* selected, Selected::Kind kind);
 
-/// Whether two values are the same by the last `depth` nodes that make them, all without chance: exporters write a mask
-/// anew for each of its uses.
-bool same_value(const ir::Graph& graph, ir::ValueId a, ir::ValueId b, int depth = 8);
+/// Whether two values are the same by the nodes that make them, all without chance: exporters write a mask anew for each
+/// of its uses. False where it takes too many nodes to tell.
+bool same_value(const ir::Graph& graph, ir::ValueId a, ir::ValueId b);
 /// The selection of what NonZero reads as `given`: one mask picks the same places each time.
 Result<size_t> selection_by(NodeContext& context, ir::ValueId given);
 /// Binds the result of a sum, where it counts the places of a mask, to their number too.

@@ -1,6 +1,8 @@
 // What masks pick: NonZero and what reads at its coordinates. That the numbers are right the models "picked" and
 // "last_of_each" of tests/data/exports show, which are trained beside PyTorch.
 
+#include "frontend/selection.h"
+
 #include "tests/support/count_ops.h"
 #include "tests/support/onnx_text.h"
 
@@ -77,6 +79,25 @@ TEST_CASE("a coordinate reads and writes whole rows; what else differs is summed
   CHECK(count_ops(imported->graph, "ReduceSum") == 1);
 }
 
+TEST_CASE("picked numbers look rows of a table up") {
+  const auto imported = import_text(R"(g (int64[N,6] ids, bool[N,6] keep, float[9,4] t) => (float[4] y) {
+    columns = NonZero(keep)
+    at = Transpose(columns)
+    picked = GatherND(ids, at)
+    rows = Gather(t, picked)
+    first = Constant<value_ints = [0]>()
+    y = ReduceSum<keepdims = 0>(rows, first) })");
+  REQUIRE(imported.ok());
+  CHECK(output_shapes(imported) == "[4 ]");
+  const auto refused = import_text(R"(g (int64[N,6] ids, bool[N,6] keep) => (int64[1] y) {
+    columns = NonZero(keep)
+    at = Transpose(columns)
+    picked = GatherND(ids, at)
+    other = NonZero(picked)
+    y = Shape<start = 1>(other) })");
+  CHECK(reports(refused.problems(), Code::kUnsupportedOp, "a mask"));
+}
+
 TEST_CASE("the number of picked places is computed where it is read as a number") {
   const auto imported =
       import_text(picks("s = Shape<start = 0, end = 1>(r)\n n = Cast<to = 1>(s)\n"
@@ -122,6 +143,15 @@ TEST_CASE("parts for all places of a mask are the places themselves") {
     y = Gather<axis = 1>(x, second) })");
   REQUIRE(imported.ok());
   CHECK(output_shapes(imported) == "[1B 4 ]");
+}
+
+TEST_CASE("whether any place is picked is no fact of the file") {
+  CHECK(divide(Number::of_whole(1, 3 * 1024 + 1), Number::of_whole(1, 1024 + 1)) == std::nullopt);
+  const Number places = Number::of_dim(picked_places(0, {ir::Dim::batch(), ir::Dim::fixed(6)}));
+  CHECK(less(Number::of_whole(0), places) == std::nullopt);
+  CHECK(equal(Number::of_whole(1), places) == std::nullopt);
+  CHECK(equal(Number::of_whole(-1), places) == false);
+  CHECK(divide(places, Number::of_whole(1, 1)).has_value());
 }
 
 TEST_CASE("NonZero of constants is a constant: exporters write arange so") {
