@@ -16,6 +16,9 @@ constexpr int64_t kOutlives = std::numeric_limits<int64_t>::max();
 constexpr int64_t kOutside = -1;
 /// Each takes time: where steps go on changing, the last plan stays.
 constexpr int kMaxPlans = 16;
+/// Lifetimes of messages differ from step to step: what takes longer than this is done again only after so many times
+/// as long, so that a run spends little of its time on it.
+constexpr double kShortSeconds = 0.2, kPause = 50;
 /// A plan is made while a run waits for it: a tenth of a second of search after first-fit, and none among many buffers.
 constexpr int64_t kMaxSearchSteps = 10'000'000;
 constexpr size_t kMaxSearchedBuffers = 500;
@@ -115,7 +118,7 @@ void StepArena::end_step() {
   if (repeats)
     for (size_t i = 0; i < seen_.size(); ++i) earlier[i].end = std::max(earlier[i].end, seen_[i].end);
   else kind.last = seen_;
-  if (repeats && (!as_planned || collisions_ > 0) && kind.plans < kMaxPlans)
+  if (repeats && (!as_planned || collisions_ > 0) && kind.plans < kMaxPlans && may_plan())
     make_plan(kind, std::vector<Request>(earlier));
   kind_ = nullptr;
 }
@@ -128,8 +131,13 @@ void StepArena::end_planned(bool as_planned) {
   numbers_.page_faults = thread_page_faults() - faults_before_;
 }
 
+bool StepArena::may_plan() const {
+  return planning_seconds_ < kShortSeconds || since_plan_.seconds() > kPause * planning_seconds_;
+}
+
 void StepArena::make_plan(Kind& kind, const std::vector<Request>& requests) {
   ++kind.plans;
+  const Stopwatch planning;
   std::vector<TimedBuffer> buffers;
   std::vector<size_t> index;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -147,6 +155,8 @@ void StepArena::make_plan(Kind& kind, const std::vector<Request>& requests) {
   kind.plan = std::move(plan);
   live_.reserve(live_.size() + requests.size());
   numbers_.bytes = memory_.bytes();
+  planning_seconds_ = planning.seconds();
+  since_plan_ = Stopwatch();
 }
 
 ArenaNumbers StepArena::numbers() const {

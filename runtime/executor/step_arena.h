@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/executor/arena_memory.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::runtime {
 
@@ -88,6 +89,8 @@ class StepArena {
   };
 
   void end_planned(bool as_planned);
+  /// Whether the last plan is long enough ago.
+  bool may_plan() const;
   void make_plan(Kind& kind, const std::vector<Request>& requests);
   bool occupy(int64_t offset, int64_t bytes, Ticket ticket);
   void end_request(Ticket ticket);
@@ -102,6 +105,8 @@ class StepArena {
   int64_t collisions_ = 0, fallbacks_ = 0, faults_before_ = 0;
   std::vector<Block> live_;  // by offset
   ArenaNumbers numbers_;
+  double planning_seconds_ = 0;  // of the last plan
+  Stopwatch since_plan_;
 };
 
 }  // namespace graphpipe::runtime
