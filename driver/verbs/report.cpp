@@ -11,6 +11,7 @@
 #include "driver/cli/usage.h"
 #include "driver/report/html/page.h"
 #include "driver/report/html/stage_picture.h"
+#include "driver/sweep/sweep_page.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
 
@@ -75,7 +76,19 @@ Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
   return plans;
 }
 
+/// The page of a sweep's table. Errors: options and further inputs that are about plans.
+Status write_sweep_report(const Options& options, const std::string& table_file) {
+  if (options.inputs.size() != 1 || options.format != "html" || !options.measured.empty())
+    return usage(options.inputs.front(), "it is the table of a sweep, which is a page of its own",
+                 "name it alone, without --format and --measured");
+  GP_TRY_VOID(check_output(options, {&table_file, 1}));
+  GP_TRY(const SweepTable table, read_sweep_table(table_file));
+  return files::write_file(options.output, sweep_page(options.inputs.front(), table));
+}
+
 Status write_report(const Options& options) {
+  for (const std::string& path : options.inputs)
+    if (const std::string table = sweep_table_file(path); !table.empty()) return write_sweep_report(options, table);
   if (options.format != "html" && (options.inputs.size() != 1 || !options.measured.empty()))
     return usage("--format " + options.format, "it is a picture of one plan, without what was measured",
                  "name one plan and leave --measured out, or write a page");

@@ -162,6 +162,39 @@ TEST_CASE("several plans are compared, and a log of a run stands beside what was
   CHECK(ask({"report", first, "-o", folder / "x.html", "--measured", first}).code == 3);
 }
 
+TEST_CASE("a sweep's table is a page: a picture, what each choice is worth, and every plan, names encoded") {
+  const TemporaryFolder folder;
+  folder.write("table.json", R"([
+ {"devices":"2","planner":"a<b>","simulated_step":0.5,"gap":0.1,"limit":"compute","complete":true,"error":""},
+ {"devices":"2","planner":"sequential","simulated_step":1.0,"gap":null,"limit":"","complete":true,"error":""},
+ {"devices":"4","planner":"a<b>","simulated_step":0.25,"gap":0.1,"limit":"compute","complete":true,"error":""},
+ {"devices":"4","planner":"sequential","simulated_step":null,"limit":"","complete":true,"error":"no <i>plan</i>"}
+])");
+  for (const std::string& input : {folder / "table.json", folder / ""}) {
+    const Answer answer = ask({"report", input, "-o", folder / "page.html"});
+    CAPTURE(answer.err);
+    REQUIRE(answer.code == 0);
+    const std::string page = read_page(folder / "page.html");
+    CHECK(page.find("4 plans, 1 of them without a plan") != std::string::npos);
+    CHECK(page.find("The shortest step is 250 ms") != std::string::npos);
+    CHECK(page.find("a&lt;b&gt;") != std::string::npos);
+    CHECK(page.find("a<b>") == std::string::npos);
+    CHECK(page.find("<i>plan") == std::string::npos);
+    CHECK(count(page, "<svg") == 1);
+    CHECK(count(page, "<script") == 0);
+    // Of planners in two devices the first is twice as fast; with four only one has a plan.
+    CHECK(page.find("<th scope=\"row\">sequential</th><td>0 of 1</td><td>2.000</td>") != std::string::npos);
+  }
+  CHECK(ask({"report", folder / "table.json", folder / "table.json", "-o", folder / "x.html"}).code == 2);
+  CHECK(ask({"report", folder / "table.json", "-o", folder / "table.json"}).code == 2);
+  for (const char* bad : {"[]", "[1]", "[{\"devices\":2}]", "[{\"devices\":\"2\"},{}]", "[{\"simulated_step\":\"1\"}]",
+                          "[{\"a\":\"1\"},{\"b\":\"1\"}]"}) {
+    CAPTURE(bad);
+    folder.write("table.json", bad);
+    CHECK(ask({"report", folder / "table.json", "-o", folder / "x.html"}).code == 3);
+  }
+}
+
 TEST_CASE("a report overwrites neither its plan nor its model, and bad plans are refused") {
   const TemporaryFolder folder;
   write_model(folder);
