@@ -30,6 +30,13 @@ class RunError : public std::exception {
   std::string what_;
 };
 
+/// An error that every rank meets by itself, such as the loss of what feeds all of them: rank 0 reports it, for the
+/// others it is a note.
+class SharedRunError : public RunError {
+ public:
+  using RunError::RunError;
+};
+
 [[noreturn]] inline void fail(Code code, std::string message, std::string hint) {
   throw RunError(Diagnostic{.code = code,
                             .severity = Severity::kError,

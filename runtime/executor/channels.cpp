@@ -227,7 +227,7 @@ void Channels::check_failure() {
   if (last) message += text(" (it was ", activity_text(*last), ")");
   // A rank that could say what went wrong has done so: for others it is no error of their own.
   throw RunError(Diagnostic{.code = Code::kPeerFailed,
-                            .severity = failure->told ? Severity::kNote : Severity::kError,
+                            .severity = severity_for(*failure, rank_),
                             .message = message + text("; ", rank_text(rank_), " was ", activity_text(activity_)),
                             .hint = "look at that rank's own message and at the memory of its host"});
 }

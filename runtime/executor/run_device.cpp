@@ -334,6 +334,9 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
     rank = std::make_unique<Rank>(choose(options), options);
     try {
       complete = rank->run();
+    } catch (const SharedRunError& error) {
+      problem = text(kLeftToRankZero, first_line(error.what()));
+      throw;
     } catch (const std::exception& error) {
       problem = first_line(error.what());
       throw;

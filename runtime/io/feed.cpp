@@ -87,11 +87,11 @@ class FeedData : public Data {
 
 // All ranks lose the same feeder; one of them says so to the user.
 void FeedData::fail_feed(const std::string& what, const std::string& hint) const {
-  throw RunError(Diagnostic{.code = Code::kPeerFailed,
-                            .severity = setup_.rank == 0 ? Severity::kError : Severity::kNote,
-                            .origin = ModelText(setup_.socket),
-                            .message = "the feeder " + what,
-                            .hint = hint});
+  throw SharedRunError(Diagnostic{.code = Code::kPeerFailed,
+                                  .severity = setup_.rank == 0 ? Severity::kError : Severity::kNote,
+                                  .origin = ModelText(setup_.socket),
+                                  .message = "the feeder " + what,
+                                  .hint = hint});
 }
 
 void FeedData::connect_to_feeder() {

@@ -143,8 +143,10 @@ void ControlClient::handle(const Frame& frame) {
   if (fields.size() != 2) return;
   if (frame.kind == FrameKind::kValue) values_[fields[0]] = fields[1];
   int32_t rank = -1;
-  if (frame.kind == FrameKind::kFailure && read_number(fields[0], rank) && !failure_)
-    failure_ = PeerFailure{.rank = rank, .what = fields[1], .last = std::nullopt};
+  if (frame.kind != FrameKind::kFailure || !read_number(fields[0], rank) || failure_) return;
+  const std::string_view what = fields[1];
+  failure_ = what.starts_with(kToldFailure) ? failure_told_by(rank, what.substr(kToldFailure.size()))
+                                            : PeerFailure{.rank = rank, .what = fields[1], .last = std::nullopt};
 }
 
 void ControlClient::tick() {
@@ -176,8 +178,7 @@ std::string ControlClient::get(const std::string& key) {
 }
 
 void ControlClient::fail_waiting(const std::string& key) const {
-  if (failure_ && failure_->rank != rank_)
-    fail(Code::kPeerFailed, text("rank ", failure_->rank, " ", failure_->what), "look at that rank's own message");
+  if (failure_ && failure_->rank != rank_) end_with_peer(*failure_, rank_);
   if (frames_.over())
     fail(Code::kPeerFailed, "rank 0 ended before the ranks had started",
          text("look at that rank's own message; it also closes the connection of a second process of rank ", rank_));
@@ -246,6 +247,13 @@ void ControlClient::name_run() {
 }
 
 }  // namespace
+
+void end_with_peer(const PeerFailure& failure, int32_t own_rank) {
+  throw RunError(Diagnostic{.code = Code::kPeerFailed,
+                            .severity = severity_for(failure, own_rank),
+                            .message = text("rank ", failure.rank, " ", failure.what),
+                            .hint = "look at that rank's own message"});
+}
 
 std::unique_ptr<ControlPlane> open_control(int32_t rank, Introduced introduced, std::unique_ptr<ControlServer> server,
                                            const Key& key, ControlTimes times, double get_seconds) {

@@ -33,6 +33,9 @@ class ControlPlane : public Store {
   virtual std::string address_of_rank_zero() const = 0;
 };
 
+/// Ends what this rank does because another one has failed. Throws RunError, a note where somebody else says why.
+[[noreturn]] void end_with_peer(const PeerFailure& failure, int32_t own_rank);
+
 /// The control plane of a rank by a connection to rank 0 that has been introduced; rank 0 has the server too.
 /// `get_seconds`: how long a rank waits for a key while all ranks are alive. Throws RunError (kPeerFailed) where rank 0
 /// is lost meanwhile.

@@ -125,7 +125,7 @@ void ControlServer::handle(size_t rank, const Frame& frame) {
   if (frame.kind == FrameKind::kStarted) member.started = true;
   if (frame.kind == FrameKind::kLeave) member.left = true;
   if (frame.kind == FrameKind::kActivity && has(1)) member.activity = fields[0], has_news_ = true;
-  if (frame.kind == FrameKind::kFailure && has(1)) fail_run(rank, "failed: " + fields[0]);
+  if (frame.kind == FrameKind::kFailure && has(1)) fail_run(rank, text(kToldFailure, fields[0]));
   if (frame.kind == FrameKind::kSet && has(2)) set(fields[0], fields[1]);
   if (frame.kind == FrameKind::kArrive && has(2)) handle_arrival(fields[0], fields[1]);
   if (frame.kind != FrameKind::kGet || !has(1)) return;

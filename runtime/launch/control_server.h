@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "runtime/launch/handshake.h"
 
 namespace graphpipe::runtime {
+
+/// Begins the words of a failure that its rank has reported itself.
+inline constexpr std::string_view kToldFailure = "failed: ";
 
 /// How often the ends of a control connection speak, and after what silence one counts as stopped. In seconds.
 struct ControlTimes {

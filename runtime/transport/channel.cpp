@@ -21,6 +21,21 @@ bool same_shape(const MessageHeader& a, const MessageHeader& b) {
 
 }  // namespace
 
+PeerFailure failure_told_by(int32_t rank, std::string_view problem) {
+  const bool is_left = problem.starts_with(kLeftToRankZero);
+  if (is_left) problem.remove_prefix(kLeftToRankZero.size());
+  return {.rank = rank,
+          .what = text("failed: ", problem),
+          .last = std::nullopt,
+          .told = !is_left,
+          .left_to_rank_zero = is_left};
+}
+
+Severity severity_for(const PeerFailure& failure, int32_t own_rank) {
+  const bool is_known = failure.told || (failure.left_to_rank_zero && own_rank != 0);
+  return is_known ? Severity::kNote : Severity::kError;
+}
+
 const char* channel_kind_name(ChannelKind kind) {
   constexpr const char* kNames[] = {"forward", "backward", "reduce", "share", "gather", "total"};
   return kNames[static_cast<size_t>(kind)];

@@ -15,9 +15,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/program.h"
+#include "support/diagnostic.h"
 #include "wire/action.h"
 
 namespace graphpipe::runtime {
@@ -103,7 +105,16 @@ struct PeerFailure {
   std::optional<Activity> last;
   /// It left with an error that it has reported itself.
   bool told = false;
+  /// It left with an error that all ranks have, such as the loss of a feeder: rank 0 reports it.
+  bool left_to_rank_zero = false;
 };
+
+/// Begins what a rank says as it leaves with such an error.
+inline constexpr std::string_view kLeftToRankZero = "all ranks: ";
+/// What a rank that left has said, in words that follow "rank 2".
+PeerFailure failure_told_by(int32_t rank, std::string_view problem);
+/// What the failure is to another rank: a note where somebody else reports it.
+Severity severity_for(const PeerFailure& failure, int32_t own_rank);
 
 struct Doorbell;
 

@@ -208,9 +208,11 @@ std::optional<PeerFailure> Shm::find_failure() {
     if (!peer) continue;
     const RankWords& words = peer->segment.words();
     const auto phase = static_cast<RankPhase>(words.phase.load(std::memory_order_acquire));
-    if (phase == RankPhase::kFailed)
-      return PeerFailure{
-          .rank = rank, .what = text("failed: ", words.problem), .last = activity_of(rank), .told = true};
+    if (phase == RankPhase::kFailed) {
+      PeerFailure failure = failure_told_by(rank, words.problem);
+      failure.last = activity_of(rank);
+      return failure;
+    }
     pollfd event{.fd = peer->pidfd, .events = POLLIN, .revents = 0};
     const bool dead = peer->pidfd >= 0 && poll(&event, 1, 0) == 1;
     // A rank that has left has sent all that it owes; it may be gone before we have read it.

@@ -281,8 +281,7 @@ std::string Opening::address_of_first_host() const {
 }
 
 void Opening::check_time(const std::string& what) const {
-  if (const std::optional<PeerFailure> failure = control_.find_failure())
-    fail(Code::kPeerFailed, text("rank ", failure->rank, " ", failure->what), "look at that rank's own message");
+  if (const std::optional<PeerFailure> failure = control_.find_failure()) end_with_peer(*failure, setup_.rank);
   if (Clock::now() > deadline_.load())
     fail(Code::kPeerFailed, text("no connection ", what, " within ", setup_.open_seconds, " s"),
          "set MASTER_ADDR to the address of rank 0's host in the network, and let the hosts connect to each other");
