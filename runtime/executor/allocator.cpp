@@ -67,7 +67,10 @@ KeptBlocks& kept_blocks() {
   return *instance;
 }
 std::atomic<bool> has_arena{false};
-thread_local bool in_step = false;
+/// Aligned at least as what the linker lays behind it: mold 1.10 begins the memory that is protected after relocation
+/// here, and where the code ends just below a page an unaligned byte lies on a page that is not mapped, so that the
+/// program does not load.
+alignas(64) thread_local bool in_step = false;
 
 void release(void* data) {
   if (data == nullptr) return;
