@@ -19,7 +19,8 @@ bool is_by_row(std::string_view op) {
   const bool element = row != nullptr &&
                        (row->dependence == ops::Dependence::kElement || row->dependence == ops::Dependence::kAlongAxis);
   return element || std::ranges::find(kComposite, op) != std::end(kComposite) || op == "LayerNormalization" ||
-         op == "RMSNormalization" || op == "Gather" || op == "Split" || op == "Concat" || op == "MatMul";
+         op == "RMSNormalization" || op == "Gather" || op == "Split" || op == "Slice" || op == "Concat" ||
+         op == "MatMul";
 }
 
 /// A node whose operands have the axes of the box: those that broadcast along the places get axes of size 1.
@@ -33,6 +34,9 @@ class AtAllPlaces {
   Status align(bool broadcasts);
   Status spread(size_t input);
   Status check_axis();
+  Status check_product();
+  Status find_places_of_look_up();
+  Status mark_results();
   void rename(size_t input, Binding binding);
 
   NodeContext& context_;
@@ -44,8 +48,8 @@ class AtAllPlaces {
 };
 
 void AtAllPlaces::rename(size_t input, Binding binding) {
-  std::string name = text(node_.outputs[0], " operand ", input, " at all places");
-  while (context_.lowering().find(name) != nullptr) name += "'";
+  const std::string name =
+      context_.lowering().unused_name(text(node_.outputs[0], " operand ", input, " at all places"));
   binding.name = name;
   context_.lowering().bind(name, std::move(binding));
   node_.inputs[input] = name;
@@ -118,31 +122,55 @@ Status AtAllPlaces::check_axis() {
   return Ok{};
 }
 
+Status AtAllPlaces::check_product() {
+  const bool left = rows_of(context_, 0) != nullptr, right = rows_of(context_, 1) != nullptr;
+  const bool by_weight = left && !right && context_.rank(1) == 2 && axis_ + 1 < rank_;
+  const bool each = left && right && axis_ + 2 < rank_;
+  if (by_weight || each) return Ok{};
+  return refuse_selection(context_, "multiplies what a mask picks in a form that is not supported");
+}
+
+/// Rows of a table, by picked numbers: the places stand where the table's axis was.
+Status AtAllPlaces::find_places_of_look_up() {
+  GP_TRY(const int64_t axis, context_.axis(context_.int_attribute("axis", 0), context_.rank(0)));
+  axis_ += static_cast<size_t>(axis);
+  return Ok{};
+}
+
+/// The results have the axes of the box; in the file they have one of the places.
+Status AtAllPlaces::mark_results() {
+  const size_t more = selection_.box.size() - selected_.outer - 1;
+  Dim places = picked_places(selected_.selection, selection_.box);
+  for (size_t k = 0; k < selected_.outer; ++k) places.power -= selection_.box[k].power;
+  selected_.axis = axis_;
+  for (size_t i = 0; i < node_.outputs.size(); ++i) {
+    Binding* made = context_.has_output(i) ? context_.lowering().find(node_.outputs[i]) : nullptr;
+    if (made == nullptr || made->selected) continue;
+    GP_TRY(made->value, context_.lowering().value_of(*made, node_));
+    Shape& shape = made->type.shape;
+    const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis_);
+    shape.erase(at, at + static_cast<std::ptrdiff_t>(more));
+    shape[axis_] = places;
+    made->selected = selected_;
+  }
+  return Ok{};
+}
+
 Status AtAllPlaces::run() {
-  const bool product = node_.op == "MatMul", gathers = node_.op == "Gather";
-  GP_TRY_VOID(align(!product && !gathers));
-  const bool looks_up = gathers && rows_of(context_, 0) == nullptr;
-  if (looks_up) {
-    // Rows of a table, by picked numbers: the places stand where the table's axis was.
-    GP_TRY(const int64_t axis, context_.axis(context_.int_attribute("axis", 0), context_.rank(0)));
-    axis_ += static_cast<size_t>(axis);
+  const bool broadcasts = node_.op != "MatMul" && node_.op != "Gather" && node_.op != "Split" && node_.op != "Slice";
+  GP_TRY_VOID(align(broadcasts));
+  if (node_.op == "Gather" && rows_of(context_, 0) == nullptr) {
+    GP_TRY_VOID(find_places_of_look_up());
   } else {
     GP_TRY_VOID(check_axis());
   }
-  if (gathers && rows_of(context_, 1) != nullptr && rows_of(context_, 0) != nullptr)
+  if (node_.op == "Gather" && rows_of(context_, 0) != nullptr && rows_of(context_, 1) != nullptr)
     return refuse_selection(context_, "looks up what a mask picks in what a mask picks");
-  if (product) {
-    const bool by_weight = rows_of(context_, 0) != nullptr && rows_of(context_, 1) == nullptr && context_.rank(1) == 2;
-    const bool each = rows_of(context_, 0) != nullptr && rows_of(context_, 1) != nullptr && axis_ + 2 < rank_;
-    if ((!by_weight && !each) || axis_ + 1 >= rank_)
-      return refuse_selection(context_, "multiplies what a mask picks in a form that is not supported");
-  }
+  if (node_.op == "MatMul") GP_TRY_VOID(check_product());
   for (size_t i = 0; i < node_.inputs.size(); ++i) {
     if (!context_.has_input(i)) continue;
     if (rows_of(context_, i) == nullptr) {
-      if (!product && !gathers && node_.op != "Split") {
-        GP_TRY_VOID(spread(i));
-      }
+      if (broadcasts) GP_TRY_VOID(spread(i));
       continue;
     }
     Binding places;
@@ -153,23 +181,7 @@ Status AtAllPlaces::run() {
   const Handler handler = find_handler(node_.op);
   NodeContext inner(context_.lowering(), node_);
   GP_TRY_VOID((handler != nullptr ? handler : lower_plain)(inner));
-  const size_t more = selection_.box.size() - selected_.outer - 1;
-  selected_.axis = axis_;
-  for (size_t i = 0; i < node_.outputs.size(); ++i) {
-    Binding* made = context_.has_output(i) ? context_.lowering().find(node_.outputs[i]) : nullptr;
-    if (made == nullptr || made->selected) continue;
-    GP_TRY(made->value, context_.lowering().value_of(*made, node_));
-    Shape& shape = made->type.shape;
-    const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis_);
-    shape.erase(at, at + static_cast<std::ptrdiff_t>(more));
-    shape[axis_] = context_.type(0).shape[0];
-    const Dim all = picked_places(selected_.selection, selection_.box);
-    int outer = 0;
-    for (size_t k = 0; k < selected_.outer; ++k) outer += selection_.box[k].power;
-    shape[axis_] = {1, all.power - outer};
-    made->selected = selected_;
-  }
-  return Ok{};
+  return mark_results();
 }
 
 }  // namespace

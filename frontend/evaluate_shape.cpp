@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "frontend/evaluate.h"
+#include "frontend/selection.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -136,7 +137,8 @@ std::optional<Known> gather(const OnnxNode& node, Inputs inputs) {
 /// A part that there is with one sample too, of equal elements.
 bool takes_from_first_sample(const Known& from, size_t axis, int64_t start, int64_t end, int64_t step) {
   const Dim dim = from.shape[axis];
-  return from.uniform && dim.power > 0 && step == 1 && 0 <= start && start < end && end <= dim.factor;
+  return from.uniform && dim.power > 0 && !counts_places(dim) && step == 1 && 0 <= start && start < end &&
+         end <= dim.factor;
 }
 
 std::optional<Known> slice(const OnnxNode&, Inputs inputs) {

@@ -277,8 +277,7 @@ Status lower_rows_pick(NodeContext& context, const Rows& rows) {
 
 /// A value under a name that nothing else reads.
 std::string name_of(NodeContext& context, std::string_view what, ValueId value) {
-  std::string name = text(context.node().outputs[0], " ", what);
-  while (context.lowering().find(name) != nullptr) name += "'";
+  std::string name = context.lowering().unused_name(text(context.node().outputs[0], " ", what));
   context.lowering().bind_value(name, value);
   return name;
 }
@@ -361,8 +360,7 @@ Status lower_rows_slice(NodeContext& context) {
   Binding binding;
   binding.type = {counted.dtype, counted.shape};
   binding.known = std::move(counted);
-  std::string name = text(node.outputs[0], " axes from the end");
-  while (context.lowering().find(name) != nullptr) name += "'";
+  const std::string name = context.lowering().unused_name(text(node.outputs[0], " axes from the end"));
   context.lowering().bind(name, std::move(binding));
   node.inputs[3] = name;
   NodeContext renamed(context.lowering(), node);

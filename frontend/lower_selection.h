@@ -23,8 +23,8 @@ const Selected* selected_input(NodeContext& context, size_t i);
 const Selected* rows_of(NodeContext& context, size_t i);
 bool is_of(const Selected* selected, Selected::Kind kind);
 
-/// Whether two values are the same by the nodes that make them, all without chance: exporters write a mask anew for each
-/// of its uses. False where it takes too many nodes to tell.
+/// Whether two values are the same by the nodes that make them, all without chance: exporters write a mask anew for
+/// each of its uses. False where it takes too many nodes to tell.
 bool same_value(const ir::Graph& graph, ir::ValueId a, ir::ValueId b);
 /// The selection of what NonZero reads as `given`: one mask picks the same places each time.
 Result<size_t> selection_by(NodeContext& context, ir::ValueId given);

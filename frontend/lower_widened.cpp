@@ -115,9 +115,9 @@ Result<OnnxNode> Widening::operands() {
     if (moved_) {
       GP_TRY(value, moved_by_half(value));
     }
-    // Nothing but this node reads the name; a file may have taken it.
-    std::string name = text(widened_.outputs[0], " operand ", i, " in a wider type");
-    while (context_.lowering().find(name) != nullptr) name += "'";
+    // Nothing but this node reads the name.
+    const std::string name =
+        context_.lowering().unused_name(text(widened_.outputs[0], " operand ", i, " in a wider type"));
     context_.lowering().bind_value(name, value);
     widened_.inputs[i] = name;
   }

@@ -43,6 +43,11 @@ void Lowering::bind_value(const std::string& name, ir::ValueId value) {
   bind(name, std::move(binding));
 }
 
+std::string Lowering::unused_name(std::string wanted) {
+  while (find(wanted) != nullptr) wanted += "'";
+  return wanted;
+}
+
 void Lowering::bind_alias(const std::string& alias, const std::string& of) {
   Binding* original = find(of);
   GP_CHECK(original != nullptr);
@@ -154,16 +159,17 @@ Result<ir::ValueId> Lowering::make_constant(Binding& binding, const OnnxNode& re
 
 Result<ir::ValueId> Lowering::make_count(const Known& known, const OnnxNode& reader) {
   NodeContext context(*this, reader);
-  const Selection& selection = selections_[selection_of(known.elements[0].power)];
-  if (known.elements.size() != 1 ||
-      known.elements[0].power != picked_places(selection_of(known.elements[0].power), selection.box).power)
+  const Number& number = known.elements[0];
+  const size_t index = selection_of(number.power);
+  const Selection& selection = selections_[index];
+  if (known.elements.size() != 1 || number.power != picked_places(index, selection.box).power)
     return refuse_selection(context, "reads a number that depends on a mask");
   const std::string type(ir::dtype_name(known.dtype));
   std::vector<int64_t> axes(selection.box.size());
   std::iota(axes.begin(), axes.end(), 0);
   GP_TRY(const auto ones, context.emit("Cast", {selection.mask}, {{"to", type}}));
   GP_TRY(const auto sum, context.emit("ReduceSum", ones, {{"axes", axes}, {"keepdims", int64_t{0}}}));
-  GP_TRY(const ir::ValueId factor, context.scalar(known.elements[0].factor(), known.dtype));
+  GP_TRY(const ir::ValueId factor, context.scalar(number.factor(), known.dtype));
   GP_TRY(const auto product, context.emit("Mul", {sum[0], factor}, {}));
   GP_TRY(const auto shaped, context.emit("Reshape", {product[0]}, {{"shape", known.shape}}));
   return shaped[0];

@@ -90,6 +90,8 @@ class Lowering {
   Binding* find(const std::string& name);
   void bind(const std::string& name, Binding binding);
   void bind_value(const std::string& name, ir::ValueId value);
+  /// A name that nothing has: this one, marked where a file has taken it.
+  std::string unused_name(std::string wanted);
   /// Both names mean one tensor from here on; a parameter remembers its other name.
   void bind_alias(const std::string& alias, const std::string& of);
   /// An Identity in the file. Where the alias of a parameter is named like a parameter of its own, the exporter has

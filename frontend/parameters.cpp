@@ -112,33 +112,32 @@ Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
   return {Role::kConstant, false, {}};
 }
 
-/// Whether a floating parameter is among what a value is computed from.
-bool depends_on_parameter(const ir::Graph& graph, const IdSet<ir::ValueId>& parameters, ir::ValueId start) {
-  std::vector<ir::ValueId> open = {start};
-  IdSet<ir::ValueId> seen(graph.value_count());
-  while (!open.empty()) {
-    const ir::ValueId value = open.back();
-    open.pop_back();
-    if (parameters.contains(value)) return true;
-    const ir::NodeId producer = graph.value(value).producer;
-    if (!seen.insert(value) || !producer.valid()) continue;
-    for (const ir::ValueId input : graph.node(producer).inputs)
-      if (input.valid()) open.push_back(input);
+/// What is computed from a floating parameter, and these themselves.
+IdSet<ir::ValueId> made_from_parameters(const ir::Graph& graph, const ParameterContext& context) {
+  IdSet<ir::ValueId> made(graph.value_count());
+  for (const auto& [id, origin] : context.origins)
+    if (origin != ParamOrigin::kFolded && ir::is_floating(graph.value(graph.param(id).value).type.dtype))
+      made.insert(graph.param(id).value);
+  // The importer appends a node behind those that it reads.
+  for (const ir::NodeId id : graph.node_ids()) {
+    const ir::Node& node = graph.node(id);
+    const bool reads = std::ranges::any_of(node.inputs, [&](ir::ValueId v) { return v.valid() && made.contains(v); });
+    if (!reads) continue;
+    for (const ir::ValueId output : node.outputs) made.insert(output);
   }
-  return false;
+  return made;
 }
 
 /// A product with constants alone is a constant: the frequencies of rotary positions times the positions.
-bool multiplies_constants(const ir::Graph& graph, const IdSet<ir::ValueId>& parameters, const ir::Node& node,
-                          size_t input) {
+bool multiplies_constants(const IdSet<ir::ValueId>& from_parameters, const ir::Node& node, size_t input) {
   if (node.op != "MatMul" && node.op != "Einsum") return false;
   for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (i != input && node.inputs[i].valid() && depends_on_parameter(graph, parameters, node.inputs[i])) return false;
+    if (i != input && node.inputs[i].valid() && from_parameters.contains(node.inputs[i])) return false;
   return true;
 }
 
 /// All uses of a value by nodes that see samples, through nodes that compute from weights alone.
-std::vector<Use> uses_of(const ir::Graph& graph, const IdSet<ir::ValueId>& parameters,
+std::vector<Use> uses_of(const ir::Graph& graph, const IdSet<ir::ValueId>& from_parameters,
                          const IdMap<ir::ValueId, std::vector<ir::NodeId>>& readers, ir::ValueId start) {
   std::vector<Use> uses;
   std::vector<ir::ValueId> open = {start};
@@ -153,7 +152,7 @@ std::vector<Use> uses_of(const ir::Graph& graph, const IdSet<ir::ValueId>& param
         if (node.inputs[i] == value) {
           const Use use = use_in_slot(graph, node, i);
           const bool weights_only = graph.value(node.outputs[0]).batch == ir::BatchKind::kNone;
-          if (!weights_only || (use.certain && !multiplies_constants(graph, parameters, node, i))) uses.push_back(use);
+          if (!weights_only || (use.certain && !multiplies_constants(from_parameters, node, i))) uses.push_back(use);
         }
       for (ir::ValueId output : node.outputs)
         if (graph.value(output).batch == ir::BatchKind::kNone && ir::is_floating(graph.value(output).type.dtype))
@@ -188,11 +187,7 @@ class Decider {
         context_(context),
         notes_(notes),
         readers_(ir::readers_of_values(graph)),
-        parameters_(graph.value_count()) {
-    for (const auto& [id, origin] : context.origins)
-      if (origin != ParamOrigin::kFolded && ir::is_floating(graph.value(graph.param(id).value).type.dtype))
-        parameters_.insert(graph.param(id).value);
-  }
+        from_parameters_(made_from_parameters(graph, context)) {}
 
   std::optional<ParameterDecision> decide(ir::ParamId id);
   void report_losses(const std::vector<ParameterDecision>& decisions);
@@ -209,7 +204,7 @@ class Decider {
   const ParameterContext& context_;
   Diagnostics& notes_;
   IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
-  IdSet<ir::ValueId> parameters_;
+  IdSet<ir::ValueId> from_parameters_;
 };
 
 void Decider::by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin) {
@@ -285,7 +280,7 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   const auto origin = context_.origins.find(id);
   const bool floating = ir::is_floating(graph_.value(param.value).type.dtype);
   if (origin == context_.origins.end() || origin->second == ParamOrigin::kFolded || !floating) return std::nullopt;
-  const Use use = strongest(uses_of(graph_, parameters_, readers_, param.value));
+  const Use use = strongest(uses_of(graph_, from_parameters_, readers_, param.value));
   ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
   by_default(decision, param, use, origin->second);
   by_rules(decision);

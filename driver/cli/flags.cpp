@@ -284,7 +284,9 @@ void simulate_flags(CLI::App& app, Options& options) {
 }
 
 void report_flags(CLI::App& app, Options& options) {
-  app.add_option("plans", options.inputs, "plan files, or folders that hold one; several are compared; or the table.json or folder of one sweep")->required();
+  app.add_option("plans", options.inputs,
+                 "plan files, or folders that hold one; several are compared; or the table.json or folder of one sweep")
+      ->required();
   trusted_root_flag(app, options.model);
   app.add_option("-o,--output", options.output, "file to write")->required();
   options.format = "html";

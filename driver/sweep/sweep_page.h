@@ -12,7 +12,8 @@
 namespace graphpipe::driver {
 
 /// Of a table.json: its axes with their values, a cell for each line, and the rows by the cells' keys. The plot shows
-/// the simulated step over the first axis of numbers, a line for each value of another.
+/// the simulated step over the devices, or the first axis of numbers, a line for each planner, or each value of
+/// another.
 struct SweepTable {
   Sweep sweep;
   std::vector<SweepCell> cells;

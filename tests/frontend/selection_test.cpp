@@ -98,6 +98,17 @@ TEST_CASE("picked numbers look rows of a table up") {
   CHECK(reports(refused.problems(), Code::kUnsupportedOp, "a mask"));
 }
 
+TEST_CASE("a part of each picked row, and none of the places") {
+  const std::string part =
+      "to = Constant<value_ints = [2]>()\n s = Slice(r, first, to, axis)\n"
+      "y = ReduceSum<keepdims = 0>(s, first)";
+  const auto columns = import_text(picks("axis = Constant<value_ints = [1]>()\n" + part, "float[2] y"));
+  REQUIRE(columns.ok());
+  CHECK(output_shapes(columns) == "[2 ]");
+  const auto places = import_text(picks("axis = Constant<value_ints = [0]>()\n" + part, "float[4] y"));
+  CHECK(reports(places.problems(), Code::kUnsupportedOp, "takes some of the places"));
+}
+
 TEST_CASE("the number of picked places is computed where it is read as a number") {
   const auto imported =
       import_text(picks("s = Shape<start = 0, end = 1>(r)\n n = Cast<to = 1>(s)\n"

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <iterator>
+#include <string>
 
 #include "runtime/error.h"
 #include "wire/element_type.h"
@@ -29,6 +30,23 @@ TEST_CASE("messages may hold every element type, and no other number") {
   }
   CHECK_FALSE(takes(static_cast<ElementType>(std::size(wire::kElementTypes))));
   CHECK_FALSE(takes(static_cast<ElementType>(255)));
+}
+
+TEST_CASE("a failure is an error to one rank at least, and a note where another has reported it") {
+  const PeerFailure own = failure_told_by(2, "device 2 has not enough memory");
+  CHECK(own.what == "failed: device 2 has not enough memory");
+  CHECK(own.told);
+  for (const int32_t rank : {0, 1}) CHECK(severity_for(own, rank) == Severity::kNote);
+
+  // Rank 2 leaves what all ranks meet to rank 0, which may not have met it yet.
+  const PeerFailure shared = failure_told_by(2, std::string(kLeftToRankZero) + "the feeder is lost");
+  CHECK(shared.what == "failed: the feeder is lost");
+  CHECK_FALSE(shared.told);
+  CHECK(severity_for(shared, 0) == Severity::kError);
+  CHECK(severity_for(shared, 1) == Severity::kNote);
+
+  const PeerFailure died{.rank = 2, .what = "died", .last = std::nullopt};
+  for (const int32_t rank : {0, 1}) CHECK(severity_for(died, rank) == Severity::kError);
 }
 
 }  // namespace
