@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "frontend/exported_call.h"
+#include "frontend/first_rows.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -68,8 +69,7 @@ bool only_shapes_rows(NodeContext& context, const Number& start, const Number& e
          !context.lowering().is_read_as_data(context.node().outputs[0]);
 }
 
-Status lower_slice(NodeContext& context) {
-  if (context.input(0).offsets) return slice_offsets(context);
+Status cut_axes(NodeContext& context) {
   const Known *starts = context.known(1), *ends = context.known(2);
   const std::optional<size_t> count = starts == nullptr ? std::nullopt : known_count(starts->shape);
   if (!count || ends == nullptr || known_count(ends->shape) != count)
@@ -123,6 +123,12 @@ Status lower_slice(NodeContext& context) {
                                {"steps", std::move(cut_steps)}});
 }
 
+Status lower_slice(NodeContext& context) {
+  if (context.input(0).offsets) return slice_offsets(context);
+  if (context.input(0).first_rows_of.valid()) return read_first_rows(context, lower_slice);
+  return takes_first_rows(context) ? take_first_rows(context) : cut_axes(context);
+}
+
 /// Of nn.Embedding(padding_idx=...): the row that its look-ups do not train; -1 where there is none.
 int64_t padding_row(NodeContext& context) {
   const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
@@ -143,6 +149,7 @@ int64_t padding_row(NodeContext& context) {
 }
 
 Status lower_gather(NodeContext& context) {
+  if (context.input(0).first_rows_of.valid()) return read_first_rows(context, lower_gather);
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
   if (context.lowering().traced_batch() > 0 && context.known(1) != nullptr &&
       !context.type(0).shape[static_cast<size_t>(axis)].is_fixed())

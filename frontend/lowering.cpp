@@ -5,6 +5,7 @@
 
 #include "frontend/check_batch.h"
 #include "frontend/evaluate.h"
+#include "frontend/first_rows.h"
 #include "frontend/lower_selection.h"
 #include "frontend/lower_widened.h"
 #include "frontend/node_context.h"
@@ -119,6 +120,7 @@ Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader)
   if (binding.selected || counts_places(binding.type.shape))
     return refuse_selection(NodeContext(*this, reader), "reads a tensor whose size depends on a mask");
   if (binding.value.valid()) return binding.value;
+  if (binding.first_rows_of.valid()) return refuse_first_rows(NodeContext(*this, reader));
   if (binding.data) {
     ir::Param param{.name = param_name(binding.name), .kind = ir::ParamKind::kConstant, .data = *binding.data};
     const ir::ParamId id = graph_.add_param(std::move(param), {.type = binding.type});

@@ -49,6 +49,8 @@ struct Binding {
   /// The sequence that a loop has filled, its elements stacked along a new first axis.
   ir::ValueId stacked;
   std::optional<BagOffsets> offsets;
+  /// It is the first rows of this value (frontend/first_rows.h); `value` is invalid.
+  ir::ValueId first_rows_of;
   /// It has an axis of the places that a mask picks.
   std::optional<Selected> selected;
   /// Its node failed.
