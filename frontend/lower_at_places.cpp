@@ -94,8 +94,8 @@ Result<ValueId> at_places(NodeContext& context, size_t first, const Selected& se
 }
 
 /// The rows of `source`, [rows of a sample * B, ...], one behind the other at the places of each sample, `data`
-/// elsewhere: masked_scatter. A sample that has another number of places than rows reads out of bounds, which ends the
-/// run: across the samples of a batch such rows would belong to other samples than within a micro-batch.
+/// elsewhere: masked_scatter. A sample that has another number of places than rows ends the run: across the samples of
+/// a batch such rows would belong to other samples than within a micro-batch.
 Status fill_places(NodeContext& context, const Selection& selection, ValueId data, ValueId source) {
   const ir::Graph& graph = context.lowering().graph();
   const Shape shape = graph.value(data).type.shape, from = graph.value(source).type.shape;
@@ -112,15 +112,7 @@ Status fill_places(NodeContext& context, const Selection& selection, ValueId dat
   const Shape per_sample{Dim::batch(), Dim::fixed(places->factor)};
   GP_TRY(const ValueId mask, reshaped(context, selection.mask, per_sample));
   GP_TRY(const ValueId rows, reshaped(context, source, {Dim::batch(), Dim::fixed(count)}));
-  GP_TRY(const ValueId ones, emit("Cast", {mask}, {{"to", std::string("i64")}}));
-  const ir::Attributes along{{"axis", int64_t{1}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{0}}};
-  GP_TRY(const ValueId before, emit("CumSum", {ones}, along));
-  GP_TRY(const ValueId total, emit("ReduceSum", {ones}, {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{1}}}));
-  GP_TRY(const ValueId expected, context.scalar(static_cast<double>(count), ir::DType::kInt64));
-  GP_TRY(const ValueId right, emit("Equal", {total, expected}, {}));
-  GP_TRY(const ValueId checked, emit("Where", {right, before, expected}, {}));
-  GP_TRY(const ValueId zero, context.scalar(0, ir::DType::kInt64));
-  GP_TRY(const ValueId index, emit("Where", {mask, checked, zero}, {}));
+  GP_TRY(const ValueId index, emit("NumberPlaces", {mask}, {{"elements", count}}));
   GP_TRY(ValueId found, emit("GatherElements", {rows, index}, {{"axis", int64_t{1}}}));
   GP_TRY(found, reshaped(context, found, shape));
   return context.emit_outputs("Where", {selection.mask, found, data}, {});

@@ -1,4 +1,5 @@
-// Look-ups by integer tensors: Gather and GatherElements.
+// Look-ups by integer tensors: Gather and GatherElements; and the numbers of picked places, by which rows are looked
+// up.
 //
 // Gradients of look-ups add up the rows that were read several times. They go through embedding_dense_backward, which
 // adds in the order of the indices on every device and with any number of threads, so that runs repeat to the bit.
@@ -157,6 +158,22 @@ using Axis = ir::Attributes;
 Axis along(int64_t axis) { return {{"axis", axis}}; }
 Axis along(int64_t axis, const ExampleShape& shape) { return {{"axis", axis}, {"shape", shape_of(shape)}}; }
 
+// --- NumberPlaces{elements}: of a mask [samples, places], how many are picked before each picked place ---
+
+Inferred infer_number_places(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 1, 1));
+  const ir::TensorType& mask = node.input(0).type;
+  if (mask.dtype != ir::DType::kBool || mask.shape.size() != 2) return bad_model(node, "needs a mask of two axes");
+  return one_output(node, {ir::DType::kInt64, mask.shape}, mixing_along(mask.shape, 1));
+}
+
+void emit_number_places(Emitter& emitter) {
+  emitter.assign(0,
+                 text("graphpipe::runtime::number_places(", emitter.in(0), ", ",
+                      emitter.node().attributes().get_int("elements", 0), ")"),
+                 "runtime/kernels/number_places.h");
+}
+
 std::vector<OpDef> gather_rows() {
   const std::vector<Example> gradient_example = {
       {.inputs = {normal({kB, 3, 2}), integers({kB, 3}, 0, 5)}, .attributes = along(0, {5, 2})}};
@@ -194,6 +211,12 @@ std::vector<OpDef> gather_rows() {
        .work = copy_work,
        .emit = emit_gather_elements_gradient,
        .examples = {{.inputs = {normal({kB, 3}), integers({kB, 3}, 0, 4)}, .attributes = along(1, {kB, 4})}}},
+      {.name = "NumberPlaces",
+       .infer = infer_number_places,
+       .work = copy_work,
+       .emit = emit_number_places,
+       // All of them: a mask by chance has another number in each sample.
+       .examples = {{.inputs = {integers({kB, 6}, 1, 2, ir::DType::kBool)}, .attributes = {{"elements", int64_t{6}}}}}},
   };
 }
 

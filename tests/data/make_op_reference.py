@@ -119,6 +119,7 @@ FORMULAS = {
         (np.logaddexp(0, x[0].astype(np.float64)) - x[0].astype(np.float64) * x[1]).sum()),
     # The reference evaluator drops an axis of rank 3.
     "GlobalMaxPool": lambda x, a: x[0].max(axis=tuple(range(2, x[0].ndim)), keepdims=True),
+    "NumberPlaces": lambda x, a: (np.cumsum(x[0], 1, dtype=np.int64) - 1) * x[0],
     "BitCast": lambda x, a: x[0].view(NUMPY[a["to"]]),
     "DFT": lambda x, a: dft(x[0], a).astype(np.float32),
     "Frames": lambda x, a: np.moveaxis(np.lib.stride_tricks.sliding_window_view(x[0], a["length"], a["axis"]), -1,

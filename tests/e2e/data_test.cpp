@@ -41,12 +41,13 @@ Answered graphpipe_says(std::vector<std::string> words) {
   return run_words(std::move(words));
 }
 
-// dlrm's data in a folder of the test's own.
+// A model's data in a folder of the test's own.
 struct DataFolder {
-  explicit DataFolder(const std::string& name) : path(work_folder("data_" + name)) {
+  explicit DataFolder(const std::string& name, const Reference& reference = read_reference("dlrm"))
+      : path(work_folder("data_" + name)) {
     fs::remove_all(path);
     fs::create_directories(path);
-    for (const auto& file : fs::directory_iterator(read_reference("dlrm").folder + "/data")) fs::copy(file, path);
+    for (const auto& file : fs::directory_iterator(reference.folder + "/data")) fs::copy(file, path);
   }
   std::string file(const std::string& name) const { return path + "/" + name; }
   /// The rows [first, last) of a file's 16, as a file.
@@ -113,6 +114,19 @@ TEST_CASE("everything that is wrong with the data is told at once, each once") {
   CHECK(end.has("'user.npy': row "));
   CHECK(end.has(" is 1000000; the model takes from -"));
   CHECK_FALSE(end.has("frame #"));
+}
+
+TEST_CASE("a sample whose mask picks another number of places than masked_scatter has rows ends the run with both") {
+  const Reference reference = read_export("picked");
+  const std::string folder = work_folder("picked_places");
+  compile(reference, folder, {"--devices", "1", "--micro-batch", "4"});
+  const DataFolder data("places", reference);
+  // The last word of the last sample, which was no picture's.
+  data.set_id("words.npy", 1, 9);
+  const Answered end = graphpipe_says({"run", folder, "--data", data.path, "--steps", "2"});
+  CAPTURE(end.output);
+  CHECK(end.code == 3);
+  CHECK(end.has("masked_scatter: the mask picks 24 elements in sample 3 of the micro-batch, and its source has 16"));
 }
 
 TEST_CASE("ranks that others start refuse data too, without frames of a stack") {
