@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/lifetimes.h"
 #include "codegen/node_emitter.h"
 #include "ops/emit_helpers.h"
 #include "ops/op_def.h"
@@ -16,7 +17,6 @@ using ir::NodeId;
 using ir::ParamId;
 using ir::ValueId;
 
-constexpr size_t kNever = static_cast<size_t>(-1);
 constexpr size_t kCommentLength = 90;
 
 /// The comment beside a line: which node, which ONNX node it came from, which type.
@@ -43,10 +43,10 @@ class FunctionWriter {
         steps_(steps),
         options_(options),
         naming_(options.naming == nullptr ? naming_by_ids_ : *options.naming),
-        param_of_(ir::params_of_values(graph)) {}
+        param_of_(ir::params_of_values(graph)),
+        lifetimes_(graph, steps, options) {}
 
   FunctionText write() {
-    find_last_uses();
     if (options_.marks != nullptr) line("graphpipe::runtime::begin_marks();");
     for (const Load& load : options_.loads) write_load(load);
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -64,27 +64,6 @@ class FunctionWriter {
     body_ += "  ";
     body_ += code;
     body_ += '\n';
-  }
-
-  std::vector<ValueId> inputs_of(const Step& step) const {
-    if (step.only_operand.valid()) return {step.only_operand};
-    if (step.zero.valid()) return {};
-    std::vector<ValueId> inputs;
-    for (ValueId input : graph_.node(step.node).inputs)
-      if (input.valid() && !param_of_[input].valid()) inputs.push_back(input);
-    std::ranges::sort(inputs);
-    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
-    return inputs;
-  }
-
-  void find_last_uses() {
-    last_use_.resize(graph_.value_count(), kNever);
-    for (size_t i = 0; i < steps_.size(); ++i)
-      for (ValueId input : inputs_of(steps_[i])) last_use_[input] = i;
-    for (const Store& store : options_.stores)
-      if (store.condition.empty()) stored_.insert(store.value);
-    for (const Load& load : options_.loads)
-      if (!load.take) borrowed_.insert(load.value);
   }
 
   void write_load(const Load& load) {
@@ -148,18 +127,11 @@ class FunctionWriter {
 
   /// A node whose output is nothing but a share of a gradient, where its entry adds up without a tensor in between.
   bool write_accumulating_node(size_t index) {
+    const Accumulation* sum = lifetimes_.added_in_place(index);
+    if (sum == nullptr) return false;
     const Step& step = steps_[index];
-    if (step.zero.valid() || step.only_operand.valid()) return false;
-    const Node& node = graph_.node(step.node);
-    const ops::OpDef* entry = ops::find_op(node.op);
-    if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return false;
-    const ValueId share = node.outputs.front();
-    const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
-    // A share of several parameters is a tensor that each adds (the gradient of x (V + W) is that of V and of W).
-    if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return false;
-    if (last_use_[share] != kNever || stored_.contains(share)) return false;
     NodeEmitter emitter(graph_, step.node, options_.weight_index, param_of_, naming_, headers_);
-    entry->accumulate(emitter, naming_.place(sum->place));
+    ops::find_op(graph_.node(step.node).op)->accumulate(emitter, naming_.place(sum->place));
     write_lines(emitter, step.node);
     if (index + 1 < steps_.size()) write_releases(index, {});
     return true;
@@ -178,16 +150,9 @@ class FunctionWriter {
   }
 
   void write_releases(size_t index, const std::vector<ValueId>& made) {
-    std::vector<ValueId> ended;
-    for (ValueId input : inputs_of(steps_[index]))
-      if (last_use_[input] == index) ended.push_back(input);
-    for (ValueId output : made)
-      if (last_use_[output] == kNever) ended.push_back(output);
     std::string code;
-    for (ValueId value : ended) {
-      if (stored_.contains(value) || borrowed_.contains(value)) continue;
+    for (ValueId value : lifetimes_.ended(index, made))
       code += text(code.empty() ? "" : " ", naming_.value(value), ".reset();");
-    }
     if (!code.empty()) line(code);
   }
 
@@ -201,7 +166,7 @@ class FunctionWriter {
         return other.value == store.value && other.condition.empty();
       });
       const std::string name = naming_.value(store.value);
-      const bool copies = again || borrowed_.contains(store.value);
+      const bool copies = again || lifetimes_.is_borrowed(store.value);
       line(text(naming_.place(store.place), " = ", copies ? name : text("std::move(", name, ")"), ";"));
     }
   }
@@ -222,8 +187,7 @@ class FunctionWriter {
   Naming naming_by_ids_;
   Naming& naming_;
   IdMap<ValueId, ParamId> param_of_;
-  IdMap<ValueId, size_t> last_use_;
-  IdSet<ValueId> stored_, borrowed_;
+  Lifetimes lifetimes_;
   std::string body_;
   std::set<std::string> headers_;
 };

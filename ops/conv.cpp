@@ -114,52 +114,103 @@ double multiply_adds(const ir::Value& many, const ir::Value& weight, Samples sam
   return elements(many, samples) * elements(weight, samples) / static_cast<double>(weight.type.shape[0].factor);
 }
 
-// oneDNN works on copies with channels in blocks, as measured with LibTorch 2.11 on x86-64: activations and weights are
-// padded to whole blocks of 16 channels, and a strided input gradient of few channels has a sum of its own. Pointwise
-// kernels on whole blocks take the tensors as they are.
-double blocked_scratch(const NodeView& node, const std::array<const ir::Value*, 2>& activations,
-                       const ir::Value& weight, bool is_input_gradient, Samples samples) {
-  constexpr int64_t kBlock = 16;
-  constexpr double kStridedSum = 36'888;
-  const auto padding = [](int64_t channels) {
+constexpr int64_t kBlock = 16;
+
+/// Of a copy of activations, or of weights [M, C, ..], with channels in blocks.
+double blocked_bytes(const ir::Value& value, Samples samples, bool is_weight) {
+  const auto padding = [&](size_t axis) {
+    const int64_t channels = value.type.shape[axis].factor;
     return static_cast<double>((channels + kBlock - 1) / kBlock * kBlock) / static_cast<double>(channels);
   };
-  const std::vector<int64_t> kernel = fixed_sizes(weight.type.shape.begin() + 2, weight.type.shape.end());
+  return bytes_of(value, samples) * padding(1) * (is_weight ? padding(0) : 1);
+}
+
+struct ConvOperands {
+  const ir::Value &activations, &other_activations, &weight;
+  /// One of the three.
+  const ir::Value& made;
+};
+
+/// The channels of the wider activations at the places of the smaller, of one sample.
+double gathered_bytes(const ConvOperands& operands) {
+  constexpr double kAlignment = 128;
+  const ir::Shape &one = operands.activations.type.shape, &other = operands.other_activations.type.shape;
+  auto elements = static_cast<double>(std::max(one[1].factor, other[1].factor));
+  for (size_t i = 2; i < one.size(); ++i) elements *= static_cast<double>(std::min(one[i].factor, other[i].factor));
+  return elements * static_cast<double>(ir::bytes_per_element(operands.made.type.dtype)) + kAlignment;
+}
+
+// oneDNN works on copies with channels in blocks, as measured with LibTorch 2.11 on x86-64 (there of 8 channels without
+// AVX-512): all three lie there before the result is made of its copy. Activations of up to three channels are read as
+// they are, pointwise kernels on whole blocks take all as it is, strided ones gather what they read of one sample, and
+// a strided input gradient has a sum of its own and copies its result once more.
+double blocked_scratch(const NodeView& node, const ConvOperands& operands, bool is_input_gradient, Samples samples) {
+  constexpr double kStridedSum = 36'888, kWidePointwiseSum = 135'192;
+  constexpr int64_t kWide = 14;
+  constexpr int64_t kFewChannels = 3;
+  const ir::Shape& weight = operands.weight.type.shape;
+  const std::vector<int64_t> kernel = fixed_sizes(weight.begin() + 2, weight.end());
   const std::vector<int64_t> strides = node.attributes().get_ints("strides", std::vector<int64_t>(kernel.size(), 1));
   const auto all_one = [](const std::vector<int64_t>& sizes) {
     return std::ranges::all_of(sizes, [](int64_t size) { return size == 1; });
   };
   bool whole_blocks = true;
-  double scratch = 0;
-  for (const ir::Value* value : activations) {
+  double copies = blocked_bytes(operands.weight, samples, true);
+  for (const ir::Value* value : {&operands.activations, &operands.other_activations}) {
     const int64_t channels = value->type.shape[1].factor;
     whole_blocks &= channels % kBlock == 0;
-    scratch += bytes_of(*value, samples) * padding(channels);
+    if (value == &operands.made || channels > kFewChannels) copies += blocked_bytes(*value, samples, false);
   }
   if (whole_blocks && all_one(kernel) && all_one(strides)) return 0;
-  scratch += bytes_of(weight, samples) * padding(weight.type.shape[0].factor) * padding(weight.type.shape[1].factor);
-  return scratch + (is_input_gradient && !all_one(strides) ? kStridedSum : 0);
+  const double result = bytes_of(operands.made, samples);
+  if (is_input_gradient && !all_one(strides)) {
+    const bool is_wide = operands.made.type.shape.back().factor >= kWide;
+    const double sum = all_one(kernel) && is_wide ? kWidePointwiseSum : kStridedSum;
+    return std::max(copies + sum - result, 2 * result);
+  }
+  if (all_one(kernel) && !all_one(strides)) copies += gathered_bytes(operands);
+  return std::max(copies - result, blocked_bytes(operands.made, samples, &operands.made == &operands.weight));
 }
 
 // Conv: each output element sums C/group * kernel products. ConvTranspose: each input element is spread over
 // M/group * kernel.
 Work conv_work(const NodeView& node, Samples samples) {
   const ir::Value& many = is_transposed(node) ? node.input(0) : node.output(0);
+  const ConvOperands operands{node.input(0), node.output(0), node.input(1), node.output(0)};
   return {.flops = 2 * multiply_adds(many, node.input(1), samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, {&node.input(0), &node.output(0)}, node.input(1), false, samples)};
+          .scratch = blocked_scratch(node, operands, false, samples)};
 }
 Work conv_grad_input_work(const NodeView& node, Samples samples) {
   const ir::Value& many = is_transposed(node) ? node.output(0) : node.input(0);
+  const ConvOperands operands{node.input(0), node.output(0), node.input(1), node.output(0)};
   return {.flops = 2 * multiply_adds(many, node.input(1), samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, {&node.input(0), &node.output(0)}, node.input(1), true, samples)};
+          .scratch = blocked_scratch(node, operands, true, samples)};
 }
+
+/// Where oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
+/// columns, and four sums in the shape of the weight. Zero elsewhere.
+double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const ir::Value& weight, Samples samples) {
+  constexpr int64_t kWidest = 13;
+  bool multiplies_columns = false;
+  double columns = static_cast<double>(slid_over[1].factor * ir::bytes_per_element(weight.type.dtype));
+  for (size_t i = 2; i < weight.type.shape.size(); ++i) {
+    const int64_t width = weight.type.shape[i].factor;
+    multiplies_columns |= width > kWidest || width > slid_over[i].factor;
+    columns *= static_cast<double>(width * places[i].factor);
+  }
+  return multiplies_columns ? 4 * bytes_of(weight, samples) + columns : 0;
+}
+
 Work conv_grad_weight_work(const NodeView& node, Samples samples) {
-  const ir::Value& many = is_transposed(node) ? node.input(1) : node.input(0);
+  const ir::Value &many = is_transposed(node) ? node.input(1) : node.input(0),
+                  &few = is_transposed(node) ? node.input(0) : node.input(1);
+  const ConvOperands operands{node.input(0), node.input(1), node.output(0), node.output(0)};
+  const double columns = column_scratch(few.type.shape, many.type.shape, node.output(0), samples);
   return {.flops = 2 * multiply_adds(many, node.input(2), samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, {&node.input(0), &node.input(1)}, node.input(2), false, samples)};
+          .scratch = columns > 0 ? columns : blocked_scratch(node, operands, false, samples)};
 }
 
 // --- calls ---

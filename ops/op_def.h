@@ -177,8 +177,17 @@ struct OpDef {
   void (*accumulate)(Emitter&, std::string_view place) = nullptr;
   Dependence dependence = Dependence::kAny;
   FeatureAxis features = FeatureAxis::kUnknown;
+  /// Results of four axes lie in memory with axes 1 and 2 exchanged: LibTorch's attention puts the heads of a position
+  /// side by side.
+  bool heads_lie_inside = false;
+  /// A product that takes operands of three and more axes as one stack of matrices: LibTorch copies an operand whose
+  /// outer axes do not lie as one.
+  bool stacks_matrices = false;
   /// The output shares memory with input 0.
   bool is_view = false;
+  /// Of a view that is input 0 with its axes in another order: for each axis of the output that of the input. Null: it
+  /// is not.
+  std::vector<int> (*axes_order)(const NodeView&) = nullptr;
   /// Whether this node works on the samples of one micro-batch together (docs/semantics.md, section 1). Null: never.
   /// What makes a value of kind kMixed mixes anyway; this is for nodes whose output keeps its batch axis all the same,
   /// such as a training-mode BatchNormalization.

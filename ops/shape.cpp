@@ -408,6 +408,7 @@ std::vector<OpDef> reshaping_rows() {
        .gradient = transpose_gradient,
        .emit = emit_transpose,
        .is_view = true,
+       .axes_order = [](const NodeView& node) { return permutation(node).value(); },
        .keeps_elements = always,
        .examples = {{.inputs = {normal({kB, 2, 3})}, .attributes = {{"perm", std::vector<int64_t>{1, 2, 0}}}},
                     {.inputs = {normal({kB, 2, 3})}}}},

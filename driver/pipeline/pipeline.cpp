@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <limits>
+#include <memory>
 
+#include "codegen/memory_walk.h"
 #include "cost/lower_bound.h"
 #include "cost/price.h"
 #include "driver/cli/usage.h"
@@ -221,6 +223,14 @@ Status check_whole_operators(const ir::Plan& plan) {
   return Ok{};
 }
 
+// Memory by the code that the plan's stages become, where a candidate's is a bound.
+Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
+  GP_TRY(codegen::StageMemories memories,
+         codegen::StageMemories::of(pipeline.model.graph, pipeline.priced, pipeline.stages));
+  const auto shared = std::make_shared<const codegen::StageMemories>(std::move(memories));
+  return scheduler::CountedItems([shared](ir::StageId stage, Samples samples) { return shared->item(stage, samples); });
+}
+
 }  // namespace
 
 Status derive(Pipeline& pipeline) {
@@ -232,7 +242,8 @@ Status derive(Pipeline& pipeline) {
                               {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()});
   if (!problems.empty()) return problems;
   GP_TRY(pipeline.stages, ir::build_stage_graph(pipeline.priced, plan.assignment));
-  const scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
+  scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
+  GP_TRY(options.memory.item, counted_items(pipeline));
   if (plan.schedule) {
     GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
   } else {

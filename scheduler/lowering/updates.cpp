@@ -9,10 +9,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
-
-ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
-
 bool ends_item(const Action& action) {
   return action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient;
 }

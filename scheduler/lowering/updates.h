@@ -8,6 +8,9 @@
 
 namespace graphpipe::scheduler {
 
+using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
+inline ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
+
 struct UpdateRule {
   /// Samples of one update; the last of the step may be smaller. Multiples of what all replicas take in turn.
   int64_t update = 1;

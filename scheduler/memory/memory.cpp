@@ -1,7 +1,10 @@
 #include "scheduler/memory/memory.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "cost/memory.h"
@@ -33,18 +36,63 @@ std::vector<bool> item_ends(const std::vector<Action>& actions) {
   return ends;
 }
 
+/// For which updates a device has gradients of weights: from an update's first weight gradient to the step after its
+/// own, or to the end of the list.
+class GradientSets {
+ public:
+  explicit GradientSets(const ir::Program& program) {
+    for (const Action& action : program.actions)
+      if (action.op == ActionOp::kStep) updates_[key_of(action)].push_back(action.range);
+  }
+
+  /// Whether the action makes weight gradients, and its update has none yet.
+  bool are_new(const Action& action) const {
+    if (action.op != ActionOp::kBackward && action.op != ActionOp::kWeightGradient) return false;
+    const auto held = held_.find(key_of(action));
+    return held == held_.end() || !held->second.contains(update_of(action));
+  }
+  /// The same, and from now on there are.
+  bool note(const Action& action) {
+    const bool are = are_new(action);
+    if (are) held_[key_of(action)].insert(update_of(action));
+    return are;
+  }
+  /// A step drops those of earlier updates; returns how many.
+  size_t drop_before(const Action& step) {
+    std::set<int64_t>& held = held_[key_of(step)];
+    const auto end = held.lower_bound(step.range.first);
+    const auto dropped = static_cast<size_t>(std::distance(held.begin(), end));
+    held.erase(held.begin(), end);
+    return dropped;
+  }
+
+ private:
+  /// The first sample of the update that the item belongs to.
+  int64_t update_of(const Action& action) const {
+    const auto updates = updates_.find(key_of(action));
+    if (updates == updates_.end()) return 0;
+    for (const wire::SampleRange& range : updates->second)
+      if (range.first <= action.range.first && action.range.first < range.last) return range.first;
+    return 0;
+  }
+
+  std::map<ReplicaKey, std::vector<wire::SampleRange>> updates_;
+  std::map<ReplicaKey, std::set<int64_t>> held_;
+};
+
 class Walker {
  public:
   /// `boundaries` are those of the graph, and outlive this.
-  Walker(const StageGraph& graph, const MemoryOptions& options, const IdMap<StageId, cost::StageBoundary>& boundaries)
-      : graph_(graph), options_(options), boundaries_(boundaries) {}
+  Walker(const StageGraph& graph, const MemoryOptions& options, const IdMap<StageId, cost::StageBoundary>& boundaries,
+         const ir::Program& program)
+      : graph_(graph), options_(options), boundaries_(boundaries), gradients_(program) {}
 
   Bytes fixed(StageId id) const {
     const ir::Stage& stage = graph_.stages[id];
     const double replicas = static_cast<double>(stage.choice.devices.size());
     // The gradient, and the optimizer's state, which may be divided over the replicas.
-    const double state =
-        1 + options_.optimizer_state_per_weight_byte / (stage.choice.shard_optimizer_state ? replicas : 1);
+    const double state = (options_.item ? 0 : 1) +
+                         options_.optimizer_state_per_weight_byte / (stage.choice.shard_optimizer_state ? replicas : 1);
     const Bytes trained = stage.has_backward ? stage.trainable_weight_bytes : Bytes(0);
     return stage.weight_bytes + Bytes(std::llround(state * static_cast<double>(trained.count)));
   }
@@ -56,17 +104,19 @@ class Walker {
     MemoryChange change;
     if (int& open = open_reductions_[key_of(action)]; open > 0 && --open == 0) change.before -= reduction_bytes(action);
     if (copies) change.before += weights;
+    if (options_.item) change.after -= Bytes(static_cast<int64_t>(gradients_.drop_before(action)) * weights.count);
     return change;
   }
 
   /// Of an action of an item. `last`: the item ends with this action, and with it all that its slot holds.
   MemoryChange change(const Action& action, bool last) {
     Bytes& held = held_[slot_key(action)];
-    MemoryChange change = change_within_item(action);
+    MemoryChange change = options_.item ? counted_change(action) : change_within_item(action);
     if (action.op == ActionOp::kOffload) change.after = Bytes(0) - (away_[slot_key(action)] = held);
     if (action.op == ActionOp::kReload) change.before = std::exchange(away_[slot_key(action)], Bytes(0));
     held += change.before + change.after;
     if (last) change.after -= std::exchange(held, Bytes(0));
+    if (options_.item && gradients_.note(action)) change.after += item_of(action).weight_gradients;
     return change;
   }
 
@@ -78,19 +128,50 @@ class Walker {
   }
 
  private:
-  using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
-  static ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
   Bytes reduction_bytes(const Action& action) const {
     return cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
+  }
+
+  Bytes received(const Action& action) const {
+    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
+    return cost::bytes_at(ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes,
+                          Samples(action.range.size()));
+  }
+
+  const ir::ItemMemory& item_of(const Action& action) {
+    const auto [place, added] = items_.try_emplace({action.stage, action.range.size()});
+    if (added) place->second = options_.item(StageId(static_cast<size_t>(action.stage)), Samples(action.range.size()));
+    return place->second;
+  }
+
+  /// Of an action of an item, by the code of its stage; the gradients of weights that it makes are new_gradients().
+  MemoryChange counted_change(const Action& action) {
+    if (ir::is_receive(action.op)) return {received(action), Bytes(0)};
+    if (!ir::is_compute(action.op)) return {};
+    const ir::ItemMemory& item = item_of(action);
+    const ir::FunctionMemory& weights = gradients_.are_new(action) ? item.first_weight_gradient : item.weight_gradient;
+    const auto change = [](const ir::FunctionMemory& function) {
+      return MemoryChange{function.most, function.left - function.most};
+    };
+    switch (action.op) {
+      case ActionOp::kForward:
+        return change(item.forward);
+      case ActionOp::kRecompute:
+        return change(item.again);
+      case ActionOp::kInputGradient:
+        return change(item.input_gradient);
+      case ActionOp::kBackward:
+        return change({.most = std::max(item.input_gradient.most, item.input_gradient.left + weights.most),
+                       .left = item.input_gradient.left + weights.left});
+      default:
+        return change(weights);
+    }
   }
 
   MemoryChange change_within_item(const Action& action) const {
     if (!ir::is_compute(action.op) && !ir::is_receive(action.op)) return {};
     const Samples samples(action.range.size());
-    if (ir::is_receive(action.op)) {
-      const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
-      return {cost::bytes_at(ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes, samples), Bytes(0)};
-    }
+    if (ir::is_receive(action.op)) return {received(action), Bytes(0)};
     const StageId id(static_cast<size_t>(action.stage));
     const ir::Stage& stage = graph_.stages[id];
     const cost::ItemBytes item = cost::item_bytes(graph_, boundaries_[id], id, samples);
@@ -119,6 +200,9 @@ class Walker {
   std::map<SlotKey, Bytes> held_;
   /// Reductions whose step is still to come.
   std::map<ReplicaKey, int> open_reductions_;
+  GradientSets gradients_;
+  /// By stage and samples.
+  std::map<std::pair<int32_t, int64_t>, ir::ItemMemory> items_;
   /// What an offload has taken.
   std::map<SlotKey, Bytes> away_;
 };
@@ -135,9 +219,9 @@ std::map<ir::DeviceId, Bytes> fixed_bytes(const StageGraph& graph, const Walker&
 std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options) {
   std::vector<DeviceMemory> devices;
   const IdMap<StageId, cost::StageBoundary> boundaries = cost::boundaries(graph);
-  const std::map<ir::DeviceId, Bytes> fixed = fixed_bytes(graph, Walker(graph, options, boundaries));
+  const std::map<ir::DeviceId, Bytes> fixed = fixed_bytes(graph, Walker(graph, options, boundaries, {}));
   for (const ir::Program& program : schedule.programs) {
-    Walker walker(graph, options, boundaries);
+    Walker walker(graph, options, boundaries, program);
     DeviceMemory& memory = devices.emplace_back();
     if (const auto found = fixed.find(program.device); found != fixed.end()) memory.fixed = found->second;
     memory.peak = memory.fixed;

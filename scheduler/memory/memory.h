@@ -6,17 +6,26 @@
 // the item's last action; the stash from the forward to I (where the stage recomputes, from R), the part that W needs
 // on to W; the workspace while an action runs. A boundary value that the stash holds anyway counts once. Per stage and
 // replica: weights, and for the trainable ones the gradient and the optimizer's state; further versions of the
-// trainable ones from the step that leaves them behind to their release; from a reduction to the step that waits for it,
-// what moves beside the gradients. An offload takes all that its item's slot holds, up to the reload. The bytes of an item and
-// of a reduction are those of cost/memory.h.
+// trainable ones from the step that leaves them behind to their release; from a reduction to the step that waits for
+// it, what moves beside the gradients. An offload takes all that its item's slot holds, up to the reload. The bytes of
+// an item and of a reduction are those of cost/memory.h.
 
+#include <functional>
+
+#include "ir/item_memory.h"
 #include "scheduler/simulate/timeline.h"
 
 namespace graphpipe::scheduler {
 
+/// What an item of so many samples does in the code of its stage.
+using CountedItems = std::function<ir::ItemMemory(StageId, Samples)>;
+
 struct MemoryOptions {
   /// PlanGraph::optimizer_state_per_weight_byte.
   double optimizer_state_per_weight_byte = 0;
+  /// Where it is given, the gradients of weights count from the first
+  /// weight gradient of a replica's step on. Null: the bounds of cost/memory.h, gradients always.
+  CountedItems item = nullptr;
 };
 
 /// Change of a device's memory by one action: `before` when it starts, `after` when it ends.

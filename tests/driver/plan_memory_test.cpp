@@ -1,4 +1,5 @@
-// On the example models the memory that a plan was accepted with is that of its schedule, and never below it.
+// On the example models the memory that a plan was accepted with bounds that of its schedule, and this bounds what the
+// code of its stages is counted to take.
 
 #include <doctest/doctest.h>
 
@@ -11,7 +12,7 @@
 
 using namespace graphpipe;
 
-TEST_CASE("example models: the planner's memory is at least the schedule's peak, and within 25 % of it") {
+TEST_CASE("example models: the planner's memory is at least the schedule's bound, and within 25 % of it") {
   const std::pair<const char*, const char*> models[] = {{"clip_like", "contrastive:similarity"},
                                                         {"dlrm", "bce:logit,click"},
                                                         {"gpt2_like", "cross_entropy:logits,label"},
@@ -37,9 +38,13 @@ TEST_CASE("example models: the planner's memory is at least the schedule's peak,
       for (const int items : scheduler::peak_in_flight(made->built.schedule, true))
         numbers.push_back(Samples(2 * items));
       const auto planned = cost::peak_memory(made->stages, made->plan.cluster, numbers);
+      const auto bounds =
+          scheduler::memory_of(made->stages, made->built.schedule,
+                               {.optimizer_state_per_weight_byte = made->priced.optimizer_state_per_weight_byte});
       for (size_t p = 0; p < made->built.memory.size(); ++p) {
         CAPTURE(p);
-        const Bytes peak = made->built.memory[p].peak;
+        CHECK(made->built.memory[p].peak <= bounds[p].peak);
+        const Bytes peak = bounds[p].peak;
         const Bytes said = planned[made->built.schedule.programs[p].device];
         CHECK(said >= peak);
         CHECK(static_cast<double>(said.count) <= 1.25 * static_cast<double>(peak.count));

@@ -26,8 +26,8 @@ const std::string kBuild = GRAPHPIPE_BINARY_DIR;
 
 // Semantics, section 2: 1e-5 relative on losses, 1e-4 on gradients' norms.
 constexpr double kTensorTolerance = 1e-4;
-// Peak memory may be predicted too high, but hardly too low.
-constexpr double kPeakTolerance = 1.05;
+// Peak memory may be predicted too high, where blocks of few channels are padded (ops/conv.cpp), but hardly too low.
+constexpr double kPeakTolerance = 1.05, kMaxAbovePeak = 1.2;
 // Indices that look-ups make positive and counts of scattered means are not priced; in a model of a few KiB they show.
 constexpr double kUnpricedBytes = 1024;
 
@@ -276,6 +276,8 @@ void check_folder(const Reference& reference, const std::string& folder, const s
     std::cout << " " << pipeline.predicted_peaks.at(i) << "/" << pipeline.peak_bytes[i];
     CHECK(static_cast<double>(pipeline.peak_bytes[i]) <=
           kPeakTolerance * static_cast<double>(pipeline.predicted_peaks[i]) + kUnpricedBytes);
+    CHECK(static_cast<double>(pipeline.predicted_peaks[i]) <=
+          kMaxAbovePeak * static_cast<double>(pipeline.peak_bytes[i]) + kUnpricedBytes);
   }
   std::cout << "\n";
 }

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "cost/in_flight.h"
+#include "scheduler/build_schedule.h"
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/memory/memory.h"
 #include "scheduler/policies/in_flight_rules.h"
@@ -108,4 +109,59 @@ TEST_CASE("a plan's memory is never below its schedule's peak: any sizes, k, rep
   CHECK(count_too_small(Shape::kAny, 400, ratio) > 300);
   // Not far above either: the worst of these graphs, where messages are as large as the stash, has 2.7 times the peak.
   CHECK(ratio < 3);
+}
+
+namespace {
+
+/// One stage of 100 bytes of weights, four samples, each an item of its own.
+StageGraph one_stage() {
+  ir::PlanGraph plan;
+  plan.batch = Samples(4);
+  plan.weight_groups.push_back({.bytes = Bytes(100), .trainable = true});
+  ir::PlanNode node;
+  node.forward = node.input_gradient = node.weight_gradient = ir::SampleFunction::polynomial(0, 1);
+  node.weights = {ir::WeightGroupId(0u)};
+  plan.nodes.push_back(node);
+  ir::Assignment assignment;
+  assignment.stage_of.push_back(StageId(0));
+  assignment.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = Samples(1)});
+  return *build_stage_graph(plan, assignment);
+}
+
+/// Bytes over time of a policy, where the stage's code is counted to take these.
+DeviceMemory counted(const char* policy) {
+  const ir::ItemMemory item{.forward = {Bytes(10), Bytes(4)},
+                            .again = {},
+                            .input_gradient = {Bytes(3), Bytes(-1)},
+                            .weight_gradient = {Bytes(2), Bytes(-3)},
+                            .first_weight_gradient = {Bytes(107), Bytes(-3)},
+                            .weight_gradients = Bytes(100)};
+  BuildOptions options{.policy = policy};
+  options.memory.item = [item](StageId, Samples) { return item; };
+  const auto built = build_schedule(one_stage(), ir::equal_devices(1), options);
+  REQUIRE(built.ok());
+  return built->memory.front();
+}
+
+Bytes held_at_end(const DeviceMemory& memory) {
+  Bytes held = memory.fixed;
+  for (const MemoryChange& change : memory.changes) held += change.before + change.after;
+  return held;
+}
+
+}  // namespace
+
+TEST_CASE("counted items: weight gradients count from the first that makes them") {
+  const DeviceMemory memory = counted("kfkb");
+  CHECK(memory.fixed == Bytes(100));
+  // In the first backward: the weights, the 4 of its forward, and 106 at the height of its weight gradient. Later
+  // forwards have their 10 beside weights and gradients.
+  CHECK(memory.peak == Bytes(210));
+  CHECK(held_at_end(memory) == Bytes(200));
+}
+
+TEST_CASE("counted items: an update's gradients are there until the next has stepped") {
+  const DeviceMemory memory = counted("pipedream");
+  CHECK(memory.peak == Bytes(310));
+  CHECK(held_at_end(memory) == Bytes(200));
 }

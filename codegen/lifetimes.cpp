@@ -1,0 +1,62 @@
+#include "codegen/lifetimes.h"
+
+#include <algorithm>
+
+#include "ops/op_def.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+constexpr size_t kNever = static_cast<size_t>(-1);
+
+}  // namespace
+
+Lifetimes::Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options)
+    : graph_(graph),
+      steps_(steps),
+      options_(options),
+      param_of_(ir::params_of_values(graph)),
+      last_use_(graph.value_count(), kNever) {
+  for (size_t i = 0; i < steps.size(); ++i)
+    for (ir::ValueId input : inputs_of(steps[i])) last_use_[input] = i;
+  for (const Store& store : options.stores)
+    if (store.condition.empty()) stored_.insert(store.value);
+  for (const Load& load : options.loads)
+    if (!load.take) borrowed_.insert(load.value);
+}
+
+std::vector<ir::ValueId> Lifetimes::inputs_of(const Step& step) const {
+  if (step.only_operand.valid()) return {step.only_operand};
+  if (step.zero.valid()) return {};
+  std::vector<ir::ValueId> inputs;
+  for (ir::ValueId input : graph_.node(step.node).inputs)
+    if (input.valid() && !param_of_[input].valid()) inputs.push_back(input);
+  std::ranges::sort(inputs);
+  inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+  return inputs;
+}
+
+std::vector<ir::ValueId> Lifetimes::ended(size_t index, const std::vector<ir::ValueId>& made) const {
+  std::vector<ir::ValueId> ended;
+  for (ir::ValueId input : inputs_of(steps_[index]))
+    if (last_use_[input] == index) ended.push_back(input);
+  for (ir::ValueId output : made)
+    if (last_use_[output] == kNever) ended.push_back(output);
+  std::erase_if(ended, [&](ir::ValueId value) { return stored_.contains(value) || borrowed_.contains(value); });
+  return ended;
+}
+
+const Accumulation* Lifetimes::added_in_place(size_t index) const {
+  const Step& step = steps_[index];
+  if (step.zero.valid() || step.only_operand.valid()) return nullptr;
+  const ir::Node& node = graph_.node(step.node);
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return nullptr;
+  const ir::ValueId share = node.outputs.front();
+  const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
+  // A share of several parameters is a tensor that each adds (the gradient of x (V + W) is that of V and of W).
+  if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return nullptr;
+  return last_use_[share] != kNever || stored_.contains(share) ? nullptr : &*sum;
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,36 @@
+#pragma once
+// When the tensors of a generated function end: right after their last use. The text that is emitted
+// (function_writer.h) and the memory that is predicted for it (memory_walk.h) follow this one rule.
+
+#include <span>
+#include <vector>
+
+#include "codegen/function_writer.h"
+
+namespace graphpipe::codegen {
+
+class Lifetimes {
+ public:
+  /// All three outlive it.
+  Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
+
+  /// What the step reads, parameters left out, each once and ascending.
+  std::vector<ir::ValueId> inputs_of(const Step& step) const;
+  /// The values whose tensors end with step `index`, which has made `made`.
+  std::vector<ir::ValueId> ended(size_t index, const std::vector<ir::ValueId>& made) const;
+  /// Whether the value is only read here: its place keeps the tensor.
+  bool is_borrowed(ir::ValueId value) const { return borrowed_.contains(value); }
+  /// Where step `index` makes nothing but a share of a gradient, and its entry adds that to the sum without a tensor
+  /// in between: the sum. Else null.
+  const Accumulation* added_in_place(size_t index) const;
+
+ private:
+  const ir::Graph& graph_;
+  std::span<const Step> steps_;
+  const FunctionOptions& options_;
+  IdMap<ir::ValueId, ir::ParamId> param_of_;
+  IdMap<ir::ValueId, size_t> last_use_;
+  IdSet<ir::ValueId> stored_, borrowed_;
+};
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,341 @@
+#include "codegen/memory_walk.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "codegen/lifetimes.h"
+#include "codegen/node_emitter.h"
+#include "codegen/stage_steps.h"
+#include "codegen/tensor_layout.h"
+#include "ops/op_def.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+using ir::Graph;
+using ir::ValueId;
+
+/// Memory that tensors share. Weights have none here: a plan counts them once, for all items.
+struct Storage {
+  int64_t bytes = 0;
+  int users = 0;
+};
+
+struct Tensor {
+  size_t storage = 0;
+  TensorLayout layout;
+};
+
+class Heap {
+ public:
+  Tensor make(int64_t bytes, TensorLayout layout) {
+    storages_.push_back({bytes, 0});
+    const Tensor tensor{storages_.size() - 1, std::move(layout)};
+    take(tensor);
+    return tensor;
+  }
+  void take(const Tensor& tensor) {
+    if (storages_[tensor.storage].users++ == 0) held_ += storages_[tensor.storage].bytes;
+  }
+  void drop(const Tensor& tensor) {
+    if (--storages_[tensor.storage].users == 0) held_ -= storages_[tensor.storage].bytes;
+  }
+  bool owns(const Tensor& tensor, int64_t bytes) const {
+    const Storage& storage = storages_[tensor.storage];
+    return storage.users == 1 && storage.bytes == bytes && tensor.layout.is_contiguous();
+  }
+
+  int64_t held() const { return held_; }
+  /// Notes what is held, and `more` beside it for a moment.
+  void note(int64_t more = 0) { most_ = std::max(most_, held_ + more); }
+  void begin() { most_ = held_; }
+  int64_t most() const { return most_; }
+
+ private:
+  std::vector<Storage> storages_;
+  int64_t held_ = 0, most_ = 0;
+};
+
+/// The tensors of one item, function after function.
+class ItemWalk {
+ public:
+  ItemWalk(const Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples)
+      : graph_(graph),
+        cut_(cut),
+        layout_(layout),
+        samples_(samples),
+        param_of_(ir::params_of_values(graph)),
+        values_(graph.value_count()),
+        slots_(layout.slots.size()),
+        gradients_(cut.params.size()) {
+    for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
+    for (const ir::GradientShare& share : cut.steps.shares)
+      accumulations_.push_back({share.value, {Place::Array::kGradient, weight_index_.at(share.param)}});
+  }
+
+  ir::ItemMemory run() {
+    ir::ItemMemory memory;
+    arrive(SlotUse::kReceivedValue);
+    memory.forward = measure([&] {
+      arrive(SlotUse::kData);
+      arrive(SlotUse::kLossScale);
+      call(cut_.steps.forward, layout_.forward);
+      if (cut_.recompute) keep_recompute_inputs();
+    });
+    if (cut_.recompute) memory.again = measure([&] { call(cut_.steps.forward, layout_.forward); });
+    arrive(SlotUse::kReceivedGradient);
+    memory.input_gradient = measure([&] { call(cut_.steps.input_gradient, layout_.input_gradient); });
+    const std::vector<std::optional<Tensor>> slots = slots_;
+    const Heap heap = heap_;
+    memory.first_weight_gradient = measure([&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); });
+    memory.weight_gradients = Bytes(gradient_bytes());
+    memory.first_weight_gradient.left -= memory.weight_gradients;
+    // The same item again, where an earlier one has made the gradients.
+    slots_ = slots;
+    heap_ = heap;
+    for (std::optional<Tensor>& gradient : gradients_)
+      if (gradient) gradient = heap_.make(0, gradient->layout);
+    memory.weight_gradient = measure([&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); });
+    return memory;
+  }
+
+ private:
+  template <typename Function>
+  ir::FunctionMemory measure(const Function& function) {
+    const int64_t before = heap_.held();
+    heap_.begin();
+    function();
+    heap_.note();
+    return {Bytes(heap_.most() - before), Bytes(heap_.held() - before)};
+  }
+
+  int64_t bytes_of(ValueId value) const { return ir::byte_size(graph_.value(value).type, samples_).count; }
+  std::vector<int64_t> sizes_of(ValueId value) const { return sizes_at(graph_.value(value).type.shape, samples_); }
+  Tensor fresh(ValueId value) { return heap_.make(bytes_of(value), contiguous(sizes_of(value))); }
+
+  void put(std::optional<Tensor>& place, std::optional<Tensor> tensor) {
+    if (place) heap_.drop(*place);
+    place = std::move(tensor);
+  }
+
+  /// The runtime fills the slots of this use.
+  void arrive(SlotUse use) {
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (layout_.slots[i].use == use) put(slots_[i], fresh(layout_.slots[i].value));
+  }
+
+  void keep_recompute_inputs() {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const SlotUse use = layout_.slots[i].use;
+      const bool keeps =
+          use == SlotUse::kSentValue ||
+          std::ranges::find(layout_.recompute_inputs, static_cast<int>(i)) != layout_.recompute_inputs.end();
+      if (!keeps) put(slots_[i], std::nullopt);
+    }
+  }
+
+  int64_t gradient_bytes() const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < gradients_.size(); ++i)
+      if (gradients_[i]) bytes += bytes_of(graph_.param(cut_.params[i]).value);
+    return bytes;
+  }
+
+  void call(const std::vector<Step>& steps, const FunctionPlaces& places) {
+    FunctionOptions options;
+    options.loads = places.loads;
+    options.stores = places.stores;
+    options.clears = places.clears;
+    options.accumulations = accumulations_;
+    const Lifetimes lifetimes(graph_, steps, options);
+    for (const Load& load : places.loads) {
+      std::optional<Tensor>& slot = slots_[load.place.index];
+      values_[load.value] = slot;
+      if (load.take) slot.reset();
+    }
+    for (size_t i = 0; i < steps.size(); ++i) run_step(steps[i], lifetimes, i);
+    leave(places, steps);
+  }
+
+  void run_step(const Step& step, const Lifetimes& lifetimes, size_t index) {
+    std::vector<ValueId> made;
+    if (const Accumulation* sum = lifetimes.added_in_place(index)) {
+      std::optional<Tensor>& gradient = gradients_[sum->place.index];
+      if (!gradient) gradient = fresh(sum->value);
+      heap_.note(scratch_of(step.node));
+    } else {
+      made = make_outputs(step);
+      for (const Accumulation& sum : accumulations_)
+        if (std::ranges::find(made, sum.value) != made.end()) add_share(sum);
+    }
+    for (const ValueId value : lifetimes.ended(index, made)) put(values_[value], std::nullopt);
+  }
+
+  std::vector<ValueId> make_outputs(const Step& step) {
+    if (step.zero.valid() || step.only_operand.valid()) {
+      const ValueId output = step.zero.valid() ? step.zero : graph_.node(step.node).outputs.front();
+      const Tensor made = step.zero.valid() ? fresh(output) : tensor_of(step.only_operand);
+      if (!step.zero.valid()) heap_.take(made);
+      values_[output] = made;
+      heap_.note();
+      return {output};
+    }
+    const ir::Node& node = graph_.node(step.node);
+    std::vector<ValueId> made;
+    const Emission emission = emit(step.node);
+    for (const size_t i : emission.assigned) {
+      made.push_back(node.outputs[i]);
+      values_[node.outputs[i]] = made_by(node, node.outputs[i], emission.is_alias);
+    }
+    heap_.note(scratch_of(step.node));
+    return made;
+  }
+
+  struct Emission {
+    std::vector<size_t> assigned;
+    /// It passes input 0 on, as entries do that find nothing to compute.
+    bool is_alias = false;
+  };
+
+  Emission emit(ir::NodeId id) {
+    std::set<std::string> headers;
+    Naming naming;
+    NodeEmitter emitter(graph_, id, weight_index_, param_of_, naming, headers);
+    ops::find_op(graph_.node(id).op)->emit(emitter);
+    Emission emission{.assigned = {}, .is_alias = headers.contains("ATen/ops/alias.h")};
+    for (size_t i = 0; i < graph_.node(id).outputs.size(); ++i)
+      if (emitter.assigned(i)) emission.assigned.push_back(i);
+    return emission;
+  }
+
+  Tensor made_by(const ir::Node& node, ValueId output, bool is_alias) {
+    const ops::OpDef& entry = *ops::find_op(node.op);
+    const std::vector<int64_t> sizes = sizes_of(output);
+    if (entry.is_view || is_alias) {
+      const Tensor from = tensor_of(node.inputs.front());
+      if (const std::optional<TensorLayout> view = view_by(entry, node, from.layout, sizes)) {
+        const Tensor tensor{from.storage, *view};
+        heap_.take(tensor);
+        return tensor;
+      }
+    }
+    Tensor tensor = fresh(output);
+    if (entry.heads_lie_inside && sizes.size() == 4) {
+      constexpr int kHeadsFirst[] = {0, 2, 1, 3};
+      tensor.layout = permuted(contiguous({sizes[0], sizes[2], sizes[1], sizes[3]}), kHeadsFirst);
+    }
+    if (entry.dependence == ops::Dependence::kElement)
+      for (const ValueId input : node.inputs)
+        if (const TensorLayout* like = layout_of(input); like != nullptr && like->sizes == sizes) {
+          tensor.layout = ordered_like(*like);
+          break;
+        }
+    return tensor;
+  }
+
+  std::optional<TensorLayout> view_by(const ops::OpDef& entry, const ir::Node& node, const TensorLayout& from,
+                                      const std::vector<int64_t>& sizes) const {
+    if (entry.axes_order != nullptr) return permuted(from, entry.axes_order(ops::NodeView(graph_, node)));
+    return numel(sizes) == numel(from.sizes) ? reshaped(from, sizes) : part_or_expanded(from, sizes);
+  }
+
+  /// Of a value, or of a weight, which counts nothing here.
+  Tensor tensor_of(ValueId value) {
+    if (values_[value]) return *values_[value];
+    GP_CHECK(param_of_[value].valid());
+    return heap_.make(0, contiguous(sizes_of(value)));
+  }
+  const TensorLayout* layout_of(ValueId value) const {
+    return value.valid() && values_[value] ? &values_[value]->layout : nullptr;
+  }
+
+  int64_t scratch_of(ir::NodeId id) const {
+    const ir::Node& node = graph_.node(id);
+    const ops::OpDef& entry = *ops::find_op(node.op);
+    const auto own = static_cast<int64_t>(entry.work(ops::NodeView(graph_, node), samples_).scratch);
+    return entry.stacks_matrices ? own + copied_stacks(node) : own;
+  }
+
+  /// Of a product, the operands whose outer axes LibTorch cannot make one axis without a copy.
+  int64_t copied_stacks(const ir::Node& node) const {
+    const std::vector<int64_t> product = sizes_of(node.outputs.front());
+    int64_t bytes = 0;
+    for (const ValueId input : node.inputs) {
+      const TensorLayout* layout = layout_of(input);
+      if (layout == nullptr || layout->sizes.size() < 3 || layout->sizes.size() > product.size()) continue;
+      std::vector<int64_t> whole(product.begin(), product.end() - 2);
+      const int64_t stacked = numel(whole);
+      whole.insert(whole.end(), layout->sizes.end() - 2, layout->sizes.end());
+      if (reshaped(part_or_expanded(*layout, whole), {stacked, *(whole.end() - 2), whole.back()})) continue;
+      bytes += numel(whole) * ir::bytes_per_element(graph_.value(input).type.dtype);
+    }
+    return bytes;
+  }
+
+  /// runtime/add_share.h: the first share is the sum, where it owns its memory.
+  void add_share(const Accumulation& sum) {
+    std::optional<Tensor>& gradient = gradients_[sum.place.index];
+    const Tensor& share = *values_[sum.value];
+    if (gradient) return;
+    if (heap_.owns(share, bytes_of(sum.value))) {
+      heap_.take(share);
+      gradient = share;
+    } else {
+      gradient = fresh(sum.value);
+      heap_.note();
+    }
+  }
+
+  void leave(const FunctionPlaces& places, const std::vector<Step>& steps) {
+    for (const Store& store : places.stores) {
+      if (!store.condition.empty()) continue;
+      const Tensor tensor = tensor_of(store.value);
+      heap_.take(tensor);
+      put(slots_[store.place.index], tensor);
+    }
+    heap_.note();
+    for (const Load& load : places.loads) forget(load.value, load.take);
+    for (const Step& step : steps)
+      for (const ValueId output : outputs_of_step(graph_, step)) forget(output, true);
+    for (const Place& place : places.clears) put(slots_[place.index], std::nullopt);
+  }
+
+  /// A name that ends with its function.
+  void forget(ValueId value, bool is_own) {
+    if (is_own) put(values_[value], std::nullopt);
+    else values_[value].reset();
+  }
+
+  const Graph& graph_;
+  const StageCut& cut_;
+  const SlotLayout& layout_;
+  Samples samples_;
+  const IdMap<ValueId, ir::ParamId> param_of_;
+  std::map<ir::ParamId, size_t> weight_index_;
+  std::vector<Accumulation> accumulations_;
+  IdMap<ValueId, std::optional<Tensor>> values_;
+  std::vector<std::optional<Tensor>> slots_;
+  std::vector<std::optional<Tensor>> gradients_;  // by parameter of the stage
+  Heap heap_;
+};
+
+}  // namespace
+
+ir::ItemMemory walk_item(const Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples) {
+  GP_CHECK(!cut.by_autograd);
+  return ItemWalk(graph, cut, layout, samples).run();
+}
+
+Result<StageMemories> StageMemories::of(const Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages) {
+  StageMemories memories(graph);
+  GP_TRY(memories.cuts_, cut_stages(graph, plan, stages));
+  for (const StageCut& cut : memories.cuts_) memories.layouts_.push_back(lay_out_slots(graph, cut));
+  return memories;
+}
+
+ir::ItemMemory StageMemories::item(ir::StageId stage, Samples samples) const {
+  return walk_item(*graph_, cuts_[stage], layouts_[stage], samples);
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,33 @@
+#pragma once
+// The memory that an item takes on its device, tensor by tensor: the statements of its stage's functions are walked as
+// they are emitted, with the same lifetimes (lifetimes.h), and every tensor counts from the statement that makes it to
+// the one that lets it go. A view keeps the memory that it looks at; a reshape copies where LibTorch's does.
+//
+// Not counted: what kernels take for themselves beyond OpDef::work().scratch, the rows of a message whose batch axis is
+// not the first, and what the optimizer takes while it steps.
+
+#include "codegen/cut_stages.h"
+#include "codegen/slot_layout.h"
+#include "ir/item_memory.h"
+
+namespace graphpipe::codegen {
+
+/// Needs: `cut` is of cut_stages, not by autograd, and `layout` of it.
+ir::ItemMemory walk_item(const ir::Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples);
+
+/// The items of all stages of a plan.
+class StageMemories {
+ public:
+  /// Needs and errors: those of cut_stages; `graph` outlives this.
+  static Result<StageMemories> of(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages);
+  ir::ItemMemory item(ir::StageId stage, Samples samples) const;
+
+ private:
+  explicit StageMemories(const ir::Graph& graph) : graph_(&graph) {}
+
+  const ir::Graph* graph_;
+  IdMap<ir::StageId, StageCut> cuts_;
+  IdMap<ir::StageId, SlotLayout> layouts_;
+};
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,31 @@
+#pragma once
+// What one item, a micro-batch on one replica of a stage, does to the memory of its device: counted tensor by tensor
+// over the code of its stage (codegen/memory_walk.h), where the prices of a plan (cost/memory.h) are bounds.
+
+#include "support/units.h"
+
+namespace graphpipe::ir {
+
+/// What one function does, beside what the device holds when it starts.
+struct FunctionMemory {
+  /// The most that it holds at any time.
+  Bytes most;
+  /// What it leaves; negative where it frees more than it makes.
+  Bytes left;
+};
+
+/// What comes from other stages is there when a function starts, and is not counted as made by it.
+struct ItemMemory {
+  /// With the item's data.
+  FunctionMemory forward;
+  /// The forward again, where the stage recomputes.
+  FunctionMemory again;
+  FunctionMemory input_gradient;
+  /// `left` does not count the gradients of weights.
+  FunctionMemory weight_gradient;
+  /// The one that makes the gradients of weights, which later ones add to.
+  FunctionMemory first_weight_gradient;
+  Bytes weight_gradients;
+};
+
+}  // namespace graphpipe::ir

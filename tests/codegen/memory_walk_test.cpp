@@ -1,0 +1,99 @@
+// The memory of an item by the code of its stage: laws over random cuts, and small graphs by hand. That it is what
+// programs allocate is shown where they run (tests/e2e).
+
+#include "codegen/memory_walk.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/training_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+codegen::StageMemories memories_of(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages) {
+  auto memories = codegen::StageMemories::of(graph, plan, stages);
+  REQUIRE(memories.ok());
+  return std::move(memories).value();
+}
+
+/// Of the whole graph as one stage.
+ir::ItemMemory item_of(const ir::Graph& graph, int64_t samples, bool recompute = false) {
+  const ir::PlanGraph plan = plan_of(graph, 8);
+  const auto stages = stages_of(plan, std::vector<size_t>(plan.nodes.size(), 0), 8, recompute);
+  REQUIRE(stages.ok());
+  return memories_of(graph, plan, *stages).item(ir::StageId(0), Samples(samples));
+}
+
+/// The sum of all positions of x [B, 2, 3], which are made one axis: in another order where `transposes`.
+ir::Graph summed_rows(bool transposes) {
+  GraphMaker make;
+  ir::ValueId x = make.input("x", {batch(), size(2), size(3)});
+  if (transposes) x = make.node("Transpose", {x}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  const auto row = make.node("Reshape", {x}, {{"shape", ir::Shape{batch(), size(6)}}});
+  const ir::Attributes last = {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
+  make.output(make.node("ReduceSum", {row}, last), "y");
+  return std::move(make.graph);
+}
+
+}  // namespace
+
+TEST_CASE("a reshape counts where it copies") {
+  const int64_t x = 2 * 6 * 4, y = 2 * 4;
+  CHECK(item_of(summed_rows(false), 2).forward.most == Bytes(x + y));
+  CHECK(item_of(summed_rows(true), 2).forward.most == Bytes(x + x));
+  for (const bool transposes : {false, true})
+    CHECK_MESSAGE(item_of(summed_rows(transposes), 2).forward.left == Bytes(0), "nobody reads on");
+}
+
+TEST_CASE("one product: its data, its result and the gradient of its weight") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  make.output(make.node("MatMul", {x, make.weight("w", {size(4), size(3)})}), "y");
+  const ir::Graph graph = trained(std::move(make.graph), "mse", "y");
+  const ir::ItemMemory item = item_of(graph, 8);
+  CHECK(item.weight_gradients == Bytes(4 * 3 * 4));
+  // The backward reads x, y and the label again; the loss and its scale are two numbers.
+  CHECK(item.forward.left == Bytes(8 * (4 + 3 + 3) * 4 + 2 * 4));
+  CHECK(item.first_weight_gradient.most >= item.weight_gradient.most);
+  CHECK(item.first_weight_gradient.left == item.weight_gradient.left);
+}
+
+TEST_CASE("cut anywhere, an item leaves nothing but what it hands on") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const ir::Graph graph = seed % 2 == 0 ? trained(branches(), "mse", "y") : trained(mlp(), "cross_entropy", "logits");
+    const ir::PlanGraph plan = plan_of(graph, 8);
+    std::vector<size_t> stage_of;
+    for (size_t node = 0; node < plan.nodes.size(); ++node)
+      stage_of.push_back(node * (1 + seed % 4) / plan.nodes.size());
+    const auto stages = stages_of(plan, stage_of, 2, seed % 3 == 2);
+    REQUIRE(stages.ok());
+    const codegen::StageMemories memories = memories_of(graph, plan, *stages);
+    for (const ir::StageId stage : stages->stage_ids()) {
+      CAPTURE(stage);
+      const ir::ItemMemory small = memories.item(stage, Samples(2)), large = memories.item(stage, Samples(4));
+      for (const auto part : {&ir::ItemMemory::forward, &ir::ItemMemory::again, &ir::ItemMemory::input_gradient,
+                              &ir::ItemMemory::weight_gradient, &ir::ItemMemory::first_weight_gradient}) {
+        CHECK((small.*part).most >= std::max(Bytes(0), (small.*part).left));
+      }
+      CHECK(large.forward.most >= small.forward.most);
+      CHECK(small.weight_gradients == large.weight_gradients);
+      CHECK(small.first_weight_gradient.left == small.weight_gradient.left);
+      CHECK_MESSAGE(small.first_weight_gradient.most <= small.weight_gradient.most + small.weight_gradients,
+                    "the sums are all that the first makes beside");
+      // The stash of a forward lies there at the start of the backward, and all that it does not hand on is gone.
+      CHECK(small.forward.left + small.again.left >= Bytes(0));
+      CHECK(small.input_gradient.left + small.weight_gradient.left <= small.input_gradient.most);
+    }
+  }
+}
+
+TEST_CASE("a stage that recomputes keeps its inputs alone") {
+  const ir::Graph graph = trained(mlp(), "cross_entropy", "logits");
+  const ir::ItemMemory kept = item_of(graph, 8), recomputed = item_of(graph, 8, true);
+  CHECK(recomputed.forward.left < kept.forward.left);
+  CHECK(kept.again.most == Bytes(0));
+  CHECK(recomputed.forward.left + recomputed.again.left >= kept.forward.left);
+}
