@@ -159,7 +159,7 @@ MODELS = {
     "branches": lambda: (Branches(), rows_of(256)),
     "resnet18": lambda: (ResNet18(), {"x": torch.randn(SAMPLES, 3, 64, 64)}),
     "mlp": lambda: (nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU()))),
-                    {"x": torch.randn(SAMPLES, 64)}),
+                    {"input": torch.randn(SAMPLES, 64)}),
     "gpt2": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768)),
     "bert": lambda: (Classifier(768, [Block(768, 12, norm_first=False) for _ in range(2)]), rows_of(768)),
     "llama": lambda: (Classifier(768, [LlamaBlock(768, 12, 64) for _ in range(2)]), rows_of(768)),

@@ -109,12 +109,12 @@ std::vector<ValueId> passed_gradients(const StageCut& cut) {
   return both;
 }
 
-Result<IdMap<StageId, StageCut>> cut_stages(const Graph& graph, const ir::PlanGraph& plan,
-                                            const ir::StageGraph& stages) {
+Result<IdMap<StageId, StageCut>> cut_stages(const Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages,
+                                            const IdSet<StageId>& joined) {
   const NodePlaces places = place_nodes(graph, plan, stages);
   IdMap<StageId, StageCut> cuts(stages.stages.size());
   for (StageId stage : stages.stage_ids()) {
-    GP_TRY(cuts[stage].steps, steps_of_stage(graph, places, stage));
+    GP_TRY(cuts[stage].steps, steps_of_stage(graph, places, stage, joined.contains(stage)));
     cuts[stage].recompute = stages.stages[stage].choice.recompute;
   }
   add_boundaries(graph, plan, stages, places, cuts);

@@ -50,7 +50,10 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
                                          const ir::StageGraph& stages, const ir::Schedule& schedule,
                                          const GenerateOptions& options) {
   const std::string stage_line = first_line_of(options, false), program_line = first_line_of(options, true);
-  GP_TRY(auto cuts, cut_stages(graph, plan, stages));
+  // A profile and the oracle look at the two gradients apart.
+  const bool apart = options.profile || options.by_autograd;
+  const IdSet<ir::StageId> joined = ir::undivided_backwards(schedule, apart ? 0 : stages.stages.size());
+  GP_TRY(auto cuts, cut_stages(graph, plan, stages, joined));
   if (options.by_autograd) {
     if (cuts.size() != 1)
       return Diagnostic{.code = Code::kUsage,

@@ -8,6 +8,7 @@
 #include "codegen/node_emitter.h"
 #include "codegen/stage_steps.h"
 #include "codegen/tensor_layout.h"
+#include "ir/schedule.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::codegen {
@@ -67,8 +68,9 @@ class ItemWalk {
         samples_(samples),
         param_of_(ir::params_of_values(graph)),
         values_(graph.value_count()),
-        slots_(layout.slots.size()),
-        gradients_(cut.params.size()) {
+        state_{.heap = {},
+               .slots = std::vector<std::optional<Tensor>>(layout.slots.size()),
+               .gradients = std::vector<std::optional<Tensor>>(cut.params.size())} {
     for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
     for (const ir::GradientShare& share : cut.steps.shares)
       accumulations_.push_back({share.value, {Place::Array::kGradient, weight_index_.at(share.param)}});
@@ -85,60 +87,80 @@ class ItemWalk {
     });
     if (cut_.recompute) memory.again = measure([&] { call(cut_.steps.forward, layout_.forward); });
     arrive(SlotUse::kReceivedGradient);
-    memory.input_gradient = measure([&] { call(cut_.steps.input_gradient, layout_.input_gradient); });
-    const std::vector<std::optional<Tensor>> slots = slots_;
-    const Heap heap = heap_;
-    memory.first_weight_gradient = measure([&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); });
+    const auto input_gradient = [&] { call(cut_.steps.input_gradient, layout_.input_gradient); };
+    const auto weight_gradient = [&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); };
+    const auto backward = [&] { input_gradient(), weight_gradient(); };
+    const State stashed = state_;
+    memory.first_backward = measure(backward);
     memory.weight_gradients = Bytes(gradient_bytes());
-    memory.first_weight_gradient.left -= memory.weight_gradients;
-    // The same item again, where an earlier one has made the gradients.
-    slots_ = slots;
-    heap_ = heap;
-    for (std::optional<Tensor>& gradient : gradients_)
-      if (gradient) gradient = heap_.make(0, gradient->layout);
-    memory.weight_gradient = measure([&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); });
+    go_back(stashed);
+    memory.backward = measure(backward);
+    state_ = stashed;
+    memory.input_gradient = measure(input_gradient);
+    const State between = state_;
+    memory.first_weight_gradient = measure(weight_gradient);
+    go_back(between);
+    memory.weight_gradient = measure(weight_gradient);
+    for (ir::FunctionMemory* first : {&memory.first_backward, &memory.first_weight_gradient})
+      first->left -= memory.weight_gradients;
     return memory;
   }
 
  private:
+  /// What lies between two functions.
+  struct State {
+    Heap heap;
+    std::vector<std::optional<Tensor>> slots;
+    std::vector<std::optional<Tensor>> gradients;  // by parameter of the stage
+  };
+
+  /// To an earlier state, as a later item finds it: with the gradients of weights that this one has made.
+  void go_back(const State& earlier) {
+    std::vector<std::optional<Tensor>> gradients = state_.gradients;
+    state_ = earlier;
+    for (std::optional<Tensor>& gradient : gradients)
+      if (gradient) gradient = state_.heap.make(0, gradient->layout);
+    state_.gradients = std::move(gradients);
+  }
+
   template <typename Function>
   ir::FunctionMemory measure(const Function& function) {
-    const int64_t before = heap_.held();
-    heap_.begin();
+    const int64_t before = state_.heap.held();
+    state_.heap.begin();
     function();
-    heap_.note();
-    return {Bytes(heap_.most() - before), Bytes(heap_.held() - before)};
+    state_.heap.note();
+    return {Bytes(state_.heap.most() - before), Bytes(state_.heap.held() - before)};
   }
 
   int64_t bytes_of(ValueId value) const { return ir::byte_size(graph_.value(value).type, samples_).count; }
   std::vector<int64_t> sizes_of(ValueId value) const { return sizes_at(graph_.value(value).type.shape, samples_); }
-  Tensor fresh(ValueId value) { return heap_.make(bytes_of(value), contiguous(sizes_of(value))); }
+  Tensor fresh(ValueId value) { return state_.heap.make(bytes_of(value), contiguous(sizes_of(value))); }
 
   void put(std::optional<Tensor>& place, std::optional<Tensor> tensor) {
-    if (place) heap_.drop(*place);
+    if (place) state_.heap.drop(*place);
     place = std::move(tensor);
   }
 
   /// The runtime fills the slots of this use.
   void arrive(SlotUse use) {
-    for (size_t i = 0; i < slots_.size(); ++i)
-      if (layout_.slots[i].use == use) put(slots_[i], fresh(layout_.slots[i].value));
+    for (size_t i = 0; i < state_.slots.size(); ++i)
+      if (layout_.slots[i].use == use) put(state_.slots[i], fresh(layout_.slots[i].value));
   }
 
   void keep_recompute_inputs() {
-    for (size_t i = 0; i < slots_.size(); ++i) {
+    for (size_t i = 0; i < state_.slots.size(); ++i) {
       const SlotUse use = layout_.slots[i].use;
       const bool keeps =
           use == SlotUse::kSentValue ||
           std::ranges::find(layout_.recompute_inputs, static_cast<int>(i)) != layout_.recompute_inputs.end();
-      if (!keeps) put(slots_[i], std::nullopt);
+      if (!keeps) put(state_.slots[i], std::nullopt);
     }
   }
 
   int64_t gradient_bytes() const {
     int64_t bytes = 0;
-    for (size_t i = 0; i < gradients_.size(); ++i)
-      if (gradients_[i]) bytes += bytes_of(graph_.param(cut_.params[i]).value);
+    for (size_t i = 0; i < state_.gradients.size(); ++i)
+      if (state_.gradients[i]) bytes += bytes_of(graph_.param(cut_.params[i]).value);
     return bytes;
   }
 
@@ -150,7 +172,7 @@ class ItemWalk {
     options.accumulations = accumulations_;
     const Lifetimes lifetimes(graph_, steps, options);
     for (const Load& load : places.loads) {
-      std::optional<Tensor>& slot = slots_[load.place.index];
+      std::optional<Tensor>& slot = state_.slots[load.place.index];
       values_[load.value] = slot;
       if (load.take) slot.reset();
     }
@@ -161,9 +183,9 @@ class ItemWalk {
   void run_step(const Step& step, const Lifetimes& lifetimes, size_t index) {
     std::vector<ValueId> made;
     if (const Accumulation* sum = lifetimes.added_in_place(index)) {
-      std::optional<Tensor>& gradient = gradients_[sum->place.index];
+      std::optional<Tensor>& gradient = state_.gradients[sum->place.index];
       if (!gradient) gradient = fresh(sum->value);
-      heap_.note(scratch_of(step.node));
+      state_.heap.note(scratch_of(step.node));
     } else {
       made = make_outputs(step);
       for (const Accumulation& sum : accumulations_)
@@ -176,9 +198,9 @@ class ItemWalk {
     if (step.zero.valid() || step.only_operand.valid()) {
       const ValueId output = step.zero.valid() ? step.zero : graph_.node(step.node).outputs.front();
       const Tensor made = step.zero.valid() ? fresh(output) : tensor_of(step.only_operand);
-      if (!step.zero.valid()) heap_.take(made);
+      if (!step.zero.valid()) state_.heap.take(made);
       values_[output] = made;
-      heap_.note();
+      state_.heap.note();
       return {output};
     }
     const ir::Node& node = graph_.node(step.node);
@@ -188,7 +210,7 @@ class ItemWalk {
       made.push_back(node.outputs[i]);
       values_[node.outputs[i]] = made_by(node, node.outputs[i], emission.is_alias);
     }
-    heap_.note(scratch_of(step.node));
+    state_.heap.note(scratch_of(step.node));
     return made;
   }
 
@@ -216,7 +238,7 @@ class ItemWalk {
       const Tensor from = tensor_of(node.inputs.front());
       if (const std::optional<TensorLayout> view = view_by(entry, node, from.layout, sizes)) {
         const Tensor tensor{from.storage, *view};
-        heap_.take(tensor);
+        state_.heap.take(tensor);
         return tensor;
       }
     }
@@ -244,7 +266,7 @@ class ItemWalk {
   Tensor tensor_of(ValueId value) {
     if (values_[value]) return *values_[value];
     GP_CHECK(param_of_[value].valid());
-    return heap_.make(0, contiguous(sizes_of(value)));
+    return state_.heap.make(0, contiguous(sizes_of(value)));
   }
   const TensorLayout* layout_of(ValueId value) const {
     return value.valid() && values_[value] ? &values_[value]->layout : nullptr;
@@ -275,15 +297,15 @@ class ItemWalk {
 
   /// runtime/add_share.h: the first share is the sum, where it owns its memory.
   void add_share(const Accumulation& sum) {
-    std::optional<Tensor>& gradient = gradients_[sum.place.index];
+    std::optional<Tensor>& gradient = state_.gradients[sum.place.index];
     const Tensor& share = *values_[sum.value];
     if (gradient) return;
-    if (heap_.owns(share, bytes_of(sum.value))) {
-      heap_.take(share);
+    if (state_.heap.owns(share, bytes_of(sum.value))) {
+      state_.heap.take(share);
       gradient = share;
     } else {
       gradient = fresh(sum.value);
-      heap_.note();
+      state_.heap.note();
     }
   }
 
@@ -291,14 +313,14 @@ class ItemWalk {
     for (const Store& store : places.stores) {
       if (!store.condition.empty()) continue;
       const Tensor tensor = tensor_of(store.value);
-      heap_.take(tensor);
-      put(slots_[store.place.index], tensor);
+      state_.heap.take(tensor);
+      put(state_.slots[store.place.index], tensor);
     }
-    heap_.note();
+    state_.heap.note();
     for (const Load& load : places.loads) forget(load.value, load.take);
     for (const Step& step : steps)
       for (const ValueId output : outputs_of_step(graph_, step)) forget(output, true);
-    for (const Place& place : places.clears) put(slots_[place.index], std::nullopt);
+    for (const Place& place : places.clears) put(state_.slots[place.index], std::nullopt);
   }
 
   /// A name that ends with its function.
@@ -315,9 +337,7 @@ class ItemWalk {
   std::map<ir::ParamId, size_t> weight_index_;
   std::vector<Accumulation> accumulations_;
   IdMap<ValueId, std::optional<Tensor>> values_;
-  std::vector<std::optional<Tensor>> slots_;
-  std::vector<std::optional<Tensor>> gradients_;  // by parameter of the stage
-  Heap heap_;
+  State state_;
 };
 
 }  // namespace
@@ -329,13 +349,16 @@ ir::ItemMemory walk_item(const Graph& graph, const StageCut& cut, const SlotLayo
 
 Result<StageMemories> StageMemories::of(const Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages) {
   StageMemories memories(graph);
-  GP_TRY(memories.cuts_, cut_stages(graph, plan, stages));
-  for (const StageCut& cut : memories.cuts_) memories.layouts_.push_back(lay_out_slots(graph, cut));
+  GP_TRY(memories.apart_.cuts, cut_stages(graph, plan, stages));
+  GP_TRY(memories.joined_.cuts, cut_stages(graph, plan, stages, ir::undivided_backwards({}, stages.stages.size())));
+  for (Cuts* cuts : {&memories.apart_, &memories.joined_})
+    for (const StageCut& cut : cuts->cuts) cuts->layouts.push_back(lay_out_slots(graph, cut));
   return memories;
 }
 
-ir::ItemMemory StageMemories::item(ir::StageId stage, Samples samples) const {
-  return walk_item(*graph_, cuts_[stage], layouts_[stage], samples);
+ir::ItemMemory StageMemories::item(ir::StageId stage, Samples samples, bool joins_backward) const {
+  const Cuts& cuts = joins_backward ? joined_ : apart_;
+  return walk_item(*graph_, cuts.cuts[stage], cuts.layouts[stage], samples);
 }
 
 }  // namespace graphpipe::codegen

@@ -15,19 +15,23 @@ namespace graphpipe::codegen {
 /// Needs: `cut` is of cut_stages, not by autograd, and `layout` of it.
 ir::ItemMemory walk_item(const ir::Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples);
 
-/// The items of all stages of a plan.
+/// The items of all stages of a plan, whose backwards are one function (`joins_backward`) or two.
 class StageMemories {
  public:
   /// Needs and errors: those of cut_stages; `graph` outlives this.
   static Result<StageMemories> of(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages);
-  ir::ItemMemory item(ir::StageId stage, Samples samples) const;
+  ir::ItemMemory item(ir::StageId stage, Samples samples, bool joins_backward) const;
 
  private:
   explicit StageMemories(const ir::Graph& graph) : graph_(&graph) {}
 
+  struct Cuts {
+    IdMap<ir::StageId, StageCut> cuts;
+    IdMap<ir::StageId, SlotLayout> layouts;
+  };
+
   const ir::Graph* graph_;
-  IdMap<ir::StageId, StageCut> cuts_;
-  IdMap<ir::StageId, SlotLayout> layouts_;
+  Cuts apart_, joined_;
 };
 
 }  // namespace graphpipe::codegen

@@ -17,8 +17,8 @@ using ir::ValueId;
 /// Collects the steps of one stage, phase by phase.
 class StepCollector {
  public:
-  StepCollector(const Graph& graph, const NodePlaces& places, StageId stage)
-      : graph_(graph), places_(places), stage_(stage) {}
+  StepCollector(const Graph& graph, const NodePlaces& places, StageId stage, bool joins_backward)
+      : graph_(graph), places_(places), stage_(stage), joins_backward_(joins_backward) {}
 
   Result<StageSteps> run() {
     for (NodeId id : graph_.node_ids()) {
@@ -28,6 +28,7 @@ class StepCollector {
     }
     keep_shares();
     drop_unread_weight_gradients();
+    if (joins_backward_) join_backward();
     for (std::vector<Step>* steps : {&steps_.forward, &steps_.input_gradient, &steps_.weight_gradient}) {
       GP_TRY_VOID(add_repeated_forward(*steps));
     }
@@ -94,6 +95,37 @@ class StepCollector {
     steps_.weight_gradient = std::move(kept);
   }
 
+  /// What a weight gradient reads ends with it, and both are read less far apart.
+  void join_backward() {
+    IdSet<ValueId> to_come(graph_.value_count());
+    for (const std::vector<Step>* steps : {&steps_.input_gradient, &steps_.weight_gradient})
+      for (const Step& step : *steps)
+        for (ValueId output : outputs_of_step(graph_, step)) to_come.insert(output);
+    const auto is_ready = [&](const Step& step) {
+      return std::ranges::none_of(inputs_of_step(graph_, step), [&](ValueId v) { return to_come.contains(v); });
+    };
+    std::vector<Step> joined, waiting = std::move(steps_.weight_gradient);
+    const auto take = [&](const Step& step) {
+      for (ValueId output : outputs_of_step(graph_, step)) to_come.erase(output);
+      joined.push_back(step);
+    };
+    const auto take_ready = [&] {
+      std::erase_if(waiting, [&](const Step& step) {
+        const bool ready = is_ready(step);
+        if (ready) take(step);
+        return ready;
+      });
+    };
+    take_ready();
+    for (const Step& step : steps_.input_gradient) {
+      take(step);
+      take_ready();
+    }
+    GP_CHECK(waiting.empty());
+    steps_.input_gradient = std::move(joined);
+    steps_.weight_gradient.clear();
+  }
+
   /// Puts what the steps need of the nodes without samples right before their first reader.
   Status add_repeated_forward(std::vector<Step>& steps) {
     constexpr size_t kNever = static_cast<size_t>(-1);
@@ -139,6 +171,7 @@ class StepCollector {
   const Graph& graph_;
   const NodePlaces& places_;
   StageId stage_;
+  bool joins_backward_;
   StageSteps steps_;
   IdSet<ValueId> made_, zeros_;
 };
@@ -190,8 +223,8 @@ NodePlaces place_nodes(const Graph& graph, const ir::PlanGraph& plan, const ir::
   return places;
 }
 
-Result<StageSteps> steps_of_stage(const Graph& graph, const NodePlaces& places, StageId stage) {
-  return StepCollector(graph, places, stage).run();
+Result<StageSteps> steps_of_stage(const Graph& graph, const NodePlaces& places, StageId stage, bool joins_backward) {
+  return StepCollector(graph, places, stage, joins_backward).run();
 }
 
 }  // namespace graphpipe::codegen

@@ -13,7 +13,9 @@ struct NodePlaces {
 
 NodePlaces place_nodes(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages);
 
-Result<StageSteps> steps_of_stage(const ir::Graph& graph, const NodePlaces& places, ir::StageId stage);
+/// `joins_backward`: the weight gradients are steps of the input gradient's function, each as early as it can be.
+Result<StageSteps> steps_of_stage(const ir::Graph& graph, const NodePlaces& places, ir::StageId stage,
+                                  bool joins_backward);
 
 /// The inputs that a step really reads: of a sum with one operand, that operand.
 std::vector<ir::ValueId> inputs_of_step(const ir::Graph& graph, const Step& step);

@@ -21,10 +21,11 @@ struct ItemMemory {
   /// The forward again, where the stage recomputes.
   FunctionMemory again;
   FunctionMemory input_gradient;
-  /// `left` does not count the gradients of weights.
   FunctionMemory weight_gradient;
-  /// The one that makes the gradients of weights, which later ones add to.
-  FunctionMemory first_weight_gradient;
+  /// Both, in one function where the stage joins them (codegen/cut_stages.h).
+  FunctionMemory backward;
+  /// Those that make the gradients of weights, which later ones add to; `left` does not count these.
+  FunctionMemory first_weight_gradient, first_backward;
   Bytes weight_gradients;
 };
 

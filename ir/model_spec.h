@@ -60,8 +60,8 @@ struct ModelSpec {
   bool one_sample = false;
   /// Name patterns ('*' and '?') of parameters that are not to be trained.
   std::vector<ModelText> freeze;
-  /// Text of a parameter file: lines "PATTERN train|freeze|tie|split" or "PATTERN padding ROW", later lines win, and over
-  /// `freeze`; '#' starts a comment.
+  /// Text of a parameter file: lines "PATTERN train|freeze|tie|split" or "PATTERN padding ROW", later lines win, and
+  /// over `freeze`; '#' starts a comment.
   ModelText parameter_rules;
   BatchNormMode batch_norm = BatchNormMode::kTrain;
   /// Whether Dropout nodes with a ratio above 0 drop, those that the exporter switched off too; else none does.

@@ -157,6 +157,17 @@ bool is_asynchronous(const Schedule& schedule) {
   });
 }
 
+IdSet<StageId> undivided_backwards(const Schedule& schedule, size_t stages) {
+  IdSet<StageId> divided(stages), undivided(stages);
+  for (const Program& program : schedule.programs)
+    for (const Action& action : program.actions)
+      if (action.op == ActionOp::kInputGradient || action.op == ActionOp::kWeightGradient)
+        divided.insert(StageId(static_cast<size_t>(action.stage)));
+  for (const StageId stage : ids<StageId>(stages))
+    if (!divided.contains(stage)) undivided.insert(stage);
+  return undivided;
+}
+
 std::string print_action(const Action& action) { return wire::action_text(action); }
 
 Result<Action> parse_action(std::string_view word) {

@@ -86,6 +86,10 @@ struct Schedule {
 /// Whether weights change inside the step: some STEP makes a version above 1. See the text above.
 bool is_asynchronous(const Schedule& schedule);
 
+/// Of a plan's stages those whose backwards no program divides into input and weight gradients: one function may
+/// compute both, in an order that lets tensors go sooner.
+IdSet<StageId> undivided_backwards(const Schedule& schedule, size_t stages);
+
 constexpr bool is_backward_message(ActionOp op) {
   return op == ActionOp::kSendBackward || op == ActionOp::kReceiveBackward;
 }

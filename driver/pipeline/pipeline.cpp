@@ -228,7 +228,9 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
   GP_TRY(codegen::StageMemories memories,
          codegen::StageMemories::of(pipeline.model.graph, pipeline.priced, pipeline.stages));
   const auto shared = std::make_shared<const codegen::StageMemories>(std::move(memories));
-  return scheduler::CountedItems([shared](ir::StageId stage, Samples samples) { return shared->item(stage, samples); });
+  return scheduler::CountedItems([shared](ir::StageId stage, Samples samples, bool joins_backward) {
+    return shared->item(stage, samples, joins_backward);
+  });
 }
 
 }  // namespace

@@ -84,8 +84,8 @@ class Walker {
  public:
   /// `boundaries` are those of the graph, and outlive this.
   Walker(const StageGraph& graph, const MemoryOptions& options, const IdMap<StageId, cost::StageBoundary>& boundaries,
-         const ir::Program& program)
-      : graph_(graph), options_(options), boundaries_(boundaries), gradients_(program) {}
+         const IdSet<StageId>& joined, const ir::Program& program)
+      : graph_(graph), options_(options), boundaries_(boundaries), joined_(joined), gradients_(program) {}
 
   Bytes fixed(StageId id) const {
     const ir::Stage& stage = graph_.stages[id];
@@ -140,7 +140,8 @@ class Walker {
 
   const ir::ItemMemory& item_of(const Action& action) {
     const auto [place, added] = items_.try_emplace({action.stage, action.range.size()});
-    if (added) place->second = options_.item(StageId(static_cast<size_t>(action.stage)), Samples(action.range.size()));
+    const StageId stage(static_cast<size_t>(action.stage));
+    if (added) place->second = options_.item(stage, Samples(action.range.size()), joined_.contains(stage));
     return place->second;
   }
 
@@ -149,7 +150,7 @@ class Walker {
     if (ir::is_receive(action.op)) return {received(action), Bytes(0)};
     if (!ir::is_compute(action.op)) return {};
     const ir::ItemMemory& item = item_of(action);
-    const ir::FunctionMemory& weights = gradients_.are_new(action) ? item.first_weight_gradient : item.weight_gradient;
+    const bool is_first = gradients_.are_new(action);
     const auto change = [](const ir::FunctionMemory& function) {
       return MemoryChange{function.most, function.left - function.most};
     };
@@ -161,10 +162,9 @@ class Walker {
       case ActionOp::kInputGradient:
         return change(item.input_gradient);
       case ActionOp::kBackward:
-        return change({.most = std::max(item.input_gradient.most, item.input_gradient.left + weights.most),
-                       .left = item.input_gradient.left + weights.left});
+        return change(is_first ? item.first_backward : item.backward);
       default:
-        return change(weights);
+        return change(is_first ? item.first_weight_gradient : item.weight_gradient);
     }
   }
 
@@ -200,6 +200,7 @@ class Walker {
   std::map<SlotKey, Bytes> held_;
   /// Reductions whose step is still to come.
   std::map<ReplicaKey, int> open_reductions_;
+  const IdSet<StageId>& joined_;
   GradientSets gradients_;
   /// By stage and samples.
   std::map<std::pair<int32_t, int64_t>, ir::ItemMemory> items_;
@@ -219,9 +220,10 @@ std::map<ir::DeviceId, Bytes> fixed_bytes(const StageGraph& graph, const Walker&
 std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options) {
   std::vector<DeviceMemory> devices;
   const IdMap<StageId, cost::StageBoundary> boundaries = cost::boundaries(graph);
-  const std::map<ir::DeviceId, Bytes> fixed = fixed_bytes(graph, Walker(graph, options, boundaries, {}));
+  const IdSet<StageId> joined = ir::undivided_backwards(schedule, graph.stages.size());
+  const std::map<ir::DeviceId, Bytes> fixed = fixed_bytes(graph, Walker(graph, options, boundaries, joined, {}));
   for (const ir::Program& program : schedule.programs) {
-    Walker walker(graph, options, boundaries, program);
+    Walker walker(graph, options, boundaries, joined, program);
     DeviceMemory& memory = devices.emplace_back();
     if (const auto found = fixed.find(program.device); found != fixed.end()) memory.fixed = found->second;
     memory.peak = memory.fixed;

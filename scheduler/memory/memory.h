@@ -17,8 +17,8 @@
 
 namespace graphpipe::scheduler {
 
-/// What an item of so many samples does in the code of its stage.
-using CountedItems = std::function<ir::ItemMemory(StageId, Samples)>;
+/// What an item of so many samples does in the code of its stage, whose backward is one function or two.
+using CountedItems = std::function<ir::ItemMemory(StageId, Samples, bool joins_backward)>;
 
 struct MemoryOptions {
   /// PlanGraph::optimizer_state_per_weight_byte.

@@ -19,11 +19,11 @@ codegen::StageMemories memories_of(const ir::Graph& graph, const ir::PlanGraph& 
 }
 
 /// Of the whole graph as one stage.
-ir::ItemMemory item_of(const ir::Graph& graph, int64_t samples, bool recompute = false) {
+ir::ItemMemory item_of(const ir::Graph& graph, int64_t samples, bool recompute = false, bool joined = false) {
   const ir::PlanGraph plan = plan_of(graph, 8);
   const auto stages = stages_of(plan, std::vector<size_t>(plan.nodes.size(), 0), 8, recompute);
   REQUIRE(stages.ok());
-  return memories_of(graph, plan, *stages).item(ir::StageId(0), Samples(samples));
+  return memories_of(graph, plan, *stages).item(ir::StageId(0), Samples(samples), joined);
 }
 
 /// The sum of all positions of x [B, 2, 3], which are made one axis: in another order where `transposes`.
@@ -73,7 +73,9 @@ TEST_CASE("cut anywhere, an item leaves nothing but what it hands on") {
     const codegen::StageMemories memories = memories_of(graph, plan, *stages);
     for (const ir::StageId stage : stages->stage_ids()) {
       CAPTURE(stage);
-      const ir::ItemMemory small = memories.item(stage, Samples(2)), large = memories.item(stage, Samples(4));
+      const ir::ItemMemory small = memories.item(stage, Samples(2), false),
+                           large = memories.item(stage, Samples(4), false),
+                           joined = memories.item(stage, Samples(2), true);
       for (const auto part : {&ir::ItemMemory::forward, &ir::ItemMemory::again, &ir::ItemMemory::input_gradient,
                               &ir::ItemMemory::weight_gradient, &ir::ItemMemory::first_weight_gradient}) {
         CHECK((small.*part).most >= std::max(Bytes(0), (small.*part).left));
@@ -85,7 +87,11 @@ TEST_CASE("cut anywhere, an item leaves nothing but what it hands on") {
                     "the sums are all that the first makes beside");
       // The stash of a forward lies there at the start of the backward, and all that it does not hand on is gone.
       CHECK(small.forward.left + small.again.left >= Bytes(0));
-      CHECK(small.input_gradient.left + small.weight_gradient.left <= small.input_gradient.most);
+      CHECK(small.input_gradient.left + small.weight_gradient.left == small.backward.left);
+      CHECK(small.backward.most ==
+            std::max(small.input_gradient.most, small.input_gradient.left + small.weight_gradient.most));
+      if (seed % 2 == 1) CHECK_MESSAGE(joined.backward.most <= small.backward.most, "along a chain tensors go sooner");
+      CHECK(joined.backward.left == small.backward.left);
     }
   }
 }

@@ -134,10 +134,12 @@ DeviceMemory counted(const char* policy) {
                             .again = {},
                             .input_gradient = {Bytes(3), Bytes(-1)},
                             .weight_gradient = {Bytes(2), Bytes(-3)},
+                            .backward = {Bytes(3), Bytes(-4)},
                             .first_weight_gradient = {Bytes(107), Bytes(-3)},
+                            .first_backward = {Bytes(106), Bytes(-4)},
                             .weight_gradients = Bytes(100)};
   BuildOptions options{.policy = policy};
-  options.memory.item = [item](StageId, Samples) { return item; };
+  options.memory.item = [item](StageId, Samples, bool) { return item; };
   const auto built = build_schedule(one_stage(), ir::equal_devices(1), options);
   REQUIRE(built.ok());
   return built->memory.front();
