@@ -121,7 +121,8 @@ struct BoundaryRow {
 /// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it
 /// leaves for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs, the
 /// loss, the model's outputs (where StageArguments::keeps_outputs asks for them). The executor clears the whole slot
-/// when the item's last action is done. A backward (B) calls input_gradient, then weight_gradient.
+/// when the item's last action is done. A backward (B) calls input_gradient, then weight_gradient; where no program
+/// divides backwards, the former computes both.
 struct StageEntry {
   int32_t stage = -1;
   int32_t slot_size = 0;
