@@ -41,9 +41,16 @@ std::string devices_text(size_t count, std::string_view one, std::string_view ma
 
 int count_of(const PlanOptions& options) { return static_cast<int>(std::max<int64_t>(options.devices, 1)); }
 
+// A file of one device need not say over what it would talk to others.
+Result<ir::Cluster> cluster_of_file(const std::string& path) {
+  GP_TRY(ir::Cluster cluster, files::read_cluster(path));
+  if (cluster.levels.empty()) cluster.levels = ir::equal_devices(1).levels;
+  return cluster;
+}
+
 Result<Machine> machine_of_file(const PlanOptions& options) {
   Machine machine{.source = MachineSource::kFile};
-  GP_TRY(machine.cluster, files::read_cluster(options.cluster));
+  GP_TRY(machine.cluster, cluster_of_file(options.cluster));
   const auto found = static_cast<int64_t>(machine.cluster.devices.size());
   if (options.devices > found)
     return usage(text("--devices ", options.devices), text("the cluster file has ", found, " devices"),
@@ -97,8 +104,7 @@ Machine this_machine(const ir::Cluster& calibration, const Options& options, std
 }
 
 Result<Machine> machine_of_variable(const std::string& path, const Options& options) {
-  GP_TRY(ir::Cluster cluster, files::read_cluster(path));
-  if (cluster.levels.empty()) cluster.levels = ir::equal_devices(1).levels;
+  GP_TRY(const ir::Cluster cluster, cluster_of_file(path));
   return this_machine(cluster, options, "as " + Terminal::encode_text(path).str() + " has it");
 }
 

@@ -1,5 +1,7 @@
 #include "driver/pipeline/pipeline.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -24,6 +26,8 @@ namespace graphpipe::driver {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kMaxMemory = 1e18;
 
 // At most: trained weights of 16 bits have float32 main weights beside them, and the state of these.
 double state_per_weight_byte(const ir::Graph& graph, const std::string& optimizer) {
@@ -238,10 +242,10 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
 Status derive(Pipeline& pipeline) {
   ir::Plan& plan = pipeline.plan;
   GP_TRY_VOID(check_whole_operators(plan));
-  // Several stages on one device are allowed in a plan that is given.
-  Diagnostics problems =
-      partitioner::check_plan(pipeline.priced, plan.cluster, plan.assignment,
-                              {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()});
+  // Several stages on one device are allowed in a plan that is given. Its memory is that of its schedule.
+  Diagnostics problems = partitioner::check_plan(
+      pipeline.priced, plan.cluster, plan.assignment,
+      {.one_stage_per_device = false, .limit_memory = false, .objective = std::numeric_limits<double>::quiet_NaN()});
   if (!problems.empty()) return problems;
   GP_TRY(pipeline.stages, ir::build_stage_graph(pipeline.priced, plan.assignment));
   scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
@@ -276,20 +280,54 @@ Result<Pipeline> price_model(const Options& options) {
   return pipeline;
 }
 
+namespace {
+
+// The cluster with devices of so many times the memory.
+ir::Cluster with_memory(ir::Cluster cluster, double times) {
+  for (ir::Device& device : cluster.devices)
+    device.memory = Bytes(std::llround(std::min(times * static_cast<double>(device.memory.count), kMaxMemory)));
+  return cluster;
+}
+
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster) {
+  GP_TRY(Choice choice, choose_assignment(options, pipeline.priced, cluster));
+  pipeline.plan.assignment = std::move(choice.assignment);
+  pipeline.search_seconds += choice.search_seconds;
+  pipeline.complete = choice.complete;
+  GP_TRY_VOID(derive(pipeline));
+  note_idle_devices(pipeline);
+  if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
+  return Ok{};
+}
+
+// Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. So
+// where none fits, plans are searched that need as much more as bounds have been seen to be too high.
+Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options) {
+  const auto lacks_memory = [](const Status& status) {
+    return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
+  };
+  const Status first = plan_for(pipeline, options, pipeline.plan.cluster);
+  if (!lacks_memory(first)) return first;
+  for (const double times : {1.25, 1.7}) {
+    pipeline.plan.schedule.reset();
+    if (const Status found = plan_for(pipeline, options, with_memory(pipeline.plan.cluster, times));
+        !lacks_memory(found))
+      return found;
+  }
+  return first;
+}
+
+}  // namespace
+
 Result<Pipeline> make_pipeline(const Options& options) {
   GP_TRY_VOID(check_order(options.plan.policy, options.plan.order));
   GP_TRY(Pipeline pipeline, price_model(options));
   if (!options.plan.plan.empty()) {
     GP_TRY_VOID(use_given_plan(pipeline, options));
+    GP_TRY_VOID(derive(pipeline));
   } else {
-    GP_TRY(Choice choice, choose_assignment(options.plan, pipeline.priced, pipeline.plan.cluster));
-    pipeline.plan.assignment = std::move(choice.assignment);
-    pipeline.search_seconds = choice.search_seconds;
-    pipeline.complete = choice.complete;
-    note_idle_devices(pipeline);
-    if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
+    GP_TRY_VOID(plan_within_memory(pipeline, options.plan));
   }
-  GP_TRY_VOID(derive(pipeline));
   GP_TRY(pipeline.modules, stage_modules(pipeline));
   // From here on stages and order are fixed: only text is left to write.
   for (Diagnostic& note : scope_notes(pipeline.model.graph, pipeline.priced, &pipeline.stages))

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "cost/memory.h"
@@ -50,6 +51,33 @@ TEST_CASE("example models: the planner's memory is at least the schedule's bound
         CHECK(static_cast<double>(said.count) <= 1.25 * static_cast<double>(peak.count));
       }
     }
+}
+
+TEST_CASE("a limit of memory refuses what the code of a plan needs more, and nothing less") {
+  const std::string cluster = GRAPHPIPE_BINARY_DIR "/driver_memory_cluster.json";
+  driver::Options options;
+  options.model.model = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/gpt2_like/model.onnx";
+  options.training.loss = "cross_entropy:logits,label";
+  options.plan.planner = "graphpipe";
+  options.plan.micro_batch = "4";
+  options.plan.cluster = cluster;
+  const auto planned_with = [&](int64_t memory) {
+    std::ofstream(cluster) << text(R"({"schema": "graphpipe.cluster/1", "devices": [{"name": "d", "memory_bytes": )",
+                                   memory, R"(, "flops_per_second": 5e10, "memory_bytes_per_second": 1e10,)",
+                                   R"( "launch_overhead_seconds": 1e-6}]})");
+    return driver::make_pipeline(options);
+  };
+  const auto free = planned_with(int64_t{1} << 40);
+  REQUIRE(free.ok());
+  const Bytes counted = free->built.memory.front().peak;
+  const Bytes bound = scheduler::memory_of(free->stages, free->built.schedule, {}).front().peak;
+  REQUIRE(counted < bound);
+  const auto tight = planned_with(counted.count);
+  REQUIRE(tight.ok());
+  CHECK(tight->built.memory.front().peak <= counted);
+  const auto refused = planned_with(counted.count - 1);
+  REQUIRE(!refused.ok());
+  CHECK(refused.problems().front().code == Code::kNoFeasiblePlan);
 }
 
 TEST_CASE("micro-batches that differ between stages are searched beside those that do not: never slower") {
