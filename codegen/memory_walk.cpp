@@ -7,7 +7,7 @@
 #include "codegen/lifetimes.h"
 #include "codegen/node_emitter.h"
 #include "codegen/stage_steps.h"
-#include "codegen/tensor_layout.h"
+#include "codegen/tensor_heap.h"
 #include "ir/schedule.h"
 #include "ops/op_def.h"
 
@@ -16,47 +16,6 @@ namespace {
 
 using ir::Graph;
 using ir::ValueId;
-
-/// Memory that tensors share. Weights have none here: a plan counts them once, for all items.
-struct Storage {
-  int64_t bytes = 0;
-  int users = 0;
-};
-
-struct Tensor {
-  size_t storage = 0;
-  TensorLayout layout;
-};
-
-class Heap {
- public:
-  Tensor make(int64_t bytes, TensorLayout layout) {
-    storages_.push_back({bytes, 0});
-    const Tensor tensor{storages_.size() - 1, std::move(layout)};
-    take(tensor);
-    return tensor;
-  }
-  void take(const Tensor& tensor) {
-    if (storages_[tensor.storage].users++ == 0) held_ += storages_[tensor.storage].bytes;
-  }
-  void drop(const Tensor& tensor) {
-    if (--storages_[tensor.storage].users == 0) held_ -= storages_[tensor.storage].bytes;
-  }
-  bool owns(const Tensor& tensor, int64_t bytes) const {
-    const Storage& storage = storages_[tensor.storage];
-    return storage.users == 1 && storage.bytes == bytes && tensor.layout.is_contiguous();
-  }
-
-  int64_t held() const { return held_; }
-  /// Notes what is held, and `more` beside it for a moment.
-  void note(int64_t more = 0) { most_ = std::max(most_, held_ + more); }
-  void begin() { most_ = held_; }
-  int64_t most() const { return most_; }
-
- private:
-  std::vector<Storage> storages_;
-  int64_t held_ = 0, most_ = 0;
-};
 
 /// The tensors of one item, function after function.
 class ItemWalk {
@@ -109,7 +68,7 @@ class ItemWalk {
  private:
   /// What lies between two functions.
   struct State {
-    Heap heap;
+    TensorHeap heap;
     std::vector<std::optional<Tensor>> slots;
     std::vector<std::optional<Tensor>> gradients;  // by parameter of the stage
   };
