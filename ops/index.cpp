@@ -96,6 +96,20 @@ void emit_gather_gradient(Emitter& emitter) {
   emitter.assign(0, text(sums, back, ".reshape(", emitter.dims(shape), ")"), "ATen/ops/embedding_dense_backward.h");
 }
 
+Work gather_work(const NodeView& node, Samples samples) {
+  Work work = copy_work(node, samples);
+  work.scratch = index_scratch(node, 1, samples, false);
+  return work;
+}
+
+/// With another axis than the first the gradient and the sums are turned, which copies them.
+Work gather_gradient_work(const NodeView& node, Samples samples) {
+  Work work = gather_work(node, samples);
+  if (node.attributes().get_int("axis", 0) != 0)
+    work.scratch += bytes_of(node.input(0), samples) + bytes_of(node.output(0), samples);
+  return work;
+}
+
 // --- GatherElements, ScatterElements ---
 
 Inferred infer_gather_elements(const NodeView& node) {
@@ -179,7 +193,7 @@ std::vector<OpDef> gather_rows() {
       {.inputs = {normal({kB, 3, 2}), integers({kB, 3}, 0, 5)}, .attributes = along(0, {5, 2})}};
   OpDef data{.name = "GatherGradData",
              .infer = infer_gather_gradient,
-             .work = copy_work,
+             .work = gather_gradient_work,
              .emit = emit_gather_gradient,
              .examples = gradient_example};
   OpDef of_weight = data;
@@ -187,7 +201,7 @@ std::vector<OpDef> gather_rows() {
   return {
       {.name = "Gather",
        .infer = infer_gather,
-       .work = copy_work,
+       .work = gather_work,
        .gradient = gather_gradient,
        .emit = emit_gather,
        .ids = row_ids,
@@ -200,7 +214,7 @@ std::vector<OpDef> gather_rows() {
       std::move(of_weight),
       {.name = "GatherElements",
        .infer = infer_gather_elements,
-       .work = copy_work,
+       .work = indexed_copy_work,
        .gradient = gather_elements_gradient,
        .emit = emit_gather_elements,
        .ids = row_ids,
@@ -208,7 +222,7 @@ std::vector<OpDef> gather_rows() {
                     {.inputs = {normal({kB, 4}), integers({kB, 2}, 0, 4)}, .attributes = along(1)}}},
       {.name = "GatherElementsGrad",
        .infer = infer_gather_elements_gradient,
-       .work = copy_work,
+       .work = indexed_copy_work,
        .emit = emit_gather_elements_gradient,
        .examples = {{.inputs = {normal({kB, 3}), integers({kB, 3}, 0, 4)}, .attributes = along(1, {kB, 4})}}},
       {.name = "NumberPlaces",

@@ -33,6 +33,18 @@ int checked_axis(const NodeView& node, const ir::Shape& shape) {
   return axis_attribute(node, "axis", 0, shape.size()).value();
 }
 
+double index_scratch(const NodeView& node, size_t i, Samples samples, bool masked) {
+  constexpr double kLong = 8, kMask = 1;
+  const double cast = node.input(i).type.dtype == ir::DType::kInt64 ? 0 : kLong;
+  return elements(node.input(i), samples) * (cast + kLong + (masked ? kLong + kMask : 0));
+}
+
+Work indexed_copy_work(const NodeView& node, Samples samples) {
+  Work work = copy_work(node, samples);
+  work.scratch = index_scratch(node, 1, samples, true);
+  return work;
+}
+
 std::string positive_indices(Emitter& emitter, size_t i, const ir::Shape& data, int axis) {
   const std::string raw = emitter.local("raw"), indices = emitter.local("indices");
   emitter.statement(text("at::Tensor ", raw, " = ", long_indices(emitter, i), ";"), "ATen/core/Tensor.h");

@@ -20,4 +20,10 @@ int checked_axis(const NodeView& node, const ir::Shape& shape);
 /// their name. What is out of range is left for ATen to refuse.
 std::string positive_indices(Emitter& emitter, size_t i, const ir::Shape& data, int axis);
 
+/// Bytes of indices that are int64 whatever input i is: those that long_indices() makes, and beside them, where they
+/// are `masked`, what positive_indices() takes at most.
+double index_scratch(const NodeView& node, size_t i, Samples samples, bool masked);
+/// The work of a copy that positive_indices() of input 1 chooses from.
+Work indexed_copy_work(const NodeView& node, Samples samples);
+
 }  // namespace graphpipe::ops

@@ -100,13 +100,28 @@ Inferred infer_recurrent(const NodeView& node) {
   return checked(node, std::move(outputs));
 }
 
+// What all steps give is listed step by step and then stacked, for each direction and for both (runtime/recurrent.cpp).
+double forward_scratch(const NodeView& node, Samples samples) {
+  constexpr size_t kStepsRank = 4;
+  double all = 0, gates = 0;
+  for (size_t i = 0; i < node.output_count(); ++i) {
+    if (node.output(i).type.shape.size() != kStepsRank) continue;
+    const double bytes = bytes_of(node.output(i), samples);
+    all += bytes;
+    gates = std::max(gates, bytes);
+  }
+  // Beside a direction's list lie the products of its inputs, which are as large as its gates.
+  return std::max(all, (all + gates) / static_cast<double>(direction_count(node)));
+}
+
 // Each element of y meets all gates' rows of w and r once.
 Work recurrent_work(const NodeView& node, Samples samples) {
   const double inputs = elements(node.input(1), samples) + elements(node.input(2), samples);
   const ir::Shape& x = node.input(0).type.shape;
   const double positions = static_cast<double>(x[0].at(samples)) * static_cast<double>(x[1].at(samples));
   return {.flops = 2 * positions * inputs + 40 * elements(node.output(0), samples),
-          .bytes = bytes_touched(node, samples)};
+          .bytes = bytes_touched(node, samples),
+          .scratch = forward_scratch(node, samples)};
 }
 
 // Assigns outputs 0.. from a tuple-valued call.
@@ -235,7 +250,16 @@ Inferred infer_previous(const NodeView& node) {
 
 Work gates_work(const NodeView& node, Samples samples) {
   const double hidden = static_cast<double>(node.output(node.output_count() - 1).type.shape.back().at(samples));
-  return per_output_element(node, samples, 2 * hidden + 10);
+  Work work = per_output_element(node, samples, 2 * hidden + 10);
+  for (size_t i = 0; i < node.output_count(); ++i) work.scratch += bytes_of(node.output(i), samples);
+  return work;
+}
+
+// The states of each direction, before they are stacked.
+Work previous_work(const NodeView& node, Samples samples) {
+  Work work = copy_work(node, samples);
+  work.scratch = bytes_of(node.output(0), samples);
+  return work;
 }
 
 void emit_lstm_gates(Emitter& emitter) {
@@ -317,7 +341,7 @@ std::vector<OpDef> gradient_rows() {
                      .outputs = 3}}},
       {.name = "RecurrentPreviousHidden",
        .infer = infer_previous,
-       .work = copy_work,
+       .work = previous_work,
        .emit = emit_previous,
        .examples = {{.inputs = {y, state}}}}};
 }

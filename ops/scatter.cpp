@@ -233,7 +233,7 @@ std::vector<OpDef> scatter_elements_rows() {
   return {
       {.name = "ScatterElements",
        .infer = infer_scatter_elements,
-       .work = copy_work,
+       .work = indexed_copy_work,
        .gradient = scatter_elements_gradient,
        .emit = emit_scatter_elements,
        .examples = {{.inputs = {normal({kB, 4}), once, normal({kB, 1})}, .attributes = along},
@@ -245,7 +245,7 @@ std::vector<OpDef> scatter_elements_rows() {
                      .attributes = by("min")}}},
       {.name = "ScatterElementsGradData",
        .infer = infer_scatter_elements_gradient,
-       .work = copy_work,
+       .work = indexed_copy_work,
        .emit = emit_scatter_elements,
        .examples = {{.inputs = {normal({kB, 4}), once}, .attributes = along}}},
   };
