@@ -155,8 +155,18 @@ Inferred infer_elementwise_loss_gradient(const NodeView& node) {
   return one_output(node, node.input(1).type);
 }
 
-Work squared_error_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 3); }
-Work bce_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 24); }
+/// With the differences that are summed.
+Work squared_error_work(const NodeView& node, Samples samples) {
+  Work work = per_input_element(node, samples, 3);
+  work.scratch = bytes_of(node.input(0), samples);
+  return work;
+}
+/// With what LibTorch's kernel makes: 1 - labels, the logarithms, and what it keeps of their inputs.
+Work bce_work(const NodeView& node, Samples samples) {
+  Work work = per_input_element(node, samples, 24);
+  work.scratch = 3 * bytes_of(node.input(0), samples);
+  return work;
+}
 Work three_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 3); }
 Work sigmoid_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 13); }
 
@@ -280,13 +290,13 @@ std::vector<OpDef> elementwise_rows() {
            .infer = infer_elementwise_loss,
            .work = squared_error_work,
            .gradient = squared_error_gradient,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::sum($0.sub($1).square())", kSumHeader); },
+           .emit = [](Emitter& e) { assign_pattern(e, "at::sum($0.sub($1).square_())", kSumHeader); },
            .sample_sum = sums_samples,
            .examples = {{.inputs = {normal({kB, 3}), normal({kB, 3})}}}},
           {.name = "MeanSquaredErrorSumGrad",
            .infer = infer_elementwise_loss_gradient,
            .work = three_flops,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sub($2), $0.mul(2.0))", kMulHeader); },
+           .emit = [](Emitter& e) { assign_pattern(e, "$1.sub($2).mul_($0.mul(2.0))", "ATen/core/Tensor.h"); },
            .examples = elementwise_gradient_examples()},
           {.name = "BceWithLogitsSum",
            .precision = Precision::kFloat32,
@@ -299,7 +309,7 @@ std::vector<OpDef> elementwise_rows() {
           {.name = "BceWithLogitsSumGrad",
            .infer = infer_elementwise_loss_gradient,
            .work = sigmoid_flops,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($1.sigmoid().sub_($2), $0)", kMulHeader); },
+           .emit = [](Emitter& e) { assign_pattern(e, "$1.sigmoid().sub_($2).mul_($0)", "ATen/core/Tensor.h"); },
            .examples = elementwise_gradient_examples()},
           {.name = "BceWithLogitsSumGradLabel",
            .infer = infer_elementwise_loss_gradient,
