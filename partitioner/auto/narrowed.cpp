@@ -76,13 +76,19 @@ class NarrowedSearch {
            static_cast<double>(request_.cluster->devices.size());
   }
 
+  /// The smallest micro-batch of the best plan. Requires one.
+  Samples known_micro_batch() const {
+    Samples smallest = request_.graph->batch;
+    for (const ir::StageChoice& choice : best_->candidates.front().assignment.choice)
+      smallest.count = std::min(smallest.count, choice.micro_batch.count);
+    return smallest;
+  }
+
   /// Whether a size is one of those that are searched alone: every one, or half and twice that of the best plan.
   bool is_worth_a_search(Samples size) const {
     if (work_ <= kMaxWorkOfSizes || !best_) return true;
-    const ir::Assignment& known = best_->candidates.front().assignment;
-    int64_t smallest = request_.graph->batch.count;
-    for (const ir::StageChoice& choice : known.choice) smallest = std::min(smallest, choice.micro_batch.count);
-    return size.count != smallest && size.count <= 2 * smallest && 2 * size.count >= smallest;
+    const int64_t known = known_micro_batch().count;
+    return size.count != known && size.count <= 2 * known && 2 * size.count >= known;
   }
 
   void each_micro_batch() {
@@ -96,7 +102,8 @@ class NarrowedSearch {
     }
   }
 
-  /// All numbers of a small problem; of a larger one those beside the best plan's.
+  /// All numbers of a small problem; of a larger one those beside the best plan's, in micro-batches of its size: a
+  /// search of a fixed number of stages is the slowest of all, and takes as long again for every size.
   void some_stages() {
     const auto devices = static_cast<int>(request_.cluster->devices.size());
     const int known = best_ ? static_cast<int>(best_->candidates.front().assignment.choice.size()) : 1;
@@ -104,6 +111,7 @@ class NarrowedSearch {
       if (work_ > kMaxWorkOfStages && std::abs(stages - known) > 1) continue;
       PlanRequest narrow = narrower();
       narrow.stages = stages;
+      if (work_ > kMaxWorkOfStages && best_ && !narrow.micro_batch_per_stage) narrow.micro_batch = known_micro_batch();
       take(narrow);
     }
   }
