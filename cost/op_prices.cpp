@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "cost/signature.h"
-#include "ops/op_def.h"
 
 namespace graphpipe::cost {
 
@@ -25,10 +24,21 @@ ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points) 
 
 }  // namespace
 
+FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel) {
+  FlopsPerSecond known = device.compute;
+  if (kernel == ops::Kernel::kConvolution) known = device.convolution;
+  if (kernel == ops::Kernel::kAttention) known = device.attention;
+  return known.count > 0 ? known : device.compute;
+}
+
 ir::Device slowest_device(const ir::Cluster& cluster) {
   GP_CHECK(!cluster.devices.empty());
   ir::Device slowest = cluster.devices[ir::DeviceId(0u)];
   for (const ir::Device& device : cluster.devices) {
+    slowest.convolution = std::min(flops_per_second(slowest, ops::Kernel::kConvolution),
+                                   flops_per_second(device, ops::Kernel::kConvolution));
+    slowest.attention =
+        std::min(flops_per_second(slowest, ops::Kernel::kAttention), flops_per_second(device, ops::Kernel::kAttention));
     slowest.compute = std::min(slowest.compute, device.compute);
     slowest.memory_bandwidth = std::min(slowest.memory_bandwidth, device.memory_bandwidth);
     slowest.launch_overhead = std::max(slowest.launch_overhead, device.launch_overhead);
@@ -85,7 +95,8 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   std::vector<ir::SampleFunction::Point> points;
   for (int64_t n : points_) {
     const ops::Work work = entry->work == nullptr ? ops::Work{} : entry->work(ops::NodeView(graph_, node), Samples(n));
-    const double seconds = std::max(work.flops / device_.compute.count, work.bytes / device_.memory_bandwidth.count);
+    const double seconds = std::max(work.flops / flops_per_second(device_, work.kernel).count,
+                                    work.bytes / device_.memory_bandwidth.count);
     points.push_back({static_cast<double>(n), device_.launch_overhead.count + seconds});
   }
   return line_or_table(std::move(points));

@@ -6,8 +6,12 @@
 #include <vector>
 
 #include "cost/price.h"
+#include "ops/op_def.h"
 
 namespace graphpipe::cost {
+
+/// What the device reaches in this kernel.
+FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel);
 
 /// The slowest of the cluster's devices in each respect.
 ir::Device slowest_device(const ir::Cluster& cluster);

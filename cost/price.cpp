@@ -318,8 +318,10 @@ Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const Price
   std::vector<ir::Device> kinds;
   for (const ir::Device& device : cluster.devices) {
     const auto is_like = [&](const ir::Device& other) {
-      return std::tuple(device.compute, device.memory_bandwidth, device.launch_overhead) ==
-             std::tuple(other.compute, other.memory_bandwidth, other.launch_overhead);
+      const auto rates = [](const ir::Device& of) {
+        return std::tuple(of.compute, of.convolution, of.attention, of.memory_bandwidth, of.launch_overhead);
+      };
+      return rates(device) == rates(other);
     };
     const auto known = std::find_if(kinds.begin(), kinds.end(), is_like);
     result.kind_of_device.push_back(static_cast<int>(std::min<ptrdiff_t>(known - kinds.begin(), kMaxKinds)));

@@ -28,6 +28,9 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
   if (device.memory_bytes() != std::floor(device.memory_bytes())) problems.add(path + ".memory_bytes", "must be whole");
   need_positive(problems, path + ".flops_per_second", device.flops_per_second(), kMaxPerSecond);
   need_positive(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second(), kMaxPerSecond);
+  problems.need_range(path + ".convolution_flops_per_second", device.convolution_flops_per_second(), 0.0,
+                      kMaxPerSecond);
+  problems.need_range(path + ".attention_flops_per_second", device.attention_flops_per_second(), 0.0, kMaxPerSecond);
   problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMaxLatency);
   // Converting a number that is out of range has no meaning, so it waits for the check.
   const bool fits = device.memory_bytes() > 0 && device.memory_bytes() <= kMaxMemory;
@@ -35,6 +38,8 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
           .host = device.host(),
           .memory = Bytes(fits ? static_cast<int64_t>(device.memory_bytes()) : 0),
           .compute = FlopsPerSecond(device.flops_per_second()),
+          .convolution = FlopsPerSecond(device.convolution_flops_per_second()),
+          .attention = FlopsPerSecond(device.attention_flops_per_second()),
           .memory_bandwidth = BytesPerSecond(device.memory_bytes_per_second()),
           .launch_overhead = Seconds(device.launch_overhead_seconds())};
 }
@@ -69,6 +74,8 @@ void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
     out.set_host(device.host);
     out.set_memory_bytes(static_cast<double>(device.memory.count));
     out.set_flops_per_second(device.compute.count);
+    if (device.convolution.count > 0) out.set_convolution_flops_per_second(device.convolution.count);
+    if (device.attention.count > 0) out.set_attention_flops_per_second(device.attention.count);
     out.set_memory_bytes_per_second(device.memory_bandwidth.count);
     out.set_launch_overhead_seconds(device.launch_overhead.count);
   }

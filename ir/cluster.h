@@ -16,7 +16,8 @@ struct Device {
   /// Host the device is on: same host, same machine.
   int host = 0;
   Bytes memory;
-  FlopsPerSecond compute;
+  /// Of matrix products; of convolutions and of attention, where those are known apart, else 0.
+  FlopsPerSecond compute, convolution, attention;
   BytesPerSecond memory_bandwidth;
   /// Seconds that starting one operator costs.
   Seconds launch_overhead;

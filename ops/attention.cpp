@@ -86,7 +86,8 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
   const auto held = static_cast<double>(std::min(rows, kRowsAtOnce) * std::min(columns, kColumnsAtOnce));
   return {.flops = 2 * products * elements(node.input(q), samples) * static_cast<double>(columns),
           .bytes = bytes_touched(node, samples),
-          .scratch = products * 4 * held};
+          .scratch = products * 4 * held,
+          .kernel = Kernel::kAttention};
 }
 Work attention_forward_work(const NodeView& node, Samples samples) { return attention_work(node, samples, 0, 2); }
 /// Holds all scores a few times.

@@ -179,14 +179,16 @@ Work conv_work(const NodeView& node, Samples samples) {
   const ConvOperands operands{node.input(0), node.output(0), node.input(1), node.output(0)};
   return {.flops = 2 * multiply_adds(many, node.input(1), samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, operands, false, samples)};
+          .scratch = blocked_scratch(node, operands, false, samples),
+          .kernel = Kernel::kConvolution};
 }
 Work conv_grad_input_work(const NodeView& node, Samples samples) {
   const ir::Value& many = is_transposed(node) ? node.output(0) : node.input(0);
   const ConvOperands operands{node.input(0), node.output(0), node.input(1), node.output(0)};
   return {.flops = 2 * multiply_adds(many, node.input(1), samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, operands, true, samples)};
+          .scratch = blocked_scratch(node, operands, true, samples),
+          .kernel = Kernel::kConvolution};
 }
 
 /// Where oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
@@ -210,7 +212,8 @@ Work conv_grad_weight_work(const NodeView& node, Samples samples) {
   const double columns = column_scratch(few.type.shape, many.type.shape, node.output(0), samples);
   return {.flops = 2 * multiply_adds(many, node.input(2), samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = columns > 0 ? columns : blocked_scratch(node, operands, false, samples)};
+          .scratch = columns > 0 ? columns : blocked_scratch(node, operands, false, samples),
+          .kernel = Kernel::kConvolution};
 }
 
 // --- calls ---

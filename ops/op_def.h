@@ -39,12 +39,16 @@ class NodeView {
   const ir::Node* node_;
 };
 
+/// The kernels whose rates machines have apart (ir::Device); what is neither is priced as a product.
+enum class Kernel : uint8_t { kProduct, kConvolution, kAttention };
+
 /// Floating-point operations and bytes moved to and from memory, of one run at a number of samples.
 struct Work {
   double flops = 0;
   double bytes = 0;
   /// Bytes that the kernel allocates beside inputs and outputs and frees again, at most; a + b * samples.
   double scratch = 0;
+  Kernel kernel = Kernel::kProduct;
 };
 
 /// Builds the gradient nodes of one forward node. Made by passes/differentiate.

@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "graphpipe-calibrate";
 
+std::string program_path() { return installed_runtime() + "/bin/" + kProgram; }
+
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -41,6 +43,12 @@ std::string libtorch() {
   std::error_code error;
   const auto size = fs::file_size(fs::path(folder) / "lib/libtorch_cpu.so", error);
   return error ? folder : text(folder, " of ", size, " bytes");
+}
+
+// What it measures is its own kernels, so another build measures anew.
+std::string program() {
+  const Result<std::string> digest = sha256_of_file(program_path());
+  return text(kProgram, " ", wire::kToolVersion, digest.ok() ? " " + digest->substr(0, 16) : std::string());
 }
 
 // Empty where the environment names no folder; a relative path is none (XDG Base Directory Specification).
@@ -82,8 +90,7 @@ Diagnostics keep(const fs::path& path, const ir::Cluster& cluster) {
 Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string& key) {
   wire::RunOptions run;
   run.launch.threads = request.threads;
-  GP_TRY(const RunOutcome outcome,
-         launch_program(installed_runtime() + "/bin/" + kProgram, std::min(request.processes, 2), run));
+  GP_TRY(const RunOutcome outcome, launch_program(program_path(), std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)
     if (std::optional<ir::Cluster> cluster = calibration_of_lines(outcome.report, request, key)) return *cluster;
   return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
@@ -103,8 +110,8 @@ bool read_numbers(std::istringstream& words, std::initializer_list<double*> numb
 
 std::string calibration_key(const CalibrationRequest& request) {
   return text(processor(), ", ", std::thread::hardware_concurrency(), " cores, LibTorch at ", libtorch(),
-              ", graphpipe ", wire::kToolVersion, "; ", std::min(request.processes, 2), " processes of ",
-              request.threads, " threads, ", request.optimizer);
+              ", measured by ", program(), "; ", std::min(request.processes, 2), " processes of ", request.threads,
+              " threads, ", request.optimizer);
 }
 
 std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const CalibrationRequest& request,
@@ -113,7 +120,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
   ir::Device& device = cluster.devices[ir::DeviceId(0u)];
   ir::LinkLevel& link = cluster.levels.front();
   device.name = ModelText(key);
-  bool has_device = false, has_link = false, has_runtime = false;
+  bool has_device = false, has_kernels = false, has_link = false, has_runtime = false;
   std::istringstream all(lines);
   for (std::string line; std::getline(all, line);) {
     std::istringstream words(line);
@@ -124,6 +131,8 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
     if (kind == "device") {
       has_device =
           read_numbers(words, {&device.compute.count, &device.memory_bandwidth.count, &device.launch_overhead.count});
+    } else if (kind == "kernels") {
+      has_kernels = read_numbers(words, {&device.convolution.count, &device.attention.count});
     } else if (kind == "link") {
       has_link = read_numbers(words, {&link.latency.count, &per_byte});
       link.bandwidth = BytesPerSecond(1 / std::max(per_byte, 1e-13));
@@ -134,14 +143,14 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
     }
   }
   const bool positive = device.compute.count > 0 && device.memory_bandwidth.count > 0;
-  if (!has_device || !positive || !has_runtime || has_link != (request.processes > 1)) return std::nullopt;
+  if (!has_device || !has_kernels || !positive || !has_runtime || has_link != (request.processes > 1))
+    return std::nullopt;
   return cluster;
 }
 
 Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request) {
   std::error_code error;
-  if (installed_runtime().empty() || !fs::exists(installed_runtime() + "/bin/" + kProgram, error))
-    return std::optional<Calibration>();
+  if (installed_runtime().empty() || !fs::exists(program_path(), error)) return std::optional<Calibration>();
   const std::string key = calibration_key(request);
   const fs::path path = cache_file(key);
   if (std::optional<ir::Cluster> known = cached(path, key))

@@ -109,7 +109,10 @@ JsonObject machine_json(const Pipeline& pipeline) {
   JsonObject object;
   object.add("source", source_name(pipeline.machine.source)).add("description", pipeline.machine.sentence);
   object.add("devices", cluster.devices.size()).add("cores", pipeline.machine.cores);
-  object.add("flops_per_second", device.compute.count).add("memory_bytes_per_second", device.memory_bandwidth.count);
+  object.add("flops_per_second", device.compute.count);
+  if (device.convolution.count > 0) object.add("convolution_flops_per_second", device.convolution.count);
+  if (device.attention.count > 0) object.add("attention_flops_per_second", device.attention.count);
+  object.add("memory_bytes_per_second", device.memory_bandwidth.count);
   object.add("launch_overhead_seconds", device.launch_overhead.count).add("memory_bytes", device.memory.count);
   object.add("latency_seconds", cluster.levels.front().latency.count);
   return object.add("bytes_per_second", cluster.levels.front().bandwidth.count);

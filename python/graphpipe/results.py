@@ -95,6 +95,8 @@ class Machine:
     devices: int
     cores: int = 0
     flops_per_second: Optional[float] = None
+    convolution_flops_per_second: Optional[float] = None
+    attention_flops_per_second: Optional[float] = None
     memory_bytes_per_second: Optional[float] = None
     launch_overhead_seconds: Optional[float] = None
     memory_bytes: Optional[int] = None

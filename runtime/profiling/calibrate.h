@@ -10,6 +10,7 @@ namespace graphpipe::runtime {
 /// The main function. Started as one rank it measures no link; of two ranks the first one prints. --threads is
 /// that of the programs that the numbers are for. Lines on stdout, in seconds, bytes and FLOP/s:
 ///   device FLOPS MEMORY_BYTES_PER_SECOND OPERATOR_SECONDS
+///   kernels CONVOLUTION_FLOPS ATTENTION_FLOPS
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE
 ///   runtime ACTION MESSAGE MESSAGE_BYTE

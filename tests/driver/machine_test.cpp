@@ -40,7 +40,8 @@ class Variable {
 };
 
 constexpr const char* kLines =
-    "device 9.6e10 9e9 3e-6\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 1.25e-10\\n"
+    "device 9.6e10 9e9 3e-6\\nkernels 8e10 4e10\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
+    "1.25e-10\\n"
     "runtime 3e-8 2e-7 2e-11\\n";
 
 /// A runtime whose calibration program prints what it is told to and counts its starts, and a cache of its own.
@@ -158,6 +159,8 @@ TEST_CASE("a measurement that fails, or says nothing of use, is an error and lea
   for (const auto& [lines, code] : {std::pair<std::string, int>{kLines, 5},
                                     {"", 0},
                                     {"device 1e9 1e9 1e-6\\n", 0},
+                                    {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1\\n", 0},
+                                    {"device 1e9 1e9 1e-6\\nkernels 1e9 -1\\nlink 1 1\\nruntime 1 1 1\\n", 0},
                                     {"device nan 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1\\n", 0},
                                     {"device 1e9 1e9 -1\\nlink 1 1\\nruntime 1 1 1\\n", 0}}) {
     CAPTURE(lines);

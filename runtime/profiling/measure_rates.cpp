@@ -1,0 +1,171 @@
+#include "runtime/profiling/measure_rates.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sum.h>
+
+#include <algorithm>
+
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/gelu.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/profiling/measure.h"
+#include "support/units.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+/// Rounds of a measurement; the fastest counts. Each takes at least so long, and no longer than a slice of the system's
+/// scheduler: of many some are undisturbed.
+constexpr size_t kRounds = 6;
+constexpr double kRoundSeconds = 4e-4;
+/// Long calls are disturbed little, and are not worth many rounds.
+constexpr double kMaxSeconds = 0.1;
+}  // namespace
+
+double seconds_of(const std::function<void()>& call) {
+  call();
+  const Clock::time_point first = Clock::now();
+  call();
+  const int calls = std::clamp(static_cast<int>(kRoundSeconds / std::max(seconds_since(first), 1e-8)), 1, 10000);
+  double fastest = kInfinity;
+  for (size_t round = 0; round < kRounds; ++round) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    fastest = std::min(fastest, seconds_since(start) / calls);
+    if (seconds_since(first) > kMaxSeconds) break;
+  }
+  return fastest;
+}
+
+namespace {
+
+/// Operators that move data more than they compute, as transformers and convolution nets hold them, with the bytes that
+/// they read and write per element.
+struct Elementwise {
+  double bytes;
+  at::Tensor (*call)(const at::Tensor&);
+};
+constexpr Elementwise kElementwise[] = {
+    {8, [](const at::Tensor& x) { return at::relu(x); }},
+    {12, [](const at::Tensor& x) { return at::add(x, x); }},
+    {12, [](const at::Tensor& x) { return at::mul(x, x); }},
+    {8, [](const at::Tensor& x) { return gelu(x); }},
+    {8, [](const at::Tensor& x) { return at::softmax(x, -1); }},
+    {8, [](const at::Tensor& x) { return std::get<0>(at::native_layer_norm(x, {x.size(-1)}, {}, {}, 1e-5)); }},
+};
+
+/// The mean over calls on tensors so small that only the call counts.
+double operator_seconds() {
+  const at::Tensor small = at::ones({4, 16}), square = at::ones({16, 16});
+  double sum = 0, count = 0;
+  const auto add = [&](const std::function<void()>& call) {
+    sum += seconds_of(call);
+    count += 1;
+  };
+  for (const Elementwise& op : kElementwise) add([&] { op.call(small); });
+  add([&] { linear(small, square, {}, /*turned=*/true); });
+  add([&] { at::sum(small); });
+  return sum / count;
+}
+
+/// Without the cost of the call, which may have been disturbed more than the work: a tenth at least is work.
+double beside_call(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
+
+/// FLOP/s of float32 matrix products of the sizes of a layer, beside the cost of their calls.
+double product_rate(double operator_seconds) {
+  constexpr int64_t kSizes[][3] = {{64, 256, 256}, {256, 256, 1024}, {256, 512, 512}};
+  double flops = 0, seconds = 0;
+  for (const auto& [rows, inner, columns] : kSizes) {
+    const at::Tensor a = at::ones({rows, inner}), b = at::ones({columns, inner});
+    flops += 2 * static_cast<double>(rows * inner * columns);
+    seconds += beside_call(seconds_of([&] { linear(a, b, {}, /*turned=*/true); }), operator_seconds);
+  }
+  return flops / seconds;
+}
+
+/// Bytes per second of element-wise operators, on tensors within and beyond the nearest caches.
+double memory_rate(double operator_seconds) {
+  double bytes = 0, seconds = 0;
+  for (const int64_t rows : {256, 4096}) {
+    const at::Tensor x = at::ones({rows, 256});
+    // Each size counts the same.
+    const double weight = 1 / static_cast<double>(rows);
+    for (const Elementwise& op : kElementwise) {
+      bytes += weight * op.bytes * static_cast<double>(x.numel());
+      seconds += weight * beside_call(seconds_of([&] { op.call(x); }), operator_seconds);
+    }
+  }
+  return bytes / seconds;
+}
+
+/// FLOP/s of convolutions and their gradients, of 3 x 3 over maps of which one is long and one deep.
+double convolution_rate(double operator_seconds) {
+  constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{64, 16}, {256, 4}};
+  double flops = 0, seconds = 0;
+  for (const auto& [channels, size] : kMaps) {
+    const at::Tensor x = at::ones({kSamples, channels, size, size}), weight = at::ones({channels, channels, 3, 3});
+    // Forward, of the input and of the weight: the same products three times.
+    flops += 3 * 2 * static_cast<double>(x.numel() * channels * kWindow);
+    const double forward = seconds_of([&] {
+      at::convolution(x, weight, {}, {1, 1}, {1, 1}, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1);
+    });
+    const double backward = seconds_of([&] {
+      at::convolution_backward(x, x, weight, std::nullopt, {1, 1}, {1, 1}, {1, 1}, /*transposed=*/false, {0, 0},
+                               /*groups=*/1, {true, true, false});
+    });
+    seconds += beside_call(forward, operator_seconds) + beside_call(backward, 2 * operator_seconds);
+  }
+  return flops / seconds;
+}
+
+/// FLOP/s of attention and its gradient, of narrow heads and of wide ones.
+double attention_rate(double operator_seconds) {
+  constexpr int64_t kSamples = 2, kHeads = 8, kRows = 64, kWidths[] = {32, 64};
+  // Two products forwards; five backwards, which compute the scores again.
+  constexpr double kProducts = 2 + 5;
+  double flops = 0, seconds = 0;
+  for (const int64_t width : kWidths) {
+    const at::Tensor q = at::ones({kSamples, kHeads, kRows, width});
+    flops += 2 * kProducts * static_cast<double>(q.numel() * kRows);
+    const auto [result, rows] = attention(q, q, q, {}, /*causal=*/false, 1);
+    const double forward = seconds_of([&] { attention(q, q, q, {}, /*causal=*/false, 1); });
+    const double backward =
+        seconds_of([&, &result = result, &rows = rows] { attention_gradient(q, q, q, q, result, rows, {}, false, 1); });
+    seconds += beside_call(forward, operator_seconds) + beside_call(backward, operator_seconds);
+  }
+  return flops / seconds;
+}
+
+DeviceRates measured_once() {
+  DeviceRates rates{.operator_seconds = operator_seconds()};
+  rates.products = product_rate(rates.operator_seconds);
+  rates.convolutions = convolution_rate(rates.operator_seconds);
+  rates.attention = attention_rate(rates.operator_seconds);
+  rates.memory = memory_rate(rates.operator_seconds);
+  return rates;
+}
+
+}  // namespace
+
+DeviceRates measure_rates() {
+  // Rounds follow each other closely: what slows all of them down for a while should not outlast the passes too.
+  constexpr int kPasses = 3;
+  DeviceRates best = measured_once();
+  for (int pass = 1; pass < kPasses; ++pass) {
+    const DeviceRates again = measured_once();
+    best.operator_seconds = std::min(best.operator_seconds, again.operator_seconds);
+    for (double DeviceRates::*rate :
+         {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::attention, &DeviceRates::memory})
+      best.*rate = std::max(best.*rate, again.*rate);
+  }
+  return best;
+}
+
+}  // namespace graphpipe::runtime
