@@ -14,8 +14,9 @@ namespace graphpipe::ops {
 namespace {
 
 constexpr std::string_view kAttention = "runtime/kernels/attention.h";
-/// Rows and columns of scores that the kernels hold at a time, at most.
-constexpr int64_t kRowsAtOnce = 256, kColumnsAtOnce = 512;
+/// Rows of scores that the kernels hold at a time, at most, and floats to whose multiples they pad their copies
+/// (runtime/kernels/attention_loops.h).
+constexpr int64_t kRowsAtOnce = 64, kLanes = 16;
 
 const ir::Shape& attention_shape(const NodeView& node, size_t i) { return node.input(i).type.shape; }
 
@@ -79,24 +80,47 @@ Inferred infer_attention_mask_gradient(const NodeView& node) {
   return one_output(node, std::move(type));
 }
 
-/// `products` matrix products of Q x D x K in each head, and the scores that are held at a time.
-Work attention_work(const NodeView& node, Samples samples, size_t q, double products) {
+/// The copies that the kernels make of a head: of so many operands turned and so many as they lie, and of some rows of
+/// scores and of operands.
+struct HeadCopies {
+  double turned, straight, scores, rows;
+};
+
+double head_scratch(const NodeView& node, size_t q, const HeadCopies& copies) {
   const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
-  const int64_t rows = left[left.size() - 2].factor, columns = right[right.size() - 2].factor;
-  const auto held = static_cast<double>(std::min(rows, kRowsAtOnce) * std::min(columns, kColumnsAtOnce));
-  return {.flops = 2 * products * elements(node.input(q), samples) * static_cast<double>(columns),
+  const auto padded = [](int64_t count) { return static_cast<double>((count + kLanes - 1) / kLanes * kLanes); };
+  const int64_t columns = right[right.size() - 2].factor, width = right.back().factor;
+  const auto rows = static_cast<double>(std::min(left[left.size() - 2].factor, kRowsAtOnce));
+  return 4 * (copies.turned * static_cast<double>(width) * padded(columns) +
+              copies.straight * static_cast<double>(columns) * padded(width) +
+              rows * (copies.scores * padded(columns) + copies.rows * padded(width)));
+}
+
+/// Flops of `products` matrix products of Q x D x K in each head.
+Work attention_work(const NodeView& node, Samples samples, size_t q, double products, const HeadCopies& copies) {
+  const ir::Shape& right = attention_shape(node, q + 1);
+  const auto columns = static_cast<double>(right[right.size() - 2].factor);
+  const double multiplied = elements(node.input(q), samples) * columns;
+  // Of float64 LibTorch's operators make all scores, a few times.
+  const bool holds_all = node.input(q).type.dtype == ir::DType::kFloat64;
+  const double all = 3 * 8 * multiplied / static_cast<double>(right.back().factor);
+  return {.flops = 2 * products * multiplied,
           .bytes = bytes_touched(node, samples),
-          .scratch = products * 4 * held,
+          .scratch = holds_all ? all : head_scratch(node, q, copies),
           .kernel = Kernel::kAttention};
 }
-Work attention_forward_work(const NodeView& node, Samples samples) { return attention_work(node, samples, 0, 2); }
+Work attention_forward_work(const NodeView& node, Samples samples) {
+  return attention_work(node, samples, 0, 2, {.turned = 1, .straight = 1, .scores = 1, .rows = 2});
+}
 /// Holds all scores a few times.
 Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
-  Work work = attention_work(node, samples, 1, 2);
+  Work work = attention_work(node, samples, 1, 2, {});
   work.scratch = 3 * bytes_of(node.output(0), samples);
   return work;
 }
-Work attention_gradient_work(const NodeView& node, Samples samples) { return attention_work(node, samples, 1, 5); }
+Work attention_gradient_work(const NodeView& node, Samples samples) {
+  return attention_work(node, samples, 1, 5, {.turned = 2, .straight = 3, .scores = 2, .rows = 3});
+}
 
 std::string attention_arguments(const NodeView& node) {
   return text(boolean(node.attributes().get_int("causal", 0) != 0), ", ",

@@ -1,35 +1,86 @@
 #include "runtime/kernels/attention.h"
 
 #include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 
 #include <limits>
-#include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "runtime/kernels/attention_loops.h"
 
 namespace graphpipe::runtime {
 namespace {
 
-/// LibTorch's kernels take [batch, heads, length, width] with dense rows.
+/// What attention_loops.h takes; of other types LibTorch's operators make all scores.
+bool loops_take(const at::Tensor& q) {
+  const at::ScalarType type = q.scalar_type();
+  return q.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+/// Autograd does not see through the loops.
+bool is_recorded(const at::Tensor& tensor) {
+  return tensor.defined() && at::GradMode::is_enabled() && tensor.requires_grad();
+}
+
+/// [batch, heads, length, width] with dense rows.
 at::Tensor of_rank_4(const at::Tensor& tensor) {
   const at::Tensor dense = tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
   return dense.dim() == 3 ? dense.unsqueeze(1) : dense;
 }
-at::Tensor of_rank_as(const at::Tensor& like, const at::Tensor& tensor) {
-  return like.dim() == 3 ? tensor.squeeze(1) : tensor;
+at::Tensor of_rank_as(const at::Tensor& like, at::Tensor tensor) {
+  return like.dim() == tensor.dim() ? std::move(tensor) : tensor.squeeze(1);
+}
+/// Heads lie inside, so that what joins them is a view.
+at::Tensor empty_heads_like(const at::Tensor& heads) {
+  return at::empty({heads.size(0), heads.size(2), heads.size(1), heads.size(3)}, heads.options()).transpose(1, 2);
 }
 
-std::optional<at::Tensor> expanded_mask(const at::Tensor& mask, const at::Tensor& q, const at::Tensor& k) {
-  if (!mask.defined()) return std::nullopt;
+/// Head `index` of all those of a tensor of rank 4.
+template <typename T>
+Rows<T> head_of(const at::Tensor& tensor, int64_t index) {
+  auto* const data = static_cast<std::remove_const_t<T>*>(tensor.data_ptr());
+  const int64_t batch = index / tensor.size(1), head = index % tensor.size(1);
+  return {data + batch * tensor.stride(0) + head * tensor.stride(1), tensor.stride(2)};
+}
+template <typename T>
+Mask<T> mask_of(const at::Tensor& mask, int64_t index) {
+  if (!mask.defined()) return {};
+  const Rows<const T> rows = head_of<const T>(mask, index);
+  return {rows.data, rows.stride, mask.stride(3)};
+}
+at::Tensor expanded_mask(const at::Tensor& mask, const at::Tensor& q, const at::Tensor& k) {
+  if (!mask.defined()) return {};
   std::vector<int64_t> sizes = q.sizes().vec();
   sizes.back() = k.size(-2);
-  return of_rank_4(mask.expand(sizes));
+  const at::Tensor expanded = mask.expand(sizes);
+  return expanded.dim() == 3 ? expanded.unsqueeze(1) : expanded;
+}
+
+HeadSizes sizes_of(const at::Tensor& q, const at::Tensor& k, bool causal, double scale) {
+  return {q.size(2), k.size(2), q.size(3), static_cast<float>(scale), causal};
+}
+
+/// Calls `head(index, scratch)` for all heads of a tensor of rank 4, each with so many floats.
+template <typename Function>
+void for_each_head(const at::Tensor& q, int64_t floats, const Function& head) {
+  at::parallel_for(0, q.size(0) * q.size(1), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+    at::Tensor scratch = at::empty({floats}, at::TensorOptions().dtype(at::kFloat));
+    for (int64_t index = begin; index < end; ++index) head(index, scratch.mutable_data_ptr<float>());
+  });
+}
+
+template <typename Function>
+void for_type(at::ScalarType type, const Function& function) {
+  if (type == at::kBFloat16) function(at::BFloat16());
+  else if (type == at::kHalf) function(at::Half());
+  else function(float());
 }
 
 /// All scores, where there is no kernel without them.
@@ -58,31 +109,58 @@ at::Tensor scores_gradient(const at::Tensor& gradient, const at::Tensor& v, cons
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                              const at::Tensor& mask, bool causal, double scale) {
-  // Autograd does not go through LibTorch's kernel to a mask.
-  const bool records_mask = mask.defined() && at::GradMode::is_enabled() && mask.requires_grad();
-  if (!q.is_cpu() || records_mask) {
+  if (!loops_take(q) || is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask)) {
     const at::Tensor scores = scores_of(q, k, mask, causal, scale).to(at::toOpMathType(q.scalar_type()));
     at::Tensor rows = at::logsumexp(scores, -1);
     return {at::matmul(weights_of(scores, rows, q), v), rows};
   }
-  const auto [result, rows] = at::_scaled_dot_product_flash_attention_for_cpu(
-      of_rank_4(q), of_rank_4(k), of_rank_4(v), 0.0, causal, expanded_mask(mask, q, k), scale);
-  return {of_rank_as(q, result), of_rank_as(q, rows)};
+  const at::Tensor queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
+  const at::Tensor added = expanded_mask(mask, q, k), result = empty_heads_like(queries);
+  at::Tensor rows = at::empty(queries.sizes().slice(0, 3), queries.options().dtype(at::kFloat));
+  const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
+  for_type(q.scalar_type(), [&]<typename T>(T) {
+    for_each_head(queries, attention_scratch(sizes), [&](int64_t index, float* scratch) {
+      const Head<T> head{.q = head_of<const T>(queries, index),
+                         .k = head_of<const T>(keys, index),
+                         .v = head_of<const T>(values, index),
+                         .mask = mask_of<T>(added, index),
+                         .result = head_of<T>(result, index),
+                         .logarithms = rows.mutable_data_ptr<float>() + index * sizes.rows};
+      attend_head(sizes, head, scratch);
+    });
+  });
+  return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tensor& gradient, const at::Tensor& q,
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale) {
-  if (!q.is_cpu()) {
+  if (!loops_take(q)) {
     const at::Tensor scores = scores_of(q, k, mask, causal, scale);
     const at::Tensor weights = weights_of(scores, rows, q);
     const at::Tensor of_scores = scores_gradient(gradient, v, result, weights).mul(scale);
     return {at::matmul(of_scores, k), at::matmul(of_scores.mT(), q), at::matmul(weights.mT(), gradient)};
   }
-  const auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      of_rank_4(gradient), of_rank_4(q), of_rank_4(k), of_rank_4(v), of_rank_4(result),
-      rows.dim() == 2 ? rows.unsqueeze(1) : rows, 0.0, causal, expanded_mask(mask, q, k), scale);
+  const at::Tensor of_result = of_rank_4(gradient), queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
+  const at::Tensor results = of_rank_4(result), logarithms = rows.contiguous(), added = expanded_mask(mask, q, k);
+  const at::Tensor of_q = empty_heads_like(queries), of_k = empty_heads_like(keys), of_v = empty_heads_like(values);
+  const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
+  for_type(q.scalar_type(), [&]<typename T>(T) {
+    for_each_head(queries, attention_gradient_scratch(sizes), [&](int64_t index, float* scratch) {
+      const HeadGradient<T> head{.gradient = head_of<const T>(of_result, index),
+                                 .q = head_of<const T>(queries, index),
+                                 .k = head_of<const T>(keys, index),
+                                 .v = head_of<const T>(values, index),
+                                 .result = head_of<const T>(results, index),
+                                 .logarithms = logarithms.const_data_ptr<float>() + index * sizes.rows,
+                                 .mask = mask_of<T>(added, index),
+                                 .of_q = head_of<T>(of_q, index),
+                                 .of_k = head_of<T>(of_k, index),
+                                 .of_v = head_of<T>(of_v, index)};
+      differentiate_head(sizes, head, scratch);
+    });
+  });
   return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Softmax(scale * q k^T + mask) v, and its gradients, without a tensor of all scores: of them the logarithm of the sum
-// of the exponentials of each row is kept (Dao et al., "FlashAttention", NeurIPS 2022). On CPUs by LibTorch's kernels
-// for it.
+// of the exponentials of each row is kept (Dao et al., "FlashAttention", NeurIPS 2022). On CPUs by loops of
+// our own (attention_loops.h).
 //
 // Sizes: q and the result [.., Q, D], k and v [.., K, D], with one or two leading axes that are alike in all; mask,
 // where defined, of their floating type and broadcast to [.., Q, K].

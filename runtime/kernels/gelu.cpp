@@ -19,28 +19,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// e^x for x <= 0 within 2 units in the last place; at most e^-87, the end of the normal numbers, below that.
-GRAPHPIPE_INLINE float exp_of_negative(float x) {
-  constexpr float kRounding = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to whole numbers
-  constexpr uint32_t kRoundingBits = 0x4B400000U;
-  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
-  const float bounded = x < -87.0F ? -87.0F : x;
-  const float shifted = bounded * kLog2E + kRounding;
-  const float power = shifted - kRounding;
-  const float rest = (bounded - power * kLn2High) - power * kLn2Low;
-  // The series to the seventh term: |rest| <= ln(2) / 2, so that what it leaves out is below 2^-27.
-  float sum = 1.0F / 5040;
-  sum = sum * rest + 1.0F / 720;
-  sum = sum * rest + 1.0F / 120;
-  sum = sum * rest + 1.0F / 24;
-  sum = sum * rest + 1.0F / 6;
-  sum = sum * rest + 0.5F;
-  sum = sum * rest + 1.0F;
-  sum = sum * rest + 1.0F;
-  const uint32_t exponent = __builtin_bit_cast(uint32_t, shifted) - kRoundingBits + 127U;
-  return sum * __builtin_bit_cast(float, exponent << 23U);
-}
-
 struct NormalValues {
   float distribution, density_times_root;  // the density times sqrt(2 pi)
 };
@@ -50,7 +28,7 @@ struct NormalValues {
 GRAPHPIPE_INLINE NormalValues normal_at(float x) {
   const float z = (x < 0 ? -x : x) * 0.707106781F;
   const float t = 1.0F / (1.0F + 0.3275911F * z);
-  const float falling = exp_of_negative(-z * z);
+  const float falling = exp_of(-z * z);
   float sum = 1.061405429F;
   sum = sum * t - 1.453152027F;
   sum = sum * t + 1.421413741F;
@@ -78,10 +56,17 @@ GRAPHPIPE_AVX2 void gelu_values_avx2(const float* x, float* result, int64_t coun
 GRAPHPIPE_AVX2 void gelu_gradients_avx2(const float* gradient, const float* x, float* result, int64_t count) {
   gelu_gradients(gradient, x, result, count);
 }
+GRAPHPIPE_AVX512 void gelu_values_avx512(const float* x, float* result, int64_t count) {
+  gelu_values(x, result, count);
+}
+GRAPHPIPE_AVX512 void gelu_gradients_avx512(const float* gradient, const float* x, float* result, int64_t count) {
+  gelu_gradients(gradient, x, result, count);
+}
 #endif
 
 void gelu_of_some(const float* x, float* result, int64_t count) {
 #if defined(__x86_64__)
+  if (has_avx512()) return gelu_values_avx512(x, result, count);
   if (has_avx2()) return gelu_values_avx2(x, result, count);
 #endif
   gelu_values(x, result, count);
@@ -89,6 +74,7 @@ void gelu_of_some(const float* x, float* result, int64_t count) {
 
 void gelu_gradient_of_some(const float* gradient, const float* x, float* result, int64_t count) {
 #if defined(__x86_64__)
+  if (has_avx512()) return gelu_gradients_avx512(gradient, x, result, count);
   if (has_avx2()) return gelu_gradients_avx2(gradient, x, result, count);
 #endif
   gelu_gradients(gradient, x, result, count);

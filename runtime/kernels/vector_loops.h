@@ -1,6 +1,6 @@
 #pragma once
-// What the loops of this folder share: they are written so that the compiler vectorises them, once for every processor
-// and once for those with AVX2, whatever flags the rest is compiled with.
+// What the loops of this folder share: they are written so that the compiler vectorises them, for every processor and
+// for those with wider vectors, whatever flags the rest is compiled with.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -11,18 +11,54 @@
 
 #if defined(__x86_64__)
 #define GRAPHPIPE_AVX2 __attribute__((target("avx2,fma")))
+#define GRAPHPIPE_AVX512 __attribute__((target("avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")))
 #endif
 
 namespace graphpipe::runtime {
 
-/// Whether functions marked GRAPHPIPE_AVX2 may be called.
-inline bool has_avx2() {
+/// The instruction sets that loops are compiled for.
+enum class VectorLevel : uint8_t { kAny, kAvx2, kAvx512 };
+
+/// The widest of this processor.
+inline VectorLevel vector_level() {
 #if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-  return has;
+  static const VectorLevel level = [] {
+    if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0) return VectorLevel::kAny;
+    const bool is_wide = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+                         __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+    return is_wide ? VectorLevel::kAvx512 : VectorLevel::kAvx2;
+  }();
+  return level;
 #else
-  return false;
+  return VectorLevel::kAny;
 #endif
+}
+
+/// Whether functions marked GRAPHPIPE_AVX2 may be called.
+inline bool has_avx2() { return vector_level() != VectorLevel::kAny; }
+/// Whether functions marked GRAPHPIPE_AVX512 may be called.
+inline bool has_avx512() { return vector_level() == VectorLevel::kAvx512; }
+
+/// e^x for x up to 88 within 2 units in the last place; below -87, the end of the normal numbers, as there.
+GRAPHPIPE_INLINE float exp_of(float x) {
+  constexpr float kRounding = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to whole numbers
+  constexpr uint32_t kRoundingBits = 0x4B400000U;
+  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
+  const float bounded = x < -87.0F ? -87.0F : x;
+  const float shifted = bounded * kLog2E + kRounding;
+  const float power = shifted - kRounding;
+  const float rest = (bounded - power * kLn2High) - power * kLn2Low;
+  // The series to the seventh term: |rest| <= ln(2) / 2, so that what it leaves out is below 2^-27.
+  float sum = 1.0F / 5040;
+  sum = sum * rest + 1.0F / 720;
+  sum = sum * rest + 1.0F / 120;
+  sum = sum * rest + 1.0F / 24;
+  sum = sum * rest + 1.0F / 6;
+  sum = sum * rest + 0.5F;
+  sum = sum * rest + 1.0F;
+  sum = sum * rest + 1.0F;
+  const uint32_t exponent = __builtin_bit_cast(uint32_t, shifted) - kRoundingBits + 127U;
+  return sum * __builtin_bit_cast(float, exponent << 23U);
 }
 
 /// Less is not worth another thread.

@@ -19,7 +19,7 @@ struct SourceFile {
   std::vector<std::string> lines;
 
   bool has_extension(std::string_view extension) const { return path.ends_with(extension); }
-  bool is_cpp() const { return has_extension(".h") || has_extension(".cpp"); }
+  bool is_cpp() const { return has_extension(".h") || has_extension(".cpp") || has_extension(".inc"); }
   /// The first part of the path; empty for files in the root.
   std::string folder() const {
     const size_t slash = path.find('/');

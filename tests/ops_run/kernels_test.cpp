@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "runtime/kernels/attention.h"
+#include "runtime/kernels/attention_loops.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/rms_norm.h"
@@ -96,6 +97,93 @@ TEST_CASE("attention is softmax of the scaled products times the values, and kee
     if (causal) scores = scores + scores.new_full({70, 70}, -INFINITY).triu(1);
     CHECK(largest_difference(found, at::matmul(scores.softmax(-1), wide[2])) < 2e-6);
     CHECK(largest_difference(rows, scores.logsumexp(-1)) < 2e-6);
+  }
+}
+
+struct AttentionCase {
+  int64_t rows, columns, width;
+  bool causal, masked;
+};
+
+TEST_CASE("attention and its gradients of any sizes are those that autograd finds in float64") {
+  for (const AttentionCase& each :
+       {AttentionCase{1, 1, 1, false, false}, AttentionCase{3, 5, 4, false, true}, AttentionCase{5, 3, 17, true, false},
+        AttentionCase{64, 64, 32, true, true}, AttentionCase{65, 130, 40, false, true},
+        AttentionCase{130, 65, 64, true, false}, AttentionCase{200, 200, 80, true, true}}) {
+    CAPTURE(each.rows);
+    const at::Tensor q = seeded({2, 3, each.rows, each.width}, 8), k = seeded({2, 3, each.columns, each.width}, 9);
+    const at::Tensor v = seeded({2, 3, each.columns, each.width}, 10), gradient = seeded(q.sizes(), 11);
+    const at::Tensor mask = each.masked ? seeded({2, 1, each.rows, each.columns}, 12) : at::Tensor();
+    const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble).requires_grad_(true); };
+    const std::vector<at::Tensor> inputs{wide(q), wide(k), wide(v)};
+    const at::Tensor wide_mask = each.masked ? mask.to(at::kDouble) : at::Tensor();
+    const auto [wanted, wanted_rows] = attention(inputs[0], inputs[1], inputs[2], wide_mask, each.causal, 0.3);
+    wanted.backward(gradient.to(at::kDouble));
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      CAPTURE(static_cast<int>(type));
+      const double tolerance = type == at::kFloat ? 1e-5 : type == at::kHalf ? 5e-3 : 5e-2;
+      const auto of_type = [&](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
+      const auto [found, rows] = attention(of_type(q), of_type(k), of_type(v), of_type(mask), each.causal, 0.3);
+      CHECK((found.scalar_type() == type));
+      CHECK((rows.scalar_type() == at::kFloat));
+      CHECK(largest_difference(found, wanted.detach()) < tolerance);
+      CHECK(largest_difference(rows, wanted_rows.detach()) < tolerance);
+      const auto [of_q, of_k, of_v] = attention_gradient(of_type(gradient), of_type(q), of_type(k), of_type(v), found,
+                                                         rows, of_type(mask), each.causal, 0.3);
+      CHECK(largest_difference(of_q, inputs[0].grad()) < 4 * tolerance);
+      CHECK(largest_difference(of_k, inputs[1].grad()) < 4 * tolerance);
+      CHECK(largest_difference(of_v, inputs[2].grad()) < 4 * tolerance);
+    }
+  }
+}
+
+TEST_CASE("a row whose columns are all masked sees nothing, forwards and backwards") {
+  const at::Tensor q = seeded({1, 1, 2, 8}, 13), k = seeded({1, 1, 3, 8}, 14);
+  const at::Tensor mask = at::zeros({1, 1, 2, 3});
+  mask[0][0][1].fill_(-INFINITY);
+  const auto [found, rows] = attention(q, k, k, mask, false, 1);
+  CHECK(found[0][0][1].abs().max().item<double>() == 0);
+  CHECK(found[0][0][0].abs().max().item<double>() > 0);
+  const auto [of_q, of_k, of_v] = attention_gradient(at::ones_like(found), q, k, k, found, rows, mask, false, 1);
+  CHECK(of_q[0][0][1].abs().max().item<double>() == 0);
+  CHECK(of_v.isfinite().all().item<bool>());
+  CHECK(largest_difference(of_v.sum({0, 1, 2}), at::ones({8}, at::kDouble)) < 1e-6);
+}
+
+TEST_CASE("attention is the same with vectors of any width") {
+  const HeadSizes sizes{.rows = 70, .columns = 90, .width = 24, .scale = 0.2F, .causal = true};
+  const at::Tensor q = seeded({70, 24}, 15), kv = seeded({2, 90, 24}, 16), gradient = seeded({70, 24}, 17);
+  const at::Tensor scratch = at::empty({std::max(attention_scratch(sizes), attention_gradient_scratch(sizes))});
+  const auto rows_of = [](const at::Tensor& x) { return Rows<const float>{x.const_data_ptr<float>(), x.stride(0)}; };
+  const auto results = [&](VectorLevel level) {
+    std::vector<at::Tensor> out{at::empty({70, 24}), at::empty({70}), at::empty({70, 24}), at::empty({90, 24}),
+                                at::empty({90, 24})};
+    const auto into = [&](size_t i) { return Rows<float>{out[i].mutable_data_ptr<float>(), 24}; };
+    auto* const logarithms = out[1].mutable_data_ptr<float>();
+    auto* const floats = scratch.mutable_data_ptr<float>();
+    attend_head(sizes, Head<float>{rows_of(q), rows_of(kv[0]), rows_of(kv[1]), {}, into(0), logarithms}, floats, level);
+    differentiate_head(sizes,
+                       HeadGradient<float>{rows_of(gradient),
+                                           rows_of(q),
+                                           rows_of(kv[0]),
+                                           rows_of(kv[1]),
+                                           rows_of(out[0]),
+                                           logarithms,
+                                           {},
+                                           into(2),
+                                           into(3),
+                                           into(4)},
+                       floats, level);
+    return out;
+  };
+  const std::vector<at::Tensor> plain = results(VectorLevel::kAny);
+  for (const VectorLevel level : {VectorLevel::kAvx2, VectorLevel::kAvx512}) {
+    if (level > vector_level()) continue;
+    const std::vector<at::Tensor> wide = results(level);
+    for (size_t i = 0; i < plain.size(); ++i) {
+      CAPTURE(i);
+      CHECK(largest_difference(wide[i], plain[i].to(at::kDouble)) < 1e-5);
+    }
   }
 }
 

@@ -1,0 +1,65 @@
+#pragma once
+// Attention of one head on a CPU (attention.h): products of blocks of rows and a softmax of whole rows, compiled for
+// each instruction set. LibTorch's flash kernels ask a library for every small product, which takes two to ten times as
+// long at the sizes of 64 to 512 rows (docs/performance.md, Kernels).
+
+#include <cstdint>
+
+#include "runtime/kernels/vector_loops.h"
+
+namespace graphpipe::runtime {
+
+/// Rows of a head, each of whose elements lie together.
+template <typename T>
+struct Rows {
+  T* data;
+  int64_t stride;
+};
+
+/// Added to the scores; none where `data` is null.
+template <typename T>
+struct Mask {
+  const T* data;
+  int64_t row, column;
+};
+
+/// Rows of scores that are computed at a time.
+inline constexpr int64_t kRowsAtOnce = 64;
+
+struct HeadSizes {
+  int64_t rows, columns, width;
+  float scale;
+  /// Row i sees columns up to i.
+  bool causal;
+  int64_t rows_at_once() const { return rows < kRowsAtOnce ? rows : kRowsAtOnce; }
+};
+
+/// q, k, v; what becomes of them, and the logarithms of the rows' sums of exponentials.
+template <typename T>
+struct Head {
+  Rows<const T> q, k, v;
+  Mask<T> mask;
+  Rows<T> result;
+  float* logarithms;
+};
+
+template <typename T>
+struct HeadGradient {
+  Rows<const T> gradient, q, k, v, result;
+  const float* logarithms;
+  Mask<T> mask;
+  Rows<T> of_q, of_k, of_v;
+};
+
+/// Floats that a call needs beside its operands.
+int64_t attention_scratch(const HeadSizes& sizes);
+int64_t attention_gradient_scratch(const HeadSizes& sizes);
+
+/// For T = float, c10::BFloat16 and c10::Half; sums are float32. Needs: the processor has the level.
+template <typename T>
+void attend_head(const HeadSizes& sizes, const Head<T>& head, float* scratch, VectorLevel level = vector_level());
+template <typename T>
+void differentiate_head(const HeadSizes& sizes, const HeadGradient<T>& head, float* scratch,
+                        VectorLevel level = vector_level());
+
+}  // namespace graphpipe::runtime
