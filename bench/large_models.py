@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """GPT-like models of 1.5 and 7 billion parameters: seconds, resident and anonymous memory of the verbs of the compiler.
 
-    .deps/oracle/bin/python bench/large_models.py 1.5b inspect plan generate [--graphpipe build/release/bin/graphpipe]
+    .deps/oracle/bin/python bench/large_models.py 1.5b inspect plan generate build [--graphpipe build/release/bin/graphpipe]
 
 The model is written as exporters write it: attention of single operators, a causal mask added to the scores, weights as
 external data. Its data file is one hole and takes no space. Anonymous memory (RssAnon of /proc) is what the verb itself
-holds: pages of a mapped file are not part of it, which the system takes back at will.
+holds: pages of a mapped file are not part of it, which the system takes back at will. Seconds of `build` are those of
+the compilers too; their memory is told apart, as that of the largest process. What was written are the sizes of all
+files that are not the model's own.
 """
 
 import argparse
@@ -114,11 +116,14 @@ def measure(command: list) -> None:
         time.sleep(0.005)
     seconds = time.perf_counter() - start
     print(f"{' '.join(command[1:])}\n    exit {os.waitstatus_to_exitcode(code)}: {seconds:.2f} s, {usage.ru_utime:.2f} s user, "
-          f"{usage.ru_stime:.2f} s system, {most['VmHWM'] / 1e3:.0f} MB resident, {most['RssAnon'] / 1e3:.0f} MB anonymous", flush=True)
+          f"{usage.ru_stime:.2f} s system, {most['VmHWM'] / 1e3:.0f} MB resident, {most['RssAnon'] / 1e3:.0f} MB anonymous; "
+          f"largest process {usage.ru_maxrss / 1e3:.0f} MB", flush=True)
 
 
-def disk_bytes(folder: pathlib.Path) -> int:
-    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+def written(folder: pathlib.Path, data: pathlib.Path) -> str:
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    own = sum(path.stat().st_size for path in files if not path.samefile(data))
+    return f"    {own / 1e6:.1f} MB written, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB in the folder"
 
 
 def main() -> None:
@@ -139,13 +144,14 @@ def main() -> None:
         for step in arguments.steps:
             if step == "plan":
                 for planner in arguments.planners:
-                    measure([tool, "plan", onnx, "--devices", str(arguments.devices), "--batch", "16", "--micro-batch", "2",
-                             "--loss", "cross_entropy:logits,labels,axis=2", "--planner", planner, "-o", plan])
+                    measure([tool, "plan", onnx, "--cluster", "default", "--devices", str(arguments.devices), "--batch", "16",
+                             "--micro-batch", "2", "--loss", "cross_entropy:logits,labels,axis=2", "--planner", planner, "-o", plan])
             elif step == "generate":
                 measure([tool, "generate", plan, "-o", str(out)])
-                print(f"    {disk_bytes(out) / 1e6:.1f} MB on disk" if out.exists() else "    nothing written")
+                print(written(out, folder / "weights.bin"), flush=True)
             elif step == "build":
                 measure([tool, "build", str(out)])
+                print(written(out, folder / "weights.bin"), flush=True)
             else:
                 measure([tool, step, onnx])
 

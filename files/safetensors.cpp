@@ -10,34 +10,6 @@
 namespace graphpipe::files {
 namespace {
 
-Diagnostics check_names(const std::vector<TensorToWrite>& tensors) {
-  Diagnostics problems;
-  std::vector<std::string> names;
-  const auto report = [&](const ModelText& name, Code code, std::string_view what, std::string_view hint) {
-    problems.push_back({.code = code, .origin = name, .message = std::string(what), .hint = std::string(hint)});
-  };
-  for (const TensorToWrite& tensor : tensors) {
-    const std::string_view raw = tensor.name.raw();
-    names.emplace_back(raw);
-    bool is_utf8 = true;
-    for (size_t i = 0; i < raw.size() && is_utf8;) {
-      const size_t length = utf8_length(raw.substr(i));
-      is_utf8 = length > 0;
-      i += length;
-    }
-    if (!is_utf8 || raw == wire::kMetadataName)
-      report(tensor.name, Code::kBadModel, "a safetensors file cannot hold a tensor of this name",
-             "rename the parameter");
-    if (!wire::byte_length(tensor.dtype, tensor.shape))
-      report(tensor.name, Code::kLimitExceeded, "the tensor has more than 2^63 bytes", "check its shape");
-  }
-  std::ranges::sort(names);
-  for (size_t i = 1; i < names.size(); ++i)
-    if (names[i] == names[i - 1])
-      report(ModelText(names[i]), Code::kBadModel, "two tensors have this name", "rename one of the parameters");
-  return problems;
-}
-
 Status write_tensor(OutputFile& file, const TensorToWrite& tensor, size_t index, const TensorSource& source) {
   const int64_t length = *wire::byte_length(tensor.dtype, tensor.shape);
   int64_t written = 0;
@@ -67,10 +39,38 @@ Result<SafetensorsIndex> read_safetensors(const std::string& path) {
   return index;
 }
 
+Status check_tensors(const std::vector<TensorToWrite>& tensors) {
+  Diagnostics problems;
+  std::vector<std::string> names;
+  const auto report = [&](const ModelText& name, Code code, std::string_view what, std::string_view hint) {
+    problems.push_back({.code = code, .origin = name, .message = std::string(what), .hint = std::string(hint)});
+  };
+  for (const TensorToWrite& tensor : tensors) {
+    const std::string_view raw = tensor.name.raw();
+    names.emplace_back(raw);
+    bool is_utf8 = true;
+    for (size_t i = 0; i < raw.size() && is_utf8;) {
+      const size_t length = utf8_length(raw.substr(i));
+      is_utf8 = length > 0;
+      i += length;
+    }
+    if (!is_utf8 || raw == wire::kMetadataName)
+      report(tensor.name, Code::kBadModel, "a safetensors file cannot hold a tensor of this name",
+             "rename the parameter");
+    if (!wire::byte_length(tensor.dtype, tensor.shape))
+      report(tensor.name, Code::kLimitExceeded, "the tensor has more than 2^63 bytes", "check its shape");
+  }
+  std::ranges::sort(names);
+  for (size_t i = 1; i < names.size(); ++i)
+    if (names[i] == names[i - 1])
+      report(ModelText(names[i]), Code::kBadModel, "two tensors have this name", "rename one of the parameters");
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
 Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors, const TensorSource& source,
                          const TensorMetadata& metadata) {
-  Diagnostics problems = check_names(tensors);
-  if (!problems.empty()) return problems;
+  GP_TRY_VOID(check_tensors(tensors));
   std::vector<size_t> order(tensors.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return ir::bytes_per_element(tensors[i].dtype); });

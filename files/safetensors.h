@@ -24,6 +24,10 @@ struct TensorToWrite {
   ir::DType dtype = ir::DType::kFloat32;
   std::vector<int64_t> shape;
 };
+/// Whether a file can hold these tensors together. Errors: kBadModel (a name that is no UTF-8, or of two tensors),
+/// kLimitExceeded.
+Status check_tensors(const std::vector<TensorToWrite>& tensors);
+
 /// Takes the next bytes of the tensor that is being written.
 using ByteSink = std::function<Status(std::string_view)>;
 /// Hands all bytes of tensor `index` to the sink, in order, in pieces of any size.

@@ -113,15 +113,20 @@ Result<int> ExternalData::open(const std::string& location, const ModelText& ten
   struct stat info {};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " is not a regular file"), kHint);
-  if (info.st_nlink > 1 && opened_.count(location) == 0) {
-    Diagnostic note =
-        tensor_problem(Code::kUnsafePath, tensor, text("its external file ", name, " has further hard links"),
-                       "copy the file if others can write to it");
-    if (info.st_uid != geteuid()) return note;
-    note.severity = Severity::kWarning;
-    notes_.push_back(std::move(note));
-  }
+  GP_TRY_VOID(check_hard_links(info, location, tensor));
   return file.release();
+}
+
+Status ExternalData::check_hard_links(const struct stat& info, const std::string& location, const ModelText& tensor) {
+  if (info.st_nlink <= 1 || opened_.count(location) > 0) return Ok{};
+  Diagnostic note = tensor_problem(Code::kUnsafePath, tensor,
+                                   text("its external file ", quoted(ModelText(location)), " has further hard links"),
+                                   "copy the file if others can write to it");
+  if (info.st_uid != geteuid() && (info.st_mode & S_IROTH) == 0) return note;
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return Ok{};
+  note.severity = Severity::kWarning;
+  notes_.push_back(std::move(note));
+  return Ok{};
 }
 
 Result<std::string> ExternalData::read(const ExternalSlot& slot, const ir::FileRange& range, const ModelText& tensor) {

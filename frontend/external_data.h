@@ -3,9 +3,13 @@
 //
 // A location is relative to the model's folder and stays beneath it, without symbolic links (openat2; where the kernel
 // lacks it, no-follow opening component by component). With a trusted root, links are followed if the file they end at
-// lies inside that root: stores such as the Hugging Face cache are made of links. Only regular files; a file with
-// further hard links is a warning where the user owns it, else an error. Offset and length are strict decimals, the
-// range lies inside the file, and the length is exactly what the tensor needs.
+// lies inside that root: stores such as the Hugging Face cache are made of links. Only regular files. A file with
+// further hard links, as compiled folders make them, is an error where neither the user owns it nor everybody may read
+// it, since a link may lead to what was not meant for the model; else a warning where not only its owner may write.
+// Offset and length are strict decimals, the range lies inside the file, and the length is exactly what the tensor
+// needs.
+
+#include <sys/stat.h>
 
 #include <map>
 #include <string>
@@ -42,6 +46,8 @@ class ExternalData {
   const Diagnostics& notes() const { return notes_; }
 
  private:
+  Status check_hard_links(const struct stat& info, const std::string& location, const ModelText& tensor);
+
   struct File {
     std::string path;
     int64_t size = 0;

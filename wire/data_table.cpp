@@ -11,19 +11,6 @@ namespace {
 constexpr std::string_view kDataHeader = "graphpipe-data 2";
 constexpr size_t kMaxDims = 64;
 
-std::optional<std::vector<int64_t>> parse_dims(std::string_view word) {
-  if (word.size() < 2 || word.front() != '[' || word.back() != ']') return std::nullopt;
-  std::vector<int64_t> dims;
-  word = word.substr(1, word.size() - 2);
-  if (word.empty()) return dims;
-  for (const std::string_view part : split(word, ",")) {
-    int64_t dim = -1;
-    if (!read_number(part, dim) || dim < 0 || dims.size() == kMaxDims) return std::nullopt;
-    dims.push_back(dim);
-  }
-  return dims;
-}
-
 // "[0,48)", then perhaps "ignored" and a number.
 bool parse_bounds(const std::vector<std::string_view>& words, IdBounds& bounds) {
   const std::string_view range = words[0];
@@ -41,7 +28,7 @@ bool parse_entry(const std::vector<std::string_view>& words, DataEntry& entry) {
   if (words.size() < 6 || words[0] != "input" || words[3] != "axis") return false;
   const std::optional<std::string> name = decoded_name(words[1]);
   const ElementTypeInfo* type = find_element_type(&ElementTypeInfo::long_name, words[2]);
-  const std::optional<std::vector<int64_t>> dims = parse_dims(words[5]);
+  const std::optional<std::vector<int64_t>> dims = parse_shape(words[5]);
   int32_t axis = -1;
   if (!name || !type || !dims || !read_number(words[4], axis) || axis < -1) return false;
   entry = {.name = *name, .type = type->type, .batch_axis = axis, .dims = *dims, .ids = {}};
@@ -91,6 +78,19 @@ std::string shape_text(std::span<const int64_t> dims) {
   std::string out = "[";
   for (size_t i = 0; i < dims.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(dims[i]);
   return out + "]";
+}
+
+std::optional<std::vector<int64_t>> parse_shape(std::string_view word) {
+  if (word.size() < 2 || word.front() != '[' || word.back() != ']') return std::nullopt;
+  std::vector<int64_t> dims;
+  word = word.substr(1, word.size() - 2);
+  if (word.empty()) return dims;
+  for (const std::string_view part : split(word, ",")) {
+    int64_t dim = -1;
+    if (!read_number(part, dim) || dim < 0 || dims.size() == kMaxDims) return std::nullopt;
+    dims.push_back(dim);
+  }
+  return dims;
 }
 
 std::string print_data_table(const DataTable& table) {

@@ -73,5 +73,7 @@ std::optional<std::string> decoded_name(std::string_view word);
 
 /// "[3,224,224]".
 std::string shape_text(std::span<const int64_t> dims);
+/// The shape again; absent where the word is not of this form.
+std::optional<std::vector<int64_t>> parse_shape(std::string_view word);
 
 }  // namespace graphpipe::wire

@@ -9,6 +9,7 @@
 #include "wire/learning_rate.h"
 #include "wire/manifest.h"
 #include "wire/scan_numbers.h"
+#include "wire/weight_parts.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -39,12 +40,11 @@ Diagnostics check_weights(const std::string& path) {
 
 // The types of the folder's parameters.
 Result<std::set<wire::ElementType>> weight_types(const std::string& folder) {
-  GP_TRY(const MappedFile file, MappedFile::open(folder + "/" + std::string(wire::kWeightsFile)));
-  const std::span<const std::byte> bytes = file.bytes();
-  GP_TRY(const auto index, wire::parse_safetensors({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                                   static_cast<int64_t>(bytes.size())));
+  GP_TRY(const auto index, files::read_safetensors(folder + "/" + std::string(wire::kWeightsFile)));
+  GP_TRY(const auto parts, wire::read_weight_parts(folder));
   std::set<wire::ElementType> types;
   for (const files::TensorEntry& tensor : index.tensors) types.insert(tensor.dtype);
+  for (const wire::WeightPart& part : parts) types.insert(part.tensor.dtype);
   return types;
 }
 

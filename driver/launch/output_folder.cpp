@@ -4,6 +4,7 @@
 #include <set>
 
 #include "driver/launch/digest.h"
+#include "driver/launch/weight_files.h"
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "wire/manifest.h"
@@ -15,12 +16,16 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMaxSourceBytes = int64_t{1} << 30;
 
+}  // namespace
+
 Diagnostic disk_problem(const std::string& path, const std::error_code& error) {
   return Diagnostic{.code = Code::kEnvironment,
                     .origin = ModelText(path),
                     .message = "the file system refused: " + error.message(),
                     .hint = "check permissions and free space"};
 }
+
+namespace {
 
 // What the last generation wrote; empty where there was none.
 Result<wire::Manifest> read_manifest(const std::string& folder) {
@@ -125,15 +130,25 @@ Status check_replaceable(const std::string& folder, const codegen::SourceFile& s
                     .hint = "choose another folder"};
 }
 
-// The same for the weights, which begin with a size: theirs may be what somebody has trained.
-Status check_replaceable_weights(const std::string& folder, const std::set<std::string>& listed) {
-  const std::string name(wire::kWeightsFile), path = folder + "/" + name;
-  GP_TRY_VOID(check_no_links(folder, name));
-  if (listed.contains(name) || !fs::exists(path) || are_written_weights(path)) return Ok{};
-  return Diagnostic{.code = Code::kUsage,
-                    .origin = ModelText(path),
-                    .message = "the weights were not written by a compilation and would be overwritten",
-                    .hint = "move them away, or choose another folder"};
+// The same for the weights, which begin with a size: theirs may be what somebody has trained. Data files of the model
+// say nothing of who put them there; the table of their parts is written before them.
+Status check_replaceable_weights(const std::string& folder, const std::set<std::string>& listed,
+                                 const SharedWeights& shared) {
+  const std::string table(wire::kWeightPartsFile);
+  GP_TRY_VOID(check_no_links(folder, table));
+  if (!listed.contains(table))
+    GP_TRY_VOID(check_replaceable(folder, {.path = table, .text = wire::print_weight_parts({})}));
+  for (const std::string& name : weight_paths(shared)) {
+    GP_TRY_VOID(check_no_links(folder, name));
+    const std::string path = folder + "/" + name;
+    if (listed.contains(name) || !fs::exists(path)) continue;
+    if (name == wire::kWeightsFile ? are_written_weights(path) : fs::exists(folder + "/" + table)) continue;
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText(path),
+                      .message = "the weights were not written by a compilation and would be overwritten",
+                      .hint = "move them away, or choose another folder"};
+  }
+  return Ok{};
 }
 
 Status check_ours(const std::string& folder, const std::set<std::string>& listed) {
@@ -148,14 +163,14 @@ Status check_ours(const std::string& folder, const std::set<std::string>& listed
 }
 
 Status make_folders(const std::string& folder, const std::vector<codegen::SourceFile>& sources,
-                    const std::set<std::string>& listed) {
+                    const SharedWeights& shared, const std::set<std::string>& listed) {
   GP_TRY_VOID(check_ours(folder, listed));
   for (const codegen::SourceFile& source : sources) {
     GP_TRY_VOID(check_no_links(folder, source.path));
     if (listed.contains(source.path)) continue;
     GP_TRY_VOID(check_replaceable(folder, source));
   }
-  GP_TRY_VOID(check_replaceable_weights(folder, listed));
+  GP_TRY_VOID(check_replaceable_weights(folder, listed, shared));
   for (const codegen::SourceFile& source : sources) {
     std::error_code error;
     fs::create_directories(fs::path(folder + "/" + source.path).parent_path(), error);
@@ -174,11 +189,13 @@ Status write_if_changed(const std::string& path, std::string_view content) {
   return files::write_file(path, content);
 }
 
-Status write_folder(const std::string& folder, const std::vector<codegen::SourceFile>& sources, const ir::Graph& graph,
-                    const WeightOrigin& origin, const std::string& plan_digest) {
+Result<FolderNotes> write_folder(const std::string& folder, const std::vector<codegen::SourceFile>& sources,
+                                 const ir::Graph& graph, const WeightOrigin& origin, const std::string& plan_digest) {
   GP_TRY(const std::set<std::string> listed, listed_files(folder));
-  GP_TRY_VOID(make_folders(folder, sources, listed));
-  std::set<std::string> paths{std::string(wire::kWeightsFile)};
+  GP_TRY(const SharedWeights shared, find_shared_weights(graph, origin));
+  GP_TRY_VOID(make_folders(folder, sources, shared, listed));
+  const std::vector<std::string> weights = weight_paths(shared);
+  std::set<std::string> paths(weights.begin(), weights.end());
   for (const codegen::SourceFile& source : sources) paths.insert(source.path);
   GP_TRY_VOID(remove_stale(folder, listed, paths));
   wire::Manifest manifest{.plan = plan_digest, .files = {}};
@@ -187,22 +204,16 @@ Status write_folder(const std::string& folder, const std::vector<codegen::Source
     manifest.files.push_back(
         {.path = source.path, .size = static_cast<int64_t>(source.text.size()), .sha256 = sha256_of_text(source.text)});
   }
-  const std::string weights = folder + "/" + std::string(wire::kWeightsFile);
-  GP_TRY_VOID(write_weights(weights, graph, origin));
-  GP_TRY(const std::string digest, sha256_of_file(weights));
-  std::error_code error;
-  manifest.files.push_back({.path = std::string(wire::kWeightsFile),
-                            .size = static_cast<int64_t>(fs::file_size(weights, error)),
-                            .sha256 = digest});
-  if (error) return disk_problem(weights, error);
-  return write_if_changed(folder + "/" + std::string(wire::kManifestFile), wire::print_manifest(manifest));
+  GP_TRY(FolderNotes written, write_weight_files(folder, graph, origin, shared, manifest));
+  GP_TRY_VOID(write_if_changed(folder + "/" + std::string(wire::kManifestFile), wire::print_manifest(manifest)));
+  return written;
 }
 
 Status check_sources(const std::string& folder) {
   GP_TRY(const wire::Manifest manifest, read_manifest(folder));
   Diagnostics problems = added_sources(folder, paths_in(manifest));
   for (const wire::ManifestEntry& entry : manifest.files) {
-    if (entry.path == wire::kWeightsFile) continue;
+    if (wire::holds_weights(entry.path)) continue;
     const std::string path = folder + "/" + entry.path;
     GP_TRY(const std::string digest, sha256_of_file(path));
     if (digest != entry.sha256) problems.push_back(not_generated(path, "is not as it was generated"));

@@ -88,13 +88,15 @@ Result<frontend::Imported> import_model(const Options& options) {
   return imported;
 }
 
-Result<std::string> model_digest(const frontend::Imported& imported) {
-  std::string digests;
+Result<ModelDigest> model_digest(const frontend::Imported& imported) {
+  ModelDigest digest;
+  std::string joined;
   for (const std::string& file : imported.files) {
-    GP_TRY(const std::string digest, sha256_of_file(file));
-    digests += digest;
+    GP_TRY(digest.files[file], sha256_of_file(file));
+    joined += digest.files[file];
   }
-  return sha256_of_text(digests);
+  digest.whole = sha256_of_text(joined);
+  return digest;
 }
 
 Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forward_only) {
@@ -109,7 +111,7 @@ Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forwar
                       .message = "training needs a loss; the model's outputs are" + names,
                       .hint = "pass --loss, for example --loss cross_entropy:OUTPUT,LABEL"};
   }
-  GP_TRY(out.digest, model_digest(out.imported));
+  GP_TRY(out.digests, model_digest(out.imported));
   out.notes = out.imported.notes;
   context.notes = &out.notes;
   GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));

@@ -1,6 +1,7 @@
 #pragma once
 // From the model file to the graph that everything else works on: import, loss, gradients.
 
+#include <map>
 #include <string>
 
 #include "driver/cli/options.h"
@@ -13,15 +14,21 @@ namespace graphpipe::driver {
 /// Reads the model as the options say. Errors: those of the import; kUsage for flags that do not fit together.
 Result<frontend::Imported> import_model(const Options& options);
 
-/// Digest over the model file and its external data.
-Result<std::string> model_digest(const frontend::Imported& imported);
+struct ModelDigest {
+  /// Over the model file and its external data.
+  std::string whole;
+  /// SHA-256 of each of Imported::files.
+  std::map<std::string, std::string> files;
+};
+/// Reads all files, each once.
+Result<ModelDigest> model_digest(const frontend::Imported& imported);
 
 /// A model that is ready to be planned: its graph holds the loss and all gradients (for a policy that only runs
 /// forwards the model's outputs, and the loss where one is named) and never changes again.
 struct TrainingGraph {
   ir::Graph graph;
   frontend::Imported imported;  // its graph has been moved out
-  std::string digest;
+  ModelDigest digests;
   Diagnostics notes;
 };
 

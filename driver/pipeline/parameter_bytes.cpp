@@ -20,6 +20,8 @@ constexpr int64_t kPiece = 1 << 20;
 /// In the metadata of the weights that a compilation writes; trained ones do not have it.
 constexpr const char* kGenerator = "generator";
 
+}  // namespace
+
 Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, const files::ByteSink& sink) {
   const Diagnostic unreadable{.code = Code::kUnreadableFile,
                               .origin = ModelText(range.path),
@@ -41,6 +43,8 @@ Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, c
   close(descriptor);
   return status;
 }
+
+namespace {
 
 /// As send_file_range, of elements of less than a byte: one byte each, where the file packs them.
 Status send_packed_range(const ir::FileRange& range, const ir::TensorType& type, const WeightOrigin& origin,
@@ -152,17 +156,24 @@ Status check_finite_weights(const ir::Graph& graph, const WeightOrigin& origin) 
   return Ok{};
 }
 
-Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin) {
+files::TensorToWrite tensor_of_parameter(const ir::Graph& graph, ir::ParamId id) {
+  const ir::TensorType& type = graph.value(graph.param(id).value).type;
+  files::TensorToWrite tensor{.name = graph.param(id).name, .dtype = type.dtype, .shape = {}};
+  for (const ir::Dim dim : type.shape) tensor.shape.push_back(dim.at(Samples(1)));
+  return tensor;
+}
+
+Status write_weights(const std::string& path, const ir::Graph& graph, const WeightOrigin& origin,
+                     const std::set<ir::ParamId>& left_out) {
   std::vector<files::TensorToWrite> tensors;
+  std::vector<ir::ParamId> params;
   for (const ir::ParamId id : graph.param_ids()) {
-    const ir::Param& param = graph.param(id);
-    const ir::TensorType& type = graph.value(param.value).type;
-    files::TensorToWrite tensor{.name = param.name, .dtype = type.dtype, .shape = {}};
-    for (const ir::Dim dim : type.shape) tensor.shape.push_back(dim.at(Samples(1)));
-    tensors.push_back(std::move(tensor));
+    if (left_out.contains(id)) continue;
+    tensors.push_back(tensor_of_parameter(graph, id));
+    params.push_back(id);
   }
   const auto source = [&](size_t index, const files::ByteSink& sink) {
-    return send_parameter_bytes(graph, ir::ParamId(index), origin, sink);
+    return send_parameter_bytes(graph, params[index], origin, sink);
   };
   return files::write_safetensors(path, tensors, source, {{ModelText(kGenerator), ModelText("graphpipe compile")}});
 }

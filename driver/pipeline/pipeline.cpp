@@ -172,7 +172,7 @@ Status use_given_plan(Pipeline& pipeline, const Options& options) {
   take_execution(given, options);
   GP_TRY_VOID(check_order_flags(given, options));
   if (!given.model_digest.empty()) {
-    if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
+    if (given.model_digest != pipeline.model.digests.whole) return other_model(pipeline.plan);
     GP_TRY_VOID(check_same_options(given, pipeline.plan));
   }
   GP_TRY_VOID(check_labels(given, pipeline.priced));
@@ -272,7 +272,7 @@ Result<Pipeline> price_model(const Options& options) {
   GP_TRY(pipeline.plan, plan_of(options, pipeline.machine));
   pipeline.order = options.plan.order;
   GP_TRY(pipeline.model, make_training_graph(options, pipeline.plan.spec));
-  pipeline.plan.model_digest = pipeline.model.digest;
+  pipeline.plan.model_digest = pipeline.model.digests.whole;
   for (const Diagnostic& note : pipeline.machine.notes) pipeline.model.notes.push_back(note);
   // From here on the operator graph never changes: its ids may be kept.
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan));
@@ -350,7 +350,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   plan.spec.trusted_root = ModelText(trusted_root);
   if (!plan.profile.empty()) plan.profile = ModelText(linked_file(folder, plan.profile.raw()));
   GP_TRY(pipeline.model, make_training_graph(plan.spec, runs_forwards_only(plan.policy)));
-  if (plan.model_digest != pipeline.model.digest) return other_model(plan);
+  if (plan.model_digest != pipeline.model.digests.whole) return other_model(plan);
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
   GP_TRY_VOID(derive(pipeline));

@@ -22,10 +22,15 @@
 namespace graphpipe::driver {
 namespace {
 
-int finish_compile(const Options& options, const Pipeline& pipeline) {
-  if (options.json) print_json("compile", plan_json(pipeline), pipeline.model.notes, pipeline.complete);
+int finish_compile(const Options& options, const Pipeline& pipeline, const Diagnostics& notes) {
+  if (options.json) print_json("compile", plan_json(pipeline), notes, pipeline.complete);
   else std::cout << plan_text(pipeline);
   return end_code(pipeline.complete);
+}
+
+Diagnostics joined(Diagnostics notes, const Diagnostics& more) {
+  notes.insert(notes.end(), more.begin(), more.end());
+  return notes;
 }
 
 // The memory of a plan is promised for what its programs do, and they keep the optimizer's state in every replica.
@@ -54,13 +59,14 @@ int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
 
 }  // namespace
 
-Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
+Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
   GP_TRY_VOID(check_runnable(pipeline.plan));
   const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
-                            .trusted_root = pipeline.plan.spec.trusted_root.raw()};
+                            .trusted_root = pipeline.plan.spec.trusted_root.raw(),
+                            .digests = pipeline.model.digests.files};
   GP_TRY_VOID(check_finite_weights(pipeline.model.graph, origin));
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
-                                         .model_digest = pipeline.model.digest,
+                                         .model_digest = pipeline.model.digests.whole,
                                          .plan_digest = plan_digest(pipeline.plan),
                                          .optimizer = pipeline.plan.spec.optimizer,
                                          .threads = pipeline.plan.threads,
@@ -74,10 +80,10 @@ Status generate_folder(const Pipeline& pipeline, const std::string& folder, cons
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
   sources.push_back({.path = kPlanFile, .text = files::print_plan(portable_plan(pipeline.plan))});
-  GP_TRY_VOID(write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest));
+  GP_TRY(FolderNotes written, write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest));
   GP_TRY_VOID(link_file(folder, kModelLink, pipeline.plan.spec.path.raw()));
-  if (pipeline.plan.profile.empty()) return Ok{};
-  return link_file(folder, kProfileLink, pipeline.plan.profile.raw());
+  if (!pipeline.plan.profile.empty()) GP_TRY_VOID(link_file(folder, kProfileLink, pipeline.plan.profile.raw()));
+  return written;
 }
 
 int run_generate(const Options& options) {
@@ -85,9 +91,10 @@ int run_generate(const Options& options) {
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "generate", lock.problems());
-  const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
+  const Result<FolderNotes> written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
   if (!written) return report_problems(options, "generate", written.problems());
-  if (options.json) print_json("generate", plan_json(*pipeline), pipeline->model.notes);
+  report_notes(options, written->notes);
+  if (options.json) print_json("generate", plan_json(*pipeline), joined(pipeline->model.notes, written->notes));
   else std::cout << "wrote " << Terminal::encode_text(options.output).str() << "; compile it with `graphpipe build`\n";
   return 0;
 }
@@ -99,11 +106,12 @@ int run_compile(const Options& options) {
   report_notes(options, pipeline->model.notes);
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "compile", lock.problems());
-  const Status written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
+  const Result<FolderNotes> written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
   if (!written) return report_problems(options, "compile", written.problems());
+  report_notes(options, written->notes);
   const Status built = build_folder(options.output, options);
   if (!built) return report_problems(options, "compile", built.problems());
-  return finish_compile(options, *pipeline);
+  return finish_compile(options, *pipeline, joined(pipeline->model.notes, written->notes));
 }
 
 }  // namespace graphpipe::driver

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "driver/launch/weight_files.h"
 #include "driver/pipeline/pipeline.h"
 
 namespace graphpipe::driver {
@@ -15,8 +16,8 @@ struct FolderExtras {
   bool profile = false;
 };
 
-/// Generates the programs into `folder`, with plan, weights and manifest.
+/// Generates the programs into `folder`, with plan, weights and manifest. Returns notes of what was written.
 /// Errors: those of code generation and of the disk.
-Status generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras);
+Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras);
 
 }  // namespace graphpipe::driver

@@ -50,7 +50,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
                       .hint = "its messages on stderr say why"};
   }
   GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
-  profile.model_digest = pipeline.model.digest;
+  profile.model_digest = pipeline.model.digests.whole;
   profile.threads = pipeline.plan.threads;
   return profile;
 }

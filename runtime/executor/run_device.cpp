@@ -28,7 +28,6 @@
 #include "runtime/transport/transports.h"
 #include "support/check.h"
 #include "wire/exit_codes.h"
-#include "wire/manifest.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -167,7 +166,7 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
 }
 
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
-  weights_ = std::make_unique<Safetensors>(folder + "/" + std::string(wire::kWeightsFile));
+  weights_ = std::make_unique<Safetensors>(Safetensors::of_folder(folder));
   if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
   check_groups(options_.optimizer, *weights_);
   settings_ = update_settings(plan_.optimizer, options_.optimizer);

@@ -76,7 +76,7 @@ at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
          "start from weights of an earlier step: training cannot recover from these");
   const bool aligned = place.bytes == 0 || reinterpret_cast<uintptr_t>(mapped.data_ptr()) % 64 == 0;
   const bool read_only = row.role == ParamRole::kFrozen || row.role == ParamRole::kConstant;
-  return read_only && aligned ? mapped : mapped.clone();
+  return read_only && aligned && !place.is_shared ? mapped : mapped.clone();
 }
 
 }  // namespace

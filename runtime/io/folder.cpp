@@ -6,6 +6,7 @@
 #include "runtime/io/sha256.h"
 #include "support/mapped_file.h"
 #include "wire/manifest.h"
+#include "wire/weight_parts.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -13,11 +14,17 @@ namespace {
 constexpr int kLevels = 3;
 
 void check_file(const std::string& folder, const wire::ManifestEntry& entry, bool by_content) {
-  const MappedFile file = value_or_throw(MappedFile::open(folder + "/" + entry.path));
-  if (file.bytes().size() != static_cast<size_t>(entry.size) ||
-      (by_content && sha256_hex(file.bytes()) != entry.sha256))
-    fail(Code::kMalformedFile, quoted(ModelText(entry.path)) + " is not the file that the manifest names",
-         "generate and build the folder again, or put the original file back");
+  const std::string path = folder + "/" + entry.path;
+  const MappedFile file = value_or_throw(MappedFile::open(path));
+  if (file.bytes().size() == static_cast<size_t>(entry.size) &&
+      (!by_content || sha256_hex(file.bytes()) == entry.sha256))
+    return;
+  std::error_code error;
+  const bool is_shared = std::filesystem::hard_link_count(path, error) > 1;
+  fail(Code::kMalformedFile,
+       quoted(ModelText(entry.path)) + " is not the file that the manifest names" +
+           (is_shared ? ": it is one with the model's data file, which was written over" : ""),
+       "generate and build the folder again, or put the original file back");
 }
 
 wire::Manifest read_manifest(const std::string& folder) {
@@ -48,13 +55,17 @@ void check_manifest(const std::string& folder, const std::string& plan_digest, F
     fail(Code::kMalformedFile, "the manifest in " + quoted(ModelText(folder)) + " is of another plan than this program",
          "build the folder again");
   for (const wire::ManifestEntry& entry : manifest.files)
-    if (check == FolderCheck::kAllFiles || entry.path == wire::kWeightsFile)
+    if (check == FolderCheck::kAllFiles || wire::holds_weights(entry.path))
       check_file(folder, entry, check != FolderCheck::kSizeOfWeights);
 }
 
 std::string weights_digest(const std::string& folder) {
+  std::vector<std::string> digests;
+  std::string joined;
   for (const wire::ManifestEntry& entry : read_manifest(folder).files)
-    if (entry.path == wire::kWeightsFile) return entry.sha256;
+    if (wire::holds_weights(entry.path)) joined += digests.emplace_back(entry.sha256);
+  if (digests.size() > 1) return sha256_hex(std::as_bytes(std::span(joined)));
+  if (digests.size() == 1) return digests.front();
   fail(Code::kMalformedFile, "the manifest in " + quoted(ModelText(folder)) + " names no weights",
        "generate the folder again");
 }

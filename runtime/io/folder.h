@@ -16,8 +16,8 @@ enum class FolderCheck { kAllFiles, kWeights, kSizeOfWeights };
 /// Refuses a folder whose manifest is of another plan, or whose files differ from it.
 void check_manifest(const std::string& folder, const std::string& plan_digest, FolderCheck check);
 
-/// What the manifest says of the folder's weights.safetensors, the model's parameters and constants: the same for every
-/// plan of a model. Throws RunError (kMalformedFile).
+/// What the manifest says of the folder's weights, the model's parameters and constants: the same for every plan of a
+/// model. The digest of their file; of all digests where they lie in several. Throws RunError (kMalformedFile).
 std::string weights_digest(const std::string& folder);
 
 }  // namespace graphpipe::runtime

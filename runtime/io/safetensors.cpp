@@ -2,13 +2,16 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "runtime/error.h"
 #include "runtime/io/output_file.h"
 #include "runtime/tensors.h"
+#include "wire/manifest.h"
 #include "wire/safetensors.h"
+#include "wire/weight_parts.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -49,6 +52,25 @@ Safetensors::Safetensors(const std::vector<std::string>& paths) {
       tensors_.emplace(name, std::move(place));
     }
   }
+}
+
+Safetensors Safetensors::of_folder(const std::string& folder) {
+  Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
+  std::map<int64_t, size_t> opened;
+  for (const auto& [number, tensor] : value_or_throw(wire::read_weight_parts(folder))) {
+    const std::string path = folder + "/" + wire::weight_data_file(number);
+    const auto [known, is_new] = opened.emplace(number, weights.files_.size());
+    if (is_new) weights.files_.push_back(value_or_throw(MappedFile::open(path)));
+    std::error_code error;
+    weights.tensors_.emplace(tensor.name.raw(),
+                             TensorPlace{.type = scalar_type(tensor.dtype),
+                                         .dims = tensor.shape,
+                                         .offset = static_cast<size_t>(tensor.offset),
+                                         .bytes = static_cast<size_t>(tensor.length),
+                                         .file = known->second,
+                                         .is_shared = std::filesystem::hard_link_count(path, error) != 1});
+  }
+  return weights;
 }
 
 const TensorPlace* Safetensors::find(const std::string& name) const {

@@ -1,6 +1,7 @@
 #pragma once
 // safetensors: 8 bytes of header length, a JSON header, then the tensors' bytes without holes, little-endian.
-// The reader is strict and maps the file; the writer sorts nothing: tensors stand in the order given.
+// The reader is strict and maps the file, so that what is not looked at is not read; the writer sorts nothing: tensors
+// stand in the order given.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,6 +21,8 @@ struct TensorPlace {
   size_t offset = 0;  // in the file
   size_t bytes = 0;
   size_t file = 0;  // of those that were opened together
+  /// Whether the file has further names, under which others may write to it.
+  bool is_shared = false;
 };
 
 /// Reads a whole file's header. Throws RunError (kMalformedFile).
@@ -31,6 +34,9 @@ class Safetensors {
   /// Several files as one; of a name that two of them hold, the first one's tensor. Throws RunError: kUnreadableFile,
   /// kMalformedFile.
   explicit Safetensors(const std::vector<std::string>& paths);
+  /// All weights of a generated folder: those of its safetensors file, and those that lie in data files as the model
+  /// has them (wire/weight_parts.h). Throws as above.
+  static Safetensors of_folder(const std::string& folder);
   /// Null where there is no such tensor.
   const TensorPlace* find(const std::string& name) const;
   /// A tensor over the mapping: never write to it, and keep this object alive.

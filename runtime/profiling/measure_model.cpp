@@ -11,7 +11,6 @@
 #include "runtime/profiling/marks.h"
 #include "runtime/profiling/measure.h"
 #include "support/median.h"
-#include "wire/manifest.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -62,7 +61,7 @@ class ModelMeter {
         options_(options),
         data_(open_data(*program.plan, options, find_folder(options.launch.folder))),
         device_(open_cpu()),
-        weights_(find_folder(options.launch.folder) + "/" + std::string(wire::kWeightsFile)) {
+        weights_(Safetensors::of_folder(find_folder(options.launch.folder))) {
     wire::OptimizerOptions still = options.optimizer;
     still.learning_rate = 0;  // the same work, and the same weights throughout
     settings_ = update_settings(program.plan->optimizer, still);

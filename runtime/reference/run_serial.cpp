@@ -17,7 +17,6 @@
 #include "runtime/training/watchers.h"
 #include "support/check.h"
 #include "wire/exit_codes.h"
-#include "wire/manifest.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -90,7 +89,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   check_outputs(plan, options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
   check_data(options, folder);
-  const Safetensors weights(folder + "/" + std::string(wire::kWeightsFile));
+  const Safetensors weights = Safetensors::of_folder(folder);
   const std::unique_ptr<Data> data = open_data(plan, options, folder);
   const std::unique_ptr<Data> eval_data = open_eval_data(plan, options, folder);
   const std::unique_ptr<Device> device = open_device(options.launch.device, 0);

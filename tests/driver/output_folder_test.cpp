@@ -34,11 +34,11 @@ std::vector<codegen::SourceFile> sources(const std::string& extra = "stages/a.cp
   return {{"CMakeLists.txt", "# graphpipe 1\nproject(x)\n"}, {extra, "// graphpipe 1\nint a;\n"}};
 }
 
-Status write(const std::string& folder, const std::vector<codegen::SourceFile>& files) {
+Result<FolderNotes> write(const std::string& folder, const std::vector<codegen::SourceFile>& files) {
   return driver::write_folder(folder, files, ir::Graph(), {}, std::string(64, 'a'));
 }
 
-bool refuses(const Status& status, Code code) { return !status.ok() && status.problems()[0].code == code; }
+bool refuses(const Result<FolderNotes>& status, Code code) { return !status.ok() && status.problems()[0].code == code; }
 
 }  // namespace
 

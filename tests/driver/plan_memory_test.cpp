@@ -105,7 +105,7 @@ TEST_CASE("a device without work is refused before anything is written") {
   // As where replicas take micro-batches in turn and there is only one.
   made->built.schedule.programs.back().actions.clear();
   const std::string folder = GRAPHPIPE_BINARY_DIR "/driver_idle_device";
-  const Status written = driver::generate_folder(*made, folder, {});
+  const auto written = driver::generate_folder(*made, folder, {});
   REQUIRE(!written.ok());
   CHECK(written.problems().front().code == Code::kBadPlan);
   CHECK(written.problems().front().message.find("has nothing to do") != std::string::npos);

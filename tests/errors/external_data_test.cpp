@@ -114,9 +114,21 @@ TEST_CASE("only regular files, and hard links are reported") {
   CHECK(reports(import_with(folder, {}).problems(), Code::kUnsafePath, "regular"));
   folder.write("in/one.data", std::string(4096, '\0'));
   REQUIRE(link((folder / "in/one.data").c_str(), (folder / "in/two.data").c_str()) == 0);
-  const auto imported = import_with(folder, {.location = "two.data"});
-  REQUIRE(imported.ok());  // the user owns it
-  CHECK(reports(imported->notes, Code::kUnsafePath, "hard links"));
+  // As compiled folders have them: the user owns it, and nobody else may write to it.
+  REQUIRE(chmod((folder / "in/one.data").c_str(), 0644) == 0);
+  const auto own = import_with(folder, {.location = "two.data"});
+  REQUIRE(own.ok());
+  CHECK(own->notes.empty());
+  REQUIRE(chmod((folder / "in/one.data").c_str(), 0664) == 0);
+  const auto writable = import_with(folder, {.location = "two.data"});
+  REQUIRE(writable.ok());
+  CHECK(reports(writable->notes, Code::kUnsafePath, "hard links"));
+  if (geteuid() != 0) return;
+  REQUIRE(chown((folder / "in/one.data").c_str(), 1, 1) == 0);
+  REQUIRE(chmod((folder / "in/one.data").c_str(), 0600) == 0);
+  CHECK(reports(import_with(folder, {.location = "two.data"}).problems(), Code::kUnsafePath, "hard links"));
+  REQUIRE(chmod((folder / "in/one.data").c_str(), 0644) == 0);
+  CHECK(import_with(folder, {.location = "two.data"}).ok());
 }
 
 TEST_CASE("offset and length are strict decimals within the file, and exactly what the tensor needs") {

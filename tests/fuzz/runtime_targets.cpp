@@ -19,6 +19,7 @@
 #include "wire/npy_header.h"
 #include "wire/pace_plan.h"
 #include "wire/safetensors.h"
+#include "wire/weight_parts.h"
 
 namespace graphpipe::tests {
 namespace {
@@ -140,6 +141,20 @@ std::vector<std::string> data_table_seeds() {
       "input tokens int64 axis 0 [1,16] ids [-48,48)\ninput label int64 axis 0 [1,16] ids [0,48) ignored -100\n"
       "input mask float32 axis -1 [16,16]\n",
       "graphpipe-data 2\nbatch 1\nrandom yes\nsteps whole\ninput a%20b bool axis 1 [3,1]\n"};
+}
+
+void run_weight_parts(std::string_view input) {
+  const std::optional<std::vector<wire::WeightPart>> parts = wire::parse_weight_parts(input);
+  if (!parts) return;
+  GP_CHECK(wire::parse_weight_parts(wire::print_weight_parts(*parts)) == parts);
+  for (const auto& [file, tensor] : *parts) {
+    GP_CHECK(file >= 0 && tensor.offset >= 0 && tensor.length == wire::byte_length(tensor.dtype, tensor.shape));
+    GP_CHECK(wire::holds_weights(wire::weight_data_file(file)));
+  }
+}
+
+std::vector<std::string> weight_parts_seeds() {
+  return {"graphpipe-weights 1\n", "graphpipe-weights 1\npart 0 4096 float32 [2,3] a%20b\npart 1 0 int64 [] step\n"};
 }
 
 void run_checkpoint(std::string_view input) {
@@ -313,6 +328,10 @@ std::vector<FuzzTarget> runtime_targets() {
        run_data_table,
        data_table_seeds,
        {"input ", "together ", " of ", " always", " ids [", ") ignored ", "float32", "axis -1", "9223372036854775807"}},
+      {"weight_parts",
+       run_weight_parts,
+       weight_parts_seeds,
+       {"part ", "float32", "bool", "[]", "[4,4]", "%00", "\n", " ", "-1", "9223372036854775807"}},
       {"checkpoint",
        run_checkpoint,
        checkpoint_seeds,
