@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cost/limits.h"
+#include "cost/op_prices.h"
 #include "driver/pipeline/stage_modules.h"
 #include "driver/report/report.h"
 
@@ -110,8 +111,8 @@ JsonObject machine_json(const Pipeline& pipeline) {
   object.add("source", source_name(pipeline.machine.source)).add("description", pipeline.machine.sentence);
   object.add("devices", cluster.devices.size()).add("cores", pipeline.machine.cores);
   object.add("flops_per_second", device.compute.count);
-  if (device.convolution.count > 0) object.add("convolution_flops_per_second", device.convolution.count);
-  if (device.attention.count > 0) object.add("attention_flops_per_second", device.attention.count);
+  object.add("convolution_flops_per_second", cost::flops_per_second(device, ops::Kernel::kConvolution).count);
+  object.add("attention_flops_per_second", cost::flops_per_second(device, ops::Kernel::kAttention).count);
   object.add("memory_bytes_per_second", device.memory_bandwidth.count);
   object.add("launch_overhead_seconds", device.launch_overhead.count).add("memory_bytes", device.memory.count);
   object.add("latency_seconds", cluster.levels.front().latency.count);
