@@ -34,7 +34,7 @@ def write_model(folder: pathlib.Path, layers: int, width: int) -> str:
     blocks = [wide_models.Block(width, width // 64, causal=True) for _ in range(layers)]
     label = {"label": torch.randint(0, 10, (wide_models.SAMPLES,))}
     export.export_onnx(wide_models.Example(wide_models.Classifier(width, blocks), wide_models.rows_of(width), label, ["logits"],
-                                           "cross_entropy:logits,label", wide_models.loss), folder / "model.onnx")
+                                           "cross_entropy:logits,label", wide_models.cross_entropy), folder / "model.onnx")
     return "cross_entropy:logits,label"
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """One training step of the single-stage program against PyTorch: same model, data, optimizer and threads.
 
-    .deps/oracle/bin/python bench/step_time.py [--graphpipe build/release/bin/graphpipe] [--rounds 5] [--steps 200]
-                                             [--wide] [--torch-compile] [--save FILE] [MODEL...]
+    .deps/oracle/bin/python bench/step_time.py [--graphpipe build/release/bin/graphpipe] [--rounds 5] [--seconds 2]
+                                             [--wide] [--torch-compile] [--bf16] [--save FILE] [MODEL...]
 
-Models are the examples, or with --wide those of bench/wide_models.py, which are as wide as real ones (fewer steps by
-default). Rounds alternate between the programs, so a machine whose speed drifts moves all of them. Prints the median step
-of each and the ratio of ours to the faster of PyTorch's, round by round; below 1 means that GraphPipe is faster. --save
-writes them to a file for compare_results.py.
+Models are the examples, or with --wide those of bench/wide_models.py, which are as wide as real ones. A round takes each
+program's steps for some seconds, the first half of which warms up, and rounds alternate between the programs, so a machine
+whose speed drifts moves all of them. Prints the median step of each and the ratio of ours to the faster of PyTorch's, round
+by round; below 1 means that GraphPipe is faster. With --bf16 ours is also measured with --precision bf16, and its ratio to
+float32 printed. `predicted` is the step that the plan says over the measured one, `roofline` the measured one over what
+bench/roofline.py allows. --save writes them to a file for compare_results.py.
 """
 
 import argparse
@@ -27,9 +29,12 @@ import torch
 import export
 import models
 import results
+import roofline
 import wide_models
 
 BATCH = 8
+# Steps of a round, at least.
+FEWEST = 8
 
 
 class Eager:
@@ -41,24 +46,50 @@ class Eager:
         self.run = torch.compile(module) if compiled else module
         self.optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
 
-    def step_seconds(self, steps: int) -> float:
-        example, samples, seconds = self.example, next(iter(self.example.inputs.values())).shape[0], []
-        for step in range(steps):
+    def step(self, number: int) -> None:
+        example, samples = self.example, next(iter(self.example.inputs.values())).shape[0]
+        first = number * BATCH % samples
+        inputs = [tensor[first:first + BATCH] for tensor in example.inputs.values()]
+        labels = {key: tensor[first:first + BATCH] for key, tensor in example.labels.items()}
+        self.optimizer.zero_grad()
+        example.loss((self.run(*inputs),), labels).backward()
+        self.optimizer.step()
+
+    def step_seconds(self, limit: float) -> float:
+        seconds = []
+        while sum(seconds) < limit or len(seconds) < FEWEST:
             begin = time.perf_counter()
-            first = step * BATCH % samples
-            inputs = [tensor[first:first + BATCH] for tensor in example.inputs.values()]
-            labels = {key: tensor[first:first + BATCH] for key, tensor in example.labels.items()}
-            self.optimizer.zero_grad()
-            example.loss((self.run(*inputs),), labels).backward()
-            self.optimizer.step()
+            self.step(len(seconds))
             seconds.append(time.perf_counter() - begin)
-        return statistics.median(seconds[-(-steps // 10):])
+        return settled(seconds)
 
 
-def compiled_step_seconds(graphpipe: str, folder: str, data: str, steps: int) -> float:
-    answer = subprocess.run([graphpipe, "run", folder, "--data", data, "--steps", str(steps), "--lr", "0.01", "--json"],
-                            check=True, capture_output=True, text=True)
-    return statistics.median(json.loads(answer.stdout)["step_seconds"][-(-steps // 10):])
+def settled(seconds: list[float]) -> float:
+    return statistics.median(seconds[len(seconds) // 2:])
+
+
+class Compiled:
+    """Our programs: of the flags, those of one device where they name no other number."""
+
+    def __init__(self, graphpipe: str, folder: pathlib.Path, name: str, wide: bool, flags: list[str]):
+        model, data, loss = prepared(name, wide, folder)
+        self.program = folder / "-".join(["program", *flags]).replace("--", "")
+        if "--devices" not in flags:
+            flags = ["--devices", "1", "--micro-batch", str(BATCH), *flags]
+        answer = subprocess.run([graphpipe, "compile", str(model), "--batch", str(BATCH), "--loss", loss, "-o",
+                                 str(self.program), "--json", *flags], check=True, capture_output=True, text=True)
+        self.predicted = json.loads(answer.stdout)["simulated_step"]
+        self.command = [graphpipe, "run", str(self.program), "--data", str(data), "--lr", "0.01", "--json"]
+        self.steps = FEWEST
+
+    def step_seconds(self, limit: float) -> float:
+        answer = subprocess.run([*self.command, "--steps", str(self.steps)], check=True, capture_output=True, text=True)
+        seconds = json.loads(answer.stdout)["step_seconds"]
+        enough = max(FEWEST, int(limit / statistics.median(seconds)))
+        if self.steps == FEWEST and enough > FEWEST:
+            self.steps = enough
+            return self.step_seconds(limit)
+        return settled(seconds)
 
 
 def prepared(name: str, wide: bool, folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path, str]:
@@ -75,21 +106,26 @@ def prepared(name: str, wide: bool, folder: pathlib.Path) -> tuple[pathlib.Path,
 def measure(name: str, arguments: argparse.Namespace) -> dict:
     load = wide_models.load if arguments.wide else models.load
     with tempfile.TemporaryDirectory() as folder:
-        model, data, loss = prepared(name, arguments.wide, pathlib.Path(folder))
-        program = str(pathlib.Path(folder) / "program")
-        subprocess.run([arguments.graphpipe, "compile", str(model), "--devices", "1", "--batch", str(BATCH),
-                        "--micro-batch", str(BATCH), "--loss", loss, "-o", program, "--quiet"],
-                       check=True, stdout=subprocess.DEVNULL)
-        programs = {"eager": Eager(load(name), False).step_seconds}
+        compiled = lambda flags: Compiled(arguments.graphpipe, pathlib.Path(folder), name, arguments.wide, flags)
+        ours, eager = compiled([]), Eager(load(name), False)
+        programs = {"eager": eager}
         if arguments.torch_compile:
-            programs["torch_compile"] = Eager(load(name), True).step_seconds
-        programs["ours"] = lambda steps: compiled_step_seconds(arguments.graphpipe, program, str(data), steps)
-        rounds = [{key: run(arguments.steps) for key, run in programs.items()} for _ in range(arguments.rounds)]
-    ratios = sorted(each["ours"] / min(value for key, value in each.items() if key != "ours") for each in rounds)
-    row = {"model": name, **{f"{key}_seconds": statistics.median(each[key] for each in rounds) for key in programs},
-           "ratio": statistics.median(ratios)}
-    times = " ".join(f"{1e3 * row[f'{key}_seconds']:16.3f}" for key in programs)
-    print(f"{name:12} {times} {ratios[0]:10.3f} {row['ratio']:7.3f} {ratios[-1]:7.3f}", flush=True)
+            programs["torch_compile"] = Eager(load(name), True)
+        programs["ours"] = ours
+        if arguments.bf16:
+            programs["bf16"] = compiled(["--precision", "bf16"])
+        rounds = [{key: program.step_seconds(arguments.seconds) for key, program in programs.items()}
+                  for _ in range(arguments.rounds)]
+    bound = roofline.seconds(lambda: eager.step(0))
+    ratios = sorted(each["ours"] / min(each[key] for key in ("eager", "torch_compile") if key in each) for each in rounds)
+    median = {f"{key}_seconds": statistics.median(each[key] for each in rounds) for key in programs}
+    row = {"model": name, **median, "ratio": statistics.median(ratios),
+           "predicted": ours.predicted / median["ours_seconds"], "roofline": median["ours_seconds"] / bound}
+    if arguments.bf16:
+        row["bf16_ratio"] = statistics.median(each["bf16"] / each["ours"] for each in rounds)
+    print(" ".join([f"{name:12}", *(f"{1e3 * median[f'{key}_seconds']:16.3f}" for key in programs),
+                    f"{ratios[0]:10.3f} {row['ratio']:7.3f} {ratios[-1]:7.3f} {row['predicted']:9.3f} {row['roofline']:8.2f}",
+                    f"{row['bf16_ratio']:9.3f}" if arguments.bf16 else ""]), flush=True)
     return row
 
 
@@ -97,23 +133,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, help="steps of a round (default 200, with --wide 6)")
+    parser.add_argument("--seconds", type=float, default=2, help="of a program in a round")
     parser.add_argument("--wide", action="store_true", help="models of real width")
     parser.add_argument("--torch-compile", action="store_true", help="measure torch.compile too")
+    parser.add_argument("--bf16", action="store_true", help="measure --precision bf16 too")
     parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
-    arguments.steps = arguments.steps or (6 if arguments.wide else 200)
     known = list(wide_models.MODELS if arguments.wide else models.NAMES)
     if unknown := [name for name in arguments.models if name not in known]:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
-    keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours"]
+    keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours", *(["bf16"] if arguments.bf16 else [])]
     times = " ".join(f"{key + ' ms':>16}" for key in keys)
-    print(f"{'model':12} {times} {'ratio min':>10} {'median':>7} {'max':>7}")
+    print(f"{'model':12} {times} {'ratio min':>10} {'median':>7} {'max':>7} {'predicted':>9} {'roofline':>8}",
+          "bf16/ours" if arguments.bf16 else "")
     rows = [measure(name, arguments) for name in arguments.models or known]
     if arguments.save:
-        results.save(arguments.save, "step_time", rows, key=["model"], lower_is_better=["ratio"])
+        results.save(arguments.save, "step_time", rows, key=["model"], lower_is_better=["ratio", "roofline"])
 
 
 if __name__ == "__main__":

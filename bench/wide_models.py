@@ -95,6 +95,34 @@ class Classifier(nn.Module):
         return self.head(self.layers(x).mean(1))
 
 
+class Patches(nn.Module):
+    """A picture as rows of a product over its 16 x 16 patches, with positions, as ViT begins."""
+
+    def __init__(self, width: int, size: int):
+        super().__init__()
+        self.product = nn.Conv2d(3, width, 16, 16)
+        self.positions = nn.Parameter(torch.randn((size // 16) ** 2, width) / 50)
+
+    def forward(self, x):
+        return self.product(x).flatten(2).transpose(1, 2) + self.positions
+
+
+class Clip(nn.Module):
+    """Two towers, of a picture and of a text, whose directions are compared."""
+
+    def __init__(self, width: int = 512, layers: int = 2, size: int = 128, words: int = 49408):
+        super().__init__()
+        self.picture = nn.Sequential(Patches(width, size), *(Block(width, 8) for _ in range(layers)))
+        self.words = nn.Embedding(words, width)
+        self.text = nn.Sequential(*(Block(width, 8, causal=True) for _ in range(layers)))
+        self.of_picture, self.of_text = (nn.Linear(width, width, bias=False) for _ in range(2))
+
+    def forward(self, pixels, ids):
+        picture = functional.normalize(self.of_picture(self.picture(pixels).mean(1)), dim=-1)
+        text = functional.normalize(self.of_text(self.text(self.words(ids)).mean(1)), dim=-1)
+        return 10 * picture @ text.t()
+
+
 class Branches(nn.Module):
     """Four towers side by side whose results are joined."""
 
@@ -162,17 +190,29 @@ MODELS = {
                     {"input": torch.randn(SAMPLES, 64)}),
     "gpt2": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768)),
     "bert": lambda: (Classifier(768, [Block(768, 12, norm_first=False) for _ in range(2)]), rows_of(768)),
+    "vit": lambda: (Classifier(768, [Patches(768, 128), *(Block(768, 12) for _ in range(2))]),
+                    {"x": torch.randn(SAMPLES, 3, 128, 128)}),
+    "clip": lambda: (Clip(), {"pixels": torch.randn(SAMPLES, 3, 128, 128),
+                              "ids": torch.randint(0, 49408, (SAMPLES, 64))}),
     "llama": lambda: (Classifier(768, [LlamaBlock(768, 12, 64) for _ in range(2)]), rows_of(768)),
     "dlrm": lambda: (Dlrm(), {"x": torch.randn(SAMPLES, 13), "rows": torch.randint(0, 100_000, (SAMPLES, 4))}),
 }
 
 
-def loss(outputs, labels):
+def cross_entropy(outputs, labels):
     return functional.cross_entropy(outputs[0], labels["label"])
+
+
+def contrastive(outputs, labels):
+    """The symmetric loss of CLIP: a picture belongs to the text of its own sample."""
+    own = torch.arange(outputs[0].shape[0])
+    return (functional.cross_entropy(outputs[0], own) + functional.cross_entropy(outputs[0].t(), own)) / 2
 
 
 def load(name: str) -> Example:
     torch.manual_seed(20261122)
     module, inputs = MODELS[name]()
+    if name == "clip":
+        return Example(module, inputs, {}, ["similarity"], "contrastive:similarity", contrastive)
     return Example(module, inputs, {"label": torch.randint(0, 10, (SAMPLES,))}, ["logits"],
-                   "cross_entropy:logits,label", loss)
+                   "cross_entropy:logits,label", cross_entropy)

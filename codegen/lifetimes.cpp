@@ -56,7 +56,16 @@ const Accumulation* Lifetimes::added_in_place(size_t index) const {
   const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
   // A share of several parameters is a tensor that each adds (the gradient of x (V + W) is that of V and of W).
   if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return nullptr;
+  if (entry->adds_rows && !all_add_rows(sum->place)) return nullptr;
   return last_use_[share] != kNever || stored_.contains(share) ? nullptr : &*sum;
+}
+
+bool Lifetimes::all_add_rows(const Place& sum) const {
+  return std::ranges::all_of(options_.accumulations, [&](const Accumulation& other) {
+    if (other.place != sum) return true;
+    const ir::NodeId maker = graph_.value(other.value).producer;
+    return maker.valid() && ops::find_op(graph_.node(maker).op)->adds_rows;
+  });
 }
 
 }  // namespace graphpipe::codegen

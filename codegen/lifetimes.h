@@ -25,6 +25,8 @@ class Lifetimes {
   const Accumulation* added_in_place(size_t index) const;
 
  private:
+  bool all_add_rows(const Place& sum) const;
+
   const ir::Graph& graph_;
   std::span<const Step> steps_;
   const FunctionOptions& options_;

@@ -143,8 +143,9 @@ class ItemWalk {
     std::vector<ValueId> made;
     if (const Accumulation* sum = lifetimes.added_in_place(index)) {
       std::optional<Tensor>& gradient = state_.gradients[sum->place.index];
+      const int64_t share = gradient && makes_share(step.node) ? bytes_of(sum->value) : 0;
       if (!gradient) gradient = fresh(sum->value);
-      state_.heap.note(scratch_of(step.node));
+      state_.heap.note(scratch_of(step.node) + share);
     } else {
       made = make_outputs(step);
       for (const Accumulation& sum : accumulations_)
@@ -229,6 +230,11 @@ class ItemWalk {
   }
   const TensorLayout* layout_of(ValueId value) const {
     return value.valid() && values_[value] ? &values_[value]->layout : nullptr;
+  }
+
+  bool makes_share(ir::NodeId id) const {
+    const ops::OpDef& entry = *ops::find_op(graph_.node(id).op);
+    return entry.makes_share != nullptr && entry.makes_share(ops::NodeView(graph_, graph_.node(id)), samples_);
   }
 
   int64_t scratch_of(ir::NodeId id) const {

@@ -7,9 +7,6 @@
 
 namespace graphpipe::cost {
 
-namespace {
-
-/// A table of the points, or the straight line that they all lie on.
 ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points) {
   if (points.size() == 1) return ir::SampleFunction::table(std::move(points));
   const auto &first = points.front(), &last = points.back();
@@ -21,8 +18,6 @@ ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points) 
   if (straight && slope >= 0 && constant >= 0) return ir::SampleFunction::polynomial(constant, slope);
   return ir::SampleFunction::table(std::move(points));
 }
-
-}  // namespace
 
 FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel) {
   FlopsPerSecond known = device.compute;

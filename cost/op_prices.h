@@ -19,6 +19,9 @@ ir::Device slowest_device(const ir::Cluster& cluster);
 /// 1, 2, 4, ... below the batch, and the batch.
 std::vector<int64_t> price_points(Samples batch);
 
+/// A table of the points, or the straight line that they all lie on. Needs: one point or more, by ascending samples.
+ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points);
+
 /// Bytes of a tensor as a function of the samples.
 ir::SampleFunction byte_function(const ir::TensorType& type, Samples batch);
 

@@ -135,9 +135,24 @@ class Pricer {
     if (group_of_.empty()) group_of_.resize(graph_.param_count());
     if (!group_of_[id].valid())
       group_of_[id] =
-          result_.weight_groups.push_back({.bytes = bytes, .trainable = param.trainable, .name = param.name});
+          result_.weight_groups.push_back({.bytes = bytes,
+                                           .trainable = param.trainable,
+                                           .name = param.name,
+                                           .row_bytes = request_.updates_rows ? looked_up_bytes(param) : Bytes(0)});
     auto& weights = result_.nodes[reader].weights;
     if (std::find(weights.begin(), weights.end(), group_of_[id]) == weights.end()) weights.push_back(group_of_[id]);
+  }
+
+  /// Of one sample, where the parameter is read by nothing but look-ups of its rows; else 0.
+  Bytes looked_up_bytes(const ir::Param& param) const {
+    Bytes bytes{};
+    for (const NodeId id : graph_.node_ids()) {
+      const ir::Node& node = graph_.node(id);
+      if (std::ranges::find(node.inputs, param.value) == node.inputs.end()) continue;
+      if (node.op != "Gather" || node.attributes.get_int("axis", 0) != 0) return Bytes(0);
+      bytes += ir::byte_size(graph_.value(node.outputs.front()).type, Samples(1));
+    }
+    return bytes;
   }
 
   /// The plan nodes that pay for an operator node: itself, the one it serves, or the readers of a computation on

@@ -18,6 +18,8 @@ struct PriceRequest {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 SGD, 1 with momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
+  /// The optimizer changes of a table only the rows that were looked up.
+  bool updates_rows = false;
   /// Measured seconds; null for analytic costs.
   const ir::Profile* profile = nullptr;
   /// Which samples the nodes that work on several together get.

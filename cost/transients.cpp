@@ -42,8 +42,14 @@ class Sweep {
   ir::SampleFunction scratch_of(NodeId id) const {
     const ops::NodeView view(graph_, graph_.node(id));
     const auto* entry = ops::find_op(graph_.node(id).op);
-    const double one = entry->work(view, Samples(1)).scratch, two = entry->work(view, Samples(2)).scratch;
-    return ir::SampleFunction::polynomial(2 * one - two, two - one, 0);
+    std::vector<ir::SampleFunction::Point> points;
+    // Where a kernel for more samples needs less, what fewer need counts: functions do not fall.
+    double most = 0;
+    for (const int64_t samples : price_points(batch_)) {
+      most = std::max(most, entry->work(view, Samples(samples)).scratch);
+      points.push_back({static_cast<double>(samples), most});
+    }
+    return line_or_table(std::move(points));
   }
 
   struct Life {

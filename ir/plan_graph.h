@@ -24,6 +24,9 @@ struct WeightGroup {
   Bytes bytes;
   bool trainable = true;
   ModelText name;
+  /// Of a table whose updates change nothing but the rows that were looked up: bytes of those of one sample, at most.
+  /// 0: an update passes over all of it.
+  Bytes row_bytes{};
   bool operator==(const WeightGroup&) const = default;
 };
 

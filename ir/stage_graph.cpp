@@ -161,6 +161,12 @@ void add_seconds(const PlanGraph& graph, StageGraph& result) {
   }
 }
 
+/// An update by rows reads and writes each twice: they are gathered, changed and put back.
+Bytes updated_bytes(const WeightGroup& weights, const Stage& stage, size_t holders, Samples batch) {
+  if (weights.row_bytes.count == 0 || stage.choice.devices.size() > 1 || holders > 1) return weights.bytes;
+  return std::min(weights.bytes, Bytes(2 * weights.row_bytes.count * batch.count));
+}
+
 /// Each stage holds one copy of a group, however many of its nodes use it.
 void add_weights(const PlanGraph& graph, StageGraph& result) {
   std::map<WeightGroupId, std::vector<StageId>> holders;
@@ -177,11 +183,14 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
       holders[group].push_back(id);
     }
   }
-  for (auto& [group, stages] : holders)
-    if (stages.size() > 1) {
-      const WeightGroup& weights = graph.weight_groups[group];
+  for (auto& [group, stages] : holders) {
+    const WeightGroup& weights = graph.weight_groups[group];
+    for (const StageId id : stages)
+      if (weights.trainable)
+        result.stages[id].updated_weight_bytes += updated_bytes(weights, result.stages[id], stages.size(), graph.batch);
+    if (stages.size() > 1)
       result.shared.push_back({group, std::move(stages), weights.trainable ? weights.bytes : Bytes(0)});
-    }
+  }
 }
 
 std::vector<StageId> stages_of(const std::vector<PlanNodeId>& nodes, const Assignment& assignment) {

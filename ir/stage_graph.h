@@ -27,6 +27,9 @@ struct Stage {
   SampleFunction workspace;
   Bytes weight_bytes;            // all weights and buffers, one replica
   Bytes trainable_weight_bytes;  // the part with gradients and optimizer state
+  /// What the update of a step passes over: all of that, but of tables that no other copy adds to the rows that were
+  /// looked up.
+  Bytes updated_weight_bytes;
   std::vector<WeightGroupId> weights;
   int trainable_tensors = 0;
   bool has_backward = true;

@@ -19,8 +19,7 @@
 namespace graphpipe::ops {
 namespace {
 
-constexpr std::string_view kNativeBatchNorm = "ATen/ops/native_batch_norm.h";
-constexpr std::string_view kNativeBackward = "ATen/ops/native_batch_norm_backward.h";
+constexpr std::string_view kBatchNorm = "runtime/kernels/batch_norm.h";
 
 bool is_training(const NodeView& node) { return node.attributes().get_int("training_mode", 0) != 0; }
 // The batch kind of y: rows of y belong to rows of x, whatever the statistics were made of.
@@ -101,9 +100,9 @@ void emit_training(Emitter& emitter) {
   const std::string parts = emitter.local("parts");
   const std::string running = unbiased ? text(emitter.in(3), ", ", emitter.in(4)) : "{}, {}";
   const double take = 1 - node.attributes().get_double("momentum", 0.9);
-  emitter.statement(text("auto ", parts, " = at::native_batch_norm(", emitter.in(0), ", ", emitter.in(1), ", ",
-                         emitter.in(2), ", ", running, ", true, ", number(take), ", ", epsilon_text(node), ")"),
-                    kNativeBatchNorm);
+  emitter.statement(text("auto ", parts, " = graphpipe::runtime::batch_norm(", emitter.in(0), ", ", emitter.in(1), ", ",
+                         emitter.in(2), ", ", running, ", ", number(take), ", ", epsilon_text(node), ")"),
+                    kBatchNorm);
   if (!unbiased) emit_population_update(emitter, parts);
   for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
 }
@@ -181,10 +180,10 @@ Inferred infer_training_grad_weight(const NodeView& node) {
 }
 
 void emit_training_gradient(Emitter& emitter, std::string_view mask) {
-  emitter.statement(text("auto ", emitter.local("parts"), " = at::native_batch_norm_backward(", emitter.in(0), ", ",
-                         emitter.in(1), ", ", emitter.in(2), ", {}, {}, ", emitter.in(3), ", ", emitter.in(4),
-                         ", true, ", epsilon_text(emitter.node()), ", {", mask, "})"),
-                    kNativeBackward);
+  emitter.statement(text("auto ", emitter.local("parts"), " = graphpipe::runtime::batch_norm_backward(", emitter.in(0),
+                         ", ", emitter.in(1), ", ", emitter.in(2), ", ", emitter.in(3), ", ", emitter.in(4), ", ",
+                         epsilon_text(emitter.node()), ", {", mask, "})"),
+                    kBatchNorm);
 }
 void emit_training_grad_input(Emitter& emitter) {
   emit_training_gradient(emitter, "true, false, false");

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/conv_form.h"
+#include "ops/conv_scratch.h"
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
 #include "ops/families.h"
@@ -19,41 +21,6 @@
 
 namespace graphpipe::ops {
 namespace {
-
-bool is_transposed(const NodeView& node) { return node.node().op.starts_with("ConvTranspose"); }
-
-std::vector<int64_t> fixed_sizes(ir::Shape::const_iterator begin, ir::Shape::const_iterator end) {
-  std::vector<int64_t> sizes;
-  std::transform(begin, end, std::back_inserter(sizes), [](ir::Dim dim) { return dim.factor; });
-  return sizes;
-}
-
-/// Everything about a node that its checks and its call need.
-struct ConvForm {
-  Window window;
-  int64_t groups = 1;
-  std::vector<int64_t> output_padding;
-  std::vector<int64_t> sizes;  // spatial, of x
-};
-
-Result<ConvForm> conv_form(const NodeView& node, const ir::Shape& x, const ir::Shape& weight) {
-  ConvForm form;
-  GP_TRY(form.sizes, spatial_sizes(node, x));
-  const auto has_size = [](ir::Dim dim) { return dim.is_fixed() && dim.factor > 0; };
-  if (weight.size() != x.size() || !has_size(x[1]) || !std::ranges::all_of(weight, has_size)) {
-    return bad_model(node, text("cannot convolve ", shape_text(x), " with ", shape_text(weight)));
-  }
-  GP_TRY(form.window, window_of(node, fixed_sizes(weight.begin() + 2, weight.end())));
-  const std::vector<int64_t> kernel = node.attributes().get_ints("kernel_shape", form.window.kernel);
-  if (kernel != form.window.kernel) return bad_model(node, "has a kernel_shape other than that of its weight");
-  form.groups = node.attributes().get_int("group", 1);
-  form.output_padding = node.attributes().get_ints("output_padding");
-  if (form.output_padding.empty()) form.output_padding.assign(form.sizes.size(), 0);
-  if (form.groups < 1 || form.output_padding.size() != form.sizes.size()) {
-    return bad_model(node, text("has ", form.groups, " groups or output_padding of another rank"));
-  }
-  return form;
-}
 
 // Number of output channels, after a check that channels, weight and groups fit.
 Result<int64_t> output_channels(const NodeView& node, const ir::Shape& x, const ir::Shape& weight, int64_t groups) {
@@ -114,106 +81,26 @@ double multiply_adds(const ir::Value& many, const ir::Value& weight, Samples sam
   return elements(many, samples) * elements(weight, samples) / static_cast<double>(weight.type.shape[0].factor);
 }
 
-constexpr int64_t kBlock = 16;
-
-/// Of a copy of activations, or of weights [M, C, ..], with channels in blocks.
-double blocked_bytes(const ir::Value& value, Samples samples, bool is_weight) {
-  const auto padding = [&](size_t axis) {
-    const int64_t channels = value.type.shape[axis].factor;
-    return static_cast<double>((channels + kBlock - 1) / kBlock * kBlock) / static_cast<double>(channels);
-  };
-  return bytes_of(value, samples) * padding(1) * (is_weight ? padding(0) : 1);
-}
-
-struct ConvOperands {
-  const ir::Value &activations, &other_activations, &weight;
-  /// One of the three.
-  const ir::Value& made;
-};
-
-/// The channels of the wider activations at the places of the smaller, of one sample.
-double gathered_bytes(const ConvOperands& operands) {
-  constexpr double kAlignment = 128;
-  const ir::Shape &one = operands.activations.type.shape, &other = operands.other_activations.type.shape;
-  auto elements = static_cast<double>(std::max(one[1].factor, other[1].factor));
-  for (size_t i = 2; i < one.size(); ++i) elements *= static_cast<double>(std::min(one[i].factor, other[i].factor));
-  return elements * static_cast<double>(ir::bytes_per_element(operands.made.type.dtype)) + kAlignment;
-}
-
-// oneDNN works on copies with channels in blocks, as measured with LibTorch 2.11 on x86-64 (there of 8 channels without
-// AVX-512): all three lie there before the result is made of its copy. Activations of up to three channels are read as
-// they are, pointwise kernels on whole blocks take all as it is, strided ones gather what they read of one sample, and
-// a strided input gradient has a sum of its own and copies its result once more.
-double blocked_scratch(const NodeView& node, const ConvOperands& operands, bool is_input_gradient, Samples samples) {
-  constexpr double kStridedSum = 36'888, kWidePointwiseSum = 135'192;
-  constexpr int64_t kWide = 14;
-  constexpr int64_t kFewChannels = 3;
-  const ir::Shape& weight = operands.weight.type.shape;
-  const std::vector<int64_t> kernel = fixed_sizes(weight.begin() + 2, weight.end());
-  const std::vector<int64_t> strides = node.attributes().get_ints("strides", std::vector<int64_t>(kernel.size(), 1));
-  const auto all_one = [](const std::vector<int64_t>& sizes) {
-    return std::ranges::all_of(sizes, [](int64_t size) { return size == 1; });
-  };
-  bool whole_blocks = true;
-  double copies = blocked_bytes(operands.weight, samples, true);
-  for (const ir::Value* value : {&operands.activations, &operands.other_activations}) {
-    const int64_t channels = value->type.shape[1].factor;
-    whole_blocks &= channels % kBlock == 0;
-    if (value == &operands.made || channels > kFewChannels) copies += blocked_bytes(*value, samples, false);
-  }
-  if (whole_blocks && all_one(kernel) && all_one(strides)) return 0;
-  const double result = bytes_of(operands.made, samples);
-  if (is_input_gradient && !all_one(strides)) {
-    const bool is_wide = operands.made.type.shape.back().factor >= kWide;
-    const double sum = all_one(kernel) && is_wide ? kWidePointwiseSum : kStridedSum;
-    return std::max(copies + sum - result, 2 * result);
-  }
-  if (all_one(kernel) && !all_one(strides)) copies += gathered_bytes(operands);
-  return std::max(copies - result, blocked_bytes(operands.made, samples, &operands.made == &operands.weight));
-}
-
 // Conv: each output element sums C/group * kernel products. ConvTranspose: each input element is spread over
 // M/group * kernel.
-Work conv_work(const NodeView& node, Samples samples) {
-  const ir::Value& many = is_transposed(node) ? node.input(0) : node.output(0);
-  const ConvOperands operands{node.input(0), node.output(0), node.input(1), node.output(0)};
-  return {.flops = 2 * multiply_adds(many, node.input(1), samples),
+Work product_work(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const ir::Value& many = is_transposed(node) ? operands.x : operands.y;
+  return {.flops = 2 * multiply_adds(many, operands.weight, samples),
           .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, operands, false, samples),
+          .scratch = conv_scratch(node, operands, samples),
           .kernel = Kernel::kConvolution};
+}
+Work conv_work(const NodeView& node, Samples samples) {
+  return product_work(node, {node.input(0), node.output(0), node.input(1), node.output(0)}, samples);
 }
 Work conv_grad_input_work(const NodeView& node, Samples samples) {
-  const ir::Value& many = is_transposed(node) ? node.output(0) : node.input(0);
-  const ConvOperands operands{node.input(0), node.output(0), node.input(1), node.output(0)};
-  return {.flops = 2 * multiply_adds(many, node.input(1), samples),
-          .bytes = bytes_touched(node, samples),
-          .scratch = blocked_scratch(node, operands, true, samples),
-          .kernel = Kernel::kConvolution};
+  return product_work(node, {node.output(0), node.input(0), node.input(1), node.output(0)}, samples);
 }
-
-/// Where oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
-/// columns, and four sums in the shape of the weight. Zero elsewhere.
-double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const ir::Value& weight, Samples samples) {
-  constexpr int64_t kWidest = 13;
-  bool multiplies_columns = false;
-  double columns = static_cast<double>(slid_over[1].factor * ir::bytes_per_element(weight.type.dtype));
-  for (size_t i = 2; i < weight.type.shape.size(); ++i) {
-    const int64_t width = weight.type.shape[i].factor;
-    multiplies_columns |= width > kWidest || width > slid_over[i].factor;
-    columns *= static_cast<double>(width * places[i].factor);
-  }
-  return multiplies_columns ? 4 * bytes_of(weight, samples) + columns : 0;
+bool conv_makes_share(const NodeView& node, Samples samples) {
+  return !multiplies(node, {node.input(1), node.input(0), node.output(0), node.output(0)}, samples);
 }
-
 Work conv_grad_weight_work(const NodeView& node, Samples samples) {
-  const ir::Value &many = is_transposed(node) ? node.input(1) : node.input(0),
-                  &few = is_transposed(node) ? node.input(0) : node.input(1);
-  const ConvOperands operands{node.input(0), node.input(1), node.output(0), node.output(0)};
-  const double columns = column_scratch(few.type.shape, many.type.shape, node.output(0), samples);
-  return {.flops = 2 * multiply_adds(many, node.input(2), samples),
-          .bytes = bytes_touched(node, samples),
-          .scratch = columns > 0 ? columns : blocked_scratch(node, operands, false, samples),
-          .kernel = Kernel::kConvolution};
+  return product_work(node, {node.input(1), node.input(0), node.output(0), node.output(0)}, samples);
 }
 
 // --- calls ---
@@ -244,6 +131,14 @@ std::string geometry(const ConvForm& form, const Pads& pads, bool transposed) {
               boolean(transposed), ", ", list(form.output_padding), ", ", form.groups);
 }
 
+constexpr std::string_view kConvolution = "runtime/kernels/convolution.h";
+
+// "graphpipe::runtime::NAME(operands, {{strides}, {pads}, {dilations}})"
+std::string plane_call(std::string_view name, const std::string& operands, const ConvForm& form, const Pads& pads) {
+  return text("graphpipe::runtime::", name, "(", operands, ", {", list(form.window.strides), ", ", list(pads.kernel),
+              ", ", list(form.window.dilations), "})");
+}
+
 void emit_conv(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ConvForm form = conv_form(node, node.input(0).type.shape, node.input(1).type.shape).value();
@@ -251,16 +146,23 @@ void emit_conv(Emitter& emitter) {
   const Pads pads = split_pads(form.window, transposed);
   const bool pads_before = pads.has_rest && !transposed;
   const std::string x = pads_before ? padded(emitter, emitter.in(0), pads.begin, pads.end) : emitter.in(0);
+  if (is_plane(node, form)) {
+    const std::string bias = node.has_input(2) ? emitter.in(2) : "{}";
+    emitter.assign(0, plane_call("convolution", text(x, ", ", emitter.in(1), ", ", bias), form, pads), kConvolution);
+    return;
+  }
   std::string call =
       text("at::convolution(", x, ", ", emitter.in(1), ", ", emitter.in(2), geometry(form, pads, transposed), ")");
   if (pads.has_rest && transposed) call = padded(emitter, call, negated(pads.begin), negated(pads.end));
   emitter.assign(0, call, "ATen/ops/convolution.h");
 }
 
-std::string backward_call(const std::string& gradient, const std::string& x, const std::string& weight,
-                          const std::string& tail, std::string_view mask) {
-  return text("at::convolution_backward(", gradient, ", ", x, ", ", weight, ", std::nullopt", tail, ", {", mask, "})");
+// Element `part` of the tuple of three gradients, of which it is the only one.
+std::string backward_call(int part, const std::string& operands, const std::string& tail) {
+  return text("std::get<", part, ">(at::convolution_backward(", operands, ", std::nullopt", tail, ", {",
+              part == 0 ? "true, false" : "false, true", ", false}))");
 }
+constexpr std::string_view kBackward = "ATen/ops/convolution_backward.h";
 
 // Shapes with the rest of the pads added to the spatial axes.
 ir::Shape grown(ir::Shape shape, const Pads& pads) {
@@ -284,27 +186,49 @@ void emit_conv_grad_input(Emitter& emitter) {
   const bool has_x = node.has_input(2) && !was_padded;
   const std::string x =
       has_x ? emitter.in(2) : shape_only(emitter.in(0), emitter.dims(was_padded ? grown(shape, pads) : shape));
-  std::string result = text("std::get<0>(",
-                            backward_call(kernel_gradient(emitter, pads), x, emitter.in(1),
-                                          geometry(form, pads, transposed), "true, false, false"),
-                            ")");
+  const std::string operands = text(kernel_gradient(emitter, pads), ", ", x, ", ", emitter.in(1));
+  std::string result = is_plane(node, form) ? plane_call("convolution_input_gradient", operands, form, pads)
+                                            : backward_call(0, operands, geometry(form, pads, transposed));
   if (was_padded) result = padded(emitter, result, negated(pads.begin), negated(pads.end));
-  emitter.assign(0, result, "ATen/ops/convolution_backward.h");
+  emitter.assign(0, result, is_plane(node, form) ? kConvolution : kBackward);
+}
+
+struct WeightGradientCall {
+  ConvForm form;
+  Pads pads;
+  std::string operands;  // "gradient, x, weight"
+};
+
+WeightGradientCall weight_gradient_call(Emitter& emitter) {
+  const NodeView& node = emitter.node();
+  const ConvForm form = conv_form(node, node.input(1).type.shape, node.input(2).type.shape).value();
+  const Pads pads = split_pads(form.window, is_transposed(node));
+  const bool was_padded = pads.has_rest && !is_transposed(node);
+  const std::string x = was_padded ? padded(emitter, emitter.in(1), pads.begin, pads.end) : emitter.in(1);
+  return {form, pads, text(kernel_gradient(emitter, pads), ", ", x, ", ", emitter.in(2))};
+}
+
+std::string share_call(const NodeView& node, const WeightGradientCall& call) {
+  return backward_call(1, call.operands, geometry(call.form, call.pads, is_transposed(node)));
 }
 
 void emit_conv_grad_weight(Emitter& emitter) {
-  const NodeView& node = emitter.node();
-  const ConvForm form = conv_form(node, node.input(1).type.shape, node.input(2).type.shape).value();
-  const bool transposed = is_transposed(node);
-  const Pads pads = split_pads(form.window, transposed);
-  const bool was_padded = pads.has_rest && !transposed;
-  const std::string x = was_padded ? padded(emitter, emitter.in(1), pads.begin, pads.end) : emitter.in(1);
-  emitter.assign(0,
-                 text("std::get<1>(",
-                      backward_call(kernel_gradient(emitter, pads), x, emitter.in(2), geometry(form, pads, transposed),
-                                    "false, true, false"),
-                      ")"),
-                 "ATen/ops/convolution_backward.h");
+  const WeightGradientCall call = weight_gradient_call(emitter);
+  if (!is_plane(emitter.node(), call.form)) return emitter.assign(0, share_call(emitter.node(), call), kBackward);
+  emitter.assign(0, plane_call("convolution_weight_gradient", call.operands, call.form, call.pads), kConvolution);
+}
+
+void accumulate_conv_grad_weight(Emitter& emitter, std::string_view place) {
+  const WeightGradientCall call = weight_gradient_call(emitter);
+  if (is_plane(emitter.node(), call.form)) {
+    emitter.statement(
+        plane_call("add_convolution_weight_gradient", text(place, ", ", call.operands), call.form, call.pads),
+        kConvolution);
+    return;
+  }
+  emitter.include("runtime/add_share.h");
+  emitter.statement(text("graphpipe::runtime::add_share(", place, ", ", share_call(emitter.node(), call), ")"),
+                    kBackward);
 }
 
 // --- gradient ---
@@ -400,6 +324,8 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
            .infer = infer_conv_grad_weight,
            .work = conv_grad_weight_work,
            .emit = emit_conv_grad_weight,
+           .accumulate = accumulate_conv_grad_weight,
+           .makes_share = conv_makes_share,
            .examples = {grad_weight_example(transposed, {1, 1}), grad_weight_example(transposed, {0, 1})}}};
 }
 

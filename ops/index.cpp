@@ -2,7 +2,8 @@
 // up.
 //
 // Gradients of look-ups add up the rows that were read several times. They go through embedding_dense_backward, which
-// adds in the order of the indices on every device and with any number of threads, so that runs repeat to the bit.
+// adds in the order of the indices on every device and with any number of threads, so that runs repeat to the bit. The
+// gradient of a table of weights is added to by rows (runtime/kernels/table_rows.h).
 // Indices may be negative in ONNX; ATen's kernels differ in whether they accept that, so they are made positive where
 // needed. An index out of range ends the run with ATen's error.
 
@@ -54,9 +55,10 @@ Status gather_gradient(GradientBuilder& builder) {
   const NodeView& node = builder.forward();
   GP_TRY(const int axis, axis_attribute(node, "axis", 0, node.input(0).type.shape.size()));
   const bool weight = node.input(0).batch == ir::BatchKind::kNone;
+  const std::string_view of_weight = axis == 0 ? "GatherGradRows" : "GatherGradWeight";
   ir::Attributes attributes = {{"axis", int64_t{axis}}, {"shape", node.input(0).type.shape}};
   if (padding_row(node) >= 0) attributes.set(kPaddingRow, padding_row(node));
-  builder.set_input_gradient(0, builder.add_one(0, weight ? "GatherGradWeight" : "GatherGradData",
+  builder.set_input_gradient(0, builder.add_one(0, weight ? of_weight : "GatherGradData",
                                                 {builder.output_gradient(0), builder.input(1)}, std::move(attributes)));
   return Ok{};
 }
@@ -96,15 +98,32 @@ void emit_gather_gradient(Emitter& emitter) {
   emitter.assign(0, text(sums, back, ".reshape(", emitter.dims(shape), ")"), "ATen/ops/embedding_dense_backward.h");
 }
 
+void accumulate_gather_gradient(Emitter& emitter, std::string_view place) {
+  const NodeView& node = emitter.node();
+  emitter.statement(
+      text("graphpipe::runtime::add_table_rows(", place, ", ", emitter.in(0), ", ", long_indices(emitter, 1), ", ",
+           emitter.dims(node.output(0).type.shape), ", ", padding_row(node), ")"),
+      "runtime/kernels/table_rows.h");
+}
+
+/// Of the data only what is looked up is read.
 Work gather_work(const NodeView& node, Samples samples) {
-  Work work = copy_work(node, samples);
+  Work work{.bytes = 2 * bytes_of(node.output(0), samples) + bytes_of(node.input(1), samples)};
+  work.scratch = index_scratch(node, 1, samples, false);
+  return work;
+}
+
+/// By rows: the gradient is read and the rows written, which were zeros before.
+Work gather_rows_gradient_work(const NodeView& node, Samples samples) {
+  Work work{.bytes = 3 * bytes_of(node.input(0), samples) + bytes_of(node.input(1), samples)};
   work.scratch = index_scratch(node, 1, samples, false);
   return work;
 }
 
 /// With another axis than the first the gradient and the sums are turned, which copies them.
 Work gather_gradient_work(const NodeView& node, Samples samples) {
-  Work work = gather_work(node, samples);
+  Work work = copy_work(node, samples);
+  work.scratch = index_scratch(node, 1, samples, false);
   if (node.attributes().get_int("axis", 0) != 0)
     work.scratch += bytes_of(node.input(0), samples) + bytes_of(node.output(0), samples);
   return work;
@@ -198,6 +217,11 @@ std::vector<OpDef> gather_rows() {
              .examples = gradient_example};
   OpDef of_weight = data;
   of_weight.name = "GatherGradWeight";
+  OpDef of_rows = data;
+  of_rows.name = "GatherGradRows";
+  of_rows.work = gather_rows_gradient_work;
+  of_rows.accumulate = accumulate_gather_gradient;
+  of_rows.adds_rows = true;
   return {
       {.name = "Gather",
        .infer = infer_gather,
@@ -212,6 +236,7 @@ std::vector<OpDef> gather_rows() {
                     {.inputs = {integers({kB, 4}, 0, 9), weight(integers({2}, 0, 4))}, .attributes = along(-1)}}},
       std::move(data),
       std::move(of_weight),
+      std::move(of_rows),
       {.name = "GatherElements",
        .infer = infer_gather_elements,
        .work = indexed_copy_work,

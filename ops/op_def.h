@@ -179,6 +179,10 @@ struct OpDef {
   /// add the share to the tensor that the expression `place` names, undefined before the first share. Null: codegen
   /// emits the node and adds its output.
   void (*accumulate)(Emitter&, std::string_view place) = nullptr;
+  /// Whether `accumulate` makes the share first, for the kernel cannot add: its memory counts. Null: never.
+  bool (*makes_share)(const NodeView&, Samples) = nullptr;
+  /// `accumulate` may leave a sparse sum (runtime/kernels/table_rows.h), which only entries like this one add to.
+  bool adds_rows = false;
   Dependence dependence = Dependence::kAny;
   FeatureAxis features = FeatureAxis::kUnknown;
   /// Results of four axes lie in memory with axes 1 and 2 exchanged: LibTorch's attention puts the heads of a position

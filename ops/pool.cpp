@@ -136,12 +136,13 @@ Work max_pool_gradient_work(const NodeView& node, Samples samples) { return per_
 
 void emit_max_pool(Emitter& emitter) {
   const PoolCall call{emitter, pool_form(emitter.node(), emitter.node().input(0).type.shape).value()};
-  const std::string function = text("max_pool", call.suffix(), "_with_indices"), parts = emitter.local("parts");
+  const bool is_plane = call.form.sizes.size() == 2;
+  const std::string parts = emitter.local("parts"), function = text("max_pool", call.suffix(), "_with_indices");
   emitter.statement(
-      text("auto ", parts, " = at::", function, "(", call.x(emitter.in(0), "-std::numeric_limits<double>::infinity()"),
-           ", ", call.kernel_and_strides(), ", ", call.pads(), ", ", call.axes(call.form.window.dilations, 1), ", ",
-           boolean(call.form.rounds_up), ")"),
-      call.header(function));
+      text("auto ", parts, " = ", is_plane ? "graphpipe::runtime::max_pool_2d" : text("at::", function), "(",
+           call.x(emitter.in(0), "-std::numeric_limits<double>::infinity()"), ", ", call.kernel_and_strides(), ", ",
+           call.pads(), ", ", call.axes(call.form.window.dilations, 1), ", ", boolean(call.form.rounds_up), ")"),
+      is_plane ? "runtime/kernels/max_pool.h" : call.header(function));
   for (size_t i = 0; i < 2; ++i) {
     const std::string part = text("std::get<", i, ">(", parts, ")");
     emitter.assign(i, call.is_line ? call.line(part) : text("std::move(", part, ")"), "");

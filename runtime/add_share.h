@@ -13,12 +13,11 @@ inline bool owns_its_memory(const at::Tensor& tensor) {
 }
 
 /// Adds `share` to `sum`. The first share of a step (sum undefined) becomes the sum: itself where nothing else shares
-/// its memory, else a dense copy.
+/// its memory, else a dense copy. A sparse sum (kernels/table_rows.h) becomes dense.
 inline void add_share(at::Tensor& sum, const at::Tensor& share) {
-  if (sum.defined())
-    sum.add_(share);
-  else
-    sum = owns_its_memory(share) ? share : share.clone(at::MemoryFormat::Contiguous);
+  if (sum.defined() && sum.is_sparse()) sum = sum.to_dense();
+  if (sum.defined()) sum.add_(share);
+  else sum = owns_its_memory(share) ? share : share.clone(at::MemoryFormat::Contiguous);
 }
 
 }  // namespace graphpipe::runtime

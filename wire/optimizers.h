@@ -36,6 +36,8 @@ struct OptimizerEntry {
   double state_per_weight_byte;
   /// Its update divides by the root of the gradient's mean square, and has a second moment for `verify`.
   bool normalises = false;
+  /// Without momentum and weight decay it changes of a table only the rows that were looked up.
+  bool updates_rows = false;
   /// An element's update depends on all elements of the gradient: how much rounding of one may do to it, `verify` takes
   /// from the gradients themselves.
   bool mixes_elements = false;

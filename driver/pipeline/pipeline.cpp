@@ -44,6 +44,7 @@ Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, co
          cost::price(model.graph, plan.cluster,
                      {.batch = plan.batch,
                       .optimizer_state_per_weight_byte = state_per_weight_byte(model.graph, plan.spec.optimizer),
+                      .updates_rows = wire::optimizer_named(plan.spec.optimizer).updates_rows,
                       .profile = profile,
                       .scopes = scopes_of(plan.spec)}));
   graph.execution = plan.execution;

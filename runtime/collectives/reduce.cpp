@@ -75,7 +75,7 @@ void Reduction::reset() {
 void Reduction::begin(int64_t step) {
   if (begun()) return;
   gradients_ = &gradients_of(state_, update_.first);
-  complete_gradients(state_, *gradients_);
+  complete_gradients(plan_, state_, *gradients_);
   step_ = step;
   phase_ = Phase::kReplicas;
   ring_.start(step, update_);

@@ -8,6 +8,8 @@
 
 #include "runtime/error.h"
 #include "runtime/executor/plan_channels.h"
+#include "runtime/executor/resolve.h"
+#include "runtime/kernels/table_rows.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 #include "wire/scan_numbers.h"
@@ -27,7 +29,17 @@ const TensorPlace& place_of(const ParamRow& row, ElementType type, const Safeten
 
 // Of the step's last update; undefined where there is none.
 at::Tensor last_gradient(const StageState& state, size_t index) {
-  return state.gradients.empty() ? at::Tensor() : state.gradients.rbegin()->second[index];
+  if (state.gradients.empty()) return {};
+  const at::Tensor& gradient = state.gradients.rbegin()->second[index];
+  return gradient.defined() ? dense_gradient(gradient) : gradient;
+}
+
+// Nothing sums it over copies or steps, and the update takes it as it is.
+bool may_stay_sparse(const PlanTable& plan, const StageState& state, size_t index) {
+  return plan.stages[static_cast<size_t>(state.entry->stage)].replicas == 1 &&
+         shared_group(plan, state.entry->params[index].group) == nullptr &&
+         (state.updates == nullptr || state.updates->options.accumulate == 1) &&
+         state.optimizer.takes_rows(index, state.weights[index]);
 }
 
 // Beside those of optimizers (named_optimizer_states).
@@ -140,9 +152,13 @@ std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update) {
   return gradients;
 }
 
-void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradients) {
+void complete_gradients(const PlanTable& plan, const StageState& state, std::vector<at::Tensor>& gradients) {
   for (size_t index : state.trainable) {
     at::Tensor& gradient = gradients[index];
+    if (gradient.defined() && gradient.is_sparse()) {
+      if (!may_stay_sparse(plan, state, index)) gradient = dense_gradient(gradient);
+      continue;
+    }
     gradient = gradient.defined() ? gradient.contiguous() : at::zeros_like(state.weights[index]);
   }
 }

@@ -66,8 +66,9 @@ const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t versi
 void free_version(StageState& state, int32_t version);
 /// The accumulators of the update that begins at this sample.
 std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update);
-/// Gives every trainable parameter a dense gradient: zeros where no item had a share.
-void complete_gradients(const StageState& state, std::vector<at::Tensor>& gradients);
+/// Gives every trainable parameter a gradient, zeros where no item had a share: a dense one, but for those by rows
+/// (kernels/table_rows.h) that no other copy of the stage or of the weight adds to and the update takes as they are.
+void complete_gradients(const PlanTable& plan, const StageState& state, std::vector<at::Tensor>& gradients);
 /// Takes what training changes, trainable parameters and running statistics, from such a file as --save writes.
 void take_weights(StageState& state, const Safetensors& file, const Device& device);
 

@@ -2,6 +2,7 @@
 
 #include "runtime/executor/plan_channels.h"
 #include "runtime/executor/resolve.h"
+#include "runtime/kernels/table_rows.h"
 #include "runtime/optimizers/gradient_norm.h"
 
 namespace graphpipe::runtime {
@@ -35,9 +36,9 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
   const double limit = state.updates == nullptr ? 0 : state.updates->options.clip_value;
   for (size_t index : state.trainable) {
     if (state.optimizer.has_main_weight(state.weights[index])) gradients[index] = gradients[index].to(at::kFloat);
-    if (factor != 1) gradients[index].mul_(factor);
+    if (factor != 1) stored_elements(gradients[index]).mul_(factor);
     if (accumulates) accumulate(state, index, gradients[index]);
-    if (limit > 0 && is_update(state)) gradients[index].clamp_(-limit, limit);
+    if (limit > 0 && is_update(state)) stored_elements(gradients[index]).clamp_(-limit, limit);
   }
 }
 
@@ -47,7 +48,7 @@ double squared_gradient_norm(const PlanTable& plan, StageState& state) {
   for (size_t index : state.trainable) {
     const GroupRow* group = shared_group(plan, state.entry->params[index].group);
     if (group != nullptr && group->stages.front() != state.entry->stage) continue;
-    sum += squared_norm(gradients_of(state, 0)[index]);
+    sum += squared_norm(stored_elements(gradients_of(state, 0)[index]));
   }
   return sum;
 }
@@ -62,7 +63,7 @@ void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool
   for (size_t index : state.trainable) {
     if (!updates) break;
     if (keep) state.weights[index] = state.weights[index].clone();
-    if (factors.norm != 1) gradients[index].mul_(factors.norm);
+    if (factors.norm != 1) stored_elements(gradients[index]).mul_(factors.norm);
     state.optimizer.step(index, state.weights[index], gradients[index], rate_factor);
     follow(state, index);
   }

@@ -3,17 +3,11 @@
 // where `turned`. On CPUs the kernel is chosen by the product's shape and the processor (kernel_choice.h): alike in
 // every program of a plan, so that a pipeline computes the bits of the serial interpreter.
 
-#include "runtime/kernels/kernel_choice.h"
-
 namespace at {
 class Tensor;
 }
 
 namespace graphpipe::runtime {
-
-/// a [M, K] times b [K, N], both perhaps transposed views, plus bias [N] where it is defined. By BLAS where this
-/// LibTorch has no oneDNN. Needs for oneDNN: float32 on a CPU, and no autograd.
-at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
 
 /// x [.., K] times the weight, plus bias [N] where it is defined: [.., N].
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool turned);

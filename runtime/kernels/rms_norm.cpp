@@ -20,18 +20,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-constexpr int64_t kRowLanes = 16;
-
-/// The sum of lanes that add up apart: as many as two vectors hold, so that the order does not depend on their width.
-struct RowLanes {
-  float of[kRowLanes] = {};
-  GRAPHPIPE_INLINE float sum() const {
-    float result = 0;
-    for (const float lane : of) result += lane;
-    return result;
-  }
-};
-
 GRAPHPIPE_INLINE float normalize_row(const float* __restrict x, const float* __restrict scale, float* __restrict result,
                                      int64_t width, double epsilon) {
   RowLanes squares;

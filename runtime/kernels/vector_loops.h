@@ -61,6 +61,18 @@ GRAPHPIPE_INLINE float exp_of(float x) {
   return sum * __builtin_bit_cast(float, exponent << 23U);
 }
 
+inline constexpr int64_t kRowLanes = 16;
+
+/// The sum of lanes that add up apart: as many as two vectors hold, so that the order does not depend on their width.
+struct RowLanes {
+  float of[kRowLanes] = {};
+  GRAPHPIPE_INLINE float sum() const {
+    float result = 0;
+    for (const float lane : of) result += lane;
+    return result;
+  }
+};
+
 /// Less is not worth another thread.
 inline constexpr int64_t kElementsPerThread = 1 << 15;
 

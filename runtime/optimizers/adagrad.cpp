@@ -30,8 +30,16 @@ double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterS
   return numbers.learning_rate;
 }
 
+bool adagrad_spares_rows(const UpdateTerms& terms) {
+  return terms.numbers.weight_decay == 0 && terms.numbers.epsilon > 0;
+}
+
 UpdateRule adagrad_rule() {
-  return {.name = "adagrad", .fresh_state = fresh_sum, .update = update_adagrad, .scale = scale_of_sum};
+  return {.name = "adagrad",
+          .fresh_state = fresh_sum,
+          .update = update_adagrad,
+          .scale = scale_of_sum,
+          .spares_rows = adagrad_spares_rows};
 }
 
 }  // namespace graphpipe::runtime

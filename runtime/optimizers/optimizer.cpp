@@ -1,5 +1,6 @@
 #include "runtime/optimizers/optimizer.h"
 
+#include "runtime/kernels/table_rows.h"
 #include "runtime/optimizers/registry.h"
 
 namespace graphpipe::runtime {
@@ -7,6 +8,22 @@ namespace graphpipe::runtime {
 namespace {
 
 constexpr const char* kMainWeight = "main_weight";
+
+// The update of the rows that the gradient holds, by the rule for a weight of those rows.
+double update_stored_rows(const UpdateRule& rule, at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
+                          const UpdateTerms& terms) {
+  const at::Tensor rows = stored_rows(gradient);
+  const auto has_rows = [&](const at::Tensor& tensor) { return tensor.dim() > 0 && tensor.size(0) == weight.size(0); };
+  at::Tensor part = weight.index_select(0, rows);
+  ParameterState parts = state;
+  for (NamedTensor& each : parts)
+    if (has_rows(each.tensor)) each.tensor = each.tensor.index_select(0, rows);
+  const double rate = rule.update(part, stored_elements(gradient), parts, terms);
+  weight.index_copy_(0, rows, part);
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (has_rows(state[i].tensor)) state[i].tensor.index_copy_(0, rows, parts[i].tensor);
+  return rate;
+}
 
 }  // namespace
 
@@ -22,6 +39,10 @@ void Optimizer::step(size_t index, at::Tensor& weight, const at::Tensor& gradien
   State& state = states_[index];
   UpdateTerms terms = terms_[index];
   terms.numbers.learning_rate *= rate_factor;
+  if (gradient.is_sparse()) {
+    state.last_rate = update_stored_rows(*rule_, weight, gradient, state.tensors, terms);
+    return;
+  }
   if (!state.main_weight.defined()) {
     state.last_rate = rule_->update(weight, gradient, state.tensors, terms);
     return;

@@ -16,7 +16,12 @@ class Optimizer {
   Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights = false);
   /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` says whose state to
   /// use; the state is made at the first call. The gradient has the type of the weight, or float32 with a main weight.
+  /// It may be sparse by rows (kernels/table_rows.h) where takes_rows().
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
+  /// Whether an update changes nothing but the rows that a sparse gradient holds.
+  bool takes_rows(size_t index, const at::Tensor& weight) const {
+    return rule_->spares_rows != nullptr && rule_->spares_rows(terms_[index]) && !has_main_weight(weight);
+  }
 
   /// What the next step of this parameter depends on beside weight and gradient: the rule's own tensors, which later
   /// steps change. Empty before the first step, and where the rule remembers nothing.

@@ -36,7 +36,11 @@ double update_rows(at::Tensor& weight, const at::Tensor& gradient, ParameterStat
 }  // namespace
 
 UpdateRule row_wise_adagrad_rule() {
-  return {.name = "row-wise-adagrad", .fresh_state = fresh_row_sums, .update = update_rows, .scale = scale_of_sum};
+  return {.name = "row-wise-adagrad",
+          .fresh_state = fresh_row_sums,
+          .update = update_rows,
+          .scale = scale_of_sum,
+          .spares_rows = adagrad_spares_rows};
 }
 
 }  // namespace graphpipe::runtime

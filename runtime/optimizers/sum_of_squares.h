@@ -15,5 +15,7 @@ UpdateScale scale_of_sum(const at::Tensor& gradient, const ParameterState& state
 
 /// Adagrad's update, which the row-wise one takes for parameters that are no tables.
 double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
+/// Both spare rows whose gradient is zero, without decay of the weights and where no division is by zero.
+bool adagrad_spares_rows(const UpdateTerms& terms);
 
 }  // namespace graphpipe::runtime

@@ -42,6 +42,9 @@ struct UpdateRule {
   double (*update)(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
   /// After an update. Null: the update is linear in the gradients, and rounding stays what it is.
   UpdateScale (*scale)(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms) = nullptr;
+  /// Whether a row of a weight, or of a state of as many rows, is left as it is where its gradient is zero, and
+  /// computed from that row and its gradient alone. Null: it is not.
+  bool (*spares_rows)(const UpdateTerms& terms) = nullptr;
 };
 
 }  // namespace graphpipe::runtime

@@ -110,7 +110,7 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
     double rest = seconds_since(start);
-    complete_gradients(states_.front(), gradients_of(states_.front(), 0));
+    complete_gradients(trial.plan, states_.front(), gradients_of(states_.front(), 0));
     const Clock::time_point update = Clock::now();
     states_.front().prepared.clear();
     step_weights(states_.front(), 0, {}, false);

@@ -339,7 +339,7 @@ const std::vector<at::Tensor>& Interpreter::replica_sums(UpdateKey update) {
   for (const int32_t replica : ring) {
     StageState& state = states_.at({update.first, replica});
     std::vector<at::Tensor>& gradients = gradients_of(state, update.second);
-    complete_gradients(state, gradients);
+    complete_gradients(plan_, state, gradients);
     shares.push_back(&gradients);
   }
   const StageState& first = states_.at({update.first, 0});

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/kernels/table_rows.h"
+
 namespace graphpipe::runtime {
 namespace {
 
@@ -19,8 +21,9 @@ bool is_finite(const at::Tensor& tensor) {
 
 std::optional<size_t> not_finite_gradient(StageState& state) {
   const std::vector<at::Tensor>& gradients = gradients_of(state, 0);
-  const auto found = std::ranges::find_if(
-      state.trainable, [&](size_t index) { return gradients[index].defined() && !is_finite(gradients[index]); });
+  const auto found = std::ranges::find_if(state.trainable, [&](size_t index) {
+    return gradients[index].defined() && !is_finite(stored_elements(gradients[index]));
+  });
   if (found == state.trainable.end()) return std::nullopt;
   return *found;
 }

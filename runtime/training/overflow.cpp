@@ -4,6 +4,7 @@
 
 #include "runtime/collectives/gather.h"
 #include "runtime/error.h"
+#include "runtime/kernels/table_rows.h"
 #include "runtime/training/finite_gradients.h"
 
 namespace graphpipe::runtime {
@@ -46,7 +47,7 @@ void OverflowWatch::check(LossScale& scale, bool is_update, Gather* gather, int3
   if (!scale.note(outcome.overflow, is_update)) return;
   for (StageState* state : states_) {
     for (at::Tensor& sum : state->gradient_sums) sum.reset();
-    for (const size_t index : state->trainable) gradients_of(*state, 0)[index].zero_();
+    for (const size_t index : state->trainable) stored_elements(gradients_of(*state, 0)[index]).zero_();
   }
   outcome.skipped = text("gradients overflow at loss scale ", before, "; the next steps take ", scale.scale());
 }

@@ -8,7 +8,7 @@ StageGraph without_backward(StageGraph graph) {
   for (ir::Stage& stage : graph.stages) {
     stage.has_backward = false;
     stage.choice.recompute = false;
-    stage.trainable_weight_bytes = Bytes(0);
+    stage.trainable_weight_bytes = stage.updated_weight_bytes = Bytes(0);
     stage.input_gradient = stage.weight_gradient = {};
   }
   for (ir::StageEdge& edge : graph.edges) {

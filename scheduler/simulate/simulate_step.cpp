@@ -161,7 +161,7 @@ Simulator::Outcome Simulator::contribute(size_t program, RowIndex row, Collectiv
 
 /// Seconds of one optimizer step of one replica: as measured, else the memory traffic.
 double Simulator::update_seconds(size_t program, const ir::Stage& stage) const {
-  const double bytes = static_cast<double>(stage.trainable_weight_bytes.count);
+  const double bytes = static_cast<double>(stage.updated_weight_bytes.count);
   const ir::RuntimeCosts& costs = cluster_.runtime;
   if (options_.step_traffic > 0 && (costs.update_tensor.count > 0 || costs.update_byte > 0))
     return stage.trainable_tensors * costs.update_tensor.count + bytes * costs.update_byte;

@@ -104,7 +104,7 @@ class Inference {
       stage.choice.mode = ir::ReplicaMode::kRoundRobin;
       stage.choice.recompute = rows.recomputes;
       stage.has_backward = rows.has_backward;
-      if (rows.steps) stage.weight_bytes = stage.trainable_weight_bytes = Bytes(1);
+      if (rows.steps) stage.weight_bytes = stage.trainable_weight_bytes = stage.updated_weight_bytes = Bytes(1);
       if (rows.reduces && rows.program_of.size() == 1) shared.stages.push_back(StageId(s));
       result_.graph.stages.push_back(std::move(stage));
     }

@@ -70,7 +70,7 @@ StageGraph as_taken_by(const Policy& policy, StageGraph graph) {
   if (policy.forward_only) return without_backward(std::move(graph));
   // Only what is trained has versions.
   for (ir::Stage& stage : graph.stages)
-    if (policy.asynchronous) stage.weight_bytes = stage.trainable_weight_bytes = Bytes(1);
+    if (policy.asynchronous) stage.weight_bytes = stage.trainable_weight_bytes = stage.updated_weight_bytes = Bytes(1);
   return graph;
 }
 

@@ -53,10 +53,10 @@ TEST_CASE("an evaluation drops nothing, takes running statistics, and saves noth
   const Files files = files_of(std::move(make.graph));
   CHECK(files.evaluates);
   CHECK(has(files.forward, "dropout_mask"));
-  CHECK(has(files.forward, "native_batch_norm"));
+  CHECK(has(files.forward, "runtime::batch_norm("));
   CHECK(has(files.evaluate, "void evaluate("));
   CHECK_FALSE(has(files.evaluate, "dropout_mask"));
-  CHECK_FALSE(has(files.evaluate, "native_batch_norm"));
+  CHECK_FALSE(has(files.evaluate, "runtime::batch_norm("));
   CHECK_FALSE(has(files.evaluate, "recompute"));  // no state is updated
   CHECK(has(files.evaluate, "rsqrt"));
   const auto stores = [](const std::string& text) {

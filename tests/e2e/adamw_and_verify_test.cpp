@@ -46,7 +46,7 @@ void edit_generated(const std::string& folder, const std::string& path, const st
 }
 
 struct GradientLine {
-  std::string path, statement;  // "add_share(a.gradients[3], v12);" in a file of the folder
+  std::string path, operands;  // "a.gradients[3], v12" of the call that adds, in a file of the folder
 };
 
 // Where the folder adds to a parameter's gradient.
@@ -59,12 +59,13 @@ GradientLine find_gradient(const std::string& folder, const std::string& paramet
     const auto index = std::count(table.begin() + static_cast<std::ptrdiff_t>(rows),
                                   table.begin() + static_cast<std::ptrdiff_t>(row), '\n') -
                        1;
-    const std::string statement = "add_share(a.gradients[" + std::to_string(index) + "], ";
+    const std::string place_of_sum = "a.gradients[" + std::to_string(index) + "], ";
     for (const auto& file : std::filesystem::directory_iterator(folder + "/" + place)) {
       const std::string content = content_of(file.path());
-      const size_t at = content.find(statement);
+      const size_t at = content.find(place_of_sum);
       if (at != std::string::npos)
-        return {place + "/" + file.path().filename().string(), content.substr(at, content.find(';', at) + 1 - at)};
+        return {place + "/" + file.path().filename().string(),
+                content.substr(at, content.find_first_of(",)", at + place_of_sum.size()) - at)};
     }
   }
   FAIL("no gradient of " << parameter);
@@ -103,16 +104,15 @@ void check_sharpness(const std::string& optimizer, const std::vector<std::string
   for (const std::string& parameter : largest_and_smallest(folder + "/verify/pipeline.gradients.safetensors")) {
     CAPTURE(parameter);
     const GradientLine line = find_gradient(folder, parameter);
-    std::string wrong = line.statement;
-    wrong.replace(wrong.find(");"), 1, ".mul(1.01))");
-    edit_generated(folder, line.path, line.statement, wrong);
+    const std::string wrong = line.operands + ".mul(1.01)";
+    edit_generated(folder, line.path, line.operands, wrong);
     graphpipe_output({"build", folder, "--quiet"});
     const auto report = nlohmann::json::parse(failed_verify(reference, folder));
     CHECK(report["bitwise"] == true);
     CHECK(report["by_tolerance"] == false);
     CHECK(report["worst_gradient"] == parameter);
     CHECK(report["worst_gradient_found"] != report["worst_gradient_expected"]);
-    edit_generated(folder, line.path, wrong, line.statement);
+    edit_generated(folder, line.path, wrong, line.operands);
   }
 }
 

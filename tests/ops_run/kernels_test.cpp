@@ -12,6 +12,7 @@
 #include "runtime/kernels/attention_loops.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
+#include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
 
 namespace graphpipe::runtime {

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""One training step on two cores, against PyTorch: two stages in four micro-batches beside torch.distributed.pipelining, and
+the plan of `auto` beside eager with two threads.
+
+    .deps/oracle/bin/python bench/two_devices.py [--graphpipe build/release/bin/graphpipe] [--rounds 3] [--seconds 3]
+                                               [--save FILE] [MODEL...]
+
+Models are those of bench/wide_models.py that are a row of layers: PyTorch's stages are its halves, one process and core each,
+over gloo, with SGD, by GPipe and by 1F1B; the faster counts. Rounds alternate between the programs. Ratios are of our step to
+theirs; below 1 means that GraphPipe is faster.
+"""
+
+import argparse
+import os
+import pathlib
+import socket
+import statistics
+import tempfile
+import time
+
+import step_time  # first: it makes the examples' modules known
+
+import torch
+from torch import distributed, nn
+from torch.distributed import pipelining
+
+import results
+import wide_models
+
+MODELS = ["chain", "gpt2", "bert", "vit", "llama"]
+MICRO_BATCHES = 4
+SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B}
+
+
+class Head(nn.Module):
+    """What a Classifier does after its layers."""
+
+    def __init__(self, head: nn.Module):
+        super().__init__()
+        self.head = head
+
+    def forward(self, x):
+        return self.head(x.mean(1))
+
+
+class Contiguous(nn.Module):
+    """Gloo sends no other tensors, and the rows of ViT's patches are a transposed picture."""
+
+    def forward(self, x):
+        return x.contiguous()
+
+
+def half_of(module: wide_models.Classifier, rank: int) -> nn.Module:
+    layers = list(module.layers)
+    middle = (len(layers) + 1) // 2
+    return nn.Sequential(*layers[:middle], Contiguous()) if rank == 0 else nn.Sequential(*layers[middle:], Head(module.head))
+
+
+def run_stage(rank: int, name: str, schedule: str, limit: float, port: int, seconds) -> None:
+    """One process of PyTorch's pipeline; the first one's clock counts."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    example = wide_models.load(name)
+    half = half_of(example.module.train(), rank)
+    stage = pipelining.PipelineStage(half, rank, 2, torch.device("cpu"))
+    pipeline = SCHEDULES[schedule](stage, n_microbatches=MICRO_BATCHES, loss_fn=nn.functional.cross_entropy)
+    optimizer = torch.optim.SGD(half.parameters(), lr=0.01)
+    x = next(iter(example.inputs.values()))[:step_time.BATCH]
+    label = example.labels["label"][:step_time.BATCH]
+    measured, goes_on = [], torch.ones(1)
+    while goes_on.item():
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        pipeline.step(x) if rank == 0 else pipeline.step(target=label)
+        optimizer.step()
+        distributed.barrier()
+        measured.append(time.perf_counter() - begin)
+        goes_on.fill_(sum(measured) < limit or len(measured) < step_time.FEWEST)
+        distributed.broadcast(goes_on, 0)
+    if rank == 0:
+        seconds.value = step_time.settled(measured)
+    distributed.destroy_process_group()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def pipelining_seconds(name: str, schedule: str, limit: float) -> float:
+    seconds = torch.multiprocessing.get_context("spawn").Value("d", 0.0)
+    torch.multiprocessing.spawn(run_stage, (name, schedule, limit, free_port(), seconds), nprocs=2)
+    return seconds.value
+
+
+class TwoThreads(step_time.Eager):
+    def step_seconds(self, limit: float) -> float:
+        torch.set_num_threads(2)
+        try:
+            return super().step_seconds(limit)
+        finally:
+            torch.set_num_threads(1)
+
+
+def measure(name: str, arguments: argparse.Namespace) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = lambda flags: step_time.Compiled(arguments.graphpipe, pathlib.Path(folder), name, True,
+                                                    ["--devices", "2", *flags])
+        programs = {
+            **{key: lambda limit, key=key: pipelining_seconds(name, key, limit) for key in SCHEDULES},
+            "pipeline": compiled(["--stages", "2", "--micro-batch", str(step_time.BATCH // MICRO_BATCHES)]).step_seconds,
+            "eager": TwoThreads(wide_models.load(name), False).step_seconds,
+            "auto": compiled([]).step_seconds,
+        }
+        rounds = [{key: step(arguments.seconds) for key, step in programs.items()} for _ in range(arguments.rounds)]
+    median = {f"{key}_seconds": statistics.median(each[key] for each in rounds) for key in programs}
+    pipelines = statistics.median(each["pipeline"] / min(each[key] for key in SCHEDULES) for each in rounds)
+    auto = statistics.median(each["auto"] / each["eager"] for each in rounds)
+    print(f"{name:12}", *(f"{1e3 * median[f'{key}_seconds']:10.1f}" for key in programs), f"{pipelines:15.3f} {auto:10.3f}",
+          flush=True)
+    return {"model": name, **median, "pipeline_ratio": pipelines, "auto_ratio": auto}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphpipe", default=str(step_time.ROOT / "build/release/bin/graphpipe"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3, help="of a program in a round")
+    parser.add_argument("--save", help="file to write the results to")
+    parser.add_argument("models", nargs="*")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.models if name not in MODELS]:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    torch.set_num_threads(1)
+    names = ["gpipe ms", "1f1b ms", "ours ms", "eager ms", "auto ms"]
+    print(f"{'model':12}", *(f"{each:>10}" for each in names), f"{'ours/pipelining':>15} {'auto/eager':>10}")
+    rows = [measure(name, arguments) for name in arguments.models or MODELS]
+    if arguments.save:
+        results.save(arguments.save, "two_devices", rows, key=["model"], lower_is_better=["pipeline_ratio", "auto_ratio"])
+
+
+if __name__ == "__main__":
+    main()

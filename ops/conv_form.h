@@ -1,0 +1,28 @@
+#pragma once
+// What a convolution's node says of its windows: shared by its checks, its calls and the count of its memory.
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/op_def.h"
+#include "ops/spatial.h"
+
+namespace graphpipe::ops {
+
+struct ConvForm {
+  Window window;
+  int64_t groups = 1;
+  std::vector<int64_t> output_padding;
+  std::vector<int64_t> sizes;  // spatial, of x
+};
+
+bool is_transposed(const NodeView& node);
+/// Refuses shapes that cannot be convolved. `x` and `weight`: shapes of the forward's.
+Result<ConvForm> conv_form(const NodeView& node, const ir::Shape& x, const ir::Shape& weight);
+/// Whether the runtime chooses how it is computed (runtime/kernels/convolution.h).
+bool is_plane(const NodeView& node, const ConvForm& form);
+
+/// Numbers of fixed dims.
+std::vector<int64_t> fixed_sizes(ir::Shape::const_iterator begin, ir::Shape::const_iterator end);
+
+}  // namespace graphpipe::ops

@@ -1,0 +1,120 @@
+#include "ops/conv_scratch.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ops/conv_form.h"
+#include "ops/infer_helpers.h"
+#include "wire/convolution.h"
+
+namespace graphpipe::ops {
+namespace {
+
+constexpr int64_t kBlock = 16;
+
+bool all_are(const std::vector<int64_t>& numbers, int64_t number) {
+  return std::ranges::all_of(numbers, [&](int64_t each) { return each == number; });
+}
+
+/// Of a copy of activations, or of weights [M, C, ..], with channels in blocks.
+double blocked_bytes(const ir::Value& value, Samples samples, bool is_weight) {
+  const auto padding = [&](size_t axis) {
+    const int64_t channels = value.type.shape[axis].factor;
+    return static_cast<double>((channels + kBlock - 1) / kBlock * kBlock) / static_cast<double>(channels);
+  };
+  return bytes_of(value, samples) * padding(1) * (is_weight ? padding(0) : 1);
+}
+
+/// The channels of the wider activations at the places of the smaller, of one sample.
+double gathered_bytes(const ConvOperands& operands) {
+  constexpr double kAlignment = 128;
+  const ir::Shape &one = operands.x.type.shape, &other = operands.y.type.shape;
+  auto elements = static_cast<double>(std::max(one[1].factor, other[1].factor));
+  for (size_t i = 2; i < one.size(); ++i) elements *= static_cast<double>(std::min(one[i].factor, other[i].factor));
+  return elements * static_cast<double>(ir::bytes_per_element(operands.made.type.dtype)) + kAlignment;
+}
+
+// oneDNN works on copies with channels in blocks, as measured with LibTorch 2.11 on x86-64 (there of 8 channels without
+// AVX-512): all three lie there before the result is made of its copy. Activations of up to three channels are read as
+// they are, pointwise kernels on whole blocks take all as it is, strided ones gather what they read of one sample, and
+// a strided input gradient has a sum of its own and copies its result once more.
+double blocked_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  constexpr double kStridedSum = 36'888, kWidePointwiseSum = 135'192;
+  constexpr int64_t kWide = 14;
+  constexpr int64_t kFewChannels = 3;
+  const ir::Shape& weight = operands.weight.type.shape;
+  const std::vector<int64_t> kernel = fixed_sizes(weight.begin() + 2, weight.end());
+  const std::vector<int64_t> strides = node.attributes().get_ints("strides", std::vector<int64_t>(kernel.size(), 1));
+  bool whole_blocks = true;
+  double copies = blocked_bytes(operands.weight, samples, true);
+  for (const ir::Value* value : {&operands.x, &operands.y}) {
+    const int64_t channels = value->type.shape[1].factor;
+    whole_blocks &= channels % kBlock == 0;
+    if (value == &operands.made || channels > kFewChannels) copies += blocked_bytes(*value, samples, false);
+  }
+  if (whole_blocks && all_are(kernel, 1) && all_are(strides, 1)) return 0;
+  const double result = bytes_of(operands.made, samples);
+  if (&operands.made == &operands.x && !all_are(strides, 1)) {
+    const bool is_wide = operands.made.type.shape.back().factor >= kWide;
+    const double sum = all_are(kernel, 1) && is_wide ? kWidePointwiseSum : kStridedSum;
+    return std::max(copies + sum - result, 2 * result);
+  }
+  if (all_are(kernel, 1) && !all_are(strides, 1)) copies += gathered_bytes(operands);
+  return std::max(copies - result, blocked_bytes(operands.made, samples, &operands.made == &operands.weight));
+}
+
+/// Where the runtime multiplies (runtime/kernels/convolution.cpp): the columns, and beside them the activations of
+/// several samples by channels. Not set: it does not.
+std::optional<double> product_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const ir::Value& y = operands.y;
+  const ir::Shape& weight = operands.weight.type.shape;
+  const Result<ConvForm> form = conv_form(node, operands.x.type.shape, weight);
+  if (!form.ok() || !is_plane(node, *form) || y.type.dtype != ir::DType::kFloat32) return std::nullopt;
+  const Window& window = form->window;
+  wire::ConvolutionShape shape{.places = y.type.shape[2].factor * y.type.shape[3].factor,
+                               .is_pointwise = all_are(window.kernel, 1)};
+  shape.samples = static_cast<int64_t>(elements(y, samples)) / (y.type.shape[1].factor * shape.places);
+  shape.reads_whole_planes =
+      shape.is_pointwise && all_are(window.strides, 1) && all_are(window.begin, 0) && all_are(window.end, 0);
+  if (!wire::convolves_by_products(shape)) return std::nullopt;
+  if (!wire::convolves_by_columns(shape)) return 0;
+  const double rows = elements(operands.weight, samples) / static_cast<double>(weight[0].factor);
+  const double columns = static_cast<double>(shape.samples * shape.places) * rows * ir::bytes_per_element(y.type.dtype);
+  const double by_channels = shape.samples > 1 ? bytes_of(y, samples) : 0;
+  if (&operands.made != &operands.x) return columns + by_channels;
+  // The result is made when the product is.
+  return std::max(columns + by_channels - bytes_of(operands.x, samples), columns);
+}
+
+/// Where oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
+/// columns, and four sums in the shape of the weight. Zero elsewhere.
+double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const ir::Value& weight, Samples samples) {
+  constexpr int64_t kWidest = 13;
+  bool multiplies_columns = false;
+  double columns = static_cast<double>(slid_over[1].factor * ir::bytes_per_element(weight.type.dtype));
+  for (size_t i = 2; i < weight.type.shape.size(); ++i) {
+    const int64_t width = weight.type.shape[i].factor;
+    multiplies_columns |= width > kWidest || width > slid_over[i].factor;
+    columns *= static_cast<double>(width * places[i].factor);
+  }
+  return multiplies_columns ? 4 * bytes_of(weight, samples) + columns : 0;
+}
+
+}  // namespace
+
+bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  return product_scratch(node, operands, samples).has_value();
+}
+
+double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  if (const std::optional<double> products = product_scratch(node, operands, samples)) return *products;
+  if (&operands.made == &operands.weight) {
+    const ir::Value &many = is_transposed(node) ? operands.x : operands.y,
+                    &few = is_transposed(node) ? operands.y : operands.x;
+    const double columns = column_scratch(few.type.shape, many.type.shape, operands.weight, samples);
+    if (columns > 0) return columns;
+  }
+  return blocked_scratch(node, operands, samples);
+}
+
+}  // namespace graphpipe::ops

@@ -1,0 +1,172 @@
+#include "runtime/kernels/convolution.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <vector>
+
+#include "runtime/kernels/product.h"
+#include "runtime/kernels/windows.h"
+#include "wire/convolution.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+WindowShape window_shape(at::IntArrayRef x, at::IntArrayRef weight, const ConvolutionGeometry& geometry) {
+  WindowShape shape{.samples = x[0],
+                    .channels = x[1],
+                    .height = x[2],
+                    .width = x[3],
+                    .kernel_height = weight[2],
+                    .kernel_width = weight[3],
+                    .stride_down = geometry.strides[0],
+                    .stride_right = geometry.strides[1],
+                    .pad_top = geometry.pads[0],
+                    .pad_left = geometry.pads[1],
+                    .step_down = geometry.dilations[0],
+                    .step_right = geometry.dilations[1]};
+  const auto places = [&](size_t axis) {
+    const int64_t span = geometry.dilations[axis] * (weight[axis + 2] - 1) + 1;
+    return (x[axis + 2] + 2 * geometry.pads[axis] - span) / geometry.strides[axis] + 1;
+  };
+  shape.places_down = places(0);
+  shape.places_right = places(1);
+  return shape;
+}
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
+         !(at::GradMode::is_enabled() && tensor.requires_grad());
+}
+
+wire::ConvolutionShape chosen_by(const WindowShape& shape) {
+  const bool is_pointwise = shape.kernel_height == 1 && shape.kernel_width == 1;
+  return {.samples = shape.samples,
+          .places = shape.places(),
+          .is_pointwise = is_pointwise,
+          .reads_whole_planes = is_pointwise && shape.pad_top == 0 && shape.pad_left == 0 && shape.stride_down == 1 &&
+                                shape.stride_right == 1};
+}
+
+bool by_products(const at::Tensor& activations, const at::Tensor& weight, const WindowShape& shape) {
+  return is_plain(activations) && is_plain(weight) && shape.windows() > 0 &&
+         wire::convolves_by_products(chosen_by(shape));
+}
+
+bool needs_columns(const WindowShape& shape) { return wire::convolves_by_columns(chosen_by(shape)); }
+
+// [M, rows]
+at::Tensor weight_matrix(const at::Tensor& weight) { return weight.contiguous().view({weight.size(0), -1}); }
+// Of a sample: [channels, places].
+at::Tensor matrix_of_sample(const at::Tensor& planes, int64_t sample) {
+  return planes.select(0, sample).view({planes.size(1), -1});
+}
+// [N, M, ..] as [M, windows], in the order of the columns.
+at::Tensor matrix_of_all(const at::Tensor& planes) {
+  return planes.flatten(2).transpose(0, 1).reshape({planes.size(1), -1});
+}
+
+at::Tensor columns_of(const at::Tensor& x, const WindowShape& shape) {
+  at::Tensor columns = at::empty({shape.rows(), shape.windows()}, x.options());
+  windows_to_columns(shape, x.const_data_ptr<float>(), columns.mutable_data_ptr<float>());
+  return columns;
+}
+
+std::vector<int64_t> result_sizes(const at::Tensor& weight, const WindowShape& shape) {
+  return {shape.samples, weight.size(0), shape.places_down, shape.places_right};
+}
+
+at::Tensor forward_products(const at::Tensor& any_x, const at::Tensor& weight, const at::Tensor& bias,
+                            const WindowShape& shape) {
+  const at::Tensor x = any_x.contiguous(), matrix = weight_matrix(weight);
+  at::Tensor result = at::empty(result_sizes(weight, shape), x.options());
+  const at::Tensor of_channels = bias.defined() ? bias.view({1, -1, 1, 1}) : bias;
+  if (needs_columns(shape) && shape.samples > 1) {
+    const at::Tensor product = at::empty({matrix.size(0), shape.windows()}, x.options());
+    product_into(product, matrix, columns_of(x, shape), /*adds=*/false);
+    result.flatten(2).copy_(product.view({matrix.size(0), shape.samples, -1}).transpose(0, 1));
+    return bias.defined() ? result.add_(of_channels) : result;
+  }
+  if (bias.defined()) result.copy_(of_channels.expand_as(result));
+  if (needs_columns(shape)) {
+    product_into(matrix_of_sample(result, 0), matrix, columns_of(x, shape), bias.defined());
+    return result;
+  }
+  for (int64_t sample = 0; sample < shape.samples; ++sample)
+    product_into(matrix_of_sample(result, sample), matrix, matrix_of_sample(x, sample), bias.defined());
+  return result;
+}
+
+at::Tensor input_products(const at::Tensor& any_gradient, const at::Tensor& weight, const WindowShape& shape) {
+  const at::Tensor gradient = any_gradient.contiguous(), matrix = weight_matrix(weight).t();
+  const std::vector<int64_t> sizes = {shape.samples, shape.channels, shape.height, shape.width};
+  if (needs_columns(shape)) {
+    const at::Tensor columns = at::empty({shape.rows(), shape.windows()}, gradient.options());
+    product_into(columns, matrix, matrix_of_all(gradient), /*adds=*/false);
+    at::Tensor result = at::zeros(sizes, gradient.options());
+    add_columns_to_planes(shape, columns.const_data_ptr<float>(), result.mutable_data_ptr<float>());
+    return result;
+  }
+  at::Tensor result = at::empty(sizes, gradient.options());
+  for (int64_t sample = 0; sample < shape.samples; ++sample)
+    product_into(matrix_of_sample(result, sample), matrix, matrix_of_sample(gradient, sample), /*adds=*/false);
+  return result;
+}
+
+void add_weight_products(at::Tensor& sum, const at::Tensor& any_gradient, const at::Tensor& any_x,
+                         const WindowShape& shape) {
+  const at::Tensor gradient = any_gradient.contiguous(), x = any_x.contiguous();
+  bool adds = sum.defined();
+  if (!adds) sum = at::empty({gradient.size(1), shape.channels, shape.kernel_height, shape.kernel_width}, x.options());
+  const at::Tensor matrix = sum.view({gradient.size(1), -1});
+  if (needs_columns(shape)) return product_into(matrix, matrix_of_all(gradient), columns_of(x, shape).t(), adds);
+  for (int64_t sample = 0; sample < shape.samples; ++sample, adds = true)
+    product_into(matrix, matrix_of_sample(gradient, sample), matrix_of_sample(x, sample).t(), adds);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& gradient, const at::Tensor& x,
+                                                        const at::Tensor& weight, const ConvolutionGeometry& geometry,
+                                                        std::array<bool, 3> mask) {
+  constexpr int64_t kNoPadding[] = {0, 0};
+  return at::convolution_backward(gradient, x, weight, std::nullopt, geometry.strides, geometry.pads,
+                                  geometry.dilations, /*transposed=*/false, kNoPadding, /*groups=*/1, mask);
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                       const ConvolutionGeometry& geometry) {
+  const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
+  if (by_products(x, weight, shape)) return forward_products(x, weight, bias, shape);
+  constexpr int64_t kNoPadding[] = {0, 0};
+  return at::convolution(x, weight, bias, geometry.strides, geometry.pads, geometry.dilations, /*transposed=*/false,
+                         kNoPadding, /*groups=*/1);
+}
+
+at::Tensor convolution_input_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+                                      const ConvolutionGeometry& geometry) {
+  const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
+  if (by_products(gradient, weight, shape)) return input_products(gradient, weight, shape);
+  return std::get<0>(backward(gradient, x, weight, geometry, {true, false, false}));
+}
+
+void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x,
+                                     const at::Tensor& weight, const ConvolutionGeometry& geometry) {
+  const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
+  if (by_products(gradient, x, shape)) return add_weight_products(sum, gradient, x, shape);
+  const at::Tensor share = std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
+  if (sum.defined()) sum.add_(share);
+  else sum = share.contiguous();
+}
+
+at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+                                       const ConvolutionGeometry& geometry) {
+  at::Tensor share;
+  add_convolution_weight_gradient(share, gradient, x, weight, geometry);
+  return share;
+}
+
+}  // namespace graphpipe::runtime

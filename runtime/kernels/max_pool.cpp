@@ -1,0 +1,144 @@
+#include "runtime/kernels/max_pool.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/native/Pool.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "runtime/kernels/vector_loops.h"
+#include "runtime/kernels/windows.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,no-trapping-math")
+#endif
+
+namespace graphpipe::runtime {
+namespace {
+
+/// The places of a line that a loop holds at once.
+constexpr int64_t kLinePlaces = 512;
+
+struct Pool {
+  WindowShape shape;
+  /// By element of a line of the kernel: the places whose window has it inside of the plane.
+  const PlaceRange* inside;
+  const float* planes;
+  float* maxima;
+  int64_t* places;
+};
+
+/// The first of first, first + step, .. that is not negative.
+GRAPHPIPE_INLINE int64_t first_inside(int64_t first, int64_t step) {
+  return first >= 0 ? first : first + (-first + step - 1) / step * step;
+}
+
+/// Line `line` of all planes' places. Strides are a constant, where they are kStride, so that the loop is vectors.
+template <int64_t kStride>
+GRAPHPIPE_INLINE void pool_line(const Pool& pool, int64_t line) {
+  const WindowShape& shape = pool.shape;
+  const int64_t stride = kStride > 0 ? kStride : shape.stride_right;
+  const float* const plane = pool.planes + line / shape.places_down * shape.height * shape.width;
+  const int64_t top = line % shape.places_down * shape.stride_down - shape.pad_top;
+  float best[kLinePlaces];
+  int32_t place[kLinePlaces];
+  // What a window of nothing but -infinity is said to have its maximum at: its first element.
+  const int64_t first_row = first_inside(top, shape.step_down) * shape.width;
+  for (int64_t i = 0; i < shape.places_right; ++i) {
+    best[i] = -std::numeric_limits<float>::infinity();
+    place[i] = static_cast<int32_t>(first_row + first_inside(i * stride - shape.pad_left, shape.step_right));
+  }
+  for (int64_t y = first_inside(top, shape.step_down); y < std::min(shape.height, top + shape.span_down());
+       y += shape.step_down) {
+    for (int64_t right = 0; right < shape.kernel_width; ++right) {
+      const int64_t first = y * shape.width + right * shape.step_right - shape.pad_left;
+      const float* __restrict from = plane + first;
+      for (int64_t i = pool.inside[right].begin; i < pool.inside[right].end; ++i) {
+        const float value = from[i * stride];
+        const bool is_better = (value > best[i]) | (value != value);  // of vectors: both are computed
+        place[i] = is_better ? static_cast<int32_t>(first) + static_cast<int32_t>(i * stride) : place[i];
+        best[i] = is_better ? value : best[i];
+      }
+    }
+  }
+  float* __restrict maxima = pool.maxima + line * shape.places_right;
+  int64_t* __restrict places = pool.places + line * shape.places_right;
+  for (int64_t i = 0; i < shape.places_right; ++i) {
+    maxima[i] = best[i];
+    places[i] = place[i];
+  }
+}
+
+GRAPHPIPE_INLINE void pool_lines(const Pool& pool, int64_t begin, int64_t end) {
+  for (int64_t line = begin; line < end; ++line) {
+    if (pool.shape.stride_right == 1) pool_line<1>(pool, line);
+    else if (pool.shape.stride_right == 2) pool_line<2>(pool, line);
+    else pool_line<0>(pool, line);
+  }
+}
+
+#if defined(__x86_64__)
+GRAPHPIPE_AVX2 void pool_lines_avx2(const Pool& pool, int64_t begin, int64_t end) { pool_lines(pool, begin, end); }
+#endif
+
+void pool_some(const Pool& pool, int64_t begin, int64_t end) {
+#if defined(__x86_64__)
+  if (has_avx2()) return pool_lines_avx2(pool, begin, end);
+#endif
+  pool_lines(pool, begin, end);
+}
+
+}  // namespace
+}  // namespace graphpipe::runtime
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+namespace graphpipe::runtime {
+
+std::tuple<at::Tensor, at::Tensor> max_pool_2d(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef strides,
+                                               at::IntArrayRef pads, at::IntArrayRef dilations, bool rounds_up) {
+  const auto places = [&](size_t axis) {
+    return at::native::pooling_output_shape<int64_t>(x.size(static_cast<int64_t>(axis) + 2), kernel[axis], pads[axis],
+                                                     strides[axis], dilations[axis], rounds_up);
+  };
+  const WindowShape shape{.samples = x.size(0),
+                          .channels = x.size(1),
+                          .height = x.size(2),
+                          .width = x.size(3),
+                          .kernel_height = kernel[0],
+                          .kernel_width = kernel[1],
+                          .stride_down = strides[0],
+                          .stride_right = strides[1],
+                          .pad_top = pads[0],
+                          .pad_left = pads[1],
+                          .step_down = dilations[0],
+                          .step_right = dilations[1],
+                          .places_down = places(0),
+                          .places_right = places(1)};
+  const bool fits =
+      shape.places_right <= kLinePlaces && shape.height * shape.width < std::numeric_limits<int32_t>::max();
+  if (!loop_takes(x) || !fits) return at::max_pool2d_with_indices(x, kernel, strides, pads, dilations, rounds_up);
+  const std::vector<int64_t> sizes = {shape.samples, shape.channels, shape.places_down, shape.places_right};
+  at::Tensor maxima = at::empty(sizes, x.options()), found = at::empty(sizes, x.options().dtype(at::kLong));
+  std::vector<PlaceRange> inside;
+  for (int64_t right = 0; right < shape.kernel_width; ++right)
+    inside.push_back(
+        places_inside(right * shape.step_right - shape.pad_left, shape.stride_right, shape.width, shape.places_right));
+  const Pool pool{.shape = shape,
+                  .inside = inside.data(),
+                  .planes = x.const_data_ptr<float>(),
+                  .maxima = maxima.mutable_data_ptr<float>(),
+                  .places = found.mutable_data_ptr<int64_t>()};
+  const int64_t grain = std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, shape.places_right));
+  at::parallel_for(0, shape.samples * shape.channels * shape.places_down, grain,
+                   [&](int64_t begin, int64_t end) { pool_some(pool, begin, end); });
+  return {maxima, found};
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,89 @@
+#include "runtime/kernels/product.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+
+#include <optional>
+#include <string_view>
+
+namespace at::native {
+// result = beta * result + alpha * a b by oneDNN, with transposed operands as they are and nothing allocated. LibTorch
+// exports it without a header; weak, so that one that does not have it is no error.
+__attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta,
+                                         float alpha);
+}  // namespace at::native
+
+namespace graphpipe::runtime {
+namespace {
+
+/// Whether it is there and takes float32, which some versions reserve for 16 bits.
+bool has_direct_onednn() {
+  static const bool has = [] {
+    if (at::native::mkldnn_matmul == nullptr) return false;
+    const at::Tensor two = at::full({2, 2}, 2, at::TensorOptions().dtype(at::kFloat)), sum = at::ones({2, 2});
+    try {
+      at::native::mkldnn_matmul(two.t(), two, sum, /*beta=*/1, /*alpha=*/1);
+    } catch (const c10::Error&) {
+      return false;
+    }
+    return sum.eq(9).all().item<bool>();
+  }();
+  return has;
+}
+
+/// mkldnn::_linear_pointwise(X, W, bias, attr, scalars, algorithm): X W^T + bias. It has no C++ function of its own.
+using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                   std::string_view, c10::List<std::optional<at::Scalar>>,
+                                   std::optional<std::string_view>);
+
+/// Null where this LibTorch was built without oneDNN.
+const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
+  static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
+    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    return schema ? std::optional(schema->typed<LinearPointwise>()) : std::nullopt;
+  }();
+  return handle ? &*handle : nullptr;
+}
+
+}  // namespace
+
+ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.is_cpu() || a.scalar_type() != at::kFloat || b.scalar_type() != at::kFloat) return ProductKernel::kBlas;
+  if (at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad())) return ProductKernel::kBlas;
+  return choose_product_kernel({a.size(0), a.size(1), b.size(1)});
+}
+
+at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (kernel == ProductKernel::kBlas || onednn_linear() == nullptr)
+    return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
+  // That one adds the bias without a pass of its own, but copies what does not lie so.
+  const bool lies_so = a.is_contiguous() && b.t().is_contiguous();
+  if (!has_direct_onednn() || (bias.defined() && lies_so)) {
+    const std::optional<at::Tensor> row = bias.defined() ? std::optional(bias) : std::nullopt;
+    return onednn_linear()->call(a, b.t(), row, "none", c10::List<std::optional<at::Scalar>>(), "");
+  }
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  if (bias.defined()) result.copy_(bias.expand(result.sizes()));
+  at::native::mkldnn_matmul(a, b, result, bias.defined() ? 1 : 0, /*alpha=*/1);
+  return result;
+}
+
+void product_into(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool adds) {
+  const ProductKernel kernel = product_kernel(a, b);
+  if (kernel == ProductKernel::kOneDnn && result.is_contiguous() && has_direct_onednn())
+    return at::native::mkldnn_matmul(a, b, result, adds ? 1 : 0, /*alpha=*/1);
+  at::Tensor sum = result;
+  if (kernel == ProductKernel::kOneDnn && adds) sum.add_(matrix_product(kernel, a, b, {}));
+  else if (kernel == ProductKernel::kOneDnn) sum.copy_(matrix_product(kernel, a, b, {}));
+  else if (adds) sum.addmm_(a, b);
+  else at::mm_out(sum, a, b);
+}
+
+}  // namespace graphpipe::runtime

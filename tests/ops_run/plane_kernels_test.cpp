@@ -1,0 +1,158 @@
+// The kernels of convolutions and pools of planes, against LibTorch's own operators.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <c10/core/InferenceMode.h>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "runtime/kernels/batch_norm.h"
+#include "runtime/kernels/convolution.h"
+#include "runtime/kernels/max_pool.h"
+#include "runtime/kernels/windows.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+using Pair = std::array<int64_t, 2>;
+
+struct PlaneCase {
+  int64_t samples, channels, results;
+  Pair size, kernel, strides, pads, dilations;
+};
+// Few windows and many, pointwise with few places and many, strided, in unequal directions, of one sample.
+constexpr PlaneCase kPlanes[] = {
+    {3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {2, 8, 12, {7, 6}, {3, 2}, {2, 1}, {1, 0}, {1, 2}},
+    {4, 64, 96, {2, 2}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {2, 6, 10, {9, 9}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+    {3, 16, 8, {5, 4}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},    {2, 16, 8, {8, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
+    {1, 16, 32, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},   {2, 4, 6, {3, 3}, {1, 1}, {1, 1}, {1, 2}, {1, 1}},
+    {2, 128, 160, {4, 4}, {5, 5}, {3, 3}, {2, 2}, {1, 1}}, {2, 3, 8, {20, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+
+at::Tensor random_planes(at::IntArrayRef sizes, uint64_t seed) {
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
+}
+
+// By the largest element of what is expected.
+double relative_difference(const at::Tensor& found, const at::Tensor& expected) {
+  REQUIRE(found.sizes() == expected.sizes());
+  return ((found.to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of planes and both their gradients are those in float64") {
+  const c10::InferenceMode no_autograd;
+  constexpr Pair kNone = {0, 0};
+  for (const PlaneCase& c : kPlanes) {
+    CAPTURE(c.channels);
+    CAPTURE(c.size[0]);
+    const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
+    const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+    const at::Tensor w = random_planes({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
+    const at::Tensor bias = random_planes({c.results}, 3);
+    const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
+    const auto convolve = [&](const at::Tensor& b) {
+      return at::convolution(wide_x, wide_w, b, c.strides, c.pads, c.dilations, false, kNone, 1);
+    };
+    const at::Tensor expected = convolve(bias.to(at::kDouble)), found = convolution(x, w, bias, geometry);
+    CHECK(relative_difference(found, expected) < 2e-6);
+    CHECK(relative_difference(convolution(x, w, {}, geometry), convolve({})) < 2e-6);
+    // Rows that do not lie together too: channels last.
+    const at::Tensor gradient = random_planes(found.sizes(), 4).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto [of_x, of_w, none] =
+        at::convolution_backward(gradient.to(at::kDouble), wide_x, wide_w, std::nullopt, c.strides, c.pads, c.dilations,
+                                 false, kNone, 1, {true, true, false});
+    CHECK(relative_difference(convolution_input_gradient(gradient, x, w, geometry), of_x) < 2e-6);
+    at::Tensor sum = convolution_weight_gradient(gradient, x, w, geometry);
+    CHECK(relative_difference(sum, of_w) < 2e-6);
+    for (int share = 1; share < 3; ++share) add_convolution_weight_gradient(sum, gradient, x, w, geometry);
+    CHECK(relative_difference(sum, of_w * 3) < 4e-6);
+  }
+}
+
+TEST_CASE("windows are LibTorch's columns, and adding them back is their transposition") {
+  const c10::InferenceMode no_autograd;
+  for (const PlaneCase& c : kPlanes) {
+    const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 5);
+    const auto places = [&](size_t axis) {
+      return (c.size[axis] + 2 * c.pads[axis] - c.dilations[axis] * (c.kernel[axis] - 1) - 1) / c.strides[axis] + 1;
+    };
+    const WindowShape shape{.samples = c.samples,
+                            .channels = c.channels,
+                            .height = c.size[0],
+                            .width = c.size[1],
+                            .kernel_height = c.kernel[0],
+                            .kernel_width = c.kernel[1],
+                            .stride_down = c.strides[0],
+                            .stride_right = c.strides[1],
+                            .pad_top = c.pads[0],
+                            .pad_left = c.pads[1],
+                            .step_down = c.dilations[0],
+                            .step_right = c.dilations[1],
+                            .places_down = places(0),
+                            .places_right = places(1)};
+    at::Tensor columns = at::full({shape.rows(), shape.windows()}, std::nan(""), at::kFloat);
+    windows_to_columns(shape, x.const_data_ptr<float>(), columns.mutable_data_ptr<float>());
+    const at::Tensor expected = at::im2col(x, c.kernel, c.dilations, c.pads, c.strides);
+    CHECK(columns.view({shape.rows(), c.samples, -1}).transpose(0, 1).equal(expected));
+    at::Tensor planes = at::zeros(x.sizes(), at::kFloat);
+    add_columns_to_planes(shape, columns.const_data_ptr<float>(), planes.mutable_data_ptr<float>());
+    const at::Tensor back = at::col2im(expected, c.size, c.kernel, c.dilations, c.pads, c.strides);
+    CHECK(relative_difference(planes, back.to(at::kDouble)) < 1e-6);
+  }
+}
+
+TEST_CASE("maxima of windows and their places are LibTorch's to the bit, with ties, infinities and NaNs") {
+  const c10::InferenceMode no_autograd;
+  for (const PlaneCase& c : {PlaneCase{2, 3, 0, {13, 11}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                             {2, 2, 0, {8, 9}, {2, 3}, {1, 3}, {1, 0}, {1, 2}},
+                             {1, 4, 0, {6, 600}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
+                             {1, 2, 0, {5, 700}, {2, 2}, {1, 1}, {1, 1}, {2, 2}}})
+    for (const bool rounds_up : {false, true}) {
+      at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 6).mul_(2).round_();
+      x.select(2, 1).fill_(-std::numeric_limits<float>::infinity());
+      x.select(2, 2).fill_(-std::numeric_limits<float>::infinity());
+      x.select(3, 4).fill_(std::numeric_limits<float>::quiet_NaN());
+      const auto [maxima, places] = max_pool_2d(x, c.kernel, c.strides, c.pads, c.dilations, rounds_up);
+      const auto [expected, expected_places] =
+          at::max_pool2d_with_indices(x, c.kernel, c.strides, c.pads, c.dilations, rounds_up);
+      CHECK(places.equal(expected_places));
+      CHECK(maxima.nan_to_num(123).equal(expected.nan_to_num(123)));
+    }
+}
+
+TEST_CASE(
+    "BatchNorm and its gradients are those in float64, far from zero too, and running statistics move as LibTorch's") {
+  const c10::InferenceMode no_autograd;
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{6, 5}, {3, 4, 7}, {2, 3, 9, 11}, {1, 2, 2, 3, 3}}) {
+    const at::Tensor x = random_planes(sizes, 7).add_(30), gradient = random_planes(sizes, 8);
+    const at::Tensor scale = random_planes({sizes[1]}, 9), bias = random_planes({sizes[1]}, 10);
+    const at::Tensor mean = random_planes({sizes[1]}, 11), variance = random_planes({sizes[1]}, 12).square_();
+    const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
+    at::Tensor wide_mean = wide(mean), wide_variance = wide(variance);
+    const auto [y, batch_mean, inverse] = batch_norm(x, scale, bias, mean, variance, 0.3, 1e-5);
+    const auto [wide_y, wide_batch_mean, wide_inverse] =
+        at::native_batch_norm(wide(x), wide(scale), wide(bias), wide_mean, wide_variance, /*training=*/true, 0.3, 1e-5);
+    CHECK(relative_difference(y, wide_y) < 2e-5);
+    CHECK(relative_difference(batch_mean, wide_batch_mean) < 1e-6);
+    CHECK(relative_difference(inverse, wide_inverse) < 2e-5);
+    CHECK(relative_difference(mean, wide_mean) < 1e-6);
+    CHECK(relative_difference(variance, wide_variance) < 2e-5);
+    const auto [of_x, of_scale, of_bias] =
+        batch_norm_backward(gradient, x, scale, batch_mean, inverse, 1e-5, {true, true, true});
+    const auto [wide_of_x, wide_of_scale, wide_of_bias] =
+        at::native_batch_norm_backward(wide(gradient), wide(x), wide(scale), {}, {}, wide_batch_mean, wide_inverse,
+                                       /*train=*/true, 1e-5, {true, true, true});
+    CHECK(relative_difference(of_x, wide_of_x) < 2e-5);
+    CHECK(relative_difference(of_scale, wide_of_scale) < 2e-5);
+    CHECK(relative_difference(of_bias, wide_of_bias) < 1e-6);
+    CHECK_FALSE(std::get<0>(batch_norm_backward(gradient, x, scale, batch_mean, inverse, 1e-5, {false, true, false}))
+                    .defined());
+  }
+}
+
+}  // namespace graphpipe::runtime
