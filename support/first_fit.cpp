@@ -11,7 +11,8 @@ int improvements_of(size_t buffers) { return buffers <= 1000 ? 32 : buffers <= 5
 
 /// The buffers that end at the height come first, the others as they were.
 void raise_culprits(const std::vector<SectionBuffer>& buffers, const FirstFit& fit, std::vector<int>& order) {
-  std::ranges::stable_partition(order, [&](int index) {
+  // Not the one of std::ranges: its result is a subrange, which Clang 14 does not compile.
+  std::stable_partition(order.begin(), order.end(), [&](int index) {
     const auto i = static_cast<size_t>(index);
     return fit.offsets[i] + buffers[i].size == fit.height;
   });
