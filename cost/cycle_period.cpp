@@ -39,19 +39,42 @@ std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, Sta
   return waits;
 }
 
-/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none (Bellman-Ford on the
-/// time that each wait takes beyond its share).
-std::vector<Wait> slow_cycle(const std::vector<Wait>& waits, size_t nodes, double period) {
+/// Whether the wait moves the start of its node beyond what was known: by the time that it takes beyond its share.
+bool delays(const Wait& wait, double period, std::vector<double>& latest) {
   const double slack = 1e-9 * period;
+  const double time = latest[wait.from] + wait.seconds - period * wait.span - slack;
+  if (time <= latest[wait.to]) return false;
+  latest[wait.to] = time;
+  return true;
+}
+
+/// Whether the starts settle within a few rounds, so that no cycle takes longer than `period`: where a micro-batch
+/// goes down the stages and up again in one round, most do. Where they do not, nothing is known.
+bool settles_soon(const std::vector<Wait>& waits, size_t nodes, double period) {
+  constexpr int kRounds = 8;
+  const auto place_of = [&](const Wait& wait) { return wait.from % 2 == 0 ? wait.from : 2 * nodes - wait.from; };
+  std::vector<Wait> ordered = waits;
+  std::ranges::stable_sort(ordered, {}, place_of);
+  std::vector<double> latest(nodes, 0);
+  for (int round = 0; round < kRounds; ++round) {
+    bool changed = false;
+    for (const Wait& wait : ordered) changed = delays(wait, period, latest) || changed;
+    if (!changed) return true;
+  }
+  return false;
+}
+
+/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none (Bellman-Ford).
+std::vector<Wait> slow_cycle(const std::vector<Wait>& waits, size_t nodes, double period) {
+  constexpr size_t kManyNodes = 64;
+  if (nodes > kManyNodes && settles_soon(waits, nodes, period)) return {};
   std::vector<double> latest(nodes, 0);
   std::vector<int> by(nodes, -1);
   size_t changed = nodes;
   for (size_t round = 0; round <= nodes; ++round) {
     changed = nodes;
     for (size_t w = 0; w < waits.size(); ++w) {
-      const double time = latest[waits[w].from] + waits[w].seconds - period * waits[w].span - slack;
-      if (time <= latest[waits[w].to]) continue;
-      latest[waits[w].to] = time;
+      if (!delays(waits[w], period, latest)) continue;
       by[waits[w].to] = static_cast<int>(w);
       changed = waits[w].to;
     }

@@ -3,7 +3,7 @@
 // that does not stop puts all actions into one global order in which every message is a single step: a barrier between
 // any two of these steps leaves the schedule alive (docs/schedules.md, section 8.7).
 
-#include <algorithm>
+#include <array>
 #include <map>
 
 #include "scheduler/validate/check_tables.h"
@@ -16,21 +16,22 @@ class Walk {
   Walk(const Tables& tables, bool rendezvous) : tables_(tables), rendezvous_(rendezvous) {
     const size_t programs = tables.schedule.programs.size();
     next_.assign(programs, 0);
-    for (const ir::Program& program : tables.schedule.programs) sent_.emplace_back(program.actions.size(), 0);
+    for (const ir::Program& program : tables.schedule.programs) passed_.emplace_back(program.actions.size(), 0);
     groups_ = stages_reduced_together(tables.graph);
-    feeds_.resize(tables.items.size());
+    awaited_.resize(tables.items.size());
     each_row(tables, [&](Place place, const Action& action) {
       if (action.op == ActionOp::kReduceGradient) ++open_reductions_[update_of(action)];
       if (action.op == ActionOp::kNorm) ++open_norms_;
-      if (ir::is_receive(action.op)) feeds_[static_cast<size_t>(item_at(place))].push_back(place);
+      if (ir::is_receive(action.op)) ++awaited(place);
     });
   }
 
   Diagnostics run() {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (size_t p = 0; p < next_.size(); ++p)
-        while (advance(p)) progress = true;
+    for (size_t p = 0; p < next_.size(); ++p) may_advance_.push_back(p);
+    while (!may_advance_.empty()) {
+      const size_t p = may_advance_.back();
+      may_advance_.pop_back();
+      while (advance(p)) continue;
     }
     for (size_t p = 0; p < next_.size(); ++p)
       if (next_[p] < size(p))
@@ -51,19 +52,25 @@ class Walk {
   std::pair<int, int64_t> update_of(const Action& action) const {
     return {groups_[StageId(static_cast<size_t>(action.stage))], action.range.first};
   }
-  bool is_sent(Place place) const {
-    return sent_[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)] != 0;
+  uint8_t& passed(Place place) {
+    return passed_[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
   }
-  void mark(Place place) { sent_[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)] = 1; }
+  /// Of the item that a receive is for.
+  int& awaited(Place receive) {
+    const bool backward = ir::is_backward_message(tables_.action(receive).op);
+    return awaited_[static_cast<size_t>(item_at(receive))][backward ? 1 : 0];
+  }
 
   /// Whether all messages of this direction of the item have been received and sent.
-  bool has_arrived(int item, bool backward) const {
-    return std::all_of(feeds_[static_cast<size_t>(item)].begin(), feeds_[static_cast<size_t>(item)].end(),
-                       [&](Place receive) {
-                         if (ir::is_backward_message(tables_.action(receive).op) != backward) return true;
-                         return is_sent(partner(receive)) &&
-                                static_cast<size_t>(receive.position) < next_[static_cast<size_t>(receive.program)];
-                       });
+  bool has_arrived(int item, bool backward) const { return awaited_[static_cast<size_t>(item)][backward ? 1 : 0] == 0; }
+  /// One end of a message has been passed: after the other it has arrived, and its reader may go on.
+  void pass(Place place) {
+    passed(place) = 1;
+    const Place other = partner(place);
+    if (passed(other) == 0) return;
+    const Place receive = ir::is_receive(tables_.action(place).op) ? place : other;
+    --awaited(receive);
+    may_advance_.push_back(static_cast<size_t>(receive.program));
   }
   Place partner(Place place) const {
     return tables_.partner[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
@@ -78,37 +85,55 @@ class Walk {
     if (action.overlaps_next && !has_arrived(item_at({place.program, place.position + 1}), true)) return false;
     const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
     if (backward && !has_arrived(item_at(place), true)) return false;
-    if (action.op == ActionOp::kNorm) --open_norms_;
-    if (action.op == ActionOp::kReduceGradient) --open_reductions_[update_of(action)];
-    if (action.op == ActionOp::kStep) {
-      const auto open = open_reductions_.find(update_of(action));
-      if (open_norms_ > 0 || (open != open_reductions_.end() && open->second > 0)) return false;
-    }
+    if (action.op == ActionOp::kNorm && --open_norms_ == 0) wake(wait_for_norm_);
+    if (action.op == ActionOp::kReduceGradient && --open_reductions_[update_of(action)] == 0)
+      wake(wait_for_reduction_[update_of(action)]);
+    if (action.op == ActionOp::kStep && !may_step(p, update_of(action))) return false;
     ++next_[p];
     return true;
+  }
+
+  bool may_step(size_t p, const std::pair<int, int64_t>& update) {
+    const auto open = open_reductions_.find(update);
+    const bool reduced = open == open_reductions_.end() || open->second == 0;
+    if (!reduced) wait_for_reduction_[update].push_back(p);
+    else if (open_norms_ > 0) wait_for_norm_.push_back(p);
+    return reduced && open_norms_ == 0;
   }
 
   bool advance_message(size_t p, Place place) {
     const Place other = partner(place);
     if (rendezvous_ && other.program != place.program) {
-      if (next_[static_cast<size_t>(other.program)] != static_cast<size_t>(other.position)) return false;
-      ++next_[static_cast<size_t>(other.program)];
-      mark(other);
+      const auto meets = static_cast<size_t>(other.program);
+      if (next_[meets] != static_cast<size_t>(other.position)) return false;
+      ++next_[meets];
+      pass(other);
+      may_advance_.push_back(meets);
     }
-    mark(place);
+    pass(place);
     ++next_[p];
     return true;
+  }
+
+  void wake(std::vector<size_t>& waiting) {
+    may_advance_.insert(may_advance_.end(), waiting.begin(), waiting.end());
+    waiting.clear();
   }
 
   const Tables& tables_;
   const bool rendezvous_;
   std::vector<size_t> next_;
-  std::vector<std::vector<uint8_t>> sent_;
-  /// Per item its receives.
-  std::vector<std::vector<Place>> feeds_;
+  /// Programs that may have something to do; one may stand here twice. All others wait for what will put them here.
+  std::vector<size_t> may_advance_;
+  /// Of messages, by program and action.
+  std::vector<std::vector<uint8_t>> passed_;
+  /// Per item its messages that have not arrived, forward and backward.
+  std::vector<std::array<int, 2>> awaited_;
   IdMap<StageId, int> groups_;
   std::map<std::pair<int, int64_t>, int> open_reductions_;
+  std::map<std::pair<int, int64_t>, std::vector<size_t>> wait_for_reduction_;
   int open_norms_ = 0;
+  std::vector<size_t> wait_for_norm_;
 };
 
 }  // namespace
