@@ -24,6 +24,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE None)
   set(CMAKE_CXX_FLAGS "-O1 ${CMAKE_CXX_FLAGS}")
 endif()
+# The folder's own headers are those in quotes: whatever else lies here takes the place of no other.
+add_compile_options("SHELL:-iquote \"${CMAKE_CURRENT_SOURCE_DIR}\"")
 set(GRAPHPIPE_LIBTORCH "$ENV{GRAPHPIPE_LIBTORCH}" CACHE PATH "LibTorch folder (include/ and lib/), 2.11 or later")
 
 # graphpipe::runtime: bundled sources, or the installed library.
@@ -36,10 +38,10 @@ if(EXISTS "${bundle}/runtime/program.h")
   else()
     list(FILTER runtime_sources EXCLUDE REGEX "/(cuda|nccl)\\.cpp$")
   endif()
+  add_compile_options("SHELL:-iquote \"${bundle}\"")
   add_library(graphpipe_runtime STATIC ${runtime_sources})
   set_target_properties(graphpipe_runtime PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   add_library(graphpipe::runtime ALIAS graphpipe_runtime)
-  target_include_directories(graphpipe_runtime PUBLIC "${bundle}")
   target_link_libraries(graphpipe_runtime PUBLIC graphpipe_torch)
 else()
   set(GRAPHPIPE_RUNTIME_DIR "$ENV{GRAPHPIPE_RUNTIME_DIR}" CACHE PATH "Where GraphPipe's runtime is installed")
@@ -71,7 +73,6 @@ constexpr std::string_view kAddStage = R"cmake(
 function(add_stage name batch)
   add_library(${name} STATIC ${ARGN})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
-  target_include_directories(${name} PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(${name} PUBLIC graphpipe::runtime)
   if(GRAPHPIPE_COMPILED_HEADERS)
     target_compile_options(${name} PRIVATE -Winvalid-pch -include "${GRAPHPIPE_COMPILED_HEADERS}")
@@ -163,9 +164,7 @@ std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::v
 std::string program_library(size_t ranks) {
   std::string result = "\nadd_library(programs STATIC programs/plan.cpp";
   for (size_t rank = 0; rank < ranks; ++rank) result += text(" programs/device", rank, ".cpp");
-  return result +
-         ")\ntarget_include_directories(programs PUBLIC \"${CMAKE_CURRENT_SOURCE_DIR}\")\n"
-         "target_link_libraries(programs PUBLIC graphpipe::runtime)\n";
+  return result + ")\ntarget_link_libraries(programs PUBLIC graphpipe::runtime)\n";
 }
 
 std::string executable(std::string_view name, std::string_view main, const std::vector<ir::StageId>& stages) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -97,16 +98,31 @@ Status run_tool(const Command& command, std::ofstream& log, Progress& progress, 
 std::string cache_file(const std::string& folder) { return folder + "/build/CMakeCache.txt"; }
 std::string cache_digest_file(const std::string& folder) { return folder + "/build/CMakeCache.sha256"; }
 
+// What CMake runs again at every build: its cache, and what it has found out of the compiler and the system.
+std::vector<std::string> remembered_files(const std::string& folder) {
+  std::vector<std::string> files = {cache_file(folder)};
+  std::error_code error;
+  for (const fs::directory_entry& version : fs::directory_iterator(folder + "/build/CMakeFiles", error))
+    for (const fs::directory_entry& file : fs::directory_iterator(version.path(), error))
+      if (file.path().extension() == ".cmake" && file.path().filename().string().starts_with("CMake"))
+        files.push_back(file.path().string());
+  std::ranges::sort(files);
+  return files;
+}
+
 // The digest of what CMake remembers, and of the place that it remembers it for.
 Result<std::string> cache_digest(const std::string& folder) {
-  GP_TRY(const std::string digest, sha256_of_file(cache_file(folder)));
-  return sha256_of_text(digest + fs::absolute(folder).lexically_normal().string());
+  std::string told = fs::absolute(folder).lexically_normal().string();
+  for (const std::string& file : remembered_files(folder)) {
+    GP_TRY(const std::string digest, sha256_of_file(file));
+    told += text("\n", fs::path(file).lexically_relative(folder).string(), " ", digest);
+  }
+  return sha256_of_text(told);
 }
 
 // Whether CMake's cache is as our last build left it, in this place: another one may name another compiler or other
-// flags, and that of a copied folder names the original. Without a cache there is nothing to distrust.
+// flags, and that of a copied folder names the original.
 bool is_own_cache(const std::string& folder) {
-  if (!fs::exists(cache_file(folder))) return true;
   const Result<std::string> digest = cache_digest(folder);
   std::ifstream file(cache_digest_file(folder));
   std::string remembered;
@@ -132,11 +148,10 @@ std::string installed_runtime() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return "";
-  // The second one is where graphpipe-runtime of a package puts it, the last one is for a program that was copied out of
-  // its build folder.
-  for (const fs::path& candidate :
-       {program.parent_path() / "../prefix", program.parent_path() / "../lib/graphpipe", program.parent_path() / "..",
-        fs::path(GRAPHPIPE_BUILD_PREFIX)})
+  // The second one is where graphpipe-runtime of a package puts it, the last one is for a program that was copied out
+  // of its build folder.
+  for (const fs::path& candidate : {program.parent_path() / "../prefix", program.parent_path() / "../lib/graphpipe",
+                                    program.parent_path() / "..", fs::path(GRAPHPIPE_BUILD_PREFIX)})
     if (!candidate.empty() && fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
   return "";
 }
@@ -164,6 +179,9 @@ Status build_folder(const std::string& folder, const Options& options, const std
   Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)},
                 .own_group = true};
   if (!target.empty()) build.arguments.insert(build.arguments.end(), {"--target", target});
+  // A link that stands there is not followed, and a pipe not waited for.
+  std::error_code ignored;
+  fs::remove(folder + "/build.log", ignored);
   std::ofstream log(folder + "/build.log");
   Progress progress(options, "building");
   GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));

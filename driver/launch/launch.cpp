@@ -1,5 +1,6 @@
 #include "driver/launch/launch.h"
 
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -84,7 +85,11 @@ void report_failures(const std::vector<Ending>& endings) {
   if (interrupted()) return;  // they ended because we asked them to
   for (size_t i = 0; i < endings.size(); ++i)
     if (endings[i].signal != 0 && !endings[i].stopped_by_us)
-      std::cerr << "graphpipe: device " << i << " was ended by signal " << endings[i].signal << "\n";
+      std::cerr << "graphpipe: device " << i << " was ended by signal "
+                << endings[i].signal
+                // Data and weights are mapped, not copied.
+                << (endings[i].signal == SIGBUS ? ": a file that it was reading was cut short, or its disk failed" : "")
+                << "\n";
 }
 
 // One process for each of the programs (their paths), in the order of their ranks.

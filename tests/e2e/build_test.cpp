@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
@@ -75,19 +76,36 @@ std::vector<pid_t> wait_for_compilers(const std::string& folder) {
   return {};
 }
 
+// The file that CMake writes once about the compiler, and reads at every build.
+std::string found_of_compiler(const std::string& folder) {
+  for (const auto& entry : fs::directory_iterator(folder + "/build/CMakeFiles"))
+    if (const fs::path file = entry.path() / "CMakeCXXCompiler.cmake"; fs::exists(file)) return file;
+  FAIL("CMake has no such file");
+  return {};
+}
+
 }  // namespace
 
-TEST_CASE("a build that is asked to terminate takes its compilers with it") {
+TEST_CASE("build and compile that are asked to terminate take their compilers with them, and nobody joins in before") {
   const std::string folder = new_folder("build.terminated");
-  const std::string out = generated(folder);
-  BackgroundRun build({"/usr/bin/env", "CCACHE_DISABLE=1", kGraphpipe, "build", out}, folder + "/talk");
-  const std::vector<pid_t> compilers = wait_for_compilers(out);
-  REQUIRE_FALSE(compilers.empty());
-  kill(build.pid(), SIGTERM);
-  CHECK(build.wait(15) == 128 + SIGTERM);
-  CHECK(all_gone(compilers, 1));
-  CHECK(compilers_of(out).empty());
-  CHECK(says(build.talk(), "run `graphpipe build` again"));
+  const std::string out = generated(folder), model = read_reference("dlrm").folder + "/model.onnx";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"build", out},
+        {"compile", model, "--loss", "bce:logit,click", "--devices", "1", "--stages", "1", "-o", folder + "/second"}}) {
+    CAPTURE(words.front());
+    std::vector<std::string> arguments = {"/usr/bin/env", "CCACHE_DISABLE=1", kGraphpipe};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    BackgroundRun build(arguments, folder + "/talk");
+    const std::vector<pid_t> compilers = wait_for_compilers(words.back());
+    REQUIRE_FALSE(compilers.empty());
+    CHECK(says(refusal({"build", words.back()}, 5), "another graphpipe is generating or building it"));
+    CHECK(says(refusal({"generate", folder + "/plan.json", "-o", words.back()}, 5), "another graphpipe"));
+    kill(build.pid(), SIGTERM);
+    CHECK(build.wait(15) == 128 + SIGTERM);
+    CHECK(all_gone(compilers, 1));
+    CHECK(compilers_of(words.back()).empty());
+    CHECK(says(build.talk(), "run `graphpipe build` again"));
+  }
 }
 
 TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and sources are those that were made") {
@@ -96,6 +114,7 @@ TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and
   graphpipe_output({"build", first});
   const std::string losses = graphpipe_output({"run", first, "--steps", "2", "--json"});
   fs::copy(first, out, fs::copy_options::recursive);
+  append(out + "/vector", "#error this is no header of the folder\n");
   graphpipe_output({"build", out});
   CHECK(read_text(out + "/build/CMakeCache.txt").find(fs::canonical(out).string()) != std::string::npos);
   CHECK(losses_of(graphpipe_output({"run", out, "--steps", "2", "--json"})) == losses_of(losses));
@@ -120,5 +139,24 @@ TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and
     append(out + "/build/CMakeCache.txt", "CMAKE_PROJECT_INCLUDE:FILEPATH=/nowhere/planted.cmake\n");
     graphpipe_output({"build", out});
     CHECK(read_text(out + "/build/CMakeCache.txt").find("planted") == std::string::npos);
+    // What it has found out of the compiler it would run as well, without its cache too.
+    for (const bool with_cache : {true, false}) {
+      const std::string found = found_of_compiler(out);
+      append(found, "message(FATAL_ERROR planted)\n");
+      if (!with_cache) fs::remove(out + "/build/CMakeCache.txt");
+      graphpipe_output({"build", out});
+      CHECK(read_text(found).find("planted") == std::string::npos);
+    }
+  }
+  SUBCASE("the log of a build goes through no link and into no pipe") {
+    fs::remove(out + "/build.log");
+    append(folder + "/mine", "kept");
+    fs::create_symlink(folder + "/mine", out + "/build.log");
+    graphpipe_output({"build", out});
+    CHECK(read_text(folder + "/mine") == "kept");
+    fs::remove(out + "/build.log");
+    REQUIRE(mkfifo((out + "/build.log").c_str(), 0600) == 0);
+    graphpipe_output({"build", out});
+    CHECK(fs::is_regular_file(out + "/build.log"));
   }
 }

@@ -184,6 +184,18 @@ TEST_CASE("shuffled epochs whose rest is trained alone are equal to one process'
   CHECK(synthetic.count("it is about data in files, and the run reads none") == 2);
 }
 
+TEST_CASE("data that are cut short while a run reads them end it, and it says so") {
+  const DataFolder data("cut");
+  BackgroundRun run({GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", three_stage_folder(), "--data", data.path, "--steps",
+                     "1000000000", "--lr", "1e-12"},
+                    work_folder("data_talk"));
+  REQUIRE(run.says("step 3 of ", 60));
+  fs::resize_file(data.file("features.npy"), 0);
+  CHECK(run.wait(30) == 6);
+  CAPTURE(run.talk());
+  CHECK(run.talk().find("a file that it was reading was cut short") != std::string::npos);
+}
+
 TEST_CASE("parts of an input are trained on as the whole") {
   const DataFolder data("parts");
   const auto losses = [&] {
@@ -325,13 +337,31 @@ TEST_CASE("run takes another seed than the plan's for synthetic data") {
 TEST_CASE("no verb ends well whose result nobody could read") {
   const std::string binary = GRAPHPIPE_BINARY_DIR "/bin/graphpipe", folder = three_stage_folder();
   const std::string model = read_reference("dlrm").folder + "/model.onnx --loss bce:logit,click";
-  for (const std::string& words :
-       {std::string("--help"), std::string("--version"), std::string("plan --help"),
-        "inspect " + model.substr(0, model.find(' ')), "lint " + model, "plan " + model + " --devices 2",
-        "compare " + model + " --planners sequential", "simulate " + folder,
-        std::string("schedule --policy gpipe --ranks 2 --micro-batches 2"), "run " + folder,
-        "run " + folder + " --json", "verify " + folder, "build " + folder,
-        "compile " + model + " --stages 1 -o " + work_folder("data_unread") + " -q"}) {
+  const std::string schedule = work_folder("data_schedule"), weights = work_folder("data_trained.safetensors");
+  const std::string trained = " --weights " + weights + " -o " + work_folder("data_out.safetensors");
+  graphpipe_output(
+      {"schedule", "--policy", "gpipe", "--ranks", "2", "--micro-batches", "2", "--format", "ir", "-o", schedule});
+  graphpipe_output({"run", folder, "--save", weights});
+  for (const std::string& words : {std::string("--help"),
+                                   std::string("--version"),
+                                   std::string("plan --help"),
+                                   "inspect " + model.substr(0, model.find(' ')),
+                                   "lint " + model,
+                                   "plan " + model + " --devices 2",
+                                   "compare " + model + " --planners sequential",
+                                   "simulate " + folder,
+                                   std::string("schedule --policy gpipe --ranks 2 --micro-batches 2"),
+                                   "check " + schedule,
+                                   "report " + folder + " -o " + work_folder("data_unread.html"),
+                                   "export " + folder + trained,
+                                   "generate " + folder + " -o " + work_folder("data_unread_too"),
+                                   std::string("completion bash"),
+                                   std::string("manual"),
+                                   "run " + folder,
+                                   "run " + folder + " --json",
+                                   "verify " + folder,
+                                   "build " + folder,
+                                   "compile " + model + " --stages 1 -o " + work_folder("data_unread") + " -q"}) {
     CAPTURE(words);
     CHECK(run_words({"sh", "-c", binary + " " + words + " >/dev/full"}).code == 5);
   }
