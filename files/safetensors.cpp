@@ -39,6 +39,15 @@ Result<SafetensorsIndex> read_safetensors(const std::string& path) {
   return index;
 }
 
+bool can_name_tensor(std::string_view name) {
+  for (size_t i = 0; i < name.size();) {
+    const size_t length = utf8_length(name.substr(i));
+    if (length == 0) return false;
+    i += length;
+  }
+  return name != wire::kMetadataName;
+}
+
 Status check_tensors(const std::vector<TensorToWrite>& tensors) {
   Diagnostics problems;
   std::vector<std::string> names;
@@ -46,15 +55,8 @@ Status check_tensors(const std::vector<TensorToWrite>& tensors) {
     problems.push_back({.code = code, .origin = name, .message = std::string(what), .hint = std::string(hint)});
   };
   for (const TensorToWrite& tensor : tensors) {
-    const std::string_view raw = tensor.name.raw();
-    names.emplace_back(raw);
-    bool is_utf8 = true;
-    for (size_t i = 0; i < raw.size() && is_utf8;) {
-      const size_t length = utf8_length(raw.substr(i));
-      is_utf8 = length > 0;
-      i += length;
-    }
-    if (!is_utf8 || raw == wire::kMetadataName)
+    names.emplace_back(tensor.name.raw());
+    if (!can_name_tensor(tensor.name.raw()))
       report(tensor.name, Code::kBadModel, "a safetensors file cannot hold a tensor of this name",
              "rename the parameter");
     if (!wire::byte_length(tensor.dtype, tensor.shape))

@@ -24,6 +24,9 @@ struct TensorToWrite {
   ir::DType dtype = ir::DType::kFloat32;
   std::vector<int64_t> shape;
 };
+/// UTF-8, and not the name that the format keeps for itself.
+bool can_name_tensor(std::string_view name);
+
 /// Whether a file can hold these tensors together. Errors: kBadModel (a name that is no UTF-8, or of two tensors),
 /// kLimitExceeded.
 Status check_tensors(const std::vector<TensorToWrite>& tensors);

@@ -5,6 +5,7 @@
 #include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
 #include "driver/pipeline/model_spec.h"
+#include "files/safetensors.h"
 #include "passes/pipeline.h"
 #include "wire/data_file.h"
 
@@ -30,19 +31,23 @@ Status check_data_names(const ir::Graph& graph) {
   return Ok{};
 }
 
-// A name with a zero byte ends there wherever programs carry it.
-Status check_whole_names(const ir::Graph& graph) {
+// A name with a zero byte ends there wherever programs carry it; trained weights and outputs are saved under theirs.
+Status check_usable_names(const ir::Graph& graph) {
   Diagnostics problems;
-  const auto check = [&](const char* what, const ModelText& name) {
-    if (name.raw().find('\0') == std::string::npos) return;
+  const auto check = [&](const char* what, const ModelText& name, bool is_saved) {
+    const bool has_zero = name.raw().find('\0') != std::string::npos;
+    if (!has_zero && (!is_saved || files::can_name_tensor(name.raw()))) return;
     problems.push_back({.code = Code::kBadModel,
                         .origin = name,
-                        .message = text("the name of this ", what, " holds a zero byte, which programs cannot carry"),
+                        .message = text("the name of this ", what,
+                                        has_zero ? " holds a zero byte, which programs cannot carry"
+                                                 : " is none that a safetensors file can hold: it is no UTF-8, or is "
+                                                   "kept for the file's metadata"),
                         .hint = "rename it in the model"});
   };
-  for (const ir::ParamId id : graph.param_ids()) check("parameter", graph.param(id).name);
-  for (const ir::Input& input : graph.inputs()) check("input", input.name);
-  for (const ir::Output& output : graph.outputs()) check("output", output.name);
+  for (const ir::ParamId id : graph.param_ids()) check("parameter", graph.param(id).name, true);
+  for (const ir::Input& input : graph.inputs()) check("input", input.name, false);
+  for (const ir::Output& output : graph.outputs()) check("output", output.name, true);
   if (!problems.empty()) return problems;
   return Ok{};
 }
@@ -83,7 +88,7 @@ void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
 Result<frontend::Imported> import_model(const Options& options) {
   GP_TRY(ir::ModelSpec spec, model_spec(options));
   GP_TRY(frontend::Imported imported, frontend::import_onnx({.spec = std::move(spec)}));
-  GP_TRY_VOID(check_whole_names(imported.graph));
+  GP_TRY_VOID(check_usable_names(imported.graph));
   GP_TRY_VOID(check_modes(options.model, imported.graph));
   return imported;
 }
@@ -103,7 +108,7 @@ Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forwar
   TrainingGraph out;
   passes::PassContext context{.loss = spec.loss, .precision = spec.precision, .forward_only = forward_only};
   GP_TRY(out.imported, frontend::import_onnx({.spec = spec}));
-  GP_TRY_VOID(check_whole_names(out.imported.graph));
+  GP_TRY_VOID(check_usable_names(out.imported.graph));
   if (spec.loss.kind.empty() && !forward_only) {
     std::string names;
     for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);

@@ -133,26 +133,37 @@ TEST_CASE("what a stage graph's file says leaves the flags of a schedule nothing
   std::filesystem::remove(dag);
 }
 
-TEST_CASE("a parameter whose name holds a zero byte is refused by lint") {
+TEST_CASE("a parameter whose name programs or files cannot hold is refused by lint") {
   std::ifstream file(GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", std::ios::binary);
   std::stringstream stream;
   stream << file.rdbuf();
-  std::string content = stream.str();
+  const std::string content = stream.str();
+  const std::string path = temporary("model.onnx"), name = "tables.0.weight";
+  struct Case {
+    std::string name, shown, problem;
+  };
   // The same length, so that every size in the file stays right.
-  const std::string name = "tables.0.weight";
-  size_t found = 0;
-  for (size_t at = content.find(name); at != std::string::npos; at = content.find(name, at + 1), ++found)
-    content[at + 6] = '\0';
-  REQUIRE(found > 1);
-  const std::string path = temporary("model.onnx");
-  std::ofstream(path, std::ios::binary) << content;
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"lint", path}, {"lint", path, "--loss", "bce:logit,click"}, {"plan", path, "--loss", "bce:logit,click"}}) {
-    const Answer answer = ask(words);
-    CAPTURE(answer.err);
-    CHECK(answer.code == 3);
-    CHECK(says(answer.err, "tables\\x000.weight"));
-    CHECK(says(answer.err, "zero byte"));
+  for (const Case& bad : {Case{std::string("tables\0000.weight", 15), "tables\\x000.weight", "zero byte"},
+                          {"tables\xff"
+                           "0.weight",
+                           "tables\\xff0.weight", "no UTF-8"}}) {
+    REQUIRE(bad.name.size() == name.size());
+    std::string changed = content;
+    size_t found = 0;
+    for (size_t at = changed.find(name); at != std::string::npos; at = changed.find(name, at + 1), ++found)
+      changed.replace(at, name.size(), bad.name);
+    REQUIRE(found > 1);
+    std::ofstream(path, std::ios::binary) << changed;
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"lint", path},
+                                               {"lint", path, "--loss", "bce:logit,click"},
+                                               {"plan", path, "--loss", "bce:logit,click"}}) {
+      const Answer answer = ask(words);
+      CAPTURE(answer.err);
+      CHECK(answer.code == 3);
+      CHECK(says(answer.err, bad.shown));
+      CHECK(says(answer.err, bad.problem));
+    }
   }
   std::filesystem::remove(path);
 }
