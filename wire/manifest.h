@@ -16,6 +16,10 @@ namespace graphpipe::wire {
 
 inline constexpr std::string_view kManifestFile = "manifest.txt";
 inline constexpr std::string_view kWeightsFile = "weights.safetensors";
+inline constexpr std::string_view kPlanFile = "plan.json";
+/// Links to what the folder was made from: the model, and the profile that the plan was priced with.
+inline constexpr std::string_view kModelLink = "model.onnx";
+inline constexpr std::string_view kProfileLink = "profile.json";
 
 struct ManifestEntry {
   std::string path;

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "wire/checkpoint.h"
+#include "wire/data_file.h"
 #include "wire/manifest.h"
 
 namespace graphpipe::wire {
@@ -38,24 +40,56 @@ bool is_listed(const fs::path& path, const fs::path& folder) {
   return false;
 }
 
-bool is_data(const fs::path& path, const fs::path& folder) {
+// A new file with the name of one would be read by the next run.
+bool is_data(const fs::path& path, const fs::path& data) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error))
-    if (entry.path().extension() == ".npy" && is_same(path, entry.path())) return true;
+  if (!fs::is_directory(data, error)) return is_same(path, data);
+  if (has_data_ending(path) && is_below(path, data)) return true;
+  if (!fs::exists(path, error)) return false;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(data, error))
+    if (has_data_ending(entry.path()) && is_same(path, entry.path())) return true;
   return false;
+}
+
+bool is_checkpoint(const fs::path& path, const fs::path& folder) {
+  if (is_same(path, folder / kCheckpointsMark)) return true;
+  return is_below(path, folder) &&
+         step_of_checkpoint(resolved(path).lexically_relative(resolved(folder)).begin()->string());
+}
+
+std::string kept_of_folder(const fs::path& path, const fs::path& folder) {
+  if (is_same(path, folder / kWeightsFile)) return "the folder's initial weights";
+  if (is_same(path, folder / kPlanFile)) return "the folder's plan";
+  if (is_same(path, folder / kManifestFile)) return "the folder's manifest";
+  if (is_same(path, folder / kModelLink)) return "the model that the folder was made from";
+  if (is_same(path, folder / kProfileLink)) return "the profile that the folder's plan was made with";
+  if (is_below(path, folder / "build")) return "the folder's programs";
+  if (is_listed(path, folder)) return "a file that the folder's programs are made from";
+  return "";
 }
 
 }  // namespace
 
-std::string kept_file(const std::string& path, const std::string& folder, const std::string& data) {
-  if (path.empty()) return "";
-  const fs::path place = folder;
-  if (is_same(path, place / kWeightsFile)) return "the folder's initial weights";
-  if (is_same(path, place / "plan.json")) return "the folder's plan";
-  if (is_same(path, place / kManifestFile)) return "the folder's manifest";
-  if (is_below(path, place / "build")) return "the folder's programs";
-  if (is_listed(path, place)) return "a file that the folder's programs are made from";
-  if (!data.empty() && is_data(path, data)) return "training data";
+std::vector<WrittenFile> written_files(const RunOptions& options) {
+  std::vector<WrittenFile> files = {{"--save", options.output.save},
+                                    {"--save-ema", options.output.save_average},
+                                    {"--save-gradients", options.output.save_gradients},
+                                    {"--save-outputs", options.output.save_outputs},
+                                    {"--save-eval-outputs", options.output.save_eval_outputs},
+                                    {"--trace", options.output.trace},
+                                    {"--log", options.watch.log},
+                                    {"--metrics", options.watch.metrics}};
+  std::erase_if(files, [](const WrittenFile& file) { return file.path.empty(); });
+  return files;
+}
+
+std::string kept_file(const std::string& path, const std::string& folder, const RunOptions& options) {
+  if (std::string kept = folder.empty() ? "" : kept_of_folder(path, folder); !kept.empty()) return kept;
+  for (const std::string& data : {options.data.folder, options.data.eval_folder})
+    if (!data.empty() && is_data(path, data)) return "training data";
+  if (!options.data.weights.empty() && is_same(path, options.data.weights)) return "what the run starts from";
+  for (const std::string& checkpoints : {options.checkpoint.folder, options.checkpoint.resume})
+    if (!checkpoints.empty() && is_checkpoint(path, checkpoints)) return "a part of the run's checkpoints";
   return "";
 }
 

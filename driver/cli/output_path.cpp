@@ -1,21 +1,37 @@
 #include "driver/cli/output_path.h"
 
+#include <filesystem>
 #include <vector>
 
 #include "driver/cli/usage.h"
 #include "support/output_file.h"
+#include "wire/run_outputs.h"
 
 namespace graphpipe::driver {
+namespace {
+
+// Empty where the command reads something else.
+std::string compiled_folder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? path : "";
+}
+
+}  // namespace
 
 Status check_output(const Options& options, std::span<const std::string> also_read) {
   if (options.output.empty()) return Ok{};
   std::vector<std::string> reads = {options.model.model,  options.model.parameters, options.input,
                                     options.plan.cluster, options.plan.profile,     options.schedule.dag,
-                                    options.executed};
+                                    options.executed,     options.measured,         options.run.data.weights};
   reads.insert(reads.end(), also_read.begin(), also_read.end());
   for (const std::string& read : reads)
     if (is_same_file(options.output, read))
       return usage("-o " + options.output, "this file is read by the same command", "name another file to write");
+  std::vector<std::string> folders = options.inputs;
+  folders.push_back(options.input);
+  for (const std::string& folder : folders)
+    if (const std::string kept = wire::kept_file(options.output, compiled_folder(folder), options.run); !kept.empty())
+      return usage("-o " + options.output, "this file is " + kept, "name another file to write");
   return check_output_path(options.output);
 }
 

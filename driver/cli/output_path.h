@@ -10,7 +10,8 @@
 namespace graphpipe::driver {
 
 /// Refuses a path that cannot be written (kEnvironment), and one that leads to a file which the command reads (kUsage):
-/// those that its flags name, and `also_read`. A plan that is read may be written again.
+/// those that its flags name, `also_read`, and what makes a compiled folder runnable that it reads. A plan of --plan
+/// may be written again.
 Status check_output(const Options& options, std::span<const std::string> also_read = {});
 
 }  // namespace graphpipe::driver

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "wire/manifest.h"
+
 namespace graphpipe::driver {
 namespace {
 
@@ -39,7 +41,7 @@ Status link_file(const std::string& folder, const std::string& name, const std::
 
 std::string linked_file(const std::string& folder, const std::string& path) {
   const fs::path file = fs::path(folder) / path;
-  if (path != kModelLink && path != kProfileLink) return file.string();
+  if (path != wire::kModelLink && path != wire::kProfileLink) return file.string();
   std::error_code error;
   const fs::path target = fs::read_symlink(file, error);
   return error ? file.string() : (file.parent_path() / target).string();

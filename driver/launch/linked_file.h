@@ -8,10 +8,6 @@
 
 namespace graphpipe::driver {
 
-/// Names of the links: the model, and the profile that the plan was priced with.
-inline constexpr const char* kModelLink = "model.onnx";
-inline constexpr const char* kProfileLink = "profile.json";
-
 /// Makes `folder`/`name` lead to `target`, in place of a link that stood there. Errors: kUsage where a file of
 /// somebody's own stands there; kEnvironment.
 Status link_file(const std::string& folder, const std::string& name, const std::string& target);

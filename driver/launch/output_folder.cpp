@@ -151,11 +151,20 @@ Status check_replaceable_weights(const std::string& folder, const std::set<std::
   return Ok{};
 }
 
-Status check_ours(const std::string& folder, const std::set<std::string>& listed) {
+// Folders alone are what is left where a disk was too full for the first file.
+Result<bool> holds_files(const std::string& folder) {
   std::error_code error;
-  const bool empty = !fs::exists(folder) || fs::is_empty(folder, error);
+  if (!fs::exists(folder)) return false;
+  for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
+       entry.increment(error))
+    if (!entry->is_directory() || entry->is_symlink()) return true;
   if (error) return disk_problem(folder, error);
-  if (empty || !listed.empty() || files::read_plan(folder + "/" + kPlanFile).ok()) return Ok{};
+  return false;
+}
+
+Status check_ours(const std::string& folder, const std::set<std::string>& listed) {
+  GP_TRY(const bool has_files, holds_files(folder));
+  if (!has_files || !listed.empty() || files::read_plan(text(folder, "/", wire::kPlanFile)).ok()) return Ok{};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(folder),
                     .message = "the folder is not empty and was not written by graphpipe",

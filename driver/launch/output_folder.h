@@ -13,8 +13,6 @@
 
 namespace graphpipe::driver {
 
-inline constexpr const char* kPlanFile = "plan.json";
-
 /// kEnvironment: what the file system says of a path of the folder.
 Diagnostic disk_problem(const std::string& path, const std::error_code& error);
 
@@ -22,9 +20,9 @@ Diagnostic disk_problem(const std::string& path, const std::error_code& error);
 /// Errors: kEnvironment.
 Status write_if_changed(const std::string& path, std::string_view content);
 
-/// A folder is ours if it is empty, has our manifest, or holds a plan of ours; even there a file that the manifest does
-/// not list is replaced only where it begins as ours does, and nothing is written or removed through a symbolic link.
-/// Writes the sources below `folder`, removes sources of an earlier generation that are no longer part of it, and
+/// A folder is ours if it holds no file, has our manifest, or holds a plan of ours; even there a file that the manifest
+/// does not list is replaced only where it begins as ours does, and nothing is written or removed through a symbolic
+/// link. Writes the sources below `folder`, removes sources of an earlier generation that are no longer part of it, and
 /// writes the parameters' initial values (weight_files.h). The manifest comes last, after everything it lists.
 /// Returns notes. Errors: kUsage (not our folder), kUnsafePath, kEnvironment, kUnreadableFile; kBadParameter where two
 /// parameters have one name.

@@ -12,6 +12,7 @@
 #include "driver/launch/build_folder.h"
 #include "driver/launch/process.h"
 #include "support/text.h"
+#include "wire/data_file.h"
 #include "wire/data_table.h"
 #include "wire/exit_codes.h"
 
@@ -19,12 +20,6 @@ namespace graphpipe::driver {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool has_packed_ending(const fs::path& path) {
-  const std::string ending = path.extension().string();
-  if (ending == ".gz") return path.stem().extension() == ".tar";
-  return ending == ".parquet" || ending == ".arrow" || ending == ".feather" || ending == ".tar" || ending == ".tgz";
-}
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -107,31 +102,16 @@ Result<Descriptor> held_folder(const std::string& folder) {
                         "start the run again; the cache may be too small (GRAPHPIPE_DATA_CACHE_GIB)");
 }
 
-// The run would lose its own data.
-Status check_not_written(const std::string& data, const wire::RunOptions& run) {
-  for (const std::string* path : {&run.output.save, &run.output.save_average, &run.output.save_gradients,
-                                  &run.output.save_outputs, &run.output.save_eval_outputs, &run.output.trace}) {
-    std::error_code error;
-    const bool same = !path->empty() && fs::equivalent(*path, data, error);
-    if (!same && (path->empty() || !has_packed_ending(*path))) continue;
-    return Diagnostic{.code = Code::kUsage,
-                      .origin = ModelText(*path),
-                      .message = "it would be written over, and has the name of training data",
-                      .hint = "name another file to write"};
-  }
-  return Ok{};
-}
-
 }  // namespace
 
 bool names_packed_files(const std::string& data) {
   std::error_code error;
-  if (!fs::is_directory(data, error)) return has_packed_ending(data);
+  if (!fs::is_directory(data, error)) return wire::has_packed_ending(data);
   bool packed = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(data, error)) {
     const std::string ending = entry.path().extension().string();
     if (ending == ".npy" || ending == ".pb") return false;
-    packed = packed || (has_packed_ending(entry.path()) && entry.is_regular_file(error));
+    packed = packed || (wire::has_packed_ending(entry.path()) && entry.is_regular_file(error));
   }
   return packed;
 }
@@ -140,7 +120,6 @@ Result<HeldData> unpack_data(const std::string& generated_folder, wire::RunOptio
   HeldData held;
   for (std::string* data : {&run.data.folder, &run.data.eval_folder}) {
     if (data->empty() || !names_packed_files(*data)) continue;
-    GP_TRY_VOID(check_not_written(*data, run));
     GP_TRY(*data, unpacked(generated_folder, *data, quiet));
     GP_TRY(Descriptor folder, held_folder(*data));
     held.folders.push_back(std::move(folder));

@@ -22,7 +22,7 @@ struct HeldData {
 /// Puts the folders that the files of --data and --eval-data were unpacked into in their place; other data stay. The
 /// cache is $GRAPHPIPE_DATA_CACHE, or `graphpipe/data` of the user's cache folder; the Python $GRAPHPIPE_PYTHON, or
 /// python3. Errors: kBadData for files that do not fit the inputs of the generated folder; kEnvironment where a cache
-/// folder, Python, pyarrow or room is missing; kUsage where an output would overwrite such a file.
+/// folder, Python, pyarrow or room is missing.
 Result<HeldData> unpack_data(const std::string& generated_folder, wire::RunOptions& run, bool quiet);
 
 }  // namespace graphpipe::driver

@@ -20,6 +20,7 @@
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
+#include "wire/manifest.h"
 #include "wire/optimizers.h"
 
 namespace graphpipe::driver {
@@ -367,13 +368,15 @@ bool is_forward_only(const ir::Schedule& schedule) {
 }
 
 ir::Plan portable_plan(ir::Plan plan) {
-  plan.spec.path = ModelText(kModelLink);
-  if (!plan.profile.empty()) plan.profile = ModelText(kProfileLink);
+  plan.spec.path = ModelText(std::string(wire::kModelLink));
+  if (!plan.profile.empty()) plan.profile = ModelText(std::string(wire::kProfileLink));
   return plan;
 }
 
 std::string plan_digest(const ir::Plan& plan) { return sha256_of_text(files::print_plan_binary(portable_plan(plan))); }
 
-std::string plan_file_of(const std::string& path) { return fs::is_directory(path) ? path + "/" + kPlanFile : path; }
+std::string plan_file_of(const std::string& path) {
+  return fs::is_directory(path) ? text(path, "/", wire::kPlanFile) : path;
+}
 
 }  // namespace graphpipe::driver

@@ -107,6 +107,11 @@ class CellFile {
   Status open(std::map<std::string, SweepRow>& rows) {
     if (access(path_.c_str(), F_OK) == 0) {
       GP_TRY(const std::string content, files::read_file(path_, kMaxFileBytes));
+      if (!content.empty() && !content.starts_with(kKey))
+        return Diagnostic{.code = Code::kUsage,
+                          .origin = ModelText(path_),
+                          .message = "the file was not written by a sweep",
+                          .hint = "choose another folder"};
       for (const std::string_view line : split(content, "\n")) take(line, rows);
       starts_line_ = content.empty() || content.back() == '\n';
     }

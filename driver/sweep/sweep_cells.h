@@ -39,8 +39,8 @@ struct SweepProgress {
 };
 
 /// Makes the plans that the file has not, `jobs` at a time, and adds each as it comes. Returns the rows, by cell; an
-/// interrupt leaves the rest out (absent). Errors: kEnvironment where the file cannot be written or a plan's process
-/// ends otherwise than it should.
+/// interrupt leaves the rest out (absent). Errors: kUsage where the file is not of a sweep; kEnvironment where it
+/// cannot be written or a plan's process ends otherwise than it should.
 Result<std::map<std::string, SweepRow>> make_plans(const std::vector<SweepCell>& cells, const std::string& file,
                                                    int jobs, const std::function<void(SweepProgress)>& progress);
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/output_path.h"
 #include "driver/cli/usage.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/json_object.h"
@@ -96,22 +97,14 @@ Status write_state_dict(const Tensors& tensors, const std::string& path) {
                                   [&](size_t index, const files::ByteSink& sink) { return sink(bytes[index]); });
 }
 
-// Reading goes on while it is written.
-Status check_export_path(const Options& options, const Pipeline& pipeline) {
-  std::vector<std::string> read = pipeline.model.imported.files;
-  read.push_back(options.run.data.weights);
-  for (const std::string& path : read)
-    if (is_same_file(path, options.output))
-      return usage("-o " + options.output, "the export reads this file", "name another file");
-  return Ok{};
-}
-
 Result<size_t> export_weights(const Options& options) {
   const bool as_onnx = options.output.ends_with(".onnx");
   if (!as_onnx && !options.output.ends_with(".safetensors"))
     return usage("-o " + options.output, "the ending says what is written", "name a file .onnx or .safetensors");
+  GP_TRY_VOID(check_output(options));
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
-  GP_TRY_VOID(check_export_path(options, pipeline));
+  // Reading goes on while it is written.
+  GP_TRY_VOID(check_output(options, pipeline.model.imported.files));
   GP_TRY(const MappedFile weights, MappedFile::open(options.run.data.weights));
   GP_TRY(const Tensors tensors, new_values(pipeline.model.graph, weights));
   GP_TRY_VOID(as_onnx ? write_model(pipeline, tensors, options.output) : write_state_dict(tensors, options.output));

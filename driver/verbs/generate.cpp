@@ -17,6 +17,7 @@
 #include "driver/report/report.h"
 #include "files/plan.h"
 #include "wire/exit_codes.h"
+#include "wire/manifest.h"
 #include "wire/version.h"
 
 namespace graphpipe::driver {
@@ -79,10 +80,13 @@ Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string&
     GP_TRY(std::vector<codegen::SourceFile> runtime, runtime_sources());
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
-  sources.push_back({.path = kPlanFile, .text = files::print_plan(portable_plan(pipeline.plan))});
+  // First, since by its plan a folder is known as ours where the disk was full before the rest was written.
+  sources.insert(sources.begin(),
+                 {.path = std::string(wire::kPlanFile), .text = files::print_plan(portable_plan(pipeline.plan))});
   GP_TRY(FolderNotes written, write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest));
-  GP_TRY_VOID(link_file(folder, kModelLink, pipeline.plan.spec.path.raw()));
-  if (!pipeline.plan.profile.empty()) GP_TRY_VOID(link_file(folder, kProfileLink, pipeline.plan.profile.raw()));
+  GP_TRY_VOID(link_file(folder, std::string(wire::kModelLink), pipeline.plan.spec.path.raw()));
+  if (!pipeline.plan.profile.empty())
+    GP_TRY_VOID(link_file(folder, std::string(wire::kProfileLink), pipeline.plan.profile.raw()));
   return written;
 }
 

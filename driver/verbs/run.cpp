@@ -33,40 +33,31 @@ Status check_writable(const std::string& flag, const std::string& path) {
   return problem;
 }
 
-// Overwritten, the folder would not run again, or the data would be lost to the next run.
-Status check_save_path(const std::string& flag, const std::string& path, const Options& options) {
-  std::string kept = wire::kept_file(path, options.input, options.run.data.folder);
-  if (kept.empty()) kept = wire::kept_file(path, options.input, options.run.data.eval_folder);
+// Overwritten, the folder would not run again, or what the run reads would be lost to the next one.
+Status check_spared(const wire::WrittenFile& file, const Options& options) {
+  std::string kept = wire::kept_file(file.path, options.input, options.run);
+  if (is_same_file(file.path, options.config)) kept = "the file of --config";
   if (kept.empty()) return Ok{};
   return Diagnostic{.code = Code::kUsage,
-                    .origin = ModelText(flag + " " + path),
+                    .origin = ModelText(text(file.flag, " ", file.path)),
                     .message = text("this file is ", kept),
                     .hint = "save under another name, such as trained.safetensors"};
 }
 
-// Each file that the run writes: writable, and none over another or over what the folder needs.
+// Each file that the run writes: writable, and none over another or over what is read.
 Status check_written_files(const Options& options) {
   namespace fs = std::filesystem;
-  const std::pair<const char*, const std::string*> files[] = {
-      {"--save", &options.run.output.save},
-      {"--save-ema", &options.run.output.save_average},
-      {"--save-gradients", &options.run.output.save_gradients},
-      {"--save-outputs", &options.run.output.save_outputs},
-      {"--save-eval-outputs", &options.run.output.save_eval_outputs},
-      {"--trace", &options.run.output.trace},
-      {"--log", &options.run.watch.log},
-      {"--metrics", &options.run.watch.metrics},
-      {"--write-config", &options.write_config}};
+  std::vector<wire::WrittenFile> files = wire::written_files(options.run);
+  if (!options.write_config.empty()) files.push_back({"--write-config", options.write_config});
   std::map<fs::path, const char*> seen;
-  for (const auto& [flag, path] : files) {
-    if (path->empty()) continue;
-    GP_TRY_VOID(check_save_path(flag, *path, options));
-    GP_TRY_VOID(check_writable(flag, *path));
-    const auto [other, is_new] = seen.emplace(fs::weakly_canonical(fs::absolute(*path)), flag);
+  for (const wire::WrittenFile& file : files) {
+    GP_TRY_VOID(check_spared(file, options));
+    GP_TRY_VOID(check_writable(file.flag, file.path));
+    const auto [other, is_new] = seen.emplace(fs::weakly_canonical(fs::absolute(file.path)), file.flag);
     if (!is_new) {
       return Diagnostic{.code = Code::kUsage,
-                        .origin = ModelText(*path),
-                        .message = text(flag, " names the same file as ", other->second),
+                        .origin = ModelText(file.path),
+                        .message = text(file.flag, " names the same file as ", other->second),
                         .hint = "name a file for each"};
     }
   }

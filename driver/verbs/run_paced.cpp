@@ -45,7 +45,7 @@ Status check_paced_flags(const Options& options) {
     const Status writable = check_output_path(trace);
     if (!writable) problems.insert(problems.end(), writable.problems().begin(), writable.problems().end());
     std::error_code error;
-    const std::string kept = wire::kept_file(trace, options.input, "");
+    const std::string kept = wire::kept_file(trace, options.input, options.run);
     if (!kept.empty() || std::filesystem::equivalent(trace, options.input, error))
       problems.push_back(
           usage("--trace", "this file is " + (kept.empty() ? "the plan" : kept), "name another file to write"));

@@ -1,10 +1,12 @@
 // graphpipe sweep: plans for all combinations of some flags' values, as tables and a picture.
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/usage.h"
 #include "driver/launch/folder_lock.h"
 #include "driver/launch/process.h"
 #include "driver/report/report.h"
@@ -15,10 +17,25 @@
 namespace graphpipe::driver {
 namespace {
 
+constexpr const char* kCells = "cells.jsonl";
+constexpr const char* kTableAsCsv = "table.csv";
+constexpr const char* kTableAsJson = "table.json";
+constexpr const char* kPlot = "plot.svg";
+
 struct Swept {
   size_t plans = 0, without = 0, missing = 0;  // of all cells; those where there is no plan; not made yet
   std::string error;                           // of the first without
 };
+
+// The results of a sweep lie beside its plans; without those, a file of such a name is somebody's own.
+Status check_results_folder(const std::string& folder) {
+  if (std::filesystem::exists(folder + kCells)) return Ok{};
+  for (const char* name : {kTableAsCsv, kTableAsJson, kPlot})
+    if (std::filesystem::exists(folder + name))
+      return usage("-o " + folder, text("its ", name, " was not written by a sweep and would be overwritten"),
+                   "choose another folder");
+  return Ok{};
+}
 
 Result<Swept> sweep_into(const Options& options) {
   GP_TRY(const Sweep sweep, read_sweep(options.input));
@@ -27,14 +44,15 @@ Result<Swept> sweep_into(const Options& options) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   Progress progress(options, "planning");
   const std::string folder = options.output + "/";
+  GP_TRY_VOID(check_results_folder(folder));
   GP_TRY(const auto rows,
-         make_plans(cells, folder + "cells.jsonl", options.jobs > 0 ? options.jobs : cores, [&](SweepProgress made) {
+         make_plans(cells, folder + kCells, options.jobs > 0 ? options.jobs : cores, [&](SweepProgress made) {
            progress.update(static_cast<double>(made.done) / static_cast<double>(made.all),
                            text(made.done, " of ", made.all));
          }));
-  GP_TRY_VOID(files::write_file(folder + "table.csv", sweep_csv(sweep, cells, rows)));
-  GP_TRY_VOID(files::write_file(folder + "table.json", sweep_json(sweep, cells, rows)));
-  if (!sweep.plot.x.empty()) GP_TRY_VOID(files::write_file(folder + "plot.svg", sweep_svg(sweep, cells, rows)));
+  GP_TRY_VOID(files::write_file(folder + kTableAsCsv, sweep_csv(sweep, cells, rows)));
+  GP_TRY_VOID(files::write_file(folder + kTableAsJson, sweep_json(sweep, cells, rows)));
+  if (!sweep.plot.x.empty()) GP_TRY_VOID(files::write_file(folder + kPlot, sweep_svg(sweep, cells, rows)));
   Swept swept{.plans = cells.size()};
   for (const SweepCell& cell : cells) {
     const auto row = rows.find(cell.key);

@@ -130,13 +130,10 @@ void check_outputs(const PlanTable& plan, const wire::RunOptions& options, const
   if (!options.output.save_eval_outputs.empty() && plan.outputs == 0)
     fail(Code::kUsage, "--save-eval-outputs: the loss needs no output of the model that has an axis of the samples",
          "compile the model with --policy inference, and run that with --weights and --save-outputs");
-  for (const std::string* path : {&options.output.save, &options.output.save_average, &options.output.save_gradients,
-                                  &options.output.save_outputs, &options.output.save_eval_outputs,
-                                  &options.output.trace, &options.watch.log, &options.watch.metrics}) {
-    for (const std::string& data : {options.data.folder, options.data.eval_folder})
-      if (const std::string kept = wire::kept_file(*path, folder, data); !kept.empty())
-        fail(Code::kUsage, text(quoted(ModelText(*path)), " is ", kept), "name another file to write");
-    check_output(*path);
+  for (const auto& [flag, path] : wire::written_files(options)) {
+    if (const std::string kept = wire::kept_file(path, folder, options); !kept.empty())
+      fail(Code::kUsage, text(flag, ": ", quoted(ModelText(path)), " is ", kept), "name another file to write");
+    check_output(path);
   }
 }
 

@@ -1,11 +1,14 @@
 // A generated folder says nothing of where it was made, and a plan file cannot say what a model may read.
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "tests/driver/ask.h"
 #include "tests/support/onnx_text.h"
@@ -79,6 +82,66 @@ TEST_CASE("copies of a model in two folders generate the same bytes") {
   CHECK(files_of(folder / "again") == one);
   fs::remove(folder / "one/model.onnx");
   CHECK(holds(ask({"simulate", folder / "copy"}).err, folder / "one/model.onnx"));
+}
+
+namespace {
+
+/// As on a disk that has room for files of so many bytes: larger ones cannot be written.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &limit_) == 0);
+    const rlimit small{bytes, limit_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  }
+  ~SmallFiles() {
+    setrlimit(RLIMIT_FSIZE, &limit_);
+    signal(SIGXFSZ, handler_);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+
+ private:
+  sighandler_t handler_;
+  rlimit limit_{};
+};
+
+}  // namespace
+
+TEST_CASE("a folder that a full disk has left behind is completed when there is room again") {
+  const TemporaryFolder folder;
+  write_model(folder, "model.onnx", "w.data");
+  folder.write("w.data", std::string(256, '\0'));
+  const std::string plan = folder / "plan.json";
+  REQUIRE(ask(plan_words(folder / "model.onnx", plan)).code == 0);
+  REQUIRE(ask({"generate", plan, "-o", folder / "whole", "-q"}).code == 0);
+  const auto whole = files_of(folder / "whole");
+  std::set<size_t> sizes = {0, 1};
+  for (const auto& [name, bytes] : whole) sizes.insert(bytes.size() - 1);
+  size_t stopped = 0;
+  for (const size_t room : sizes) {
+    CAPTURE(room);
+    for (const std::string before : {"fresh", "whole"}) {
+      const std::string out = folder / text(before, room);
+      if (before == "whole") {
+        fs::copy(folder / "whole", out, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+        fs::remove(out + "/manifest.txt");
+        fs::resize_file(out + "/CMakeLists.txt", fs::file_size(out + "/CMakeLists.txt") - 10);
+      }
+      {
+        const SmallFiles full(room);
+        const Answer answer = ask({"generate", plan, "-o", out, "-q"});
+        CAPTURE(answer.err);
+        CHECK((answer.code == 0 || answer.code == 5));
+        stopped += answer.code == 5 ? 1 : 0;
+      }
+      const Answer again = ask({"generate", plan, "-o", out, "-q"});
+      CAPTURE(again.err);
+      CHECK(again.code == 0);
+      CHECK(files_of(out) == whole);
+    }
+  }
+  CHECK(stopped > sizes.size());
 }
 
 TEST_CASE("a file of somebody's own is not replaced by the link to the model") {

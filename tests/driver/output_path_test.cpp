@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "tests/driver/ask.h"
 #include "wire/manifest.h"
@@ -31,6 +33,7 @@ class OutputsFolder {
     std::ofstream(path_ + "/" + name, std::ios::binary) << bytes;
   }
   const std::string& path() const { return path_; }
+  std::string name() const { return fs::path(path_).filename(); }
 
  private:
   std::string path_;
@@ -39,6 +42,16 @@ class OutputsFolder {
 std::string bytes_at(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What a command looks at in a compiled folder before it writes; the link to its model leads to "elsewhere".
+void write_compiled(const OutputsFolder& folder) {
+  const std::string digest(64, 'a');
+  folder.write("manifest.txt",
+               wire::print_manifest({.plan = digest, .files = {{.path = "stage0.cpp", .size = 1, .sha256 = digest}}}));
+  for (const char* name : {"plan.json", "stage0.cpp", "weights.safetensors", "build/device0", "elsewhere"})
+    folder.write(name, "kept");
+  fs::create_symlink("elsewhere", folder / "model.onnx");
 }
 
 bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -57,7 +70,9 @@ TEST_CASE("no command writes over what it reads") {
         {"plan", folder / "model.onnx", "-o", folder / "link.onnx"},
         {"plan", folder / "link.onnx", "-o", folder / "./model.onnx"},
         {"schedule", "--dag", folder / "dag.json", "-o", folder / "dag.json"},
-        {"simulate", folder / "dag.json", "-o", folder / "dag.json"}}) {
+        {"simulate", folder / "dag.json", "-o", folder / "dag.json"},
+        {"report", folder / "plan.json", "--measured", folder / "dag.json", "-o", folder / "dag.json"},
+        {"export", folder.path(), "--weights", folder / "w.safetensors", "-o", folder / "w.safetensors"}}) {
     const Answer answer = ask(words);
     CAPTURE(answer.err);
     CHECK(answer.code == 2);
@@ -67,7 +82,46 @@ TEST_CASE("no command writes over what it reads") {
   CHECK(bytes_at(folder / "dag.json") == dag);
 }
 
-TEST_CASE("a schedule goes through a link and into a pipe, and the path is tried before the work") {
+TEST_CASE("what -o leads to stays what it is: pipes, devices and links") {
+  const OutputsFolder folder;
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", plan = folder / "plan.json";
+  const auto writes = [&](std::vector<std::string> words, const std::string& name) {
+    words.insert(words.end(), {"-o", folder / name});
+    return ask(words).code;
+  };
+  const std::vector<std::string> make_plan = {"plan",      model,     "--devices", "1",
+                                              "--cluster", "default", "--policy",  "inference"};
+  REQUIRE(writes(make_plan, "plan.json") == 0);
+  const std::vector<std::string> verbs[] = {make_plan,
+                                            {"simulate", plan, "--format", "svg"},
+                                            {"report", plan},
+                                            {"schedule", "--ranks", "2", "--micro-batches", "4", "-q"}};
+  for (const std::vector<std::string>& words : verbs) {
+    CAPTURE(words.front());
+    for (const char* name : {"pipe", "device", "target", "link", "nowhere"}) fs::remove(folder / name);
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    std::string read;
+    std::thread reader([&] { read = bytes_at(folder / "pipe"); });
+    CHECK(writes(words, "pipe") == 0);
+    reader.join();
+    CHECK(read.size() > 100);
+    CHECK(fs::is_fifo(folder / "pipe"));
+    folder.write("target", "old");
+    fs::create_symlink("target", folder / "link");
+    CHECK(writes(words, "link") == 0);
+    CHECK(fs::is_symlink(folder / "link"));
+    CHECK(bytes_at(folder / "target") == read);
+    fs::create_symlink("missing", folder / "nowhere");
+    CHECK(writes(words, "nowhere") == 5);
+    // A device of its own, so that a defect breaks no other; only root may make one.
+    if (::mknod((folder / "device").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) continue;
+    const int code = writes(words, "device");
+    CHECK((code == 0 || code == 5));  // the folder may be mounted without devices
+    CHECK(fs::is_character_file(folder / "device"));
+  }
+}
+
+TEST_CASE("a schedule goes through a link, and the path is tried before the work") {
   const OutputsFolder folder;
   folder.write("target", "old");
   fs::create_symlink("target", folder / "link");
@@ -78,13 +132,35 @@ TEST_CASE("a schedule goes through a link and into a pipe, and the path is tried
   CHECK(ask({"plan", "no_such_model.onnx", "-o", folder / "missing/plan.json"}).code == 5);
 }
 
-TEST_CASE("a run does not write over its folder, its programs or its data") {
+TEST_CASE("nothing is written over what makes a compiled folder run") {
   const OutputsFolder folder;
-  const std::string digest(64, 'a');
-  folder.write("manifest.txt",
-               wire::print_manifest({.plan = digest, .files = {{.path = "stage0.cpp", .size = 1, .sha256 = digest}}}));
-  for (const char* name : {"plan.json", "stage0.cpp", "weights.safetensors", "build/device0", "data/x.npy"})
+  write_compiled(folder);
+  for (const std::string name : {"plan.json", "weights.safetensors", "stage0.cpp", "model.onnx", "build/device0"}) {
+    CAPTURE(name);
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"simulate", folder.path(), "--format", "svg"}, {"report", folder.path()}}) {
+      std::vector<std::string> all = words;
+      all.insert(all.end(), {"-o", folder / name});
+      const Answer answer = ask(all);
+      CAPTURE(answer.err);
+      CHECK(answer.code == 2);
+    }
+    CHECK(bytes_at(folder / name) == "kept");
+  }
+  const Answer exported =
+      ask({"export", folder.path(), "--weights", folder / "w", "-o", folder / "weights.safetensors"});
+  CHECK(exported.code == 2);
+  CHECK(mentions(exported.err, "the folder's initial weights"));
+}
+
+TEST_CASE("a run does not write over its folder, its programs or what it reads") {
+  const OutputsFolder folder;
+  write_compiled(folder);
+  for (const char* name :
+       {"data/x.npy", "evaluated/y.npy", "evaluated/input_0.pb", "evaluated/part/z.tar.gz", "trained.safetensors",
+        "kept/step-8/stage0.safetensors", "kept/graphpipe-checkpoints.txt", "flags.toml"})
     folder.write(name, "kept");
+  folder.write("flags.toml", "");
   fs::create_hard_link(folder / "data/x.npy", folder / "alias");
   fs::create_symlink(folder / "plan.json", folder / "link");
   const std::vector<std::pair<std::string, std::string>> cases = {{"plan.json", "plan"},
@@ -95,16 +171,52 @@ TEST_CASE("a run does not write over its folder, its programs or its data") {
                                                                   {"stage0.cpp", "made from"},
                                                                   {"build/device0", "programs"},
                                                                   {"build/new", "programs"},
+                                                                  {"model.onnx", "the model"},
+                                                                  {"../" + folder.name() + "/elsewhere", "the model"},
                                                                   {"data/x.npy", "training data"},
-                                                                  {"alias", "training data"}};
-  for (const char* flag : {"--save", "--trace", "--save-gradients", "--save-outputs"}) {
+                                                                  {"data/new.npy", "training data"},
+                                                                  {"alias", "training data"},
+                                                                  {"evaluated/y.npy", "training data"},
+                                                                  {"evaluated/input_0.pb", "training data"},
+                                                                  {"evaluated/part/z.tar.gz", "training data"},
+                                                                  {"trained.safetensors", "starts from"},
+                                                                  {"kept/step-8/stage0.safetensors", "checkpoints"},
+                                                                  {"kept/step-9", "checkpoints"},
+                                                                  {"kept/graphpipe-checkpoints.txt", "checkpoints"},
+                                                                  {"flags.toml", "--config"}};
+  for (const char* flag : {"--save", "--save-ema", "--save-gradients", "--save-outputs", "--save-eval-outputs",
+                           "--trace", "--write-config"}) {
+    CAPTURE(flag);
     for (const auto& [name, words] : cases) {
       CAPTURE(name);
-      const Answer answer = ask({"run", folder.path(), "--data", folder / "data", flag, folder / name});
+      const Answer answer = ask({"run", folder.path(), "--data", folder / "data", "--eval-data", folder / "evaluated",
+                                 "--weights", folder / "trained.safetensors", "--checkpoint", folder / "kept",
+                                 "--config", folder / "flags.toml", flag, folder / name});
+      CAPTURE(answer.err);
       CHECK(answer.code == 2);
       CHECK(mentions(answer.err, words));
     }
   }
+  // Their endings say what is written.
+  fs::create_symlink(folder / "plan.json", folder / "rows.csv");
+  for (const char* flag : {"--log", "--metrics"})
+    CHECK(mentions(ask({"run", folder.path(), flag, folder / "rows.csv"}).err, "this file is the folder's plan"));
   CHECK(bytes_at(folder / "data/x.npy") == "kept");
   CHECK(bytes_at(folder / "plan.json") == "kept");
+  CHECK(bytes_at(folder / "elsewhere") == "kept");
+}
+
+TEST_CASE("a sweep leaves files of somebody else's alone") {
+  for (const char* name : {"table.csv", "table.json", "plot.svg", "cells.jsonl"}) {
+    CAPTURE(name);
+    const OutputsFolder folder;
+    folder.write("sweep.toml", text("[flags]\nmodel = \"", GRAPHPIPE_SOURCE_DIR,
+                                    "/tests/data/models/dlrm/model.onnx\"\n[axes]\ndevices = [1]\n"));
+    folder.write(text("results/", name), "kept");
+    const Answer answer = ask({"sweep", folder / "sweep.toml", "-o", folder / "results"});
+    CAPTURE(answer.err);
+    CHECK(answer.code == 2);
+    CHECK(mentions(answer.err, "not written by a sweep"));
+    CHECK(bytes_at(folder / text("results/", name)) == "kept");
+  }
 }

@@ -207,5 +207,5 @@ TEST_CASE("a run does not write over its packed data") {
   const PackedRun run = run_packed({"run", three_stage_folder(), "--data", packed_folder() + "/whole.arrow", "--save",
                                     packed_folder() + "/whole.arrow"});
   CHECK(run.code == 2);
-  CHECK(run.has("has the name of training data"));
+  CHECK(run.has("this file is training data"));
 }
