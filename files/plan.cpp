@@ -65,6 +65,7 @@ void fill_spec(const ir::ModelSpec& spec, schema::PlanFile& message) {
     out.set_size(binding.size);
   }
   message.set_one_sample(spec.one_sample);
+  message.set_accepts_losses(spec.accepts_losses);
   for (const ModelText& pattern : spec.freeze) message.add_freeze(encode_name(pattern));
   message.set_parameter_rules(encode_name(spec.parameter_rules));
   message.set_batch_norm(std::string(ir::batch_norm_name(spec.batch_norm)));
@@ -139,6 +140,7 @@ class PlanReader {
       spec.bindings.push_back({.symbol = decode_name(binding.symbol()), .size = binding.size()});
     }
     spec.one_sample = message_.one_sample();
+    spec.accepts_losses = message_.accepts_losses();
     for (const std::string& pattern : message_.freeze()) spec.freeze.push_back(decode_name(pattern));
     spec.parameter_rules = decode_name(message_.parameter_rules());
     const auto batch_norm = ir::batch_norm_of_name(message_.batch_norm());

@@ -100,8 +100,10 @@ void InputBinder::bind(const ValueInfo& input) {
   if (!input.is_tensor || !dtype) {
     problem(Code::kUnsupportedType, input,
             input.is_tensor ? text("an input of element type ", onnx_type_name(input.onnx_type))
-                            : "an input that is no tensor",
-            "use tensors of numbers or bool: encode strings as indices before the model");
+                            : "an input that is a sequence or an optional value, of which the file does not say how "
+                              "many tensors it has",
+            input.is_tensor ? "use tensors of numbers or bool: encode strings as indices before the model"
+                            : "give each of its tensors an input of its own");
     return lowering_.bind(input.name, std::move(poisoned));
   }
   if (!input.has_shape || input.dims.size() > static_cast<size_t>(kMaxRank)) {

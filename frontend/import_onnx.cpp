@@ -64,6 +64,10 @@ void collect_outputs(const GraphBody& graph, Lowering& lowering) {
       GP_CHECK(!lowering.problems().empty());
       continue;
     }
+    // A sequence is as many outputs as it has tensors.
+    for (size_t i = 0; i < binding->sequence.size(); ++i)
+      lowering.graph().outputs().push_back({.value = binding->sequence[i], .name = ModelText(text(info.name, ".", i))});
+    if (!binding->sequence.empty()) continue;
     const Result<ir::ValueId> value = lowering.value_of(*binding, reader);
     if (value.ok()) lowering.graph().outputs().push_back({.value = *value, .name = ModelText(info.name)});
     else append(lowering.problems(), value.problems());
@@ -135,6 +139,13 @@ void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& n
          .hint = "nothing, unless the model should use them"});
 }
 
+Diagnostics errors_of(const Diagnostics& notes) {
+  Diagnostics errors;
+  for (const Diagnostic& note : notes)
+    if (note.severity == Severity::kError) errors.push_back(note);
+  return errors;
+}
+
 /// The batch of the export where it says something: 1 meets every size.
 Samples checked_batch(const BatchChoice& batch) {
   constexpr int64_t kMaxTraced = 4096;
@@ -192,9 +203,11 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
                                            .signature = signature,
                                            .origins = trimmed.origins,
                                            .from_torch = from_torch,
+                                           .refuses_losses = refuses_losses(request.spec),
                                            .model_path = path,
                                            .trusted_root = request.spec.trusted_root.raw()},
                                           imported.notes);
+  if (Diagnostics losses = errors_of(imported.notes); !losses.empty()) return losses;
   GP_TRY_VOID(apply_padding_rows(rules, imported.graph));
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
   imported.files = {path};
@@ -210,6 +223,8 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
 }
 
 }  // namespace
+
+bool refuses_losses(const ir::ModelSpec& spec) { return !spec.loss.kind.empty() && !spec.accepts_losses; }
 
 Result<Imported> import_onnx(const ImportRequest& request) {
   GP_TRY(const MappedFile file, MappedFile::open(request.spec.path.raw(), request.limits.file_bytes));

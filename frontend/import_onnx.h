@@ -73,6 +73,10 @@ struct Imported {
   int64_t traced_batch = 0;
 };
 
+/// Whether what the exporter has left out, and what changes a training, is an error: where one is asked for and
+/// --accept is not.
+bool refuses_losses(const ir::ModelSpec& spec);
+
 /// Reads, checks and lowers the model. On failure: all problems found.
 Result<Imported> import_onnx(const ImportRequest& request);
 /// The same for the bytes of a file that lies, or might lie, at the path of the spec.

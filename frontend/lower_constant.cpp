@@ -128,17 +128,22 @@ Status lower_identity(NodeContext& context) {
 
 /// Optional and OptionalGetElement of a tensor, which is one.
 Status lower_optional(NodeContext& context) {
-  if (!context.has_input(0))
-    return context.problem(Code::kUnsupportedOp, "an optional value that is absent", "leave out what reads it");
-  context.bind_alias();
+  if (context.has_input(0)) {
+    context.bind_alias();
+    return Ok{};
+  }
+  Binding absent;
+  absent.is_absent = true;
+  context.lowering().bind(context.node().outputs[0], std::move(absent));
   return Ok{};
 }
 
 /// The file says whether there is one.
 Status lower_optional_has_element(NodeContext& context) {
+  const bool is_there = context.has_input(0) && !context.input(0).is_absent;
   Binding binding;
   binding.type = {ir::DType::kBool, {}};
-  binding.known = Known::scalar(ir::DType::kBool, Number::of_whole(context.has_input(0) ? 1 : 0));
+  binding.known = Known::scalar(ir::DType::kBool, Number::of_whole(is_there ? 1 : 0));
   context.lowering().bind(context.node().outputs[0], std::move(binding));
   return Ok{};
 }
@@ -164,31 +169,6 @@ Status lower_cast(NodeContext& context) {
   return context.emit_outputs("Cast", {input}, std::move(attributes));
 }
 
-Status lower_if(NodeContext& context) {
-  const Known* condition = context.known(0);
-  if (condition == nullptr || condition->elements.empty())
-    return context.problem(Code::kUnsupportedOp, "its condition depends on data",
-                           "export the model for one case, or use torch.where");
-  const bool taken = condition->element(0).whole != 0;
-  const Attribute* branch = context.node().find(taken ? "then_branch" : "else_branch");
-  if (branch == nullptr || branch->graph.empty())
-    return context.problem(Code::kBadModel, "lacks a branch", "export the model again");
-  const GraphBody& body = branch->graph[0];
-  if (!body.inputs.empty())
-    return context.problem(Code::kBadModel, "has a branch with inputs", "let the branch read what is outside it");
-  Lowering& lowering = context.lowering();
-  for (const Tensor& tensor : body.initializers) {
-    GP_TRY(Binding binding, lowering.tensor_binding(tensor, node_label(context.node())));
-    lowering.bind(tensor.name, std::move(binding));
-  }
-  lowering.run(body.nodes);
-  if (body.outputs.size() < context.node().outputs.size())
-    return context.problem(Code::kBadModel, "has fewer results in a branch than outputs", "export the model again");
-  for (size_t i = 0; i < context.node().outputs.size(); ++i)
-    if (context.has_output(i)) lowering.bind_alias(context.node().outputs[i], body.outputs[i].name);
-  return Ok{};
-}
-
 }  // namespace
 
 std::vector<HandlerEntry> constant_handlers() {
@@ -201,7 +181,6 @@ std::vector<HandlerEntry> constant_handlers() {
           {"Identity", lower_identity},
           {"Cast", lower_cast},
           {"CastLike", lower_cast},
-          {"If", lower_if},
           {"Optional", lower_optional},
           {"OptionalGetElement", lower_optional},
           {"OptionalHasElement", lower_optional_has_element}};

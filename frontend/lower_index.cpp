@@ -130,15 +130,19 @@ Status lower_slice(NodeContext& context) {
 }
 
 /// Of nn.Embedding(padding_idx=...): the row that its look-ups do not train; -1 where there is none.
-int64_t padding_row(NodeContext& context) {
+Result<int64_t> padding_row(NodeContext& context) {
   const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
-  if (!call || call->target != "aten.embedding.default") return -1;
-  if (call->argument(3) == "True")
-    context.note(Severity::kWarning, Code::kLostByExport,
-                 "the module divides the gradients of this table by how often a row is looked up "
-                 "(scale_grad_by_freq), which the file leaves out: it trains without",
-                 "use nn.Embedding without scale_grad_by_freq");
   int64_t row = -1;
+  if (!call || call->target != "aten.embedding.default") return row;
+  if (call->argument(3) == "True") {
+    const char* const what =
+        "the module divides the gradients of this table by how often a row is looked up (scale_grad_by_freq), which "
+        "the "
+        "file leaves out: it trains without";
+    const char* const cure = "use nn.Embedding without scale_grad_by_freq; --accept trains it so";
+    if (refuses_losses(context.lowering().request().spec)) return context.problem(Code::kLostByExport, what, cure);
+    context.note(Severity::kWarning, Code::kLostByExport, what, cure);
+  }
   if (!read_number(call->argument(2), row) || row < 0) return -1;
   context.note(Severity::kNote, Code::kLostByExport,
                text("row ", row,
@@ -157,7 +161,10 @@ Status lower_gather(NodeContext& context) {
                            "export with a named batch axis");
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
   ir::Attributes attributes{{"axis", axis}};
-  if (const int64_t row = axis == 0 ? padding_row(context) : -1; row >= 0) attributes.set("padding_row", row);
+  if (axis == 0) {
+    GP_TRY(const int64_t row, padding_row(context));
+    if (row >= 0) attributes.set("padding_row", row);
+  }
   return context.emit_outputs("Gather", std::move(inputs), std::move(attributes));
 }
 
@@ -177,7 +184,7 @@ Status lower_scatter_elements(NodeContext& context) {
                            "is scatter_reduce(\"mean\") of integers, which the file writes as none",
                            "cast to a floating type before it");
   context.note(
-      Severity::kWarning, Code::kLostByExport,
+      Severity::kNote, Code::kLostByExport,
       "the file writes scatter_reduce(\"mean\") as one without a reduction; the mean is computed, as in PyTorch",
       "none needed; other readers of the file compute something else");
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
@@ -230,6 +237,10 @@ Status lower_scatter_nd(NodeContext& context) {
 }
 
 Status lower_top_k(NodeContext& context) {
+  const Known* count = context.known(1);
+  if (count != nullptr && count->elements.size() == 1 && !count->elements[0].is_fixed())
+    return context.problem(Code::kMixesSamples, "sorts what several samples have together",
+                           "sort within each sample; a mixture of experts can compute every expert and weigh them");
   GP_TRY(const std::vector<int64_t> k, context.integers(1, "number of elements"));
   if (k.size() != 1) return context.problem(Code::kBadModel, "its number of elements is no scalar", "export again");
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0)));

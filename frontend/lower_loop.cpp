@@ -1,5 +1,6 @@
-// Loop and Scan whose number of iterations the file fixes: the body is lowered once for each of them. Loops over the
-// bags of an nn.EmbeddingBag, as many as there are samples, are in lower_bag.cpp.
+// Loop and Scan whose number of iterations the file fixes, or bounds: the body is lowered once for each of them, and
+// where data end a loop before, the further iterations change nothing. Loops over the bags of an nn.EmbeddingBag, as
+// many as there are samples, are in lower_bag.cpp.
 
 #include <algorithm>
 
@@ -98,8 +99,8 @@ Diagnostic wrong_counts(const NodeContext& context) {
 }
 
 Diagnostic unknown_condition(const NodeContext& context) {
-  return context.problem(Code::kUnsupportedOp, "how often it runs depends on data",
-                         "give it a fixed number of iterations, and keep what is done by torch.where");
+  return context.problem(Code::kUnsupportedOp, "how often it runs depends on data, and the file has no bound for it",
+                         text("give it a number of iterations that it never exceeds, of at most ", kMaxIterations));
 }
 
 /// Known while importing, and the same for every batch.
@@ -137,27 +138,66 @@ class UnrolledLoop {
 
  private:
   Result<bool> iterate() {
-    const std::optional<int64_t> limit = context_.has_input(0) ? number_of(context_.input(0)) : kMaxIterations + 1;
+    std::optional<int64_t> limit = context_.has_input(0) ? number_of(context_.input(0)) : kMaxIterations + 1;
     std::optional<int64_t> goes_on = context_.has_input(1) ? number_of(context_.input(1)) : 1;
+    if (!goes_on) {
+      GP_TRY(still_runs_, context_.value(1));
+      goes_on = 1;
+    }
     if (!limit) return unknown_condition(context_);
-    for (int64_t i = 0; i < *limit; ++i) {
-      if (!goes_on) return unknown_condition(context_);
-      if (*goes_on == 0) break;
+    for (int64_t i = 0; i < *limit && *goes_on != 0; ++i) {
+      if (still_runs_.valid() && *limit > kMaxIterations) return unknown_condition(context_);
       if (i >= kMaxIterations)
         return context_.problem(Code::kLimitExceeded, text("has more than ", kMaxIterations, " iterations"),
                                 "use fewer, or an operator that works on all of them");
       std::vector<Binding> inputs{known_scalar(ir::DType::kInt64, i), known_scalar(ir::DType::kBool, 1)};
       inputs.insert(inputs.end(), carried_.begin(), carried_.end());
+      const size_t first = context_.lowering().graph().node_count();
       GP_TRY(const bool sound, steps_.iterate(std::move(inputs)));
       if (!sound) return false;
-      goes_on = number_of(steps_.output(0));
-      for (size_t c = 0; c < carried_.size(); ++c) carried_[c] = steps_.output(1 + c);
-      for (size_t s = 0; s < stacked_.size(); ++s) {
-        GP_TRY(const ValueId part, steps_.output_value(1 + carried_.size() + s));
-        stacked_[s].push_back(part);
-      }
+      GP_TRY_VOID(take_results(first));
+      GP_TRY(goes_on, condition_after());
     }
     return true;
+  }
+
+  /// What the iteration made, or what was before it where data had ended the loop.
+  Status take_results(size_t first) {
+    if (still_runs_.valid()) GP_TRY_VOID(expect_no_effect(context_, first));
+    for (size_t c = 0; c < carried_.size(); ++c) {
+      if (!still_runs_.valid()) {
+        carried_[c] = steps_.output(1 + c);
+        continue;
+      }
+      GP_TRY(const ValueId after, steps_.output_value(1 + c));
+      GP_TRY(const ValueId before, context_.lowering().value_of(carried_[c], context_.node()));
+      Binding result;
+      GP_TRY(result.value, chosen(context_, still_runs_, after, before));
+      result.type = context_.lowering().graph().value(result.value).type;
+      carried_[c] = std::move(result);
+    }
+    if (still_runs_.valid() && !stacked_.empty())
+      return context_.problem(Code::kUnsupportedOp, "how many rows it stacks depends on data",
+                              "stack a fixed number of rows, and a mask of those that count");
+    for (size_t s = 0; s < stacked_.size(); ++s) {
+      GP_TRY(const ValueId part, steps_.output_value(1 + carried_.size() + s));
+      stacked_[s].push_back(part);
+    }
+    return Ok{};
+  }
+
+  /// 0 where the file ends the loop; where data may, `still_runs_` says whether they have.
+  Result<std::optional<int64_t>> condition_after() {
+    const std::optional<int64_t> known = number_of(steps_.output(0));
+    if (known) return known;
+    GP_TRY(const ValueId condition, steps_.output_value(0));
+    if (still_runs_.valid()) {
+      GP_TRY(const auto both, context_.emit("And", {still_runs_, condition}, {}));
+      still_runs_ = both.front();
+    } else {
+      still_runs_ = condition;
+    }
+    return std::optional<int64_t>(1);
   }
 
   Status bind_outputs() {
@@ -178,6 +218,8 @@ class UnrolledLoop {
   LoopBody steps_;
   std::vector<Binding> carried_;
   std::vector<std::vector<ValueId>> stacked_;
+  /// One number of bool; invalid as long as the file alone says that the loop goes on.
+  ValueId still_runs_;
 };
 
 class UnrolledScan {

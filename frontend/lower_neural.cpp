@@ -165,10 +165,15 @@ Status lower_batch_norm(NodeContext& context) {
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
   GP_TRY(const std::vector<ir::ValueId> results, context.emit("BatchNormalization", std::move(inputs), attributes));
   context.bind(0, results[0]);
-  // Outputs 1 and 2 are the updated statistics, which exporters leave unread: the node updates its inputs.
-  if (context.is_read(1) || context.is_read(2))
-    return context.problem(Code::kUnsupportedOp, "the updated statistics are read as values",
-                           "drop what reads them: they are saved as buffers");
+  // Outputs 1 and 2 are the updated statistics, which most files leave unread. The node updates its inputs, which are
+  // what the model then gives; a node that reads them could run before.
+  for (size_t i = 1; i < 3; ++i) {
+    if (!context.is_read(i)) continue;
+    if (!has_running_statistics(context) || context.lowering().is_read_by_nodes(context.node().outputs[i]))
+      return context.problem(Code::kUnsupportedOp, "the updated statistics are read as values",
+                             "drop what reads them: they are saved as buffers");
+    context.lowering().bind_alias(context.node().outputs[i], context.node().inputs[i + 2]);
+  }
   return Ok{};
 }
 

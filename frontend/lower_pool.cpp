@@ -153,7 +153,8 @@ Result<ValueId> places(NodeContext& context, ValueId in_plane, bool column_major
     GP_TRY(place, made_by(context, "Add", {before, row}));
   }
   const std::array<int64_t, 2> strides = {x[1].factor * cells, cells};
-  for (size_t axis = 0; axis < 2; ++axis) {
+  // The sample comes last, so that what asks for places within it finds them (lower_unpool.cpp).
+  for (const size_t axis : {size_t{1}, size_t{0}}) {
     Shape column(x.size() - axis, Dim::fixed(1));
     column[0] = x[axis];
     GP_TRY(const ValueId first,

@@ -1,4 +1,5 @@
-// torch.split and torch.chunk arrive as SplitToSequence + SequenceAt with constant indices; both become Split.
+// Sequences of tensors whose number the file fixes: no node makes them, what reads them reads the tensors. torch.split
+// and torch.chunk arrive as SplitToSequence + SequenceAt with constant indices; both become Split.
 
 #include <algorithm>
 
@@ -74,6 +75,23 @@ Status lower_split(NodeContext& context) {
   return Ok{};
 }
 
+/// The tensors of a sequence; those that a loop over bags has filled are no list.
+Result<std::vector<ir::ValueId>> sequence_of(NodeContext& context) {
+  const Binding& binding = context.input(0);
+  if (!binding.sequence.empty() || binding.is_empty_sequence) return binding.sequence;
+  if (binding.stacked.valid())
+    return context.problem(Code::kUnsupportedOp, "takes apart what a loop over the batch has filled",
+                           "join it along its first axis");
+  return context.problem(Code::kBadModel, "its input is no sequence", "export the model again");
+}
+
+void bind_sequence(NodeContext& context, std::vector<ir::ValueId> tensors) {
+  Binding binding;
+  binding.is_empty_sequence = tensors.empty();
+  binding.sequence = std::move(tensors);
+  context.lowering().bind(context.node().outputs[0], std::move(binding));
+}
+
 Status lower_split_to_sequence(NodeContext& context) {
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), context.rank(0)));
   GP_TRY(const int64_t size, fixed_size(context, axis));
@@ -86,31 +104,77 @@ Status lower_split_to_sequence(NodeContext& context) {
   GP_TRY(std::vector<int64_t> sizes, part_sizes(context, size, std::move(given), chunks));
   GP_TRY(const ir::ValueId input, context.value(0));
   const size_t count = sizes.size();
-  Binding binding;
-  GP_TRY(binding.sequence, context.emit("Split", {input}, {{"axis", axis}, {"sizes", std::move(sizes)}}, count));
+  GP_TRY(std::vector<ir::ValueId> parts,
+         context.emit("Split", {input}, {{"axis", axis}, {"sizes", std::move(sizes)}}, count));
   // Without a split input and with keepdims=0 the parts lose the axis.
   if (!context.has_input(1) && context.int_attribute("keepdims", 1) == 0)
-    for (ir::ValueId& part : binding.sequence) {
+    for (ir::ValueId& part : parts) {
       GP_TRY(const std::vector<ir::ValueId> flat,
              context.emit("Squeeze", {part}, {{"axes", std::vector<int64_t>{axis}}}));
       part = flat.front();
     }
-  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  bind_sequence(context, std::move(parts));
   return Ok{};
 }
 
-Status lower_sequence_at(NodeContext& context) {
-  const std::vector<ir::ValueId> sequence = context.input(0).sequence;
-  GP_TRY(const std::vector<int64_t> position, context.integers(1, "position"));
+/// Input i as a place among `count`; `fallback` where it is not given.
+Result<size_t> place_in_sequence(NodeContext& context, size_t i, size_t count, int64_t fallback) {
+  std::vector<int64_t> position = {fallback};
+  if (context.has_input(i)) {
+    GP_TRY(position, context.integers(i, "position"));
+  }
   if (position.size() != 1) return context.problem(Code::kBadModel, "its position is no scalar", "export again");
-  GP_TRY(const int64_t index, context.axis(position[0], sequence.size()));
-  context.bind(0, sequence[static_cast<size_t>(index)]);
+  const auto size = static_cast<int64_t>(count);
+  const int64_t place = position[0] < 0 ? position[0] + size : position[0];
+  if (place >= 0 && place < size) return static_cast<size_t>(place);
+  return context.problem(Code::kBadModel, text("its position is ", position[0], " among ", size),
+                         "export the model again");
+}
+
+Status lower_sequence_at(NodeContext& context) {
+  GP_TRY(const std::vector<ir::ValueId> sequence, sequence_of(context));
+  GP_TRY(const size_t place, place_in_sequence(context, 1, sequence.size(), 0));
+  context.bind(0, sequence[place]);
   return Ok{};
 }
 
 Status lower_sequence_empty(NodeContext& context) {
+  bind_sequence(context, {});
+  return Ok{};
+}
+
+/// In front of the place, of which there is one more than tensors: the end.
+Status lower_sequence_insert(NodeContext& context) {
+  GP_TRY(std::vector<ir::ValueId> sequence, sequence_of(context));
+  if (std::ssize(sequence) >= kMaxParts)
+    return context.problem(Code::kLimitExceeded, text("makes a sequence of more than ", kMaxParts, " tensors"),
+                           "use one tensor");
+  std::vector<int64_t> position = {std::ssize(sequence)};
+  if (context.has_input(2)) {
+    GP_TRY(position, context.integers(2, "position"));
+  }
+  if (position.size() != 1 || position[0] < -std::ssize(sequence) || position[0] > std::ssize(sequence))
+    return context.problem(Code::kBadModel, "its position is none of the sequence", "export the model again");
+  const int64_t place = position[0] < 0 ? position[0] + std::ssize(sequence) : position[0];
+  GP_TRY(const ir::ValueId tensor, context.value(1));
+  sequence.insert(sequence.begin() + place, tensor);
+  bind_sequence(context, std::move(sequence));
+  return Ok{};
+}
+
+Status lower_sequence_erase(NodeContext& context) {
+  GP_TRY(std::vector<ir::ValueId> sequence, sequence_of(context));
+  GP_TRY(const size_t place, place_in_sequence(context, 1, sequence.size(), -1));
+  sequence.erase(sequence.begin() + static_cast<std::ptrdiff_t>(place));
+  bind_sequence(context, std::move(sequence));
+  return Ok{};
+}
+
+Status lower_sequence_length(NodeContext& context) {
+  GP_TRY(const std::vector<ir::ValueId> sequence, sequence_of(context));
   Binding binding;
-  binding.is_empty_sequence = true;
+  binding.type = {ir::DType::kInt64, {}};
+  binding.known = Known::scalar(ir::DType::kInt64, Number::of_whole(std::ssize(sequence)));
   context.lowering().bind(context.node().outputs[0], std::move(binding));
   return Ok{};
 }
@@ -134,8 +198,8 @@ Status join_stacked(NodeContext& context, ir::ValueId stacked) {
 
 Status lower_concat_from_sequence(NodeContext& context) {
   if (context.input(0).stacked.valid()) return join_stacked(context, context.input(0).stacked);
-  std::vector<ir::ValueId> parts = context.input(0).sequence;
-  if (parts.empty()) return context.problem(Code::kUnsupportedOp, "joins no known sequence", "use torch.cat");
+  GP_TRY(std::vector<ir::ValueId> parts, sequence_of(context));
+  if (parts.empty()) return context.problem(Code::kBadModel, "joins a sequence of no tensors", "leave it out");
   const bool stacks = context.int_attribute("new_axis", 0) != 0;
   const size_t rank = context.lowering().graph().value(parts[0]).type.shape.size() + (stacks ? 1 : 0);
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), rank));
@@ -149,9 +213,8 @@ Status lower_concat_from_sequence(NodeContext& context) {
 }
 
 Status lower_sequence_construct(NodeContext& context) {
-  Binding binding;
-  GP_TRY(binding.sequence, context.all_values());
-  context.lowering().bind(context.node().outputs[0], std::move(binding));
+  GP_TRY(std::vector<ir::ValueId> tensors, context.all_values());
+  bind_sequence(context, std::move(tensors));
   return Ok{};
 }
 
@@ -191,6 +254,9 @@ std::vector<HandlerEntry> sequence_handlers() {
           {"SplitToSequence", lower_split_to_sequence},
           {"SequenceAt", lower_sequence_at},
           {"SequenceEmpty", lower_sequence_empty},
+          {"SequenceInsert", lower_sequence_insert},
+          {"SequenceErase", lower_sequence_erase},
+          {"SequenceLength", lower_sequence_length},
           {"SequenceConstruct", lower_sequence_construct},
           {"ConcatFromSequence", lower_concat_from_sequence},
           {"Concat", lower_concat}};

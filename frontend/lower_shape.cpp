@@ -132,6 +132,10 @@ Status lower_squeeze(NodeContext& context) {
   if (context.has_input(1)) {
     GP_TRY(const std::vector<int64_t> given, context.integers(1, "axes"));
     GP_TRY(axes, context.axes(given, context.rank(0)));
+    // torch.squeeze leaves an axis of another size than 1, and its exporter writes it all the same.
+    if (context.lowering().from_torch())
+      std::erase_if(axes,
+                    [&](int64_t axis) { return context.type(0).shape[static_cast<size_t>(axis)] != Dim::fixed(1); });
   } else {
     const Shape& from = context.type(0).shape;
     for (size_t i = 0; i < from.size(); ++i)

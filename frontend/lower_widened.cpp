@@ -10,6 +10,8 @@
 #include <optional>
 #include <set>
 
+#include "frontend/lower_unsigned.h"
+
 namespace graphpipe::frontend {
 namespace {
 
@@ -158,6 +160,7 @@ bool needs_widening(Lowering& lowering, const OnnxNode& node) {
 }
 
 Status lower_widened(Lowering& lowering, const OnnxNode& node, Handler handler) {
+  if (divides_unsigned(lowering, node)) return lower_unsigned(lowering, node);
   Widening widening(lowering, node);
   GP_TRY(const OnnxNode widened, widening.operands());
   NodeContext context(lowering, widened);

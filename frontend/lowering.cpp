@@ -21,9 +21,12 @@ std::string batch_hint() {
   return text("add --one-sample if the file is one sample as a whole; otherwise ", kExportRecipe);
 }
 
+bool is_sequence(const Binding& binding) {
+  return !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
+}
+
 bool has_shape(const Binding& binding) {
-  const bool sequence = !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
-  return !sequence && !(binding.offsets && binding.offsets->first == 0);
+  return !is_sequence(binding) && !binding.is_absent && !(binding.offsets && binding.offsets->first == 0);
 }
 
 Binding* Lowering::find(const std::string& name) {
@@ -129,10 +132,17 @@ Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader)
     param_of_value_[binding.value] = id;
     return binding.value;
   }
-  if (!binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid() || binding.offsets)
+  if (is_sequence(binding))
     return NodeContext(*this, reader)
-        .problem(Code::kUnsupportedOp, "reads a sequence of tensors, or the offsets of bags",
-                 "use torch.split only with constant indices, and nn.EmbeddingBag without offsets");
+        .problem(Code::kUnsupportedOp, "reads a sequence of tensors as if it were one",
+                 "take its tensors by constant positions, or join them by torch.cat or torch.stack");
+  if (binding.is_absent)
+    return NodeContext(*this, reader)
+        .problem(Code::kBadModel, "reads an optional value that is not there", "leave out what reads it");
+  if (binding.offsets)
+    return NodeContext(*this, reader)
+        .problem(Code::kUnsupportedOp, "reads the offsets of bags, of which there is one more than samples",
+                 "give nn.EmbeddingBag ids of shape [samples, ids] instead of offsets");
   GP_CHECK(binding.known.has_value());  // a type alone is bound only where nothing reads an element
   GP_TRY(binding.value, make_constant(binding, reader));
   return binding.value;
@@ -274,17 +284,15 @@ std::string_view hint_for(const OnnxNode& node) {
   if (node.domain == "com.microsoft" || node.domain.starts_with("com.ms"))
     return "this file was optimised for inference; export the original model again with torch.onnx.export";
   if (!node.domain.empty()) return "express it with operators of the standard domain, or register a function for it";
-  if (op.starts_with("Sequence") || op == "ConcatFromSequence")
-    return "sequences are supported only as parts of a tensor: use torch.split with constant indices, or torch.cat";
   if (op == "Attention")
     return "forms with a padded cache, or with a past under a causal mask, are for inference: export without the cache";
   if (op == "NonMaxSuppression")
-    return "training ends before it: export the scores and boxes as they leave the network";
-  if (op == "RoiAlign")
-    return "its rows are regions, of which a sample has none or many: pool the whole map, or train the part before it";
-  if (op == "DeformConv")
-    return "neither LibTorch nor GraphPipe has a kernel for it: use Conv, or torch.nn.functional.grid_sample and Conv";
-  if (op == "Unique") return "the size of its output depends on data: train the part before it";
+    return "how many boxes it keeps depends on data, and no gradient goes through the choice: export the scores and "
+           "boxes as they leave the network";
+  if (op == "Unique")
+    return "the size of its output depends on data, so no plan has one for it: train the part before it";
+  if (op == "ImageDecoder")
+    return "the size of a picture is known when it has been decoded: decode pictures before the model";
   return "write this part of the model with other operators; the folder ops/ of GraphPipe's source lists those it has";
 }
 
@@ -379,6 +387,7 @@ void Lowering::lower(const OnnxNode& node) {
 void Lowering::note_reads(const GraphBody& body) {
   for (const OnnxNode& node : body.nodes) {
     read_.insert(node.inputs.begin(), node.inputs.end());
+    read_by_nodes_.insert(node.inputs.begin(), node.inputs.end());
     if (node.op != "Shape" && node.op != "Size") read_as_data_.insert(node.inputs.begin(), node.inputs.end());
     for (const Attribute& attribute : node.attributes)
       for (const GraphBody& inner : attribute.graph) note_reads(inner);

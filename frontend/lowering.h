@@ -42,10 +42,12 @@ struct Binding {
   std::optional<ir::DataSource> data;
   ParamOrigin origin = ParamOrigin::kInitializer;
   std::string name;
-  /// The parts of a SplitToSequence.
+  /// The tensors of a sequence that the file makes of so many.
   std::vector<ir::ValueId> sequence;
-  /// A SequenceEmpty.
+  /// A sequence of none.
   bool is_empty_sequence = false;
+  /// An optional value that is not there.
+  bool is_absent = false;
   /// The sequence that a loop has filled, its elements stacked along a new first axis.
   ir::ValueId stacked;
   std::optional<BagOffsets> offsets;
@@ -57,6 +59,7 @@ struct Binding {
   bool poisoned = false;
 };
 
+bool is_sequence(const Binding& binding);
 /// Sequences have none, and that of all offsets of bags, bags + 1, has no form.
 bool has_shape(const Binding& binding);
 
@@ -85,6 +88,8 @@ class Lowering {
   /// Remembers which names are read, in the bodies too; call once for the main graph before run().
   void note_reads(const GraphBody& body);
   bool is_read(const std::string& name) const { return read_.count(name) > 0; }
+  /// The same without the outputs of the model and of bodies.
+  bool is_read_by_nodes(const std::string& name) const { return read_by_nodes_.count(name) > 0; }
   /// The same but for Shape and Size, which ask for no element.
   bool is_read_as_data(const std::string& name) const { return read_as_data_.count(name) > 0; }
 
@@ -143,7 +148,7 @@ class Lowering {
   int64_t unrolled_nodes_ = 0;
   /// Nodes with constant shapes.
   std::vector<std::pair<ModelText, ir::Shape>> suspects_;
-  std::set<std::string> read_, read_as_data_;
+  std::set<std::string> read_, read_by_nodes_, read_as_data_;
 };
 
 /// The export call that gives a model which can be trained and re-batched, for hints.

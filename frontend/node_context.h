@@ -86,6 +86,7 @@ std::vector<HandlerEntry> reduce_handlers();
 std::vector<HandlerEntry> neural_handlers();
 std::vector<HandlerEntry> sequence_handlers();
 std::vector<HandlerEntry> loop_handlers();
+std::vector<HandlerEntry> branch_handlers();
 std::vector<HandlerEntry> recurrent_handlers();
 std::vector<HandlerEntry> constant_handlers();
 std::vector<HandlerEntry> resize_handlers();
@@ -98,9 +99,17 @@ std::vector<HandlerEntry> place_handlers();
 std::vector<HandlerEntry> col2im_handlers();
 std::vector<HandlerEntry> fourier_handlers();
 std::vector<HandlerEntry> selection_handlers();
+std::vector<HandlerEntry> deform_handlers();
+std::vector<HandlerEntry> unpool_handlers();
+std::vector<HandlerEntry> mel_handlers();
+std::vector<HandlerEntry> word_count_handlers();
 
 /// The target of a Reshape of input 0, without wildcards and copies.
 Result<ir::Shape> reshape_target(NodeContext& context);
+/// `yes` where `condition`, one number of bool, is true, else `no`: of what both are, each computed whatever it says.
+Result<ir::ValueId> chosen(NodeContext& context, ir::ValueId condition, ir::ValueId yes, ir::ValueId no);
+/// Refuses nodes of the graph from `first` on that update what they read: they would do so used or not.
+Status expect_no_effect(NodeContext& context, size_t first);
 /// A Loop that nn.EmbeddingBag was exported as; any other is refused.
 Status lower_loop_over_bags(NodeContext& context);
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.

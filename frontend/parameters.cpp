@@ -355,12 +355,12 @@ void Decider::report_missing() {
                       .hint = "nothing if the module ties them; else export with optimize=False"});
   if (statistics > 0)
     notes_.push_back({.code = Code::kLostByExport,
-                      .severity = Severity::kWarning,
+                      .severity = context_.refuses_losses ? Severity::kError : Severity::kWarning,
                       .origin = first_statistic,
                       .message = text(statistics,
                                       " running statistics of the module, this one first, are not in the "
                                       "file: the exporter folded their BatchNormalization into weights"),
-                      .hint = kExportRecipe});
+                      .hint = text(kExportRecipe, "; --accept trains the file without them")});
 }
 
 }  // namespace

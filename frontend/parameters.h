@@ -24,6 +24,8 @@ struct ParameterContext {
   const std::map<ir::ParamId, ParamOrigin>& origins;
   /// The file was written by torch.
   bool from_torch = false;
+  /// What another model trains for than the module's is an error and no warning.
+  bool refuses_losses = false;
   /// Which files may be read to tell masks from tables.
   std::string model_path, trusted_root;
 };

@@ -58,6 +58,9 @@ struct ModelSpec {
   /// The whole file is one sample: no dimension of it is the batch. Its inputs get a batch axis in front, or have one
   /// of the fixed size 1 there; every micro-batch is one sample.
   bool one_sample = false;
+  /// Whether to train a file although the exporter has left out what changes the training, and the file shows it; else
+  /// such a file is refused where a loss is given.
+  bool accepts_losses = false;
   /// Name patterns ('*' and '?') of parameters that are not to be trained.
   std::vector<ModelText> freeze;
   /// Text of a parameter file: lines "PATTERN train|freeze|tie|split" or "PATTERN padding ROW", later lines win, and

@@ -37,5 +37,7 @@ std::span<const OpDef> fourier_ops();
 std::span<const OpDef> resize_ops();
 std::span<const OpDef> grid_sample_ops();
 std::span<const OpDef> recurrent_ops();
+std::span<const OpDef> determinant_ops();
+std::span<const OpDef> region_ops();
 
 }  // namespace graphpipe::ops

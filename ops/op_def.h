@@ -216,6 +216,8 @@ struct OpDef {
   /// The attributes that the node has where the model is evaluated and not trained: Dropout is off, BatchNormalization
   /// takes its running statistics. Of its outputs the first alone is then made. Null, or none: it computes the same.
   std::optional<ir::Attributes> (*in_evaluation)(const NodeView&) = nullptr;
+  /// Inputs of floating type that are taken as given, as a bit mask: no gradient goes to them.
+  uint32_t constant_inputs = 0;
   /// Draws random numbers, keyed by (seed, step, node, sample).
   bool is_random = false;
   /// Inputs that this node updates in place (running statistics), as a bit mask. Null: none.

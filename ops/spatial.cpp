@@ -66,10 +66,11 @@ Result<Window> window_of(const NodeView& node, std::vector<int64_t> kernel) {
 }
 
 int64_t position_count(const Window& window, size_t axis, int64_t size, bool rounds_up) {
-  const int64_t room = size + window.begin[axis] + window.end[axis] - window.span(axis);
   const int64_t stride = window.strides[axis];
+  // Rounded up, one window may begin in an input that is smaller than it.
+  const int64_t room = size + window.begin[axis] + window.end[axis] - window.span(axis) + (rounds_up ? stride - 1 : 0);
   if (room < 0) return 0;
-  int64_t count = (room + (rounds_up ? stride - 1 : 0)) / stride + 1;
+  int64_t count = room / stride + 1;
   if (rounds_up && (count - 1) * stride >= size + window.begin[axis]) --count;
   return count;
 }

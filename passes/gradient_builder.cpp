@@ -28,7 +28,11 @@ ValueId NodeGradientBuilder::output_gradient(size_t i) const {
   return gradient_of_[view_.node().outputs[i]];
 }
 
-bool NodeGradientBuilder::wants(size_t i) const { return view_.has_input(i) && needs_gradient_.contains(input(i)); }
+bool NodeGradientBuilder::wants(size_t i) const {
+  const ops::OpDef* entry = ops::find_op(view_.node().op);
+  const bool is_given = entry != nullptr && (entry->constant_inputs >> i & 1) != 0;
+  return view_.has_input(i) && !is_given && needs_gradient_.contains(input(i));
+}
 
 std::vector<ValueId> NodeGradientBuilder::add(size_t for_input, std::string_view op, std::vector<ValueId> inputs,
                                               ir::Attributes attributes) {

@@ -26,6 +26,7 @@ class LookUp {
 
   Result<Replacement> gather();
   Result<Replacement> gather_nd();
+  Result<Replacement> regions();
 
  private:
   Result<ValueId> append(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
@@ -38,6 +39,8 @@ class LookUp {
   Result<Replacement> as_reshape(const Shape& index, const AffineIndex& formula);
   Result<Replacement> per_sample(ValueId data, ValueId index);
   Result<Replacement> each_sample(ValueId index);
+  ValueId first_column(const Node& node);
+  bool numbers_samples(ValueId number);
 
   const Rebuilding& step_;
   Graph& made_;
@@ -186,10 +189,59 @@ Result<Replacement> LookUp::gather_nd() {
   return Replacement({result});
 }
 
+/// The value whose first column the node takes, where that is the first of what a Concat puts side by side.
+ValueId LookUp::first_column(const Node& node) {
+  const Node* table = producer_of(made_, node.inputs[0]);
+  if (table == nullptr || table->op != "Concat" || shape_of(made_, node.inputs[0]).size() != 2) return {};
+  const auto is_one = [](const std::vector<int64_t>& list, int64_t number) { return list == std::vector{number}; };
+  bool first = table->attributes.get_int("axis", 0) == 1 && shape_of(made_, table->inputs[0])[1] == Dim::fixed(1);
+  if (node.op == "Gather") {
+    const AffineIndex* place = indices_.find(made_, node.inputs[1]);
+    const Dim count = ir::element_count(shape_of(made_, node.inputs[1])).value_or(Dim::batch());
+    first = first && node.attributes.get_int("axis", 0) == 1 && place != nullptr && place->offset == 0 &&
+            count == Dim::fixed(1);
+  } else {
+    const ir::Attributes& cut = node.attributes;
+    first = first && is_one(cut.get_ints("axes"), 1) && is_one(cut.get_ints("starts"), 0) &&
+            is_one(cut.get_ints("ends"), 1) && is_one(cut.get_ints("steps"), 1);
+  }
+  return first ? table->inputs[0] : ValueId();
+}
+
+/// Whether the numbers are those of the samples in order, each as often as the others.
+bool LookUp::numbers_samples(ValueId number) {
+  while (!counts_samples(number, 1)) {
+    const Node* node = producer_of(made_, number);
+    if (node == nullptr || node->inputs.empty() || !node->inputs[0].valid()) return false;
+    const Shape &after = shape_of(made_, number), &before = shape_of(made_, node->inputs[0]);
+    // Each number is repeated beside itself where the samples stay in front.
+    const bool repeats = node->op == "Expand" && after.size() == before.size() && !after.empty() &&
+                         after[0] == Dim::batch() && before[0] == Dim::batch();
+    const bool keeps = node->op == "Cast" || ops::dependence_of(node->op) == ops::Dependence::kSameOrder;
+    if (node->op == "Gather" || node->op == "Slice") number = first_column(*node);
+    else number = repeats || keeps ? node->inputs[0] : ValueId();
+    if (!number.valid()) return false;
+  }
+  return true;
+}
+
+/// Regions of which every sample has as many, one sample's behind the other's.
+Result<Replacement> LookUp::regions() {
+  const std::vector<ValueId>& inputs = step_.node.inputs;
+  const Dim samples = shape_of(made_, inputs[0])[0], rows = shape_of(made_, inputs[1])[0];
+  if (inputs.size() < 3 || samples != Dim::batch() || rows.power != 1 || !numbers_samples(inputs[2]))
+    return Replacement();
+  ir::Attributes attributes = step_.node.attributes;
+  attributes.set("per_sample", rows.factor);
+  GP_TRY(const ValueId result, append("RoiAlign", {inputs[0], inputs[1]}, std::move(attributes)));
+  return Replacement({result});
+}
+
 }  // namespace
 
 Result<Replacement> separate_look_up(const Rebuilding& step, AffineIndices& indices) {
   LookUp look_up(step, indices);
+  if (step.node.op == "RoiAlign") return look_up.regions();
   return step.node.op == "Gather" ? look_up.gather() : look_up.gather_nd();
 }
 

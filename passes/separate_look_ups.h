@@ -1,5 +1,5 @@
 #pragma once
-// The part of separate_samples that deals with Gather and GatherND.
+// The part of separate_samples that deals with Gather, GatherND and RoiAlign.
 
 #include "passes/affine_index.h"
 #include "passes/rebuild.h"

@@ -159,7 +159,7 @@ Result<Replacement> move_last_axis(const Rebuilding& step) {
 
 Result<Replacement> separate(const Rebuilding& step, AffineIndices& indices) {
   const std::string& op = step.node.op;
-  if (op == "Gather" || op == "GatherND") return separate_look_up(step, indices);
+  if (op == "Gather" || op == "GatherND" || op == "RoiAlign") return separate_look_up(step, indices);
   if (op == "MatMul" || op == "Gemm") return move_product(step);
   switch (ops::dependence_of(op)) {
     case Dependence::kSameOrder:

@@ -9,7 +9,8 @@
 namespace graphpipe::passes {
 
 /// Needs: no gradient nodes. Ensures: the same outputs, up to the order of additions inside a matrix product.
-/// - A look-up whose indices count 0, 1, ... over the batch becomes one with batch_dims, or a reshape.
+/// - A look-up whose indices count 0, 1, ... over the batch becomes one with batch_dims, or a reshape; regions whose
+///   samples do so become so many regions per sample.
 /// - Nodes that work on rows alone move in front of a reshape that merges the batch axis into others.
 /// - A reshape of such a reshape becomes one.
 Result<ir::Graph> separate_samples(ir::Graph graph, const PassContext& context);

@@ -74,6 +74,8 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   app.add_flag("--one-sample", model.one_sample,
                "the whole file is one sample: no dimension is the batch, or one of the fixed size 1; micro-batches "
                "are of one sample");
+  app.add_flag("--accept", model.accepts_losses,
+               "train the file although its exporter has left out what changes the training, such as BatchNorm");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option("--parameters", model.parameters,
                  "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW");

@@ -17,6 +17,7 @@ struct ModelOptions {
   std::string trusted_root;
   std::vector<std::string> bindings;  // NAME=SIZE for symbolic dimensions other than the batch
   bool one_sample = false;            // no dimension is the batch
+  bool accepts_losses = false;        // of the exporter
   std::vector<std::string> freeze;    // patterns of parameter names
   std::string parameters;             // side file with decisions
   std::string batchnorm;              // empty: as the policy needs it

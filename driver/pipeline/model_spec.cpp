@@ -72,6 +72,7 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
     spec.bindings.push_back(std::move(binding));
   }
   spec.one_sample = model.one_sample;
+  spec.accepts_losses = model.accepts_losses;
   for (const std::string& pattern : model.freeze) spec.freeze.emplace_back(pattern);
   GP_TRY(std::string lines, lines_of_module(model.model));
   GP_TRY(const ModelText of_user, read_parameter_file(model.parameters));

@@ -210,6 +210,14 @@ def one_hot_of_bools(case):
     return [run_onnx({**case, "attributes": {**case["attributes"], "to": "i64"}})[0].astype(np.bool_)]
 
 
+def regions_per_sample(case):
+    """ONNX names the sample of each region."""
+    attributes = dict(case["attributes"])
+    each, samples = attributes.pop("per_sample"), case["inputs"][0]["shape"][0]
+    of = {"dtype": "i64", "shape": [samples * each], "values": [row // each for row in range(samples * each)]}
+    return run_onnx({**case, "inputs": [*case["inputs"][:2], of], "attributes": attributes})
+
+
 def results_of(case):
     results = all_results_of(case)
     return results[:1] if case["op"] in ONE_OUTPUT else results
@@ -224,6 +232,8 @@ def all_results_of(case):
         return pad_with_cuts(case)
     if case["op"] == "OneHot" and case["attributes"].get("to") == "bool":
         return one_hot_of_bools(case)
+    if case["op"] == "RoiAlign" and "per_sample" in case["attributes"]:
+        return regions_per_sample(case)
     if case["op"] == "LRN" and len(case["inputs"][0]["shape"]) < 4:
         return lrn_of_rank_4(case)
     if case["op"] == "Attention":

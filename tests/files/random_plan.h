@@ -55,6 +55,7 @@ inline ir::Plan random_plan(uint64_t seed) {
   plan.spec.contrastive = below(2) == 0 ? ir::SampleScope::kBatch : ir::SampleScope::kMicroBatch;
   plan.spec.precision = static_cast<ir::Precision>(below(3));
   plan.spec.dropout = below(2) == 0;
+  plan.spec.accepts_losses = below(2) == 0;
   plan.execution = static_cast<ir::Execution>(below(2));
   plan.seed = random();
   plan.threads = below(4) + 1;

@@ -13,12 +13,12 @@ namespace {
 namespace pb = graphpipe_onnx;
 
 // The model with this call as the origin of its first node.
-Result<Imported> import_exported(const std::string& body, const std::string& call) {
+Result<Imported> import_exported(const std::string& body, const std::string& call, const ImportRequest& request = {}) {
   pb::ModelProto model = parse_onnx_text(body);
   auto& note = *model.mutable_graph()->mutable_node(0)->add_metadata_props();
   note.set_key("pkg.torch.onnx.fx_node");
   note.set_value("%e : [num_users=1] = call_function[target=torch.ops." + call + ", kwargs = {})");
-  return import_bytes(model.SerializeAsString());
+  return import_bytes(model.SerializeAsString(), request);
 }
 
 const std::string kLookUp =
@@ -54,6 +54,11 @@ TEST_CASE("the padding of nn.Embedding is kept out of the gradient, and said") {
   const auto scaled = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, -1, True)");
   REQUIRE(scaled.ok());
   CHECK(reports(scaled->notes, Code::kLostByExport, "scale_grad_by_freq"));
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  const auto trained = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, -1, True)", request);
+  REQUIRE(!trained.ok());
+  CHECK(reports(trained.problems(), Code::kLostByExport, "--accept"));
 }
 
 TEST_CASE("a scattered mean that the file writes without its reduction is a sum over a count, and said") {

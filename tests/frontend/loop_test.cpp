@@ -41,11 +41,51 @@ TEST_CASE("a loop is lowered once for each iteration, and a weight in its body i
   CHECK(imported->graph.param_count() == 1);
 }
 
-TEST_CASE("a condition on the iteration ends it; one on data is refused") {
+TEST_CASE("a condition on the iteration ends it; one on data decides nothing that is stacked") {
   const auto ended = import_text(loop("100", "Less(i, two)"));
   REQUIRE(ended.ok());
   CHECK(count_ops(ended->graph, "Relu") == 3);
   CHECK(reports(import_text(loop("3", "Cast<to = 9>(r)")).problems(), Code::kUnsupportedOp, "depends on data"));
+}
+
+TEST_CASE("where data end a loop, the iterations up to its bound keep what was before") {
+  const auto until_large = [](const std::string& limit) {
+    return import_text(R"(g (float[N,4] x, float limit) => (float[N,4] y) {
+      bound = Constant<value_int = )" +
+                       limit +
+                       R"(>()
+      true = Constant<value = bool {1}>()
+      [until] y = Loop(bound, true, x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g) {
+        g = Exp(h)
+        f = Cast<to = 1>(i)
+        d = Less(f, limit) }> })");
+  };
+  const auto imported = until_large("3");
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "Exp") == 3);
+  CHECK(count_ops(imported->graph, "Where") == 2);  // the first iteration runs in any case
+  CHECK(reports(until_large("1000000").problems(), Code::kUnsupportedOp, "no bound for it"));
+}
+
+TEST_CASE("an If that an input decides computes both branches and takes one of each pair of results") {
+  const auto choice = [](const std::string& other) {
+    return import_text(R"(g (float[N,4] x, bool up) => (float[N,4] y) {
+      [pick] y = If(up) <then_branch = yes () => (float[N,4] a) { h = Exp(x) a = Neg(h) },
+                         else_branch = no () => (float[N,4] c) { )" +
+                       other + " }> }");
+  };
+  // Branches may use the same names.
+  CHECK(nodes_of(choice("h = Sqrt(x) c = Relu(h)")) ==
+        "Exp(%0) : f32[B,4]\nNeg(%2) : f32[B,4]\nSqrt(%0) : f32[B,4]\nRelu(%4) : f32[B,4]\n"
+        "Where(%1, %3, %5) : f32[B,4]\n");
+  CHECK(reports(choice("h = Sqrt(x) c = Concat<axis = 1>(h, h)").problems(), Code::kUnsupportedOp,
+                "another type or shape"));
+  CHECK(reports(import_text(R"(g (float[N,3] x, bool up) => (float[N,3] y) <
+      float[3] s = {1, 1, 1}, float[3] b = {0, 0, 0}, float[3] mean = {0, 0, 0}, float[3] variance = {1, 1, 1}> {
+    [pick] y = If(up) <then_branch = yes () => (float[N,3] a) { a = BatchNormalization(x, s, b, mean, variance) },
+                       else_branch = no () => (float[N,3] c) { c = Relu(x) }> })")
+                    .problems(),
+                Code::kUnsupportedOp, "would update statistics"));
 }
 
 TEST_CASE("a scan takes a slice of each scanned input, from either end, and stacks what it makes") {

@@ -173,6 +173,14 @@ TEST_CASE("what the signature promises and the file lacks is reported") {
   CHECK(reports(imported->notes, Code::kLostByExport, "'val_7'"));
   CHECK(reports(imported->notes, Code::kLostByExport, "'fc.weight'"));
   CHECK(reports(imported->notes, Code::kLostByExport, "'bn.running_var'"));
+  // To train the file without its BatchNormalization is a decision of the user's.
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  const auto trained = import_bytes(model.SerializeAsString(), request);
+  REQUIRE(!trained.ok());
+  CHECK(reports(trained.problems(), Code::kLostByExport, "--accept"));
+  request.spec.accepts_losses = true;
+  CHECK(import_bytes(model.SerializeAsString(), request).ok());
 }
 
 TEST_CASE("filled tensors in weight slots become parameters") {
