@@ -3,9 +3,9 @@
 
     .deps/oracle/bin/python bench/zoo.py [--train] [--save zoo.json] [NAME ...]
 
-Exports each of bench/zoo_models.py with graphpipe.export and asks `graphpipe lint`; with --train compiles it in two
+Exports each of bench/zoo_*.py with graphpipe.export and asks `graphpipe lint`; with --train compiles it in two
 stages and trains three steps with SGD beside PyTorch, whose losses must be equal to 1e-5. Needs what scripts/oracle
-installs, transformers 4.57.6 and torchvision 0.26.0. An architecture that PyTorch's own exporter refuses is counted apart.
+installs, transformers 4.57.6, torchvision 0.26.0 and scipy. An architecture that PyTorch's own exporter refuses is counted apart.
 """
 
 import argparse
@@ -29,21 +29,27 @@ import numpy  # noqa: E402
 import torch  # noqa: E402
 
 import zoo_models  # noqa: E402
+import zoo_own  # noqa: E402
+import zoo_pictures  # noqa: E402
+import zoo_transformers  # noqa: E402
 
+ZOO = zoo_models.ZOO | zoo_transformers.TRANSFORMERS | zoo_own.OWN | zoo_pictures.PICTURES
 STEPS, LIMIT, RATE = 3, 1e-5, 0.02
 BATCH = zoo_models.SAMPLES
 
 
 def data_like(inputs: dict) -> dict:
-    """Drawn anew, but for masks, kinds of words, and words that mean something: those keep their places."""
+    """Drawn anew, but for masks, kinds, places, and words that mean something: those stay."""
     def drawn(name, tensor):
         shape = (STEPS * BATCH, *tensor.shape[1:])
+        if any(word in name for word in ("mask", "type", "kinds", "bbox", "timesteps", "patches")):
+            return torch.cat([tensor] * STEPS)
         if tensor.is_floating_point():
             return torch.randn(shape)
         example = torch.cat([tensor] * STEPS)
         means = (example < 3) | (example > zoo_models.WORDS - 10)
         words = torch.randint(3, zoo_models.WORDS - 10, shape)
-        return example if "mask" in name or "type" in name else torch.where(means, example, words)
+        return torch.where(means, example, words)
     return {name: drawn(name, tensor) for name, tensor in inputs.items()}
 
 
@@ -77,7 +83,7 @@ def train_in_pytorch(module, data: dict, target) -> list:
 
 def train(name: str, model: pathlib.Path, folder: pathlib.Path) -> float:
     """The largest relative difference of a loss."""
-    module, inputs = zoo_models.make(name)
+    module, inputs = zoo_models.make(ZOO[name])
     data = data_like(inputs)
     with torch.no_grad():
         shape = module.eval()(**{key: tensor[:BATCH] for key, tensor in data.items()}).shape
@@ -88,7 +94,7 @@ def train(name: str, model: pathlib.Path, folder: pathlib.Path) -> float:
     program = graphpipe.compile(model, folder / "out", batch=BATCH, devices=2, stages=2, loss="mse:out,target",
                                 planner="sequential")
     found = program.run(data=folder / "data", steps=STEPS, lr=RATE).losses
-    expected = train_in_pytorch(zoo_models.make(name)[0], data, target)
+    expected = train_in_pytorch(zoo_models.make(ZOO[name])[0], data, target)
     return max(abs(a - b) / abs(b) for a, b in zip(found, expected))
 
 
@@ -101,7 +107,7 @@ def try_one(name: str, trains: bool) -> dict:
         folder = pathlib.Path(work)
         model = folder / "model.onnx"
         try:
-            module, inputs = zoo_models.make(name)
+            module, inputs = zoo_models.make(ZOO[name])
             export(module, inputs, model)
         except Exception as error:  # noqa: BLE001 - whatever transformers or the exporter raise
             return {"result": "not exported", "reason": one_line(error)}
@@ -124,7 +130,7 @@ def main() -> None:
     parser.add_argument("--save", type=pathlib.Path, help="file for all results, as JSON; those that it has are kept")
     arguments = parser.parse_args()
     results = json.loads(arguments.save.read_text()) if arguments.save and arguments.save.exists() else {}
-    for name in arguments.names or zoo_models.ZOO:
+    for name in arguments.names or ZOO:
         if name in results and not arguments.names:
             continue
         results[name] = try_one(name, arguments.train)

@@ -110,6 +110,14 @@ def torchvision_model(name: str, size: int = 64, **arguments):
     return make
 
 
+def clip_model(name: str, frames: int, size: int):
+    """One of torchvision's for short films."""
+    def make():
+        model = vision.get_model(name, weights=None)
+        return OfImagesByPosition(model), {"image": torch.randn(SAMPLES, 3, frames, size, size)}
+    return make
+
+
 def named(build, *names: str, pick=None, **fixed):
     """A model called by these names: `build()` gives the module and the inputs. `pick` takes the output out of what it
     returns, where that is not the logits or the first."""
@@ -316,13 +324,14 @@ ZOO = {
     "tv_fcn": torchvision_model("fcn_resnet50", weights_backbone=None),
     "tv_deeplabv3": torchvision_model("deeplabv3_mobilenet_v3_large", weights_backbone=None),
     "tv_lraspp": torchvision_model("lraspp_mobilenet_v3_large", weights_backbone=None),
+    "tv_r3d": clip_model("r3d_18", 4, 32),
 }
 
 
-def make(name: str):
-    """The module in training mode without dropout, and its example inputs."""
+def make(build):
+    """The module in training mode without dropout, and its example inputs, by an entry of ZOO."""
     torch.manual_seed(3)
-    module, inputs = ZOO[name]()
+    module, inputs = build()
     for part in module.modules():
         for key, value in vars(part).items():
             if isinstance(value, float) and ("drop" in key or key == "p" and "Drop" in type(part).__name__):
