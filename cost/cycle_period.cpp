@@ -33,7 +33,7 @@ std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, Sta
   for (const ir::StageEdge& edge : graph.edges) {
     const StageCost& above = costs[edge.from];
     waits.push_back({forward_of(edge.from), forward_of(edge.to), above.forward + above.hop_down, 0, {}});
-    if (!edge.gradient_bytes.is_zero())
+    if (edge.carries_gradient())
       waits.push_back({backward_of(edge.to), backward_of(edge.from), costs[edge.to].backward() + above.hop_up, 0, {}});
   }
   return waits;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "wire/action_text.h"
 
@@ -166,6 +168,31 @@ IdSet<StageId> undivided_backwards(const Schedule& schedule, size_t stages) {
   for (const StageId stage : ids<StageId>(stages))
     if (!divided.contains(stage)) undivided.insert(stage);
   return undivided;
+}
+
+std::vector<bool> copying_steps(const Program& program) {
+  std::vector<bool> copies(program.actions.size(), false);
+  std::map<ReplicaKey, std::set<int32_t>> read_later;
+  for (size_t i = program.actions.size(); i-- > 0;) {
+    const Action& action = program.actions[i];
+    std::set<int32_t>& read = read_later[replica_key(action)];
+    if (is_compute(action.op)) read.insert(action.version);
+    if (action.op == ActionOp::kStep) copies[i] = read.contains(action.version - 1);
+  }
+  return copies;
+}
+
+std::vector<int> held_versions(const Program& program) {
+  const std::vector<bool> copies = copying_steps(program);
+  std::vector<int> held;
+  std::map<ReplicaKey, int> now;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    int& count = now.emplace(replica_key(program.actions[i]), 1).first->second;
+    if (copies[i]) ++count;
+    if (program.actions[i].op == ActionOp::kFreeVersion) --count;
+    held.push_back(count);
+  }
+  return held;
 }
 
 std::string print_action(const Action& action) { return wire::action_text(action); }

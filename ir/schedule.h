@@ -45,6 +45,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/stage_graph.h"
@@ -90,8 +91,22 @@ bool is_asynchronous(const Schedule& schedule);
 /// compute both, in an order that lets tensors go sooner.
 IdSet<StageId> undivided_backwards(const Schedule& schedule, size_t stages);
 
+/// Stage and replica.
+using ReplicaKey = std::pair<int32_t, int32_t>;
+inline ReplicaKey replica_key(const Action& action) { return {action.stage, action.replica}; }
+
+/// Per action of a program: whether it is a STEP whose old version is read later, so that it works on a copy.
+std::vector<bool> copying_steps(const Program& program);
+/// Per action of a program: weight versions that its stage's replica holds after it.
+std::vector<int> held_versions(const Program& program);
+
 constexpr bool is_backward_message(ActionOp op) {
   return op == ActionOp::kSendBackward || op == ActionOp::kReceiveBackward;
+}
+/// The actions that updates inside of a step consist of.
+constexpr bool is_update(ActionOp op) {
+  return op == ActionOp::kReduceGradient || op == ActionOp::kStep || op == ActionOp::kPublish ||
+         op == ActionOp::kFreeVersion;
 }
 
 /// "<stage>[r<replica>]<OP>[<first>,<last>)" and then, where they differ from ActionRow's defaults, "e<edge>",

@@ -36,6 +36,8 @@ struct Stage {
   /// The widest scope of its nodes, and the most samples that one of them needs together.
   SampleScope scope = SampleScope::kEach;
   int64_t fewest_samples = 1;
+  /// Whether a step changes some of its weights.
+  bool is_trained() const { return has_backward && trainable_weight_bytes > Bytes(0); }
   bool operator==(const Stage&) const = default;
 };
 
@@ -56,6 +58,7 @@ struct StageEdge {
   /// of the gradients come to the stage at the lower end from further below.
   bool passed_on = false;
   int passed_gradients = 0;
+  bool carries_gradient() const { return !gradient_bytes.is_zero(); }
   bool operator==(const StageEdge&) const = default;
 };
 

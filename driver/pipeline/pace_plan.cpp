@@ -147,7 +147,7 @@ class PacePlanMaker {
                            .to = static_cast<int32_t>(edge.to.index()),
                            .bytes = rounded(of_sample ? bytes / static_cast<double>(samples.count) : bytes),
                            .of_sample = of_sample,
-                           .gradients = edge.gradient_bytes.is_zero() ? 0 : edge.gradient_count});
+                           .gradients = edge.carries_gradient() ? edge.gradient_count : 0});
   }
 
   void add_ways() {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "scheduler/lowering/items.h"
+
 namespace graphpipe::scheduler {
 namespace {
 

@@ -63,7 +63,7 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
     const ItemTime& time = times[edge.from];
     const double latency = min_latency(graph, cluster, edge);
     ways[edge.to].head = std::max(ways[edge.to].head, ways[edge.from].head + items * time.forward + latency);
-    if (!carries_gradient(edge)) continue;
+    if (!edge.carries_gradient()) continue;
     const double backward = time.input_gradient + (split ? 0 : time.weight_gradient);
     ways[edge.to].tail = std::max(ways[edge.to].tail, latency + items * backward + ways[edge.from].tail);
   }

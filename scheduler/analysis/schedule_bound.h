@@ -3,7 +3,7 @@
 // makespan.
 
 #include "ir/cluster.h"
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "scheduler/lowering/items.h"
+
 namespace graphpipe::scheduler {
 namespace {
 

@@ -35,7 +35,7 @@ std::vector<TrainedReplica> trained_replicas(const StageGraph& graph, const IdMa
                                              const ir::Program& program) {
   std::vector<TrainedReplica> trained;
   for (const StageId stage : graph.stage_ids()) {
-    if (!is_trained(graph.stages[stage])) continue;
+    if (!graph.stages[stage].is_trained()) continue;
     const auto& devices = graph.stages[stage].choice.devices;
     for (int replica = 0; replica < static_cast<int>(devices.size()); ++replica)
       if (devices[static_cast<size_t>(replica)] == program.device)

@@ -3,8 +3,7 @@
 
 #include <vector>
 
-#include "ir/schedule.h"
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

@@ -26,7 +26,7 @@ Status check_places(const StageGraph& graph, const Schedule& schedule) {
       const auto stage = static_cast<size_t>(action.stage);
       const bool exists = action.stage >= 0 && stage < graph.stages.size() && action.replica >= 0 &&
                           static_cast<size_t>(action.replica) < graph.stages[StageId(stage)].choice.devices.size();
-      if (!exists || !(ir::is_compute(action.op) || is_update(action.op)) || action.range.empty())
+      if (!exists || !(ir::is_compute(action.op) || ir::is_update(action.op)) || action.range.empty())
         return bad_schedule(
             text("device ", program.device, ": ", ir::print_action(action), " is not a compute action of the plan"),
             "list forwards and backwards of the plan's stages and replicas only");
@@ -111,7 +111,7 @@ class Placer {
     const auto& actions = compute_.programs[program].actions;
     const size_t first = next_[program];
     if (first == actions.size()) return false;
-    if (is_update(actions[first].op)) return place_update(program, actions[first]);
+    if (ir::is_update(actions[first].op)) return place_update(program, actions[first]);
     // An overlapped pair is placed at once, with the messages of both behind it.
     const size_t count = actions[first].overlaps_next ? 2 : 1;
     std::array<ItemIndex, 2> items{};
@@ -235,12 +235,9 @@ IdMap<StageId, int> reduction_groups(const StageGraph& graph) {
   IdMap<StageId, int> group(graph.stages.size(), -1);
   for (const StageId stage : graph.stage_ids()) {
     const ir::Stage& s = graph.stages[stage];
-    if (s.has_backward && s.trainable_weight_bytes > Bytes(0) && s.choice.devices.size() > 1)
-      group[stage] = static_cast<int>(stage.index());
+    if (s.is_trained() && s.choice.devices.size() > 1) group[stage] = static_cast<int>(stage.index());
   }
-  const auto trains = [&](StageId stage) {
-    return graph.stages[stage].has_backward && graph.stages[stage].trainable_weight_bytes > Bytes(0);
-  };
+  const auto trains = [&](StageId stage) { return graph.stages[stage].is_trained(); };
   // Lowering ids until nothing changes joins the sets; ids only fall, so it ends.
   for (bool changed = true; changed;) {
     changed = false;

@@ -9,7 +9,7 @@
 // receive is reached, and so under every weaker transport.
 
 #include "ir/cluster.h"
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

@@ -4,8 +4,6 @@
 
 namespace graphpipe::scheduler {
 
-bool carries_gradient(const ir::StageEdge& edge) { return !edge.gradient_bytes.is_zero(); }
-
 ItemTable::ItemTable(const StageGraph& graph, const Schedule& schedule)
     : replicas_(graph.stages.size()), offset_(graph.stages.size()) {
   int total = 0;
@@ -56,7 +54,7 @@ DataFlow::DataFlow(const StageGraph& graph, const ItemTable& items)
     const ir::StageEdge& edge = graph.edges[id];
     out_[edge.from].push_back(id);
     in_[edge.to].push_back(id);
-    if (carries_gradient(edge)) ++gradients[edge.from];
+    if (edge.carries_gradient()) ++gradients[edge.from];
   }
   for (size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[static_cast<ItemIndex>(i)];
@@ -98,7 +96,7 @@ std::span<const Message> DataFlow::finish(ItemIndex item, ActionOp op) {
     for (const ir::EdgeId edge : out_[stage]) collect(item, edge, false);
   if (op == ActionOp::kBackward || op == ActionOp::kInputGradient)
     for (const ir::EdgeId edge : in_[stage])
-      if (carries_gradient(graph_.edges[edge])) collect(item, edge, true);
+      if (graph_.edges[edge].carries_gradient()) collect(item, edge, true);
   for (const Message& message : messages_) {
     auto& missing = message.backward ? missing_backward_ : missing_forward_;
     missing[static_cast<size_t>(message.to)] -= message.range.size();

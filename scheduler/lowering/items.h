@@ -7,16 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "ir/schedule.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
-
-using ir::Action;
-using ir::ActionOp;
-using ir::SampleRange;
-using ir::Schedule;
-using ir::StageGraph;
-using ir::StageId;
 
 /// Index of an item in its table; -1 names none.
 using ItemIndex = int32_t;
@@ -81,8 +74,5 @@ class DataFlow {
   std::vector<int64_t> missing_forward_, missing_backward_;
   std::vector<Message> messages_;
 };
-
-/// Whether a gradient flows back along the edge.
-bool carries_gradient(const ir::StageEdge& edge);
 
 }  // namespace graphpipe::scheduler

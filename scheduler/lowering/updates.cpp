@@ -115,19 +115,12 @@ void join_groups(const StageGraph& graph, IdMap<StageId, UpdateRule>& rules) {
 
 }  // namespace
 
-bool is_update(ActionOp op) {
-  return op == ActionOp::kReduceGradient || op == ActionOp::kStep || op == ActionOp::kPublish ||
-         op == ActionOp::kFreeVersion;
-}
-
 bool has_updates(const Schedule& schedule) {
   return std::any_of(schedule.programs.begin(), schedule.programs.end(), [](const ir::Program& program) {
     return std::any_of(program.actions.begin(), program.actions.end(),
-                       [](const Action& action) { return is_update(action.op); });
+                       [](const Action& action) { return ir::is_update(action.op); });
   });
 }
-
-bool is_trained(const ir::Stage& stage) { return stage.has_backward && stage.trainable_weight_bytes > Bytes(0); }
 
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules) {
   join_groups(graph, rules);
@@ -137,13 +130,13 @@ Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, I
     std::map<ReplicaKey, Updater> updaters;
     for (const Action& action : program.actions) {
       const StageId stage(static_cast<size_t>(action.stage));
-      if (!is_trained(graph.stages[stage])) continue;
+      if (!graph.stages[stage].is_trained()) continue;
       const Updater fresh(stage, action.replica, rules[stage], groups[stage] >= 0, graph.batch.count);
-      updaters.emplace(key_of(action), fresh).first->second.note(action);
+      updaters.emplace(replica_key(action), fresh).first->second.note(action);
     }
     ir::Program& out = schedule.programs.emplace_back(ir::Program{program.device, {}});
     for (const Action& action : program.actions) {
-      const auto updater = updaters.find(key_of(action));
+      const auto updater = updaters.find(replica_key(action));
       if (updater == updaters.end()) out.actions.push_back(action);
       else if (!updater->second.write(action, out.actions))
         return Diagnostic{.code = Code::kBadPlan,
@@ -154,43 +147,6 @@ Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, I
     for (auto& [key, updater] : updaters) updater.finish(out.actions);
   }
   return schedule;
-}
-
-std::vector<bool> copying_steps(const ir::Program& program) {
-  std::vector<bool> copies(program.actions.size(), false);
-  std::map<ReplicaKey, std::map<int32_t, bool>> read_later;
-  for (size_t i = program.actions.size(); i-- > 0;) {
-    const Action& action = program.actions[i];
-    auto& read = read_later[key_of(action)];
-    if (ir::is_compute(action.op)) read[action.version] = true;
-    if (action.op == ActionOp::kStep) copies[i] = read.contains(action.version - 1);
-  }
-  return copies;
-}
-
-std::vector<int> held_versions(const ir::Program& program) {
-  const std::vector<bool> copies = copying_steps(program);
-  std::vector<int> held;
-  std::map<ReplicaKey, int> now;
-  for (size_t i = 0; i < program.actions.size(); ++i) {
-    int& count = now.emplace(key_of(program.actions[i]), 1).first->second;
-    if (copies[i]) ++count;
-    if (program.actions[i].op == ActionOp::kFreeVersion) --count;
-    held.push_back(count);
-  }
-  return held;
-}
-
-IdMap<StageId, int> live_versions(const StageGraph& graph, const Schedule& schedule) {
-  IdMap<StageId, int> most(graph.stages.size(), 1);
-  for (const ir::Program& program : schedule.programs) {
-    const std::vector<int> held = held_versions(program);
-    for (size_t i = 0; i < held.size(); ++i) {
-      int& count = most[StageId(static_cast<size_t>(program.actions[i].stage))];
-      count = std::max(count, held[i]);
-    }
-  }
-  return most;
 }
 
 }  // namespace graphpipe::scheduler

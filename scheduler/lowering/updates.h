@@ -8,9 +8,6 @@
 
 namespace graphpipe::scheduler {
 
-using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
-inline ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
-
 struct UpdateRule {
   /// Samples of one update; the last of the step may be smaller. Multiples of what all replicas take in turn.
   int64_t update = 1;
@@ -27,20 +24,7 @@ struct UpdateRule {
 /// Errors (kBadPlan): the rules of a stage make a forward read a version that its list makes only later.
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules);
 
-/// The actions that add_updates adds, and whether a schedule has any.
-bool is_update(ActionOp op);
+/// Whether a schedule has actions that add_updates adds.
 bool has_updates(const Schedule& schedule);
-
-/// Whether the stage has weights that a step changes.
-bool is_trained(const ir::Stage& stage);
-
-/// Per action of a program: whether it is a STEP whose old version is read later, so that it works on a copy.
-std::vector<bool> copying_steps(const ir::Program& program);
-
-/// Per action of a program: weight versions that its stage's replica holds after it.
-std::vector<int> held_versions(const ir::Program& program);
-
-/// Per stage: the most weight versions that one of its replicas holds at once.
-IdMap<StageId, int> live_versions(const StageGraph& graph, const Schedule& schedule);
 
 }  // namespace graphpipe::scheduler

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cost/memory.h"
-#include "scheduler/lowering/updates.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -42,24 +41,24 @@ class GradientSets {
  public:
   explicit GradientSets(const ir::Program& program) {
     for (const Action& action : program.actions)
-      if (action.op == ActionOp::kStep) updates_[key_of(action)].push_back(action.range);
+      if (action.op == ActionOp::kStep) updates_[replica_key(action)].push_back(action.range);
   }
 
   /// Whether the action makes weight gradients, and its update has none yet.
   bool are_new(const Action& action) const {
     if (action.op != ActionOp::kBackward && action.op != ActionOp::kWeightGradient) return false;
-    const auto held = held_.find(key_of(action));
+    const auto held = held_.find(replica_key(action));
     return held == held_.end() || !held->second.contains(update_of(action));
   }
   /// The same, and from now on there are.
   bool note(const Action& action) {
     const bool are = are_new(action);
-    if (are) held_[key_of(action)].insert(update_of(action));
+    if (are) held_[replica_key(action)].insert(update_of(action));
     return are;
   }
   /// A step drops those of earlier updates; returns how many.
   size_t drop_before(const Action& step) {
-    std::set<int64_t>& held = held_[key_of(step)];
+    std::set<int64_t>& held = held_[replica_key(step)];
     const auto end = held.lower_bound(step.range.first);
     const auto dropped = static_cast<size_t>(std::distance(held.begin(), end));
     held.erase(held.begin(), end);
@@ -69,7 +68,7 @@ class GradientSets {
  private:
   /// The first sample of the update that the item belongs to.
   int64_t update_of(const Action& action) const {
-    const auto updates = updates_.find(key_of(action));
+    const auto updates = updates_.find(replica_key(action));
     if (updates == updates_.end()) return 0;
     for (const wire::SampleRange& range : updates->second)
       if (range.first <= action.range.first && action.range.first < range.last) return range.first;
@@ -102,7 +101,8 @@ class Walker {
     const Bytes weights = graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
     if (action.op == ActionOp::kFreeVersion) return {Bytes(0), Bytes(0) - weights};
     MemoryChange change;
-    if (int& open = open_reductions_[key_of(action)]; open > 0 && --open == 0) change.before -= reduction_bytes(action);
+    if (int& open = open_reductions_[replica_key(action)]; open > 0 && --open == 0)
+      change.before -= reduction_bytes(action);
     if (copies) change.before += weights;
     if (options_.item) change.after -= Bytes(static_cast<int64_t>(gradients_.drop_before(action)) * weights.count);
     return change;
@@ -123,7 +123,7 @@ class Walker {
   /// Chunks and copies on their way lie beside the gradients until the step has waited for them. A replica's updates
   /// reduce one after the other.
   MemoryChange change_of_reduction(const Action& action) {
-    if (open_reductions_[key_of(action)]++ > 0) return {};
+    if (open_reductions_[replica_key(action)]++ > 0) return {};
     return {reduction_bytes(action), Bytes(0)};
   }
 
@@ -228,7 +228,7 @@ std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& sch
     if (const auto found = fixed.find(program.device); found != fixed.end()) memory.fixed = found->second;
     memory.peak = memory.fixed;
     Bytes held = memory.fixed;
-    const std::vector<bool> ends = item_ends(program.actions), copies = copying_steps(program);
+    const std::vector<bool> ends = item_ends(program.actions), copies = ir::copying_steps(program);
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
       const bool updates = action.op == ActionOp::kStep || action.op == ActionOp::kFreeVersion;

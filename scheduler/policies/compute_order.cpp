@@ -4,6 +4,7 @@
 #include <map>
 #include <queue>
 
+#include "scheduler/lowering/items.h"
 #include "scheduler/simulate/durations.h"
 
 namespace graphpipe::scheduler {

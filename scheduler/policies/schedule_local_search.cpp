@@ -55,7 +55,7 @@ std::vector<Gap> gaps_of(const Evaluation& evaluation, bool updates) {
     size_t position = 0;
     const std::vector<Action>& actions = evaluation.schedule.programs[p].actions;
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (updates && is_update(actions[i].op)) {
+      if (updates && ir::is_update(actions[i].op)) {
         ++position;
         continue;
       }

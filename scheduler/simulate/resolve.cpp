@@ -77,7 +77,7 @@ class Resolver {
     IdMap<StageId, int64_t> inputs(graph_.stages.size()), gradients(graph_.stages.size());
     for (const ir::StageEdge& edge : graph_.edges) {
       ++inputs[edge.to];
-      if (carries_gradient(edge)) ++gradients[edge.from];
+      if (edge.carries_gradient()) ++gradients[edge.from];
     }
     for (size_t i = 0; i < result_->items.size(); ++i) {
       const Item& item = result_->items[static_cast<ItemIndex>(i)];

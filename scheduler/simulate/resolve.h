@@ -3,6 +3,7 @@
 // takes. Made once, so that the simulator's loop only follows indices.
 
 #include "ir/cluster.h"
+#include "scheduler/lowering/items.h"
 #include "scheduler/simulate/durations.h"
 #include "scheduler/simulate/timeline.h"
 #include "scheduler/validate/rows.h"

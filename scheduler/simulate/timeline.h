@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

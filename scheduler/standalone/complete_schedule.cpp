@@ -64,7 +64,7 @@ class LocalMessages {
     const auto stage = static_cast<size_t>(made_by.stage);
     if ((!forward && stage == 0) || stage - (forward ? 0 : 1) >= named_.size()) return;
     const ir::EdgeId id(stage - (forward ? 0 : 1));
-    if (named_[id] || (!forward && !carries_gradient(graph_.edges[id]))) return;
+    if (named_[id] || (!forward && !graph_.edges[id].carries_gradient())) return;
     const StageId to(forward ? stage + 1 : stage - 1);
     const auto& devices = graph_.stages[to].choice.devices;
     const auto replica = static_cast<size_t>(made_by.replica);

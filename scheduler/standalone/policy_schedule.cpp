@@ -4,6 +4,7 @@
 #include <map>
 
 #include "scheduler/analysis/schedule_bound.h"
+#include "scheduler/lowering/items.h"
 
 namespace graphpipe::scheduler {
 namespace {

@@ -4,7 +4,7 @@
 // with kTicksPerUnit.
 
 #include "ir/cluster.h"
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

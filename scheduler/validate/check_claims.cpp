@@ -4,14 +4,13 @@
 #include <map>
 #include <set>
 
-#include "scheduler/lowering/updates.h"
 #include "scheduler/validate/check_tables.h"
 
 namespace graphpipe::scheduler::check {
 namespace {
 
 bool is_trained_stage(const Tables& tables, int32_t stage) {
-  return is_trained(tables.graph.stages[StageId(static_cast<size_t>(stage))]);
+  return tables.graph.stages[StageId(static_cast<size_t>(stage))].is_trained();
 }
 
 Action flush_before(Action step) {
@@ -55,7 +54,7 @@ StageAges ages_of(const Tables& tables) {
   });
   IdMap<StageId, std::vector<AgedItem>> by_stage(tables.graph.stages.size());
   for (const CheckedItem& item : tables.items) {
-    if (!is_trained(tables.graph.stages[item.stage])) continue;
+    if (!tables.graph.stages[item.stage].is_trained()) continue;
     const Action& forward = tables.action({item.program, item.forward});
     const auto age = age_of_version.find({forward.stage, forward.replica, forward.version});
     by_stage[item.stage].push_back({&item, age == age_of_version.end() ? 0 : age->second});
@@ -127,7 +126,7 @@ Diagnostics check_delayed_updates(const Tables& tables) {
 
 Diagnostics check_live_versions(const Tables& tables, int most) {
   for (size_t p = 0; p < tables.schedule.programs.size(); ++p) {
-    const std::vector<int> held = held_versions(tables.schedule.programs[p]);
+    const std::vector<int> held = ir::held_versions(tables.schedule.programs[p]);
     const auto over = std::find_if(held.begin(), held.end(), [&](int count) { return count > most; });
     if (over != held.end())
       return {tables.problem(static_cast<int>(p), static_cast<int>(over - held.begin()),

@@ -92,7 +92,7 @@ Diagnostics check_arrivals(const Tables& tables) {
   IdMap<StageId, std::vector<ir::EdgeId>> inputs(tables.graph.stages.size()), gradients(tables.graph.stages.size());
   for (const ir::EdgeId edge : tables.graph.edge_ids()) {
     inputs[tables.graph.edges[edge].to].push_back(edge);
-    if (carries_gradient(tables.graph.edges[edge])) gradients[tables.graph.edges[edge].from].push_back(edge);
+    if (tables.graph.edges[edge].carries_gradient()) gradients[tables.graph.edges[edge].from].push_back(edge);
   }
   for (size_t i = 0; i < tables.items.size(); ++i) {
     const CheckedItem& item = tables.items[i];

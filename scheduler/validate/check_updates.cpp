@@ -5,16 +5,11 @@
 #include <optional>
 #include <set>
 
-#include "scheduler/lowering/updates.h"
 #include "scheduler/validate/check_tables.h"
 #include "support/union_find.h"
 
 namespace graphpipe::scheduler::check {
 namespace {
-
-using ReplicaKey = std::pair<int32_t, int32_t>;  // stage, replica
-
-ReplicaKey key_of(const Action& action) { return {action.stage, action.replica}; }
 
 /// Where the weights of one replica stand while its list is walked.
 struct VersionState {
@@ -92,7 +87,7 @@ std::string_view note_update(const Tables& tables, int group, UpdateState& state
     case ActionOp::kNorm:
       return state.stepped > 0 ? "comes after the step of its stage" : "";
     case ActionOp::kStep:
-      if (!is_trained(tables.graph.stages[StageId(static_cast<size_t>(action.stage))]))
+      if (!tables.graph.stages[StageId(static_cast<size_t>(action.stage))].is_trained())
         return "steps a stage without trainable weights";
       if (action.range.first < state.stepped) return "steps a second time";
       if (action.range.first > state.stepped) return "leaves out samples that no step has applied";
@@ -133,7 +128,7 @@ Diagnostics check_tiles(const Tables& tables, const IdMap<StageId, int>& groups,
                         std::map<ReplicaKey, UpdateState>& states) {
   std::map<int, const UpdateState*> first_of;
   for (const StageId stage : tables.graph.stage_ids()) {
-    if (!is_trained(tables.graph.stages[stage])) continue;
+    if (!tables.graph.stages[stage].is_trained()) continue;
     for (size_t replica = 0; replica < tables.graph.stages[stage].choice.devices.size(); ++replica) {
       const UpdateState& state = states[{static_cast<int32_t>(stage.index()), static_cast<int32_t>(replica)}];
       const auto problem = [&, stage, replica](std::string_view what) {
@@ -195,7 +190,7 @@ Diagnostics check_versions(const Tables& tables) {
   constexpr const char* kHint = "name a version between its step and its release";
   for (size_t p = 0; p < tables.schedule.programs.size(); ++p) {
     const ir::Program& program = tables.schedule.programs[p];
-    const std::vector<bool> copies = copying_steps(program);
+    const std::vector<bool> copies = ir::copying_steps(program);
     std::map<ReplicaKey, Place> last;
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
@@ -203,8 +198,8 @@ Diagnostics check_versions(const Tables& tables) {
       int none = 0;
       int& version = item >= 0 ? item_versions[static_cast<size_t>(item)] : none;
       const Place place{static_cast<int>(p), static_cast<int>(i)};
-      last[key_of(action)] = place;
-      const std::string_view what = note_version(states[key_of(action)], action, version, copies[i]);
+      last[replica_key(action)] = place;
+      const std::string_view what = note_version(states[replica_key(action)], action, version, copies[i]);
       if (!what.empty()) return {tables.problem(place, what, kHint)};
     }
     for (const auto& [replica, place] : last)
@@ -221,11 +216,11 @@ IdMap<StageId, int> stages_reduced_together(const StageGraph& graph) {
   UnionFind<> together(graph.stages.size());
   std::vector<bool> reduces(graph.stages.size());
   for (const StageId stage : graph.stage_ids())
-    reduces[stage.index()] = is_trained(graph.stages[stage]) && graph.stages[stage].choice.devices.size() > 1;
+    reduces[stage.index()] = graph.stages[stage].is_trained() && graph.stages[stage].choice.devices.size() > 1;
   for (const ir::SharedWeights& shared : graph.shared) {
     std::optional<StageId> first;
     for (const StageId stage : shared.stages) {
-      if (!is_trained(graph.stages[stage])) continue;
+      if (!graph.stages[stage].is_trained()) continue;
       reduces[stage.index()] = true;
       if (first) together.join(static_cast<uint32_t>(first->index()), static_cast<uint32_t>(stage.index()));
       else first = stage;
@@ -245,7 +240,7 @@ Diagnostics check_step(const Tables& tables) {
   each_row(tables, [&](Place place, const Action& action) {
     if (!problems.empty()) return;
     const int group = groups[StageId(static_cast<size_t>(action.stage))];
-    const std::string_view what = note_update(tables, group, states[key_of(action)], action);
+    const std::string_view what = note_update(tables, group, states[replica_key(action)], action);
     if (!what.empty())
       problems.push_back(tables.problem(place, what, "end an update with one reduction, then one optimizer step"));
   });

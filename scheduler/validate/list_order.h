@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

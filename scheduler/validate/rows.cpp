@@ -9,7 +9,7 @@ namespace {
 std::string_view boundary_problem(const ir::StageEdge& edge, const Action& a, StageId stage) {
   if (edge.from != stage && edge.to != stage) return "names an edge of other stages";
   const bool of_gradient = stage == (a.op == ActionOp::kSlice ? edge.to : edge.from);
-  return of_gradient && !carries_gradient(edge) ? "names an edge that carries no gradient" : "";
+  return of_gradient && !edge.carries_gradient() ? "names an edge that carries no gradient" : "";
 }
 
 constexpr Ticks kLatestStart(int64_t{1} << 53);
@@ -38,7 +38,7 @@ std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, 
   const ir::Stage& other = graph.stages[at_producer ? edge.to : edge.from];
   if (a.peer_replica < 0 || static_cast<size_t>(a.peer_replica) >= other.choice.devices.size())
     return "names a peer replica that does not exist";
-  if (ir::is_backward_message(a.op) && !carries_gradient(edge)) return "names an edge that carries no gradient";
+  if (ir::is_backward_message(a.op) && !edge.carries_gradient()) return "names an edge that carries no gradient";
   return {};
 }
 

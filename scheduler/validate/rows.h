@@ -1,7 +1,7 @@
 #pragma once
 // Single actions of a schedule: whether their indices exist, and how diagnostics name them.
 
-#include "scheduler/lowering/items.h"
+#include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
 

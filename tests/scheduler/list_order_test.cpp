@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "scheduler/build_schedule.h"
+#include "scheduler/lowering/items.h"
 #include "scheduler/memory/memory.h"
 #include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "scheduler/build_schedule.h"
-#include "scheduler/lowering/updates.h"
 #include "tests/scheduler/helpers.h"
 
 using namespace graphpipe;
@@ -43,7 +42,7 @@ bool is_of(const Action& action, const Action& item) {
 /// Frees each version that a step leaves behind after its last use, and no other.
 void free_anew(ir::Program& program, const Action& item) {
   std::erase_if(program.actions, [&](const Action& a) { return a.op == ActionOp::kFreeVersion && is_of(a, item); });
-  const std::vector<bool> copies = copying_steps(program);
+  const std::vector<bool> copies = ir::copying_steps(program);
   std::vector<Action> steps;
   for (size_t i = 0; i < program.actions.size(); ++i)
     if (copies[i] && is_of(program.actions[i], item)) steps.push_back(program.actions[i]);
