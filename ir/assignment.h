@@ -45,4 +45,7 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
+/// Whether some device holds several stages.
+bool shares_devices(const Assignment& plan);
+
 }  // namespace graphpipe::ir

@@ -52,6 +52,9 @@ std::optional<Execution> execution_of_name(std::string_view name);
 /// Seconds of the three passes of a node.
 struct PassSeconds {
   SampleFunction forward, input_gradient, weight_gradient;
+  double total(double samples) const {
+    return forward.at(samples) + (input_gradient.at(samples) + weight_gradient.at(samples));
+  }
   bool operator==(const PassSeconds&) const = default;
 };
 

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
-#include <set>
 
 #include "cost/in_flight.h"
 #include "cost/limits.h"
@@ -28,14 +27,6 @@ constexpr int64_t kMaxSimulatedOfProfile = 20'000, kMaxSimulatedInSearch = 2'000
 /// A search without --time-limit ends here, and `auto` here: nobody waits longer for a graph of a thousand layers. All
 /// planners together take less for some hundred layers on a machine that does nothing else.
 constexpr double kUsualSeconds = 40, kSecondsForAll = 60;
-
-bool shares_devices(const ir::Assignment& plan) {
-  std::set<ir::DeviceId> taken;
-  for (const ir::StageChoice& choice : plan.choice)
-    for (const ir::DeviceId device : choice.devices)
-      if (!taken.insert(device).second) return true;
-  return false;
-}
 
 }  // namespace
 
@@ -69,7 +60,7 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
   bool may_run = false;
   const ir::Cluster cluster = cluster_for(*folded, &may_run);
   // Many short stages that share devices take long to simulate.
-  const int64_t max_simulated = shares_devices(folded->assignment) ? kMaxSimulatedInSearch : kMaxSimulatedOfProfile;
+  const int64_t max_simulated = ir::shares_devices(folded->assignment) ? kMaxSimulatedInSearch : kMaxSimulatedOfProfile;
   return {.step_seconds = step_of(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
                                   folded->assignment, max_simulated),
           .fits = may_run || (plan.own && plan.own->fits)};

@@ -51,10 +51,6 @@ class PlanPricer {
     return static_cast<int>(choice(stage).devices.front().index()) >= machine_.devices();
   }
   const ir::NodeAlternative* chosen(uint32_t row) const { return chosen_alternative(prices_, plan_, row); }
-  static double seconds_of(const ir::NodeAlternative& way) {
-    const double backward = way.seconds.input_gradient.at(1.0) + way.seconds.weight_gradient.at(1.0);
-    return way.seconds.forward.at(1.0) + backward;
-  }
 
   /// Bytes that a stage gets from others, and seconds in which these and the gradients of what it sends arrive.
   struct Messages {
@@ -106,7 +102,7 @@ class PlanPricer {
   // third is forward.
   double second_forward(size_t stage, uint32_t row, const ir::NodeAlternative* run) const {
     if (!choice(stage).recompute || is_on_cpu(stage)) return 0;
-    if (run != nullptr) return seconds_of(*run) / 3;
+    if (run != nullptr) return run->seconds.total(1) / 3;
     return prices_.forward[row] > 0 ? prices_.forward[row] : prices_.seconds[row] / 3;
   }
 
@@ -129,7 +125,9 @@ class PlanPricer {
     const bool on_cpu = is_on_cpu(stage);
     for (const uint32_t row : rows_[stage]) {
       const ir::NodeAlternative* run = chosen(row);
-      price.compute += on_cpu ? prices_.cpu_seconds[row] : run != nullptr ? seconds_of(*run) : prices_.seconds[row];
+      price.compute += on_cpu           ? prices_.cpu_seconds[row]
+                       : run != nullptr ? run->seconds.total(1)
+                                        : prices_.seconds[row];
       price.compute += second_forward(stage, row, run);
       weights += run != nullptr ? run->weight_bytes : prices_.weight_bytes[row];
       traffic += node_traffic(stage, row, run);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "cost/fold.h"
 #include "partitioner/cost_models/plan_by_units.h"
@@ -32,14 +31,6 @@ Status refuse_forced(const PlannerEntry& planner, const PlanRequest& request) {
     return refuse("--micro-batch", text("takes micro-batches as they were profiled, here of ",
                                         request.original.profile_batch, " samples"));
   return Ok{};
-}
-
-bool shares_devices(const ir::Assignment& plan) {
-  std::set<ir::DeviceId> taken;
-  for (const ir::StageChoice& choice : plan.choice)
-    for (const ir::DeviceId device : choice.devices)
-      if (!taken.insert(device).second) return true;
-  return false;
 }
 
 /// A search over the unit of work of a profile: over the nodes of the file, or, where they are joined, over those of
@@ -93,7 +84,7 @@ class UnitPlanner {
   /// device.
   bool fits(const UnitAnswer& found) const {
     const bool is_placement = profile_.format == ir::ProfileFormat::kDnnPartitioning;
-    if (!is_placement && shares_devices(found.plan)) return false;
+    if (!is_placement && ir::shares_devices(found.plan)) return false;
     CostModel model{.cut = CutRule::kNone, .copies = CopiesRule::kFrom};
     if (profile_.format == ir::ProfileFormat::kPiper)
       model = {.cut = CutRule::kStageEdges, .copies = CopiesRule::kVariants};

@@ -80,7 +80,7 @@ UnitPrices unit_prices(const ir::PlanGraph& unit) {
     double on_cpu = 0;
     if (node.by_kind.size() > 1) {
       const ir::PassSeconds& cpu = node.by_kind[1];
-      on_cpu = cpu.forward.at(1.0) + (cpu.input_gradient.at(1.0) + cpu.weight_gradient.at(1.0));
+      on_cpu = cpu.total(1);
     }
     prices.cpu_seconds.push_back(on_cpu);
     prices.memory_bytes.push_back(memory_of(node, is_of_file));

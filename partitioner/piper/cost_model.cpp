@@ -17,11 +17,6 @@ std::vector<int> divisors(int64_t number, int64_t most) {
   return found;
 }
 
-double seconds_of(const ir::NodeAlternative& way) {
-  const double backward = way.seconds.input_gradient.at(1.0) + way.seconds.weight_gradient.at(1.0);
-  return way.seconds.forward.at(1.0) + backward;
-}
-
 }  // namespace
 
 PiperCosts::PiperCosts(const UnitPrices& prices, const PiperOptions& options)
@@ -55,7 +50,7 @@ void PiperCosts::collect_variants(const UnitPrices& prices) {
       const size_t to = options_.variants == VariantRule::kFirst ? std::min<size_t>(1, count) : count;
       for (size_t i = from; i < to; ++i)
         variants_.push_back({.variant = static_cast<int>(i),
-                             .seconds = seconds_of(ways[i]),
+                             .seconds = ways[i].seconds.total(1),
                              .weights = ways[i].weight_bytes,
                              .per_item = ways[i].kept_bytes,
                              .fixed = ways[i].fixed_bytes});
