@@ -53,6 +53,8 @@ class Pricer {
     GP_TRY_VOID(check_rows());
     transients_ = transient_bytes(graph_, request_.batch);
     result_.batch = request_.batch;
+    result_.execution = request_.execution;
+    result_.one_sample = request_.one_sample;
     result_.optimizer_state_per_weight_byte = request_.optimizer_state_per_weight_byte;
     for (NodeId id : graph_.node_ids())
       if (graph_.node(id).phase == Phase::kForward && depends_on_samples(id)) add_node(id);

@@ -24,6 +24,9 @@ struct PriceRequest {
   const ir::Profile* profile = nullptr;
   /// Which samples the nodes that work on several together get.
   ScopeChoice scopes;
+  /// Of every plan that is made of it: how its stages wait, and whether every micro-batch is one sample.
+  ir::Execution execution = ir::Execution::kGraph;
+  bool one_sample = false;
 };
 
 /// Needs: a verified graph, differentiated or forward only.

@@ -41,16 +41,14 @@ double state_per_weight_byte(const ir::Graph& graph, const std::string& optimize
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  GP_TRY(ir::PlanGraph graph,
-         cost::price(model.graph, plan.cluster,
+  return cost::price(model.graph, plan.cluster,
                      {.batch = plan.batch,
                       .optimizer_state_per_weight_byte = state_per_weight_byte(model.graph, plan.spec.optimizer),
                       .updates_rows = wire::optimizer_named(plan.spec.optimizer).updates_rows,
                       .profile = profile,
-                      .scopes = scopes_of(plan.spec)}));
-  graph.execution = plan.execution;
-  graph.one_sample = plan.spec.one_sample;
-  return graph;
+                      .scopes = scopes_of(plan.spec),
+                      .execution = plan.execution,
+                      .one_sample = plan.spec.one_sample});
 }
 
 // The profile of a plan, which must still be the file that it was priced with.

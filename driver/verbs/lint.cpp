@@ -38,10 +38,10 @@ int run_lint(const Options& options) {
     const Status finite = check_weights(options, training->imported, training->graph);
     if (!finite) return report_problems(options, "lint", finite.problems());
     notes = training->notes;
-    auto priced = cost::price(training->graph, ir::equal_devices(1),
-                                    {.batch = Samples(options.training.batch), .scopes = scopes_of(*spec)});
+    const auto priced = cost::price(
+        training->graph, ir::equal_devices(1),
+        {.batch = Samples(options.training.batch), .scopes = scopes_of(*spec), .one_sample = spec->one_sample});
     if (!priced) return report_problems(options, "lint", priced.problems());
-    priced->one_sample = spec->one_sample;
     for (Diagnostic& note : scope_notes(training->graph, *priced, nullptr)) notes.push_back(std::move(note));
   }
   notes = one_of_each_kind(notes);
