@@ -28,12 +28,6 @@ Cluster equal_devices(int count) {
   return cluster;
 }
 
-Seconds transfer_time(const Cluster& cluster, DeviceId from, DeviceId to, Bytes size) {
-  if (from == to) return Seconds(0);
-  const LinkLevel& link = cluster.link(from, to);
-  return link.latency + size / link.bandwidth;
-}
-
 double add_seconds_per_byte(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   if (cluster.runtime.add_byte > 0) return cluster.runtime.add_byte;
   constexpr double kTraffic = 3;  // bytes read and written per byte of the sum

@@ -66,9 +66,6 @@ struct Cluster {
 /// 50 GFLOP/s, 10 GB/s of memory traffic, 1 us per operator; one level of 5 us and 5 GB/s.
 Cluster equal_devices(int count);
 
-/// One-way time of a message of `size` bytes. Zero between a device and itself.
-Seconds transfer_time(const Cluster& cluster, DeviceId from, DeviceId to, Bytes size);
-
 /// What a sum of gradients takes that lie on several devices: a line in their bytes.
 struct SumTime {
   double constant = 0, per_byte = 0;

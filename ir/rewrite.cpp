@@ -1,8 +1,6 @@
 #include "ir/rewrite.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
 
 namespace graphpipe::ir {
 namespace {
@@ -147,49 +145,6 @@ Graph keep_nodes(const Graph& graph, const IdSet<NodeId>& live) {
   for (NodeId id : graph.node_ids())
     if (live.contains(id)) order.push_back(id);
   return rebuilt(graph, order, values_to_keep(graph, order));
-}
-
-void replace_value_uses(Graph& graph, ValueId from, ValueId to) {
-  const auto replace = [&](ValueId& value) {
-    if (value == from) value = to;
-  };
-  for (NodeId id : graph.node_ids()) std::ranges::for_each(graph.node(id).inputs, replace);
-  for (Output& output : graph.outputs()) replace(output.value);
-  for (ValueId id : ids<ValueId>(graph.gradient_of().size())) replace(graph.gradient_of()[id]);
-  for (GradientShare& share : graph.gradient_shares()) replace(share.value);
-}
-
-Result<Graph> sort_topologically(const Graph& graph) {
-  IdMap<NodeId, size_t> missing(graph.node_count());
-  IdMap<NodeId, std::vector<NodeId>> waiting(graph.node_count());
-  for (NodeId id : graph.node_ids()) {
-    for_each_needed(graph, id, [&](NodeId needed) {
-      ++missing[id];
-      waiting[needed].push_back(id);
-    });
-  }
-  std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
-  for (NodeId id : graph.node_ids())
-    if (missing[id] == 0) ready.push(id);
-  std::vector<NodeId> order;
-  while (!ready.empty()) {
-    const NodeId id = ready.top();
-    ready.pop();
-    order.push_back(id);
-    for (NodeId next : waiting[id])
-      if (--missing[next] == 0) ready.push(next);
-  }
-  for (NodeId id : graph.node_ids()) {
-    if (missing[id] == 0) continue;
-    const std::vector<ModelText>& origins = graph.node(id).origins;
-    return Diagnostic{.code = Code::kBadModel,
-                      .origin = origins.empty() ? ModelText(text("n", id)) : origins.front(),
-                      .message = "the node depends on itself through others",
-                      .hint = "break the cycle: a model is a graph without one"};
-  }
-  IdSet<ValueId> all(graph.value_count());
-  for (ValueId id : graph.value_ids()) all.insert(id);
-  return rebuilt(graph, order, all);
 }
 
 }  // namespace graphpipe::ir

@@ -1,11 +1,9 @@
 #pragma once
-// What passes are made of: which nodes are needed, keep only those, replace a value, sort again.
+// What passes are made of: which nodes are needed, keep only those.
 
 #include <span>
-#include <vector>
 
 #include "ir/graph.h"
-#include "support/result.h"
 
 namespace graphpipe::ir {
 
@@ -19,13 +17,5 @@ IdSet<NodeId> nodes_needed(const Graph& graph);
 /// output and have no gradient share. Inputs stay: they are the model's interface. Ids are dense again, in the old
 /// order. Needs: every node that a live one reads or names, and the producers of all outputs, are live.
 Graph keep_nodes(const Graph& graph, const IdSet<NodeId>& live);
-
-/// Everything that reads `from` reads `to` afterwards: nodes, outputs, gradients, gradient shares.
-/// Needs: the types agree, and `to` is made before all those that read `from`, or the graph is sorted afterwards.
-void replace_value_uses(Graph& graph, ValueId from, ValueId to);
-
-/// The nodes in topological order again, the lowest id first among those that are free to go; values keep their ids.
-/// Errors: kBadModel where nodes depend on each other in a cycle.
-Result<Graph> sort_topologically(const Graph& graph);
 
 }  // namespace graphpipe::ir

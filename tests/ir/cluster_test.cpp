@@ -23,12 +23,6 @@ TEST_CASE("two devices talk over the innermost level that holds both") {
   CHECK(cluster.link(device(2), device(3)).group == 2);
 }
 
-TEST_CASE("a message costs latency and size over bandwidth, nothing on one device") {
-  const ir::Cluster cluster = two_hosts();
-  CHECK(transfer_time(cluster, device(0), device(3), Bytes(1000000)).count == doctest::Approx(1e-5 + 1e-3));
-  CHECK(transfer_time(cluster, device(2), device(2), Bytes(1000000)).count == 0);
-}
-
 TEST_CASE("an all-reduce costs what a ring costs over its slowest link, and the additions") {
   const ir::Cluster cluster = two_hosts();  // 10 GB/s of memory traffic
   const Bytes megabyte(1000000);

@@ -2,9 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <random>
-
 #include "ir/graph_text.h"
 #include "ir/verify_graph.h"
 #include "tests/support/random_graph.h"
@@ -77,59 +74,6 @@ TEST_CASE("a gradient node keeps the forward node that it serves") {
   const IdSet<NodeId> live = ancestors_of(graph, wanted);
   CHECK(live.contains(NodeId(0)));
   CHECK(live.contains(NodeId(1)));
-}
-
-TEST_CASE("all uses of a value are replaced") {
-  Graph graph = parsed(
-      "i0  %0 = data \"x\" : f32[B]\n"
-      "n0  %1 = Identity(%0) : f32[B]\n"
-      "n1  %2 = Add(%1, %1) : f32[B]\n"
-      "out model \"y\" %1\n"
-      "out model \"z\" %2\n");
-  replace_value_uses(graph, ValueId(1), ValueId(0));
-  CHECK(graph.node(NodeId(1)).inputs == std::vector<ValueId>{ValueId(0), ValueId(0)});
-  CHECK(graph.outputs()[0].value == ValueId(0));
-  CHECK(keep_nodes(graph, nodes_needed(graph)).node_count() == 1);
-}
-
-TEST_CASE("sorting undoes any shuffle of the nodes into a valid order") {
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    CAPTURE(seed);
-    const Graph graph = tests::random_graph(seed);
-    CHECK(sort_topologically(graph).value() == graph);
-
-    Graph shuffled;
-    for (ValueId id : graph.value_ids()) shuffled.add_value(graph.value(id));
-    std::vector<NodeId> order;
-    for (NodeId id : graph.node_ids()) order.push_back(id);
-    std::shuffle(order.begin(), order.end(), std::mt19937_64(seed));
-    IdMap<NodeId, NodeId> position(order.size());
-    for (size_t i = 0; i < order.size(); ++i) position[order[i]] = NodeId(i);
-    for (NodeId id : order) {
-      Node node = graph.node(id);
-      if (node.serves.valid()) node.serves = position[node.serves];
-      shuffled.add_node(std::move(node));
-    }
-    for (ParamId id : graph.param_ids()) shuffled.add_param(graph.param(id));
-    shuffled.inputs() = graph.inputs();
-    shuffled.outputs() = graph.outputs();
-    shuffled.gradient_of() = graph.gradient_of();
-    shuffled.gradient_shares() = graph.gradient_shares();
-
-    const Result<Graph> sorted = sort_topologically(shuffled);
-    REQUIRE(sorted.ok());
-    CHECK(verify_graph(*sorted).ok());
-    CHECK(sorted->node_count() == graph.node_count());
-  }
-}
-
-TEST_CASE("a cycle is refused and a node on it is named") {
-  const Graph graph = parsed(
-      "n0  %0 = Relu(%1) : f32[B] from \"there\"\n"
-      "n1  %1 = Relu(%0) : f32[B] from \"and back\"\n");
-  const Result<Graph> sorted = sort_topologically(graph);
-  REQUIRE_FALSE(sorted.ok());
-  CHECK(sorted.problems()[0].origin.raw() == "there");
 }
 
 }  // namespace
