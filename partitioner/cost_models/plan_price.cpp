@@ -3,26 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <span>
+
+#include "partitioner/cost_models/level_price.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
-/// A run of stages: one stage at the innermost level, one group at an outer one.
-struct Unit {
-  int first = 0, count = 1, replicas = 1;
-};
-
-class PlanPricer {
+/// Terms in which a stage costs the same wherever it stands.
+class StagePricer {
  public:
-  PlanPricer(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine, const CostModel& model,
-             std::span<const StageGroup> groups)
+  StagePricer(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
+              const CostModel& model, std::span<const StageGroup> groups)
       : prices_(prices),
         plan_(plan),
         machine_(machine),
         model_(model),
-        groups_(groups),
         dag_(prices.size(), prices.edges),
         rows_(rows_of_stages(prices, plan)) {
     for (uint32_t row = 0; row < prices.size(); ++row) stage_of_.push_back(plan.stage_of[prices.nodes[row]].index());
@@ -34,18 +30,11 @@ class PlanPricer {
     price_.shortfall = -machine_.memory;
     collect_messages();
     for (size_t s = 0; s < rows_.size(); ++s) price_.stages.push_back(stage_price(s));
-    if (is_boundary_rule()) price_levels();
-    else
-      for (const StagePrice& stage : price_.stages) price_.bottleneck = std::max(price_.bottleneck, stage.total);
+    for (const StagePrice& stage : price_.stages) price_.bottleneck = std::max(price_.bottleneck, stage.total);
     return std::move(price_);
   }
 
  private:
-  bool is_boundary_rule() const {
-    return model_.cut == CutRule::kNone || model_.cut == CutRule::kBoundaryTensors ||
-           model_.cut == CutRule::kBoundaryAntichain;
-  }
-
   const ir::StageChoice& choice(size_t stage) const { return plan_.choice[ir::StageId(stage)]; }
   bool is_on_cpu(size_t stage) const {
     return static_cast<int>(choice(stage).devices.front().index()) >= machine_.devices();
@@ -118,7 +107,6 @@ class PlanPricer {
     return 0;
   }
 
-  // All of a stage that does not depend on its place in a level.
   StagePrice stage_price(size_t stage) {
     StagePrice price;
     double weights = 0, traffic = 0;
@@ -134,7 +122,6 @@ class PlanPricer {
     }
     const double replicas = replicas_[stage], bandwidth = bandwidth_within(choice(stage));
     price.compute /= replicas;
-    if (is_boundary_rule()) return price;  // the rest follows from the place in the row
     if (model_.reduction_factor > 0 && replicas > 1) {
       const auto every = static_cast<double>(std::max<int64_t>(model_.reduction_every, 1));
       price.reduction = model_.communication_scale * model_.reduction_factor * (replicas - 1) * weights /
@@ -227,102 +214,16 @@ class PlanPricer {
     return memory;
   }
 
-  // PipeDream: the linear pipeline and, around it, rows of groups.
-  void price_levels() {
-    boundaries_.assign(rows_.size() + 1, 0);
-    BitSet before(prices_.size());
-    std::vector<Unit> units;
-    std::vector<double> seconds;
-    for (size_t s = 0; s < rows_.size(); ++s) {
-      units.push_back({static_cast<int>(s), 1, replicas_[s]});
-      seconds.push_back(sum(units.back(), prices_.seconds));
-      for (const uint32_t row : rows_[s]) before.insert(row);
-      if (model_.cut != CutRule::kNone && s + 1 < rows_.size())
-        boundaries_[s + 1] = boundary_bytes(prices_, dag_, before, model_.cut);
-    }
-    double links = 1;
-    for (size_t level = 0; level < machine_.levels.size(); ++level) {
-      const std::vector<Unit> parents = units_of_level(static_cast<int>(level) + 1);
-      std::vector<double> outer;
-      for (const Unit& parent : parents) {
-        std::vector<size_t> row;
-        for (size_t u = 0; u < units.size(); ++u)
-          if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) row.push_back(u);
-        outer.push_back(row_time(level, links, units, seconds, row));
-      }
-      links = model_.links_of_all_levels ? links * machine_.levels[level].count : machine_.levels[level].count;
-      units = parents;
-      seconds = outer;
-    }
-    price_.bottleneck = *std::ranges::max_element(seconds);
-  }
-
-  // Above the last level there is one unit.
-  std::vector<Unit> units_of_level(int level) const {
-    std::vector<Unit> units;
-    for (const StageGroup& group : groups_)
-      if (group.level == level) units.push_back({group.first, group.count, group.replicas});
-    if (units.empty()) units.push_back({0, static_cast<int>(rows_.size()), 1});
-    return units;
-  }
-
-  double row_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
-                  const std::vector<size_t>& row) {
-    double slowest = 0;
-    int later = 0;
-    for (const size_t u : row) later += units[u].replicas;
-    for (size_t position = 0; position < row.size(); ++position) {
-      const Unit& unit = units[row[position]];
-      later -= unit.replicas;
-      const double d = unit.replicas, bandwidth = machine_.levels[level].bandwidth;
-      const double wide = position == 0 || model_.parallel_links_everywhere ? links : 1;
-      StagePrice price;
-      price.compute = seconds[row[position]] / d;
-      price.reduction =
-          model_.reduction_factor * (d - 1) * sum(unit, prices_.weight_bytes) / (d * bandwidth * wide) / d;
-      const bool first = position == 0, last = position + 1 == row.size();
-      double bytes = 0;
-      if (!first) {
-        bytes = boundaries_[static_cast<size_t>(unit.first)];
-        if (!last || model_.group_end_pays_twice)
-          bytes = std::max(bytes, boundaries_[static_cast<size_t>(unit.first + unit.count)]);
-      }
-      price.traffic = 2 * bytes / (bandwidth * d);
-      price.total = std::max(price.compute + price.reduction, price.traffic);
-      price.memory = unit_memory(unit, later);
-      price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
-      if (level == 0) price_.stages[row[position]] = price;
-      slowest = std::max(slowest, price.total);
-    }
-    return slowest;
-  }
-
-  double unit_memory(const Unit& unit, int later) const {
-    if (model_.copies != CopiesRule::kAfter && model_.copies != CopiesRule::kFrom) return 0;
-    const int devices = model_.copies == CopiesRule::kFrom ? later + unit.replicas : later;
-    const double copies = std::ceil(static_cast<double>(devices) / unit.replicas);
-    return copies * (sum(unit, prices_.output_bytes) + sum(unit, prices_.weight_bytes));
-  }
-
-  double sum(const Unit& unit, const std::vector<double>& column) const {
-    double total = 0;
-    for (int s = unit.first; s < unit.first + unit.count; ++s)
-      for (const uint32_t row : rows_[static_cast<size_t>(s)]) total += column[row];
-    return total;
-  }
-
   const UnitPrices& prices_;
   const ir::Assignment& plan_;
   const MachineLevels& machine_;
   const CostModel& model_;
-  const std::span<const StageGroup> groups_;
   const Dag dag_;
   const std::vector<std::vector<uint32_t>> rows_;
   std::vector<size_t> stage_of_;
   std::vector<int> replicas_;
   std::vector<std::vector<size_t>> edges_of_;
   std::vector<Messages> messages_;
-  std::vector<double> boundaries_;  // before each stage
   PlanPrice price_;
 };
 
@@ -338,7 +239,7 @@ PlanPrice price_pools(const UnitPrices& prices, const ir::Assignment& plan, cons
   }
   for (ir::StageId& stage : pooled.stage_of) stage = pool_of[stage.index()];
   model.pools_devices = false;
-  PlanPrice price = PlanPricer(prices, pooled, machine, model, {}).run();
+  PlanPrice price = StagePricer(prices, pooled, machine, model, {}).run();
   const std::vector<StagePrice> pools = std::move(price.stages);
   price.stages.clear();
   for (const ir::StageId pool : pool_of) price.stages.push_back(pools[pool.index()]);
@@ -350,34 +251,9 @@ PlanPrice price_pools(const UnitPrices& prices, const ir::Assignment& plan, cons
 PlanPrice price_plan(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
                      const CostModel& model, std::span<const StageGroup> groups) {
   GP_CHECK(!machine.levels.empty() && !plan.choice.empty());
+  if (is_priced_by_level(model.cut)) return price_levels(prices, plan, machine, model, groups);
   if (model.pools_devices) return price_pools(prices, plan, machine, model);
-  return PlanPricer(prices, plan, machine, model, groups).run();
-}
-
-double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule) {
-  BitSet charged(prices.size());
-  for (uint32_t row = 0; row < prices.size(); ++row) {
-    if (!before.contains(row)) continue;
-    const auto inside = [&](uint32_t reader) { return before.contains(reader); };
-    if (rule == CutRule::kBoundaryTensors) {
-      if (!std::ranges::all_of(dag.successors(row), inside)) charged.insert(row);
-      continue;
-    }
-    if (std::ranges::any_of(dag.successors(row), inside)) continue;  // not the last of its kind before the boundary
-    charged.insert(row);
-    BitSet ancestors(prices.size());
-    std::vector<uint32_t> found{row};
-    ancestors.insert(row);
-    for (size_t i = 0; i < found.size(); ++i)
-      for (const uint32_t from : dag.predecessors(found[i]))
-        if (ancestors.insert(from)) found.push_back(from);
-    for (const uint32_t ancestor : found)
-      for (const uint32_t reader : dag.successors(ancestor))
-        if (ancestor != row && !ancestors.contains(reader)) charged.insert(ancestor);
-  }
-  double bytes = 0;
-  charged.for_each([&](size_t row) { bytes += prices.output_bytes[row]; });
-  return bytes;
+  return StagePricer(prices, plan, machine, model, groups).run();
 }
 
 }  // namespace graphpipe::partitioner

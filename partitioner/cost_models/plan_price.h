@@ -6,7 +6,6 @@
 
 #include "partitioner/cost_models/cost_model.h"
 #include "partitioner/cost_models/unit_request.h"
-#include "support/bits.h"
 
 namespace graphpipe::partitioner {
 
@@ -30,8 +29,5 @@ struct PlanPrice {
 /// Needs: a plan of the prices' graph, groups (where there are any) that cover all stages per level.
 PlanPrice price_plan(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
                      const CostModel& model, std::span<const StageGroup> groups = {});
-
-/// Bytes that leave a set of rows which holds the predecessors of its members, by one of the two boundary rules.
-double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule);
 
 }  // namespace graphpipe::partitioner

@@ -1,0 +1,158 @@
+#include "partitioner/cost_models/level_price.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace graphpipe::partitioner {
+namespace {
+
+/// Bytes that leave a set of rows which holds the predecessors of its members, by one of the two boundary rules.
+double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule) {
+  BitSet charged(prices.size());
+  for (uint32_t row = 0; row < prices.size(); ++row) {
+    if (!before.contains(row)) continue;
+    const auto inside = [&](uint32_t reader) { return before.contains(reader); };
+    if (rule == CutRule::kBoundaryTensors) {
+      if (!std::ranges::all_of(dag.successors(row), inside)) charged.insert(row);
+      continue;
+    }
+    if (std::ranges::any_of(dag.successors(row), inside)) continue;  // not the last of its kind before the boundary
+    charged.insert(row);
+    BitSet ancestors(prices.size());
+    std::vector<uint32_t> found{row};
+    ancestors.insert(row);
+    for (size_t i = 0; i < found.size(); ++i)
+      for (const uint32_t from : dag.predecessors(found[i]))
+        if (ancestors.insert(from)) found.push_back(from);
+    for (const uint32_t ancestor : found)
+      for (const uint32_t reader : dag.successors(ancestor))
+        if (ancestor != row && !ancestors.contains(reader)) charged.insert(ancestor);
+  }
+  double bytes = 0;
+  charged.for_each([&](size_t row) { bytes += prices.output_bytes[row]; });
+  return bytes;
+}
+
+/// A run of stages: one stage at the innermost level, one group at an outer one.
+struct Unit {
+  int first = 0, count = 1, replicas = 1;
+};
+
+class LevelPricer {
+ public:
+  LevelPricer(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
+              const CostModel& model, std::span<const StageGroup> groups)
+      : prices_(prices),
+        machine_(machine),
+        model_(model),
+        groups_(groups),
+        rows_(rows_of_stages(prices, plan)),
+        boundaries_(rows_.size() + 1, 0) {
+    const Dag dag(prices.size(), prices.edges);
+    BitSet before(prices.size());
+    for (size_t s = 0; s < rows_.size(); ++s) {
+      const size_t devices = plan.choice[ir::StageId(s)].devices.size();
+      stages_.push_back({static_cast<int>(s), 1, static_cast<int>(devices) / copies_around(groups, s)});
+      for (const uint32_t row : rows_[s]) before.insert(row);
+      if (model.cut != CutRule::kNone && s + 1 < rows_.size())
+        boundaries_[s + 1] = boundary_bytes(prices, dag, before, model.cut);
+    }
+  }
+
+  PlanPrice run() {
+    price_.shortfall = -machine_.memory;
+    price_.stages.resize(rows_.size());
+    std::vector<Unit> units = stages_;
+    std::vector<double> seconds;
+    for (const Unit& stage : stages_) seconds.push_back(sum(stage, prices_.seconds));
+    double links = 1;
+    for (size_t level = 0; level < machine_.levels.size(); ++level) {
+      const std::vector<Unit> parents = units_of_level(static_cast<int>(level) + 1);
+      std::vector<double> outer;
+      for (const Unit& parent : parents) {
+        std::vector<size_t> row;
+        for (size_t u = 0; u < units.size(); ++u)
+          if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) row.push_back(u);
+        outer.push_back(row_time(level, links, units, seconds, row));
+      }
+      links = model_.links_of_all_levels ? links * machine_.levels[level].count : machine_.levels[level].count;
+      units = parents;
+      seconds = outer;
+    }
+    price_.bottleneck = *std::ranges::max_element(seconds);
+    return std::move(price_);
+  }
+
+ private:
+  // Above the last level there is one unit.
+  std::vector<Unit> units_of_level(int level) const {
+    std::vector<Unit> units;
+    for (const StageGroup& group : groups_)
+      if (group.level == level) units.push_back({group.first, group.count, group.replicas});
+    if (units.empty()) units.push_back({0, static_cast<int>(rows_.size()), 1});
+    return units;
+  }
+
+  double row_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
+                  const std::vector<size_t>& row) {
+    double slowest = 0;
+    int later = 0;
+    for (const size_t u : row) later += units[u].replicas;
+    for (size_t position = 0; position < row.size(); ++position) {
+      const Unit& unit = units[row[position]];
+      later -= unit.replicas;
+      const double d = unit.replicas, bandwidth = machine_.levels[level].bandwidth;
+      const double wide = position == 0 || model_.parallel_links_everywhere ? links : 1;
+      StagePrice price;
+      price.compute = seconds[row[position]] / d;
+      price.reduction =
+          model_.reduction_factor * (d - 1) * sum(unit, prices_.weight_bytes) / (d * bandwidth * wide) / d;
+      const bool first = position == 0, last = position + 1 == row.size();
+      double bytes = 0;
+      if (!first) {
+        bytes = boundaries_[static_cast<size_t>(unit.first)];
+        if (!last || model_.group_end_pays_twice)
+          bytes = std::max(bytes, boundaries_[static_cast<size_t>(unit.first + unit.count)]);
+      }
+      price.traffic = 2 * bytes / (bandwidth * d);
+      price.total = std::max(price.compute + price.reduction, price.traffic);
+      price.memory = unit_memory(unit, later);
+      price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
+      if (level == 0) price_.stages[row[position]] = price;
+      slowest = std::max(slowest, price.total);
+    }
+    return slowest;
+  }
+
+  double unit_memory(const Unit& unit, int later) const {
+    if (model_.copies != CopiesRule::kAfter && model_.copies != CopiesRule::kFrom) return 0;
+    const int devices = model_.copies == CopiesRule::kFrom ? later + unit.replicas : later;
+    const double copies = std::ceil(static_cast<double>(devices) / unit.replicas);
+    return copies * (sum(unit, prices_.output_bytes) + sum(unit, prices_.weight_bytes));
+  }
+
+  double sum(const Unit& unit, const std::vector<double>& column) const {
+    double total = 0;
+    for (int s = unit.first; s < unit.first + unit.count; ++s)
+      for (const uint32_t row : rows_[static_cast<size_t>(s)]) total += column[row];
+    return total;
+  }
+
+  const UnitPrices& prices_;
+  const MachineLevels& machine_;
+  const CostModel& model_;
+  const std::span<const StageGroup> groups_;
+  const std::vector<std::vector<uint32_t>> rows_;
+  std::vector<Unit> stages_;
+  std::vector<double> boundaries_;  // before each stage
+  PlanPrice price_;
+};
+
+}  // namespace
+
+PlanPrice price_levels(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
+                       const CostModel& model, std::span<const StageGroup> groups) {
+  return LevelPricer(prices, plan, machine, model, groups).run();
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,18 @@
+#pragma once
+// PipeDream's terms: a linear pipeline and, around it, rows of groups on the outer levels of a machine. Each boundary
+// of a row is paid by the stages at its ends.
+
+#include "partitioner/cost_models/plan_price.h"
+
+namespace graphpipe::partitioner {
+
+/// The models whose cuts are counted at boundaries.
+constexpr bool is_priced_by_level(CutRule cut) {
+  return cut == CutRule::kNone || cut == CutRule::kBoundaryTensors || cut == CutRule::kBoundaryAntichain;
+}
+
+/// As price_plan. Needs: is_priced_by_level(model.cut).
+PlanPrice price_levels(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
+                       const CostModel& model, std::span<const StageGroup> groups);
+
+}  // namespace graphpipe::partitioner
