@@ -97,11 +97,8 @@ class LayerChecker {
   void check_acyclic() {
     EdgeList edges;
     for (const auto& edge : built_.edges_) edges.emplace_back(number(edge.from), number(edge.to));
-    IdSet<LayerId> done(built_.layers_.size());
-    for (const uint32_t layer : topological_order(built_.layers_.size(), edges)) done.insert(LayerId(layer));
-    for (const LayerId id : built_.layer_ids())
-      if (!done.contains(id))
-        return add(built_.layers_[id].node.label, "it is on or behind a cycle of edges", "the layers are acyclic");
+    if (const auto layer = first_on_cycle(built_.layers_.size(), edges))
+      add(built_.layers_[LayerId(*layer)].node.label, "it is on or behind a cycle of edges", "the layers are acyclic");
   }
 
   const ProfileBuilder& built_;

@@ -79,16 +79,11 @@ Result<std::vector<StageId>> stage_order(const PlanGraph& graph, const Assignmen
       const StageId from = assignment.stage_of[value.producer], to = assignment.stage_of[reader];
       if (from != to) edges.emplace_back(static_cast<uint32_t>(from.index()), static_cast<uint32_t>(to.index()));
     }
-  std::vector<StageId> order;
-  std::vector<bool> done(count, false);
-  for (const uint32_t stage : topological_order(count, edges, lowest)) {
-    order.emplace_back(stage);
-    done[stage] = true;
-  }
-  if (order.size() == count) return order;
-  const auto stuck = std::find(done.begin(), done.end(), false);
-  return bad_plan({}, text("stage ", stuck - done.begin(), " depends on itself through other stages"),
-                  "a stage must not both feed another stage and read from it, directly or through others");
+  if (const auto stuck = first_on_cycle(count, edges))
+    return bad_plan({}, text("stage ", *stuck, " depends on itself through other stages"),
+                    "a stage must not both feed another stage and read from it, directly or through others");
+  const std::vector<uint32_t> order = topological_order(count, edges, lowest);
+  return std::vector<StageId>(order.begin(), order.end());
 }
 
 void renumber(Assignment& assignment, const std::vector<StageId>& order) {

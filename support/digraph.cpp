@@ -69,6 +69,14 @@ std::vector<uint32_t> topological_order(size_t nodes, const EdgeList& edges, std
   return order;
 }
 
+std::optional<uint32_t> first_on_cycle(size_t nodes, const EdgeList& edges) {
+  BitSet done(nodes);
+  for (const uint32_t node : topological_order(nodes, edges)) done.insert(node);
+  for (uint32_t node = 0; node < nodes; ++node)
+    if (!done.contains(node)) return node;
+  return std::nullopt;
+}
+
 std::vector<uint32_t> last_in_first_out_order(size_t nodes, const EdgeList& edges) {
   return order_by_arrival(nodes, edges, true);
 }

@@ -3,6 +3,7 @@
 // parts are in ir/connected_parts.h.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,6 +18,9 @@ using EdgeList = std::vector<std::pair<uint32_t, uint32_t>>;
 /// Kahn's order: of the nodes whose predecessors are done the one with the smallest rank goes first, then the one with
 /// the smallest number; without ranks their numbers are the ranks. Nodes on cycles and behind them are left out.
 std::vector<uint32_t> topological_order(size_t nodes, const EdgeList& edges, std::span<const uint32_t> rank = {});
+
+/// The smallest of the nodes on cycles and behind them; absent where there is no cycle.
+std::optional<uint32_t> first_on_cycle(size_t nodes, const EdgeList& edges);
 
 /// Kahn's order: of the nodes whose predecessors are done the one that became free last goes first, or first. Sources
 /// become free by number, readers in the order of the edges. Needs: no cycle.

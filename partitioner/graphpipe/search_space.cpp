@@ -77,19 +77,14 @@ class TreeSpace {
 /// A topological order that follows a branch to its end before it starts the next: an item comes as soon as its last
 /// predecessor has, the most recent first.
 std::vector<size_t> depth_first_order(const ItemGraph& graph) {
-  std::vector<size_t> waiting(graph.size(), 0);
-  for (const auto& successors : graph)
-    for (size_t next : successors) ++waiting[next];
-  std::vector<size_t> ready, order;
-  for (size_t i = graph.size(); i-- > 0;)
-    if (waiting[i] == 0) ready.push_back(i);
-  while (!ready.empty()) {
-    const size_t item = ready.back();
-    ready.pop_back();
-    order.push_back(item);
-    for (size_t i = graph[item].size(); i-- > 0;)
-      if (--waiting[graph[item][i]] == 0) ready.push_back(graph[item][i]);
-  }
+  // Of items that become free together the lowest comes first: it is the last in numbers that run backwards.
+  const auto mirrored = [&](size_t item) { return static_cast<uint32_t>(graph.size() - 1 - item); };
+  EdgeList edges;
+  for (size_t item = 0; item < graph.size(); ++item)
+    for (auto next = graph[item].rbegin(); next != graph[item].rend(); ++next)
+      edges.emplace_back(mirrored(item), mirrored(*next));
+  std::vector<size_t> order;
+  for (const uint32_t item : last_in_first_out_order(graph.size(), edges)) order.push_back(mirrored(item));
   return order;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "scheduler/validate/check_tables.h"
+#include "support/digraph.h"
 #include "support/union_find.h"
 
 namespace graphpipe::scheduler::check {
@@ -149,36 +150,30 @@ Diagnostics check_tiles(const Tables& tables, const IdMap<StageId, int>& groups,
 /// waits for results can then wait for nothing that waits for it, even where reductions block.
 Diagnostics check_collective_order(const Tables& tables, const IdMap<StageId, int>& groups) {
   using Node = std::pair<int, int64_t>;
-  std::map<Node, std::set<Node>> next;
-  std::map<Node, Place> seen;
+  std::map<Node, Place> first_of;
+  std::set<std::pair<Node, Node>> follows;
   for (size_t p = 0; p < tables.schedule.programs.size(); ++p) {
     std::optional<Node> previous;
     for (size_t i = 0; i < tables.schedule.programs[p].actions.size(); ++i) {
       const Action& action = tables.schedule.programs[p].actions[i];
       if (action.op != ActionOp::kReduceGradient) continue;
       const Node node{groups[StageId(static_cast<size_t>(action.stage))], action.range.first};
-      seen.try_emplace(node, Place{static_cast<int>(p), static_cast<int>(i)});
-      if (previous && *previous != node) next[*previous].insert(node);
+      first_of.try_emplace(node, Place{static_cast<int>(p), static_cast<int>(i)});
+      if (previous && *previous != node) follows.emplace(*previous, node);
       previous = node;
     }
   }
-  // Takes nodes that nothing left comes before, until none is left.
-  std::map<Node, int> before;
-  for (const auto& [node, place] : seen) before[node];
-  for (const auto& [node, followers] : next)
-    for (const Node& follower : followers) ++before[follower];
-  std::vector<Node> ready;
-  for (const auto& [node, count] : before)
-    if (count == 0) ready.push_back(node);
-  while (!ready.empty()) {
-    const Node node = ready.back();
-    ready.pop_back();
-    before.erase(node);
-    for (const Node& follower : next[node])
-      if (--before[follower] == 0) ready.push_back(follower);
+  std::map<Node, uint32_t> number;
+  std::vector<Place> places;
+  for (const auto& [node, place] : first_of) {
+    number[node] = static_cast<uint32_t>(places.size());
+    places.push_back(place);
   }
-  if (before.empty()) return {};
-  return {tables.problem(seen.at(before.begin()->first), "stands in another order on another device",
+  EdgeList edges;
+  for (const auto& [from, to] : follows) edges.emplace_back(number.at(from), number.at(to));
+  const auto found = first_on_cycle(places.size(), edges);
+  if (!found) return {};
+  return {tables.problem(places[*found], "stands in another order on another device",
                          "list reductions in one order on all devices")};
 }
 
