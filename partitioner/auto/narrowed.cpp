@@ -17,9 +17,9 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// Nodes times devices: the time of a search grows with both, from milliseconds to seconds. Up to the first all numbers
-/// of stages are searched one by one, up to the second all micro-batch sizes and those stages and fewer devices that
-/// are likely, up to the third the sizes beside the best plan's.
-constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfSizes = 2'000, kMaxWork = 8'000;
+/// of stages are searched one by one, up to the second all micro-batch sizes and fewer devices, up to the third the
+/// sizes beside the best plan's; up to the last, and above the first, what lies beside the best plan in both.
+constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfSizes = 2'000, kMaxWork = 8'000, kMaxWorkBeside = 40'000;
 /// How much worse than the best plan known a plan may look and still be a start of the local search.
 constexpr double kStartSlack = 1.25;
 
@@ -30,14 +30,13 @@ class NarrowedSearch {
 
   Result<PlanAnswer> run() {
     Result<PlanAnswer> first = search_as_asked(request_);
-    if (!request_.thorough || work_ > kMaxWork || !request_.replicas.empty()) return first;
+    if (!request_.thorough || work_ > kMaxWorkBeside || !request_.replicas.empty()) return first;
     if (!first.ok() && first.problems().front().code != Code::kNoFeasiblePlan) return first;
     if (first.ok()) best_ = *first;
-    if (!request_.micro_batch && !request_.micro_batch_per_stage) each_micro_batch();
-    if (work_ <= kMaxWorkOfSizes) {
-      if (!request_.stages) some_stages();
-      fewer_devices();
-    }
+    if (work_ <= kMaxWork && !request_.micro_batch && !request_.micro_batch_per_stage) each_micro_batch();
+    if (work_ <= kMaxWorkOfStages && !request_.stages) each_number_of_stages();
+    if (work_ > kMaxWorkOfStages) beside_the_best();
+    if (work_ <= kMaxWorkOfSizes) fewer_devices();
     if (!best_) return first;
     set_own_terms(request_, *best_);  // the narrower searches have bounds of their own
     best_->search_seconds = watch_.seconds();
@@ -102,17 +101,50 @@ class NarrowedSearch {
     }
   }
 
-  /// All numbers of a small problem; of a larger one those beside the best plan's, in micro-batches of its size: a
-  /// search of a fixed number of stages is the slowest of all, and takes as long again for every size.
-  void some_stages() {
-    const auto devices = static_cast<int>(request_.cluster->devices.size());
-    const int known = best_ ? static_cast<int>(best_->candidates.front().assignment.choice.size()) : 1;
-    for (int stages = 1; stages <= std::min(devices, static_cast<int>(request_.graph->nodes.size())); ++stages) {
-      if (work_ > kMaxWorkOfStages && std::abs(stages - known) > 1) continue;
+  int most_stages() const {
+    return static_cast<int>(std::min(request_.cluster->devices.size(), request_.graph->nodes.size()));
+  }
+
+  void each_number_of_stages() {
+    for (int stages = 1; stages <= most_stages(); ++stages) {
       PlanRequest narrow = narrower();
       narrow.stages = stages;
-      if (work_ > kMaxWorkOfStages && best_ && !narrow.micro_batch_per_stage) narrow.micro_batch = known_micro_batch();
       take(narrow);
+    }
+  }
+
+  using Shape = std::pair<int, Samples>;  // stages, micro-batch; the plan's own where the request leaves it open
+
+  /// Half to twice as many stages as the best plan has, in micro-batches of its size, and its stages in half and twice
+  /// that; on a large graph one stage more or less.
+  std::vector<Shape> shapes_beside() const {
+    const auto& choice = best_->candidates.front().assignment.choice;
+    const auto known = static_cast<int>(choice.size());
+    const Samples size = known_micro_batch();
+    const bool is_large = work_ > kMaxWork;
+    const int first = is_large ? known - 1 : known / 2, last = is_large ? known + 1 : 2 * known;
+    std::vector<Shape> shapes{{known, size}};
+    for (int stages = std::max(1, first); !request_.stages && stages <= std::min(last, most_stages()); ++stages)
+      shapes.push_back({stages, size});
+    if (request_.micro_batch || request_.micro_batch_per_stage) return shapes;
+    for (const Samples other : micro_batch_sizes(request_))
+      if (other.count == 2 * size.count || 2 * other.count == size.count) shapes.push_back({known, other});
+    return shapes;
+  }
+
+  /// A search of fixed stages and size is fast, and finds plans that a free one, which looks at many of both, passes
+  /// over. It goes on from the best that it finds.
+  void beside_the_best() {
+    std::set<Shape> tried;
+    for (double before = kInfinity; best_ && step() < before && !is_over();) {
+      before = step();
+      for (const Shape& shape : shapes_beside()) {
+        if (!tried.insert(shape).second) continue;
+        PlanRequest narrow = narrower();
+        narrow.stages = shape.first;
+        if (!narrow.micro_batch_per_stage) narrow.micro_batch = shape.second;
+        take(narrow);
+      }
     }
   }
 
