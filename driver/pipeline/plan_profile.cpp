@@ -66,6 +66,15 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
           .fits = may_run || (plan.own && plan.own->fits)};
 }
 
+Status ProfileProblem::schedule_problems(const partitioner::PlanCandidate& plan) const {
+  GP_TRY(Priced folded, priced(plan.assignment));
+  GP_TRY(const ir::StageGraph stages, ir::build_stage_graph(folded.graph, folded.assignment));
+  const auto built =
+      scheduler::build_schedule(stages, cluster_for(folded), build_options(options_.plan.policy, folded.graph));
+  if (!built) return built.problems();
+  return Ok{};
+}
+
 std::string ProfileProblem::limit_of(const partitioner::PlanCandidate& plan) const {
   auto folded = priced(plan.assignment);
   if (!folded) return "";

@@ -34,6 +34,8 @@ class ProfileProblem {
   /// What limits a plan and what would lift it, one sentence (cost::limit_of); empty where it has no stage graph with
   /// its stages in their order.
   std::string limit_of(const partitioner::PlanCandidate& plan) const;
+  /// Why the policy has no schedule for a plan; Ok where it has one.
+  Status schedule_problems(const partitioner::PlanCandidate& plan) const;
   bool is_on_cpu(const ir::StageChoice& choice) const {
     return choice.devices.front().index() >= static_cast<size_t>(devices_);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <tuple>
 
@@ -113,6 +114,9 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
 Status contend(const Options&, const ProfileProblem& problem, Contender& contender) {
   GP_TRY(const partitioner::PlanAnswer answer, problem.plan(contender.planner));
   const partitioner::PlanCandidate& plan = answer.candidates.front();
+  if (!std::isfinite(plan.step_seconds)) {
+    GP_TRY_VOID(problem.schedule_problems(plan));
+  }
   contender.objective = plan.own->objective;
   contender.bound = plan.own->bound;
   contender.gap = plan.own->gap;
