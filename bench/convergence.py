@@ -25,11 +25,12 @@ FEATURES, ROWS, BAG, TABLES = 13, 50, 4, ("site", "user", "item")
 # Four devices each. The synchronous batch is an update; the others make many in one call, and drain at its end.
 POLICIES = {
     "kfkb": ["--policy", "kfkb", "--batch", str(UPDATE), "--micro-batch", "8"],
-    "pipedream": ["--policy", "pipedream", "--batch", str(WINDOW), "--micro-batch", str(UPDATE)],
-    "pipedream --vertical-sync": ["--policy", "pipedream", "--vertical-sync", "--batch", str(WINDOW), "--micro-batch",
-                                  str(UPDATE)],
-    "2bw": ["--policy", "2bw", "--update", str(UPDATE), "--batch", str(WINDOW), "--micro-batch", "8"],
-    "parameter-server": ["--policy", "parameter-server", "--batch", str(WINDOW), "--micro-batch", str(UPDATE)],
+    "pipedream": ["--policy", "pipedream", "--batch", str(WINDOW), "--drain-every", "1", "--micro-batch", str(UPDATE)],
+    "pipedream --vertical-sync": ["--policy", "pipedream", "--vertical-sync", "--batch", str(WINDOW), "--drain-every", "1",
+                                  "--micro-batch", str(UPDATE)],
+    "2bw": ["--policy", "2bw", "--update", str(UPDATE), "--batch", str(WINDOW), "--drain-every", "1", "--micro-batch", "8"],
+    "parameter-server": ["--policy", "parameter-server", "--batch", str(WINDOW), "--drain-every", "1", "--micro-batch",
+                         str(UPDATE)],
 }
 COLORS = ("#1b1b1b", "#d1495b", "#edae49", "#00798c", "#7a5195")
 

@@ -148,7 +148,9 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   body += group_arrays(groups) + "\n}  // namespace\n\n";
   body += text(
       "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),
-      ",\n    .batch = ", stages.batch, ",\n    .device_count = ", ranks.programs.size(),
+      ",\n    .batch = ", stages.batch.count / stages.batches,
+      stages.batches > 1 ? text(",\n    .batches = ", stages.batches) : "",
+      ",\n    .device_count = ", ranks.programs.size(),
       ",\n    .optimizer = ", CppLiteral::encode(ModelText(options.optimizer)).str(),
       ",\n    .threads = ", options.threads, ",\n    .seed = ", options.seed,
       "u,\n    .scales_loss = ", has_gradients_in_fp16(graph) ? "true" : "false",

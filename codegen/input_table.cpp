@@ -42,7 +42,7 @@ bool compares_in_evaluation(const ir::Graph& graph, const StageCut& cut) {
 
 // Whether some step of an optimizer applies the gradients of a part of the batch.
 bool steps_within_the_batch(const ir::StageGraph& stages, const ir::Schedule& schedule) {
-  const wire::SampleRange batch{0, stages.batch.count};
+  const wire::SampleRange batch{0, stages.batch.count / stages.batches};
   for (const ir::Program& program : schedule.programs)
     for (const wire::ActionRow& row : program.actions)
       if (row.op == wire::ActionOp::kStep && row.range != batch) return true;
@@ -55,7 +55,7 @@ SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, St
                              const ir::StageGraph& stages, const ir::Schedule& schedule) {
   std::set<size_t> read;
   for (const StageCut& cut : cuts) read.insert(cut.data.begin(), cut.data.end());
-  wire::DataTable table{.batch = stages.batch.count,
+  wire::DataTable table{.batch = stages.batch.count / stages.batches,
                         .draws_random = draws_random(graph),
                         .whole_steps = steps_within_the_batch(stages, schedule),
                         .together = {},

@@ -83,6 +83,7 @@ void fill_options(const ir::Plan& plan, schema::PlanFile& message) {
   message.set_cluster_digest(plan.cluster_digest);
   message.set_profile_digest(plan.profile_digest);
   message.set_batch(narrow(plan.batch.count));
+  if (plan.drain_every != 1) message.set_drain_every(narrow(plan.drain_every));
   if (plan.execution != ir::Execution::kGraph) message.set_execute(std::string(ir::execution_name(plan.execution)));
   message.set_seed(plan.seed);
   message.set_threads(plan.threads);
@@ -122,6 +123,8 @@ class PlanReader {
     else problems_.add("execute", "must be graph or chain, is ", quoted(ModelText(message_.execute())));
     problems_.need_range("batch", message_.batch(), 1, kMaxOfMessage);
     plan_.batch = Samples(message_.batch());
+    if (message_.has_drain_every())
+      problems_.need_range("drain_every", plan_.drain_every = message_.drain_every(), int64_t{1}, ir::kMaxDrainEvery);
     plan_.seed = message_.seed();
     problems_.need_range("threads", message_.threads(), 1, kMaxThreads);
     plan_.threads = message_.threads();

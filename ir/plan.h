@@ -14,6 +14,9 @@
 
 namespace graphpipe::ir {
 
+/// Of Plan::drain_every: the schedule holds all of these batches.
+constexpr int64_t kMaxDrainEvery = 4096;
+
 struct Plan {
   ModelSpec spec;
   /// The measured profile that it was priced with, named like the model; empty for analytic costs.
@@ -22,6 +25,9 @@ struct Plan {
   std::string model_digest, cluster_digest, profile_digest;
   /// Samples of one step.
   Samples batch{1};
+  /// Asynchronous schedules: the batches that follow each other before the pipeline drains; the schedule is of all of
+  /// them.
+  int64_t drain_every = 1;
   Execution execution = Execution::kGraph;
   uint64_t seed = 0;
   /// CPU threads of each stage: other counts give other bits.

@@ -376,6 +376,22 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
   return result;
 }
 
+Result<StageGraph> with_batches(StageGraph graph, int64_t batches) {
+  GP_CHECK(graph.batches == 1 && batches >= 1);
+  for (const StageId stage : graph.stage_ids()) {
+    const int64_t turns = graph.stages[stage].choice.samples_of_turns();
+    if (batches == 1 || graph.batch.count % turns == 0) continue;
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .message = text("stage ", stage, " takes ", turns, " samples in turn, which do not divide the batch of ",
+                        graph.batch, ": a micro-batch would lie in two steps"),
+        .hint = "take micro-batches that divide the batch, or --drain-every 1"};
+  }
+  graph.batches = batches;
+  graph.batch = Samples(graph.batch.count * batches);
+  return graph;
+}
+
 int64_t micro_batch_count(const StageGraph& graph, StageId stage) {
   const int64_t size = graph.stages[stage].choice.micro_batch.count;
   return (graph.batch.count + size - 1) / size;

@@ -77,7 +77,10 @@ struct StageGraph {
   /// Sorted by (from, to, value).
   IdMap<EdgeId, StageEdge> edges;
   std::vector<SharedWeights> shared;
+  /// Samples of the schedule: of one step, of `batches` steps where an asynchronous schedule drains only behind them
+  /// (docs/schedules.md, section 3).
   Samples batch{1};
+  int64_t batches = 1;
   Execution execution = Execution::kGraph;
   /// Every micro-batch is one sample (PlanGraph::one_sample).
   bool one_sample = false;
@@ -102,8 +105,11 @@ struct StageGraph {
 /// edge with a mixed value between unequal micro-batches or to or from replicas.
 Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment);
 
-/// Number of micro-batches of a stage: ceil(batch / micro_batch).
+/// Number of micro-batches of a stage in the schedule: ceil(batch / micro_batch).
 int64_t micro_batch_count(const StageGraph& graph, StageId stage);
+/// The same stages with a schedule that goes on over so many batches before it drains. Errors (kBadPlan): a stage whose
+/// replicas take in turn what does not divide the batch, so that a micro-batch would lie in two steps.
+Result<StageGraph> with_batches(StageGraph graph, int64_t batches);
 /// The largest number of micro-batches of a stage.
 int64_t max_micro_batches(const StageGraph& graph);
 /// The samples that replica `replica` of the stage processes in micro-batch `index`; may be empty.

@@ -193,7 +193,11 @@ struct LossRow {
 struct PlanTable {
   /// SHA-256 of the plan, hex: peers refuse each other where it differs.
   const char* plan_digest = nullptr;
+  /// Samples of one step.
   int64_t batch = 1;
+  /// Steps that the programs are of: more than one where an asynchronous schedule drains only behind several. Sample
+  /// ranges of actions and updates count through all of them.
+  int64_t batches = 1;
   int32_t device_count = 1;
   /// A name of wire/optimizers.h.
   const char* optimizer = "sgd";
@@ -205,8 +209,8 @@ struct PlanTable {
   /// What the plan expects its longest action to take, milliseconds; 0: unknown.
   int64_t longest_action_ms = 0;
   LossRow loss;
-  /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where there
-  /// is one, the step.
+  /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where each
+  /// step is one.
   std::span<const wire::SampleRange> loss_updates;
   /// Outputs of the model that stages compute (StageEntry::outputs).
   int32_t outputs = 0;
@@ -217,12 +221,12 @@ struct PlanTable {
   std::span<const GroupRow> groups;
 };
 
-/// One device's program: its actions of one training step, in order. What weight versions and updates mean is written
-/// down in the compiler's ir/schedule.h: a STEP applies the gradients of the samples in its range and makes the version
-/// that it names, compute actions read the version that they name, version 0 is what the step finds. Sends and receives
-/// are listed for transfers between stages of one device too. A receive belongs to the item of the next F (forward) or
-/// B/I (backward) action of its stage, replica and slot; together the receives of an edge cover that item's samples
-/// exactly once.
+/// One device's program: its actions of one training step, or of PlanTable::batches steps, in order. What weight
+/// versions and updates mean is written down in the compiler's ir/schedule.h: a STEP applies the gradients of the
+/// samples in its range and makes the version that it names, compute actions read the version that they name, version 0
+/// is what the step finds. Sends and receives are listed for transfers between stages of one device too. A receive
+/// belongs to the item of the next F (forward) or B/I (backward) action of its stage, replica and slot; together the
+/// receives of an edge cover that item's samples exactly once.
 struct DeviceProgram {
   int32_t device = 0;
   const PlanTable* plan = nullptr;

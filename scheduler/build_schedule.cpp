@@ -38,15 +38,21 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
                               .update = options.update};
   GP_TRY(Schedule compute, policy->order(request));
   if (options.search) compute = improve(graph, cluster, std::move(compute));
-  GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));
-  GP_TRY_VOID(
-      check_schedule(graph, cluster, schedule, {.memory = options.memory, .claims = promises_of(*policy, options)}));
-  GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
+  GP_TRY(BuiltSchedule built, lower_order(graph, cluster, std::move(compute), options, promises_of(*policy, options)));
   if (policy->order == order_zb_2p) {
-    GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, schedule, timeline));
+    GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, built.schedule, built.timeline));
+    built.memory = memory_of(graph, built.schedule, options.memory);
   }
+  return built;
+}
+
+Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
+                                  const BuildOptions& options, const VersionClaims& claims) {
+  GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));
+  GP_TRY_VOID(check_schedule(graph, cluster, schedule, {.memory = options.memory, .claims = claims}));
+  GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
   std::vector<DeviceMemory> memory = memory_of(graph, schedule, options.memory);
-  return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory)};
+  return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory), graph.batches};
 }
 
 }  // namespace graphpipe::scheduler

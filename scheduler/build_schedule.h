@@ -29,12 +29,19 @@ struct BuiltSchedule {
   Schedule schedule;
   Timeline timeline;
   std::vector<DeviceMemory> memory;  // per program
+  /// Steps that the schedule is of (StageGraph::batches).
+  int64_t batches = 1;
 
-  double step_seconds() const { return static_cast<double>(timeline.makespan.count) / kTicksPerSecond; }
+  double seconds() const { return static_cast<double>(timeline.makespan.count) / kTicksPerSecond; }
+  double step_seconds() const { return seconds() / static_cast<double>(batches); }
 };
 
 /// Errors: kUsage for an unknown policy (names the known ones); kBadPlan and kBadSchedule from the steps;
 /// kNoFeasiblePlan where a device's memory is too small.
 Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options);
+
+/// The same for an order of compute actions that the caller has (insert_transfers.h). Errors: all but kUsage.
+Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
+                                  const BuildOptions& options, const VersionClaims& claims);
 
 }  // namespace graphpipe::scheduler

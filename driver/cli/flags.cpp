@@ -7,6 +7,7 @@
 #include "driver/cli/suggestion.h"
 #include "files/profile_formats.h"
 #include "ir/cluster_presets.h"
+#include "ir/plan.h"
 #include "partitioner/planner.h"
 #include "passes/losses/registry.h"
 #include "scheduler/policies/policies.h"
@@ -156,6 +157,14 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--policy", plan.policy, "rule that orders each device's work")
       ->check(one_of(scheduler::all_policies()));
   order_flags(app, plan.order);
+  app.add_option(
+      "--order", plan.order.file,
+      "a schedule file, PyTorch's CSV or ours: the order in which the devices compute, instead of a policy's; "
+      "messages, slots and updates are added");
+  app.add_option(
+         "--drain-every", plan.order.drain_every,
+         "asynchronous policies: batches that follow each other before the pipeline drains; up to 16 without it")
+      ->check(CLI::Range(int64_t{1}, ir::kMaxDrainEvery));
   app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
   problem_flags(app, plan);
 }

@@ -41,7 +41,9 @@ struct OrderOptions {
   int64_t group = 0;     // micro-batches per group of interleaved orders; 0: the policy's own
   std::string backward;  // fifo or lifo; empty: fifo, and nobody asked
   bool vertical_sync = false;
-  int64_t update = 0;  // samples of one update of 2bw; 0: the fewest
+  int64_t update = 0;       // samples of one update of 2bw; 0: the fewest
+  std::string file;         // somebody's own order; empty: the policy's
+  int64_t drain_every = 0;  // batches of asynchronous orders; 0: as many as make filling and draining cheap
 };
 
 /// How the plan is made.

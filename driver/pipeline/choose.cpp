@@ -100,6 +100,7 @@ Status check_order(std::string_view policy, const OrderOptions& order) {
       {"--backward", !order.backward.empty(), &scheduler::PolicyChoices::backward_order},
       {"--vertical-sync", order.vertical_sync, &scheduler::PolicyChoices::vertical_sync},
       {"--update", order.update != 0, &scheduler::PolicyChoices::update},
+      {"--drain-every", order.drain_every != 0, &scheduler::PolicyChoices::drain_every},
   };
   for (const Flag& flag : flags) {
     if (!flag.given || known->choices.*flag.choice) continue;

@@ -245,7 +245,7 @@ double bytes_of_step(const wire::PacePlan& plan) {
 
 Result<wire::PacePlan> pace_plan_of(const Pipeline& pipeline, const PaceRequest& request) {
   GP_TRY(wire::PacePlan plan, PacePlanMaker(pipeline).make());
-  choose_numbers(plan, request, pipeline.built.step_seconds());
+  choose_numbers(plan, request, pipeline.built.seconds());
   return plan;
 }
 

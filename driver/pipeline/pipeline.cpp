@@ -15,6 +15,7 @@
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/model_spec.h"
+#include "driver/pipeline/order_file.h"
 #include "driver/pipeline/sample_scopes.h"
 #include "driver/pipeline/stage_modules.h"
 #include "files/plan.h"
@@ -108,7 +109,8 @@ Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::
   GP_TRY(scheduler::Timeline timeline, scheduler::simulate(stages, cluster, schedule, options.simulation));
   return scheduler::BuiltSchedule{.schedule = schedule,
                                   .timeline = std::move(timeline),
-                                  .memory = scheduler::memory_of(stages, schedule, options.memory)};
+                                  .memory = scheduler::memory_of(stages, schedule, options.memory),
+                                  .batches = stages.batches};
 }
 
 Diagnostic other_model(const ir::Plan& plan) {
@@ -148,7 +150,7 @@ Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
 Status check_order_flags(const ir::Plan& given, const Options& options) {
   if (!given.schedule) return Ok{};
   Diagnostics problems;
-  for (const char* flag : {"--policy", "--group", "--backward", "--vertical-sync", "--update"}) {
+  for (const char* flag : {"--policy", "--group", "--backward", "--vertical-sync", "--update", "--drain-every"}) {
     const bool says_the_same = flag == std::string_view("--policy") && options.plan.policy == given.policy;
     if (!options.given.contains(flag) || says_the_same) continue;
     problems.push_back(usage(flag, "the plan file has a schedule, and it is used as it is",
@@ -170,6 +172,7 @@ void take_execution(ir::Plan& given, const Options& options) {
 Status use_given_plan(Pipeline& pipeline, const Options& options) {
   GP_TRY(ir::Plan given, files::read_plan(plan_file_of(options.plan.plan)));
   take_execution(given, options);
+  if (!options.plan.order.file.empty()) given.schedule.reset();
   GP_TRY_VOID(check_order_flags(given, options));
   if (!given.model_digest.empty()) {
     if (given.model_digest != pipeline.model.digests.whole) return other_model(pipeline.plan);
@@ -182,6 +185,7 @@ Status use_given_plan(Pipeline& pipeline, const Options& options) {
   const bool keeps_policy = given.schedule || (!options.plan.execute.empty() && !options.given.contains("--policy"));
   if (keeps_policy && !given.policy.empty()) pipeline.plan.policy = given.policy;
   pipeline.plan.schedule = std::move(given.schedule);
+  if (pipeline.plan.schedule) pipeline.plan.drain_every = given.drain_every;
   return Ok{};
 }
 
@@ -237,6 +241,51 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
   });
 }
 
+/// Micro-batches in a schedule after which what filling and draining costs is small.
+constexpr int64_t kMicroBatchesPerDrain = 512;
+constexpr int64_t kUsualDrainEvery = 16;
+
+// Where nobody says after how many batches an asynchronous schedule drains.
+int64_t usual_drain_every(const ir::StageGraph& stages) {
+  return std::clamp<int64_t>(kMicroBatchesPerDrain / ir::max_micro_batches(stages), 1, kUsualDrainEvery);
+}
+
+// The order that the user wrote, with all that it leaves to the lowering.
+Result<scheduler::BuiltSchedule> take_order(const Pipeline& pipeline, const scheduler::BuildOptions& options) {
+  const std::string& path = pipeline.order.file;
+  const auto named = [&](Diagnostics problems) {
+    for (Diagnostic& problem : problems)
+      if (problem.origin.empty()) problem.origin = ModelText(path);
+    return problems;
+  };
+  GP_TRY(const Orders orders, read_orders(path));
+  auto order = compute_order(pipeline.stages, orders);
+  if (!order) return named(order.problems());
+  auto built =
+      scheduler::lower_order(pipeline.stages, pipeline.plan.cluster, std::move(*order), options, {.synchronous = true});
+  if (!built) return named(built.problems());
+  return built;
+}
+
+// A schedule of the batches between two drains. Without a number of the user the usual one, or one batch where that has
+// no schedule.
+Result<scheduler::BuiltSchedule> order_stages(Pipeline& pipeline, const scheduler::BuildOptions& options) {
+  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  const int64_t wanted = pipeline.order.drain_every;
+  int64_t batches = 1;
+  if (policy != nullptr && policy->asynchronous) batches = wanted > 0 ? wanted : usual_drain_every(pipeline.stages);
+  for (;; batches = 1) {
+    const auto stages = ir::with_batches(pipeline.stages, batches);
+    auto built = stages ? scheduler::build_schedule(*stages, pipeline.plan.cluster, options)
+                        : Result<scheduler::BuiltSchedule>(stages.problems());
+    if (!built && wanted == 0 && batches > 1) continue;
+    if (!built) return built.problems();
+    pipeline.plan.drain_every = batches;
+    pipeline.stages = *stages;
+    return built;
+  }
+}
+
 }  // namespace
 
 Status derive(Pipeline& pipeline) {
@@ -251,9 +300,12 @@ Status derive(Pipeline& pipeline) {
   scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
   GP_TRY(options.memory.item, counted_items(pipeline));
   if (plan.schedule) {
+    GP_TRY(pipeline.stages, ir::with_batches(std::move(pipeline.stages), plan.drain_every));
     GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
   } else {
-    GP_TRY(pipeline.built, scheduler::build_schedule(pipeline.stages, plan.cluster, options));
+    GP_TRY(pipeline.built,
+           pipeline.order.file.empty() ? order_stages(pipeline, options) : take_order(pipeline, options));
+    if (!pipeline.order.file.empty()) plan.policy = "manual";
     plan.schedule = pipeline.built.schedule;
   }
   pipeline.steady = scheduler::steady_state(pipeline.stages, plan.cluster, options, *plan.schedule);
@@ -261,8 +313,10 @@ Status derive(Pipeline& pipeline) {
   for (const ir::PlanNodeId node : pipeline.priced.node_ids()) plan.labels[node] = pipeline.priced.nodes[node].label;
   // The simulator counts whole ticks, which may be a little less than the bounds' exact prices.
   const double step = pipeline.built.step_seconds();
-  pipeline.step_bound = std::min(step, cost::step_bound(pipeline.stages, plan.cluster).total());
-  pipeline.model_bound = std::min(step, cost::plan_bound(pipeline.priced, plan.cluster).step(plan.batch));
+  const auto batches = static_cast<double>(plan.drain_every);
+  const Samples samples(plan.batch.count * plan.drain_every);
+  pipeline.step_bound = std::min(step, cost::step_bound(pipeline.stages, plan.cluster).total() / batches);
+  pipeline.model_bound = std::min(step, cost::plan_bound(pipeline.priced, plan.cluster).step(samples) / batches);
   return Ok{};
 }
 
@@ -344,6 +398,14 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                       .origin = ModelText(path),
                       .message = "the plan names no model or no machines",
                       .hint = "complete it with `graphpipe plan MODEL --devices N --plan FILE -o PLAN`"};
+  }
+  if (plan.model_digest.empty()) {
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(path),
+                      .message = "the plan was not made for a model: it is of a profile of another project, or by hand",
+                      .hint =
+                          "`graphpipe plan --plan FILE` simulates it again, with the --profile and "
+                          "--profile-format that it was made with, or with the model"};
   }
   const std::string folder = fs::path(plan_file_of(path)).parent_path().string();
   plan.spec.path = ModelText(linked_file(folder, plan.spec.path.raw()));

@@ -47,6 +47,8 @@ Status refuse_flags_of_models(const Options& options) {
       {"--backward", !options.plan.order.backward.empty()},
       {"--vertical-sync", options.plan.order.vertical_sync},
       {"--update", options.plan.order.update != 0},
+      {"--order", !options.plan.order.file.empty()},
+      {"--drain-every", options.plan.order.drain_every != 0},
   };
   for (const auto& [flag, given] : flags)
     if (given)

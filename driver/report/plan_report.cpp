@@ -58,7 +58,7 @@ std::string stage_table(const Pipeline& pipeline) {
 }
 
 cost::Limit limit_of(const Pipeline& pipeline) {
-  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.step_seconds());
+  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.seconds());
 }
 
 bool shards_state(const Pipeline& pipeline) {
@@ -69,14 +69,16 @@ bool shards_state(const Pipeline& pipeline) {
 /// Zero where the devices are not this machine's processes.
 double step_on_cores(const Pipeline& pipeline) {
   if (pipeline.machine.cores == 0) return 0;
-  const auto& [schedule, timeline, memory] = pipeline.built;
+  const scheduler::Schedule& schedule = pipeline.built.schedule;
+  const scheduler::Timeline& timeline = pipeline.built.timeline;
   double ticks = 0;
   for (size_t program = 0; program < timeline.spans.size(); ++program)
     for (size_t i = 0; i < timeline.spans[program].size(); ++i)
       if (const scheduler::Span& span = timeline.spans[program][i];
           wire::is_compute(schedule.programs[program].actions[i].op))
         ticks += static_cast<double>(span.end.count - span.start.count);
-  return ticks / scheduler::kTicksPerSecond * pipeline.plan.threads / pipeline.machine.cores;
+  const auto batches = static_cast<double>(pipeline.built.batches);
+  return ticks / scheduler::kTicksPerSecond / batches * pipeline.plan.threads / pipeline.machine.cores;
 }
 
 int64_t peak_bytes(const scheduler::BuiltSchedule& built) {
@@ -139,7 +141,9 @@ std::string plan_text(const Pipeline& pipeline) {
   if (pipeline.plan.execution == ir::Execution::kChain) out += ", executed as a chain";
   if (pipeline.search_seconds > 0) out += ", searched " + human_seconds(pipeline.search_seconds);
   out += pipeline.complete ? "\n" : " (ended early)\n";
-  out += fmt::format("simulated step {}, idle {:.1f} %\n", human_seconds(step), 100 * metrics.bubble_of_makespan);
+  out += fmt::format("simulated step {}, idle {:.1f} %", human_seconds(step), 100 * metrics.bubble_of_makespan);
+  if (pipeline.built.batches > 1) out += fmt::format("; the pipeline drains every {} steps", pipeline.built.batches);
+  out += "\n";
   if (pipeline.steady)
     out += fmt::format("where batches follow each other without draining: {} per batch, {} per update\n",
                        human_seconds(pipeline.steady->step_seconds), human_seconds(pipeline.steady->update_seconds));
@@ -186,6 +190,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
   object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy);
   object.add("execute", std::string(ir::execution_name(pipeline.plan.execution))).add("stages", stages);
   object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
+  if (ir::is_asynchronous(pipeline.built.schedule)) object.add("drain_every", pipeline.plan.drain_every);
   if (pipeline.steady)
     object.add("steady_step", pipeline.steady->step_seconds).add("steady_update", pipeline.steady->update_seconds);
   object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");

@@ -7,73 +7,19 @@
 
 #include "driver/cli/commands.h"
 #include "driver/cli/usage.h"
+#include "driver/pipeline/order_file.h"
 #include "driver/report/report.h"
 #include "driver/report/schedule_report.h"
-#include "files/schedule_csv.h"
-#include "files/schedule_file.h"
-#include "files/text_file.h"
 #include "scheduler/standalone/infer_stages.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
 namespace {
 
-constexpr int64_t kMaxScheduleBytes = int64_t{256} << 20;
-
-/// Orders from a file, whichever form it has.
-struct Orders {
-  ir::Schedule schedule;
-  scheduler::EdgeNumbers numbers = scheduler::EdgeNumbers::kAsRows;
-  /// PyTorch's cells, where the file has them.
-  files::CsvSchedule csv;
-  std::vector<std::vector<int32_t>> cell_of;
-};
-
 template <typename Matches>
 bool any_action(const ir::Schedule& schedule, Matches matches) {
   return std::ranges::any_of(schedule.programs,
                              [&](const ir::Program& program) { return std::ranges::any_of(program.actions, matches); });
-}
-
-Result<Orders> parse_orders(const std::string& text) {
-  Orders orders;
-  if (files::is_schedule_binary(text)) {
-    GP_TRY(files::ScheduleFile file, files::parse_schedule_binary(text));
-    orders.schedule = std::move(file.schedule);
-    return orders;
-  }
-  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  const std::string_view rest = std::string_view(text).substr(begin);
-  if (rest.starts_with("{") && files::is_schedule_lists(rest)) {
-    GP_TRY(orders.schedule, files::parse_schedule_lists(rest));
-    return orders;
-  }
-  if (rest.starts_with("{")) {
-    GP_TRY(files::ScheduleFile file, files::parse_schedule_file(text));
-    orders.schedule = std::move(file.schedule);
-    return orders;
-  }
-  if (rest.starts_with("schedule ") || rest.starts_with("slots") || rest.starts_with("device ")) {
-    GP_TRY(orders.schedule, ir::parse_schedule(text));
-    return orders;
-  }
-  GP_TRY(orders.csv, files::parse_schedule_csv(text));
-  files::CsvOrders csv = files::orders_of(orders.csv);
-  orders.schedule = std::move(csv.schedule);
-  orders.cell_of = std::move(csv.cell_of);
-  orders.numbers = scheduler::EdgeNumbers::kChain;
-  return orders;
-}
-
-Result<Orders> read_orders(const std::string& path) {
-  GP_TRY(const std::string text, files::read_file(path, kMaxScheduleBytes));
-  Result<Orders> orders = parse_orders(text);
-  if (orders.ok() && any_action(orders->schedule, [](const ir::Action&) { return true; })) return orders;
-  Diagnostics problems = {
-      {.code = Code::kMalformedFile, .message = "the schedule is empty", .hint = "write the actions of every device"}};
-  if (!orders.ok()) problems = orders.problems();
-  for (Diagnostic& problem : problems) problem.origin = ModelText(path);
-  return problems;
 }
 
 scheduler::VersionClaims claims_of(const ScheduleOptions& options) {

@@ -60,7 +60,7 @@ struct PacedRun {
   wire::PaceReport measured;
   int cores = 1;
   /// Of this machine's clock over the plan's times.
-  double step() const { return median(measured.steps) / plan.scale; }
+  double step() const { return median(measured.steps) / plan.scale / static_cast<double>(pipeline.built.batches); }
   double simulated() const { return pipeline.built.step_seconds(); }
 };
 
@@ -82,7 +82,7 @@ Result<PacedRun> run_plan_paced(const Options& options) {
   run.launch.threads = 1;
   // A message may be under way for most of a step, and then nothing moves.
   if (!run.launch.stall_timeout)
-    run.launch.stall_timeout = std::max(wire::kStallTimeout, 2 * pipeline.built.step_seconds() * plan.scale);
+    run.launch.stall_timeout = std::max(wire::kStallTimeout, 2 * pipeline.built.seconds() * plan.scale);
   const auto ranks = static_cast<int>(plan.programs.size());
   GP_TRY(const RunOutcome outcome, launch_paced(folder.path(), ranks, run));
   PacedRun paced{.pipeline = std::move(pipeline), .plan = std::move(plan), .measured = {}, .cores = cores};
@@ -122,7 +122,7 @@ JsonObject paced_json(const PacedRun& run) {
 
 std::string paced_text(const PacedRun& run) {
   const wire::PaceReport& measured = run.measured;
-  const double wall = run.step() * run.plan.scale;
+  const double wall = median(measured.steps);
   std::ostringstream out;
   out << run.plan.programs.size() << " ranks over " << measured.transport << "; times x " << run.plan.scale << ", "
       << human_bytes(measured.sent) << " of zeros sent in a step";

@@ -101,12 +101,12 @@ class NarrowedSearch {
     }
   }
 
-  int most_stages() const {
+  int max_stages() const {
     return static_cast<int>(std::min(request_.cluster->devices.size(), request_.graph->nodes.size()));
   }
 
   void each_number_of_stages() {
-    for (int stages = 1; stages <= most_stages(); ++stages) {
+    for (int stages = 1; stages <= max_stages(); ++stages) {
       PlanRequest narrow = narrower();
       narrow.stages = stages;
       take(narrow);
@@ -124,7 +124,7 @@ class NarrowedSearch {
     const bool is_large = work_ > kMaxWork;
     const int first = is_large ? known - 1 : known / 2, last = is_large ? known + 1 : 2 * known;
     std::vector<Shape> shapes{{known, size}};
-    for (int stages = std::max(1, first); !request_.stages && stages <= std::min(last, most_stages()); ++stages)
+    for (int stages = std::max(1, first); !request_.stages && stages <= std::min(last, max_stages()); ++stages)
       shapes.push_back({stages, size});
     if (request_.micro_batch || request_.micro_batch_per_stage) return shapes;
     for (const Samples other : micro_batch_sizes(request_))

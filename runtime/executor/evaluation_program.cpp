@@ -28,6 +28,7 @@ bool serves_forwards(const PlanTable& plan, std::span<const ActionRow> actions, 
 EvaluationProgram::EvaluationProgram(const DeviceProgram& program, int64_t samples)
     : plan_(*program.plan), program_(program) {
   plan_.loss_updates = {};
+  plan_.batches = 1;
   for (const StageEntry* entry : program.stages) {
     entries_.push_back(*entry);
     if (entry->evaluate != nullptr) entries_.back().forward = entry->evaluate;

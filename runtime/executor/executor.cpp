@@ -72,39 +72,47 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
   }
 }
 
-StepOutcome Executor::run_step(int64_t step) {
-  const DeviceStep device_step(device_, {this, settings_.is_update(step)});
-  step_ = step;
+std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
+  const DeviceStep device_step(device_, {this, settings_.is_update(first)});
+  begin_steps(first, last);
+  for (const ResolvedAction& action : program_.actions) run_action(action);
+  // What is checked is a sum over all ranks: one without weights to step joins it too.
+  if (checks_step() && !checked_) check_step();
+  for (size_t i = 0; loss_scales_ && i < outcomes_.size(); ++i) outcomes_[i].loss_divisor = loss_scales_->total(i);
+  return std::move(outcomes_);
+}
+
+void Executor::begin_steps(int64_t first, int64_t last) {
+  first_step_ = first;
   factor_ = 1;
   checked_ = false;
-  outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
-  if (loss_scale_ != nullptr) outcome_.loss_scale = loss_factor_ = loss_scale_->scale();
+  outcomes_.clear();
+  for (int64_t step = first; step < last; ++step)
+    outcomes_.push_back({.losses = {}, .samples = data_.samples_of(step)});
+  if (loss_scale_ != nullptr) outcome().loss_scale = loss_factor_ = loss_scale_->scale();
   for (auto& [place, reduction] : reductions_) reduction.reset();
   if (trains())
-    for (StageState& state : states_) begin_step(state, step);
+    for (StageState& state : states_) begin_step(state, first);
   if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places_of(states_));
   if (guard_ != nullptr) guard_->begin(places_of(states_), statistics_);
   if (loss_scale_ != nullptr) overflow_.begin(places_of(states_), statistics_);
-  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, step);
-  for (const ResolvedAction& action : program_.actions) {
-    channels_.publish(action.row, step);
-    if (tracer_ != nullptr) tracer_->begin(action.row, step, device_.held_bytes());
-    if (meter_ != nullptr) meter_->begin(action.instance);
-    // A message leaves when its sender has done what it takes to send it.
-    if (pacer_ != nullptr && wire::is_send(action.row.op)) pause(action);
-    run(action);
-    if (pacer_ != nullptr && !wire::is_send(action.row.op)) pause(action);
-    if (meter_ != nullptr) meter_->end();
-    if (action.ends_item)
-      for (at::Tensor& tensor : slot_of(action)) tensor.reset();
-    note_end(action);
-    channels_.progress();
-    meanwhile();
-  }
-  // What is checked is a sum over all ranks: one without weights to step joins it too.
-  if (checks_step() && !checked_) check_step();
-  if (loss_scales_) outcome_.loss_divisor = loss_scales_->total();
-  return std::move(outcome_);
+  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, first, last - first);
+}
+
+void Executor::run_action(const ResolvedAction& action) {
+  channels_.publish(action.row, first_step_);
+  if (tracer_ != nullptr) tracer_->begin(action.row, first_step_, device_.held_bytes());
+  if (meter_ != nullptr) meter_->begin(action.instance);
+  // A message leaves when its sender has done what it takes to send it.
+  if (pacer_ != nullptr && wire::is_send(action.row.op)) pause(action);
+  run(action);
+  if (pacer_ != nullptr && !wire::is_send(action.row.op)) pause(action);
+  if (meter_ != nullptr) meter_->end();
+  if (action.ends_item)
+    for (at::Tensor& tensor : slot_of(action)) tensor.reset();
+  note_end(action);
+  channels_.progress();
+  meanwhile();
 }
 
 void Executor::run(const ResolvedAction& action) {
@@ -123,7 +131,7 @@ void Executor::run(const ResolvedAction& action) {
     case ActionOp::kReceiveForward:
     case ActionOp::kReceiveBackward:
       note_done();
-      return messages_.receive(action, step_);
+      return messages_.receive(action, first_step_);
     case ActionOp::kSlice:
       return messages_.slice(action, slot_of(action));
     case ActionOp::kConcatenate:
@@ -160,9 +168,9 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
             .gradients = trains() ? gradients_of(state, action.update).data() : nullptr,
             .slot = slot_of(action).data(),
             .samples = action.row.range.size(),
-            .first_sample = action.row.range.first,
+            .first_sample = within_step(plan_, action.row.range).first,
             .seed = seed_,
-            .step = static_cast<uint64_t>(step_),
+            .step = static_cast<uint64_t>(step_of(action)),
             .recompute = again,
             .keeps_outputs = outputs_ != nullptr});
 }
@@ -178,19 +186,23 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   call(entry.forward, action, again);
   if (again) return;
   if (outputs_ != nullptr)
-    outputs_->keep(entry, slot_of(action), action.row.range, step_ * plan_.batch + action.row.range.first, device_);
+    outputs_->keep(entry, slot_of(action), action.row.range, first_step_ * plan_.batch + action.row.range.first,
+                   device_);
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
     const double value = loss.item<double>() / loss_factor_;
     if (trains()) check_finite(value, action);
-    outcome_.losses.push_back({action.row.range.first, value * loss_scales_->share(action.row.range)});
+    outcomes_[static_cast<size_t>(steps_before(plan_, action.row.range))].losses.push_back(
+        {within_step(plan_, action.row.range).first, value * loss_scales_->share(action.row.range)});
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
 }
 
 void Executor::check_finite(double loss, const ResolvedAction& action) {
+  wire::ActionRow row = action.row;
+  row.range = within_step(plan_, row.range);
   std::optional<std::string> problem =
-      loss_problem(loss, plan_, states_[action.instance], slot_of(action), action.row, step_, device_);
+      loss_problem(loss, plan_, states_[action.instance], slot_of(action), row, step_of(action), device_);
   if (!problem) return;
   overflow_.note_loss();
   if (guard_ != nullptr) guard_->note(std::move(*problem));
@@ -219,7 +231,8 @@ void Executor::fill_inputs(const ResolvedAction& action) {
   const StageEntry& entry = entry_of(action);
   Slot& slot = slot_of(action);
   for (const DataRow& row : entry.data)
-    slot[static_cast<size_t>(row.slot)] = device_.upload(data_.item(row, step_, action.row.range));
+    slot[static_cast<size_t>(row.slot)] =
+        device_.upload(data_.item(row, step_of(action), within_step(plan_, action.row.range)));
   if (entry.loss_scale_slot >= 0)
     slot[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range) / loss_factor_));
@@ -252,7 +265,7 @@ void Executor::send(const ResolvedAction& action) {
   messages_.wait(action.transfer);  // of the step before
   if (meter_ != nullptr) meter_->ready();
   note_done();
-  messages_.send(action, slot_of(action), step_);
+  messages_.send(action, slot_of(action), first_step_);
 }
 
 void Executor::concatenate(const ResolvedAction& action) {
@@ -316,7 +329,7 @@ void Executor::wait_for_reduction(const Reduction& reduction) {
   channels_.wait_until([&] { return reduction.finished(); }, peer, [this] { meanwhile(); });
 }
 
-bool Executor::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(step_); }
+bool Executor::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(first_step_); }
 
 // Partial sums of squares by stage to rank 0, their sum in ascending stage order back to all.
 void Executor::find_norm() {
@@ -330,18 +343,18 @@ void Executor::find_norm() {
     total[0] += from_bytes<double>(all[device])[stage];
   }
   total = from_bytes<double>(gather_.broadcast(to_bytes(total)));
-  outcome_.gradient_norm = std::sqrt(total[0]);
-  factor_ = clip_factor(outcome_.gradient_norm, settings_.options.clip_norm);
+  outcome().gradient_norm = std::sqrt(total[0]);
+  factor_ = clip_factor(outcome().gradient_norm, settings_.options.clip_norm);
 }
 
 void Executor::check_step() {
   checked_ = true;
   // First what the gradients are: clipping their values would hide infinities.
   if (loss_scale_ != nullptr)
-    overflow_.check(*loss_scale_, settings_.is_update(step_), &gather_, channels_.rank(), outcome_);
-  if (guard_ != nullptr && outcome_.skipped.empty())
-    outcome_.skipped = guard_->decide(outcome_.losses, &gather_, channels_.rank());
-  if (needs_norm() && outcome_.skipped.empty()) find_norm();
+    overflow_.check(*loss_scale_, settings_.is_update(first_step_), &gather_, channels_.rank(), outcome());
+  if (guard_ != nullptr && outcome().skipped.empty())
+    outcome().skipped = guard_->decide(outcome().losses, &gather_, channels_.rank());
+  if (needs_norm() && outcome().skipped.empty()) find_norm();
 }
 
 void Executor::pause(const ResolvedAction& action) {
@@ -352,7 +365,7 @@ void Executor::reduce(const ResolvedAction& action) {
   Reduction& own = reduction_of(action);
   if (own.begun()) return;
   if (pacer_ != nullptr) pacer_->complete_gradients(action, states_[action.instance]);
-  own.begin(step_);
+  own.begin(first_step_);
 }
 
 void Executor::step(const ResolvedAction& action) {
@@ -360,13 +373,14 @@ void Executor::step(const ResolvedAction& action) {
   wait_for_reduction(reduction_of(action));
   if (checks_step() && !checked_) {
     // All compute is over (check_update_order() sees to it), so every gradient can be reduced.
-    for (auto& [place, reduction] : reductions_) reduction.begin(step_);
+    for (auto& [place, reduction] : reductions_) reduction.begin(first_step_);
     for (const auto& [place, reduction] : reductions_) wait_for_reduction(reduction);
     check_step();
   }
   note_ready();
   if (pacer_ != nullptr) return pacer_->step(action, states_[action.instance]);
-  if (!outcome_.skipped.empty()) return;
+  if (!outcome().skipped.empty()) return;
+  states_[action.instance].step = step_of(action);
   step_weights(states_[action.instance], action.update,
                {.samples = update_factor(plan_, action.row.range), .norm = factor_}, action.keeps_version);
 }

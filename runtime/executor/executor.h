@@ -19,6 +19,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/step_samples.h"
 #include "runtime/training/kept_statistics.h"
 #include "runtime/training/overflow.h"
 #include "runtime/training/step_guard.h"
@@ -56,7 +57,9 @@ class Executor {
   /// From here on computes nothing: the pacer stands in for the stages' functions and for updates, and says how long
   /// each action lasts. It must outlive the executor.
   void pace(Pacer& pacer) { pacer_ = &pacer; }
-  StepOutcome run_step(int64_t step);
+  /// Runs the steps [first, last), as many as the program is of, and says what each came to.
+  std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
+  StepOutcome run_step(int64_t step) { return std::move(run_steps(step, step + 1).front()); }
   /// Waits until nothing that was sent is under way.
   void finish();
   /// Moves reductions on; for waits outside of the executor.
@@ -69,7 +72,13 @@ class Executor {
  private:
   bool trains() const { return purpose_ == Purpose::kTrain; }
   const StageEntry& entry_of(const ResolvedAction& action) const { return *program_.instances[action.instance].entry; }
+  void begin_steps(int64_t first, int64_t last);
+  void run_action(const ResolvedAction& action);
   void run(const ResolvedAction& action);
+  /// The step of the training that the action is of.
+  int64_t step_of(const ResolvedAction& action) const { return first_step_ + steps_before(plan_, action.row.range); }
+  /// Of a program of one step.
+  StepOutcome& outcome() { return outcomes_.front(); }
   void forward(const ResolvedAction& action, bool again);
   void backward(const ResolvedAction& action);
   void call(StageFunction function, const ResolvedAction& action, bool again);
@@ -111,11 +120,11 @@ class Executor {
   // By instance, slot: tensors in the host's memory.
   std::map<std::pair<size_t, int32_t>, std::vector<size_t>> offloaded_;
   std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update
-  int64_t step_ = 0;
+  int64_t first_step_ = 0;
   std::optional<LossScales> loss_scales_;  // where a stage of this device has the loss
   double factor_ = 1;
   bool checked_ = false;
-  StepOutcome outcome_;
+  std::vector<StepOutcome> outcomes_;  // by step of the program
   struct Traced {
     size_t event = 0;
     const ResolvedAction* action = nullptr;

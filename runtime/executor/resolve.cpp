@@ -79,7 +79,7 @@ class Resolver {
   void check_slot(const ActionRow& row) const {
     const StageRow& stage = plan_.stages[static_cast<size_t>(row.stage)];
     if (row.slot < 0 || row.slot >= stage.slots) refuse(plan_, row, text("it has no slot ", row.slot));
-    if (row.range.first < 0 || row.range.empty() || row.range.last > plan_.batch)
+    if (row.range.first < 0 || row.range.empty() || row.range.last > plan_.batch * plan_.batches)
       refuse(plan_, row, "its samples lie outside the batch");
   }
 

@@ -21,6 +21,7 @@
 #include "runtime/launch/run_main.h"
 #include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
+#include "runtime/training/next_drain.h"
 #include "runtime/training/overflow.h"
 #include "runtime/training/progress_lines.h"
 #include "runtime/training/stage_metrics.h"
@@ -209,10 +210,11 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   StageMeter meter(resolved.instances);
   StageMetrics metrics(options_.watch.metrics, program_.device, meter, *channels_, *device_);
   StepGuard guard(options_.watch.max_loss_factor, checkpoints_->earlier_losses());
-  LoopSetup loop{
-      .observers = {&lines}, .gather = &executor.gather(), .rank = program_.device, .run_step = [&](int64_t step) {
-        return executor.run_step(step);
-      }};
+  LoopSetup loop{.observers = {&lines},
+                 .gather = &executor.gather(),
+                 .rank = program_.device,
+                 .run_steps = [&](int64_t first, int64_t last) { return executor.run_steps(first, last); },
+                 .next_drain = [&](int64_t step) { return next_drain(plan_, options_, step); }};
   if (!options_.watch.metrics.empty()) {
     executor.meter(meter);
     loop.observers.push_back(&metrics);

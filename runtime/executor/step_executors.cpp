@@ -1,55 +1,72 @@
 #include "runtime/executor/step_executors.h"
 
-#include "runtime/executor/rest_of_epoch.h"
+#include <utility>
+
+#include "runtime/executor/shorter_program.h"
 
 namespace graphpipe::runtime {
 
 StepExecutors::StepExecutors(const DeviceProgram& program, const ResolvedProgram& resolved, Channels& channels,
                              Data& data, const Device& device, std::vector<StageState>& states, uint64_t seed,
                              const UpdateSettings& settings)
-    : batch_(program.plan->batch),
+    : program_(program),
+      channels_(channels),
       data_(data),
+      device_(device),
+      states_(states),
+      seed_(seed),
+      settings_(settings),
       whole_(*program.plan, resolved, channels, data, device, states, seed, settings),
       last_(&whole_) {
-  if (data.rest() == batch_) return;
-  const std::vector<wire::ActionRow> actions = actions_of_rest(program, data.rest());
-  DeviceProgram of_rest = program;
-  of_rest.actions = actions;
-  rest_program_ = resolve(of_rest);
-  rest_.emplace(*program.plan, *rest_program_, channels, data, device, states, seed, settings);
+  if (data.rest() != program.plan->batch) executor_of(data.rest());
+}
+
+Executor& StepExecutors::executor_of(int64_t samples) {
+  if (samples == program_.plan->batch * program_.plan->batches) return whole_;
+  Shorter& shorter = shorter_[samples];
+  if (shorter.executor) return *shorter.executor;
+  shorter.actions = actions_of_first(program_, samples);
+  DeviceProgram program = program_;
+  program.actions = shorter.actions;
+  shorter.resolved = resolve(program);
+  shorter.executor.emplace(*program_.plan, shorter.resolved, channels_, data_, device_, states_, seed_, settings_);
+  for (const auto& prepare : preparations_) prepare(*shorter.executor);
+  return *shorter.executor;
+}
+
+void StepExecutors::for_all(std::function<void(Executor&)> prepare) {
+  prepare(whole_);
+  for (auto& [samples, shorter] : shorter_) prepare(*shorter.executor);
+  preparations_.push_back(std::move(prepare));
 }
 
 void StepExecutors::trace(Tracer& tracer) {
-  whole_.trace(tracer);
-  if (rest_) rest_->trace(tracer);
+  for_all([&tracer](Executor& each) { each.trace(tracer); });
 }
 
 void StepExecutors::meter(StageMeter& meter) {
-  whole_.meter(meter);
-  if (rest_) rest_->meter(meter);
+  for_all([&meter](Executor& each) { each.meter(meter); });
 }
 
 void StepExecutors::skip_anomalies(StepGuard& guard) {
-  whole_.skip_anomalies(guard);
-  if (rest_) rest_->skip_anomalies(guard);
+  for_all([&guard](Executor& each) { each.skip_anomalies(guard); });
 }
 
 void StepExecutors::scale_loss(LossScale& scale) {
-  whole_.scale_loss(scale);
-  if (rest_) rest_->scale_loss(scale);
+  for_all([&scale](Executor& each) { each.scale_loss(scale); });
 }
 
 void StepExecutors::keep_outputs(KeptOutputs& outputs) {
-  whole_.keep_outputs(outputs);
-  if (rest_) rest_->keep_outputs(outputs);
+  for_all([&outputs](Executor& each) { each.keep_outputs(outputs); });
 }
 
-StepOutcome StepExecutors::run_step(int64_t step) {
-  Executor* now = data_.samples_of(step) == batch_ ? &whole_ : &*rest_;
+std::vector<StepOutcome> StepExecutors::run_steps(int64_t first, int64_t last) {
+  const int64_t samples = last - first == 1 ? data_.samples_of(first) : (last - first) * program_.plan->batch;
+  Executor& now = executor_of(samples);
   // Messages of one are not looked after by the other.
-  if (now != last_) last_->finish();
-  last_ = now;
-  return now->run_step(step);
+  if (&now != last_) last_->finish();
+  last_ = &now;
+  return now.run_steps(first, last);
 }
 
 void StepExecutors::finish() { last_->finish(); }

@@ -1,7 +1,10 @@
 #pragma once
-// The executors of a rank: one of whole steps and, where the data end with fewer samples than a batch, one of the steps
-// that train these alone. Both work on the same states and channels, one after the other.
+// The executors of a rank: one of the plan's program, others of fewer samples (shorter_program.h): where the data end
+// with fewer ones than a batch, and where a program of several steps must drain before its last. All work on the same
+// states and channels, one after the other.
 
+#include <functional>
+#include <map>
 #include <optional>
 
 #include "runtime/executor/executor.h"
@@ -23,16 +26,32 @@ class StepExecutors {
   void keep_outputs(KeptOutputs& outputs);
   /// Of the last step.
   std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }
-  StepOutcome run_step(int64_t step);
+  /// Runs the steps [first, last), as many as the plan's program is of or fewer, and drains.
+  std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
   void finish();
   Gather& gather() { return whole_.gather(); }
 
  private:
-  int64_t batch_;
+  struct Shorter {
+    std::vector<wire::ActionRow> actions;
+    ResolvedProgram resolved;
+    std::optional<Executor> executor;
+  };
+  /// Of the first so many samples of the program.
+  Executor& executor_of(int64_t samples);
+  /// Does it to all executors, those that are still to be made included.
+  void for_all(std::function<void(Executor&)> prepare);
+
+  const DeviceProgram& program_;
+  Channels& channels_;
   Data& data_;
+  const Device& device_;
+  std::vector<StageState>& states_;
+  uint64_t seed_;
+  const UpdateSettings& settings_;
+  std::vector<std::function<void(Executor&)>> preparations_;
   Executor whole_;
-  std::optional<ResolvedProgram> rest_program_;
-  std::optional<Executor> rest_;
+  std::map<int64_t, Shorter> shorter_;  // by samples
   Executor* last_;
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/error.h"
 #include "runtime/io/stored_samples.h"
 #include "runtime/random.h"
+#include "runtime/step_samples.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -91,24 +92,37 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
   return static_cast<double>(counted) * static_cast<double>(loss.elements_per_sample);
 }
 
-LossScales::LossScales(const PlanTable& plan, Data& data, int64_t step)
-    : updates_(plan.loss_updates.begin(), plan.loss_updates.end()) {
-  if (updates_.empty()) updates_.push_back({0, plan.batch});
-  for (wire::SampleRange& update : updates_) update = wire::intersect(update, {0, data.samples_of(step)});
-  for (const wire::SampleRange& update : updates_) {
-    divisors_.push_back(loss_divisor(plan, data, step, update));
-    total_ += divisors_.back();
+LossScales::LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps)
+    : totals_(static_cast<size_t>(steps), 0) {
+  std::vector<wire::SampleRange> all(plan.loss_updates.begin(), plan.loss_updates.end());
+  for (int64_t i = 0; plan.loss_updates.empty() && i < steps; ++i)
+    all.push_back({i * plan.batch, (i + 1) * plan.batch});
+  for (const wire::SampleRange& update : all) {
+    const int64_t before = steps_before(plan, update);
+    if (before >= steps) continue;
+    const int64_t step = first_step + before;
+    const wire::SampleRange own = wire::intersect(within_step(plan, update), {0, data.samples_of(step)});
+    divisors_.push_back(loss_divisor(plan, data, step, own));
+    updates_.push_back({before * plan.batch + own.first, before * plan.batch + own.last});
+    step_of_.push_back(static_cast<size_t>(before));
+    totals_[step_of_.back()] += divisors_.back();
   }
 }
 
-double LossScales::divisor(wire::SampleRange item) const {
-  for (size_t i = 0; i < updates_.size(); ++i)
-    if (wire::intersect(item, updates_[i]) == item) return divisors_[i];
-  GP_CHECK(false);
-  return 0;
+size_t LossScales::update_of(wire::SampleRange item) const {
+  size_t i = 0;
+  while (i < updates_.size() && wire::intersect(item, updates_[i]) != item) ++i;
+  GP_CHECK(i < updates_.size());
+  return i;
 }
 
-double LossScales::share(wire::SampleRange item) const { return divisors_.size() == 1 ? 1 : divisor(item) / total_; }
+double LossScales::divisor(wire::SampleRange item) const { return divisors_[update_of(item)]; }
+
+double LossScales::share(wire::SampleRange item) const {
+  const size_t update = update_of(item);
+  const bool is_whole_step = std::ranges::count(step_of_, step_of_[update]) == 1;
+  return is_whole_step ? 1 : divisors_[update] / totals_[step_of_[update]];
+}
 
 double update_factor(const PlanTable& plan, wire::SampleRange update) {
   double covered = 0;  // updates of the loss

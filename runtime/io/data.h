@@ -56,18 +56,22 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
 /// What every update's loss is divided by.
 class LossScales {
  public:
-  LossScales(const PlanTable& plan, Data& data, int64_t step);
+  /// Of the updates in the `steps` steps that follow each other from `first_step` on.
+  LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps);
   /// N of the update that holds the item. GP_CHECKs that there is one.
   double divisor(wire::SampleRange item) const;
-  /// The sum of all divisors.
-  double total() const { return total_; }
-  /// The part of the step's loss that an update's loss is: 1 where there is one update.
+  /// The sum of the divisors of a step, from 0.
+  double total(size_t step) const { return totals_[step]; }
+  /// The part of its step's loss that an update's loss is: 1 where the step is one update.
   double share(wire::SampleRange item) const;
 
  private:
+  size_t update_of(wire::SampleRange item) const;
+
   std::vector<wire::SampleRange> updates_;
+  std::vector<size_t> step_of_;  // by update
   std::vector<double> divisors_;
-  double total_ = 0;
+  std::vector<double> totals_;  // by step
 };
 
 /// Factor that turns the summed gradients of a stage's update into their mean: 1 / (number of loss updates that its

@@ -27,6 +27,7 @@ struct Trial {
     const bool has_backward = entry.input_gradient != nullptr || entry.weight_gradient != nullptr;
     row.micro_batch = samples;
     plan.batch = samples * items;
+    plan.batches = 1;
     plan.device_count = 1;
     plan.loss_updates = {};
     plan.stages = {&row, 1};

@@ -9,7 +9,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_loss.h"
 #include "runtime/executor/resolve.h"
-#include "runtime/executor/rest_of_epoch.h"
+#include "runtime/executor/shorter_program.h"
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/tensors.h"
@@ -64,7 +64,7 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
     for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
       states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, settings, device));
   find_updates();
-  find_rest_programs();
+  if (data.rest() != plan_.batch) programs_of(data.rest());
 }
 
 void Interpreter::take_weights(const Safetensors& file) {
@@ -82,19 +82,28 @@ std::vector<StageState*> Interpreter::all_states() {
   return all;
 }
 
-StepOutcome Interpreter::run_step(int64_t step) {
-  step_ = step;
+std::vector<StepOutcome> Interpreter::run_steps(int64_t first, int64_t last) {
+  begin_steps(first, last);
+  running_ = programs_of(last - first == 1 ? data_.samples_of(first) : (last - first) * plan_.batch);
+  run_programs();
+  return std::move(outcomes_);
+}
+
+void Interpreter::begin_steps(int64_t first, int64_t last) {
+  first_step_ = first;
   factor_ = 1;
   checked_ = false;
-  outcome_ = {.losses = {}, .samples = data_.samples_of(step)};
-  if (loss_scale_ != nullptr) outcome_.loss_scale = loss_factor_ = loss_scale_->scale();
+  outcomes_.clear();
+  for (int64_t step = first; step < last; ++step)
+    outcomes_.push_back({.losses = {}, .samples = data_.samples_of(step)});
+  if (loss_scale_ != nullptr) outcome().loss_scale = loss_factor_ = loss_scale_->scale();
   items_.clear();
   mail_.clear();
   sums_.clear();
   reduced_.clear();
   std::vector<StageState*> places;
   for (auto& [key, state] : states_) {
-    begin_step(state, step);
+    begin_step(state, first);
     places.push_back(&state);
   }
   if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places);
@@ -102,14 +111,11 @@ StepOutcome Interpreter::run_step(int64_t step) {
   if (loss_scale_ != nullptr) overflow_.begin(places, statistics_);
   evaluates_ = false;
   source_ = &data_;
-  running_ = data_.samples_of(step) == plan_.batch ? programs_ : std::span<const DeviceProgram>(rest_programs_);
-  run_programs();
-  return std::move(outcome_);
 }
 
 StepOutcome Interpreter::evaluate(int64_t batch, Data& data) {
-  step_ = batch;
-  outcome_ = {};
+  first_step_ = batch;
+  outcomes_.assign(1, {});
   items_.clear();
   mail_.clear();
   evaluates_ = true;
@@ -117,7 +123,7 @@ StepOutcome Interpreter::evaluate(int64_t batch, Data& data) {
   source_ = &data;
   running_ = forwards_of(data.samples_of(batch)).programs;
   run_programs();
-  return std::move(outcome_);
+  return std::move(outcome());
 }
 
 const Interpreter::Forwards& Interpreter::forwards_of(int64_t samples) {
@@ -129,8 +135,8 @@ const Interpreter::Forwards& Interpreter::forwards_of(int64_t samples) {
 }
 
 void Interpreter::run_programs() {
-  loss_scales_.emplace(*running_.front().plan, *source_, step_);
-  outcome_.loss_divisor = loss_scales_->total();
+  loss_scales_.emplace(*running_.front().plan, *source_, first_step_, std::ssize(outcomes_));
+  for (size_t i = 0; i < outcomes_.size(); ++i) outcomes_[i].loss_divisor = loss_scales_->total(i);
   count_work();
   std::vector<size_t> next(running_.size(), 0);
   for (bool moved = true; moved;) {
@@ -163,12 +169,14 @@ Interpreter::UpdateKey Interpreter::update_of(const ActionRow& row) const {
   return {row.stage, update == stage->second.end() ? 0 : update->second};
 }
 
-// What the programs say of the samples that are left at the end of an epoch.
-void Interpreter::find_rest_programs() {
-  if (data_.rest() == plan_.batch) return;
-  for (const DeviceProgram& program : programs_) rest_actions_.push_back(actions_of_rest(program, data_.rest()));
-  rest_programs_.assign(programs_.begin(), programs_.end());
-  for (size_t p = 0; p < rest_programs_.size(); ++p) rest_programs_[p].actions = rest_actions_[p];
+std::span<const DeviceProgram> Interpreter::programs_of(int64_t samples) {
+  if (samples == plan_.batch * plan_.batches) return programs_;
+  Shorter& shorter = shorter_[samples];
+  if (!shorter.programs.empty()) return shorter.programs;
+  for (const DeviceProgram& program : programs_) shorter.actions.push_back(actions_of_first(program, samples));
+  shorter.programs.assign(programs_.begin(), programs_.end());
+  for (size_t p = 0; p < shorter.programs.size(); ++p) shorter.programs[p].actions = shorter.actions[p];
+  return shorter.programs;
 }
 
 void Interpreter::count_work() {
@@ -225,17 +233,19 @@ Interpreter::Item& Interpreter::item_of(const ActionRow& row) {
 void Interpreter::forward(const ActionRow& row, Item& item) {
   const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
   for (const DataRow& input : entry.data)
-    item.tensors[static_cast<size_t>(input.slot)] = device_.upload(source_->item(input, step_, row.range));
+    item.tensors[static_cast<size_t>(input.slot)] =
+        device_.upload(source_->item(input, step_of(row), within_step(plan_, row.range)));
   if (entry.loss_scale_slot >= 0)
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range) / loss_factor_));
   call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false);
   if (KeptOutputs* const outputs = outputs_now())
-    outputs->keep(entry, item.tensors, row.range, step_ * plan_.batch + row.range.first, device_);
+    outputs->keep(entry, item.tensors, row.range, first_step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0) {
     const double loss = item.tensors[static_cast<size_t>(entry.loss_slot)].item<double>() / loss_factor_;
     if (!evaluates_) check_finite(loss, row, item);
-    outcome_.losses.push_back({row.range.first, loss * loss_scales_->share(row.range)});
+    outcomes_[static_cast<size_t>(steps_before(plan_, row.range))].losses.push_back(
+        {within_step(plan_, row.range).first, loss * loss_scales_->share(row.range)});
   }
   if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
   // What a recompute makes again must not be read from the first forward: it proves that the recompute is complete.
@@ -249,8 +259,10 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
 }
 
 void Interpreter::check_finite(double loss, const ActionRow& row, const Item& item) {
+  ActionRow of_step = row;
+  of_step.range = within_step(plan_, row.range);
   std::optional<std::string> problem =
-      loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, row, step_, device_);
+      loss_problem(loss, plan_, states_.at({row.stage, row.replica}), item.tensors, of_step, step_of(row), device_);
   if (!problem) return;
   overflow_.note_loss();
   if (guard_ != nullptr) guard_->note(std::move(*problem));
@@ -265,9 +277,9 @@ void Interpreter::call(StageFunction function, const ActionRow& row, Item& item,
   arguments.gradients = evaluates_ ? nullptr : gradients_of(state, update_of(row).second).data();
   arguments.slot = item.tensors.data();
   arguments.samples = row.range.size();
-  arguments.first_sample = row.range.first;
+  arguments.first_sample = within_step(plan_, row.range).first;
   arguments.seed = seed_;
-  arguments.step = static_cast<uint64_t>(step_);
+  arguments.step = static_cast<uint64_t>(step_of(row));
   arguments.recompute = again;
   arguments.keeps_outputs = outputs_now() != nullptr;
   function(arguments);
@@ -373,23 +385,23 @@ void Interpreter::reduce(UpdateKey update) {
   if (plan_.groups.empty()) sums_.erase(update);
 }
 
-bool Interpreter::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(step_); }
+bool Interpreter::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(first_step_); }
 
 void Interpreter::check_step() {
   checked_ = true;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) replica_sums({static_cast<int32_t>(stage), 0});
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage) reduce({static_cast<int32_t>(stage), 0});
-  if (loss_scale_ != nullptr) overflow_.check(*loss_scale_, settings_.is_update(step_), nullptr, 0, outcome_);
-  if (guard_ != nullptr && outcome_.skipped.empty()) outcome_.skipped = guard_->decide(outcome_.losses, nullptr, 0);
-  if (needs_norm() && outcome_.skipped.empty()) find_norm();
+  if (loss_scale_ != nullptr) overflow_.check(*loss_scale_, settings_.is_update(first_step_), nullptr, 0, outcome());
+  if (guard_ != nullptr && outcome().skipped.empty()) outcome().skipped = guard_->decide(outcome().losses, nullptr, 0);
+  if (needs_norm() && outcome().skipped.empty()) find_norm();
 }
 
 void Interpreter::find_norm() {
   double total = 0;
   for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
     total += squared_gradient_norm(plan_, states_.at({static_cast<int32_t>(stage), 0}));
-  outcome_.gradient_norm = std::sqrt(total);
-  factor_ = clip_factor(outcome_.gradient_norm, settings_.options.clip_norm);
+  outcome().gradient_norm = std::sqrt(total);
+  factor_ = clip_factor(outcome().gradient_norm, settings_.options.clip_norm);
 }
 
 bool Interpreter::try_step(const ActionRow& row) {
@@ -397,10 +409,11 @@ bool Interpreter::try_step(const ActionRow& row) {
   if (!compute_is_over(update)) return false;
   if (checks_step() && !checked_) check_step();
   reduce(update);
-  if (!outcome_.skipped.empty()) return true;
+  if (!outcome().skipped.empty()) return true;
   // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
   // can.
   const bool keep = updates_.at(row.stage).size() > 1;
+  states_.at({row.stage, row.replica}).step = step_of(row);
   step_weights(states_.at({row.stage, row.replica}), update.second,
                {.samples = update_factor(plan_, row.range), .norm = factor_}, keep);
   return true;

@@ -15,6 +15,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/step_samples.h"
 #include "runtime/training/kept_statistics.h"
 #include "runtime/training/overflow.h"
 #include "runtime/training/step_guard.h"
@@ -34,10 +35,12 @@ class Interpreter {
   void skip_anomalies(StepGuard& guard) { guard_ = &guard; }
   /// From here on scales the loss, as Executor::scale_loss() does. The scale must outlive the interpreter.
   void scale_loss(LossScale& scale);
-  /// Runs one step. Throws RunError (kBadSchedule) where the programs cannot come to their end.
-  StepOutcome run_step(int64_t step);
+  /// Runs the steps [first, last), as many as the programs are of or fewer, and says what each came to. Throws RunError
+  /// (kBadSchedule) where the programs cannot come to their end.
+  std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
+  StepOutcome run_step(int64_t step) { return std::move(run_steps(step, step + 1).front()); }
   /// The forwards of a batch of data that are not trained on, with the weights as they stand; nothing of the training
-  /// changes. Throws as run_step does.
+  /// changes. Throws as run_steps does.
   StepOutcome evaluate(int64_t batch, Data& data);
   /// Goes on with these weights, and its own optimizer state.
   void take_weights(const Safetensors& file);
@@ -80,8 +83,14 @@ class Interpreter {
   bool needs_norm() const;
   void find_norm();
   void find_updates();
-  void find_rest_programs();
+  void begin_steps(int64_t first, int64_t last);
   void run_programs();
+  /// The step that the action is of.
+  int64_t step_of(const wire::ActionRow& row) const { return first_step_ + steps_before(plan_, row.range); }
+  /// Of programs of one step.
+  StepOutcome& outcome() { return outcomes_.front(); }
+  /// The plan's programs of their first samples.
+  std::span<const DeviceProgram> programs_of(int64_t samples);
   /// The programs of all devices, for evaluation.
   struct Forwards {
     std::deque<EvaluationProgram> parts;
@@ -90,9 +99,12 @@ class Interpreter {
   const Forwards& forwards_of(int64_t samples);
   void count_work();
 
-  std::span<const DeviceProgram> programs_, running_;       // of the plan; of the step
-  std::vector<std::vector<wire::ActionRow>> rest_actions_;  // by device: of steps with fewer samples
-  std::vector<DeviceProgram> rest_programs_;
+  std::span<const DeviceProgram> programs_, running_;  // of the plan; of the step
+  struct Shorter {
+    std::vector<std::vector<wire::ActionRow>> actions;  // by device
+    std::vector<DeviceProgram> programs;
+  };
+  std::map<int64_t, Shorter> shorter_;    // by samples
   std::map<int64_t, Forwards> forwards_;  // by samples of the batch
   bool evaluates_ = false;
   Data* source_ = nullptr;
@@ -108,11 +120,11 @@ class Interpreter {
   std::map<UpdateKey, int64_t> work_left_;                 // compute actions not yet run in this step
   std::map<UpdateKey, std::vector<at::Tensor>> sums_;      // gradients summed over the stage's replicas
   std::set<UpdateKey> reduced_;
-  int64_t step_ = 0;
+  int64_t first_step_ = 0;
   std::optional<LossScales> loss_scales_;
   double factor_ = 1;
   bool checked_ = false;
-  StepOutcome outcome_;
+  std::vector<StepOutcome> outcomes_;  // by step of the programs
   KeptOutputs *outputs_ = nullptr, *evaluated_outputs_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;

@@ -12,6 +12,7 @@
 #include "runtime/reference/step_records.h"
 #include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
+#include "runtime/training/next_drain.h"
 #include "runtime/training/overflow.h"
 #include "runtime/training/progress_lines.h"
 #include "runtime/training/watchers.h"
@@ -39,9 +40,13 @@ void train(Interpreter& interpreter, LossScale* loss_scale, CheckpointSession& c
   StepRecorder recorder(options.output.record_steps, interpreter, device);
   StepFollower follower(options.output.follow_steps, interpreter, loss_scale);
   const bool follows = !options.output.follow_steps.empty();
-  LoopSetup loop{.observers = {&lines}, .run_step = [&](int64_t step) {
-                   return follows ? follower.run_step(step) : interpreter.run_step(step);
-                 }};
+  LoopSetup loop{.observers = {&lines},
+                 .run_steps =
+                     [&](int64_t first, int64_t last) {
+                       return follows ? std::vector<StepOutcome>{follower.run_step(first)}
+                                      : interpreter.run_steps(first, last);
+                     },
+                 .next_drain = [&](int64_t step) { return next_drain(plan, options, step); }};
   if (!options.output.record_steps.empty()) loop.observers.push_back(&recorder);
   watchers.add_to(loop.observers);
   if (options.watch.skips()) interpreter.skip_anomalies(guard);

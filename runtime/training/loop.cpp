@@ -17,12 +17,22 @@ Request from_byte(std::byte bits) {
   return {.checkpoint = (bits & std::byte{1}) != std::byte{0}, .end = (bits & std::byte{2}) != std::byte{0}};
 }
 
-// A rank's message at the end of a step: its requests, its losses, what its observers say.
-std::vector<Bytes> said_in(const Bytes& message, size_t observers) {
-  std::optional<std::vector<Bytes>> parts = parts_of(message, 2 + observers);
+// A rank's message at a drain: its requests, its losses step by step, what its observers say.
+std::vector<Bytes> said_in(const Bytes& message, size_t steps, size_t observers) {
+  std::optional<std::vector<Bytes>> parts = parts_of(message, 1 + steps + observers);
   if (!parts || parts->front().size() != 1)
     fail(Code::kPeerFailed, "a rank sent a malformed message at the end of a step", "run all ranks from one folder");
   return *std::move(parts);
+}
+
+StepFacts facts_of(int64_t step, const StepOutcome& outcome) {
+  return {.step = step,
+          .drains = false,
+          .samples = outcome.samples,
+          .gradient_norm = outcome.gradient_norm,
+          .skipped = outcome.skipped,
+          .loss_scale = outcome.loss_scale,
+          .overflow = outcome.overflow};
 }
 
 class Loop {
@@ -34,54 +44,54 @@ class Loop {
   int64_t run(int64_t first, int64_t last);
 
  private:
-  StepFacts run_one(int64_t step);
-  void exchange(const StepOutcome& outcome, StepFacts& facts);
-  void take_message(const std::vector<Bytes>& of_ranks, StepFacts& facts);
+  std::vector<StepFacts> run_to_drain(int64_t first, int64_t last);
+  void exchange(const std::vector<StepOutcome>& outcomes, std::vector<StepFacts>& facts);
+  void take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFacts>& facts);
   void take_answer();
   void give_answer();
 
   const LoopSetup& setup_;
   const bool answers_;
   Request asked_;     // of this rank, since its last message; on rank 0 of all ranks
-  Request answered_;  // after the step before
+  Request answered_;  // after the drain before
   PendingBroadcast answer_;
 };
 
 int64_t Loop::run(int64_t first, int64_t last) {
   int64_t step = first;
-  for (bool ended = first >= last; !ended; ++step) {
+  for (bool ended = first >= last; !ended;) {
     for (StepObserver* observer : setup_.observers) observer->before_step(step);
-    StepFacts facts = run_one(step);
+    const int64_t drain = setup_.next_drain ? std::min(last, setup_.next_drain(step)) : step + 1;
+    std::vector<StepFacts> steps = run_to_drain(step, drain);
     take_answer();
-    facts.granted = std::exchange(answered_, {});
-    facts.is_last = facts.granted.end || step + 1 >= last;
-    for (StepObserver* observer : setup_.observers) asked_ = asked_ | observer->after_step(facts);
-    ended = facts.is_last;
+    steps.back().drains = true;
+    steps.back().granted = std::exchange(answered_, {});
+    ended = steps.back().is_last = steps.back().granted.end || drain >= last;
+    for (const StepFacts& facts : steps)
+      for (StepObserver* observer : setup_.observers) asked_ = asked_ | observer->after_step(facts);
     if (!ended) give_answer();
+    step = drain;
   }
   for (StepObserver* observer : setup_.observers) observer->at_end();
   return step;
 }
 
-StepFacts Loop::run_one(int64_t step) {
+std::vector<StepFacts> Loop::run_to_drain(int64_t first, int64_t last) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  const StepOutcome outcome = setup_.run_step(step);
-  StepFacts facts{.step = step,
-                  .samples = outcome.samples,
-                  .gradient_norm = outcome.gradient_norm,
-                  .skipped = outcome.skipped,
-                  .loss_scale = outcome.loss_scale,
-                  .overflow = outcome.overflow};
-  exchange(outcome, facts);
-  facts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return facts;
+  const std::vector<StepOutcome> outcomes = setup_.run_steps(first, last);
+  std::vector<StepFacts> steps;
+  for (const StepOutcome& outcome : outcomes) steps.push_back(facts_of(first + std::ssize(steps), outcome));
+  exchange(outcomes, steps);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  for (StepFacts& facts : steps) facts.seconds = seconds / static_cast<double>(steps.size());
+  return steps;
 }
 
-void Loop::exchange(const StepOutcome& outcome, StepFacts& facts) {
+void Loop::exchange(const std::vector<StepOutcome>& outcomes, std::vector<StepFacts>& facts) {
   Bytes message;
   add_part(message, {to_byte(asked_)});
-  add_part(message, to_bytes(outcome.losses));
+  for (const StepOutcome& outcome : outcomes) add_part(message, to_bytes(outcome.losses));
   for (StepObserver* observer : setup_.observers) add_part(message, observer->tell());
   if (setup_.rank != 0) asked_ = {};
   std::vector<Bytes> of_ranks;
@@ -90,21 +100,23 @@ void Loop::exchange(const StepOutcome& outcome, StepFacts& facts) {
   if (setup_.rank == 0) take_message(of_ranks, facts);
 }
 
-void Loop::take_message(const std::vector<Bytes>& of_ranks, StepFacts& facts) {
-  const size_t observers = setup_.observers.size();
-  std::vector<LossShare> shares;
+void Loop::take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFacts>& facts) {
+  const size_t observers = setup_.observers.size(), steps = facts.size();
+  std::vector<std::vector<LossShare>> shares(steps);
   std::vector<std::vector<Bytes>> said(observers);
   for (const Bytes& message : of_ranks) {
-    std::vector<Bytes> parts = said_in(message, observers);
+    std::vector<Bytes> parts = said_in(message, steps, observers);
     asked_ = asked_ | from_byte(parts[0].front());
-    for (const LossShare& share : from_bytes<LossShare>(parts[1])) shares.push_back(share);
-    for (size_t i = 0; i < observers; ++i) said[i].push_back(std::move(parts[2 + i]));
+    for (size_t i = 0; i < steps; ++i)
+      for (const LossShare& share : from_bytes<LossShare>(parts[1 + i])) shares[i].push_back(share);
+    for (size_t i = 0; i < observers; ++i) said[i].push_back(std::move(parts[1 + steps + i]));
   }
-  if (!shares.empty()) facts.loss = total_loss(std::move(shares));
+  for (size_t i = 0; i < steps; ++i)
+    if (!shares[i].empty()) facts[i].loss = total_loss(std::move(shares[i]));
   for (size_t i = 0; i < observers; ++i) setup_.observers[i]->hear(said[i]);
 }
 
-// What rank 0 has answered after the step before.
+// What rank 0 has answered after the drain before.
 void Loop::take_answer() {
   if (!answer_.begun) return;
   const Bytes answer = setup_.gather->end_broadcast(answer_);

@@ -37,6 +37,8 @@ void StageMetrics::hear(std::span<const std::vector<std::byte>> of_ranks) {
 }
 
 Request StageMetrics::after_step(const StepFacts& facts) {
+  // What was told is of all steps since the last drain.
+  if (!facts.drains) return {};
   for (const Row& row : rows_)
     file_->append({facts.step + 1, int64_t{row.numbers.stage}, int64_t{row.numbers.replica}, int64_t{row.device},
                    row.numbers.busy, row.numbers.waiting, row.bytes_sent, row.peak_bytes});

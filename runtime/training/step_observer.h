@@ -19,17 +19,22 @@ struct Request {
 };
 inline Request operator|(Request a, Request b) { return {a.checkpoint || b.checkpoint, a.end || b.end}; }
 
-/// What is known once a step has ended: its updates are made, and no message of it is needed any more.
+/// What is known once a step has ended, and the pipeline has drained: its updates are made, and no message of it is
+/// needed any more.
 struct StepFacts {
   /// Of the whole training, from 0: a resumed run goes on counting.
   int64_t step = 0;
+  /// The pipeline is empty behind it: weights and optimizer are what its updates have made of them. Else they are
+  /// already those of the step of the next drain.
+  bool drains = true;
   /// No step comes after it: the last of the range, or one that the ranks have agreed to end with.
   bool is_last = false;
   /// What all ranks do now, each alike: asked for after an earlier step.
   Request granted;
   /// The step's loss before its update; rank 0 alone knows it, where the plan has one.
   std::optional<double> loss;
-  /// On rank 0 until all losses were there, elsewhere until the rank's own part was done.
+  /// On rank 0 until all losses were there, elsewhere until the rank's own part was done; an equal part of the time
+  /// between two drains.
   double seconds = 0;
   /// That the step trained.
   int64_t samples = 0;
@@ -47,6 +52,7 @@ class StepObserver {
  public:
   virtual ~StepObserver() = default;
 
+  /// Before each step that begins behind a drain.
   virtual void before_step(int64_t step) { static_cast<void>(step); }
   /// Called on every rank. What it asks for is granted one or two steps later; see may_ask.
   virtual Request after_step(const StepFacts& facts) {
@@ -57,9 +63,10 @@ class StepObserver {
   /// an answer.
   virtual bool may_ask() const { return false; }
 
-  /// What this rank has to say to rank 0 with its losses of the step; empty: nothing.
+  /// What this rank has to say to rank 0 with its losses, once for all steps since the last drain; empty: nothing.
   virtual std::vector<std::byte> tell() { return {}; }
-  /// On rank 0, before after_step: what the observer of the same place said on each rank, by rank.
+  /// On rank 0, before after_step of the first of these steps: what the observer of the same place said on each rank,
+  /// by rank.
   virtual void hear(std::span<const std::vector<std::byte>> of_ranks) { static_cast<void>(of_ranks); }
 
   /// Once, after the last step, on all ranks in the same order: they may wait for each other here.

@@ -12,7 +12,7 @@ constexpr int64_t kUpdatesPerStage = 4;
 /// More actions than these take seconds to order and to simulate.
 constexpr int64_t kMaxActions = 100'000;
 
-/// Of one batch: those of the stage that makes the most.
+/// Of the whole schedule: those of the stage that makes the most.
 int64_t updates_of(const Schedule& schedule) {
   std::map<std::pair<int32_t, int32_t>, int64_t> steps;
   int64_t most = 0;
@@ -45,9 +45,10 @@ std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluste
 
 std::optional<double> seconds_of(StageGraph graph, const ir::Cluster& cluster, const BuildOptions& options,
                                  int64_t batches) {
-  graph.batch = Samples(graph.batch.count * batches);
+  graph.batch = Samples(graph.batch.count / graph.batches * batches);
+  if (graph.batches > 1) graph.batches = batches;  // its updates lie within batches
   const auto built = build_schedule(graph, cluster, options);
-  return built ? std::optional(built->step_seconds()) : std::nullopt;
+  return built ? std::optional(built->seconds()) : std::nullopt;
 }
 
 }  // namespace
@@ -56,10 +57,10 @@ std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Clust
                                         const BuildOptions& options, const Schedule& schedule) {
   // A batch of one update is asynchronous only where another follows.
   const Policy* policy = find_policy(options.policy);
-  const int64_t updates = updates_of(schedule);
+  const int64_t updates = updates_of(schedule) / graph.batches;
   if (policy == nullptr || !policy->asynchronous || updates == 0) return std::nullopt;
   const int64_t before = (kUpdatesPerStage * std::ssize(graph.stages) + updates - 1) / updates;
-  if ((before + 1) * actions_of(schedule) > kMaxActions) return std::nullopt;
+  if ((before + 1) * actions_of(schedule) / graph.batches > kMaxActions) return std::nullopt;
   const std::optional<BuildOptions> own = options_of(graph, cluster, options, schedule);
   if (!own) return std::nullopt;
   const std::optional<double> some = seconds_of(graph, cluster, *own, before);

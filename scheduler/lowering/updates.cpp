@@ -113,6 +113,18 @@ void join_groups(const StageGraph& graph, IdMap<StageId, UpdateRule>& rules) {
     if (groups[stage] >= 0) rules[stage] = joined.at(groups[stage]);
 }
 
+/// A step has a learning rate and a loss of its own, so no update may be of two.
+Status check_steps(const StageGraph& graph, const std::string& policy, const IdMap<StageId, UpdateRule>& rules) {
+  const int64_t batch = graph.batch.count / graph.batches;
+  for (const UpdateRule& rule : rules)
+    if (graph.batches > 1 && batch % rule.update != 0)
+      return Diagnostic{.code = Code::kBadPlan,
+                        .message = text(policy, ": updates of ", rule.update, " samples do not divide the batch of ",
+                                        batch, ", so that one would be of two steps"),
+                        .hint = "take updates that divide the batch, or --drain-every 1"};
+  return Ok{};
+}
+
 }  // namespace
 
 bool has_updates(const Schedule& schedule) {
@@ -124,6 +136,7 @@ bool has_updates(const Schedule& schedule) {
 
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules) {
   join_groups(graph, rules);
+  GP_TRY_VOID(check_steps(graph, compute.policy, rules));
   const IdMap<StageId, int> groups = reduction_groups(graph);
   Schedule schedule{.policy = compute.policy, .programs = {}, .slots = {}};
   for (const ir::Program& program : compute.programs) {

@@ -21,7 +21,8 @@ struct UpdateRule {
 /// - STEP there too where nothing is reduced, else before the first forward that reads what it makes;
 /// - PUBLISH before that forward, FREE after the last action that reads a version that is not the newest.
 /// Stages without trainable weights keep version 0. Stages that reduce together get the longest update and lag of them.
-/// Errors (kBadPlan): the rules of a stage make a forward read a version that its list makes only later.
+/// Errors (kBadPlan): the rules of a stage make a forward read a version that its list makes only later; an update
+/// would have samples of two steps.
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules);
 
 /// Whether a schedule has actions that add_updates adds.

@@ -113,6 +113,14 @@ Result<Schedule> item_after_item(const PolicyRequest& request, const char* polic
                                   policy);
 }
 
+/// A multiple of the common round, and where there are several steps a part of one.
+int64_t shortest_update(const StageGraph& graph, int64_t most, int64_t common) {
+  const int64_t batch = graph.batch.count / graph.batches;
+  int64_t update = round_up(most, common);
+  while (graph.batches > 1 && update < batch && batch % update != 0) update += common;
+  return update;
+}
+
 }  // namespace
 
 Result<Schedule> order_pipedream(const PolicyRequest& request) {
@@ -138,7 +146,7 @@ Result<Schedule> order_2bw(const PolicyRequest& request) {
   GP_TRY(const int64_t common, common_update_round(request.graph, "2bw"));
   int64_t most = 0;
   for (const Samples number : in_flight) most = std::max(most, number.count);
-  const int64_t update = request.update.count > 0 ? request.update.count : round_up(most, common);
+  const int64_t update = request.update.count > 0 ? request.update.count : shortest_update(request.graph, most, common);
   if (update % common != 0 || update < most)
     return refused("2bw", text("updates of ", update, " samples with up to ", most, " in flight"),
                    text("use a multiple of ", common, " samples that is at least ", most));

@@ -6,7 +6,8 @@ namespace graphpipe::scheduler {
 namespace {
 
 /// 2bw is in vertical sync anyway.
-constexpr PolicyChoices kUpdate = {.vertical_sync = true, .update = true};
+constexpr PolicyChoices kUpdate = {.vertical_sync = true, .update = true, .drain_every = true};
+constexpr PolicyChoices kStashing = {.vertical_sync = true, .drain_every = true};
 /// auto hands its request to every synchronous policy.
 constexpr PolicyChoices kSynchronous = {.backward_order = true, .group = true};
 
@@ -78,13 +79,13 @@ constexpr Policy kPolicies[] = {
          "1f1b without a flush: an update after every micro-batch, weight versions stashed (--vertical-sync)",
      .order = order_pipedream,
      .asynchronous = true,
-     .choices = {.vertical_sync = true}},
+     .choices = kStashing},
     {.name = "pipedream-rr",
      .description = "pipedream with replicas that take micro-batches in turn (1F1B-RR)",
      .order = order_pipedream_rr,
      .asynchronous = true,
      .takes_turns = true,
-     .choices = {.vertical_sync = true}},
+     .choices = kStashing},
     {.name = "2bw",
      .description = "1f1b without a flush, updates delayed by one so that two weight versions are enough (--update)",
      .order = order_2bw,
@@ -99,7 +100,8 @@ constexpr Policy kPolicies[] = {
      .order = order_parameter_server,
      .shape = StageShape::kReplicas,
      .asynchronous = true,
-     .takes_turns = true},
+     .takes_turns = true,
+     .choices = {.drain_every = true}},
     {.name = "inference", .description = "forwards only", .order = order_inference, .forward_only = true},
     {.name = "auto",
      .description = "the synchronous policy that simulates fastest within the memory, improved by a search",

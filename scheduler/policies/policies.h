@@ -56,6 +56,8 @@ enum class StageShape : uint8_t {
 /// Choices of a PolicyRequest that a policy takes; of the others it knows nothing, and its caller should refuse them.
 struct PolicyChoices {
   bool backward_order = false, group = false, vertical_sync = false, update = false;
+  /// Schedules of several batches that follow each other without draining (StageGraph::batches).
+  bool drain_every = false;
 };
 
 struct Policy {

@@ -126,3 +126,62 @@ TEST_CASE("the policy auto is never behind a policy that is named, those with st
     CHECK(best <= step(policy) * (1 + 1e-9));
   }
 }
+
+namespace {
+
+// Two stages on two devices, two micro-batches of four samples.
+nlohmann::json plan_ordered(const std::string& file, const std::string& text, int code, std::string& error) {
+  std::ofstream(file) << text;
+  const Answer answer = ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--planner", "sequential",
+                                          "--stages", "2", "--batch", "8", "--micro-batch", "4", "--order", file}));
+  CHECK(answer.code == code);
+  error = answer.err;
+  return code == 0 ? answer.object() : nlohmann::json();
+}
+
+}  // namespace
+
+TEST_CASE("an order of one's own takes the policy's place: messages, slots and updates are added to it") {
+  const std::string file = (std::filesystem::temp_directory_path() / "graphpipe-order.csv").string();
+  std::string error;
+  const auto step = [&](const std::string& order) {
+    return plan_ordered(file, order, 0, error)["simulated_step"].get<double>();
+  };
+  const auto step_of = [&](const std::string& policy) {
+    return ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--planner", "sequential", "--stages", "2",
+                             "--batch", "8", "--micro-batch", "4", "--policy", policy}))
+        .object()["simulated_step"]
+        .get<double>();
+  };
+  CHECK(step("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n") == step_of("1f1b"));
+  CHECK(step("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n") == step_of("gpipe"));
+  CHECK(step("0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n") > step_of("1f1b"));
+  plan_ordered(file, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,1F2\n", 3, error);
+  CHECK(holds(error, "has no micro-batch 2 of 2"));
+  plan_ordered(file, "1F0,1F1,1B0,1B1\n0F0,0B0,0F1,0B1\n", 3, error);
+  CHECK(holds(error, "stage 1 is not on this device"));
+  plan_ordered(file, "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", 3, error);
+  CHECK(holds(error, file));
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("asynchronous plans drain once in so many steps as the user or the micro-batches say, others in each") {
+  const auto plan = [](const std::string& policy, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--cluster", "default", "--devices", "2", "--planner", "sequential", "--stages", "2",
+                               "--batch", "8", "--micro-batch", "2", "--policy", policy});
+    return ask(gpt2("plan", flags));
+  };
+  const nlohmann::json usual = plan("2bw", {}).object(), one = plan("2bw", {"--drain-every", "1"}).object();
+  CHECK(usual["drain_every"] == 16);
+  CHECK(usual["steady_step"].get<double>() < usual["simulated_step"].get<double>());
+  CHECK(usual["simulated_step"].get<double>() < one["simulated_step"].get<double>());
+  CHECK(usual["steady_step"].get<double>() == doctest::Approx(one["steady_step"].get<double>()));
+  CHECK(plan("pipedream", {"--drain-every", "3"}).object()["drain_every"] == 3);
+  CHECK_FALSE(plan("kfkb", {}).object().contains("drain_every"));
+  const Answer synchronous = plan("kfkb", {"--drain-every", "3"});
+  CHECK(synchronous.code == 2);
+  CHECK(holds(synchronous.err, "the policy kfkb does not take it"));
+  const Answer uneven = plan("2bw", {"--drain-every", "2", "--update", "6"});
+  CHECK(uneven.code != 0);
+  CHECK(holds(uneven.err, "updates of 6 samples do not divide the batch of 8"));
+}

@@ -54,26 +54,26 @@ TEST_CASE("replicas and asynchronous schedules run paced, also over TCP and with
   }
 }
 
-// docs/schedules.md, section 3: 2BW drains once per batch, however many updates that has.
-TEST_CASE("weight versions flow through the updates of a batch, which end without a drain") {
+// docs/schedules.md, section 3: the pipeline drains once in --drain-every batches.
+TEST_CASE("weight versions flow through the batches between two drains") {
   const Reference reference = read_batch_reference("mmt");
   const std::string folder = work_folder("pace-flow");
   std::filesystem::create_directories(folder);
-  constexpr int64_t kUpdate = 8, kUpdates = 4;
-  double update_alone = 0, updates = 0, undrained = 0;
-  for (const auto& [batch, measured] : {std::pair(kUpdate, &update_alone), {kUpdate * kUpdates, &updates}}) {
-    const std::string plan = folder + "/plan" + std::to_string(batch) + ".json";
+  double drained = 0, flowing = 0, undrained = 0;
+  for (const auto& [batches, measured] : {std::pair("1", &drained), {"4", &flowing}}) {
+    const std::string plan = folder + "/plan" + batches + ".json";
     std::vector<std::string> words = {"plan", reference.folder + "/model.onnx", "--loss", reference.loss};
     for (const char* word : {"--cluster", "summit", "--devices", "2", "--planner", "sequential", "--stages", "2",
-                             "--policy", "2bw", "--micro-batch", "2", "--quiet", "--json"})
+                             "--policy", "2bw", "--micro-batch", "2", "--batch", "8", "--quiet", "--json"})
       words.emplace_back(word);
-    words.insert(words.end(), {"--batch", std::to_string(batch), "--update", std::to_string(kUpdate), "-o", plan});
-    const std::string made = graphpipe_output(words);
-    undrained = nlohmann::json::parse(made)["steady_update"];
+    words.insert(words.end(), {"--drain-every", batches, "-o", plan});
+    const nlohmann::json made = nlohmann::json::parse(graphpipe_output(words));
+    CHECK(std::to_string(made["drain_every"].get<int>()) == batches);
+    undrained = made["steady_step"];
     *measured = run_paced(plan, {"--steps", "3", "--pace-scale", "50"})["measured_step"];
   }
-  CHECK(updates < 0.95 * kUpdates * update_alone);
-  CHECK(updates > 0.95 * kUpdates * undrained);
+  CHECK(flowing < 0.95 * drained);
+  CHECK(flowing > 0.95 * undrained);
 }
 
 TEST_CASE("replicas that have no micro-batch of a step reduce with the others") {

@@ -131,7 +131,8 @@ void ChainPlan::fill_tables() {
     held_[static_cast<size_t>(row.device)].push_back(&entries_[static_cast<size_t>(row.stage)]);
   programs_.clear();
   table_ = {.plan_digest = kFolderDigest,
-            .batch = shape_.micro_batch * shape_.micro_batches,
+            .batch = shape_.micro_batch * shape_.micro_batches / shape_.batches,
+            .batches = shape_.batches,
             .device_count = devices,
             .optimizer = shape_.optimizer,
             .loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = kChainWidth},

@@ -27,6 +27,8 @@ struct ChainShape {
   int stages = 3;
   int64_t micro_batch = 2;
   int64_t micro_batches = 6;
+  /// Steps that the schedule is of; the micro-batches are those of all.
+  int64_t batches = 1;
   Versions versions = Versions::kStashing;
   /// Micro-batches of an update of a stage with one replica; ignored by kFlush.
   int64_t per_update = 1;

@@ -36,24 +36,40 @@ class Witness : public StepObserver {
   int64_t asks_after_;
 };
 
-StepOutcome outcome_of(int64_t step) {
-  return {.losses = {{4, static_cast<double>(step)}, {0, 0.5}}, .gradient_norm = 2};
+std::vector<StepOutcome> outcomes_of(int64_t first, int64_t last) {
+  std::vector<StepOutcome> outcomes;
+  for (int64_t step = first; step < last; ++step)
+    outcomes.push_back({.losses = {{4, static_cast<double>(step)}, {0, 0.5}}, .gradient_norm = 2});
+  return outcomes;
 }
+
+int64_t next_multiple_of_three(int64_t step) { return (step / 3 + 1) * 3; }
 
 }  // namespace
 
 TEST_CASE("the loop runs a range of steps and tells its observers of each") {
   std::string story;
   Witness witness(story);
-  CHECK(run_steps({.observers = {&witness}, .run_step = outcome_of}, 3, 5) == 5);
+  CHECK(run_steps({.observers = {&witness}, .run_steps = outcomes_of}, 3, 5) == 5);
   CHECK(story == "before 3, after 3, before 4, after 4 last, at end");
   CHECK(witness.heard == 2);
+}
+
+TEST_CASE("steps between two drains are told of one by one, once all are there") {
+  std::string story;
+  Witness witness(story, {.checkpoint = true}, 1);
+  CHECK(run_steps({.observers = {&witness}, .run_steps = outcomes_of, .next_drain = next_multiple_of_three}, 1, 8) ==
+        8);
+  CHECK(story ==
+        "before 1, after 1, after 2, before 3, after 3, after 4, after 5 checkpoint, before 6, after 6, after 7 last, "
+        "at end");
+  CHECK(witness.heard == 3);
 }
 
 TEST_CASE("a range without steps has an end all the same") {
   std::string story;
   Witness witness(story);
-  CHECK(run_steps({.observers = {&witness}, .run_step = outcome_of}, 5, 5) == 5);
+  CHECK(run_steps({.observers = {&witness}, .run_steps = outcomes_of}, 5, 5) == 5);
   CHECK(story == "at end");
 }
 
@@ -61,7 +77,7 @@ TEST_CASE("what an observer asks for is granted to all after the next step") {
   std::string story, other;
   Witness asks(story, {.checkpoint = true}, 0);
   Witness looks(other);
-  run_steps({.observers = {&asks, &looks}, .run_step = outcome_of}, 0, 3);
+  run_steps({.observers = {&asks, &looks}, .run_steps = outcomes_of}, 0, 3);
   CHECK(story == "before 0, after 0, before 1, after 1 checkpoint, before 2, after 2 last, at end");
   CHECK(other == story);
 }
@@ -69,7 +85,7 @@ TEST_CASE("what an observer asks for is granted to all after the next step") {
 TEST_CASE("a run that is asked to end does so after the next step, which it knows to be the last") {
   std::string story;
   Witness asks(story, {.end = true}, 1);
-  CHECK(run_steps({.observers = {&asks}, .run_step = outcome_of}, 0, 9) == 3);
+  CHECK(run_steps({.observers = {&asks}, .run_steps = outcomes_of}, 0, 9) == 3);
   CHECK(story == "before 0, after 0, before 1, after 1, before 2, after 2 end last, at end");
 }
 
@@ -82,8 +98,10 @@ TEST_CASE("the loss of a step is the sum of its shares, known to rank 0") {
     }
     std::vector<double> losses;
   } facts;
-  run_steps({.observers = {&facts}, .run_step = outcome_of}, 0, 2);
+  run_steps({.observers = {&facts}, .run_steps = outcomes_of}, 0, 2);
   CHECK(facts.losses == std::vector<double>{0.5, 1.5});
+  run_steps({.observers = {&facts}, .run_steps = outcomes_of, .next_drain = next_multiple_of_three}, 2, 5);
+  CHECK(facts.losses == std::vector<double>{0.5, 1.5, 2.5, 3.5, 4.5});
 }
 
 }  // namespace graphpipe::runtime

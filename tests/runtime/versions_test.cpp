@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "runtime/io/safetensors.h"
 #include "runtime/optimizers/optimizer.h"
@@ -102,6 +103,111 @@ TEST_CASE("asynchronous schedules give the interpreter's bits, and the numbers o
     check_close_to(train_plainly(c.shape, plan, kVersionSteps, 0.2, 0.5), folder + "/serial.w");
     std::filesystem::remove_all(folder);
   }
+}
+
+// Three steps of four micro-batches, and the same twelve as one step: weight versions do not see where a step ends, but
+// losses and learning rates go by it.
+TEST_CASE("steps that follow each other without a drain make the updates of one step of all their samples") {
+  const ChainShape shapes[] = {
+      {.stages = 4},
+      {.versions = Versions::kVerticalSync},
+      {.versions = Versions::kTwoBuffers, .per_update = 4},
+      {.stages = 2, .versions = Versions::kTwoBuffers, .per_update = 2, .split_backward = true},
+      {.stages = 3, .replicas = {2, 1, 1}},
+      {.stages = 1, .replicas = {2}, .every_item = true}};
+  for (ChainShape shape : shapes) {
+    shape.micro_batches = 12;
+    const ChainPlan as_one(shape);
+    shape.batches = 3;
+    const ChainPlan plan(shape);
+    CAPTURE(shape.stages);
+    CAPTURE(shape.per_update);
+    const int64_t steps = kVersionSteps * shape.batches;
+    const std::string folder = make_chain_folder(shape.stages, kVersionSteps * shape.micro_batch * 12);
+    const auto words = [&](const std::string& tag, int64_t count) {
+      std::vector<std::string> out = version_arguments(folder, tag);
+      out[3] = std::to_string(count);
+      return out;
+    };
+    const RunEnd one = run_serial_process(as_one.programs(), folder, words("one", kVersionSteps));
+    const RunEnd serial = run_serial_process(plan.programs(), folder, words("serial", steps));
+    CAPTURE(serial.errors);
+    REQUIRE(serial.exit_code == 0);
+    for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words("pipeline", steps)).wait(60)) {
+      CAPTURE(end.errors);
+      CHECK(end.exit_code == 0);
+      if (end.output.empty()) continue;
+      CHECK(numbers_of(end.output, "losses") == numbers_of(serial.output, "losses"));
+    }
+    for (const char* tag : {"pipeline", "one"})
+      for (const char* file : {".w", ".g"})
+        CHECK(read_file(folder + "/" + tag + file) == read_file(folder + "/serial" + file));
+    const std::vector<double> losses = numbers_of(serial.output, "losses"), means = numbers_of(one.output, "losses");
+    REQUIRE(losses.size() == 6);
+    for (size_t i = 0; i < means.size(); ++i)
+      CHECK((losses[3 * i] + losses[3 * i + 1] + losses[3 * i + 2]) / 3 == doctest::Approx(means[i]));
+    CHECK(losses[0] != losses[1]);
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_CASE("an update has the learning rate of the step that its samples are of") {
+  ChainShape shape{.micro_batches = 12, .per_update = 2};
+  const std::string folder = make_chain_folder(shape.stages, shape.micro_batch * shape.micro_batches);
+  const double factors[] = {1, 0.25, 2};
+  std::ofstream(folder + "/rates") << "1 1\n2 0.25\n3 2\n";
+  std::map<std::pair<int, size_t>, size_t> updates;
+  const auto update = [&](int stage, size_t parameter, at::Tensor& weight, const at::Tensor& gradient) {
+    const double factor = factors[updates[{stage, parameter}]++ / 2];
+    for (int64_t i = 0; i < weight.numel(); ++i)
+      weight.mutable_data_ptr<double>()[i] -= 0.2 * factor * gradient.const_data_ptr<double>()[i];
+  };
+  const auto plain = train_plainly(shape, ChainPlan(shape), 1, update);
+  shape.batches = 3;
+  const ChainPlan plan(shape);
+  const std::vector<std::string> words = {"--data",
+                                          folder,
+                                          "--steps",
+                                          "3",
+                                          "--lr",
+                                          "0.2",
+                                          "--json",
+                                          "--lr-file",
+                                          folder + "/rates",
+                                          "--save",
+                                          folder + "/pipeline.w"};
+  for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words).wait(60)) {
+    CAPTURE(end.errors);
+    CHECK(end.exit_code == 0);
+  }
+  check_close_to(plain, folder + "/pipeline.w");
+  std::filesystem::remove_all(folder);
+}
+
+// docs/schedules.md, section 3: it drains where a checkpoint is due, so the checkpoint is of a whole state.
+TEST_CASE("a training that goes on from a checkpoint between two drains has the bits of one that was not interrupted") {
+  const ChainShape shape{.micro_batches = 12, .batches = 3};
+  const ChainPlan plan(shape);
+  const std::string folder = make_chain_folder(shape.stages, 2 * shape.micro_batch * shape.micro_batches);
+  const auto run = [&](const std::string& tag, const char* steps, const std::string& checkpoints, bool resumes) {
+    std::vector<std::string> words = version_arguments(folder, tag);
+    words[3] = steps;
+    words.insert(words.end(), {"--checkpoint", folder + "/" + checkpoints, "--checkpoint-every", "2"});
+    if (resumes) words.insert(words.end(), {"--resume", folder + "/" + checkpoints});
+    for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words).wait(60)) {
+      CAPTURE(end.errors);
+      CHECK(end.exit_code == 0);
+    }
+  };
+  run("whole", "6", "a", false);
+  run("first", "2", "b", false);
+  run("second", "6", "b", true);
+  CHECK(read_file(folder + "/second.w") == read_file(folder + "/whole.w"));
+  std::vector<std::string> words = version_arguments(folder, "undrained");
+  words[3] = "6";
+  for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words).wait(60)) CHECK(end.exit_code == 0);
+  CHECK(read_file(folder + "/undrained.w") != read_file(folder + "/whole.w"));
+  std::filesystem::remove_all(folder);
 }
 
 // Stages, in-flight items, replicas and versions differ; what an update is, does not.

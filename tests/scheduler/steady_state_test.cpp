@@ -52,6 +52,41 @@ TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch ta
       }
 }
 
+TEST_CASE(
+    "the more batches follow each other before the pipeline drains, the nearer a step comes to one without draining") {
+  const ir::Cluster cluster = standalone_cluster(4);
+  for (const char* policy : {"pipedream", "2bw"}) {
+    CAPTURE(policy);
+    const StageGraph one = weighted_chain(4, 8);
+    const double drained = build_schedule(one, cluster, {.policy = policy})->step_seconds();
+    for (const int64_t batches : {2, 5}) {
+      const auto graph = ir::with_batches(one, batches);
+      REQUIRE(graph.ok());
+      const auto built = build_schedule(*graph, cluster, {.policy = policy});
+      REQUIRE(built.ok());
+      const auto steady = steady_state(*graph, cluster, {.policy = policy}, built->schedule);
+      REQUIRE(steady.has_value());
+      const double ends = drained - steady->step_seconds;
+      CHECK(built->step_seconds() == doctest::Approx(steady->step_seconds + ends / static_cast<double>(batches)));
+    }
+  }
+}
+
+TEST_CASE("a schedule of several batches has no micro-batch and no update of two of them") {
+  const ir::Cluster cluster = standalone_cluster(2);
+  StageGraph graph = weighted_chain(2, 6);
+  const auto several = ir::with_batches(graph, 4);
+  REQUIRE(several.ok());
+  CHECK(build_schedule(*several, cluster, {.policy = "2bw", .update = Samples(3)}).ok());
+  const auto refused = build_schedule(*several, cluster, {.policy = "2bw", .update = Samples(4)});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.problems().front().message.find("do not divide the batch of 6") != std::string::npos);
+  for (ir::Stage& stage : graph.stages) stage.choice.micro_batch = Samples(4);
+  CHECK(ir::with_batches(graph, 1).ok());
+  REQUIRE_FALSE(ir::with_batches(graph, 4).ok());
+  CHECK(ir::with_batches(graph, 4).problems().front().message.find("would lie in two steps") != std::string::npos);
+}
+
 TEST_CASE("synchronous schedules, and such that no policy builds, have no steady state") {
   double drained = 0;
   CHECK_FALSE(steady_of(3, 6, {.policy = "kfkb"}, drained).has_value());

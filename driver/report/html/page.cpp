@@ -69,7 +69,7 @@ std::string in_words(const Pipeline& pipeline) {
       "({:.1f} % more).</p>\n",
       shown_seconds(pipeline.step_bound), over(pipeline.step_bound), shown_seconds(pipeline.model_bound),
       over(pipeline.model_bound));
-  const cost::Limit limit = cost::limit_of(pipeline.stages, pipeline.plan.cluster, step);
+  const cost::Limit limit = cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.seconds());
   out += "<p>Limited by " + html_text(limit.sentence) + ".</p>\n";
   const bool measured_prices = !pipeline.plan.profile_digest.empty();
   const ir::Device& device = pipeline.plan.cluster.devices[ir::DeviceId(0u)];
