@@ -60,9 +60,17 @@ struct PacedRun {
   wire::PaceReport measured;
   int cores = 1;
   /// Of this machine's clock over the plan's times.
-  double step() const { return median(measured.steps) / plan.scale / static_cast<double>(pipeline.built.batches); }
+  double step() const { return median(measured.steps) / plan.scale; }
   double simulated() const { return pipeline.built.step_seconds(); }
 };
+
+/// The programs are of all batches between two drains, and so is what they report as a step.
+wire::PaceReport of_one_step(wire::PaceReport report, int64_t batches) {
+  const auto count = static_cast<double>(batches);
+  for (double& seconds : report.steps) seconds /= count;
+  for (double* number : {&report.late, &report.pauses, &report.processor, &report.sent}) *number /= count;
+  return report;
+}
 
 Result<PacedRun> run_plan_paced(const Options& options) {
   GP_TRY_VOID(check_paced_flags(options));
@@ -97,7 +105,7 @@ Result<PacedRun> run_plan_paced(const Options& options) {
                       .origin = ModelText(options.input),
                       .message = "the paced run ended well, but its report cannot be read",
                       .hint = "install graphpipe and its runtime from one version"};
-  paced.measured = std::move(*report);
+  paced.measured = of_one_step(std::move(*report), paced.pipeline.built.batches);
   return paced;
 }
 
