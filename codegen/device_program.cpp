@@ -167,7 +167,8 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   return {{"programs/plan.h", first_line + header}, {"programs/plan.cpp", first_line + body}};
 }
 
-std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, const std::string& first_line) {
+std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena,
+                                             const std::string& first_line) {
   const std::string name = device_name(rank);
   std::vector<std::string> actions, entries;
   std::string includes = text("#include \"programs/", name, ".h\"\n\n#include \"programs/plan.h\"\n");
@@ -183,7 +184,7 @@ std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, co
   body += array_text("graphpipe::wire::ActionRow", "kActions", actions) + "\n";
   body += array_text("const graphpipe::runtime::StageEntry*", "kHeld", entries) + "\n}  // namespace\n\n";
   body += text("const graphpipe::runtime::DeviceProgram ", name, " = {", rank, ", &plan, ",
-               span_text("kActions", actions.size()), ", ", span_text("kHeld", entries.size()),
+               span_text("kActions", actions.size()), ", ", span_text("kHeld", entries.size()), ", ", arena.count,
                "};\n\n}  // namespace pipeline\n");
   const std::string header = text(
       "#pragma once\n#include \"runtime/program.h\"\n\nnamespace pipeline {\n\nextern const "

@@ -23,8 +23,9 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
                                          const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
                                          const GenerateOptions& options, const std::string& first_line);
 
-/// programs/device<rank>.h, .cpp and _main.cpp.
-std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, const std::string& first_line);
+/// programs/device<rank>.h, .cpp and _main.cpp. `arena` 0: not known.
+std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena,
+                                             const std::string& first_line);
 
 /// programs/<name>_main.cpp of an executable that holds the programs of all ranks: what `run`, a function of
 /// runtime/program.h, does with them.

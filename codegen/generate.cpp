@@ -7,6 +7,7 @@
 #include "codegen/device_program.h"
 #include "codegen/input_table.h"
 #include "codegen/names.h"
+#include "codegen/products.h"
 #include "codegen/slot_layout.h"
 #include "codegen/stage_library.h"
 #include "codegen/stage_table.h"
@@ -44,6 +45,11 @@ Status check_busy(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   return Ok{};
 }
 
+Bytes arena_of(const ir::Program& program, const ir::Schedule& schedule, const GenerateOptions& options) {
+  const auto index = static_cast<size_t>(&program - schedule.programs.data());
+  return index < options.arenas.size() ? options.arenas[index] : Bytes(0);
+}
+
 }  // namespace
 
 Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanGraph& plan,
@@ -79,13 +85,14 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   append(files, blocks.files(stage_line));
   append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, program_line));
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
-    append(files, write_device_program(ranks, rank, program_line));
+    append(files, write_device_program(ranks, rank, arena_of(*ranks.programs[rank], schedule, options), program_line));
   files.push_back(write_common_main(ranks, "device", "run_rank", program_line));
   files.push_back(write_common_main(ranks, "serial", "run_serial", program_line));
   if (options.profile) files.push_back(write_profile_main(marks, program_line));
   files.push_back(write_cmake_project(ranks, files, stage_line));
   files.push_back(write_names(graph));
   files.push_back(write_input_table(graph, cuts, stages, schedule));
+  files.push_back(write_products(graph, cuts, schedule, options.threads));
   return files;
 }
 

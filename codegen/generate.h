@@ -27,6 +27,8 @@ struct GenerateOptions {
   /// What the plan's longest action is expected to take, milliseconds: the programs wait longer for a peer where that
   /// is more than usual. 0: unknown.
   int64_t longest_action_ms = 0;
+  /// Per program of the schedule the block of memory in which its step's tensors lie; empty: not known.
+  std::vector<Bytes> arenas = {};
   /// Gradients by LibTorch's autograd instead of our own: the oracle of the tests. Needs one stage.
   bool by_autograd = false;
   /// Writes a profiling program too: build/profile, which measures the operators (runtime/profiling/profile.h). Needs
@@ -36,13 +38,15 @@ struct GenerateOptions {
 
 /// Writes:
 ///   CMakeLists.txt                    builds build/device<rank>, build/device (any rank) and build/serial
-///   stages/stage<i>/...               forward, input_gradient, weight_gradient (files of at most 100 ops), table; where
+///   stages/stage<i>/...               forward, input_gradient, weight_gradient (files of at most 100 ops), table;
+///   where
 ///                                     no program divides the stage's backward, input_gradient computes both gradients
 ///   blocks/...                        functions of layers that the model repeats, which stages call
 ///   programs/plan.{h,cpp}             what every device knows of the plan
 ///   programs/device<rank>.{h,cpp}     the device's actions; device<rank>_main.cpp, device_main.cpp,
 ///                                     serial_main.cpp
 ///   data.txt                          what the inputs and labels must be (wire/data_table.h)
+///   products.txt                      the matrix products whose kernels `build` chooses (wire/product_table.h)
 ///   names.json                        values, nodes and parameters with their full origins
 /// Ranks are the devices that have actions, in the order of the schedule. Weights and the manifest are the driver's.
 /// Needs: `graph` priced as `plan`, cut as `stages`, ordered by `schedule`. Errors: those of cut_stages; by_autograd

@@ -37,7 +37,7 @@ class ItemWalk {
 
   ir::ItemMemory run() {
     ir::ItemMemory memory;
-    arrive(SlotUse::kReceivedValue);
+    memory.values = received(SlotUse::kReceivedValue);
     memory.forward = measure([&] {
       arrive(SlotUse::kData);
       arrive(SlotUse::kLossScale);
@@ -45,12 +45,13 @@ class ItemWalk {
       if (cut_.recompute) keep_recompute_inputs();
     });
     if (cut_.recompute) memory.again = measure([&] { call(cut_.steps.forward, layout_.forward); });
-    arrive(SlotUse::kReceivedGradient);
+    memory.gradients = received(SlotUse::kReceivedGradient);
     const auto input_gradient = [&] { call(cut_.steps.input_gradient, layout_.input_gradient); };
     const auto weight_gradient = [&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); };
     const auto backward = [&] { input_gradient(), weight_gradient(); };
     const State stashed = state_;
     memory.first_backward = measure(backward);
+    memory.first_backward.sums = sums();
     memory.weight_gradients = Bytes(gradient_bytes());
     go_back(stashed);
     memory.backward = measure(backward);
@@ -58,6 +59,7 @@ class ItemWalk {
     memory.input_gradient = measure(input_gradient);
     const State between = state_;
     memory.first_weight_gradient = measure(weight_gradient);
+    memory.first_weight_gradient.sums = sums();
     go_back(between);
     memory.weight_gradient = measure(weight_gradient);
     for (ir::FunctionMemory* first : {&memory.first_backward, &memory.first_weight_gradient})
@@ -88,7 +90,21 @@ class ItemWalk {
     state_.heap.begin();
     function();
     state_.heap.note();
-    return {Bytes(state_.heap.most() - before), Bytes(state_.heap.held() - before)};
+    return {Bytes(state_.heap.most() - before), Bytes(state_.heap.held() - before), state_.heap.take_events(), {}};
+  }
+
+  std::vector<ir::MemoryEvent> received(SlotUse use) {
+    state_.heap.begin();
+    arrive(use);
+    return state_.heap.take_events();
+  }
+
+  /// The storages of the gradients of weights.
+  std::vector<size_t> sums() const {
+    std::vector<size_t> storages;
+    for (const std::optional<Tensor>& gradient : state_.gradients)
+      if (gradient) storages.push_back(gradient->storage);
+    return storages;
   }
 
   int64_t bytes_of(ValueId value) const { return ir::byte_size(graph_.value(value).type, samples_).count; }

@@ -2,9 +2,11 @@
 // Memory that tensors take in a count: who uses it, and how much is held at once.
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "codegen/tensor_layout.h"
+#include "ir/item_memory.h"
 
 namespace graphpipe::codegen {
 
@@ -30,10 +32,10 @@ class TensorHeap {
   }
   /// One user more, one user less: memory ends with its last.
   void take(const Tensor& tensor) {
-    if (storages_[tensor.storage].users++ == 0) held_ += storages_[tensor.storage].bytes;
+    if (storages_[tensor.storage].users++ == 0) change(tensor.storage, true);
   }
   void drop(const Tensor& tensor) {
-    if (--storages_[tensor.storage].users == 0) held_ -= storages_[tensor.storage].bytes;
+    if (--storages_[tensor.storage].users == 0) change(tensor.storage, false);
   }
   /// Whether the tensor is all of its memory, in order, and nobody else uses that.
   bool owns(const Tensor& tensor, int64_t bytes) const {
@@ -43,13 +45,28 @@ class TensorHeap {
 
   int64_t held() const { return held_; }
   /// Notes what is held, and `more` beside it for a moment.
-  void note(int64_t more = 0) { most_ = std::max(most_, held_ + more); }
+  void note(int64_t more = 0) {
+    most_ = std::max(most_, held_ + more);
+    if (more > 0) events_.push_back({.bytes = Bytes(more)});
+  }
   /// The most that was held since begin(), as far as it was noted.
   int64_t most() const { return most_; }
-  void begin() { most_ = held_; }
+  /// All that was taken and let go since begin().
+  std::vector<ir::MemoryEvent> take_events() { return std::exchange(events_, {}); }
+  void begin() {
+    most_ = held_;
+    events_.clear();
+  }
 
  private:
+  void change(size_t storage, bool taken) {
+    const int64_t bytes = storages_[storage].bytes;
+    held_ += taken ? bytes : -bytes;
+    if (bytes > 0) events_.push_back({storage, Bytes(bytes), taken});
+  }
+
   std::vector<Storage> storages_;
+  std::vector<ir::MemoryEvent> events_;
   int64_t held_ = 0, most_ = 0;
 };
 

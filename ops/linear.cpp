@@ -55,6 +55,13 @@ Inferred infer_linear_grad_weight(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(weight)}, Mixing::kMixes);
 }
 
+/// All axes but the last.
+int64_t rows_of(const ir::Shape& shape, Samples samples) {
+  int64_t rows = 1;
+  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis].at(samples);
+  return rows;
+}
+
 /// Two flops for each element of the input and each column that it meets.
 Work rows_product_work(const NodeView& node, Samples samples, double columns) {
   return {.flops = 2 * elements(node.input(0), samples) * columns, .bytes = bytes_touched(node, samples)};
@@ -64,6 +71,22 @@ Work linear_work(const NodeView& node, Samples samples) {
 }
 Work linear_grad_weight_work(const NodeView& node, Samples samples) {
   return rows_product_work(node, samples, static_cast<double>(node.input(1).type.shape.back().factor));
+}
+
+/// What runtime/kernels/linear.cpp multiplies.
+wire::Product linear_product(const NodeView& node, Samples samples) {
+  const ir::Shape& x = node.input(0).type.shape;
+  const int64_t inner = x.back().at(samples), columns = node.output(0).type.shape.back().at(samples);
+  return {rows_of(x, samples), inner, columns, false, has_turned_weight(node)};
+}
+wire::Product linear_grad_input_product(const NodeView& node, Samples samples) {
+  wire::Product product = linear_product(node, samples);
+  product.right_turned = !product.right_turned;
+  return product;
+}
+wire::Product linear_grad_weight_product(const NodeView& node, Samples samples) {
+  const ir::Shape& weight = node.output(0).type.shape;
+  return {weight[0].at(samples), rows_of(node.input(0).type.shape, samples), weight[1].at(samples), true, false};
 }
 
 Status linear_gradient(GradientBuilder& builder) {
@@ -106,6 +129,7 @@ std::span<const OpDef> linear_ops() {
        .precision = Precision::kLower,
        .infer = infer_linear,
        .work = linear_work,
+       .product = linear_product,
        .gradient = linear_gradient,
        .emit = emit_linear,
        .features = FeatureAxis::kLast,
@@ -118,12 +142,14 @@ std::span<const OpDef> linear_ops() {
       {.name = "LinearGradInput",
        .infer = infer_linear_grad_input,
        .work = linear_work,
+       .product = linear_grad_input_product,
        .emit = emit_linear_grad_input,
        .examples = {{.inputs = {normal({kB, 2, 3}), weight(normal({3, 4}))}, .attributes = turned_weight(true)},
                     {.inputs = {normal({kB, 3}), weight(normal({4, 3}))}, .attributes = turned_weight(false)}}},
       {.name = "LinearGradWeight",
        .infer = infer_linear_grad_weight,
        .work = linear_grad_weight_work,
+       .product = linear_grad_weight_product,
        .emit = emit_linear_grad_weight,
        .accumulate = accumulate_linear_grad_weight,
        .examples = {{.inputs = {normal({kB, 2, 4}), normal({kB, 2, 3})}, .attributes = turned_weight(true)},

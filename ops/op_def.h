@@ -14,6 +14,7 @@
 #include "ir/graph.h"
 #include "support/result.h"
 #include "wire/id_bounds.h"
+#include "wire/product_table.h"
 
 namespace graphpipe::ops {
 
@@ -172,6 +173,9 @@ struct OpDef {
   /// Types and batch kinds of the outputs; problems name the node by its origin.
   Result<std::vector<ir::Value>> (*infer)(const NodeView&) = nullptr;
   Work (*work)(const NodeView&, Samples) = nullptr;
+  /// The product of matrices that the node is, where the runtime chooses its kernel (runtime/kernels/product.h). Null:
+  /// it is none.
+  wire::Product (*product)(const NodeView&, Samples) = nullptr;
   /// Null for ops without a derivative (integers, comparisons): a gradient then stops here.
   Status (*gradient)(GradientBuilder&) = nullptr;
   void (*emit)(Emitter&) = nullptr;

@@ -233,6 +233,8 @@ struct DeviceProgram {
   std::span<const wire::ActionRow> actions;
   /// The stages that this device holds.
   std::span<const StageEntry* const> stages;
+  /// Bytes of the block of memory in which the plan has placed the tensors of a step; 0: it has not.
+  int64_t arena_bytes = 0;
 };
 
 /// The main function of a device's executable: parses the arguments, joins the other devices, trains, prints its

@@ -36,6 +36,12 @@ struct OffsetOptions {
   size_t max_searched = 2000;
 };
 
+/// How the tensors of a step are placed: by the plan, and again by the program that runs it while the run waits. So no
+/// more than a tenth of a second of search after first-fit, and none among many buffers.
+inline constexpr OffsetOptions kStepOffsets = {.max_steps = 10'000'000, .max_searched = 500};
+/// Alignment of a step's tensors, in bytes: that of LibTorch's allocator.
+inline constexpr int64_t kStepAlignment = 64;
+
 struct OffsetPlan {
   /// Per buffer. Valid always, also where the capacity is not met.
   std::vector<Bytes> offsets;

@@ -34,6 +34,7 @@ std::string list(const std::vector<ArenaUse>& arenas, int64_t ArenaUse::*member)
 std::string arena_fields(const std::vector<ArenaUse>& arenas) {
   if (arenas.empty()) return "";
   return ", \"arena_bytes\": " + list(arenas, &ArenaUse::bytes) +
+         ", \"planned_arena_bytes\": " + list(arenas, &ArenaUse::planned_bytes) +
          ", \"arena_steps\": " + list(arenas, &ArenaUse::steps) +
          ", \"fallback_steps\": " + list(arenas, &ArenaUse::fallback_steps) +
          ", \"fallbacks\": " + list(arenas, &ArenaUse::fallbacks) +
@@ -42,14 +43,23 @@ std::string arena_fields(const std::vector<ArenaUse>& arenas) {
 
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+std::string mebibyte_words(const char* before, int64_t bytes) {
+  char words[80];
+  std::snprintf(words, sizeof words, "%s%.2f MiB", before, mebibytes(bytes));
+  return words;
+}
+
 std::string arena_words(const ArenaUse& arena) {
   char words[200];
-  std::snprintf(
-      words, sizeof words,
-      ", arena %.2f MiB: %lld of %lld steps allocated outside of it, the last %lld times, with %lld page faults",
-      mebibytes(arena.bytes), static_cast<long long>(arena.fallback_steps), static_cast<long long>(arena.steps),
-      static_cast<long long>(arena.fallbacks), static_cast<long long>(arena.page_faults));
-  return words;
+  std::snprintf(words, sizeof words,
+                "%lld of %lld steps allocated outside of it, the last %lld times, with %lld page faults",
+                static_cast<long long>(arena.fallback_steps), static_cast<long long>(arena.steps),
+                static_cast<long long>(arena.fallbacks), static_cast<long long>(arena.page_faults));
+  const std::string planned = arena.planned_bytes == 0 ? ""
+                              : arena.planned_bytes == arena.bytes
+                                  ? " as planned"
+                                  : mebibyte_words(" (planned ", arena.planned_bytes) + ")";
+  return mebibyte_words(", arena ", arena.bytes) + planned + ": " + words;
 }
 
 constexpr std::string_view kStepWord = "step ";

@@ -10,7 +10,8 @@ namespace graphpipe::wire {
 
 /// The block of memory in which what steps allocate has fixed places.
 struct ArenaUse {
-  int64_t bytes = 0;
+  /// As large as it is, and as the plan said; 0: it said nothing.
+  int64_t bytes = 0, planned_bytes = 0;
   /// Steps that it served, and those of them that allocated anything elsewhere too.
   int64_t steps = 0, fallback_steps = 0;
   /// In the last step that it served: allocations elsewhere, and page faults of the thread that computes.

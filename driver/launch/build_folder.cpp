@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "driver/cli/commands.h"
+#include "driver/launch/choose_kernels.h"
 #include "driver/launch/digest.h"
 #include "driver/launch/folder_lock.h"
 #include "driver/launch/output_folder.h"
@@ -186,7 +187,8 @@ Status build_folder(const std::string& folder, const Options& options, const std
   Progress progress(options, "building");
   GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
   GP_TRY_VOID(remember_cache(folder));
-  return run_tool(build, log, progress, "compiling the stages");
+  GP_TRY_VOID(run_tool(build, log, progress, "compiling the stages"));
+  return target.empty() ? choose_kernels(folder) : Ok{};
 }
 
 int run_build(const Options& options) {

@@ -24,8 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "graphpipe-calibrate";
 
-std::string program_path() { return installed_runtime() + "/bin/" + kProgram; }
-
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -47,7 +45,7 @@ std::string libtorch() {
 
 // What it measures is its own kernels, so another build measures anew.
 std::string program() {
-  const Result<std::string> digest = sha256_of_file(program_path());
+  const Result<std::string> digest = sha256_of_file(calibration_program());
   return text(kProgram, " ", wire::kToolVersion, digest.ok() ? " " + digest->substr(0, 16) : std::string());
 }
 
@@ -90,7 +88,7 @@ Diagnostics keep(const fs::path& path, const ir::Cluster& cluster) {
 Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string& key) {
   wire::RunOptions run;
   run.launch.threads = request.threads;
-  GP_TRY(const RunOutcome outcome, launch_program(program_path(), std::min(request.processes, 2), run));
+  GP_TRY(const RunOutcome outcome, launch_program(calibration_program(), std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)
     if (std::optional<ir::Cluster> cluster = calibration_of_lines(outcome.report, request, key)) return *cluster;
   return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
@@ -107,6 +105,8 @@ bool read_numbers(std::istringstream& words, std::initializer_list<double*> numb
 }
 
 }  // namespace
+
+std::string calibration_program() { return installed_runtime() + "/bin/" + kProgram; }
 
 std::string calibration_key(const CalibrationRequest& request) {
   return text(processor(), ", ", std::thread::hardware_concurrency(), " cores, LibTorch at ", libtorch(),
@@ -150,7 +150,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
 
 Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request) {
   std::error_code error;
-  if (installed_runtime().empty() || !fs::exists(program_path(), error)) return std::optional<Calibration>();
+  if (installed_runtime().empty() || !fs::exists(calibration_program(), error)) return std::optional<Calibration>();
   const std::string key = calibration_key(request);
   const fs::path path = cache_file(key);
   if (std::optional<ir::Cluster> known = cached(path, key))

@@ -30,6 +30,9 @@ struct Calibration {
 /// Errors: kEnvironment where the measurement fails, kInterrupted.
 Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request);
 
+/// The path of graphpipe-calibrate; there is nothing where no runtime is installed.
+std::string calibration_program();
+
 /// What a cached calibration is for, as it names its device: processor, cores, LibTorch, version, and the request.
 std::string calibration_key(const CalibrationRequest& request);
 

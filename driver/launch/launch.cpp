@@ -99,7 +99,7 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   std::vector<Command> commands;
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     wire::RunOptions own = options;
-    own.launch.folder = std::filesystem::absolute(folder).string();
+    own.launch.folder = folder.empty() ? "" : std::filesystem::absolute(folder).string();
     own.launch.rank = static_cast<int>(rank);
     own.launch.world_size = static_cast<int>(programs.size());
     own.launch.rendezvous_fds = meeting.descriptors[rank];
@@ -162,8 +162,7 @@ Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wi
 
 Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options) {
   GP_TRY_VOID(check_program(program));
-  const std::string folder = std::filesystem::path(program).parent_path().string();
-  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
+  return launch(options.launch.folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 
 Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options) {

@@ -30,7 +30,7 @@ Result<RunOutcome> launch_devices(const std::string& folder, int device_count, c
 /// Runs `ranks` processes of the folder's profiling program.
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options);
 
-/// Runs `ranks` processes of a program of the installed runtime, as above.
+/// Runs `ranks` processes of a program of the installed runtime, as above, with the folder of `options` or none.
 Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options);
 
 /// Runs `ranks` processes of the installed runtime's graphpipe-pace, which read the plan of a paced run in `folder`.

@@ -21,6 +21,7 @@
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
+#include "scheduler/memory/arena.h"
 #include "wire/manifest.h"
 #include "wire/optimizers.h"
 
@@ -318,6 +319,13 @@ Status derive(Pipeline& pipeline) {
   pipeline.step_bound = std::min(step, cost::step_bound(pipeline.stages, plan.cluster).total() / batches);
   pipeline.model_bound = std::min(step, cost::plan_bound(pipeline.priced, plan.cluster).step(samples) / batches);
   return Ok{};
+}
+
+Result<Pipeline> with_places(Result<Pipeline> pipeline) {
+  if (!pipeline) return pipeline;
+  GP_TRY(const scheduler::CountedItems item, counted_items(*pipeline));
+  pipeline->arenas = scheduler::arenas_of(pipeline->stages, *pipeline->plan.schedule, item);
+  return pipeline;
 }
 
 Result<Pipeline> price_model(const Options& options) {

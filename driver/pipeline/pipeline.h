@@ -40,6 +40,8 @@ struct Pipeline {
   /// Per stage the modules that lie in it alone (stage_modules.h).
   std::vector<std::vector<std::string>> modules;
   scheduler::BuiltSchedule built;
+  /// Per program of the schedule, once place_tensors() has found it (scheduler/memory/arena.h).
+  std::vector<Bytes> arenas;
   /// No schedule of this plan takes less than `step_bound` seconds; no plan of this model on these devices less than
   /// `model_bound`.
   double step_bound = 0, model_bound = 0;
@@ -67,6 +69,9 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
 /// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
+
+/// The pipeline with the arena of each device. Apart from derive(): it takes longer, and only programs need it.
+Result<Pipeline> with_places(Result<Pipeline> pipeline);
 
 /// Whether it runs no backward: the loss is computed and nothing is trained.
 bool is_forward_only(const ir::Schedule& schedule);

@@ -161,9 +161,20 @@ std::string plan_text(const Pipeline& pipeline) {
     out += fmt::format(" d{} {}", pipeline.built.schedule.programs[i].device.index(),
                        human_bytes(static_cast<double>(pipeline.built.memory[i].peak.count)));
   out += "\n";
+  if (!pipeline.arenas.empty()) out += "tensors of a step, at fixed places:";
+  for (size_t i = 0; i < pipeline.arenas.size(); ++i)
+    out += fmt::format(" d{} {}", pipeline.built.schedule.programs[i].device.index(),
+                       human_bytes(static_cast<double>(pipeline.arenas[i].count)));
+  if (!pipeline.arenas.empty()) out += "\n";
   if (shards_state(pipeline))
     out += "the plan divides optimizer state over replicas, which the runtime does not: `generate` refuses it\n";
   return out;
+}
+
+std::vector<int64_t> counts(const std::vector<Bytes>& bytes) {
+  std::vector<int64_t> counts;
+  for (const Bytes each : bytes) counts.push_back(each.count);
+  return counts;
 }
 
 JsonObject plan_json(const Pipeline& pipeline) {
@@ -201,6 +212,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
     object.add("step_on_cores", shared);
   if (pipeline.beside) object.add("best_stage_graph", beside_json(*pipeline.beside));
   object.add("idle_fraction", metrics.bubble_of_makespan).add("peak_bytes", peaks);
+  if (!pipeline.arenas.empty()) object.add("arena_bytes", counts(pipeline.arenas));
   const cost::Limit limit = limit_of(pipeline);
   object.add("limit", limit.sentence).add("limit_kind", std::string(cost::name_of(limit.kind)));
   return object.add("search_seconds", pipeline.search_seconds).add("plan_digest", plan_digest(pipeline.plan));

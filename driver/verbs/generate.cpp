@@ -73,6 +73,7 @@ Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string&
                                          .threads = pipeline.plan.threads,
                                          .seed = pipeline.plan.seed,
                                          .longest_action_ms = longest_action_ms(pipeline.built),
+                                         .arenas = pipeline.arenas,
                                          .profile = extras.profile};
   GP_TRY(std::vector<codegen::SourceFile> sources,
          codegen::generate(pipeline.model.graph, pipeline.priced, pipeline.stages, pipeline.built.schedule, options));
@@ -91,7 +92,7 @@ Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string&
 }
 
 int run_generate(const Options& options) {
-  const Result<Pipeline> pipeline = load_pipeline(options.input, options.model.trusted_root);
+  const Result<Pipeline> pipeline = with_places(load_pipeline(options.input, options.model.trusted_root));
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "generate", lock.problems());
@@ -105,7 +106,7 @@ int run_generate(const Options& options) {
 
 int run_compile(const Options& options) {
   catch_interrupts();
-  const Result<Pipeline> pipeline = make_pipeline(options);
+  const Result<Pipeline> pipeline = with_places(make_pipeline(options));
   if (!pipeline) return report_problems(options, "compile", pipeline.problems());
   report_notes(options, pipeline->model.notes);
   const Result<FolderLock> lock = FolderLock::take(options.output);

@@ -91,7 +91,7 @@ int run_simulate(const Options& options) {
   const std::string plan_file = plan_file_of(options.input);
   if (const Status output = check_output(options, {&plan_file, 1}); !output)
     return report_problems(options, "simulate", output.problems());
-  const Result<Pipeline> pipeline = load_pipeline(options.input, options.model.trusted_root);
+  const Result<Pipeline> pipeline = with_places(load_pipeline(options.input, options.model.trusted_root));
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
   if (const Status spared = check_output(options, pipeline->model.imported.files); !spared)
     return report_problems(options, "simulate", spared.problems());

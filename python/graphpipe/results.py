@@ -123,6 +123,7 @@ class PlanSummary(Answer):
     machine: Optional[Machine] = None
     idle_fraction: Optional[float] = None
     peak_bytes: list[int] = field(default_factory=list)
+    arena_bytes: list[int] = field(default_factory=list)
     limit: str = ""
     limit_kind: str = ""
     search_seconds: Optional[float] = None
@@ -193,6 +194,7 @@ class Run(Answer):
     loss_scales: list[float] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
     arena_bytes: list[int] = field(default_factory=list)
+    planned_arena_bytes: list[int] = field(default_factory=list)
     arena_steps: list[int] = field(default_factory=list)
     fallback_steps: list[int] = field(default_factory=list)
     fallbacks: list[int] = field(default_factory=list)

@@ -15,6 +15,7 @@ class Cpu final : public Device {
   void reset_peak() override { reset_peak_tensor_bytes(); }
   void begin_step(StepKind kind) const override { begin_arena_step(kind); }
   void end_step() const override { end_arena_step(); }
+  void plan_arena(int64_t bytes) const override { runtime::plan_arena(bytes); }
   ArenaNumbers arena() const override { return arena_numbers(); }
 };
 

@@ -29,6 +29,8 @@ class Device {
   /// Between the two, this thread runs a step of the kind: what it allocates may have fixed places.
   virtual void begin_step(StepKind) const {}
   virtual void end_step() const {}
+  /// What the plan says that a step's tensors need.
+  virtual void plan_arena(int64_t) const {}
   virtual ArenaNumbers arena() const { return {}; }
 };
 

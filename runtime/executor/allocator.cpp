@@ -141,6 +141,8 @@ void leave_out_arena() { has_arena = false; }
 
 void begin_arena_step(StepKind kind) { in_step = has_arena && arena().begin_step(kind); }
 
+void plan_arena(int64_t bytes) { arena().plan_bytes(bytes); }
+
 void end_arena_step() {
   if (in_step) arena().end_step();
   in_step = false;

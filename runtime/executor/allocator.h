@@ -20,6 +20,8 @@ void leave_out_arena();
 /// Between the two, tensors that this thread makes lie in the arena of the process (step_arena.h). One thread at a
 /// time: while another's step is under way nothing happens. Nothing happens before count_tensor_bytes() either.
 void begin_arena_step(StepKind kind);
+/// StepArena::plan_bytes().
+void plan_arena(int64_t bytes);
 void end_arena_step();
 ArenaNumbers arena_numbers();
 

@@ -7,9 +7,6 @@
 
 namespace graphpipe::runtime {
 
-/// As wide as LibTorch's alignment of CPU tensors.
-inline constexpr int64_t kArenaAlignment = 64;
-
 /// Never given back: tensors may be released until the process ends.
 class ArenaMemory {
  public:

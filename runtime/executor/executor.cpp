@@ -78,6 +78,8 @@ std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
   for (const ResolvedAction& action : program_.actions) run_action(action);
   // What is checked is a sum over all ranks: one without weights to step joins it too.
   if (checks_step() && !checked_) check_step();
+  if (trains())
+    for (StageState& state : states_) end_step(state);
   for (size_t i = 0; loss_scales_ && i < outcomes_.size(); ++i) outcomes_[i].loss_divisor = loss_scales_->total(i);
   return std::move(outcomes_);
 }

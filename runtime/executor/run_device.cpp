@@ -17,6 +17,8 @@
 #include "runtime/executor/step_executors.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
+#include "runtime/kernels/kernel_choice.h"
+#include "runtime/launch/pin_to_cores.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/training/evaluation.h"
@@ -59,6 +61,9 @@ class Rank {
 
  private:
   std::unique_ptr<Transport> open_transport(const Rendezvous& rendezvous, const std::vector<ChannelSpec>& channels);
+  void pin(int32_t local_rank);
+  int threads() const;
+  void take_kernels(const std::string& folder);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
   void train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data);
   void tell_of_cause(const StepExecutors& executor) const;
@@ -93,15 +98,18 @@ bool Rank::run() {
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
   // First of all: from here on the others learn at once what becomes of this rank.
   if (plan_.device_count > 1) control_ = join_run(rendezvous);
+  if (options_.launch.pin) pin(rendezvous.local_rank);
   const std::string folder = find_folder(options_.launch.folder);
   check_manifest(folder, plan_.plan_digest,
                  program_.device == 0       ? FolderCheck::kAllFiles
                  : rendezvous.first_on_host ? FolderCheck::kWeights
                                             : FolderCheck::kSizeOfWeights);
   if (rendezvous.first_on_host) check_data(options_, folder);
+  take_kernels(folder);
   const ResolvedProgram resolved = resolve(program_);
   // First the device: a transport between GPUs works on the one that is chosen.
   device_ = open_device(options_.launch.device, rendezvous.local_rank);
+  device_->plan_arena(program_.arena_bytes);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
                                          open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
   if (program_.device == 0) check_outputs(plan_, options_, folder);
@@ -134,14 +142,13 @@ bool Rank::run() {
 std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
                                                 const std::vector<ChannelSpec>& channels) {
   if (plan_.device_count == 1) return nullptr;
-  const int threads = options_.launch.threads > 0 ? options_.launch.threads : std::max(1, plan_.threads);
   const unsigned cores = std::thread::hardware_concurrency();
   const TransportSetup setup{.rank = program_.device,
                              .world_size = plan_.device_count,
                              .store = control_.get(),
                              .control = control_.get(),
                              .channels = remote_channels(channels),
-                             .may_spin = static_cast<unsigned>(threads * plan_.device_count) <= cores,
+                             .may_spin = static_cast<unsigned>(threads() * plan_.device_count) <= cores,
                              .address = rendezvous.inherited.empty() ? rendezvous.address : "127.0.0.1",
                              .compute_stream = device_->compute_stream()};
   std::string name = options_.launch.transport;
@@ -166,6 +173,24 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
   fail(Code::kUsage, "there is no transport " + quoted(ModelText(name)), "choose auto or one of " + known);
 }
 
+void Rank::pin(int32_t local_rank) {
+  if (!pin_to_cores(local_rank, local_rank + 1, threads()))
+    fail(Code::kUsage,
+         text("--pin: rank ", program_.device, " of ", threads(), " threads finds no cores of its own here"),
+         "leave it out, or run fewer ranks or threads on this host");
+}
+
+int Rank::threads() const { return options_.launch.threads > 0 ? options_.launch.threads : std::max(1, plan_.threads); }
+
+// Those of rank 0's folder: another host may have measured others, and would compute other bits.
+void Rank::take_kernels(const std::string& folder) {
+  constexpr const char* kKey = "kernels";
+  std::string table = program_.device == 0 ? read_measured_kernels(folder) : std::string();
+  if (control_ && program_.device == 0) control_->set(kKey, table);
+  if (control_ && program_.device != 0) table = control_->get(kKey);
+  take_measured_kernels(table);
+}
+
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
   weights_ = std::make_unique<Safetensors>(Safetensors::of_folder(folder));
   if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
@@ -176,6 +201,7 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
     states_.push_back(
         load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, settings_, *device_));
     states_.back().loss_scale = loss_scale_ ? &*loss_scale_ : nullptr;
+    states_.back().keeps_gradients = !options_.output.save_gradients.empty();
   }
 }
 
@@ -260,6 +286,7 @@ void Rank::gather_memory(Gather& gather, int64_t peak) {
   if (!device_->is_host() || options_.launch.no_arena) return;
   const ArenaNumbers own = device_->arena();
   const wire::ArenaUse use{.bytes = own.bytes,
+                           .planned_bytes = own.planned_bytes,
                            .steps = own.steps,
                            .fallback_steps = own.fallback_steps,
                            .fallbacks = own.fallbacks,

@@ -137,6 +137,10 @@ void begin_step(StageState& state, int64_t step) {
   state.newest = 0;
 }
 
+void end_step(StageState& state) {
+  if (!state.keeps_gradients) state.gradients.clear();
+}
+
 const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version) {
   if (version == state.newest) return state.weights;
   const auto found = state.older.find(version);

@@ -27,9 +27,10 @@ struct StageState {
   /// Versions that are still read. Only trainable parameters have copies: what no optimizer changes is one tensor in
   /// all versions, so BatchNorm's statistics are those of all items, whichever version they read.
   std::map<int32_t, std::vector<at::Tensor>> older;
-  /// By first sample of the update, by parameter; undefined until the first share. The last update's stay until the
-  /// next step begins.
+  /// By first sample of the update, by parameter; undefined until the first share. The last update's go as the step
+  /// ends, so that their memory serves the activations of the next one; where they are kept, as that one begins.
   std::map<int64_t, std::vector<at::Tensor>> gradients;
+  bool keeps_gradients = false;
   Optimizer optimizer;
   /// Null: every step updates, and nothing is clipped or averaged. The settings must outlive the state.
   const UpdateSettings* updates = nullptr;
@@ -61,6 +62,8 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
 
 /// Forgets the gradients of the step before; the newest version becomes version 0.
 void begin_step(StageState& state, int64_t step);
+/// Lets go what nothing reads any more.
+void end_step(StageState& state);
 /// The version's parameters. GP_CHECKs that it exists: programs are checked when they are resolved.
 const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version);
 void free_version(StageState& state, int32_t version);

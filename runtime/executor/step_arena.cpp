@@ -19,9 +19,6 @@ constexpr int kMaxPlans = 16;
 /// Lifetimes of messages differ from step to step: what takes longer than this is done again only after so many times
 /// as long, so that a run spends little of its time on it.
 constexpr double kShortSeconds = 0.2, kPause = 50;
-/// A plan is made while a run waits for it: a tenth of a second of search after first-fit, and none among many buffers.
-constexpr int64_t kMaxSearchSteps = 10'000'000;
-constexpr size_t kMaxSearchedBuffers = 500;
 
 int64_t thread_page_faults() {
   rusage usage{};
@@ -50,6 +47,11 @@ bool StepArena::begin_step(StepKind kind) {
   seen_.reserve(std::max(kind_->plan.requests.size(), kind_->last.size()));
   faults_before_ = thread_page_faults();
   return true;
+}
+
+void StepArena::plan_bytes(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  numbers_.planned_bytes = bytes;
 }
 
 StepArena::Grant StepArena::request(int64_t bytes) {
@@ -144,12 +146,14 @@ void StepArena::make_plan(Kind& kind, const std::vector<Request>& requests) {
     if (requests[i].end == kOutlives) continue;
     // With its namespace: unity builds see other types of that name.
     buffers.push_back({static_cast<int64_t>(i), requests[i].end, graphpipe::Bytes(requests[i].bytes),
-                       graphpipe::Bytes(kArenaAlignment)});
+                       graphpipe::Bytes(kStepAlignment)});
     index.push_back(i);
   }
-  const OffsetPlan placed = plan_offsets(buffers, {.max_steps = kMaxSearchSteps, .max_searched = kMaxSearchedBuffers});
+  OffsetOptions options = kStepOffsets;
+  if (numbers_.planned_bytes > 0) options.capacity = graphpipe::Bytes(numbers_.planned_bytes);
+  const OffsetPlan placed = plan_offsets(buffers, options);
   give_back_free_memory();
-  if (!memory_.grow(placed.height.count)) return;
+  if (!memory_.grow(std::max(placed.height.count, numbers_.planned_bytes))) return;
   Plan plan{.requests = requests, .offsets = std::vector<int64_t>(requests.size(), kOutside)};
   for (size_t i = 0; i < index.size(); ++i) plan.offsets[index[i]] = placed.offsets[i].count;
   kind.plan = std::move(plan);

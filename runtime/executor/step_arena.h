@@ -22,8 +22,8 @@ namespace graphpipe::runtime {
 using StepKind = std::pair<const void*, bool>;
 
 struct ArenaNumbers {
-  /// Of the block; 0 where no step was repeated.
-  int64_t bytes = 0;
+  /// Of the block, and of the one that the plan has placed; 0 where no step was repeated, or the plan says nothing.
+  int64_t bytes = 0, planned_bytes = 0;
   /// Steps that a plan served.
   int64_t steps = 0;
   /// Of these, those in which a request went to the ordinary allocator.
@@ -56,8 +56,10 @@ class StepArena {
 
   /// One step at a time; false where another is under way: then no request may be made for this one.
   bool begin_step(StepKind kind);
+  /// What the plan says that steps need: where all of a step finds a place within it, the block is as large as that.
+  void plan_bytes(int64_t bytes);
   void end_step();
-  /// Of the thread between begin_step() and end_step(). bytes > 0. Aligned to kArenaAlignment.
+  /// Of the thread between begin_step() and end_step(). bytes > 0. Aligned to kStepAlignment.
   Grant request(int64_t bytes);
   /// The owner of `kKept` memory had none of that size, and asked the ordinary allocator.
   void note_fallback();

@@ -54,10 +54,14 @@ const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
 
 }  // namespace
 
+Product product_of(const at::Tensor& a, const at::Tensor& b) {
+  return {a.size(0), a.size(1), b.size(1), a.stride(1) != 1, b.stride(1) != 1};
+}
+
 ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b) {
   if (!a.is_cpu() || a.scalar_type() != at::kFloat || b.scalar_type() != at::kFloat) return ProductKernel::kBlas;
   if (at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad())) return ProductKernel::kBlas;
-  return choose_product_kernel({a.size(0), a.size(1), b.size(1)});
+  return choose_product_kernel(product_of(a, b));
 }
 
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {

@@ -10,6 +10,8 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
+/// The shape of a times b, and how they lie.
+Product product_of(const at::Tensor& a, const at::Tensor& b);
 /// Of these operands: oneDNN's operators take float32 on CPUs, and autograd does not see through them.
 ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b);
 

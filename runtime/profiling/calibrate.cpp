@@ -7,10 +7,12 @@
 #include <cstdio>
 
 #include "runtime/error.h"
+#include "runtime/launch/pin_to_cores.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/optimizers/optimizer.h"
 #include "runtime/profiling/measure.h"
+#include "runtime/profiling/measure_products.h"
 #include "runtime/profiling/measure_rates.h"
 
 namespace graphpipe::runtime {
@@ -61,6 +63,7 @@ void measure_runtime(Store* store, int32_t rank, bool may_spin) {
 }
 
 void calibrate(const wire::RunOptions& options) {
+  if (!options.launch.folder.empty()) return measure_products(options.launch.folder);
   const int32_t rank = std::max(options.launch.rank, 0), ranks = std::max(options.launch.world_size, 1);
   const int threads = std::max(1, options.launch.threads);
   if (ranks > 2) fail(Code::kUsage, "the calibration runs as one rank or as two", "pass --world-size 2");

@@ -14,6 +14,7 @@ namespace graphpipe::runtime {
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE
 ///   runtime ACTION MESSAGE MESSAGE_BYTE
+/// With --folder, a generated one, it measures the products of that folder and nothing else (measure_products.h).
 int run_calibrate(int argc, char** argv);
 
 }  // namespace graphpipe::runtime

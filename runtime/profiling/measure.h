@@ -48,10 +48,6 @@ MessageSeconds measure_messages_of_one(double bare, MessageRounds rounds = {});
 MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy,
                             MessageRounds rounds = {});
 
-/// Gives rank r of `ranks` the cores [r * threads, (r + 1) * threads) of those that this process may use. False, and
-/// nothing is done, where they do not suffice for all ranks.
-bool pin_to_cores(int32_t rank, int32_t ranks, int threads);
-
 /// Seconds per byte of adding a chunk that has just come to one that lay in memory (collectives/ring_all_reduce.h).
 double measure_additions();
 

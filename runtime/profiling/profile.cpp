@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "runtime/error.h"
+#include "runtime/launch/pin_to_cores.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/profiling/measure.h"

@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
 #include "runtime/io/folder.h"
+#include "runtime/kernels/kernel_choice.h"
 #include "runtime/launch/run_main.h"
 #include "runtime/reference/interpreter.h"
 #include "runtime/reference/step_records.h"
@@ -94,6 +95,7 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   check_outputs(plan, options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);
   check_data(options, folder);
+  take_measured_kernels(read_measured_kernels(folder));
   const Safetensors weights = Safetensors::of_folder(folder);
   const std::unique_ptr<Data> data = open_data(plan, options, folder);
   const std::unique_ptr<Data> eval_data = open_eval_data(plan, options, folder);

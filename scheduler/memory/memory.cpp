@@ -2,89 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "cost/memory.h"
+#include "scheduler/memory/program_items.h"
 
 namespace graphpipe::scheduler {
 namespace {
-
-/// Stage, replica, slot.
-using SlotKey = std::tuple<int32_t, int32_t, int32_t>;
-SlotKey slot_key(const Action& action) { return {action.stage, action.replica, action.slot}; }
-
-/// Per action, whether it is the last of its item: nothing follows in its slot, or a new item's allocation, first
-/// receive or forward.
-std::vector<bool> item_ends(const std::vector<Action>& actions) {
-  std::vector<bool> ends(actions.size(), false);
-  std::map<SlotKey, ActionOp> following;
-  for (size_t i = actions.size(); i-- > 0;) {
-    const Action& action = actions[i];
-    if (!ir::is_of_item(action.op)) continue;
-    const auto next = following.find(slot_key(action));
-    const bool prepares = action.op == ActionOp::kAllocate || action.op == ActionOp::kReceiveForward ||
-                          action.op == ActionOp::kConcatenate;
-    ends[i] = next == following.end() ||
-              (!prepares && (next->second == ActionOp::kAllocate || next->second == ActionOp::kReceiveForward ||
-                             next->second == ActionOp::kForward));
-    following[slot_key(action)] = action.op;
-  }
-  return ends;
-}
-
-/// For which updates a device has gradients of weights: from an update's first weight gradient to the step after its
-/// own, or to the end of the list.
-class GradientSets {
- public:
-  explicit GradientSets(const ir::Program& program) {
-    for (const Action& action : program.actions)
-      if (action.op == ActionOp::kStep) updates_[replica_key(action)].push_back(action.range);
-  }
-
-  /// Whether the action makes weight gradients, and its update has none yet.
-  bool are_new(const Action& action) const {
-    if (action.op != ActionOp::kBackward && action.op != ActionOp::kWeightGradient) return false;
-    const auto held = held_.find(replica_key(action));
-    return held == held_.end() || !held->second.contains(update_of(action));
-  }
-  /// The same, and from now on there are.
-  bool note(const Action& action) {
-    const bool are = are_new(action);
-    if (are) held_[replica_key(action)].insert(update_of(action));
-    return are;
-  }
-  /// A step drops those of earlier updates; returns how many.
-  size_t drop_before(const Action& step) {
-    std::set<int64_t>& held = held_[replica_key(step)];
-    const auto end = held.lower_bound(step.range.first);
-    const auto dropped = static_cast<size_t>(std::distance(held.begin(), end));
-    held.erase(held.begin(), end);
-    return dropped;
-  }
-
- private:
-  /// The first sample of the update that the item belongs to.
-  int64_t update_of(const Action& action) const {
-    const auto updates = updates_.find(replica_key(action));
-    if (updates == updates_.end()) return 0;
-    for (const wire::SampleRange& range : updates->second)
-      if (range.first <= action.range.first && action.range.first < range.last) return range.first;
-    return 0;
-  }
-
-  std::map<ReplicaKey, std::vector<wire::SampleRange>> updates_;
-  std::map<ReplicaKey, std::set<int64_t>> held_;
-};
 
 class Walker {
  public:
   /// `boundaries` are those of the graph, and outlive this.
   Walker(const StageGraph& graph, const MemoryOptions& options, const IdMap<StageId, cost::StageBoundary>& boundaries,
          const IdSet<StageId>& joined, const ir::Program& program)
-      : graph_(graph), options_(options), boundaries_(boundaries), joined_(joined), gradients_(program) {}
+      : graph_(graph), options_(options), boundaries_(boundaries), items_(options.item, joined), gradients_(program) {}
 
   Bytes fixed(StageId id) const {
     const ir::Stage& stage = graph_.stages[id];
@@ -116,7 +48,7 @@ class Walker {
     if (action.op == ActionOp::kReload) change.before = std::exchange(away_[slot_key(action)], Bytes(0));
     held += change.before + change.after;
     if (last) change.after -= std::exchange(held, Bytes(0));
-    if (options_.item && gradients_.note(action)) change.after += item_of(action).weight_gradients;
+    if (options_.item && gradients_.note(action)) change.after += items_.of(action).weight_gradients;
     return change;
   }
 
@@ -138,34 +70,12 @@ class Walker {
                           Samples(action.range.size()));
   }
 
-  const ir::ItemMemory& item_of(const Action& action) {
-    const auto [place, added] = items_.try_emplace({action.stage, action.range.size()});
-    const StageId stage(static_cast<size_t>(action.stage));
-    if (added) place->second = options_.item(stage, Samples(action.range.size()), joined_.contains(stage));
-    return place->second;
-  }
-
   /// Of an action of an item, by the code of its stage; the gradients of weights that it makes are new_gradients().
   MemoryChange counted_change(const Action& action) {
     if (ir::is_receive(action.op)) return {received(action), Bytes(0)};
     if (!ir::is_compute(action.op)) return {};
-    const ir::ItemMemory& item = item_of(action);
-    const bool is_first = gradients_.are_new(action);
-    const auto change = [](const ir::FunctionMemory& function) {
-      return MemoryChange{function.most, function.left - function.most};
-    };
-    switch (action.op) {
-      case ActionOp::kForward:
-        return change(item.forward);
-      case ActionOp::kRecompute:
-        return change(item.again);
-      case ActionOp::kInputGradient:
-        return change(item.input_gradient);
-      case ActionOp::kBackward:
-        return change(is_first ? item.first_backward : item.backward);
-      default:
-        return change(is_first ? item.first_weight_gradient : item.weight_gradient);
-    }
+    const ir::FunctionMemory& function = function_of(items_.of(action), action.op, gradients_.are_new(action));
+    return {function.most, function.left - function.most};
   }
 
   MemoryChange change_within_item(const Action& action) const {
@@ -200,10 +110,8 @@ class Walker {
   std::map<SlotKey, Bytes> held_;
   /// Reductions whose step is still to come.
   std::map<ReplicaKey, int> open_reductions_;
-  const IdSet<StageId>& joined_;
+  ItemMemories items_;
   GradientSets gradients_;
-  /// By stage and samples.
-  std::map<std::pair<int32_t, int64_t>, ir::ItemMemory> items_;
   /// What an offload has taken.
   std::map<SlotKey, Bytes> away_;
 };

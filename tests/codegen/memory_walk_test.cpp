@@ -60,6 +60,21 @@ TEST_CASE("one product: its data, its result and the gradient of its weight") {
   CHECK(item.first_weight_gradient.left == item.weight_gradient.left);
 }
 
+namespace {
+
+/// Whether the events of a function come to what it takes most and to what it leaves.
+bool adds_up(const ir::FunctionMemory& function, Bytes sums) {
+  Bytes held, most;
+  for (const ir::MemoryEvent& event : function.events) {
+    const bool is_scratch = event.storage == ir::MemoryEvent::kScratch;
+    most = std::max(most, held + (event.taken ? event.bytes : Bytes(0)));
+    if (!is_scratch) held += event.taken ? event.bytes : Bytes(0) - event.bytes;
+  }
+  return most == function.most && held == function.left + sums;
+}
+
+}  // namespace
+
 TEST_CASE("cut anywhere, an item leaves nothing but what it hands on") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
@@ -79,6 +94,7 @@ TEST_CASE("cut anywhere, an item leaves nothing but what it hands on") {
       for (const auto part : {&ir::ItemMemory::forward, &ir::ItemMemory::again, &ir::ItemMemory::input_gradient,
                               &ir::ItemMemory::weight_gradient, &ir::ItemMemory::first_weight_gradient}) {
         CHECK((small.*part).most >= std::max(Bytes(0), (small.*part).left));
+        CHECK(adds_up(small.*part, part == &ir::ItemMemory::first_weight_gradient ? small.weight_gradients : Bytes(0)));
       }
       CHECK(large.forward.most >= small.forward.most);
       CHECK(small.weight_gradients == large.weight_gradients);

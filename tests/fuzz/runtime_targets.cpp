@@ -18,6 +18,7 @@
 #include "wire/manifest.h"
 #include "wire/npy_header.h"
 #include "wire/pace_plan.h"
+#include "wire/product_table.h"
 #include "wire/safetensors.h"
 #include "wire/weight_parts.h"
 
@@ -141,6 +142,16 @@ std::vector<std::string> data_table_seeds() {
       "input tokens int64 axis 0 [1,16] ids [-48,48)\ninput label int64 axis 0 [1,16] ids [0,48) ignored -100\n"
       "input mask float32 axis -1 [16,16]\n",
       "graphpipe-data 2\nbatch 1\nrandom yes\nsteps whole\ninput a%20b bool axis 1 [3,1]\n"};
+}
+
+void run_product_table(std::string_view input) {
+  const std::optional<wire::ProductTable> table = wire::parse_product_table(input);
+  if (table) GP_CHECK(wire::parse_product_table(wire::print_product_table(*table)) == table);
+}
+
+std::vector<std::string> product_table_seeds() {
+  return {"graphpipe-products 1\nthreads 1\nproduct 512 768 3072 n t onednn\n",
+          "graphpipe-products 1\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n"};
 }
 
 void run_weight_parts(std::string_view input) {
@@ -328,6 +339,10 @@ std::vector<FuzzTarget> runtime_targets() {
        run_data_table,
        data_table_seeds,
        {"input ", "together ", " of ", " always", " ids [", ") ignored ", "float32", "axis -1", "9223372036854775807"}},
+      {"product_table",
+       run_product_table,
+       product_table_seeds,
+       {"product ", "threads ", " n", " t", " blas", " onednn", "\n", "-1", "9223372036854775807"}},
       {"weight_parts",
        run_weight_parts,
        weight_parts_seeds,

@@ -2,12 +2,14 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "runtime/error.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/attention_loops.h"
 #include "runtime/kernels/gelu.h"
@@ -44,6 +46,25 @@ TEST_CASE("products by either kernel, operands transposed or not, are those in f
           CHECK(largest_difference(found, expected) < 2e-5);
           CHECK(found.equal(matrix_product(kernel, a, b, bias)));
         }
+}
+
+TEST_CASE("the measured kernel of a product is taken, with operands that lie so and as many threads") {
+  const Product product{128, 256, 64, false, true};
+  const ProductKernel ruled = product_kernel_by_rule(product),
+                      other = ruled == ProductKernel::kBlas ? ProductKernel::kOneDnn : ProductKernel::kBlas;
+  const auto table = [&](int threads) {
+    return wire::print_product_table({.threads = threads, .products = {{product, other}}});
+  };
+  const at::Tensor a = at::zeros({128, 256}), b = at::zeros({64, 256}).t();
+  CHECK(product_of(a, b) == product);
+  take_measured_kernels(table(at::get_num_threads()));
+  CHECK(product_kernel(a, b) == other);
+  CHECK(product_kernel(a, b.contiguous()) == ruled);
+  take_measured_kernels(table(at::get_num_threads() + 1));
+  CHECK(product_kernel(a, b) == ruled);
+  CHECK_THROWS_AS(take_measured_kernels("no table"), RunError);
+  take_measured_kernels("");
+  CHECK(product_kernel(a, b) == ruled);
 }
 
 TEST_CASE("gradients of a weight add up as products do") {

@@ -19,6 +19,9 @@ namespace {
 
 using Source = StepArena::Source;
 
+/// That of CPU tensors in LibTorch.
+constexpr uintptr_t kTensorAlignment = 64;
+
 /// A request, and after how many further requests it is released; -1: in the step after.
 struct Ask {
   int64_t bytes = 0;
@@ -76,7 +79,7 @@ class Steps {
       held.data = held.own.get();
     } else {
       CHECK(arena_.owns(grant.data));
-      CHECK(reinterpret_cast<uintptr_t>(grant.data) % kArenaAlignment == 0);
+      CHECK(reinterpret_cast<uintptr_t>(grant.data) % kTensorAlignment == 0);
     }
     std::memset(held.data, static_cast<int>(held.mark), static_cast<size_t>(ask.bytes));
     held_.push_back(std::move(held));

@@ -7,6 +7,7 @@
 #include "cost/in_flight.h"
 #include "scheduler/build_schedule.h"
 #include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/memory/arena.h"
 #include "scheduler/memory/memory.h"
 #include "scheduler/policies/in_flight_rules.h"
 #include "scheduler/policies/policies.h"
@@ -166,4 +167,32 @@ TEST_CASE("counted items: an update's gradients are there until the next has ste
   const DeviceMemory memory = counted("pipedream");
   CHECK(memory.peak == Bytes(310));
   CHECK(held_at_end(memory) == Bytes(200));
+}
+
+namespace {
+
+/// In pages, the arena of a policy over one_stage(), whose forward keeps one of three, whose backwards take one for a
+/// moment, and whose gradient of the weight has ten.
+int64_t arena_pages(const char* policy) {
+  constexpr size_t kStash = 0, kTemporary = 1, kSum = 2;
+  const ir::MemoryEvent scratch{.bytes = Bytes(kPage)}, drop{kStash, Bytes(kPage), false};
+  const ir::FunctionMemory forward{
+      .events = {{kStash, Bytes(kPage)}, {kTemporary, Bytes(2 * kPage)}, {kTemporary, Bytes(2 * kPage), false}}};
+  const ir::ItemMemory item{.forward = forward,
+                            .backward = {.events = {scratch, drop}},
+                            .first_backward = {.events = {{kSum, Bytes(10 * kPage)}, scratch, drop}, .sums = {kSum}}};
+  const auto built = build_schedule(one_stage(), ir::equal_devices(1), {.policy = policy});
+  REQUIRE(built.ok());
+  const std::vector<Bytes> arenas =
+      arenas_of(one_stage(), built->schedule, [item](StageId, Samples, bool) { return item; });
+  REQUIRE(arenas.size() == 1);
+  return arenas.front().count / kPage;
+}
+
+}  // namespace
+
+TEST_CASE("an arena holds what lives at once: sums of gradients stay, the rest ends with its item") {
+  // And a page of the runtime's own.
+  CHECK(arena_pages("kfkb") == 10 + 1 + 2 + 1);
+  CHECK(arena_pages("gpipe") == 4 * 1 + 10 + 1 + 1);
 }

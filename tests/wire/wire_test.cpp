@@ -139,7 +139,12 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
         "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB, arena 3.00 MiB: 1 of 5 steps allocated outside of it, the "
         "last 0 "
         "times, with 2 page faults\n");
-  CHECK(to_json(result).find("\"arena_bytes\": [0, 3145728], \"arena_steps\": [0, 5], \"fallback_steps\": [0, 1], "
+  result.arenas[1].planned_bytes = 3 << 20;
+  CHECK(peak_lines(result).find("arena 3.00 MiB as planned: 1 of 5") != std::string::npos);
+  result.arenas[1].planned_bytes = 2 << 20;
+  CHECK(peak_lines(result).find("arena 3.00 MiB (planned 2.00 MiB): 1 of 5") != std::string::npos);
+  CHECK(to_json(result).find("\"planned_arena_bytes\": [0, 2097152]") != std::string::npos);
+  CHECK(to_json(result).find("\"arena_steps\": [0, 5], \"fallback_steps\": [0, 1], "
                              "\"fallbacks\": [0, 0], \"page_faults\": [0, 2]") != std::string::npos);
   CHECK(json.find("arena") == std::string::npos);
   result.arenas = {};

@@ -50,6 +50,8 @@ std::vector<RunFlag> launch_flags() {
        .read = read_stall_timeout,
        .write = [](const RunOptions& options) { return write_value(options.launch.stall_timeout); }},
       launch_flag<&O::threads>("--threads", "N", "CPU threads of this program (the plan's)"),
+      launch_flag<&O::pin>("--pin", "", "gives each rank cores of its own, as many as it has threads",
+                           FlagUser::kRunAndVerify),
       launch_flag<&O::no_arena>("--no-arena", "", "takes memory as a step asks for it, without fixed places on CPUs",
                                 FlagUser::kRunAndVerify),
       launch_flag<&O::folder>("--folder", "DIR", "the generated folder (found from the program's place)"),

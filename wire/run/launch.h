@@ -18,6 +18,8 @@ struct LaunchOptions {
   std::string device = "cpu";
   /// CPU threads of this program; 0 takes the plan's.
   int threads = 0;
+  /// Rank r of a host computes on its r-th `threads` cores, and nowhere else.
+  bool pin = false;
   /// Seconds without progress after which a peer counts as stalled. Absent: kStallTimeout, or more where the plan's
   /// longest action needs more.
   std::optional<double> stall_timeout;

@@ -1,8 +1,8 @@
+#include "runtime/launch/pin_to_cores.h"
+
 #include <sched.h>
 
 #include <vector>
-
-#include "runtime/profiling/measure.h"
 
 namespace graphpipe::runtime {
 

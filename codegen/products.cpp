@@ -1,0 +1,52 @@
+#include "codegen/products.h"
+
+#include <set>
+
+#include "ops/op_def.h"
+#include "wire/product_table.h"
+
+namespace graphpipe::codegen {
+namespace {
+
+/// Of each stage the numbers of samples that its items have.
+IdMap<ir::StageId, std::set<int64_t>> item_sizes(const ir::Schedule& schedule, size_t stages) {
+  IdMap<ir::StageId, std::set<int64_t>> sizes(stages);
+  for (const ir::Program& program : schedule.programs)
+    for (const ir::Action& action : program.actions)
+      if (ir::is_compute(action.op)) sizes[ir::StageId(static_cast<size_t>(action.stage))].insert(action.range.size());
+  return sizes;
+}
+
+void add_products(const ir::Graph& graph, const std::vector<Step>& steps, int64_t samples,
+                  std::set<wire::Product>& products) {
+  for (const Step& step : steps) {
+    if (step.zero.valid() || step.only_operand.valid()) continue;
+    const ir::Node& node = graph.node(step.node);
+    const ops::OpDef* entry = ops::find_op(node.op);
+    // 16 bits have one kernel.
+    if (entry == nullptr || entry->product == nullptr ||
+        graph.value(node.inputs.front()).type.dtype != ir::DType::kFloat32)
+      continue;
+    const wire::Product product = entry->product(ops::NodeView(graph, node), Samples(samples));
+    if (wire::is_worth_measuring(product)) products.insert(product);
+  }
+}
+
+}  // namespace
+
+SourceFile write_products(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
+                          const ir::Schedule& schedule, int threads) {
+  const IdMap<ir::StageId, std::set<int64_t>> sizes = item_sizes(schedule, cuts.size());
+  std::set<wire::Product> products;
+  for (const ir::StageId stage : ids<ir::StageId>(cuts.size())) {
+    const StageSteps& steps = cuts[stage].steps;
+    for (const int64_t samples : sizes[stage])
+      for (const std::vector<Step>* each : {&steps.forward, &steps.input_gradient, &steps.weight_gradient})
+        add_products(graph, *each, samples, products);
+  }
+  wire::ProductTable table{.threads = threads};
+  for (const wire::Product& product : products) table.products.push_back({product});
+  return {std::string(wire::kProductsFile), wire::print_product_table(table)};
+}
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,14 @@
+#pragma once
+// products.txt: the matrix products of a plan's programs whose kernels are worth a measurement (wire/product_table.h).
+
+#include "codegen/cut_stages.h"
+#include "codegen/source_file.h"
+#include "ir/schedule.h"
+
+namespace graphpipe::codegen {
+
+/// Of all stages, at every number of samples that an item of the schedule has.
+SourceFile write_products(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
+                          const ir::Schedule& schedule, int threads);
+
+}  // namespace graphpipe::codegen

@@ -1,0 +1,59 @@
+#include "driver/launch/choose_kernels.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "driver/launch/calibration.h"
+#include "driver/launch/launch.h"
+#include "driver/launch/output_folder.h"
+#include "driver/launch/process.h"
+#include "wire/exit_codes.h"
+#include "wire/product_table.h"
+
+namespace graphpipe::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<wire::ProductTable> read_table(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return wire::parse_product_table(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+/// Whether both are of the same products, and `measured` has a kernel for each.
+bool is_measured(const wire::ProductTable& products, const std::optional<wire::ProductTable>& measured) {
+  return measured && measured->threads == products.threads &&
+         std::ranges::equal(products.products, measured->products, {}, &wire::TimedProduct::product,
+                            &wire::TimedProduct::product) &&
+         std::ranges::all_of(measured->products,
+                             [](const wire::TimedProduct& each) { return each.kernel.has_value(); });
+}
+
+}  // namespace
+
+Status choose_kernels(const std::string& folder) {
+  const std::string path = folder + "/" + std::string(wire::kKernelsFile);
+  const std::optional<wire::ProductTable> products = read_table(folder + "/" + std::string(wire::kProductsFile));
+  std::error_code error;
+  if (!products || products->products.empty()) {
+    fs::remove(path, error);
+    return Ok{};
+  }
+  const bool is_told = std::getenv("GRAPHPIPE_CALIBRATION") != nullptr;
+  if (is_told || is_measured(*products, read_table(path)) || !fs::exists(calibration_program(), error)) return Ok{};
+  wire::RunOptions run;
+  run.launch.threads = static_cast<int>(products->threads);
+  run.launch.folder = folder;
+  GP_TRY(const RunOutcome outcome, launch_program(calibration_program(), 1, run));
+  if (outcome.exit_code == wire::kExitOk && is_measured(*products, wire::parse_product_table(outcome.report)))
+    return write_if_changed(path, outcome.report);
+  return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+                    .origin = ModelText(folder),
+                    .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
+                    .hint = "its messages on stderr say why; GRAPHPIPE_CALIBRATION=default leaves it out"};
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,51 @@
+#include "runtime/profiling/measure_products.h"
+
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "runtime/error.h"
+#include "runtime/kernels/product.h"
+#include "runtime/profiling/measure_rates.h"
+#include "support/units.h"
+
+namespace graphpipe::runtime {
+namespace {
+
+/// Of the time of the rule's kernel: less is taken for noise.
+constexpr double kMuchFaster = 0.93;
+/// Between rounds of one kernel lie those of the other, so that both see the same of other load.
+constexpr int kAlternations = 3;
+
+at::Tensor operand(int64_t rows, int64_t columns, bool turned) {
+  return turned ? at::ones({columns, rows}).t() : at::ones({rows, columns});
+}
+
+ProductKernel fastest_kernel(const Product& product) {
+  const at::Tensor a = operand(product.rows, product.inner, product.left_turned),
+                   b = operand(product.inner, product.columns, product.right_turned);
+  const ProductKernel ruled = product_kernel_by_rule(product),
+                      other = ruled == ProductKernel::kBlas ? ProductKernel::kOneDnn : ProductKernel::kBlas;
+  double seconds = kInfinity, other_seconds = kInfinity;
+  for (int i = 0; i < kAlternations; ++i) {
+    seconds = std::min(seconds, seconds_of([&] { matrix_product(ruled, a, b, {}); }));
+    other_seconds = std::min(other_seconds, seconds_of([&] { matrix_product(other, a, b, {}); }));
+  }
+  return other_seconds < kMuchFaster * seconds ? other : ruled;
+}
+
+}  // namespace
+
+void measure_products(const std::string& folder) {
+  std::ifstream file(folder + "/" + std::string(wire::kProductsFile), std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  std::optional<wire::ProductTable> table = wire::parse_product_table(text);
+  if (!table) fail(Code::kMalformedFile, "products.txt of the folder is no table of products", "generate it again");
+  for (auto& [product, kernel] : table->products) kernel = fastest_kernel(product);
+  std::fputs(wire::print_product_table(*table).c_str(), stdout);
+}
+
+}  // namespace graphpipe::runtime

@@ -1,0 +1,155 @@
+#include "scheduler/memory/arena.h"
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cost/memory.h"
+#include "scheduler/memory/program_items.h"
+#include "support/offsets.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+/// The tensors of a step of one device. Time is the number of tensors that were made before, as in the program
+/// (runtime/executor/step_arena.h).
+class StepTensors {
+ public:
+  StepTensors(const StageGraph& graph, const CountedItems& item, const IdSet<StageId>& joined,
+              const ir::Program& program)
+      : graph_(graph), items_(item, joined), gradients_(program), actions_(program.actions) {}
+
+  std::vector<TimedBuffer> run() {
+    const std::vector<bool> ends = item_ends(actions_);
+    for (size_t i = 0; i < actions_.size() && buffers_.size() <= kMaxPlacedTensors; ++i) {
+      add(actions_[i]);
+      if (ends[i]) end_item(slot_key(actions_[i]));
+    }
+    for (TimedBuffer& buffer : buffers_)
+      if (buffer.end == kOpen) buffer.end = now();
+    return std::move(buffers_);
+  }
+
+ private:
+  static constexpr int64_t kOpen = -1;
+
+  int64_t now() const { return static_cast<int64_t>(buffers_.size()); }
+
+  size_t take(Bytes bytes) {
+    buffers_.push_back({now(), kOpen, bytes, Bytes(kStepAlignment)});
+    return buffers_.size() - 1;
+  }
+  void let_go(size_t buffer) { buffers_[buffer].end = now(); }
+
+  void add(const Action& action) {
+    if (ir::is_receive(action.op)) return receive(action);
+    if (ir::is_compute(action.op)) return compute(action);
+    if (action.op == ActionOp::kReduceGradient) return reduce(action);
+    if (action.op == ActionOp::kStep) step(action);
+  }
+
+  /// All that an item receives of a kind is there from the first of its receives on.
+  void receive(const Action& action) {
+    const bool is_gradient = ir::is_backward_message(action.op);
+    if (!received_.insert({slot_key(action), is_gradient}).second) return;
+    const ir::ItemMemory& item = items_.of(action);
+    follow(slot_key(action), is_gradient ? item.gradients : item.values);
+  }
+
+  void compute(const Action& action) {
+    const bool is_first = gradients_.note(action);
+    const ir::FunctionMemory& function = function_of(items_.of(action), action.op, is_first);
+    follow(slot_key(action), function.events);
+    if (!is_first) return;
+    std::vector<size_t>& sums = sums_[{replica_key(action), gradients_.update_of(action)}];
+    for (const size_t storage : function.sums) {
+      const auto held = held_.find({slot_key(action), storage});
+      if (held == held_.end()) continue;
+      sums.push_back(held->second);
+      held_.erase(held);
+    }
+  }
+
+  void follow(const SlotKey& slot, const std::vector<ir::MemoryEvent>& events) {
+    for (const ir::MemoryEvent& event : events) {
+      if (event.storage == ir::MemoryEvent::kScratch) {
+        let_go(take(event.bytes));
+      } else if (event.taken) {
+        held_[{slot, event.storage}] = take(event.bytes);
+      } else if (const auto held = held_.find({slot, event.storage}); held != held_.end()) {
+        let_go(held->second);
+        held_.erase(held);
+      }
+    }
+  }
+
+  void end_item(const SlotKey& slot) {
+    const auto first = held_.lower_bound({slot, 0});
+    auto last = first;
+    for (; last != held_.end() && last->first.first == slot; ++last) let_go(last->second);
+    held_.erase(first, last);
+    received_.erase({slot, false});
+    received_.erase({slot, true});
+  }
+
+  /// What moves lies beside the gradients until the step has waited for it.
+  void reduce(const Action& action) {
+    const Bytes bytes = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
+    Reductions& open = reductions_[replica_key(action)];
+    if (open.count++ == 0 && bytes > Bytes(0)) open.buffer = take(bytes);
+  }
+
+  void step(const Action& action) {
+    if (const auto open = reductions_.find(replica_key(action));
+        open != reductions_.end() && --open->second.count == 0) {
+      if (open->second.buffer) let_go(*open->second.buffer);
+      reductions_.erase(open);
+    }
+    const auto first = sums_.lower_bound({replica_key(action), std::numeric_limits<int64_t>::min()});
+    const auto last = sums_.lower_bound({replica_key(action), action.range.first});
+    for (auto sums = first; sums != last; ++sums)
+      for (const size_t buffer : sums->second) let_go(buffer);
+    sums_.erase(first, last);
+  }
+
+  struct Reductions {
+    int count = 0;
+    std::optional<size_t> buffer = std::nullopt;
+  };
+
+  const StageGraph& graph_;
+  ItemMemories items_;
+  GradientSets gradients_;
+  const std::vector<Action>& actions_;
+  std::vector<TimedBuffer> buffers_;
+  /// Of items: the buffer of a storage.
+  std::map<std::pair<SlotKey, size_t>, size_t> held_;
+  /// Slots whose item has begun to receive values, or gradients.
+  std::set<std::pair<SlotKey, bool>> received_;
+  /// The buffers of gradients of weights, by update.
+  std::map<std::pair<ir::ReplicaKey, int64_t>, std::vector<size_t>> sums_;
+  std::map<ir::ReplicaKey, Reductions> reductions_;
+};
+
+}  // namespace
+
+std::vector<Bytes> arenas_of(const StageGraph& graph, const Schedule& schedule, const CountedItems& item) {
+  const IdSet<StageId> joined = ir::undivided_backwards(schedule, graph.stages.size());
+  std::vector<std::vector<TimedBuffer>> steps;
+  size_t tensors = 0;
+  for (const ir::Program& program : schedule.programs) {
+    steps.push_back(StepTensors(graph, item, joined, program).run());
+    tensors += steps.back().size();
+    if (tensors > kMaxPlacedTensors) return {};
+  }
+  std::vector<Bytes> arenas;
+  for (const std::vector<TimedBuffer>& step : steps) {
+    const int64_t height = plan_offsets(step, kStepOffsets).height.count;
+    arenas.emplace_back(((height + kPage - 1) / kPage + 1) * kPage);
+  }
+  return arenas;
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,60 @@
+#pragma once
+// The matrix products of a plan's programs, and which kernel was the fastest for each on the machine that built them.
+//
+// `generate` writes the products beside the programs (products.txt), `build` measures them (kernels.txt), and every
+// program of the plan takes what stands there, so that all of them compute the same bits. Text form, one product per
+// line: rows, inner, columns, how each operand lies in memory (n: by rows, t: transposed), and once it is measured the
+// kernel:
+//
+//   graphpipe-products 1
+//   threads 1
+//   product 512 768 3072 n t onednn
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace graphpipe::wire {
+
+inline constexpr std::string_view kProductsFile = "products.txt", kKernelsFile = "kernels.txt";
+
+/// [rows, inner] times [inner, columns].
+struct Product {
+  int64_t rows = 0, inner = 0, columns = 0;
+  bool left_turned = false, right_turned = false;
+  auto operator<=>(const Product&) const = default;
+};
+
+/// The BLAS of LibTorch's build, or oneDNN, which is part of the same LibTorch.
+enum class ProductKernel : uint8_t { kBlas, kOneDnn };
+std::string_view product_kernel_name(ProductKernel kernel);
+std::optional<ProductKernel> find_product_kernel(std::string_view name);
+
+struct TimedProduct {
+  Product product;
+  /// Absent: not measured.
+  std::optional<ProductKernel> kernel = std::nullopt;
+  bool operator==(const TimedProduct&) const = default;
+};
+
+struct ProductTable {
+  int64_t threads = 1;
+  /// Ascending, each once.
+  std::vector<TimedProduct> products;
+  bool operator==(const ProductTable&) const = default;
+};
+
+std::string print_product_table(const ProductTable& table);
+/// Absent where the text is not of this form.
+std::optional<ProductTable> parse_product_table(std::string_view text);
+
+/// Below, the choice is not worth a measurement: what surrounds a kernel costs as much.
+constexpr bool is_worth_measuring(const Product& product) {
+  constexpr int64_t kFewMultiplications = 1 << 20;
+  return product.rows * product.inner * product.columns >= kFewMultiplications;
+}
+
+}  // namespace graphpipe::wire
