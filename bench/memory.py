@@ -5,7 +5,8 @@
 
 The models are those of bench/wide_models.py, batch 8, momentum: on one device in one micro-batch, beside the same step
 of PyTorch (its profiler's allocations and releases, on top of weights and momentum), and on two devices in micro-batches
-of 2. All figures are bytes of tensors. Predicted peaks are what `graphpipe simulate` says, measured ones what `run` says.
+of 2. All figures are bytes of tensors. Predicted peaks are what `graphpipe simulate` says, measured ones what `run` says;
+`arena` is the block of memory of a step's tensors, as `simulate` says and as `run` takes it.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import results
 import step_time
 import wide_models
 
-BATCH, STEPS = 8, 3
+BATCH, STEPS = 8, 8
 LAYOUTS = {"one device": ["--devices", "1", "--micro-batch", str(BATCH)],
            "two stages": ["--devices", "2", "--stages", "2", "--micro-batch", "2"]}
 
@@ -58,9 +59,9 @@ def eager_peak(name: str, folder: pathlib.Path) -> int:
     return peak
 
 
-def peaks(graphpipe: str, verb: list[str]) -> list[int]:
-    answer = subprocess.run([graphpipe, *verb, "--json", "--quiet"], check=True, capture_output=True, text=True)
-    return json.loads(answer.stdout)["peak_bytes"]
+def answer(graphpipe: str, verb: list[str]) -> dict:
+    finished = subprocess.run([graphpipe, *verb, "--json", "--quiet"], check=True, capture_output=True, text=True)
+    return json.loads(finished.stdout)
 
 
 def measure(name: str, graphpipe: str) -> list[dict]:
@@ -74,16 +75,18 @@ def measure(name: str, graphpipe: str) -> list[dict]:
             subprocess.run([graphpipe, "compile", str(model), *flags, "--batch", str(BATCH), "--loss", loss, "-o", program,
                             "--quiet"], check=True, stdout=subprocess.DEVNULL)
             run = ["run", program, "--data", str(data), "--steps", str(STEPS), "--lr", "0.01", "--momentum", "0.9"]
-            for device, pair in enumerate(zip(peaks(graphpipe, ["simulate", program]), peaks(graphpipe, run))):
-                predicted, measured = pair
+            plan, ran = answer(graphpipe, ["simulate", program]), answer(graphpipe, run)
+            for device, measured in enumerate(ran["peak_bytes"]):
                 row = {"model": name, "layout": layout, "device": device, "measured_bytes": measured,
-                       "predicted_ratio": predicted / measured}
+                       "predicted_ratio": plan["peak_bytes"][device] / measured,
+                       "arena_bytes": ran["arena_bytes"][device],
+                       "planned_arena_bytes": plan["arena_bytes"][device]}
                 if layout == "one device":
                     row["eager_ratio"] = measured / eager
                 rows.append(row)
                 beside = f"{row['eager_ratio']:16.3f}" if "eager_ratio" in row else ""
-                print(f"{name:10} {layout:11} {device:6} {measured / 2**20:13.1f} {row['predicted_ratio']:20.4f} {beside}",
-                      flush=True)
+                print(f"{name:10} {layout:11} {device:6} {measured / 2**20:13.1f} {row['predicted_ratio']:20.4f}"
+                      f" {row['planned_arena_bytes']:14} {row['arena_bytes']:11} {beside}", flush=True)
     return rows
 
 
@@ -96,7 +99,8 @@ def main() -> None:
     if unknown := [name for name in arguments.models if name not in wide_models.MODELS]:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(wide_models.MODELS)}")
     torch.set_num_threads(1)
-    print(f"{'model':10} {'layout':11} {'device':>6} {'measured, MiB':>13} {'predicted / measured':>20} {'measured / eager':>16}")
+    print(f"{'model':10} {'layout':11} {'device':>6} {'measured, MiB':>13} {'predicted / measured':>20}"
+          f" {'planned arena':>14} {'arena':>11} {'measured / eager':>16}")
     rows = [row for name in arguments.models or wide_models.MODELS for row in measure(name, arguments.graphpipe)]
     if arguments.save:
         results.save(arguments.save, "memory", rows, key=["model", "layout", "device"], lower_is_better=["eager_ratio"])
