@@ -19,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<wire::ProductTable> read_table(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
   return wire::parse_product_table(std::string(std::istreambuf_iterator<char>(file), {}));
 }
