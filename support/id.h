@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/bits.h"
 #include "support/check.h"
+#include "support/printed.h"
 
 namespace graphpipe {
 
@@ -22,6 +24,7 @@ class Id {
   constexpr explicit Id(size_t index) : index_(static_cast<uint32_t>(index)) {}
   constexpr size_t index() const { return index_; }
   constexpr bool valid() const { return index_ != kNone; }
+  operator Printed() const { return valid() ? Printed(index_) : Printed("none"); }
   constexpr auto operator<=>(const Id&) const = default;
 
  private:
@@ -31,7 +34,7 @@ class Id {
 
 template <typename Tag>
 std::ostream& operator<<(std::ostream& out, Id<Tag> id) {
-  return id.valid() ? out << id.index() : out << "none";
+  return out << Printed(id).words();
 }
 
 /// A vector indexed by ids of one kind.
@@ -67,27 +70,20 @@ class IdMap {
   std::vector<T> items_;
 };
 
-/// A set of ids below a fixed size, one bit each.
+/// A set of ids, one bit each.
 template <typename Key>
 class IdSet {
  public:
   IdSet() = default;
-  explicit IdSet(size_t size) : bits_(size, false) {}
-  bool contains(Key key) const { return key.index() < bits_.size() && bits_[key.index()]; }
+  explicit IdSet(size_t size) : bits_(size) {}
+  bool contains(Key key) const { return bits_.contains(key.index()); }
   /// Returns whether the key was new.
-  bool insert(Key key) {
-    if (key.index() >= bits_.size()) bits_.resize(key.index() + 1, false);
-    const bool added = !bits_[key.index()];
-    bits_[key.index()] = true;
-    return added;
-  }
-  void erase(Key key) {
-    if (key.index() < bits_.size()) bits_[key.index()] = false;
-  }
+  bool insert(Key key) { return bits_.insert(key.index()); }
+  void erase(Key key) { bits_.erase(key.index()); }
   bool operator==(const IdSet&) const = default;
 
  private:
-  std::vector<bool> bits_;
+  BitSet bits_;
 };
 
 /// All ids 0 .. count-1: `for (NodeId id : ids<NodeId>(n))`.

@@ -7,6 +7,8 @@
 namespace graphpipe {
 namespace {
 
+/// Of a number that need not be whole, as streams print it.
+constexpr int kDigits = 6;
 constexpr char kHex[] = "0123456789abcdef";
 
 bool is_printable(char c) { return c >= 0x20 && c < 0x7f; }
@@ -19,6 +21,24 @@ void append_hex_escape(std::string& out, const char* prefix, char c) {
 }
 
 }  // namespace
+
+Printed::Printed(int64_t number)
+    : words_(digits_.data(), std::to_chars(digits_.data(), digits_.data() + digits_.size(), number).ptr) {}
+Printed::Printed(uint64_t number)
+    : words_(digits_.data(), std::to_chars(digits_.data(), digits_.data() + digits_.size(), number).ptr) {}
+Printed::Printed(double number)
+    : words_(digits_.data(),
+             std::to_chars(digits_.data(), digits_.data() + digits_.size(), number, std::chars_format::general, kDigits)
+                 .ptr) {}
+
+std::string joined(std::initializer_list<Printed> parts) {
+  size_t size = 0;
+  for (const Printed& part : parts) size += part.words().size();
+  std::string all;
+  all.reserve(size);
+  for (const Printed& part : parts) all += part.words();
+  return all;
+}
 
 size_t utf8_length(std::string_view rest) {
   const auto first = static_cast<unsigned char>(rest[0]);

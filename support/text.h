@@ -7,20 +7,23 @@
 
 #include <charconv>
 #include <compare>
-#include <sstream>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "support/printed.h"
+
 namespace graphpipe {
+
+/// One after the other.
+std::string joined(std::initializer_list<Printed> parts);
 
 /// Joins the printed forms of its arguments.
 template <typename... Parts>
 std::string text(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+  return joined({Printed(parts)...});
 }
 
 /// Reads all of `word` as a number. False where it is none, does not fit, or has characters left over.

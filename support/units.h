@@ -7,6 +7,8 @@
 #include <limits>
 #include <ostream>
 
+#include "support/printed.h"
+
 namespace graphpipe {
 
 /// No limit, or no plan: a time or a size that nothing reaches.
@@ -34,6 +36,7 @@ struct Quantity {
   friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity(a.count * factor); }
   friend constexpr Quantity operator*(Rep factor, Quantity a) { return Quantity(a.count * factor); }
   friend constexpr Quantity operator/(Quantity a, Rep divisor) { return Quantity(a.count / divisor); }
+  operator Printed() const { return count; }
   friend std::ostream& operator<<(std::ostream& out, Quantity q) { return out << q.count; }
 };
 

@@ -1,12 +1,11 @@
 #include "driver/sweep/sweep_file.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "driver/cli/flags.h"
+#include "driver/cli/manual.h"
 #include "driver/cli/suggestion.h"
 #include "driver/cli/toml_file.h"
 #include "wire/run_options.h"
@@ -18,13 +17,11 @@ namespace {
 std::map<std::string, bool> plan_words() {
   // A sweep gives these by itself.
   const std::set<std::string> own = {"output", "json", "quiet", "help"};
-  Options options;
-  CLI::App app;
-  plan_flags(app, options);
+  const auto plan = std::ranges::find(all_commands(), "plan", &CommandEntry::name);
   std::map<std::string, bool> words{{"model", false}};
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (!own.contains(name)) words.emplace(name, option->get_type_size() == 0);
+  for (const ShownFlag& flag : flags_of(*plan))
+    for (const std::string& name : flag.long_names)
+      if (!own.contains(name)) words.emplace(name, flag.value.empty());
   return words;
 }
 

@@ -34,7 +34,7 @@ RecordedScale read_scale(const std::string& path) {
   const TensorPlace* const place = file.find(kScale);
   const at::Tensor pair = place == nullptr ? at::Tensor() : file.view(*place);
   if (!pair.defined() || pair.scalar_type() != at::kDouble || pair.numel() != 2)
-    fail(Code::kMalformedFile, text(quoted(path), " holds no loss scale"), "record the steps of this model");
+    fail(Code::kMalformedFile, text(quoted(ModelText(path)), " holds no loss scale"), "record the steps of this model");
   return {.scale = pair.const_data_ptr<double>()[0], .overflow = pair.const_data_ptr<double>()[1] != 0};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <sstream>
 
 #include "scheduler/standalone/infer_stages.h"
 #include "tests/scheduler/helpers.h"

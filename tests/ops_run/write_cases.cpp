@@ -38,9 +38,10 @@ std::vector<ExampleId> all_examples() {
 // --- C++ ---
 
 std::string numbers_text(const std::vector<double>& values) {
-  std::string result = "{";
-  for (double value : values) result += text(result.size() > 1 ? ", " : "", std::setprecision(17), value);
-  return result + "}";
+  std::ostringstream out;
+  out << std::setprecision(17);
+  for (size_t i = 0; i < values.size(); ++i) out << (i == 0 ? "{" : ", ") << values[i];
+  return values.empty() ? "{}" : out.str() + "}";
 }
 
 template <typename T>

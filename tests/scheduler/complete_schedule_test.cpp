@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "scheduler/analysis/schedule_bound.h"
 #include "scheduler/standalone/infer_stages.h"
 #include "scheduler/standalone/policy_schedule.h"

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "scheduler/build_schedule.h"
 #include "support/trace_events.h"
 #include "tests/scheduler/helpers.h"
@@ -83,7 +85,8 @@ TEST_CASE("the SVG has one bar per compute action, the trace one arrow per messa
 
 TEST_CASE("the SVG of more devices than rows shows shares, and stays small") {
   const StageGraph graph = chain_stages({.ranks = 200, .micro_batches = 100});
-  const BuiltSchedule built = *build_schedule(graph, standalone_cluster(200), {.policy = "1f1b", .in_flight = depth_numbers(graph)});
+  const BuiltSchedule built =
+      *build_schedule(graph, standalone_cluster(200), {.policy = "1f1b", .in_flight = depth_numbers(graph)});
   const std::string svg = gantt_svg(graph, built.schedule, built.timeline);
   CHECK(svg.find("0 to 3</text>") != std::string::npos);
   CHECK(count(svg, "<g><title>") == 0);

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "scheduler/policies/policies.h"
 #include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"

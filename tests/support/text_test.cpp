@@ -3,7 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
+#include <sstream>
 #include <type_traits>
+
+#include "support/splitmix64.h"
+#include "support/units.h"
 
 namespace graphpipe {
 namespace {
@@ -48,6 +53,23 @@ TEST_CASE("encoders by example") {
   CHECK(quoted(ModelText("n\t")) == "'n\\x09'");
   CHECK(quoted(ModelText(std::string(1000, 'x'))).size() == 202);
   CHECK(text("a", 1, std::string("b")) == "a1b");
+  CHECK(text(-1, ' ', uint64_t{1} << 63, true, std::string_view("c"), Bytes(7)) == "-1 92233720368547758081c7");
+}
+
+TEST_CASE("a number prints as a stream prints it") {
+  const auto streamed = [](double number) {
+    std::ostringstream out;
+    out << number;
+    return out.str();
+  };
+  for (const double number : {0.0, -0.0, 1e5, 999999.5, 1234567.0, 1e-4, 1e-5, 1.0 / 3, 5e-324, kInfinity, -kInfinity})
+    CHECK(text(number) == streamed(number));
+  for (uint64_t seed = 0; seed < 10'000; ++seed) {
+    const auto any = std::bit_cast<double>(splitmix64(seed));
+    CHECK(text(any) == streamed(any));
+    const double ordinary = static_cast<double>(splitmix64(seed) >> 40) / 1000;
+    CHECK(text(ordinary) == streamed(ordinary));
+  }
 }
 
 TEST_CASE("a number is all of a word or none, and splitting keeps empty parts") {
