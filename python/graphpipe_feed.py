@@ -14,19 +14,28 @@ from a checkpoint asks for its first step in `first_step`. Arrays are copied int
 only when a slot is free: a slow run holds the feeder back.
 """
 
+from __future__ import annotations
+
 import fcntl
 import itertools
 import mmap
 import os
 import socket
 import struct
-from collections import namedtuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 HEADER = "graphpipe-feed 1"
 ALIGNMENT = 64
 MAX_MESSAGE = 1 << 16
 
-Input = namedtuple("Input", "type shape")
+
+class Input(NamedTuple):
+    type: str
+    shape: tuple[int, ...]
+
+
+# What `serve` asks for its batches: the first step, and what the inputs must be.
+Batches = Callable[[int, "dict[str, Input]"], Iterable[Mapping[str, Any]]]
 
 # Element type: bytes, and the formats of a buffer that hold it.
 TYPES = {
@@ -43,12 +52,12 @@ class FeedError(Exception):
 class Hello:
     """What a rank asks for."""
 
-    def __init__(self, message):
+    def __init__(self, message: bytes) -> None:
         lines = message.decode("ascii").split("\n")
         if lines[0] != HEADER or lines[-1] != "":
             raise FeedError(f"the run speaks another protocol: {lines[0]!r}")
-        numbers = {}
-        self.inputs = {}
+        numbers: dict[str, int] = {}
+        self.inputs: dict[str, Input] = {}
         for line in lines[1:-1]:
             words = line.split(" ")
             if words[0] == "input":
@@ -60,7 +69,7 @@ class Hello:
         self.batch = numbers["batch"]
 
 
-def _decoded(word):
+def _decoded(word: str) -> str:
     out, i = bytearray(), 0
     while i < len(word):
         if word[i] == "%":
@@ -72,36 +81,42 @@ def _decoded(word):
     return out.decode("utf-8", "surrogateescape")
 
 
-def _encoded(text):
+def _encoded(text: str) -> str:
     return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x25 else f"%{byte:02x}" for byte in text.encode())
 
 
-def _size_of(declared):
+def _size_of(declared: Input) -> int:
     size = TYPES[declared.type][0]
     for dim in declared.shape:
         size *= dim
     return size
 
 
-def _layout(inputs):
+def _layout(inputs: Mapping[str, Input]) -> tuple[dict[str, int], int]:
     """Where each input begins in a slot, and the bytes of a slot."""
-    offsets, end = {}, 0
+    offsets: dict[str, int] = {}
+    end = 0
     for name, declared in inputs.items():
         offsets[name] = end
         end += -(-_size_of(declared) // ALIGNMENT) * ALIGNMENT
     return offsets, end
 
 
-def _padded(view, kind, shape, number):
+def _shape_of(view: memoryview) -> tuple[int, ...]:
+    return view.shape or ()
+
+
+def _padded(view: memoryview, kind: str, shape: tuple[int, ...], number: float) -> memoryview:
     """The view's rows at the beginning of each axis of an array of this shape, the rest filled with the number."""
     element = struct.pack("<" + kind, int(number) if kind not in "fde" else number)
     count = 1
     for dim in shape:
         count *= dim
     padded = bytearray(element * count)
-    row = view.shape[-1] * view.itemsize
+    found = _shape_of(view)
+    row = found[-1] * view.itemsize
     data = view.cast("B")
-    for i, index in enumerate(itertools.product(*map(range, view.shape[:-1]))):
+    for i, index in enumerate(itertools.product(*map(range, found[:-1]))):
         place = 0
         for at, dim in zip((*index, 0), shape):
             place = place * dim + at
@@ -109,16 +124,17 @@ def _padded(view, kind, shape, number):
     return memoryview(padded)
 
 
-def _bytes_of(name, array, declared, fill=None):
+def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = None) -> memoryview:
     view = memoryview(array)
+    found = _shape_of(view)
     size, formats = TYPES[declared.type]
     kind = view.format.lstrip("@=<")
-    smaller = len(view.shape) == len(declared.shape) and view.shape != declared.shape and all(
-        0 < found <= most for found, most in zip(view.shape, declared.shape))
-    if fill is not None and smaller and view.shape[0] == declared.shape[0] and kind in formats and view.c_contiguous:
+    smaller = len(found) == len(declared.shape) and found != declared.shape and all(
+        0 < dim <= most for dim, most in zip(found, declared.shape))
+    if fill is not None and smaller and found[0] == declared.shape[0] and kind in formats and view.c_contiguous:
         return _padded(view, kind, declared.shape, fill)
-    if view.shape != declared.shape or view.itemsize != size or kind not in formats:
-        raise FeedError(f"the batch has {kind}{list(view.shape)} for {name!r}; the run takes "
+    if found != declared.shape or view.itemsize != size or kind not in formats:
+        raise FeedError(f"the batch has {kind}{list(found)} for {name!r}; the run takes "
                         f"{declared.type}{list(declared.shape)}")
     if not view.c_contiguous:
         raise FeedError(f"the array for {name!r} is not contiguous in C order")
@@ -128,7 +144,7 @@ def _bytes_of(name, array, declared, fill=None):
 class _Session:
     """One run: a connection for each of its ranks, and the memory that they share."""
 
-    def __init__(self, listener, slots, data, pad):
+    def __init__(self, listener: socket.socket, slots: int, data: str, pad: Mapping[str, float]) -> None:
         self.pad = pad
         first = listener.accept()[0]
         hello = Hello(first.recv(MAX_MESSAGE))
@@ -145,7 +161,7 @@ class _Session:
         self.next_done = [hello.step] * len(self.connections)
         self._share_memory(data)
 
-    def _share_memory(self, data):
+    def _share_memory(self, data: str) -> None:
         memory = os.memfd_create("graphpipe-feed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, self.slots * self.slot_bytes)
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
@@ -156,7 +172,7 @@ class _Session:
             socket.send_fds(connection, [offer], [memory])
         os.close(memory)
 
-    def _wait_for_slot(self, step):
+    def _wait_for_slot(self, step: int) -> bool:
         """Until all ranks are done with the batch that lies in the slot of this step."""
         for i, connection in enumerate(self.connections):
             while self.next_done[i] <= step - self.slots:
@@ -171,7 +187,7 @@ class _Session:
                 self.next_done[i] += 1
         return True
 
-    def send(self, step, batch):
+    def send(self, step: int, batch: Mapping[str, Any]) -> bool:
         """False where the run has ended."""
         if set(batch) != set(self.hello.inputs):
             raise FeedError(f"the batch has {sorted(batch)}; the run takes {sorted(self.hello.inputs)}")
@@ -184,7 +200,7 @@ class _Session:
             self.memory[begin:begin + data.nbytes] = data
         return self._tell(f"batch {step} {slot}\n")
 
-    def _tell(self, message):
+    def _tell(self, message: str) -> bool:
         try:
             for connection in self.connections:
                 connection.send(message.encode())
@@ -192,7 +208,7 @@ class _Session:
             return False
         return True
 
-    def finish(self):
+    def finish(self) -> None:
         """Says that there are no more batches, and waits until the run has left."""
         self._tell("end\n")
         for connection in self.connections:
@@ -202,12 +218,13 @@ class _Session:
             except ConnectionResetError:
                 pass
 
-    def close(self):
+    def close(self) -> None:
         for connection in self.connections:
             connection.close()
 
 
-def serve(path, batches, slots=4, runs=1, data="", pad=None):
+def serve(path: Union[str, "os.PathLike[str]"], batches: Batches, slots: int = 4, runs: Optional[int] = 1, data: str = "",
+          pad: Optional[Mapping[str, float]] = None) -> None:
     """Waits for a run at the socket `path` and feeds it what `batches(first_step, inputs)` yields, to its end or the
     run's; `runs` times, one after the other (None: for ever). `data` is a name for what is fed, such as a digest of its files: a run that goes on from
     a checkpoint refuses data of another name. `pad` maps names of inputs to numbers that fill up arrays which are
@@ -218,7 +235,7 @@ def serve(path, batches, slots=4, runs=1, data="", pad=None):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         mask = os.umask(0o177)
         try:
-            listener.bind(path)
+            listener.bind(os.fspath(path))
         finally:
             os.umask(mask)
         try:
@@ -230,7 +247,7 @@ def serve(path, batches, slots=4, runs=1, data="", pad=None):
             os.unlink(path)
 
 
-def _serve_one(listener, batches, slots, data, pad):
+def _serve_one(listener: socket.socket, batches: Batches, slots: int, data: str, pad: Mapping[str, float]) -> None:
     session = _Session(listener, slots, data, pad)
     try:
         step = session.hello.step

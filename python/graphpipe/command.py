@@ -10,13 +10,13 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any, Iterable, Optional, Union
+from typing import Any, Iterable, Mapping, Optional, Union
 
 from . import runtime_build
 from .errors import EnvironmentFault, error_of
 from .results import Diagnostic, parsed
 
-Flag = Union[str, int, float, bool, os.PathLike, Iterable[Union[str, int, float]], None]
+Flag = Union[str, int, float, bool, "os.PathLike[str]", Iterable[Union[str, int, float]], None]
 
 
 def binary() -> str:
@@ -64,9 +64,11 @@ def environment(needs_runtime: bool = False) -> dict[str, str]:
 
 # Verbs that link programs against the runtime, or run such programs.
 BUILDING = {"build", "compile", "profile"}
+# Exit codes that come with an answer: what a verb looked for and found is no failure of the call.
+ANSWERING: dict[str, tuple[int, ...]] = {"lint": (0, 1, 3), "verify": (0, 1)}
 
 
-def words_of(flags: dict[str, Flag]) -> list[str]:
+def words_of(flags: Mapping[str, Flag]) -> list[str]:
     """Keywords as flags: `micro_batch=4` is --micro-batch 4, True is the flag alone, None and False are left out, and an
     iterable is the flag once for each item."""
     words: list[str] = []
@@ -84,24 +86,24 @@ def words_of(flags: dict[str, Flag]) -> list[str]:
     return words
 
 
-def answer_of(verb: str, exit_code: int, output: str, errors: str, accepted: Iterable[int] = (0,)) -> dict[str, Any]:
+def answer_of(verb: str, exit_code: int, output: str, errors: str) -> dict[str, Any]:
     """The JSON object of a call that ended; raises the error of its exit code."""
     try:
-        answer = json.loads(output)
+        answer: dict[str, Any] = json.loads(output)
     except json.JSONDecodeError:
         answer = {}
-    if exit_code in accepted and answer:
+    if exit_code in ANSWERING.get(verb, (0,)) and answer:
         return answer
     problems = [parsed(Diagnostic, item) for item in answer.get("diagnostics", [])]
     raise error_of(verb, exit_code, problems, errors)
 
 
-def call(verb: str, *arguments: Union[str, os.PathLike], accepted: Iterable[int] = (0,), **flags: Flag) -> dict[str, Any]:
+def call(verb: str, *arguments: Union[str, "os.PathLike[str]"], **flags: Flag) -> dict[str, Any]:
     """Runs a verb and returns its JSON object. Errors: GraphPipeError, by its exit code."""
-    words = [binary(), verb, *map(os.fspath, arguments), *words_of(flags), "--json", "--quiet"]
+    words = [binary(), verb, *(os.fspath(argument) for argument in arguments), *words_of(flags), "--json", "--quiet"]
     done = subprocess.run(words, env=environment(verb in BUILDING), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, errors="replace", check=False)
-    return answer_of(verb, done.returncode, done.stdout, done.stderr, accepted)
+    return answer_of(verb, done.returncode, done.stdout, done.stderr)
 
 
 def main() -> None:

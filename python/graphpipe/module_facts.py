@@ -93,16 +93,3 @@ def write(model: "os.PathLike[str] | str", module: Any) -> Path:
     temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     os.replace(temporary, path)
     return path
-
-
-def read(model: "os.PathLike[str] | str") -> dict[str, Any]:
-    """The facts beside a model; empty where there are none. Errors: ValueError where they are of another file."""
-    path = path_of(model)
-    if not path.exists():
-        return {}
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    if facts.get("schema") != SCHEMA:
-        raise ValueError(f"{path}: its schema is {facts.get('schema')!r}, expected {SCHEMA!r}; export the model again")
-    if facts["model"] != hashlib.sha256(Path(model).read_bytes()).hexdigest():
-        raise ValueError(f"{path} was written for another file than {os.fspath(model)}; export the model again, or remove it")
-    return facts

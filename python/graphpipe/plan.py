@@ -8,10 +8,13 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from .command import Flag, call
 from .results import Comparison, Inspection, Lint, PlanSummary, Simulation, parsed
+
+if TYPE_CHECKING:
+    from .program import Program
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -62,7 +65,7 @@ class Plan:
     def _repr_svg_(self) -> str:
         return self.svg()
 
-    def compile(self, folder: PathLike, **flags: Flag) -> "Any":
+    def compile(self, folder: PathLike, **flags: Flag) -> "Program":
         """Writes and compiles the programs; `flags` are those of `graphpipe generate`. Returns a Program."""
         from .program import Program
 
@@ -88,7 +91,7 @@ def inspect(model: PathLike, **flags: Flag) -> Inspection:
 
 def lint(model: PathLike, **flags: Flag) -> Lint:
     """Every problem of a model at once; `passed` is False where it cannot train as it is."""
-    return parsed(Lint, call("lint", model, accepted=(0, 1, 3), **flags))
+    return parsed(Lint, call("lint", model, **flags))
 
 
 def plan(model: PathLike, path: Optional[PathLike] = None, **flags: Flag) -> Plan:
@@ -110,7 +113,7 @@ def compare(model: PathLike, **flags: Flag) -> Comparison:
     return parsed(Comparison, call("compare", model, **flags))
 
 
-def compile(model: PathLike, folder: PathLike, **flags: Flag) -> "Any":  # the verb's name
+def compile(model: PathLike, folder: PathLike, **flags: Flag) -> "Program":  # the verb's name
     """Plans, generates and builds in one go; `flags` are those of `graphpipe compile`. Returns a Program."""
     from .program import Program
 

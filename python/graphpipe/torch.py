@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
-from .command import call
+from .command import Flag, call
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def plan(module: Any, inputs: Sequence[Any], *, ranks: int, micro_batches: int, 
     with tempfile.TemporaryDirectory(prefix="graphpipe-torch-") as folder:
         profile = os.path.join(folder, "parts.txt")
         Path(profile).write_text(_profile_text(measured), encoding="utf-8")
-        flags = {"profile": profile, "profile_format": "pipedream", "profile_batch": 1, "batch": micro_batches,
+        flags: dict[str, Flag] = {"profile": profile, "profile_format": "pipedream", "profile_batch": 1, "batch": micro_batches,
                  "micro_batch": 1, "devices": ranks, "policy": policy, "bandwidth": bytes_per_second}
         made = os.path.join(folder, "plan.json")
         best = call("plan", planner="auto", stages=ranks, no_replication=True, output=made, **flags)
@@ -118,7 +118,7 @@ def _parts_of(module: Any) -> list[str]:
     def visit(part: Any, prefix: str) -> None:
         for name, child in part.named_children():
             path = f"{prefix}{name}"
-            if isinstance(child, (torch.nn.Sequential, torch.nn.ModuleList)):
+            if isinstance(child, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
                 visit(child, path + ".")
             else:
                 out.append(path)
