@@ -17,17 +17,17 @@ using nlohmann::json;
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 const std::string kRecorded = GRAPHPIPE_SOURCE_DIR "/tests/data/precision";
 
-Words with(Words words, const Words& more) {
+Arguments with(Arguments words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
 /// The recorded transformer, compiled in this precision.
-void compile_recorded(const std::string& precision, const std::string& folder, const Words& more) {
+void compile_recorded(const std::string& precision, const std::string& folder, const Arguments& more) {
   graphpipe_output(with({"compile", kRecorded + "/model.onnx", "--batch", "8", "--loss", "cross_entropy:logits,label",
                          "--precision", precision, "-o", folder, "--quiet"},
                         more));
@@ -47,14 +47,14 @@ const std::string& two_stages(const std::string& precision) {
 json recorded() { return json::parse(read_text(kRecorded + "/reference.json")); }
 
 /// `run` of a recorded model's folder with PyTorch's numbers.
-Words run_words(const std::string& folder, int steps, const Words& more) {
+Arguments run_words(const std::string& folder, int steps, const Arguments& more) {
   return with({"run", folder, "--data", kRecorded + "/data", "--steps", std::to_string(steps), "--lr", "0.05",
                "--momentum", "0.9", "--json", "--quiet"},
               more);
 }
 
-const Words kScaled = {"--loss-scale", "16777216", "--loss-scale-growth", "5"};
-const Words kGrowing = {"--loss-scale", "16777216", "--loss-scale-growth", "2"};
+const Arguments kScaled = {"--loss-scale", "16777216", "--loss-scale-growth", "5"};
+const Arguments kGrowing = {"--loss-scale", "16777216", "--loss-scale-growth", "2"};
 
 }  // namespace
 
@@ -63,7 +63,7 @@ TEST_CASE("bfloat16 and float16 train as PyTorch's autocast and GradScaler do, o
   for (const std::string precision : {"bf16", "fp16"}) {
     CAPTURE(precision);
     const std::string& folder = two_stages(precision);
-    const Words scale = precision == "fp16" ? kScaled : Words();
+    const Arguments scale = precision == "fp16" ? kScaled : Arguments();
     const json report = json::parse(graphpipe_output(run_words(folder, 20, scale)));
     const json& expected = reference[precision];
     CHECK(largest_relative(report["losses"].get<std::vector<double>>(), expected["losses"].get<std::vector<double>>()) <
@@ -86,12 +86,12 @@ TEST_CASE("fp16 with overflows, clipping and accumulated steps has the interpret
   compile_recorded("fp16", folder,
                    {"--devices", "3", "--stages", "2", "--replicas", "0=2", "--micro-batch", "1", "--policy", "gpipe",
                     "--optimizer", "adamw"});
-  const Words numbers = {"--data", kRecorded + "/data", "--lr", "0.01", "--clip-norm", "0.5", "--json", "--quiet"};
-  const Words few = {"--steps", "12"}, many = {"--steps", "20"};
-  const Words accumulated = {"--accumulate", "2"};
+  const Arguments numbers = {"--data", kRecorded + "/data", "--lr", "0.01", "--clip-norm", "0.5", "--json", "--quiet"};
+  const Arguments few = {"--steps", "12"}, many = {"--steps", "20"};
+  const Arguments accumulated = {"--accumulate", "2"};
   // Overflows where every step makes an update, and where several do, so that gradients stay that are no numbers; the
   // sum over the whole batch leaves float16's range at smaller scales than its parts.
-  for (const Words& more : {with(few, kGrowing), with(with(many, accumulated), kGrowing)}) {
+  for (const Arguments& more : {with(few, kGrowing), with(with(many, accumulated), kGrowing)}) {
     const json report = json::parse(graphpipe_output(with(with({"verify", folder}, numbers), more)));
     CHECK(report["compared_steps"] > 0);
     CHECK(report["bitwise"] == true);
@@ -99,7 +99,7 @@ TEST_CASE("fp16 with overflows, clipping and accumulated steps has the interpret
     CHECK(report["same_skipped_steps"] == true);
   }
   // Where all steps overflow nothing is compared, and nothing may pass.
-  const Words overflowing = with(with(with(numbers, {"--steps", "4"}), kScaled), accumulated);
+  const Arguments overflowing = with(with(with(numbers, {"--steps", "4"}), kScaled), accumulated);
   const json none = json::parse(graphpipe_output(with({"verify", folder}, overflowing), 1));
   CHECK(none["bitwise"] == true);
   CHECK(none["compared_steps"] == 0);
@@ -156,7 +156,7 @@ TEST_CASE("a model of 16-bit parameters learns by steps that these cannot hold")
   const std::string folder = work_folder("bf16"), model = GRAPHPIPE_SOURCE_DIR "/tests/data/bf16/model.onnx";
   graphpipe_output({"compile", model, "--batch", "8", "--micro-batch", "2", "--loss", "mse:y,target", "--devices", "2",
                     "--stages", "2", "-o", folder, "--quiet"});
-  const auto losses = [&](const Words& more) {
+  const auto losses = [&](const Arguments& more) {
     return losses_of(
         graphpipe_output(with({"run", folder, "--steps", "60", "--lr", "3e-4", "--json", "--quiet"}, more)));
   };
@@ -165,8 +165,8 @@ TEST_CASE("a model of 16-bit parameters learns by steps that these cannot hold")
   CHECK(main.front() - main.back() > 1.5 * (without.front() - without.back()));
   const std::string checkpoints = work_folder("bf16_checkpoints");
   fs::remove_all(checkpoints);
-  const Words ema = {"--ema", "0.99"};
-  const auto run = [&](int steps, const Words& more) {
+  const Arguments ema = {"--ema", "0.99"};
+  const auto run = [&](int steps, const Arguments& more) {
     graphpipe_output(
         with(with({"run", folder, "--steps", std::to_string(steps), "--lr", "3e-4", "--quiet"}, ema), more));
   };
