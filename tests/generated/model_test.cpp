@@ -58,8 +58,12 @@ TEST_CASE("every example model is differentiated, cut at any place and written")
       const auto stages = stages_of(plan, stage_of, 8);
       REQUIRE(stages.ok());
       ir::Schedule schedule;
-      for (ir::StageId stage : stages->stage_ids())
-        schedule.programs.push_back({stages->stages[stage].choice.devices.front(), {ir::Action{}}});
+      for (ir::StageId stage : stages->stage_ids()) {
+        ir::Action forward;
+        forward.stage = static_cast<int32_t>(stage.index());
+        forward.range = {0, 8};
+        schedule.programs.push_back({stages->stages[stage].choice.devices.front(), {forward}});
+      }
       const auto files = codegen::generate(*graph, plan, *stages, schedule, {});
       for (const Diagnostic& problem : files.problems()) MESSAGE(to_line(problem));
       REQUIRE(files.ok());
