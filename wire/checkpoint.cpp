@@ -30,8 +30,9 @@ std::string_view cut_front(std::string_view& rest, char separator) {
 }
 
 bool read_flag(std::string_view value, CheckpointRecord& record) {
+  // A flag without a value has its blank too: it stands in one way only, so that none stands twice.
+  if (!value.starts_with("--") || value.find(' ') == value.npos) return false;
   const std::string name(cut_front(value, ' '));
-  if (!name.starts_with("--")) return false;
   record.flags.emplace_back(name, value);
   return true;
 }
