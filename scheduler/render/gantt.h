@@ -3,6 +3,7 @@
 
 #include "scheduler/memory/memory.h"
 #include "scheduler/simulate/timeline.h"
+#include "support/text.h"
 
 namespace graphpipe::scheduler {
 
@@ -28,10 +29,14 @@ struct TimeAxis {
   std::string unit;
 };
 
-/// The same as a picture of its own, with an axis, a legend, and messages as lines between the rows. More than 48
-/// devices or 20,000 actions are shown as how busy the devices are, several to a row.
+/// By stage; empty where there are none.
+using StageNames = std::vector<EncodedText<HtmlText>>;
+
+/// The same as a picture of its own, with an axis, a legend, stages by their names, messages as lines between the rows,
+/// and sums over replicas as thin bars. Of more than 16 devices those that do the same have one row (device_groups.h).
+/// More than 48 rows or 20,000 actions are shown as how busy the devices are, several to a row.
 std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
-                      const TimeAxis& axis = {});
+                      const TimeAxis& axis = {}, const StageNames& names = {});
 
 /// Chrome trace events: one process per device with lanes for compute, transfers and collectives, flow arrows from
 /// sends to receives, memory counters. `ticks_per_microsecond` scales time (1000 for nanoseconds).

@@ -3,12 +3,16 @@
 #include <cmath>
 #include <cstdio>
 
+#include "scheduler/render/device_groups.h"
 #include "scheduler/render/gantt.h"
 
 namespace graphpipe::scheduler {
 namespace {
 
-constexpr double kWidth = 1200, kLeft = 86, kRight = 14, kTop = 44, kRow = 30, kBar = 24;
+// As wide as lets the words be read on a sheet of A4.
+constexpr double kWidth = 1000, kLeft = 128, kRight = 14, kTop = 44, kRow = 32, kBar = 24;
+/// Below the bar of a row: what goes on beside its computing.
+constexpr double kThinBar = 4;
 /// More rows are drawn as shares of time that devices are busy; of so many devices at most each.
 constexpr size_t kMaxDrawnRows = 48;
 /// More actions make a picture that no browser scrolls.
@@ -33,12 +37,17 @@ Look look_of(ActionOp op) {
       return {"weight gradient", "#fff3c4"};
     case ActionOp::kRecompute:
       return {"recompute", "#deebf7"};
+    case ActionOp::kReduceGradient:
+      return {"gradient sum", "#54278f"};
+    case ActionOp::kNorm:
+      return {"norm", "#bcbddc"};
     default:
       return {"step", "#969696"};
   }
 }
 
 bool is_drawn(ActionOp op) { return ir::is_compute(op) || op == ActionOp::kStep; }
+bool is_collective(ActionOp op) { return op == ActionOp::kReduceGradient || op == ActionOp::kNorm; }
 
 std::string fixed_point(double value) {
   char buffer[32];
@@ -99,36 +108,78 @@ class Frame {
   double end_ = 0, scale_ = 0;
 };
 
+/// What a picture shows: a row for each group of devices.
+struct Rows {
+  std::vector<DeviceGroup> groups;
+  /// Of each program.
+  std::vector<size_t> row_of;
+  /// Of the programs that stand for their groups.
+  size_t actions = 0;
+
+  Rows(const StageGraph& graph, const Schedule& schedule)
+      : groups(device_groups(graph, schedule)), row_of(schedule.programs.size()) {
+    for (size_t row = 0; row < groups.size(); ++row) {
+      actions += schedule.programs[groups[row].programs.front()].actions.size();
+      for (const size_t program : groups[row].programs) row_of[program] = row;
+    }
+  }
+};
+
+bool has_several_stages(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.programs,
+                             [](const ir::Program& program) { return stages_of(program).size() > 1; });
+}
+
 std::string legend(const Schedule& schedule) {
   std::string out;
   double x = kLeft;
-  for (const ActionOp op : {ActionOp::kForward, ActionOp::kBackward, ActionOp::kInputGradient,
-                            ActionOp::kWeightGradient, ActionOp::kRecompute, ActionOp::kStep}) {
+  for (const ActionOp op :
+       {ActionOp::kForward, ActionOp::kBackward, ActionOp::kInputGradient, ActionOp::kWeightGradient,
+        ActionOp::kRecompute, ActionOp::kStep, ActionOp::kReduceGradient, ActionOp::kNorm}) {
     const bool used = std::ranges::any_of(schedule.programs, [op](const ir::Program& program) {
       return std::ranges::any_of(program.actions, [op](const Action& action) { return action.op == op; });
     });
     if (!used) continue;
     const Look kind = look_of(op);
-    out += rectangle(x, 4, 12, 12, std::string("fill=\"") + kind.fill + "\" stroke=\"#333\"") +
+    const double height = is_collective(op) ? kThinBar : 12;
+    out += rectangle(x, 10 - height / 2, 12, height, std::string("fill=\"") + kind.fill + "\" stroke=\"#333\"") +
            words_at(x + 17, 14, kind.name);
-    x += 40 + 7 * static_cast<double>(std::string_view(kind.name).size());
+    x += 32 + 6.4 * static_cast<double>(std::string_view(kind.name).size());
   }
-  return out + words_at(x, 14, "numbers are micro-batches; thin lines are messages");
+  return out + words_at(x, 14,
+                        std::string("numbers: ") + (has_several_stages(schedule) ? "stage:" : "") +
+                            "micro-batch; thin lines: messages");
 }
 
-void draw_bar(const StageGraph& graph, const Action& action, Span span, const Frame& frame, size_t row,
+std::string title_of(const Action& action, Span span, const Frame& frame) {
+  return "<g><title>" + ir::print_action(action) + ": stage " + std::to_string(action.stage) + ", " +
+         look_of(action.op).name + ", " + frame.time(span.start) + " to " + frame.time(span.end) + "</title>";
+}
+
+std::string words_in(const StageGraph& graph, const Action& action, bool with_stage) {
+  if (!ir::is_compute(action.op)) return "S";
+  return (with_stage ? std::to_string(action.stage) + ":" : "") + std::to_string(micro_batch_of(graph, action));
+}
+
+void draw_bar(const Action& action, Span span, const std::string& words, const Frame& frame, size_t row,
               std::string& out) {
   const double left = frame.x(span.start), width = frame.x(span.end) - left;
   if (width <= 0) return;
-  out += "<g><title>" + ir::print_action(action) + ": stage " + std::to_string(action.stage) + ", " +
-         look_of(action.op).name + ", " + frame.time(span.start) + " to " + frame.time(span.end) + "</title>" +
+  out += title_of(action, span, frame) +
          rectangle(left, Frame::y(row), width, kBar,
                    std::string("fill=\"") + look_of(action.op).fill + "\" stroke=\"#333\" stroke-width=\"0.5\"");
-  const std::string words =
-      ir::is_compute(action.op) ? std::to_string(micro_batch_of(graph, action)) : std::string("S");
   if (width > 7.0 * static_cast<double>(words.size()))
     out += words_at(left + width / 2, Frame::y(row) + 16, words, "middle");
   out += "</g>\n";
+}
+
+void draw_collective(const Action& action, Span span, const Frame& frame, size_t row, std::string& out) {
+  const double left = frame.x(span.start), width = frame.x(span.end) - left;
+  if (width <= 0) return;
+  out += title_of(action, span, frame) +
+         rectangle(left, Frame::y(row) + kBar + 1, width, kThinBar,
+                   std::string("fill=\"") + look_of(action.op).fill + "\"") +
+         "</g>\n";
 }
 
 /// A line from the sender's row to the receiver's, over the time of the transfer.
@@ -139,23 +190,41 @@ void draw_transfer(Span span, const Frame& frame, size_t from, size_t to, std::s
          fixed_point(frame.x(span.end)) + "\" y2=\"" + fixed_point(y2) + "\" stroke=\"#555\" stroke-width=\"0.7\"/>\n";
 }
 
+/// The devices, and below them their stages.
+std::string row_name(const Schedule& schedule, const DeviceGroup& group, const StageNames& names, size_t row) {
+  const std::vector<size_t> stages = stages_of(schedule.programs[group.programs.front()]);
+  std::string below = stages.size() > 1 ? "stages" : "stage";
+  constexpr size_t kMaxNamed = 5;
+  for (size_t i = 0; i < stages.size() && i < kMaxNamed; ++i)
+    below += (i == 0 ? " " : ", ") + std::to_string(stages[i]);
+  if (stages.size() > kMaxNamed) below += ", ...";
+  if (stages.size() == 1 && stages.front() < names.size()) below += ": " + names[stages.front()].str();
+  std::string out = words_at(4, Frame::y(row) + 11, device_names(schedule, group));
+  if (!stages.empty()) out += "<g font-size=\"10\">" + words_at(4, Frame::y(row) + 24, below) + "</g>";
+  return out;
+}
+
 std::string every_action(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
-                         const Frame& frame) {
-  std::string out, lines;
-  for (size_t row = 0; row < schedule.programs.size(); ++row) {
-    const ir::Program& program = schedule.programs[row];
-    out += words_at(4, Frame::y(row) + 16, "device " + std::to_string(program.device.index()));
+                         const StageNames& names, const Rows& rows, const Frame& frame) {
+  const bool with_stage = has_several_stages(schedule);
+  std::string bars, lines;
+  for (size_t row = 0; row < rows.groups.size(); ++row) {
+    const size_t program_id = rows.groups[row].programs.front();
+    const ir::Program& program = schedule.programs[program_id];
+    bars += row_name(schedule, rows.groups[row], names, row);
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
-      if (is_drawn(action.op)) draw_bar(graph, action, timeline.spans[row][i], frame, row, out);
-      const ActionPlace cause = timeline.causes[row][i];
+      const Span span = timeline.spans[program_id][i];
+      if (is_drawn(action.op)) draw_bar(action, span, words_in(graph, action, with_stage), frame, row, bars);
+      if (is_collective(action.op)) draw_collective(action, span, frame, row, bars);
+      const ActionPlace cause = timeline.causes[program_id][i];
       // The cause of a receive is its send.
       if (ir::is_receive(action.op) && cause.program >= 0)
         draw_transfer(timeline.spans[static_cast<size_t>(cause.program)][static_cast<size_t>(cause.position)], frame,
-                      static_cast<size_t>(cause.program), row, lines);
+                      rows.row_of[static_cast<size_t>(cause.program)], row, lines);
     }
   }
-  return out + lines;
+  return lines + bars;  // where many messages cross a bar, its words stay readable
 }
 
 /// Busy time of the devices [first, end) in each column of the picture, as a share of it.
@@ -197,22 +266,22 @@ std::string busy_rows(const Schedule& schedule, const Timeline& timeline, const 
 
 }  // namespace
 
-std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
-                      const TimeAxis& axis) {
-  size_t actions = 0;
-  for (const ir::Program& program : schedule.programs) actions += program.actions.size();
-  const bool each = schedule.programs.size() <= kMaxDrawnRows && actions <= kMaxDrawnActions;
-  const size_t rows = std::min(schedule.programs.size(), kMaxDrawnRows);
-  const Frame frame(timeline, axis, rows);
+std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline, const TimeAxis& axis,
+                      const StageNames& names) {
+  const Rows rows(graph, schedule);
+  const bool each = rows.groups.size() <= kMaxDrawnRows && rows.actions <= kMaxDrawnActions;
+  const size_t height = each ? rows.groups.size() : std::min(schedule.programs.size(), kMaxDrawnRows);
+  const Frame frame(timeline, axis, height);
   std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + fixed_point(kWidth) + " " +
                     fixed_point(frame.height()) + "\" width=\"" + fixed_point(kWidth) + "\" height=\"" +
                     fixed_point(frame.height()) +
-                    "\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\">\n<title>Timeline of " +
+                    "\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\">\n<title>Timeline of " +
                     std::to_string(schedule.programs.size()) + " devices over " + frame.time(timeline.makespan) +
                     "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
   out += each ? legend(schedule) : words_at(kLeft, 14, "the darker, the more of the devices of a row are busy");
   out += frame.grid();
-  out += each ? every_action(graph, schedule, timeline, frame) : busy_rows(schedule, timeline, frame, rows);
+  out +=
+      each ? every_action(graph, schedule, timeline, names, rows, frame) : busy_rows(schedule, timeline, frame, height);
   return out + "</svg>\n";
 }
 

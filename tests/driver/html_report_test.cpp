@@ -69,9 +69,9 @@ TEST_CASE("a report shows stages, timeline, idle time and memory, runs nothing a
   REQUIRE(ask({"report", plan, "-o", folder / "report.html"}).code == 0);
   const std::string page = read_page(folder / "report.html");
   CHECK(page.starts_with("<!DOCTYPE html>"));
-  CHECK(count(page, "<svg") == 2 + 3 + 1);  // stages, timeline, three devices' memory, idle time
+  CHECK(count(page, "<svg") == 2 + 3 + 1 + 1);  // stages, timeline, three devices' memory, idle time, steps compared
   CHECK(count(page, "<svg") == count(page, "</svg>"));
-  CHECK(count(page, "<details id=\"stage-") == 3);
+  CHECK(count(page, "<details class=\"operators\" id=\"stage-") == 3);
   CHECK(count(page, "href=\"#stage-1\"") == 2);
   CHECK(count(page, "default-src 'none'") == 1);
   for (const char* never : {"<script", "onerror='", "<img", "http://", "src=\""})
@@ -132,7 +132,7 @@ TEST_CASE("what a policy is worth is what the same stages take under another") {
   const std::string gpipe = planned("gpipe.json", {"--plan", folder / "stages.json", "--policy", "gpipe"});
   REQUIRE(ask({"report", plan, "-o", folder / "report.html"}).code == 0);
   const std::string page = read_page(folder / "report.html");
-  const size_t row = page.find("policy gpipe");
+  const size_t row = page.find("policy gpipe</th>");
   REQUIRE(row != std::string::npos);
   CHECK_MESSAGE(page.substr(row, page.find("</tr>", row) - row).find(percent_more(gpipe, plan)) != std::string::npos,
                 percent_more(gpipe, plan));
@@ -158,6 +158,7 @@ TEST_CASE("several plans are compared, and a log of a run stands beside what was
   REQUIRE(ask({"report", first, "-o", folder / "one.html", "--measured", folder / "log.jsonl"}).code == 0);
   const std::string one = read_page(folder / "one.html");
   CHECK(holds(one, "measured</span><b>250 ms</b>"));
+  CHECK(holds(one, ">this plan, measured</text>"));
   CHECK(ask({"report", first, second, "-o", folder / "x.html", "--measured", folder / "log.jsonl"}).code == 2);
   CHECK(ask({"report", first, "-o", folder / "x.html", "--measured", first}).code == 3);
 }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "scheduler/build_schedule.h"
+#include "scheduler/render/device_groups.h"
 #include "support/trace_events.h"
 #include "tests/scheduler/helpers.h"
 
@@ -20,6 +21,21 @@ struct Example {
       graph, cluster,
       {.policy = "kfkb", .in_flight = depth_numbers(graph), .simulation = {.ticks_per_second = kTicksPerUnit}});
 };
+
+// Three stages, each with so many replicas that share every micro-batch.
+StageGraph replicated_chain(int replicas) {
+  std::vector<StandaloneStage> stages(3);
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    if (s > 0) stages[s].predecessors = {StageId(s - 1)};
+    stages[s].forward = stages[s].input_gradient = stages[s].weight_gradient = ir::SampleFunction::polynomial(0, 1);
+    stages[s].choice.micro_batch = Samples(replicas);
+    for (int r = 0; r < replicas; ++r)
+      stages[s].choice.devices.push_back(ir::DeviceId(s * static_cast<uint32_t>(replicas) + static_cast<uint32_t>(r)));
+  }
+  StageGraph graph = standalone_graph(stages, Samples(replicas * 4));
+  for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1000);
+  return graph;
+}
 
 size_t count(const std::string& text, const std::string& part) {
   size_t found = 0;
@@ -91,6 +107,40 @@ TEST_CASE("the SVG of more devices than rows shows shares, and stays small") {
   CHECK(svg.find("0 to 3</text>") != std::string::npos);
   CHECK(count(svg, "<g><title>") == 0);
   CHECK(svg.size() < 2'000'000);
+}
+
+TEST_CASE("of many devices those that do the same have one row, with their stage and its sum over replicas") {
+  for (const int replicas : {2, 8}) {
+    CAPTURE(replicas);
+    const StageGraph graph = replicated_chain(replicas);
+    ir::Cluster cluster = standalone_cluster(3 * replicas);
+    cluster.levels.front().bandwidth = BytesPerSecond(1000);  // so that sums take time
+    const BuiltSchedule built = *build_schedule(graph, cluster, {.policy = "gpipe"});
+    const std::vector<DeviceGroup> groups = device_groups(graph, built.schedule);
+    CHECK(groups.size() == (replicas == 2 ? 6 : 3));
+    CHECK(device_names(built.schedule, groups.back()) == (replicas == 2 ? "device 5" : "devices 16 to 23"));
+    const StageNames names{HtmlText::encode(ModelText("a<b>")), HtmlText::encode(ModelText("c")),
+                           HtmlText::encode(ModelText("d"))};
+    const std::string svg = gantt_svg(graph, built.schedule, built.timeline, {}, names);
+    CHECK(count(svg, ">stage 0: a&lt;b&gt;</text>") == groups.size() / 3);
+    CHECK(count(svg, ", gradient sum, ") == groups.size());
+    CHECK(count(svg, ", forward, ") == 4 * groups.size());
+  }
+}
+
+TEST_CASE("devices are named as one reads them") {
+  CHECK(device_names({7}) == "device 7");
+  CHECK(device_names({3, 4}) == "devices 3, 4");
+  CHECK(device_names({3, 4, 5}) == "devices 3 to 5");
+  CHECK(device_names({0, 2, 4, 6, 8}) == "devices 0, 2, 4 and 2 more");
+}
+
+TEST_CASE("where a device has several stages a bar says which") {
+  const StageGraph graph = chain_stages({.ranks = 1, .chunks = 2, .micro_batches = 1});
+  const BuiltSchedule built = *build_schedule(graph, standalone_cluster(1), {.policy = "gpipe"});
+  const std::string svg = gantt_svg(graph, built.schedule, built.timeline);
+  CHECK(svg.find(">stages 0, 1</text>") != std::string::npos);
+  CHECK(svg.find(">1:0</text>") != std::string::npos);
 }
 
 TEST_CASE("two traces become one file; what is no trace has no events") {

@@ -8,15 +8,17 @@
 #include "driver/report/html/html.h"
 #include "driver/report/report.h"
 #include "scheduler/analysis/idle_time.h"
+#include "scheduler/render/device_groups.h"
 
 namespace graphpipe::driver {
 namespace {
 
+using scheduler::DeviceGroup;
 using scheduler::IdleCause;
 using scheduler::IdleTime;
 
 constexpr size_t kMaxBars = 64, kMaxCurves = 12;
-constexpr double kBarWidth = 900, kBarHeight = 16, kBarPitch = 20, kBarLeft = 80;
+constexpr double kBarWidth = 856, kBarHeight = 16, kBarPitch = 20, kBarLeft = 128;
 
 // Colours with lines on them, so that they differ in black on white too. The order is that of the legend.
 struct Hatching {
@@ -49,17 +51,18 @@ std::string name_of_time(int cause) {
   return std::string(cause == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(cause - 1)));
 }
 
-// Of busy time, and of each cause of idle time.
-std::vector<double> shares_of(const IdleTime& idle, double whole) {
-  std::vector<double> shares{1};
-  for (const Ticks ticks : idle) {
-    shares.push_back(static_cast<double>(ticks.count) / whole);
-    shares[0] -= shares.back();
-  }
+// Of busy time, and of each cause of idle time: the mean over the devices of a group.
+std::vector<double> shares_of(const std::vector<IdleTime>& idle, const DeviceGroup& group, double whole) {
+  std::vector<double> shares(1 + scheduler::kIdleCauseCount);
+  for (const size_t program : group.programs)
+    for (size_t cause = 0; cause < idle[program].size(); ++cause)
+      shares[cause + 1] += static_cast<double>(idle[program][cause].count) / whole;
+  for (double& share : shares) share /= static_cast<double>(group.programs.size());
+  shares[0] = 1 - std::accumulate(shares.begin() + 1, shares.end(), 0.0);
   return shares;
 }
 
-// The numbers of the `most` programs with the largest value, in their own order.
+// The numbers of the `most` groups with the largest value, in their own order.
 std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -100,7 +103,8 @@ std::string idle_bar(const std::vector<double>& shares, const PartOf& part, doub
   return out;
 }
 
-std::string memory_curve(const Pipeline& pipeline, size_t program) {
+/// `name`: of the devices that the program stands for.
+std::string memory_curve(const Pipeline& pipeline, size_t program, const std::string& name) {
   constexpr double kWidth = 360, kHeight = 110, kBottom = 90, kTop = 14, kEnd = 350, kBegin = 6;
   const auto& built = pipeline.built;
   const ir::DeviceId device = built.schedule.programs[program].device;
@@ -123,11 +127,11 @@ std::string memory_curve(const Pipeline& pipeline, size_t program) {
   const std::string shown = html_text(human_bytes(peak)), of = html_text(human_bytes(limit));
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-      "font-family=\"sans-serif\" font-size=\"11\"><title>Memory of device {2} over the step: peak {3} of {4}</title>"
-      "<text x=\"{5}\" y=\"10\">device {2}: peak {3} of {4}</text><line x1=\"{5}\" y1=\"{6}\" x2=\"{7}\" y2=\"{6}\" "
+      "font-family=\"sans-serif\" font-size=\"12\"><title>Memory of {2} over the step: peak {3} of {4}</title>"
+      "<text x=\"{5}\" y=\"10\">{2}: peak {3} of {4}</text><line x1=\"{5}\" y1=\"{6}\" x2=\"{7}\" y2=\"{6}\" "
       "stroke=\"#333\"/>"
       "<polyline points=\"{8}\" fill=\"none\" stroke=\"#08519c\" stroke-width=\"1.5\"/>",
-      kWidth, kHeight, device.index(), shown, of, kBegin, kBottom, kEnd, points);
+      kWidth, kHeight, name, shown, of, kBegin, kBottom, kEnd, points);
   if (limit <= top)
     out += fmt::format(
         "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#a63603\" stroke-dasharray=\"4 3\"/>",
@@ -137,12 +141,12 @@ std::string memory_curve(const Pipeline& pipeline, size_t program) {
                      kBegin, kEnd, html_text(human_seconds(span / scheduler::kTicksPerSecond)));
 }
 
-std::string idle_numbers(const std::vector<size_t>& devices, const std::vector<std::vector<double>>& shares,
+std::string idle_numbers(const std::vector<std::string>& devices, const std::vector<std::vector<double>>& shares,
                          const PartOf& part) {
   std::vector<std::vector<std::string>> rows{{"device"}};
   for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) rows[0].push_back(name_of_time(i));
   for (size_t row = 0; row < devices.size(); ++row) {
-    rows.push_back({std::to_string(devices[row])});
+    rows.push_back({devices[row]});
     for (const double share : shares[row]) rows.back().push_back(fmt::format("{:.1f} %", 100 * share));
   }
   return "<details><summary>The same in numbers</summary>\n" +
@@ -154,47 +158,55 @@ std::string idle_numbers(const std::vector<size_t>& devices, const std::vector<s
 std::string idle_picture(const Pipeline& pipeline, const PartOf& part) {
   const auto& built = pipeline.built;
   const std::vector<IdleTime> idle = scheduler::idle_time(pipeline.stages, built.schedule, built.timeline);
-  std::vector<double> sums;
-  for (const IdleTime& device : idle) {
-    double sum = 0;
-    for (const Ticks ticks : device) sum += static_cast<double>(ticks.count);
-    sums.push_back(sum);
-  }
-  const std::vector<size_t> shown = largest(sums, kMaxBars);
+  const std::vector<DeviceGroup> groups = scheduler::device_groups(pipeline.stages, built.schedule);
   const auto whole = static_cast<double>(std::max<int64_t>(1, built.timeline.makespan.count));
+  std::vector<double> idlest;
+  for (const DeviceGroup& group : groups) idlest.push_back(1 - shares_of(idle, group, whole)[0]);
+  const std::vector<size_t> shown = largest(idlest, kMaxBars);
   const double height = 24 + kBarPitch * static_cast<double>(shown.size());
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
       "width=\"1000\" "
-      "height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\"><title>How the devices spend the "
+      "height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\"><title>How the devices spend the "
       "step</title>\n",
       height);
   out += patterns(part) + idle_legend(part);
-  std::vector<size_t> devices;
+  std::vector<std::string> devices;
   std::vector<std::vector<double>> shares;
   for (size_t row = 0; row < shown.size(); ++row) {
     const double y = 22 + kBarPitch * static_cast<double>(row);
-    devices.push_back(built.schedule.programs[shown[row]].device.index());
-    shares.push_back(shares_of(idle[shown[row]], whole));
-    out += fmt::format("<text x=\"4\" y=\"{:.1f}\">device {}</text>", y + 12, devices.back());
+    devices.push_back(scheduler::device_names(built.schedule, groups[shown[row]]));
+    shares.push_back(shares_of(idle, groups[shown[row]], whole));
+    out += fmt::format("<text x=\"4\" y=\"{:.1f}\">{}</text>", y + 12, devices.back());
     out += idle_bar(shares.back(), part, y) + "\n";
   }
   out = wide_part("How the devices spend the step" + part.words, out + "</svg>", "idle") +
         idle_numbers(devices, shares, part);
-  if (shown.size() < idle.size())
-    out += fmt::format("<p>The {} of {} devices that are idle longest.</p>\n", shown.size(), idle.size());
+  if (groups.size() < idle.size())
+    out += "<p>Devices that compute the same micro-batches of the same stages are one bar, the mean of them.</p>\n";
+  if (shown.size() < groups.size())
+    out += fmt::format("<p>The {} of {} bars that are idle longest.</p>\n", shown.size(), groups.size());
   return out;
 }
 
 std::string memory_pictures(const Pipeline& pipeline) {
+  const auto peak_of = [&](size_t program) { return pipeline.built.memory[program].peak.count; };
+  const std::vector<DeviceGroup> groups = scheduler::device_groups(pipeline.stages, pipeline.built.schedule);
+  std::vector<size_t> fullest;
   std::vector<double> peaks;
-  for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
-    peaks.push_back(static_cast<double>(memory.peak.count));
+  for (const DeviceGroup& group : groups) {
+    fullest.push_back(*std::ranges::max_element(group.programs, {}, peak_of));
+    peaks.push_back(static_cast<double>(peak_of(fullest.back())));
+  }
   const std::vector<size_t> shown = largest(peaks, kMaxCurves);
-  std::string out;
-  for (const size_t program : shown) out += memory_curve(pipeline, program);
+  std::string out = "<div class=\"memory\">\n";
+  for (const size_t group : shown)
+    out += memory_curve(pipeline, fullest[group], scheduler::device_names(pipeline.built.schedule, groups[group]));
+  out += "</div>\n";
+  if (groups.size() < pipeline.built.memory.size())
+    out += "<p>Of devices that compute the same micro-batches of the same stages the fullest is shown.</p>\n";
   if (shown.size() < peaks.size())
-    out += fmt::format("<p>The {} of {} devices that are fullest.</p>\n", shown.size(), peaks.size());
+    out += fmt::format("<p>The {} of {} curves that are highest.</p>\n", shown.size(), peaks.size());
   return out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace graphpipe::driver {
 namespace {
 
@@ -17,6 +19,8 @@ th, td { border: 1px solid #bbb; padding: .2rem .5rem; text-align: left; vertica
 td { max-width: 24rem; overflow-wrap: break-word; }
 th { background: #f2f2f2; } th[scope=row] { background: none; font-weight: inherit; max-width: 24rem; overflow-wrap: break-word; }
 .wide { overflow-x: auto; } .timeline svg { min-width: 48rem; }
+.memory { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: .5rem 1rem; } .memory svg { width: 100%; }
+.operators { font-size: .875rem; }
 .mark { font-size: .75rem; border: 1px solid #777; border-radius: .3rem; padding: 0 .3rem; white-space: nowrap; }
 .figures { display: flex; flex-wrap: wrap; gap: .5rem 2rem; padding: 0; list-style: none; }
 .figures b { display: block; font-size: 1.25rem; }
@@ -24,11 +28,27 @@ details { margin: .3rem 0; } summary { cursor: pointer; } a { color: #0b3d91; }
 a:focus, summary:focus, .wide:focus { outline: 2px solid #0b3d91; }
 @media screen and (max-width: 48rem) { .wide svg { max-width: none; } }
 @media print { body { font-size: 10pt; max-width: none; padding: 0; } .wide { overflow: visible; } .timeline svg { min-width: 0; }
+  .memory { grid-template-columns: repeat(3, 1fr); }
   table { font-size: 7.5pt; } th, td { padding: .1rem .25rem; } td, th[scope=row] { overflow-wrap: anywhere; }
   h2, h3 { break-after: avoid; } tr, svg { break-inside: avoid; } @page { size: A4; margin: 14mm; } }
 )";
 
 }  // namespace
+
+std::string shortened(std::string_view raw, size_t most) {
+  if (raw.size() <= most) return std::string(raw);
+  size_t end = 0;
+  while (end < raw.size()) {
+    const size_t next = end + std::max<size_t>(1, utf8_length(raw.substr(end)));
+    if (next + 3 > most) break;
+    end = next;
+  }
+  return std::string(raw.substr(0, end)) + "...";
+}
+
+std::string counted(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
 
 std::string coordinate(double value) { return fmt::format("{:.2f}", value); }
 

@@ -12,6 +12,12 @@ namespace graphpipe::driver {
 /// Text between tags or in a quoted attribute.
 inline std::string html_text(std::string_view raw) { return HtmlText::encode(ModelText(std::string(raw))).str(); }
 
+/// At most so many bytes, whole characters, "..." where something is missing; not encoded yet.
+std::string shortened(std::string_view raw, size_t most);
+
+/// "1 stage", "2 stages".
+std::string counted(size_t count, std::string_view what);
+
 /// Two decimals, for coordinates.
 std::string coordinate(double value);
 

@@ -10,6 +10,7 @@
 #include "driver/report/html/device_pictures.h"
 #include "driver/report/html/html.h"
 #include "driver/report/html/stage_picture.h"
+#include "driver/report/html/step_bars.h"
 #include "driver/report/report.h"
 #include "scheduler/render/gantt.h"
 #include "support/median.h"
@@ -28,10 +29,6 @@ double fullest_bytes(const Pipeline& pipeline) {
   int64_t peak = 0;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peak = std::max(peak, memory.peak.count);
   return static_cast<double>(peak);
-}
-
-std::string counted(size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string key_figure(const std::string& name, const std::string& value, Origin origin) {
@@ -80,17 +77,56 @@ std::string in_words(const Pipeline& pipeline) {
   return out;
 }
 
-std::string decisions(const Pipeline& pipeline, const PartOf& part, std::string_view heading) {
+/// The bounds, the step, the measured one, and the step with each decision taken back.
+std::vector<StepBar> compared_steps(const ReportedPlan& plan, const std::vector<DecisionCost>& costs) {
+  const Pipeline& pipeline = plan.pipeline;
+  std::vector<StepBar> bars;
+  if (pipeline.model_bound > 0)
+    bars.push_back({"bound of any plan on these devices", pipeline.model_bound, BarLook::kBound});
+  if (pipeline.step_bound > 0)
+    bars.push_back({"bound of any order of these stages", pipeline.step_bound, BarLook::kBound});
+  bars.push_back({"this plan, simulated", pipeline.built.step_seconds(), BarLook::kThisPlan});
+  if (!plan.measured.step_seconds.empty())
+    bars.push_back({"this plan, measured", median(plan.measured.step_seconds), BarLook::kMeasured});
+  for (const DecisionCost& cost : costs)
+    if (cost.step_seconds > 0) bars.push_back({html_text(cost.instead), cost.step_seconds, BarLook::kOther});
+  return bars;
+}
+
+std::string decisions(const ReportedPlan& plan, const PartOf& part, std::string_view heading) {
+  const double step = plan.pipeline.built.step_seconds();
+  if (step <= 0) return "";
+  const std::vector<DecisionCost> costs = decision_costs(plan.pipeline);
   std::vector<std::vector<std::string>> rows{{"instead", "step", "more than this plan"}};
-  const double step = pipeline.built.step_seconds();
-  for (const DecisionCost& cost : decision_costs(pipeline))
+  for (const DecisionCost& cost : costs)
     rows.push_back(cost.step_seconds > 0
                        ? std::vector<std::string>{html_text(cost.instead), shown_seconds(cost.step_seconds),
                                                   fmt::format("{:+.1f} %", 100 * (cost.step_seconds / step - 1))}
                        : std::vector<std::string>{html_text(cost.instead), "-", html_text(cost.why_not)});
-  if (rows.size() == 1) return "";
-  return fmt::format("<{0}>What each decision is worth {1}</{0}>\n{2}", heading, origin_mark(Origin::kSimulated),
-                     html_table("The same stages with one decision taken back" + part.words, rows));
+  std::string out =
+      fmt::format("<{0}>What each decision is worth {1}</{0}>\n", heading, origin_mark(Origin::kSimulated));
+  out += wide_part("This step beside others" + part.words,
+                   step_bars("This step, its bounds, and the same stages with one decision taken back",
+                             compared_steps(plan, costs)));
+  return rows.size() == 1 ? out : out + html_table("The same stages with one decision taken back" + part.words, rows);
+}
+
+scheduler::StageNames stage_names(const Pipeline& pipeline) {
+  scheduler::StageNames names;
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const std::string name = short_stage_name(pipeline, id);
+    if (name.empty()) return {};
+    names.push_back(HtmlText::encode(ModelText(shortened(name, 12))));
+  }
+  return names;
+}
+
+std::string timeline(const Pipeline& pipeline, const PartOf& part) {
+  return wide_part(
+      "Timeline" + part.words,
+      scheduler::gantt_svg(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline,
+                           {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"}, stage_names(pipeline)),
+      "timeline");
 }
 
 std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_several) {
@@ -104,44 +140,32 @@ std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_seve
   std::string out;
   if (is_one_of_several) out += fmt::format("<h2 id=\"plan-{}\">{}</h2>\n", number, html_text(plan.name));
   out += figures(plan) + in_words(pipeline);
-  out += headed("Stages", "") + stage_picture(pipeline, part) + stage_sections(pipeline, part);
   const std::string simulated = " " + origin_mark(Origin::kSimulated);
-  out += headed("Timeline", simulated) +
-         wide_part("Timeline" + part.words,
-                   scheduler::gantt_svg(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline,
-                                        {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"}),
-                   "timeline");
+  out += headed("Stages", simulated) + stage_picture(pipeline, part) + stage_table(pipeline, part);
+  out += headed("Timeline", simulated) + timeline(pipeline, part);
   out += headed("Where the time goes", simulated) + idle_picture(pipeline, part);
   out += headed("Memory", simulated) + memory_pictures(pipeline);
-  return out + decisions(pipeline, part, heading);
+  out += decisions(plan, part, heading);
+  return out + headed("Operators of the stages", "") + stage_operators(pipeline, part);
 }
 
 constexpr size_t kMaxStepBars = 40;
 
 /// A bar per plan, as long as its step.
-std::string step_bars(const std::vector<ReportedPlan>& plans) {
-  constexpr double kLeft = 300, kWidth = 580, kPitch = 22;
-  double slowest = 0;
-  for (const ReportedPlan& plan : plans) slowest = std::max(slowest, plan.pipeline.built.step_seconds());
-  const size_t shown = std::min(plans.size(), kMaxStepBars);
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
-      "width=\"1000\" height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\"><title>Simulated "
-      "steps of the plans</title>\n",
-      kPitch * static_cast<double>(shown) + 4);
-  for (size_t i = 0; i < shown; ++i) {
+std::string plan_bars(const std::vector<ReportedPlan>& plans) {
+  std::vector<StepBar> bars;
+  for (size_t i = 0; i < plans.size() && i < kMaxStepBars; ++i) {
     const Pipeline& pipeline = plans[i].pipeline;
-    const double step = pipeline.built.step_seconds(), y = kPitch * static_cast<double>(i) + 2;
-    const double width = slowest > 0 ? kWidth * step / slowest : 0;
-    out += fmt::format("<text x=\"{}\" y=\"{:.0f}\" text-anchor=\"end\">{}: {}, {}</text>", kLeft - 8, y + 13, i + 1,
-                       html_text(pipeline.plan.planner), html_text(pipeline.plan.policy));
-    out += fmt::format(
-        "<rect x=\"{}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"16\" fill=\"#6baed6\" stroke=\"#333\" "
-        "stroke-width=\"0.4\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
-        kLeft, y, width, kLeft + width + 6, y + 13, shown_seconds(step));
+    bars.push_back({fmt::format("{}: {}, {}", i + 1, html_text(pipeline.plan.planner), html_text(pipeline.plan.policy)),
+                    pipeline.built.step_seconds(), BarLook::kOther});
   }
-  out = wide_part("Simulated steps of the plans as bars", out + "</svg>");
-  return shown < plans.size() ? out + fmt::format("<p>The first {} of {} plans.</p>\n", shown, plans.size()) : out;
+  const auto fastest = std::ranges::min_element(bars, {}, &StepBar::seconds);
+  fastest->look = BarLook::kThisPlan;
+  if (std::ranges::max(bars, {}, &StepBar::seconds).seconds <= 0) return "";
+  const std::string out =
+      wide_part("Simulated steps of the plans as bars", step_bars("Simulated steps of the plans", bars));
+  return bars.size() < plans.size() ? out + fmt::format("<p>The first {} of {} plans.</p>\n", bars.size(), plans.size())
+                                    : out;
 }
 
 std::string plan_comparison(const std::vector<ReportedPlan>& plans) {
@@ -159,7 +183,7 @@ std::string plan_comparison(const std::vector<ReportedPlan>& plans) {
                     fmt::format("{:.3f}", step / fastest), fmt::format("{:.1f} %", 100 * idle_share(pipeline)),
                     html_text(human_bytes(fullest_bytes(pipeline)))});
   }
-  return "<h2>Comparison " + origin_mark(Origin::kSimulated) + "</h2>\n" + step_bars(plans) +
+  return "<h2>Comparison " + origin_mark(Origin::kSimulated) + "</h2>\n" + plan_bars(plans) +
          html_table("Plans by their simulated step", rows);
 }
 

@@ -9,12 +9,13 @@
 #include "driver/report/html/html.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
+#include "scheduler/render/device_groups.h"
 
 namespace graphpipe::driver {
 namespace {
 
-constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxNamedDevices = 8, kNamedOfMore = 3;
-constexpr double kBoxWidth = 170, kBoxHeight = 62, kGapX = 60, kGapY = 18, kPictureMargin = 8;
+constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxName = 24;
+constexpr double kBoxWidth = 196, kBoxHeight = 62, kGapX = 60, kGapY = 18, kPictureMargin = 8;
 
 struct StagePlace {
   double x = 0, y = 0;
@@ -39,24 +40,34 @@ std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, do
 }
 
 std::string named_devices(const ir::StageChoice& choice) {
-  const size_t first = choice.devices.front().index(), last = choice.devices.back().index();
-  if (choice.devices.size() > 2 && std::ranges::is_sorted(choice.devices) && last - first + 1 == choice.devices.size())
-    return fmt::format("devices {} to {}", first, last);
-  std::string out = choice.devices.size() == 1 ? "device" : "devices";
-  const size_t named = choice.devices.size() > kMaxNamedDevices ? kNamedOfMore : choice.devices.size();
-  for (size_t i = 0; i < named; ++i) out += (i == 0 ? " " : ", ") + std::to_string(choice.devices[i].index());
-  return named < choice.devices.size() ? fmt::format("{} and {} more", out, choice.devices.size() - named) : out;
+  std::vector<size_t> numbers;
+  for (const ir::DeviceId device : choice.devices) numbers.push_back(device.index());
+  std::ranges::sort(numbers);
+  return scheduler::device_names(numbers);
 }
 
-std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id) {
+/// Of the fullest device of the stage.
+double peak_bytes(const Pipeline& pipeline, const ir::StageChoice& choice) {
+  int64_t peak = 0;
+  const auto& programs = pipeline.built.schedule.programs;
+  for (size_t i = 0; i < programs.size(); ++i)
+    if (std::ranges::find(choice.devices, programs[i].device) != choice.devices.end())
+      peak = std::max(peak, pipeline.built.memory[i].peak.count);
+  return static_cast<double>(peak);
+}
+
+/// What a box says; not encoded, and without names of the model but in `name`.
+std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id, const std::string& name) {
   const ir::Stage& stage = pipeline.stages.stages[id];
-  return {fmt::format("stage {}: {} operators", id.index(), stage.nodes.size()), named_devices(stage.choice),
-          fmt::format("micro-batch {}, {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
-          human_bytes(static_cast<double>(stage.weight_bytes.count)) + " of weights"};
+  return {fmt::format("stage {}: {}", id.index(), name.empty() ? counted(stage.nodes.size(), "operator") : name),
+          named_devices(stage.choice),
+          fmt::format("micro-batch {}: {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
+          fmt::format("{} weights, peak {}", human_bytes(static_cast<double>(stage.weight_bytes.count)),
+                      human_bytes(peak_bytes(pipeline, stage.choice)))};
 }
 
 std::string stage_box(const Pipeline& pipeline, const std::string& plan, ir::StageId id, StagePlace place) {
-  const std::vector<std::string> lines = stage_lines(pipeline, id);
+  const std::vector<std::string> lines = stage_lines(pipeline, id, short_stage_name(pipeline, id));
   std::string out = fmt::format(
       "<a href=\"#{}stage-{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"#fff\" "
       "stroke=\"#111\"/>",
@@ -98,10 +109,10 @@ std::string operators_of(const Pipeline& pipeline, const ir::Stage& stage) {
   return out;
 }
 
-std::string name_list(const std::vector<std::string>& names) {
+std::string joined(const std::vector<std::string>& names) {
   std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + html_text(name);
-  return out.empty() ? "-" : out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
 }
 
 std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
@@ -124,6 +135,10 @@ std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
 
 }  // namespace
 
+std::string short_stage_name(const Pipeline& pipeline, ir::StageId id) {
+  return shortened(joined(modules_in(pipeline, id)), kMaxName);
+}
+
 std::string stage_picture(const Pipeline& pipeline, const PartOf& part) {
   const std::string picture = drawn_graph(pipeline, part.ids);
   return picture.empty() ? "" : wide_part("Graph of the stages" + part.words, picture);
@@ -144,7 +159,7 @@ std::string stage_dot(const Pipeline& pipeline) {
   std::string out = "digraph stages {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n";
   for (const ir::StageId id : pipeline.stages.stage_ids()) {
     std::string label;
-    for (const std::string& line : stage_lines(pipeline, id)) label += (label.empty() ? "" : "\\n") + line;
+    for (const std::string& line : stage_lines(pipeline, id, "")) label += (label.empty() ? "" : "\\n") + line;
     out += fmt::format("  stage{} [label=\"{}\"];\n", id.index(), label);
   }
   for (const auto& [ends, bytes] : bytes_between(pipeline.stages))
@@ -152,10 +167,12 @@ std::string stage_dot(const Pipeline& pipeline) {
   return out + "}\n";
 }
 
-std::string stage_sections(const Pipeline& pipeline, const PartOf& part) {
-  std::vector<std::vector<std::string>> rows{
-      {"stage", "after", "devices", "micro-batch", "one micro-batch", "weights", "operators", "modules"}};
-  std::string sections;
+std::string stage_table(const Pipeline& pipeline, const PartOf& part) {
+  std::vector<std::string> heading{"stage",           "after",   "devices",     "micro-batch",
+                                   "one micro-batch", "weights", "peak memory", "operators"};
+  const bool has_modules = std::ranges::any_of(pipeline.modules, [](const auto& names) { return !names.empty(); });
+  if (has_modules) heading.push_back("modules");
+  std::vector<std::vector<std::string>> rows{heading};
   for (const ir::StageId id : pipeline.stages.stage_ids()) {
     const ir::Stage& stage = pipeline.stages.stages[id];
     std::string before;
@@ -165,12 +182,23 @@ std::string stage_sections(const Pipeline& pipeline, const PartOf& part) {
                     before.empty() ? "-" : before, named_devices(stage.choice),
                     std::to_string(stage.choice.micro_batch.count), html_text(human_seconds(item_seconds(stage))),
                     html_text(human_bytes(static_cast<double>(stage.weight_bytes.count))),
-                    std::to_string(stage.nodes.size()), name_list(modules_in(pipeline, id))});
-    sections +=
-        fmt::format("<details id=\"{3}stage-{0}\"><summary>stage {0}: {1} operators</summary><p>{2}</p></details>\n",
-                    id.index(), stage.nodes.size(), operators_of(pipeline, stage), part.ids);
+                    html_text(human_bytes(peak_bytes(pipeline, stage.choice))), std::to_string(stage.nodes.size())});
+    if (has_modules) rows.back().push_back(html_text(joined(modules_in(pipeline, id))));
   }
-  return html_table("Stages" + part.words, rows, origin_mark(Origin::kSimulated)) + sections;
+  return html_table("Stages" + part.words + " in numbers", rows, origin_mark(Origin::kSimulated));
+}
+
+std::string stage_operators(const Pipeline& pipeline, const PartOf& part) {
+  std::string out;
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const ir::Stage& stage = pipeline.stages.stages[id];
+    const std::string name = short_stage_name(pipeline, id);
+    out += fmt::format(
+        "<details class=\"operators\" id=\"{3}stage-{0}\"><summary>stage {0}{4}: {1}</summary><p>{2}</p></details>\n",
+        id.index(), counted(stage.nodes.size(), "operator"), operators_of(pipeline, stage), part.ids,
+        name.empty() ? "" : " (" + html_text(name) + ")");
+  }
+  return out;
 }
 
 }  // namespace graphpipe::driver

@@ -20,7 +20,13 @@ std::string stage_svg(const Pipeline& pipeline);
 /// bytes. Of any size; it holds no name of the model.
 std::string stage_dot(const Pipeline& pipeline);
 
-/// A table of all stages, and for each a section with its operators (id: `part.ids`, "stage-" and its number).
-std::string stage_sections(const Pipeline& pipeline, const PartOf& part);
+/// A table of all stages, each with a link to its operators.
+std::string stage_table(const Pipeline& pipeline, const PartOf& part);
+
+/// For each stage a section with its operators (id: `part.ids`, "stage-" and its number).
+std::string stage_operators(const Pipeline& pipeline, const PartOf& part);
+
+/// The modules of a stage, cut where they are many; empty where they are not known. Not encoded.
+std::string short_stage_name(const Pipeline& pipeline, ir::StageId id);
 
 }  // namespace graphpipe::driver

@@ -1,0 +1,62 @@
+#include "scheduler/render/device_groups.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "scheduler/render/gantt.h"
+
+namespace graphpipe::scheduler {
+namespace {
+
+using ComputeOrder = std::vector<std::tuple<ActionOp, int32_t, int64_t>>;
+
+ComputeOrder compute_order_of(const StageGraph& graph, const ir::Program& program) {
+  ComputeOrder work;
+  for (const Action& action : program.actions)
+    if (ir::is_compute(action.op)) work.emplace_back(action.op, action.stage, micro_batch_of(graph, action));
+  return work;
+}
+
+}  // namespace
+
+std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, size_t max_apart) {
+  std::vector<DeviceGroup> groups;
+  std::map<ComputeOrder, size_t> group_of;
+  for (size_t program = 0; program < schedule.programs.size(); ++program) {
+    size_t group = groups.size();
+    if (schedule.programs.size() > max_apart)
+      group = group_of.try_emplace(compute_order_of(graph, schedule.programs[program]), group).first->second;
+    if (group == groups.size()) groups.emplace_back();
+    groups[group].programs.push_back(program);
+  }
+  return groups;
+}
+
+std::string device_names(const Schedule& schedule, const DeviceGroup& group) {
+  std::vector<size_t> numbers;
+  for (const size_t program : group.programs) numbers.push_back(schedule.programs[program].device.index());
+  std::ranges::sort(numbers);
+  return device_names(numbers);
+}
+
+std::string device_names(const std::vector<size_t>& numbers) {
+  constexpr size_t kMaxNamed = 4, kNamedOfMore = 3;
+  if (numbers.size() == 1) return "device " + std::to_string(numbers.front());
+  if (numbers.size() > 2 && numbers.back() - numbers.front() + 1 == numbers.size())
+    return "devices " + std::to_string(numbers.front()) + " to " + std::to_string(numbers.back());
+  std::string names = "devices ";
+  const size_t named = numbers.size() > kMaxNamed ? kNamedOfMore : numbers.size();
+  for (size_t i = 0; i < named; ++i) names += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  return named < numbers.size() ? names + " and " + std::to_string(numbers.size() - named) + " more" : names;
+}
+
+std::vector<size_t> stages_of(const ir::Program& program) {
+  std::set<size_t> stages;
+  for (const Action& action : program.actions)
+    if (ir::is_compute(action.op)) stages.insert(static_cast<size_t>(action.stage));
+  return {stages.begin(), stages.end()};
+}
+
+}  // namespace graphpipe::scheduler

@@ -1,0 +1,29 @@
+#pragma once
+// Which devices a picture shows as one: of many devices most are replicas that do the same.
+
+#include <string>
+#include <vector>
+
+#include "scheduler/lowering/items.h"
+
+namespace graphpipe::scheduler {
+
+/// Positions in Schedule::programs, ascending; the first stands for all.
+struct DeviceGroup {
+  std::vector<size_t> programs;
+};
+
+/// Every device by itself where there are at most so many. Else devices that compute the same micro-batches of the same
+/// stages in the same order are one group. Groups are in the order of their first devices.
+std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, size_t max_apart = 16);
+
+/// "device 3", "devices 0 to 3", "devices 0, 4, 8 and 5 more".
+std::string device_names(const Schedule& schedule, const DeviceGroup& group);
+
+/// The same of numbers. Needs: ascending, not empty.
+std::string device_names(const std::vector<size_t>& numbers);
+
+/// The stages that a program computes, ascending.
+std::vector<size_t> stages_of(const ir::Program& program);
+
+}  // namespace graphpipe::scheduler
