@@ -39,8 +39,8 @@ struct GenerateOptions {
 /// Writes:
 ///   CMakeLists.txt                    builds build/device<rank>, build/device (any rank) and build/serial
 ///   stages/stage<i>/...               forward, input_gradient, weight_gradient (files of at most 100 ops), table;
-///   where
-///                                     no program divides the stage's backward, input_gradient computes both gradients
+///                                     where no program divides the stage's backward, input_gradient computes both
+///                                     gradients
 ///   blocks/...                        functions of layers that the model repeats, which stages call
 ///   programs/plan.{h,cpp}             what every device knows of the plan
 ///   programs/device<rank>.{h,cpp}     the device's actions; device<rank>_main.cpp, device_main.cpp,

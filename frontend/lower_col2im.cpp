@@ -31,10 +31,6 @@ class BlockSum {
   Result<ValueId> blocks_beside_positions();
   Result<ValueId> join(ValueId value, size_t axis);
   Result<ValueId> without_pads(ValueId value);
-  Result<ValueId> one(std::string_view op, ValueId input, ir::Attributes attributes) {
-    GP_TRY(const std::vector<ValueId> made, context_.emit(op, {input}, std::move(attributes)));
-    return made[0];
-  }
   Shape shape_of(ValueId value) { return context_.lowering().graph().value(value).type.shape; }
 
   NodeContext& context_;
@@ -86,8 +82,8 @@ Result<ValueId> BlockSum::blocks_beside_positions() {
     order.push_back(2 + i);
   }
   GP_TRY(const ValueId input, context_.value(0));
-  GP_TRY(const ValueId value, one("Reshape", input, {{"shape", std::move(apart)}}));
-  return one("Transpose", value, {{"perm", std::move(order)}});
+  GP_TRY(const ValueId value, context_.emit_one("Reshape", {input}, {{"shape", std::move(apart)}}));
+  return context_.emit_one("Transpose", {value}, {{"perm", std::move(order)}});
 }
 
 /// The positions and cells of an axis become its padded image. The axes before are still apart.
@@ -97,17 +93,18 @@ Result<ValueId> BlockSum::join(ValueId value, size_t axis) {
   Shape shape = shape_of(value);
   if (form.dilation > 1) {
     shape[static_cast<size_t>(place) + 1] = Dim::fixed(form.span());
-    GP_TRY(value, one("SliceGrad", value,
-                      {{"starts", Ints{0}},
-                       {"ends", Ints{form.span()}},
-                       {"axes", Ints{place + 1}},
-                       {"steps", Ints{form.dilation}},
-                       {"shape", shape}}));
+    GP_TRY(value, context_.emit_one("SliceGrad", {value},
+                                    {{"starts", Ints{0}},
+                                     {"ends", Ints{form.span()}},
+                                     {"axes", Ints{place + 1}},
+                                     {"steps", Ints{form.dilation}},
+                                     {"shape", shape}}));
   }
   shape.erase(shape.begin() + place);
   shape[static_cast<size_t>(place)] = Dim::fixed(form.padded());
-  return one("FramesGrad", value,
-             {{"axis", place}, {"length", form.span()}, {"step", form.stride}, {"shape", std::move(shape)}});
+  return context_.emit_one(
+      "FramesGrad", {value},
+      {{"axis", place}, {"length", form.span()}, {"step", form.stride}, {"shape", std::move(shape)}});
 }
 
 Result<ValueId> BlockSum::without_pads(ValueId value) {
@@ -120,7 +117,7 @@ Result<ValueId> BlockSum::without_pads(ValueId value) {
   }
   if (axes.empty()) return value;
   const Ints steps(axes.size(), 1);
-  return one("Slice", value, {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}});
+  return context_.emit_one("Slice", {value}, {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}});
 }
 
 Status BlockSum::run() {

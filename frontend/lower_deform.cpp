@@ -20,11 +20,9 @@ class DeformedConvolution {
 
  private:
   Status read_form();
-  Result<ValueId> one(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
-    GP_TRY(const std::vector<ValueId> made, context_.emit(op, std::move(inputs), std::move(attributes)));
-    return made[0];
+  Result<ValueId> reshape(ValueId value, Shape shape) {
+    return context_.emit_one("Reshape", {value}, {{"shape", std::move(shape)}});
   }
-  Result<ValueId> reshape(ValueId value, Shape shape) { return one("Reshape", {value}, {{"shape", std::move(shape)}}); }
   Result<ValueId> positions(ValueId shifts, size_t axis);
   Result<ValueId> grid();
   Result<ValueId> columns();
@@ -101,9 +99,9 @@ Result<ValueId> DeformedConvolution::positions(ValueId shifts, size_t axis) {
   const ir::DType dtype = context_.type(0).dtype;
   GP_TRY(const ValueId first, context_.constant(text("elements", axis), dtype, std::move(elements), by_element));
   GP_TRY(const ValueId second, context_.constant(text("places", axis), dtype, std::move(places), by_place));
-  GP_TRY(ValueId position, one("Scale", {shifts}, {{"factor", 2 / size}}));
-  GP_TRY(position, one("Add", {position, first}));
-  return one("Add", {position, second});
+  GP_TRY(ValueId position, context_.emit_one("Scale", {shifts}, {{"factor", 2 / size}}));
+  GP_TRY(position, context_.emit_one("Add", {position, first}));
+  return context_.emit_one("Add", {position, second});
 }
 
 /// [readers, elements * places, .., axes], the last axis of x first, as GridSample takes it.
@@ -117,11 +115,11 @@ Result<ValueId> DeformedConvolution::grid() {
     GP_TRY(parts[axis], positions(parts[axis], axis));
   }
   std::reverse(parts.begin(), parts.end());
-  GP_TRY(ValueId grid, one("Concat", std::move(parts), {{"axis", int64_t{2}}}));
+  GP_TRY(ValueId grid, context_.emit_one("Concat", std::move(parts), {{"axis", int64_t{2}}}));
   Ints order = {0, 1};
   for (int64_t axis = 0; axis < axes; ++axis) order.push_back(3 + axis);
   order.push_back(2);
-  GP_TRY(grid, one("Transpose", {grid}, {{"perm", std::move(order)}}));
+  GP_TRY(grid, context_.emit_one("Transpose", {grid}, {{"perm", std::move(order)}}));
   Shape shape = with_places({readers_});
   shape[1].factor *= elements_;
   shape.push_back(Dim::fixed(axes));
@@ -137,14 +135,15 @@ Result<ValueId> DeformedConvolution::columns() {
   const Dim samples = context_.type(0).shape[0];
   GP_TRY(read, reshape(read, std::move(planes)));
   GP_TRY(read,
-         one("GridSample", {read, grid},
+         context_.emit_one(
+             "GridSample", {read, grid},
              {{"mode", std::string("linear")}, {"padding_mode", std::string("zeros")}, {"align_corners", int64_t{0}}}));
   if (context_.has_input(4)) {
     GP_TRY(ValueId mask, context_.value(4));
     Shape shape = with_places({readers_, Dim::fixed(1)});
     shape[2].factor *= elements_;
     GP_TRY(mask, reshape(mask, std::move(shape)));
-    GP_TRY(read, one("Mul", {read, mask}));
+    GP_TRY(read, context_.emit_one("Mul", {read, mask}));
   }
   return reshape(read, with_places({samples, Dim::fixed(channels_.factor * elements_)}));
 }

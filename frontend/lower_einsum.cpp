@@ -95,11 +95,10 @@ class Contraction {
   Status bring_to_letters(Term& term, size_t operand);
   Status take_diagonal(Term& term, size_t first, size_t second);
   Status sum_alone(Term& term, size_t operand);
-  Result<ValueId> one(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes);
   /// With its axes in this order.
   Result<ValueId> turned(ValueId value, std::vector<int64_t> order) {
     if (std::is_sorted(order.begin(), order.end())) return value;
-    return one("Transpose", {value}, {{"perm", std::move(order)}});
+    return context_.emit_one("Transpose", {value}, {{"perm", std::move(order)}});
   }
   ir::Shape shape_of(const Term& term) { return context_.lowering().graph().value(term.value).type.shape; }
 
@@ -173,11 +172,6 @@ Status Contraction::read_sizes() {
   return Ok{};
 }
 
-Result<ValueId> Contraction::one(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes) {
-  GP_TRY(const std::vector<ValueId> made, context_.emit(op, std::move(inputs), std::move(attributes)));
-  return made[0];
-}
-
 /// The elements at which both axes have one index, on the last axis.
 Status Contraction::take_diagonal(Term& term, size_t first, size_t second) {
   ir::Shape shape = shape_of(term);
@@ -200,8 +194,9 @@ Status Contraction::take_diagonal(Term& term, size_t first, size_t second) {
   const std::vector<int64_t> start{0}, end{size.factor * size.factor}, step{size.factor + 1},
       last{static_cast<int64_t>(joined.size()) - 1};
   GP_TRY(ValueId value, turned(term.value, std::move(order)));
-  GP_TRY(value, one("Reshape", {value}, {{"shape", std::move(joined)}}));
-  GP_TRY(value, one("Slice", {value}, {{"starts", start}, {"ends", end}, {"axes", last}, {"steps", step}}));
+  GP_TRY(value, context_.emit_one("Reshape", {value}, {{"shape", std::move(joined)}}));
+  GP_TRY(value,
+         context_.emit_one("Slice", {value}, {{"starts", start}, {"ends", end}, {"axes", last}, {"steps", step}}));
   term = {value, std::move(labels)};
   return Ok{};
 }
@@ -216,7 +211,8 @@ Status Contraction::sum_alone(Term& term, size_t operand) {
     else labels += term.labels[axis];
   }
   if (axes.empty()) return Ok{};
-  GP_TRY(term.value, one("ReduceSum", {term.value}, {{"axes", std::move(axes)}, {"keepdims", int64_t{0}}}));
+  GP_TRY(term.value,
+         context_.emit_one("ReduceSum", {term.value}, {{"axes", std::move(axes)}, {"keepdims", int64_t{0}}}));
   term.labels = std::move(labels);
   return Ok{};
 }
@@ -242,7 +238,7 @@ Status Contraction::bring_to_letters(Term& term, size_t operand) {
     else labels += term.labels[axis];
   }
   if (!ones.empty()) {
-    GP_TRY(term.value, one("Squeeze", {term.value}, {{"axes", std::move(ones)}}));
+    GP_TRY(term.value, context_.emit_one("Squeeze", {term.value}, {{"axes", std::move(ones)}}));
   }
   term.labels = labels;
   equation_.operands[operand] = std::move(labels);
@@ -298,8 +294,8 @@ Result<Contraction::Term> Contraction::product(Set operands, const std::vector<T
   GP_TRY(const Term b, product(operands ^ parts_[operands], terms));
   const bool is_last = operands == (Set{1} << terms.size()) - 1;
   Term made{.value = {}, .labels = is_last ? result_ : labels_of(operands)};
-  GP_TRY(made.value,
-         one("Einsum", {a.value, b.value}, {{"equation", text(a.labels, ",", b.labels, "->", made.labels)}}));
+  GP_TRY(made.value, context_.emit_one("Einsum", {a.value, b.value},
+                                       {{"equation", text(a.labels, ",", b.labels, "->", made.labels)}}));
   return made;
 }
 

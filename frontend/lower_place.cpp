@@ -18,8 +18,7 @@ class Indices {
   explicit Indices(NodeContext& context) : context_(context) {}
 
   Result<ValueId> one(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
-    GP_TRY(const std::vector<ValueId> made, context_.emit(op, std::move(inputs), std::move(attributes)));
-    return made[0];
+    return context_.emit_one(op, std::move(inputs), std::move(attributes));
   }
   Result<ValueId> number(int64_t value) { return context_.scalar(static_cast<double>(value), ir::DType::kInt64); }
   /// 0, 1, .. along one of `rank` axes.

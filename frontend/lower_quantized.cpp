@@ -47,8 +47,7 @@ class Quantized {
   explicit Quantized(NodeContext& context) : context_(context) {}
 
   Result<ValueId> one(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
-    GP_TRY(const auto made, context_.emit(op, std::move(inputs), std::move(attributes)));
-    return made[0];
+    return context_.emit_one(op, std::move(inputs), std::move(attributes));
   }
   const ir::TensorType& type(ValueId value) { return context_.lowering().graph().value(value).type; }
   Result<ValueId> cast(ValueId value, DType to, ir::Attributes attributes = {}) {

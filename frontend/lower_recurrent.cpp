@@ -158,10 +158,6 @@ class Unrolling {
     State last;
   };
 
-  Result<ValueId> one(std::string_view op, Values inputs, ir::Attributes attributes = {}) {
-    GP_TRY(const Values results, context_.emit(op, std::move(inputs), std::move(attributes)));
-    return results[0];
-  }
   Result<ValueId> row_of(size_t input, int64_t direction);
   Result<ValueId> products(int64_t direction);
   Result<State> first_state(int64_t direction);
@@ -188,30 +184,30 @@ class Unrolling {
 /// Row `direction` of an operand, without that axis.
 Result<ValueId> Unrolling::row_of(size_t input, int64_t direction) {
   const std::vector<int64_t> first{direction}, last{direction + 1}, axis{0}, step{1};
-  GP_TRY(const ValueId row,
-         one("Slice", {inputs_[input]}, {{"starts", first}, {"ends", last}, {"axes", axis}, {"steps", step}}));
-  return one("Squeeze", {row}, {{"axes", axis}});
+  GP_TRY(const ValueId row, context_.emit_one("Slice", {inputs_[input]},
+                                              {{"starts", first}, {"ends", last}, {"axes", axis}, {"steps", step}}));
+  return context_.emit_one("Squeeze", {row}, {{"axes", axis}});
 }
 
 /// What the inputs and both biases give to every step: [T, B, G * H].
 Result<ValueId> Unrolling::products(int64_t direction) {
   const ir::Attributes swap{{"perm", std::vector<int64_t>{1, 0}}};
   GP_TRY(const ValueId w, row_of(1, direction));
-  GP_TRY(const ValueId turned, one("Transpose", {w}, swap));
-  GP_TRY(ValueId sums, one("MatMul", {inputs_[0], turned}));
+  GP_TRY(const ValueId turned, context_.emit_one("Transpose", {w}, swap));
+  GP_TRY(ValueId sums, context_.emit_one("MatMul", {inputs_[0], turned}));
   if (!inputs_[3].valid()) return sums;
   GP_TRY(const ValueId both, row_of(3, direction));
   const std::vector<int64_t> sizes(2, gates_ * hidden_.factor);
   GP_TRY(const Values halves, context_.emit("Split", {both}, {{"axis", int64_t{0}}, {"sizes", sizes}}, 2));
-  GP_TRY(sums, one("Add", {sums, halves[0]}));
+  GP_TRY(sums, context_.emit_one("Add", {sums, halves[0]}));
   ValueId recurrent = halves[1];
   if (cell_ == Cell::kLinearGru) {
     // That of the candidate belongs to the product of the state.
     GP_TRY(const Values parts, gate_parts(recurrent));
-    GP_TRY(const ValueId nothing, one("Sub", {parts[1], parts[1]}));
-    GP_TRY(recurrent, one("Concat", {parts[0], nothing}, {{"axis", int64_t{0}}}));
+    GP_TRY(const ValueId nothing, context_.emit_one("Sub", {parts[1], parts[1]}));
+    GP_TRY(recurrent, context_.emit_one("Concat", {parts[0], nothing}, {{"axis", int64_t{0}}}));
   }
-  return one("Add", {sums, recurrent});
+  return context_.emit_one("Add", {sums, recurrent});
 }
 
 /// The rows of z and r, and those of h, of a GRU's [3 * H].
@@ -224,7 +220,7 @@ Result<Values> Unrolling::gate_parts(ValueId list) {
 /// that a linear GRU adds to the latter product.
 Result<Values> Unrolling::recurrence(int64_t direction) {
   GP_TRY(const ValueId r, row_of(2, direction));
-  GP_TRY(const ValueId turned, one("Transpose", {r}, {{"perm", std::vector<int64_t>{1, 0}}}));
+  GP_TRY(const ValueId turned, context_.emit_one("Transpose", {r}, {{"perm", std::vector<int64_t>{1, 0}}}));
   if (gates_ != 3) return Values{turned};
   const std::vector<int64_t> sizes{2 * hidden_.factor, hidden_.factor};
   GP_TRY(Values weights, context_.emit("Split", {turned}, {{"axis", int64_t{1}}, {"sizes", sizes}}, 2));
@@ -242,20 +238,20 @@ Result<Values> Unrolling::recurrence(int64_t direction) {
 Result<ValueId> Unrolling::reset_state(ValueId reset, ValueId state, const Values& recurrence) {
   if (cell_ == Cell::kGru) {
     if (!state.valid()) return state;
-    GP_TRY(const ValueId seen, one("Mul", {reset, state}));
-    return one("MatMul", {seen, recurrence[1]});
+    GP_TRY(const ValueId seen, context_.emit_one("Mul", {reset, state}));
+    return context_.emit_one("MatMul", {seen, recurrence[1]});
   }
   ValueId product;
   if (state.valid()) {
-    GP_TRY(product, one("MatMul", {state, recurrence[1]}));
+    GP_TRY(product, context_.emit_one("MatMul", {state, recurrence[1]}));
   }
   if (recurrence.size() > 2 && product.valid()) {
-    GP_TRY(product, one("Add", {product, recurrence[2]}));
+    GP_TRY(product, context_.emit_one("Add", {product, recurrence[2]}));
   } else if (recurrence.size() > 2) {
     product = recurrence[2];
   }
   if (!product.valid()) return product;
-  return one("Mul", {reset, product});
+  return context_.emit_one("Mul", {reset, product});
 }
 
 /// z, r = sigmoid(sum + state * R), h = tanh(sum + reset_state); the next state is h + z * (state - h). No state is
@@ -265,28 +261,29 @@ Result<ValueId> Unrolling::next_gated(ValueId sum, ValueId state, const Values& 
   GP_TRY(const Values sums, context_.emit("Split", {sum}, {{"axis", int64_t{2}}, {"sizes", two}}, 2));
   ValueId gates = sums[0], candidate = sums[1];
   if (state.valid()) {
-    GP_TRY(const ValueId recurrent, one("MatMul", {state, recurrence[0]}));
-    GP_TRY(gates, one("Add", {gates, recurrent}));
+    GP_TRY(const ValueId recurrent, context_.emit_one("MatMul", {state, recurrence[0]}));
+    GP_TRY(gates, context_.emit_one("Add", {gates, recurrent}));
   }
-  GP_TRY(gates, one("Sigmoid", {gates}));
+  GP_TRY(gates, context_.emit_one("Sigmoid", {gates}));
   GP_TRY(const Values apart, context_.emit("Split", {gates}, {{"axis", int64_t{2}}, {"sizes", each}}, 2));
   GP_TRY(const ValueId recurrent, reset_state(apart[1], state, recurrence));
   if (recurrent.valid()) {
-    GP_TRY(candidate, one("Add", {candidate, recurrent}));
+    GP_TRY(candidate, context_.emit_one("Add", {candidate, recurrent}));
   }
-  GP_TRY(candidate, one("Tanh", {candidate}));
-  GP_TRY(ValueId difference, state.valid() ? one("Sub", {state, candidate}) : one("Neg", {candidate}));
-  GP_TRY(difference, one("Mul", {apart[0], difference}));
-  return one("Add", {candidate, difference});
+  GP_TRY(candidate, context_.emit_one("Tanh", {candidate}));
+  GP_TRY(ValueId difference,
+         state.valid() ? context_.emit_one("Sub", {state, candidate}) : context_.emit_one("Neg", {candidate}));
+  GP_TRY(difference, context_.emit_one("Mul", {apart[0], difference}));
+  return context_.emit_one("Add", {candidate, difference});
 }
 
 /// sigmoid(sum + cell * peephole)
 Result<ValueId> Unrolling::gate(ValueId sum, ValueId cell, ValueId peephole) {
   if (cell.valid() && peephole.valid()) {
-    GP_TRY(const ValueId seen, one("Mul", {cell, peephole}));
-    GP_TRY(sum, one("Add", {sum, seen}));
+    GP_TRY(const ValueId seen, context_.emit_one("Mul", {cell, peephole}));
+    GP_TRY(sum, context_.emit_one("Add", {sum, seen}));
   }
-  return one("Sigmoid", {sum});
+  return context_.emit_one("Sigmoid", {sum});
 }
 
 /// i, f see the cell as it was, o as it becomes: f * cell + i * tanh(c); the next hidden state is o * tanh(cell).
@@ -295,17 +292,17 @@ Result<Unrolling::State> Unrolling::next_cell(ValueId sum, const State& state, c
   GP_TRY(const Values sums, context_.emit("Split", {sum}, {{"axis", int64_t{2}}, {"sizes", sizes}}, 4));
   const auto peephole = [&](size_t i) { return peepholes.empty() ? ValueId() : peepholes[i]; };
   GP_TRY(const ValueId input, gate(sums[0], state.cell, peephole(0)));
-  GP_TRY(const ValueId candidate, one("Tanh", {sums[3]}));
+  GP_TRY(const ValueId candidate, context_.emit_one("Tanh", {sums[3]}));
   State next;
-  GP_TRY(next.cell, one("Mul", {input, candidate}));
+  GP_TRY(next.cell, context_.emit_one("Mul", {input, candidate}));
   if (state.cell.valid()) {
     GP_TRY(const ValueId forget, gate(sums[2], state.cell, peephole(2)));
-    GP_TRY(const ValueId kept, one("Mul", {forget, state.cell}));
-    GP_TRY(next.cell, one("Add", {kept, next.cell}));
+    GP_TRY(const ValueId kept, context_.emit_one("Mul", {forget, state.cell}));
+    GP_TRY(next.cell, context_.emit_one("Add", {kept, next.cell}));
   }
   GP_TRY(const ValueId output, gate(sums[1], next.cell, peephole(1)));
-  GP_TRY(const ValueId bounded, one("Tanh", {next.cell}));
-  GP_TRY(next.hidden, one("Mul", {output, bounded}));
+  GP_TRY(const ValueId bounded, context_.emit_one("Tanh", {next.cell}));
+  GP_TRY(next.hidden, context_.emit_one("Mul", {output, bounded}));
   return next;
 }
 
@@ -316,11 +313,11 @@ Result<Unrolling::State> Unrolling::next_state(ValueId sum, const State& state, 
     return State{.hidden = hidden, .cell = {}};
   }
   if (state.hidden.valid()) {
-    GP_TRY(const ValueId recurrent, one("MatMul", {state.hidden, recurrence[0]}));
-    GP_TRY(sum, one("Add", {sum, recurrent}));
+    GP_TRY(const ValueId recurrent, context_.emit_one("MatMul", {state.hidden, recurrence[0]}));
+    GP_TRY(sum, context_.emit_one("Add", {sum, recurrent}));
   }
   if (cell_ == Cell::kLstm) return next_cell(sum, state, peepholes);
-  GP_TRY(const ValueId hidden, one(activation_, {sum}));
+  GP_TRY(const ValueId hidden, context_.emit_one(activation_, {sum}));
   return State{.hidden = hidden, .cell = {}};
 }
 
@@ -336,7 +333,8 @@ Result<Unrolling::State> Unrolling::first_state(int64_t direction) {
   for (const size_t input : {5, 6}) {
     if (!inputs_[input].valid()) continue;
     GP_TRY(const ValueId first, row_of(input, direction));
-    GP_TRY((input == 5 ? state.hidden : state.cell), one("Unsqueeze", {first}, {{"axes", std::vector<int64_t>{0}}}));
+    GP_TRY((input == 5 ? state.hidden : state.cell),
+           context_.emit_one("Unsqueeze", {first}, {{"axes", std::vector<int64_t>{0}}}));
   }
   return state;
 }
@@ -344,11 +342,12 @@ Result<Unrolling::State> Unrolling::first_state(int64_t direction) {
 /// Whether each step is one of its sequence, [1, B, 1]; none where all sequences have all steps.
 Result<Values> Unrolling::step_masks() {
   if (!inputs_[4].valid()) return Values{};
-  GP_TRY(const ValueId lengths, one("Reshape", {inputs_[4]}, {{"shape", Shape{Dim::fixed(1), rows_, Dim::fixed(1)}}}));
+  GP_TRY(const ValueId lengths,
+         context_.emit_one("Reshape", {inputs_[4]}, {{"shape", Shape{Dim::fixed(1), rows_, Dim::fixed(1)}}}));
   Values masks;
   for (int64_t t = 0; t < steps_.factor; ++t) {
     GP_TRY(const ValueId step, context_.scalar(static_cast<double>(t), ir::DType::kInt64));
-    GP_TRY(const ValueId mask, one("Less", {step, lengths}));
+    GP_TRY(const ValueId mask, context_.emit_one("Less", {step, lengths}));
     masks.push_back(mask);
   }
   return masks;
@@ -361,7 +360,7 @@ Result<ValueId> Unrolling::kept(ValueId mask, ValueId value, ValueId otherwise) 
     const ir::DType dtype = context_.lowering().graph().value(value).type.dtype;
     GP_TRY(otherwise, context_.scalar(0, dtype));
   }
-  return one("Where", {mask, value, otherwise});
+  return context_.emit_one("Where", {mask, value, otherwise});
 }
 
 /// The states [1, B, H] after each step. Behind the end of a sequence its states stay and its results are zero; read
@@ -410,8 +409,8 @@ Status Unrolling::run() {
   std::array<Values, 3> results;
   for (int64_t d = 0; d < directions; ++d) {
     GP_TRY(const Track track, states(d, reverse || d == 1));
-    GP_TRY(const ValueId joined, one("Concat", track.all, {{"axis", int64_t{0}}}));
-    GP_TRY(const ValueId apart, one("Unsqueeze", {joined}, {{"axes", std::vector<int64_t>{1}}}));
+    GP_TRY(const ValueId joined, context_.emit_one("Concat", track.all, {{"axis", int64_t{0}}}));
+    GP_TRY(const ValueId apart, context_.emit_one("Unsqueeze", {joined}, {{"axes", std::vector<int64_t>{1}}}));
     results[0].push_back(apart);
     results[1].push_back(track.last.hidden);
     results[2].push_back(track.last.cell);
@@ -420,7 +419,7 @@ Status Unrolling::run() {
   for (size_t i = 0; i < (cell_ == Cell::kLstm ? 3U : 2U); ++i) {
     bound.push_back(results[i][0]);
     if (directions == 1) continue;
-    GP_TRY(bound[i], one("Concat", results[i], {{"axis", int64_t{i == 0 ? 1 : 0}}}));
+    GP_TRY(bound[i], context_.emit_one("Concat", results[i], {{"axis", int64_t{i == 0 ? 1 : 0}}}));
   }
   return bind_results(context_, std::move(bound));
 }

@@ -27,7 +27,6 @@ class Resize {
   Result<ir::ValueId> by_aten(ir::ValueId input);
   Result<ir::ValueId> by_matrices(ir::ValueId input);
   Result<ir::ValueId> resize_axis(ir::ValueId input, size_t axis);
-  Result<ir::ValueId> one(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes);
   Result<ir::ValueId> constant(std::string_view what, ir::Shape shape, const std::vector<double>& numbers);
   bool changes(size_t axis) const { return resized_[axis].before != resized_[axis].after || resized_[axis].scale != 1; }
   Diagnostic bad(std::string message) const {
@@ -126,11 +125,6 @@ bool Resize::aten_agrees() const {
   });
 }
 
-Result<ir::ValueId> Resize::one(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes) {
-  GP_TRY(const std::vector<ir::ValueId> made, context_.emit(op, std::move(inputs), std::move(attributes)));
-  return made.front();
-}
-
 Result<ir::ValueId> Resize::by_aten(ir::ValueId input) {
   ir::Attributes attributes{{"mode", form_.mode},
                             {"coordinate_transformation_mode", form_.coordinates},
@@ -146,7 +140,7 @@ Result<ir::ValueId> Resize::by_aten(ir::ValueId input) {
       if (changes(i)) sizes[i] = ir::Dim::fixed(resized_[i].after);
     attributes.set("sizes", std::move(sizes));
   }
-  return one("Resize", {input}, std::move(attributes));
+  return context_.emit_one("Resize", {input}, std::move(attributes));
 }
 
 Result<ir::ValueId> Resize::constant(std::string_view what, ir::Shape shape, const std::vector<double>& numbers) {
@@ -163,20 +157,20 @@ Result<ir::ValueId> Resize::resize_axis(ir::ValueId input, size_t axis) {
   const bool moves = axis + 1 != shape_.size();
   ir::ValueId value = input;
   if (moves) {
-    GP_TRY(value, one("Transpose", {value}, {{"perm", swap}}));
+    GP_TRY(value, context_.emit_one("Transpose", {value}, {{"perm", swap}}));
   }
   const ir::Dim before = ir::Dim::fixed(resized.before), after = ir::Dim::fixed(resized.after);
   GP_TRY(const ir::ValueId matrix, constant(text("weights", axis), {before, after}, weights.matrix));
-  GP_TRY(value, one("MatMul", {value, matrix}, {}));
+  GP_TRY(value, context_.emit_one("MatMul", {value, matrix}, {}));
   const double beyond = context_.float_attribute("extrapolation_value", 0);
   if (beyond != 0 && std::ranges::find(weights.outside, true) != weights.outside.end()) {
     std::vector<double> added(weights.outside.size());
     std::ranges::transform(weights.outside, added.begin(), [beyond](bool outside) { return outside ? beyond : 0; });
     GP_TRY(const ir::ValueId outside, constant(text("outside", axis), {after}, added));
-    GP_TRY(value, one("Add", {value, outside}, {}));
+    GP_TRY(value, context_.emit_one("Add", {value, outside}, {}));
   }
   if (moves) {
-    GP_TRY(value, one("Transpose", {value}, {{"perm", swap}}));
+    GP_TRY(value, context_.emit_one("Transpose", {value}, {{"perm", swap}}));
   }
   return value;
 }

@@ -34,12 +34,6 @@ Result<Shape> unpooled_shape(NodeContext& context) {
                          "export the model again");
 }
 
-Result<ValueId> one(NodeContext& context, std::string_view op, std::vector<ValueId> inputs,
-                    ir::Attributes attributes = {}) {
-  GP_TRY(const std::vector<ValueId> made, context.emit(op, std::move(inputs), std::move(attributes)));
-  return made[0];
-}
-
 /// `output_shape` adds zeros behind.
 Status bind_padded(NodeContext& context, ValueId value, const Shape& shape) {
   if (!context.has_input(2)) {
@@ -78,7 +72,7 @@ Result<ValueId> places_in_sample(NodeContext& context, int64_t elements) {
       count->attributes.get_double("delta", 1) == static_cast<double>(elements))
     return sum->inputs[0];
   GP_TRY(const ValueId all, context.scalar(static_cast<double>(elements), ir::DType::kInt64));
-  return one(context, "Mod", {places, all});
+  return context.emit_one("Mod", {places, all});
 }
 
 Status lower_max_unpool(NodeContext& context) {
@@ -87,11 +81,11 @@ Status lower_max_unpool(NodeContext& context) {
   const Shape flat = {x[0], ops::product_of(shape, 1, shape.size())}, flat_x = {x[0], ops::product_of(x, 1, x.size())};
   GP_TRY(ValueId values, context.value(0));
   GP_TRY(ValueId places, places_in_sample(context, flat[1].factor));
-  GP_TRY(places, one(context, "Reshape", {places}, {{"shape", flat_x}}));
-  GP_TRY(values, one(context, "Reshape", {values}, {{"shape", flat_x}}));
+  GP_TRY(places, context.emit_one("Reshape", {places}, {{"shape", flat_x}}));
+  GP_TRY(values, context.emit_one("Reshape", {values}, {{"shape", flat_x}}));
   GP_TRY(const ValueId zeros, context.filled(0, {context.type(0).dtype, flat}));
-  GP_TRY(ValueId result, one(context, "ScatterElements", {zeros, places, values}, {{"axis", int64_t{1}}}));
-  GP_TRY(result, one(context, "Reshape", {result}, {{"shape", shape}}));
+  GP_TRY(ValueId result, context.emit_one("ScatterElements", {zeros, places, values}, {{"axis", int64_t{1}}}));
+  GP_TRY(result, context.emit_one("Reshape", {result}, {{"shape", shape}}));
   return bind_padded(context, result, shape);
 }
 

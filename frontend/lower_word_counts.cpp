@@ -21,10 +21,6 @@ class WordCounts {
 
  private:
   Status read_form();
-  Result<ValueId> one(std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
-    GP_TRY(const std::vector<ValueId> made, context_.emit(op, std::move(inputs), std::move(attributes)));
-    return made[0];
-  }
   /// Word `place` of each of `grams` n-grams of `length` words.
   Result<ValueId> words(int64_t length, int64_t grams, int64_t place);
   /// [rows, grams]: how often those of `length` words occur, `apart` being the distance of their words.
@@ -101,18 +97,18 @@ Result<ValueId> WordCounts::occurrences(ValueId rows, int64_t length, int64_t ap
   ValueId all;
   for (int64_t place = 0; place < length; ++place) {
     const Ints begin = {place * apart}, end = {place * apart + places};
-    GP_TRY(ValueId part,
-           one("Slice", {rows}, {{"starts", begin}, {"ends", end}, {"axes", Ints{1}}, {"steps", Ints{1}}}));
-    GP_TRY(part, one("Unsqueeze", {part}, {{"axes", Ints{2}}}));
+    GP_TRY(ValueId part, context_.emit_one("Slice", {rows},
+                                           {{"starts", begin}, {"ends", end}, {"axes", Ints{1}}, {"steps", Ints{1}}}));
+    GP_TRY(part, context_.emit_one("Unsqueeze", {part}, {{"axes", Ints{2}}}));
     GP_TRY(const ValueId word, words(length, grams, place));
-    GP_TRY(part, one("Equal", {part, word}));
+    GP_TRY(part, context_.emit_one("Equal", {part, word}));
     if (all.valid()) {
-      GP_TRY(part, one("And", {all, part}));
+      GP_TRY(part, context_.emit_one("And", {all, part}));
     }
     all = part;
   }
-  GP_TRY(all, one("Cast", {all}, {{"to", std::string("f32")}}));
-  return one("ReduceSum", {all}, {{"axes", Ints{1}}, {"keepdims", int64_t{0}}});
+  GP_TRY(all, context_.emit_one("Cast", {all}, {{"to", std::string("f32")}}));
+  return context_.emit_one("ReduceSum", {all}, {{"axes", Ints{1}}, {"keepdims", int64_t{0}}});
 }
 
 /// [rows, columns].
@@ -128,7 +124,7 @@ Result<ValueId> WordCounts::counts(ValueId rows) {
       if ((length - 1) * apart >= row_length_) break;
       GP_TRY(ValueId number, occurrences(rows, length, apart));
       if (total.valid()) {
-        GP_TRY(number, one("Add", {total, number}));
+        GP_TRY(number, context_.emit_one("Add", {total, number}));
       }
       total = number;
     }
@@ -141,11 +137,11 @@ Result<ValueId> WordCounts::counts(ValueId rows) {
   }
   if (found.empty())
     return context_.problem(Code::kBadModel, "has rows that are shorter than every n-gram", "export the model again");
-  GP_TRY(const ValueId all, one("Concat", found, {{"axis", int64_t{1}}}));
+  GP_TRY(const ValueId all, context_.emit_one("Concat", found, {{"axis", int64_t{1}}}));
   const auto height = static_cast<int64_t>(placement.size()) / width_;
   GP_TRY(const ValueId places,
          context_.constant("columns", ir::DType::kFloat32, {Dim::fixed(height), Dim::fixed(width_)}, placement));
-  return one("MatMul", {all, places});
+  return context_.emit_one("MatMul", {all, places});
 }
 
 Result<ValueId> WordCounts::weighed(ValueId counts) {
@@ -154,14 +150,14 @@ Result<ValueId> WordCounts::weighed(ValueId counts) {
     return context_.problem(Code::kBadModel, "its mode is none of TF, IDF and TFIDF", "export the model again");
   if (mode == "IDF") {
     GP_TRY(const ValueId zero, context_.scalar(0, ir::DType::kFloat32));
-    GP_TRY(counts, one("Greater", {counts, zero}));
-    GP_TRY(counts, one("Cast", {counts}, {{"to", std::string("f32")}}));
+    GP_TRY(counts, context_.emit_one("Greater", {counts, zero}));
+    GP_TRY(counts, context_.emit_one("Cast", {counts}, {{"to", std::string("f32")}}));
   }
   if (mode == "TF" || weights_.empty()) return counts;
   std::vector<double> row(static_cast<size_t>(width_), 0);
   for (size_t gram = 0; gram < columns_.size(); ++gram) row[static_cast<size_t>(columns_[gram])] = weights_[gram];
   GP_TRY(const ValueId weights, context_.constant("weights", ir::DType::kFloat32, {Dim::fixed(width_)}, row));
-  return one("Mul", {counts, weights});
+  return context_.emit_one("Mul", {counts, weights});
 }
 
 Status WordCounts::run() {
@@ -171,16 +167,16 @@ Status WordCounts::run() {
   GP_TRY_VOID(read_form());
   GP_TRY(ValueId rows, context_.value(0));
   if (context_.type(0).dtype != ir::DType::kInt64) {
-    GP_TRY(rows, one("Cast", {rows}, {{"to", std::string("i64")}}));
+    GP_TRY(rows, context_.emit_one("Cast", {rows}, {{"to", std::string("i64")}}));
   }
   const bool is_one_row = context_.rank(0) == 1;
   if (is_one_row) {
-    GP_TRY(rows, one("Unsqueeze", {rows}, {{"axes", Ints{0}}}));
+    GP_TRY(rows, context_.emit_one("Unsqueeze", {rows}, {{"axes", Ints{0}}}));
   }
   GP_TRY(ValueId result, counts(rows));
   GP_TRY(result, weighed(result));
   if (is_one_row) {
-    GP_TRY(result, one("Squeeze", {result}, {{"axes", Ints{0}}}));
+    GP_TRY(result, context_.emit_one("Squeeze", {result}, {{"axes", Ints{0}}}));
   }
   context_.bind(0, result);
   return Ok{};

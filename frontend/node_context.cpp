@@ -137,6 +137,12 @@ Result<std::vector<ir::ValueId>> NodeContext::emit(std::string_view op, std::vec
   return graph.node(id).outputs;
 }
 
+Result<ir::ValueId> NodeContext::emit_one(std::string_view op, std::vector<ir::ValueId> inputs,
+                                          ir::Attributes attributes) {
+  GP_TRY(const std::vector<ir::ValueId> made, emit(op, std::move(inputs), std::move(attributes)));
+  return made.front();
+}
+
 Result<ir::ValueId> NodeContext::constant(std::string_view what, ir::DType dtype, ir::Shape shape,
                                           const std::vector<double>& numbers) {
   std::string bytes(numbers.size() * sizeof(float), '\0');

@@ -48,6 +48,8 @@ class NodeContext {
   /// Appends a node of the op dictionary that came from this ONNX node.
   Result<std::vector<ir::ValueId>> emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
                                         size_t outputs = 1);
+  /// emit of a node with one output.
+  Result<ir::ValueId> emit_one(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
   /// A constant of floating type, in float32 or float64 and cast from there. `what` is the end of its name.
   Result<ir::ValueId> constant(std::string_view what, ir::DType dtype, ir::Shape shape,
                                const std::vector<double>& numbers);
