@@ -10,7 +10,7 @@
 
 namespace graphpipe {
 
-using Words = std::vector<uint64_t>;
+using BitWords = std::vector<uint64_t>;
 
 /// Words that hold so many bits.
 constexpr size_t words_for(size_t bits) { return (bits + 63) / 64; }
@@ -58,7 +58,7 @@ class BitSet {
   bool operator==(const BitSet&) const = default;
 
  private:
-  Words words_;
+  BitWords words_;
 };
 
 /// As many sets of numbers below one size, all empty at first.
@@ -79,7 +79,7 @@ class BitRows {
 
  private:
   size_t width_;
-  Words words_;
+  BitWords words_;
 };
 
 }  // namespace graphpipe

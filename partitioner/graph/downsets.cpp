@@ -138,7 +138,7 @@ bool LargerDownsets::is_ready(const uint64_t* downset, uint32_t node) const {
 
 bool add_all_downsets(const Dag& dag, size_t max_bytes, const Deadline& deadline, SetTable& sets) {
   LargerDownsets larger(dag);
-  for (size_t at = sets.add(Words(sets.width(), 0).data()); at < sets.size(); ++at) {
+  for (size_t at = sets.add(BitWords(sets.width(), 0).data()); at < sets.size(); ++at) {
     if (at % 64 == 0 && deadline.passed()) return false;
     larger.for_each(sets.words(at), [&](uint32_t, const uint64_t* set) {
       if (sets.bytes() <= max_bytes) sets.add(set);
@@ -157,7 +157,7 @@ std::vector<std::vector<uint32_t>> cutting_orders(const EdgeList& edges, const s
 }
 
 void add_prefixes(const std::vector<uint32_t>& order, size_t most, SetTable& sets) {
-  Words set(sets.width(), 0);
+  BitWords set(sets.width(), 0);
   sets.add(set.data());
   const size_t step = order.size() / std::max<size_t>(most, 1) + 1;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -174,7 +174,7 @@ void add_neighbours(const Dag& dag, const uint64_t* set, int steps, size_t most,
   for (int step = 0; step < steps && found.size() < most; ++step) {
     const size_t end = found.size();
     for (size_t at = begin; at < end && found.size() < most; ++at) {
-      Words words(found[at], found[at] + found.width());
+      BitWords words(found[at], found[at] + found.width());
       for (uint32_t node = 0; node < dag.size() && found.size() < most; ++node) {
         const bool movable =
             has_bit(words.data(), node)

@@ -38,7 +38,7 @@ class SetTable {
   size_t slot_of(const uint64_t* set) const;
 
   size_t items_, width_, count_ = 0;
-  Words words_;
+  BitWords words_;
   std::vector<uint32_t> slots_;  // 1 + index; 0: free
 };
 
@@ -71,7 +71,7 @@ class LargerDownsets {
 
  private:
   const Dag& dag_;
-  Words sources_, set_, next_;
+  BitWords sources_, set_, next_;
 };
 
 /// Adds all downsets, the empty one first, in the order of a breadth-first search. Returns whether all were added

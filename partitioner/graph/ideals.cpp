@@ -115,7 +115,7 @@ std::optional<Lattice> Lattice::beam(const Dag& dag, size_t width, std::span<con
                                      const LatticeLimits& limits) {
   GP_CHECK(width > 0 && order.size() == dag.size());
   LatticeBuilder builder(dag, limits);
-  Words prefix(words_for(dag.size()), 0);
+  BitWords prefix(words_for(dag.size()), 0);
   for (size_t size = 0; size < dag.size(); ++size) {
     if (!builder.grow()) return std::nullopt;
     set_bit(prefix.data(), order[size]);
@@ -137,7 +137,7 @@ std::optional<Lattice> Lattice::beam(const Dag& dag, size_t width, std::span<con
 }
 
 std::vector<uint32_t> Lattice::difference(uint32_t small, uint32_t large) const {
-  Words rest(words_);
+  BitWords rest(words_);
   for (size_t word = 0; word < words_; ++word) rest[word] = bits(large)[word] & ~bits(small)[word];
   std::vector<uint32_t> nodes;
   for_each_bit(rest, [&](size_t node) { nodes.push_back(static_cast<uint32_t>(node)); });

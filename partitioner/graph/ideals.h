@@ -68,7 +68,7 @@ class Lattice {
   size_t words_ = 0;
   bool complete_ = true;
   std::vector<uint32_t> sizes_;
-  Words bits_;
+  BitWords bits_;
   std::vector<size_t> up_start_, down_start_;
   std::vector<Step> up_, down_;
 };

@@ -27,7 +27,7 @@ class FewestDevices {
     std::vector<double> seconds;
     std::vector<uint32_t> set;
     std::vector<int> traffic_replicas;
-    Words words;
+    BitWords words;
   };
   struct Step {
     uint32_t from = 0;

@@ -73,7 +73,7 @@ class PipeDream {
     std::vector<std::vector<uint32_t>> rows;
     std::vector<int> replicas;
     std::vector<StageGroup> groups;
-    std::vector<Words> cuts;
+    std::vector<BitWords> cuts;
   };
 
   // All work over all devices, or the largest layer at its best number of replicas.
@@ -178,7 +178,7 @@ class PipeDream {
     for (int round = 0; round < kMaxRounds && found_ && !deadline_.passed(); ++round) {
       const double before = found_->seconds;
       SetTable near = orders;
-      for (const Words& cut : found_->cuts) add_neighbours(dag_, cut.data(), 3 + round, 400, near);
+      for (const BitWords& cut : found_->cuts) add_neighbours(dag_, cut.data(), 3 + round, 400, near);
       search_row(near);
       if (found_->seconds >= before && round > 0) break;
     }

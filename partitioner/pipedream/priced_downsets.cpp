@@ -116,12 +116,12 @@ std::vector<uint32_t> PricedDownsets::stage(size_t from, size_t to) const {
 }
 
 bool add_downsets_of_first_source(const Dag& dag, size_t max_bytes, const Deadline& deadline, SetTable& sets) {
-  Words set(sets.width(), 0);
+  BitWords set(sets.width(), 0);
   sets.add(set.data());
   // The nodes before each one take a set each.
   if (dag.size() * sets.width() * sizeof(uint64_t) > max_bytes) return false;
   const BitRows ancestors = ancestors_of(dag);
-  Words full(sets.width(), 0);
+  BitWords full(sets.width(), 0);
   for (uint32_t node = 0; node < dag.size(); ++node) set_bit(full.data(), node);
   for (uint32_t node = 0; node < dag.size(); ++node)
     if (dag.predecessors(node).empty()) {
@@ -131,7 +131,7 @@ bool add_downsets_of_first_source(const Dag& dag, size_t max_bytes, const Deadli
   bool all = true;
   for (size_t at = sets.add(set.data()); at < sets.size() && all; ++at) {
     all = !(at % 64 == 0 && deadline.passed());
-    const Words here(sets[at], sets[at] + sets.width());
+    const BitWords here(sets[at], sets[at] + sets.width());
     for (uint32_t u = 0; u < dag.size(); ++u) {
       if (!has_bit(here.data(), u)) continue;
       for (const uint32_t v : dag.successors(u)) {
