@@ -7,6 +7,7 @@
 #include "cost/limits.h"
 #include "cost/op_prices.h"
 #include "driver/pipeline/stage_modules.h"
+#include "driver/report/device_bytes.h"
 #include "driver/report/report.h"
 
 namespace graphpipe::driver {
@@ -121,6 +122,14 @@ JsonObject machine_json(const Pipeline& pipeline) {
   return object.add("bytes_per_second", cluster.levels.front().bandwidth.count);
 }
 
+/// The bytes of each program's device, in words.
+std::string bytes_of_devices(const Pipeline& pipeline, const std::vector<Bytes>& bytes) {
+  std::vector<DeviceBytes> each;
+  for (size_t i = 0; i < bytes.size(); ++i)
+    each.push_back({.device = pipeline.built.schedule.programs[i].device.index(), .bytes = bytes[i]});
+  return device_bytes_text(std::move(each));
+}
+
 double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 0; }
 
 }  // namespace
@@ -156,16 +165,11 @@ std::string plan_text(const Pipeline& pipeline) {
                      human_seconds(pipeline.model_bound), 100 * gap(step, pipeline.model_bound));
   out += beside_text(pipeline);
   out += "limited by " + limit_of(pipeline).sentence + "\n";
-  out += "peak memory:";
-  for (size_t i = 0; i < pipeline.built.memory.size(); ++i)
-    out += fmt::format(" d{} {}", pipeline.built.schedule.programs[i].device.index(),
-                       human_bytes(static_cast<double>(pipeline.built.memory[i].peak.count)));
-  out += "\n";
-  if (!pipeline.arenas.empty()) out += "tensors of a step, at fixed places:";
-  for (size_t i = 0; i < pipeline.arenas.size(); ++i)
-    out += fmt::format(" d{} {}", pipeline.built.schedule.programs[i].device.index(),
-                       human_bytes(static_cast<double>(pipeline.arenas[i].count)));
-  if (!pipeline.arenas.empty()) out += "\n";
+  std::vector<Bytes> peaks;
+  for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peaks.push_back(memory.peak);
+  out += "peak memory: " + bytes_of_devices(pipeline, peaks) + "\n";
+  if (!pipeline.arenas.empty())
+    out += "tensors of a step, at fixed places: " + bytes_of_devices(pipeline, pipeline.arenas) + "\n";
   if (shards_state(pipeline))
     out += "the plan divides optimizer state over replicas, which the runtime does not: `generate` refuses it\n";
   return out;
