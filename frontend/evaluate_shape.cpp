@@ -320,9 +320,27 @@ std::optional<Known> non_zero(const OnnxNode&, Inputs inputs) {
   return result;
 }
 
+/// The largest or smallest of elements that are all the same, along any axes.
+std::optional<Known> reduce_uniform(const OnnxNode& node, Inputs inputs) {
+  const Known* axes = input_or_null(inputs, 1);
+  const std::optional<std::vector<int64_t>> chosen = axes != nullptr ? whole_numbers(*axes) : std::nullopt;
+  const auto rank = static_cast<int64_t>(inputs[0]->shape.size());
+  if (!chosen || chosen->empty() || int_attribute(node, "keepdims", 1) == 0) return std::nullopt;
+  Known result = *inputs[0];
+  for (const int64_t axis : *chosen) {
+    if (axis < -rank || axis >= rank) return std::nullopt;
+    ir::Dim& dim = result.shape[static_cast<size_t>(axis < 0 ? axis + rank : axis)];
+    if (dim == Dim::fixed(0)) return std::nullopt;
+    dim = Dim::fixed(1);
+  }
+  return result;
+}
+
 /// Reductions over all elements of a list: products and sums of dims.
 std::optional<Known> reduce_all(const OnnxNode& node, Inputs inputs) {
   const std::optional<size_t> count = known_count(inputs[0]->shape);
+  if (inputs[0]->uniform && inputs[0]->shape.size() > 1 && (node.op == "ReduceMax" || node.op == "ReduceMin"))
+    return reduce_uniform(node, inputs);
   if (!count || *count == 0 || inputs[0]->shape.size() > 1) return std::nullopt;
   if (input_or_null(inputs, 1) == nullptr && int_attribute(node, "noop_with_empty_axes", 0) != 0) return std::nullopt;
   std::optional<Number> total = inputs[0]->element(0);

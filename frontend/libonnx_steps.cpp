@@ -103,15 +103,30 @@ void forget_negative_sizes(pb::GraphProto& graph) {
       if (attribute.has_g()) forget_negative_sizes(*attribute.mutable_g());
 }
 
+/// The nodes of an operator, also in the bodies of others.
+void find_nodes(pb::GraphProto& graph, std::string_view op, std::vector<pb::NodeProto*>& found) {
+  for (pb::NodeProto& node : *graph.mutable_node()) {
+    if (node.op_type() == op && node.domain().empty()) found.push_back(&node);
+    for (pb::AttributeProto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) find_nodes(*attribute.mutable_g(), op, found);
+  }
+}
+
 /// Shapes help the converter and are compared with ours later; a model that ONNX cannot infer may still be lowered.
 void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
   const pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
+  // The library has no inference for GroupNormalization: nothing behind one would have a type, and an Attention there
+  // could not be expanded. InstanceNormalization, too, gives its first input's type to its output.
+  std::vector<pb::NodeProto*> groups;
+  find_nodes(*model.mutable_graph(), "GroupNormalization", groups);
+  for (pb::NodeProto* node : groups) node->set_op_type("InstanceNormalization");
   if (const auto thrown =
           exception_of([&] { pb::shape_inference::InferShapes(model, pb::OpSchemaRegistry::Instance(), options); }))
     notes.push_back({.code = Code::kUnresolvedShape,
                      .severity = Severity::kWarning,
                      .message = text("ONNX's own shape inference fails: ", *thrown),
                      .hint = "none needed where the import succeeds"});
+  for (pb::NodeProto* node : groups) node->set_op_type("GroupNormalization");
 }
 
 Status convert_opset(pb::ModelProto& model) {

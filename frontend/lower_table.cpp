@@ -11,11 +11,11 @@ const std::map<std::string_view, Handler>& handlers() {
   static const std::map<std::string_view, Handler> kHandlers = [] {
     std::map<std::string_view, Handler> all;
     for (const auto& family :
-         {shape_handlers(),  index_handlers(),     reduce_handlers(),    neural_handlers(),    sequence_handlers(),
-          loop_handlers(),   branch_handlers(),    recurrent_handlers(), constant_handlers(),  resize_handlers(),
-          random_handlers(), quantized_handlers(), composite_handlers(), einsum_handlers(),    fourier_handlers(),
-          pool_handlers(),   place_handlers(),     col2im_handlers(),    selection_handlers(), deform_handlers(),
-          unpool_handlers(), mel_handlers(),       word_count_handlers()})
+         {shape_handlers(),  index_handlers(),     reduce_handlers(),     neural_handlers(),    sequence_handlers(),
+          loop_handlers(),   branch_handlers(),    recurrent_handlers(),  constant_handlers(),  resize_handlers(),
+          random_handlers(), quantized_handlers(), composite_handlers(),  einsum_handlers(),    fourier_handlers(),
+          pool_handlers(),   place_handlers(),     col2im_handlers(),     selection_handlers(), deform_handlers(),
+          unpool_handlers(), mel_handlers(),       word_count_handlers(), neutral_handlers()})
       for (const HandlerEntry& row : family) all[row.op] = row.handler;
     return all;
   }();

@@ -239,8 +239,9 @@ bool may_be_weight(const Known& filled) {
 bool Lowering::fold(const OnnxNode& node) {
   if (node.outputs.size() != 1 || !node.domain.empty() || node.inputs.empty()) return false;
   std::optional<Known> result;
-  bool leaf = false;
+  bool leaf = false, from_shapes = false;
   if ((node.op == "Shape" || node.op == "Size") && has_shape(*find(node.inputs[0]))) {
+    from_shapes = true;
     result = shape_of(node, find(node.inputs[0])->type);
   } else {
     std::vector<const Known*> inputs;
@@ -248,6 +249,7 @@ bool Lowering::fold(const OnnxNode& node) {
       const Binding* input = name.empty() ? nullptr : find(name);
       inputs.push_back(input != nullptr && input->known ? &*input->known : nullptr);
       leaf = leaf || (input != nullptr && input->leaf);
+      from_shapes = from_shapes || (input != nullptr && input->from_shapes);
     }
     if (node.op == "CastLike" && inputs.size() == 2 && inputs[0] != nullptr) {
       // Only the type of the second input matters, and that is always known.
@@ -265,8 +267,10 @@ bool Lowering::fold(const OnnxNode& node) {
   Binding binding;
   binding.type = {result->dtype, result->shape};
   binding.leaf = leaf;
-  if (node.op == "ConstantOfShape" && !from_torch_ && may_be_weight(*result)) {
-    // Graphs without weights write each one as a filled tensor: it becomes a parameter. PyTorch writes masks so.
+  binding.from_shapes = from_shapes;
+  if (node.op == "ConstantOfShape" && !from_torch_ && !from_shapes && may_be_weight(*result)) {
+    // Graphs without weights write each one as a filled tensor: it becomes a parameter. PyTorch writes masks so, and
+    // the body of Attention, for which it counts the values' sizes.
     binding.data = ir::FilledData{result->elements[0].real};
     binding.origin = ParamOrigin::kConstantNode;
     binding.leaf = true;

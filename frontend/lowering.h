@@ -36,6 +36,8 @@ struct Binding {
   std::optional<Known> known;
   /// Known, but a parameter may hang on it: nodes that read it are lowered, not folded away.
   bool leaf = false;
+  /// Known from the shapes of values.
+  bool from_shapes = false;
   /// Invalid until a node reads it.
   ir::ValueId value;
   /// Where a parameter's data lie, until it is made.

@@ -105,6 +105,7 @@ std::vector<HandlerEntry> deform_handlers();
 std::vector<HandlerEntry> unpool_handlers();
 std::vector<HandlerEntry> mel_handlers();
 std::vector<HandlerEntry> word_count_handlers();
+std::vector<HandlerEntry> neutral_handlers();
 
 /// The target of a Reshape of input 0, without wildcards and copies.
 Result<ir::Shape> reshape_target(NodeContext& context);

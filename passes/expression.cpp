@@ -11,6 +11,8 @@ using ir::ValueId;
 namespace {
 
 constexpr size_t kMaxFactors = 4;
+/// Of a mask: added to a score, it leaves the softmax nothing of it.
+constexpr float kNoScoreOutweighs = -1e30F;
 
 template <typename T>
 std::optional<double> uniform_element(const std::string& bytes) {
@@ -32,12 +34,17 @@ const Node* Expressions::made_by(ValueId value, std::string_view op) const {
   return node.op == op ? &node : nullptr;
 }
 
-std::optional<double> Expressions::constant(ValueId value) const {
-  if (!value.valid() || value.index() >= params_.size() || !params_[value].valid()) return std::nullopt;
+const ir::Param* Expressions::constant_param(ValueId value) const {
+  if (!value.valid() || value.index() >= params_.size() || !params_[value].valid()) return nullptr;
   const ir::Param& param = graph_->param(params_[value]);
-  if (param.trainable || param.kind != ir::ParamKind::kConstant) return std::nullopt;
-  if (const auto* filled = std::get_if<ir::FilledData>(&param.data)) return filled->value;
-  const auto* data = std::get_if<ir::InlineData>(&param.data);
+  return param.trainable || param.kind != ir::ParamKind::kConstant ? nullptr : &param;
+}
+
+std::optional<double> Expressions::constant(ValueId value) const {
+  const ir::Param* param = constant_param(value);
+  if (param == nullptr) return std::nullopt;
+  if (const auto* filled = std::get_if<ir::FilledData>(&param->data)) return filled->value;
+  const auto* data = std::get_if<ir::InlineData>(&param->data);
   if (data == nullptr) return std::nullopt;
   switch (graph_->value(value).type.dtype) {
     case ir::DType::kFloat32:
@@ -51,17 +58,41 @@ std::optional<double> Expressions::constant(ValueId value) const {
   }
 }
 
-bool Expressions::is_causal_mask(ValueId value) const {
-  if (!value.valid() || value.index() >= params_.size() || !params_[value].valid()) return false;
-  const ir::Param& param = graph_->param(params_[value]);
-  const auto* data = std::get_if<ir::InlineData>(&param.data);
+bool Expressions::counts_along(ValueId value, size_t axis_from_end) const {
+  const ir::Param* param = constant_param(value);
+  const auto* data = param != nullptr ? std::get_if<ir::InlineData>(&param->data) : nullptr;
   const ir::TensorType& type = graph_->value(value).type;
-  if (param.trainable || param.kind != ir::ParamKind::kConstant || data == nullptr || type.shape.size() < 2)
-    return false;
+  if (data == nullptr || type.dtype != ir::DType::kInt64 || type.shape.size() < axis_from_end) return false;
+  const auto count = static_cast<size_t>(type.shape.end()[-static_cast<ptrdiff_t>(axis_from_end)].factor);
+  if (data->bytes.size() != count * sizeof(int64_t)) return false;
+  for (size_t i = 0; i < count; ++i) {
+    int64_t element = 0;
+    std::memcpy(&element, data->bytes.data() + i * sizeof element, sizeof element);
+    if (element != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+bool Expressions::is_chosen_causal_mask(ValueId value) const {
+  const Node* chosen = made_by(value, "Where");
+  const Node* is_later = chosen != nullptr ? made_by(chosen->inputs[0], "Less") : nullptr;
+  if (is_later == nullptr || graph_->value(value).type.dtype != ir::DType::kFloat32) return false;
+  const ir::Shape& mask = shape(value);
+  if (mask.size() < 2 || mask.end()[-1] != mask.end()[-2] || shape(chosen->inputs[0]) != mask) return false;
+  const std::optional<double> later = constant(chosen->inputs[1]);
+  return later && *later <= kNoScoreOutweighs && constant(chosen->inputs[2]) == 0.0 &&
+         counts_along(is_later->inputs[0], 2) && counts_along(is_later->inputs[1], 1);
+}
+
+bool Expressions::is_causal_mask(ValueId value) const {
+  if (is_chosen_causal_mask(value)) return true;
+  const ir::Param* param = constant_param(value);
+  const auto* data = param != nullptr ? std::get_if<ir::InlineData>(&param->data) : nullptr;
+  if (data == nullptr || shape(value).size() < 2) return false;
+  const ir::TensorType& type = graph_->value(value).type;
   const auto size = static_cast<size_t>(type.shape.back().factor);
   const bool is_matrix = data->bytes.size() == size * size * sizeof(float) && type.shape.end()[-2] == type.shape.back();
   if (type.dtype != ir::DType::kFloat32 || !is_matrix) return false;
-  constexpr float kNoScoreOutweighs = -1e30F;
   for (size_t i = 0; i < size * size; ++i) {
     float element = 0;
     std::memcpy(&element, data->bytes.data() + i * sizeof element, sizeof element);

@@ -19,8 +19,8 @@ class Expressions {
   const ir::Node* made_by(ir::ValueId value, std::string_view op) const;
   /// The number that a constant parameter of one element holds, or of elements that are all equal.
   std::optional<double> constant(ir::ValueId value) const;
-  /// Whether the value is a constant float32 mask [.., n, n] of one matrix that, added to scores, leaves each row those
-  /// up to its diagonal: 0 there, and what no score outweighs after it.
+  /// Whether the value is a float32 mask [.., n, n] of one matrix that, added to scores, leaves each row those up to
+  /// its diagonal: 0 there, and what no score outweighs after it. A constant, or Where(row < column, lowest, 0).
   bool is_causal_mask(ir::ValueId value) const;
   /// Whether the value is this constant, up to the rounding of float32.
   bool is_constant(ir::ValueId value, double number) const;
@@ -41,6 +41,11 @@ class Expressions {
   const ir::Value& value(ir::ValueId id) const { return graph_->value(id); }
 
  private:
+  const ir::Param* constant_param(ir::ValueId value) const;
+  bool is_chosen_causal_mask(ir::ValueId value) const;
+  /// Whether it is the constant 0, 1, .. along this axis, counted from the last, and 1 long along all others.
+  bool counts_along(ir::ValueId value, size_t axis_from_end) const;
+
   const ir::Graph* graph_;
   IdMap<ir::ValueId, ir::ParamId> params_;
 };

@@ -35,7 +35,7 @@ class AttentionFusion {
 
   Result<Replacement> run() const {
     const ValueId v = step_.node.inputs[1];
-    const std::optional<Scores> scores = scores_under_softmax(step_.node.inputs[0]);
+    const std::optional<Scores> scores = scores_under_softmax(without_hidden_rows(step_.node.inputs[0]));
     if (!scores || !takes(*scores, v)) return Replacement();
     GP_TRY(const ValueId k, transposed_back(scores->right.value));
     std::vector<ValueId> inputs = {scores->left.value, k, v};
@@ -61,6 +61,19 @@ class AttentionFusion {
       if (!inner || parts_.value(inner->first).type != parts_.value(result.value).type) return result;
       result = {inner->first, result.factor * inner->second};
     }
+  }
+
+  /// ONNX's Attention gives rows that see nothing no weights. Under a causal mask each row sees itself: there are none.
+  ValueId without_hidden_rows(ValueId weights) const {
+    const Node* chosen = parts_.made_by(weights, "Where");
+    const Node* is_hidden = chosen != nullptr ? parts_.made_by(chosen->inputs[0], "Equal") : nullptr;
+    const Node* most = is_hidden != nullptr ? parts_.made_by(is_hidden->inputs[0], "ReduceMax") : nullptr;
+    if (most == nullptr || !parts_.is_causal_mask(most->inputs[0])) return weights;
+    const std::optional<double> hidden = parts_.constant(is_hidden->inputs[1]);
+    const std::vector<int64_t> axes = most->attributes.get_ints("axes");
+    const auto rank = static_cast<int64_t>(shape(most->inputs[0]).size());
+    const bool by_row = axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
+    return by_row && hidden && *hidden < 0 && shape(chosen->inputs[2]) == shape(weights) ? chosen->inputs[2] : weights;
   }
 
   std::optional<Scores> scores_under_softmax(ValueId weights) const {

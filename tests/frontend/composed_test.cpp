@@ -5,15 +5,10 @@
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
+using graphpipe::testing::contains;
 using graphpipe::testing::import_text;
 using graphpipe::testing::nodes_of;
 using graphpipe::testing::reports;
-
-namespace {
-
-bool contains(const std::string& nodes, const std::string& part) { return nodes.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("a deformed convolution reads by GridSample, in groups of shifts, and weighs what it read") {
   const std::string nodes = nodes_of(import_text(R"(g (float[N,4,6,5] x, float[N,36,6,5] shifts, float[N,18,6,5] mask)

@@ -72,6 +72,10 @@ inline bool reports(const Diagnostics& problems, Code code, const std::string& w
   return false;
 }
 
+inline bool contains(const std::string& nodes, const std::string& part) {
+  return nodes.find(part) != std::string::npos;
+}
+
 /// The nodes' lines of the graph text, without ids of their own and origins.
 inline std::string nodes_of(const Result<frontend::Imported>& imported) {
   for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));

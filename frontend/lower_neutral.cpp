@@ -1,0 +1,50 @@
+// Operands that change nothing. Only what is computed from shapes is looked at, as the mask of an Attention that hides
+// nothing is in that operator's body: a tensor of zeros that the file stores may be there to be trained.
+
+#include <algorithm>
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+/// The number that all elements of the operand are, where shapes alone decide it.
+std::optional<double> counted(NodeContext& context, size_t i) {
+  const Known* operand = context.known(i);
+  if (operand == nullptr || !operand->uniform || !context.input(i).from_shapes || context.input(i).leaf)
+    return std::nullopt;
+  return operand->elements[0].factor();
+}
+
+/// Binds the output to input i, where that has the shape of all inputs together.
+bool passes_on(NodeContext& context, size_t i) {
+  ir::Shape joined;
+  for (size_t other = 0; other < context.node().inputs.size(); ++other) {
+    const std::optional<ir::Shape> wider = broadcast(joined, context.type(other).shape);
+    if (!wider) return false;
+    joined = *wider;
+  }
+  if (context.type(i).shape != joined) return false;
+  context.bind_alias(i);
+  return true;
+}
+
+Status lower_add(NodeContext& context) {
+  if (context.node().inputs.size() == 2)
+    for (const size_t i : {0, 1})
+      if (counted(context, i) == 0.0 && passes_on(context, 1 - i)) return Ok{};
+  return lower_plain(context);
+}
+
+Status lower_where(NodeContext& context) {
+  if (context.node().inputs.size() == 3)
+    if (const std::optional<double> condition = counted(context, 0))
+      if (passes_on(context, *condition != 0 ? 1 : 2)) return Ok{};
+  return lower_plain(context);
+}
+
+}  // namespace
+
+std::vector<HandlerEntry> neutral_handlers() { return {{"Add", lower_add}, {"Where", lower_where}}; }
+
+}  // namespace graphpipe::frontend
