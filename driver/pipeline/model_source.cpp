@@ -116,7 +116,6 @@ Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forwar
                       .message = "training needs a loss; the model's outputs are" + names,
                       .hint = "pass --loss, for example --loss cross_entropy:OUTPUT,LABEL"};
   }
-  GP_TRY(out.digests, model_digest(out.imported));
   out.notes = out.imported.notes;
   context.notes = &out.notes;
   GP_TRY(out.graph, passes::run_pipeline(std::move(out.imported.graph), context));

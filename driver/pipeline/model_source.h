@@ -28,6 +28,7 @@ Result<ModelDigest> model_digest(const frontend::Imported& imported);
 struct TrainingGraph {
   ir::Graph graph;
   frontend::Imported imported;  // its graph has been moved out
+  /// Empty until asked for (with_digests): reading all weights may take longer than planning.
   ModelDigest digests;
   Diagnostics notes;
 };

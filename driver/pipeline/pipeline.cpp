@@ -169,6 +169,12 @@ void take_execution(ir::Plan& given, const Options& options) {
   given.schedule.reset();
 }
 
+Status find_digests(Pipeline& pipeline) {
+  GP_TRY(pipeline.model.digests, model_digest(pipeline.model.imported));
+  pipeline.plan.model_digest = pipeline.model.digests.whole;
+  return Ok{};
+}
+
 // Takes the assignment, and the schedule where it has one, of a plan file as they are.
 Status use_given_plan(Pipeline& pipeline, const Options& options) {
   GP_TRY(ir::Plan given, files::read_plan(plan_file_of(options.plan.plan)));
@@ -176,6 +182,7 @@ Status use_given_plan(Pipeline& pipeline, const Options& options) {
   if (!options.plan.order.file.empty()) given.schedule.reset();
   GP_TRY_VOID(check_order_flags(given, options));
   if (!given.model_digest.empty()) {
+    GP_TRY_VOID(find_digests(pipeline));
     if (given.model_digest != pipeline.model.digests.whole) return other_model(pipeline.plan);
     GP_TRY_VOID(check_same_options(given, pipeline.plan));
   }
@@ -321,6 +328,12 @@ Status derive(Pipeline& pipeline) {
   return Ok{};
 }
 
+Result<Pipeline> with_digests(Result<Pipeline> pipeline) {
+  if (!pipeline || !pipeline->model.digests.whole.empty()) return pipeline;
+  GP_TRY_VOID(find_digests(*pipeline));
+  return pipeline;
+}
+
 Result<Pipeline> with_places(Result<Pipeline> pipeline) {
   if (!pipeline) return pipeline;
   GP_TRY(const scheduler::CountedItems item, counted_items(*pipeline));
@@ -334,7 +347,6 @@ Result<Pipeline> price_model(const Options& options) {
   GP_TRY(pipeline.plan, plan_of(options, pipeline.machine));
   pipeline.order = options.plan.order;
   GP_TRY(pipeline.model, make_training_graph(options, pipeline.plan.spec));
-  pipeline.plan.model_digest = pipeline.model.digests.whole;
   for (const Diagnostic& note : pipeline.machine.notes) pipeline.model.notes.push_back(note);
   // From here on the operator graph never changes: its ids may be kept.
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan));
@@ -357,23 +369,50 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
   GP_TRY_VOID(derive(pipeline));
-  note_idle_devices(pipeline);
   if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
   return Ok{};
 }
 
-// Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. So
-// where none fits, plans are searched that need as much more as bounds have been seen to be too high.
+// Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. These
+// are how much too high bounds have been seen to be, mostly and at most.
+constexpr double kUsualSlack = 1.25, kLargestSlack = 1.7;
+
+bool nearly_fills_a_device(const Pipeline& pipeline) {
+  const auto& devices = pipeline.plan.cluster.devices;
+  for (size_t i = 0; i < pipeline.built.memory.size() && i < devices.size(); ++i)
+    if (kUsualSlack * static_cast<double>(pipeline.built.memory[i].peak.count) >
+        static_cast<double>(devices[ir::DeviceId(i)].memory.count))
+      return true;
+  return false;
+}
+
+// Searches once more where devices have more memory, from the plan as it was asked for: the search may have passed over
+// faster plans that fit. Keeps the plan that it finds where that fits and is faster.
+Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked) {
+  const double step = pipeline.built.step_seconds();
+  ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
+  const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
+  if (plan_for(pipeline, options, with_memory(known.cluster, kUsualSlack)).ok() && pipeline.built.step_seconds() < step)
+    return Ok{};
+  pipeline.plan = std::move(known);
+  pipeline.plan.schedule.reset();
+  pipeline.beside = beside;
+  return derive(pipeline);
+}
+
 Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options) {
   const auto lacks_memory = [](const Status& status) {
     return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
   };
-  const Status first = plan_for(pipeline, options, pipeline.plan.cluster);
+  const ir::Plan asked = pipeline.plan;
+  const Status first = plan_for(pipeline, options, asked.cluster);
+  if (first.ok())
+    return pipeline.complete && nearly_fills_a_device(pipeline) ? search_beyond_bounds(pipeline, options, asked)
+                                                                : first;
   if (!lacks_memory(first)) return first;
-  for (const double times : {1.25, 1.7}) {
-    pipeline.plan.schedule.reset();
-    if (const Status found = plan_for(pipeline, options, with_memory(pipeline.plan.cluster, times));
-        !lacks_memory(found))
+  for (const double slack : {kUsualSlack, kLargestSlack}) {
+    pipeline.plan = asked;
+    if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack)); !lacks_memory(found))
       return found;
   }
   return first;
@@ -389,6 +428,7 @@ Result<Pipeline> make_pipeline(const Options& options) {
     GP_TRY_VOID(derive(pipeline));
   } else {
     GP_TRY_VOID(plan_within_memory(pipeline, options.plan));
+    note_idle_devices(pipeline);
   }
   GP_TRY(pipeline.modules, stage_modules(pipeline));
   // From here on stages and order are fixed: only text is left to write.
@@ -420,6 +460,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   plan.spec.trusted_root = ModelText(trusted_root);
   if (!plan.profile.empty()) plan.profile = ModelText(linked_file(folder, plan.profile.raw()));
   GP_TRY(pipeline.model, make_training_graph(plan.spec, runs_forwards_only(plan.policy)));
+  GP_TRY(pipeline.model.digests, model_digest(pipeline.model.imported));
   if (plan.model_digest != pipeline.model.digests.whole) return other_model(plan);
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));

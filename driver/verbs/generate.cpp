@@ -106,7 +106,7 @@ int run_generate(const Options& options) {
 
 int run_compile(const Options& options) {
   catch_interrupts();
-  const Result<Pipeline> pipeline = with_places(make_pipeline(options));
+  const Result<Pipeline> pipeline = with_digests(with_places(make_pipeline(options)));
   if (!pipeline) return report_problems(options, "compile", pipeline.problems());
   report_notes(options, pipeline->model.notes);
   const Result<FolderLock> lock = FolderLock::take(options.output);

@@ -31,7 +31,7 @@ Result<Pipeline> one_stage(const Options& options) {
   own.plan.planner = "sequential";
   if (own.model.one_sample) own.training.batch = 1;
   own.plan.micro_batch = std::to_string(own.training.batch);
-  return make_pipeline(own);
+  return with_digests(make_pipeline(own));
 }
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
