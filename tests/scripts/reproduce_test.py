@@ -16,6 +16,7 @@ GRAPHPIPE = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else ROOT / "build
 sys.path.insert(0, str(ROOT / "examples"))
 sys.dont_write_bytecode = True
 import paper_models  # noqa: E402
+import published_models  # noqa: E402
 
 LOADER = SourceFileLoader("reproduce", str(ROOT / "scripts/reproduce"))
 REPRODUCE = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", LOADER))
@@ -24,6 +25,30 @@ LOADER.exec_module(REPRODUCE)
 
 def output_of(*words) -> str:
     return subprocess.run([ROOT / "scripts/reproduce", *words], check=True, capture_output=True, text=True).stdout
+
+
+# Of the publishers' models, counted in Hugging Face's transformers 4.57 and as Stable Diffusion's authors give it; LLaVA's
+# without the layer and the norm of its image tower that it does not use. DLRM's tables alone are MLPerf's.
+PARAMETERS = {"clip_vit_l14": 427_616_513, "llava_7b": 7_050_828_800, "whisper_large_v3": 1_543_490_560, "sd15_unet": 859_520_964}
+CRITEO_ROWS = 187_767_399
+
+
+class PublishedModels(unittest.TestCase):
+    def test_they_have_as_many_parameters_as_their_publishers_say(self):
+        for name, parameters in PARAMETERS.items():
+            self.assertEqual(published_models.MODELS[name][0]().parameters, parameters, name)
+        self.assertEqual(sum(published_models.CRITEO_ROWS), CRITEO_ROWS)
+
+    def test_they_train_what_is_said_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, (make, flags) in published_models.MODELS.items():
+                make().write(pathlib.Path(folder) / name)
+                freeze = [word for i, word in enumerate(flags) if "--freeze" in flags[max(0, i - 1):i + 1]]
+                done = subprocess.run([GRAPHPIPE, "inspect", pathlib.Path(folder) / name / "model.onnx", "--json", *freeze],
+                                      check=True, capture_output=True, text=True)
+                trained = {row["name"] for row in json.loads(done.stdout)["parameters"] if row["trained"]}
+                self.assertFalse([row for row in trained if re.search("constant_|attn_?bias", row, re.IGNORECASE)], name)
+                self.assertEqual(any(row.startswith("vision.") for row in trained), name == "clip_vit_l14", name)
 
 
 class Figures(unittest.TestCase):
