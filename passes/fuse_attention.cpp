@@ -1,6 +1,7 @@
 #include "passes/fuse_attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -63,17 +64,32 @@ class AttentionFusion {
     }
   }
 
-  /// ONNX's Attention gives rows that see nothing no weights. Under a causal mask each row sees itself: there are none.
+  /// The weights, without what gives rows that a mask hides wholly zeros: the kernel does so too. ONNX's Attention
+  /// looks for them in the mask, PyTorch's exporter for the softmax that they do not have.
   ValueId without_hidden_rows(ValueId weights) const {
     const Node* chosen = parts_.made_by(weights, "Where");
-    const Node* is_hidden = chosen != nullptr ? parts_.made_by(chosen->inputs[0], "Equal") : nullptr;
+    if (chosen == nullptr || parts_.constant(chosen->inputs[1]) != 0.0) return weights;
+    const ValueId kept = chosen->inputs[2];
+    if (shape(kept) != shape(weights)) return weights;
+    if (const Node* nothing = parts_.made_by(chosen->inputs[0], "IsNaN"))
+      return nothing->inputs[0] == kept ? kept : weights;
+    return is_hidden_by(chosen->inputs[0], mask_under_softmax(kept)) ? kept : weights;
+  }
+
+  ValueId mask_under_softmax(ValueId weights) const {
+    const std::optional<Scores> scores = scores_under_softmax(weights);
+    return scores ? scores->mask : ValueId();
+  }
+
+  /// Whether the value says which rows the mask hides wholly.
+  bool is_hidden_by(ValueId value, ValueId mask) const {
+    const Node* is_hidden = parts_.made_by(value, "Equal");
     const Node* most = is_hidden != nullptr ? parts_.made_by(is_hidden->inputs[0], "ReduceMax") : nullptr;
-    if (most == nullptr || !parts_.is_causal_mask(most->inputs[0])) return weights;
+    if (most == nullptr || !mask.valid() || most->inputs[0] != mask) return false;
     const std::optional<double> hidden = parts_.constant(is_hidden->inputs[1]);
     const std::vector<int64_t> axes = most->attributes.get_ints("axes");
-    const auto rank = static_cast<int64_t>(shape(most->inputs[0]).size());
-    const bool by_row = axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
-    return by_row && hidden && *hidden < 0 && shape(chosen->inputs[2]) == shape(weights) ? chosen->inputs[2] : weights;
+    const auto rank = static_cast<int64_t>(shape(mask).size());
+    return hidden && std::isinf(*hidden) && *hidden < 0 && axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
   }
 
   std::optional<Scores> scores_under_softmax(ValueId weights) const {

@@ -95,7 +95,9 @@ at::Tensor scores_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 /// The weights that the softmax gave, from the rows' logarithms.
 at::Tensor weights_of(const at::Tensor& scores, const at::Tensor& rows, const at::Tensor& q) {
-  return scores.sub(rows.unsqueeze(-1)).exp().to(q.scalar_type());
+  // A row that sees nothing has no logarithm, and no weights.
+  const at::Tensor logarithms = rows.masked_fill(rows.isneginf(), 0);
+  return scores.sub(logarithms.unsqueeze(-1)).exp().to(q.scalar_type());
 }
 
 /// The gradient of the scaled scores.

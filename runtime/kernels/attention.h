@@ -4,7 +4,8 @@
 // our own (attention_loops.h).
 //
 // Sizes: q and the result [.., Q, D], k and v [.., K, D], with one or two leading axes that are alike in all; mask,
-// where defined, of their floating type and broadcast to [.., Q, K].
+// where defined, of their floating type and broadcast to [.., Q, K]. A row of which the mask hides all, by negative
+// infinity, has a result of zeros and gives no gradients.
 
 #include <tuple>
 

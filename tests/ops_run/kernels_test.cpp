@@ -160,16 +160,19 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
 }
 
 TEST_CASE("a row whose columns are all masked sees nothing, forwards and backwards") {
-  const at::Tensor q = seeded({1, 1, 2, 8}, 13), k = seeded({1, 1, 3, 8}, 14);
-  const at::Tensor mask = at::zeros({1, 1, 2, 3});
-  mask[0][0][1].fill_(-INFINITY);
-  const auto [found, rows] = attention(q, k, k, mask, false, 1);
-  CHECK(found[0][0][1].abs().max().item<double>() == 0);
-  CHECK(found[0][0][0].abs().max().item<double>() > 0);
-  const auto [of_q, of_k, of_v] = attention_gradient(at::ones_like(found), q, k, k, found, rows, mask, false, 1);
-  CHECK(of_q[0][0][1].abs().max().item<double>() == 0);
-  CHECK(of_v.isfinite().all().item<bool>());
-  CHECK(largest_difference(of_v.sum({0, 1, 2}), at::ones({8}, at::kDouble)) < 1e-6);
+  // Of float64 LibTorch's operators make all scores.
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const at::Tensor q = seeded({1, 1, 2, 8}, 13).to(type), k = seeded({1, 1, 3, 8}, 14).to(type);
+    const at::Tensor mask = at::zeros({1, 1, 2, 3}, type);
+    mask[0][0][1].fill_(-INFINITY);
+    const auto [found, rows] = attention(q, k, k, mask, false, 1);
+    CHECK(found[0][0][1].abs().max().item<double>() == 0);
+    CHECK(found[0][0][0].abs().max().item<double>() > 0);
+    const auto [of_q, of_k, of_v] = attention_gradient(at::ones_like(found), q, k, k, found, rows, mask, false, 1);
+    CHECK(of_q[0][0][1].abs().max().item<double>() == 0);
+    CHECK(of_k.isfinite().all().item<bool>());
+    CHECK(largest_difference(of_v.sum({0, 1, 2}), at::ones({8}, at::kDouble)) < 1e-6);
+  }
 }
 
 TEST_CASE("attention is the same with vectors of any width") {
