@@ -1,20 +1,28 @@
-# What only the compiler half uses: Debian's packages, and the ONNX that scripts/install_deps built.
+# What only the compiler half uses: Debian's packages, and the ONNX that scripts/install_deps built. A static compiler takes protobuf,
+# CLI11, fmt and ONNX from .deps/pinned instead (`scripts/install_deps pinned`): it reads files of strangers on machines whose
+# system never updates it.
 
-set(Protobuf_USE_STATIC_LIBS ${GRAPHPIPE_STATIC})
 set(OPENSSL_USE_STATIC_LIBS ${GRAPHPIPE_STATIC})
 find_package(Boost 1.74 REQUIRED)
-find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(OpenSSL REQUIRED)
-find_package(Protobuf REQUIRED)
-# Debian has no static fmt; as headers it needs none.
 add_library(graphpipe_fmt INTERFACE)
-target_link_libraries(graphpipe_fmt INTERFACE $<IF:$<BOOL:${GRAPHPIPE_STATIC}>,fmt::fmt-header-only,fmt::fmt>)
-
-# ONNX: the static library that scripts/install_deps built, with a protobuf package of its own.
-find_package(ONNX CONFIG REQUIRED PATHS "${GRAPHPIPE_DEPS_DIR}/onnx" NO_DEFAULT_PATH)
+if(GRAPHPIPE_STATIC)
+  set(graphpipe_pinned "${GRAPHPIPE_DEPS_DIR}/pinned")
+  find_package(protobuf CONFIG REQUIRED PATHS "${graphpipe_pinned}" NO_DEFAULT_PATH)
+  find_package(ONNX CONFIG REQUIRED PATHS "${graphpipe_pinned}" NO_DEFAULT_PATH)
+  target_include_directories(graphpipe_fmt SYSTEM INTERFACE "${graphpipe_pinned}/include")
+  target_compile_definitions(graphpipe_fmt INTERFACE FMT_HEADER_ONLY)
+  add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
+  target_include_directories(CLI11::CLI11 SYSTEM INTERFACE "${graphpipe_pinned}/include")
+else()
+  find_package(fmt REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_package(Protobuf REQUIRED)
+  find_package(ONNX CONFIG REQUIRED PATHS "${GRAPHPIPE_DEPS_DIR}/onnx" NO_DEFAULT_PATH)
+  target_link_libraries(graphpipe_fmt INTERFACE fmt::fmt)
+endif()
 add_library(graphpipe_onnx INTERFACE)
 target_link_libraries(graphpipe_onnx INTERFACE ONNX::onnx)
 add_library(graphpipe_protobuf INTERFACE)

@@ -2,18 +2,37 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
-#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#if GOOGLE_PROTOBUF_VERSION < 3022000
+#include <google/protobuf/stubs/logging.h>
+#else
+#include <absl/log/globals.h>
+#endif
+
 namespace graphpipe::files {
 namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
+using PrintOptions = google::protobuf::util::JsonPrintOptions;
+
+// What Debian's protobuf, 3.21, and later releases, which the packages are made with, name differently.
+#if GOOGLE_PROTOBUF_VERSION < 3022000
+using TextView = google::protobuf::StringPiece;
+using LogSilencer = google::protobuf::LogSilencer;
+constexpr auto kPrintsZeros = &PrintOptions::always_print_primitive_fields;
+#else
+using TextView = std::string_view;
+struct LogSilencer {
+  absl::ScopedStderrThreshold threshold{absl::LogSeverityAtLeast::kInfinity};
+};
+constexpr auto kPrintsZeros = &PrintOptions::always_print_fields_with_no_presence;
+#endif
 
 std::string check_integer(const JsonEvent& event, double low, double high) {
   if (event.kind != JsonKind::kInteger && event.kind != JsonKind::kReal) return "must be an integer";
@@ -135,16 +154,16 @@ Status parse_message(std::string_view text_form, std::string_view name, int vers
   if (!schema.decided())
     return malformed(text("schema: the first field must be \"schema\": \"", name, "/", version, "\""),
                      "give a file of this kind");
-  const auto status = google::protobuf::util::JsonStringToMessage(
-      google::protobuf::StringPiece(text_form.data(), text_form.size()), &message);
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(TextView(text_form.data(), text_form.size()), &message);
   if (!status.ok()) return malformed(Terminal::encode_text(std::string(status.message())).str(), "correct the file");
   return Ok{};
 }
 
 std::string print_message(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
+  PrintOptions options;
   options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
+  options.*kPrintsZeros = true;
   options.preserve_proto_field_names = true;
   std::string out;
   const auto status = google::protobuf::util::MessageToJsonString(message, &out, options);
@@ -158,7 +177,7 @@ Status parse_binary_message(std::string_view bytes, std::string_view name, int v
     return Diagnostic{.code = Code::kLimitExceeded,
                       .message = text("the file has ", bytes.size(), " bytes"),
                       .hint = text("give at most ", max_bytes, " bytes, or the JSON form")};
-  const google::protobuf::LogSilencer silencer;  // the diagnostic below says it once, and says what to do
+  const LogSilencer silencer;  // the diagnostic below says it once, and says what to do
   if (!message.ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return malformed(text("the bytes are no ", name, " message"), "make the file again, or give its JSON form");
   const google::protobuf::FieldDescriptor* schema = message.GetDescriptor()->FindFieldByName("schema");

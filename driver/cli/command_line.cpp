@@ -86,10 +86,8 @@ int run_guarded(const CommandEntry& row, const Options& options) {
 int run_verb(const CommandEntry& row, std::vector<std::string> words) {
   Options options;
   const bool json = std::ranges::find(words, "--json") != words.end();
-  CLI::App app{std::string(row.summary), "graphpipe " + std::string(row.name)};
-  app.footer("Example:\n  " + std::string(row.example));
-  row.add_flags(app, options);
-  show_helpfully(app);
+  CLI::App app;
+  add_flags_with_help(app, row, options);
   const std::vector<std::string> known = long_flags(app);
   for (std::string& word : words) {
     if (!word.starts_with("--") || word.size() == 2) continue;
@@ -102,7 +100,7 @@ int run_verb(const CommandEntry& row, std::vector<std::string> words) {
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    std::cout << help_text(app, row);
     return wire::kExitOk;
   } catch (const CLI::ParseError& error) {
     return usage_error(row, json, Terminal::encode_text(error.what()).str());

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
 #include <string>
 
 #include "support/text.h"
@@ -87,30 +86,51 @@ std::string described(const CLI::Option& option) {
   return out;
 }
 
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(kNameColumn); }
-
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string value = option->nonpositional() ? value_of(*option) : "";
-    return value.empty() ? "" : " " + value;
-  }
-
-  std::string make_option_desc(const CLI::Option* option) const override {
-    return wrapped(described(*option), kLineLength - kNameColumn);
-  }
-};
+/// The names and what is said of them, from column kNameColumn on.
+std::string help_line(const ShownFlag& flag) {
+  std::string names = flag.argument;
+  for (const std::string& name : flag.short_names) names += (names.empty() ? "-" : ",-") + name;
+  for (const std::string& name : flag.long_names) names += (names.empty() ? "--" : ",--") + name;
+  if (!flag.value.empty() && flag.argument.empty()) names += " " + flag.value;
+  std::string line = "  " + names, words = wrapped(flag.help, kLineLength - kNameColumn) + "\n";
+  if (line.size() >= kNameColumn) line += "\n" + std::string(kNameColumn, ' ');
+  line.resize(std::max(line.size(), kNameColumn), ' ');
+  for (size_t at = words.find('\n'); at + 1 < words.size(); at = words.find('\n', at + kNameColumn))
+    words.insert(at + 1, kNameColumn, ' ');
+  return line + words;
+}
 
 }  // namespace
 
-void show_helpfully(CLI::App& app) {
-  app.formatter(std::make_shared<HelpFormatter>());
+void add_flags_with_help(CLI::App& app, const CommandEntry& verb, Options& options) {
+  app.set_help_flag("-h,--help", "Print this help message and exit");  // some copies of CLI11 leave it to the program
+  verb.add_flags(app, options);
   for (CLI::Option* option : app.get_options()) {
     if (is_switch(*option) || !option->get_default_str().empty()) continue;
     option->capture_default_str();
     const std::string shown = option->get_default_str();
-    if (shown == "0" || shown == "-1" || shown == "[]" || shown == "\"\"") option->default_str("");
+    if (shown == "0" || shown == "-1" || shown == "[]" || shown == "{}" || shown == "\"\"") option->default_str("");
   }
+}
+
+std::string help_text(const CLI::App& app, const CommandEntry& verb) {
+  std::string usage = text("Usage: graphpipe ", verb.name, " [OPTIONS]"), arguments;
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const ShownFlag& flag : shown_flags(app)) {
+    if (!flag.argument.empty()) {
+      usage += flag.required ? " " + flag.argument : " [" + flag.argument + "]";
+      arguments += help_line(flag);
+      continue;
+    }
+    const std::string heading = flag.group.empty() ? "Options" : flag.group;
+    auto group = std::ranges::find(groups, heading, [](const auto& each) { return each.first; });
+    if (group == groups.end()) group = groups.insert(group, {heading, ""});
+    group->second += help_line(flag);
+  }
+  std::string out = text(verb.summary, "\n", usage, "\n");
+  if (!arguments.empty()) out += "\nPositionals:\n" + arguments;
+  for (const auto& [heading, lines] : groups) out += text("\n", heading, ":\n", lines);
+  return out + text("\nExample:\n  ", verb.example, "\n");
 }
 
 std::vector<ShownFlag> shown_flags(const CLI::App& app) {
@@ -122,6 +142,7 @@ std::vector<ShownFlag> shown_flags(const CLI::App& app) {
                    .value = value_of(*option),
                    .choices = {},
                    .help = described(*option),
+                   .group = option->get_group() == app.get_help_ptr()->get_group() ? "" : option->get_group(),
                    .required = option->get_required()};
     std::string choices = choices_of(type_of(*option).rule);
     // Capitals stand for something: "FILE.jsonl|FILE.csv".

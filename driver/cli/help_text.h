@@ -5,15 +5,13 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "driver/cli/commands.h"
 
 namespace graphpipe::driver {
 
-/// Sets the app's formatter, and captures the defaults that stand in the options' variables now: call it before
-/// parsing. 0, -1 and empty texts stand for none and are not shown.
-void show_helpfully(CLI::App& app);
+/// Adds --help and the verb's flags to an app that has none, for words that go into `options`. Defaults are what stands
+/// there now; 0, -1 and empty texts and lists stand for none and are not shown.
+void add_flags_with_help(CLI::App& app, const CommandEntry& verb, Options& options);
 
 /// A flag of a verb, or one of its arguments, as help shows it.
 struct ShownFlag {
@@ -27,10 +25,15 @@ struct ShownFlag {
   std::vector<std::string> choices;
   /// With limits and default.
   std::string help;
+  /// The heading that it stands under; empty where it is a flag like all.
+  std::string group;
   bool required = false;
 };
 
-/// In the order of --help. Needs: show_helpfully was called.
+/// In the order of --help. Needs: the flags are those of add_flags_with_help.
 std::vector<ShownFlag> shown_flags(const CLI::App& app);
+
+/// What `graphpipe VERB --help` prints. Needs: as shown_flags.
+std::string help_text(const CLI::App& app, const CommandEntry& verb);
 
 }  // namespace graphpipe::driver

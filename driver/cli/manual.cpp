@@ -107,8 +107,7 @@ std::span<const ExitMeaning> exit_meanings() { return kExitMeanings; }
 std::vector<ShownFlag> flags_of(const CommandEntry& verb) {
   Options options;
   CLI::App app;
-  verb.add_flags(app, options);
-  show_helpfully(app);
+  add_flags_with_help(app, verb, options);
   return shown_flags(app);
 }
 

@@ -20,7 +20,8 @@ struct ThirdParty {
 const std::vector<ThirdParty>& third_parties() {
   static const std::vector<ThirdParty> rows = {
       {"boost/", {"ir", "passes", "partitioner", "scheduler", "tests"}, {}},
-      {"google/protobuf/", {"files", "frontend", "tests"}, {}},
+      {"google/protobuf/", {"files", "frontend", "tests", "cmake"}, {}},
+      {"absl/", {"files"}, {}},
       {"onnx/", {"frontend", "tests"}, {}},
       {"nlohmann/", {"files", "tests"}, {}},
       {"CLI/", {"driver"}, {}},

@@ -1,5 +1,7 @@
 """graphpipe.export against PyTorch's exporter: the batch stays open, or the module is refused. Needs torch and onnx."""
 
+import copy
+import json
 import sys
 import tempfile
 import unittest
@@ -11,6 +13,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 import graphpipe  # noqa: E402
+from graphpipe.program import _load  # noqa: E402
 
 
 class AsksForItsLength(torch.nn.Module):
@@ -51,6 +54,19 @@ class LeavesLayersOut(torch.nn.Module):
                     continue
             x = layer(x)
         return x
+
+
+class Tied(torch.nn.Module):
+    """As language models whose output layer is the table of their words."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(10, 4, padding_idx=0)
+        self.head = torch.nn.Linear(4, 10, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.head(self.words(ids).mean(1))
 
 
 class Export(unittest.TestCase):
@@ -102,6 +118,22 @@ class Export(unittest.TestCase):
                                     Path(folder) / "model.onnx", fixed_batch=["features", "edges"])
             dims = [dim for value in onnx.load(path).graph.input for dim in value.type.tensor_type.shape.dim]
             self.assertEqual([dim.dim_value for dim in dims], [5, 4, 2, 7])
+
+    def test_a_tie_is_one_parameter_in_the_file_and_in_the_module_that_takes_weights_back(self):
+        module = Tied()
+        taken = copy.deepcopy(module)
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(module, {"ids": torch.randint(10, (6, 3))}, Path(folder) / "model.onnx")
+            (table,) = [tensor.name for tensor in onnx.load(path).graph.initializer if list(tensor.dims) == [10, 4]]
+            facts = json.loads(Path(f"{path}.module.json").read_text())
+        self.assertEqual(facts["ties"], [{"names": ["words.weight", "head.weight"]}])
+        self.assertEqual(facts["padding_rows"], [{"parameter": table, "row": 0}])
+        trained = torch.randn(10, 4)
+        _load(taken, {table: trained})
+        self.assertIs(taken.words.weight, taken.head.weight)
+        self.assertTrue(torch.equal(taken.head.weight, trained))
+        with self.assertRaisesRegex(ValueError, "they lack .*words.weight"):
+            _load(taken, {})
 
 
 if __name__ == "__main__":

@@ -74,37 +74,67 @@ def tower_batches(count):
             for _ in range(count)]
 
 
+def tied_model():
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(20, 8)
+            self.middle = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+            self.head = nn.Linear(8, 20, bias=False)
+            self.head.weight = self.words.weight
+
+        def forward(self, ids):
+            return self.head(self.middle(self.words(ids).mean(1)))
+
+    torch.manual_seed(1)
+    return Model()
+
+
 @unittest.skipUnless(HAS_TORCH, "needs torch")
 class Training(unittest.TestCase):
-    def test_export_compile_fit_and_load_equal_pytorch(self):
+    def train_here_and_in_pytorch(self, model, names, **plan):
+        """Two epochs by the pipeline and by PyTorch. Returns the pipeline's module and the compiled plan."""
         import torch
 
-        model = tower_model()
         module = copy.deepcopy(model)
-        batches = tower_batches(6)
+        batches = [{name: batch[name] for name in [*names, "label"]} for batch in tower_batches(6)]
         with tempfile.TemporaryDirectory() as folder:
-            examples = {name: batches[0][name] for name in ("ids", "pixels")}
+            examples = {name: batches[0][name] for name in names}
             path = graphpipe.export(module, examples, folder + "/model.onnx", output_names=["logits"])
-            program = graphpipe.compile(path, folder + "/out", devices=2, stages=3, batch=8, micro_batch=4, planner="graphpipe",
-                                        loss="cross_entropy:logits,label")
-            self.assertEqual({name for stage in program.plan.stages for name in stage.modules} & {"words", "head"},
-                             {"words", "head"})
+            program = graphpipe.compile(path, folder + "/out", batch=8, micro_batch=4, loss="cross_entropy:logits,label", **plan)
             run = graphpipe.Trainer(program, lr=0.1).fit(batches, epochs=2, save=folder + "/weights.safetensors")
             program.load_into(module, folder + "/weights.safetensors")
             self.assertTrue(program.verify(steps=2).passed)
+            stages = program.plan.stages
         optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
         losses = []
         for batch in batches + batches:
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(batch["ids"], batch["pixels"]), batch["label"])
+            loss = torch.nn.functional.cross_entropy(model(*[batch[name] for name in names]), batch["label"])
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
+        self.assertEqual(len(run.losses), len(losses))
         for ours, theirs in zip(run.losses, losses):
             self.assertAlmostEqual(ours, theirs, places=5)
         for (name, ours), theirs in zip(module.named_parameters(), model.parameters()):
             self.assertLess((ours - theirs).abs().max().item(), 1e-5, name)
+        return module, stages
+
+    def test_export_compile_fit_and_load_equal_pytorch(self):
+        import torch
+
+        module, stages = self.train_here_and_in_pytorch(tower_model(), ["ids", "pixels"], devices=2, stages=3, planner="graphpipe")
+        self.assertEqual({name for stage in stages for name in stage.modules} & {"words", "head"}, {"words", "head"})
         self.assertTrue(torch.all(module.words.weight[0] == 0.5))  # padding does not train
+
+    def test_a_table_tied_over_stages_is_one_parameter(self):
+        module, stages = self.train_here_and_in_pytorch(tied_model(), ["ids"], devices=2, planner="equal-split")
+        self.assertEqual(len(stages), 2)
+        self.assertIs(module.words.weight, module.head.weight)
 
     def test_what_an_export_would_lose_is_refused(self):
         import torch
