@@ -16,7 +16,7 @@
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/order_file.h"
-#include "driver/pipeline/sample_scopes.h"
+#include "driver/pipeline/scope_notes.h"
 #include "driver/pipeline/stage_modules.h"
 #include "files/plan.h"
 #include "files/profile.h"

@@ -15,7 +15,7 @@
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
-#include "driver/pipeline/sample_scopes.h"
+#include "driver/pipeline/scope_notes.h"
 #include "driver/report/report.h"
 #include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"

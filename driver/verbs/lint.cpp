@@ -8,7 +8,7 @@
 #include "driver/pipeline/model_source.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/parameter_bytes.h"
-#include "driver/pipeline/sample_scopes.h"
+#include "driver/pipeline/scope_notes.h"
 #include "driver/report/report.h"
 #include "wire/exit_codes.h"
 

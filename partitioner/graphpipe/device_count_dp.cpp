@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "partitioner/graphpipe/first_that_works.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -382,21 +383,7 @@ std::optional<DeviceCountDp::Answer> DeviceCountDp::smallest(double bound, doubl
     for (const auto& column : row.columns)
       for (const Choice& choice : column)
         if (choice.time >= std::min(low, best->t) && choice.time < best->t) times.push_back(choice.time);
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  size_t failed = 0, found_at = times.size();
-  while (failed < found_at && !deadline_.passed()) {
-    const size_t middle = failed + (found_at - failed) / 2;
-    if (auto found = probe(times[middle])) {
-      found_at = static_cast<size_t>(
-          std::lower_bound(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(middle), found->t) -
-          times.begin());
-      best = std::move(found);
-    } else {
-      failed = middle + 1;
-    }
-  }
-  return best;
+  return first_that_works(std::move(times), std::move(*best), deadline_, [this](double time) { return probe(time); });
 }
 
 }  // namespace graphpipe::partitioner

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "partitioner/graphpipe/first_that_works.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -328,20 +329,10 @@ std::optional<PipelineDp::Answer> PipelineDp::smallest(double guess, double most
     for (const auto& column : row.columns)
       for (const StageOption& option : column)
         if (option.time_per_sample <= t) times.push_back(option.time_per_sample);
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  // The first `failed` times are too small; times[found_at] works.
-  size_t failed = 0, found_at = times.size();
-  while (failed < found_at && !deadline_.passed()) {
-    const size_t middle = failed + (found_at - failed) / 2;
-    if (auto stages = probe(times[middle], limits)) {
-      answer = {.t = times[middle], .stages = std::move(*stages)};
-      found_at = middle;
-    } else if (!deadline_.passed()) {
-      failed = middle + 1;
-    }
-  }
-  return answer;
+  return first_that_works(std::move(times), std::move(answer), deadline_, [&](double time) -> std::optional<Answer> {
+    if (auto stages = probe(time, limits)) return Answer{.t = time, .stages = std::move(*stages)};
+    return std::nullopt;
+  });
 }
 
 }  // namespace graphpipe::partitioner

@@ -1,4 +1,4 @@
-#include "driver/pipeline/sample_scopes.h"
+#include "driver/pipeline/scope_notes.h"
 
 #include <algorithm>
 
