@@ -195,6 +195,19 @@ class Training(unittest.TestCase):
         with self.assertRaises(ValueError):
             graphpipe.Trainer(self.program).fit(iter(()))
 
+    def test_a_compiled_folder_is_reported_with_its_run_beside_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log, page = Path(folder) / "run.jsonl", Path(folder) / "report.html"
+            self.program.run(steps=3, log=log)
+            call("report", self.program.folder, output=page)
+            alone = page.read_text(encoding="utf-8")
+            call("report", self.program.folder, output=page, measured=log)
+            beside = page.read_text(encoding="utf-8")
+        for stage in range(len(self.program.plan.stages)):
+            self.assertIn(f"stage {stage}", alone)
+        self.assertNotIn(">measured<", alone)
+        self.assertIn(">measured<", beside)
+
     def test_it_verifies(self):
         self.assertTrue(self.program.verify(steps=2).passed)
 

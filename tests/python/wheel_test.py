@@ -127,7 +127,7 @@ class Training(unittest.TestCase):
     def test_export_compile_fit_and_load_equal_pytorch(self):
         import torch
 
-        module, stages = self.train_here_and_in_pytorch(tower_model(), ["ids", "pixels"], devices=2, stages=3, planner="graphpipe")
+        module, stages = self.train_here_and_in_pytorch(tower_model(), ["ids", "pixels"], devices=3, stages=3, planner="graphpipe")
         self.assertEqual({name for stage in stages for name in stage.modules} & {"words", "head"}, {"words", "head"})
         self.assertTrue(torch.all(module.words.weight[0] == 0.5))  # padding does not train
 
