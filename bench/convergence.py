@@ -2,25 +2,32 @@
 """How asynchronous schedules converge: one model, one stream of samples, one size of update, one learning rate.
 
     python3 bench/convergence.py [--graphpipe build/release/bin/graphpipe] [--updates 640] [--svg docs/convergence.svg]
+    python3 bench/convergence.py --data text --updates 1280 --svg text.svg
 
-Trains tests/data/models/dlrm on clicks that a random teacher draws (seeded; no sample comes twice, so the loss of an
-update is that of samples not seen before). Every policy makes one update from 32 samples, in the order of the data;
-they differ in the age of the weights that a gradient is computed at. Prints a table, and draws the curves.
+clicks: tests/data/models/dlrm on clicks that a random teacher draws (seeded; no sample comes twice, so the loss of an
+update is that of samples not seen before). text: tests/data/models/gpt2_like on the reference documentation of Python
+that runs this (pydoc_data.topics), windows of eight characters in an order drawn with a seed, none twice. Every policy makes one
+update from 32 samples, in the order of the data; they differ in the age of the weights that a gradient is computed at.
+Prints a table, then how long each takes to a loss by the simulator, and draws the curves.
 """
 
 import argparse
 import array
+import dataclasses
 import json
 import math
 import pathlib
+import pydoc_data.topics
 import random
 import struct
 import subprocess
 import tempfile
+from typing import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 UPDATE, WINDOW = 32, 1024  # samples of an update; samples between two points of a curve, and of an asynchronous step
-RATES = (0.1, 0.3, 1.0)
+DIVERGED = 1  # the exit code of a run whose loss is no number
+LENGTH, CLASSES = 8, 48  # of a window of text: characters, and how many of them are told apart
 FEATURES, ROWS, BAG, TABLES = 13, 50, 4, ("site", "user", "item")
 # Four devices each. The synchronous batch is an update; the others make many in one call, and drain at its end.
 POLICIES = {
@@ -41,7 +48,7 @@ def write_npy(path: pathlib.Path, kind: str, shape: tuple, values: array.array) 
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + values.tobytes())
 
 
-def write_data(folder: pathlib.Path, samples: int) -> None:
+def write_clicks(folder: pathlib.Path, samples: int) -> None:
     """Clicks with the odds that a linear teacher of features and table rows gives."""
     draw = random.Random(7)
     slope = [draw.gauss(0, 1) for _ in range(FEATURES)]
@@ -62,24 +69,62 @@ def write_data(folder: pathlib.Path, samples: int) -> None:
         write_npy(folder / f"{table}.npy", "<i8", (samples, BAG), rows[table])
 
 
+def write_text(folder: pathlib.Path, samples: int) -> None:
+    """Each character's successor; the most frequent ones have a class each, all others share the last."""
+    text = "\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
+    frequent = sorted(set(text), key=lambda c: (-text.count(c), c))[:CLASSES - 1]
+    class_of = {character: i for i, character in enumerate(frequent)}
+    codes = [class_of.get(character, CLASSES - 1) for character in text]
+    starts = list(range(0, len(codes) - LENGTH - 1, LENGTH))
+    if len(starts) < samples:
+        raise SystemExit(f"convergence: the text has {len(starts)} windows, {samples} are asked for; use fewer --updates")
+    random.Random(7).shuffle(starts)
+    for name, shift in (("tokens", 0), ("target", 1)):
+        rows = array.array("q", [code for at in starts[:samples] for code in codes[at + shift:at + shift + LENGTH]])
+        write_npy(folder / f"{name}.npy", "<i8", (samples, LENGTH), rows)
+
+
+@dataclasses.dataclass
+class Workload:
+    model: str
+    loss: str
+    write: Callable
+    rates: tuple
+    # Of the drawn losses; the one that the times are to.
+    low: float
+    high: float
+    goal: float
+
+
+WORKLOADS = {"clicks": Workload("dlrm", "bce:logit,click", write_clicks, (0.1, 0.3, 1.0), 0.35, 0.75, 0.55),
+             "text": Workload("gpt2_like", "cross_entropy:logits,target", write_text, (0.1, 0.2, 0.4), 2.4, 4.4, 2.95)}
+
+
 def windows(losses: list, per_window: int) -> list:
     return [sum(losses[i:i + per_window]) / per_window for i in range(0, len(losses), per_window)]
 
 
-def measure(graphpipe: str, folder: pathlib.Path, data: pathlib.Path, samples: int) -> dict:
+def asked(graphpipe: str, verb: str, work: Workload, flags: list) -> list:
+    """Four devices, the model cut in equal parts."""
+    return [graphpipe, verb, str(ROOT / f"tests/data/models/{work.model}/model.onnx"), "--devices", "4", "--planner", "equal-split",
+            *flags, "--loss", work.loss, "--quiet"]
+
+
+def measure(graphpipe: str, work: Workload, folder: pathlib.Path, data: pathlib.Path, samples: int) -> dict:
     curves = {}
     for policy, flags in POLICIES.items():
         # Stages do not depend on the policy: one folder per cut is compiled once.
         build = folder / ("whole" if policy == "parameter-server" else "cut")
-        subprocess.run([graphpipe, "compile", str(ROOT / "tests/data/models/dlrm/model.onnx"), "--devices", "4",
-                        "--planner", "equal-split", *flags, "--loss", "bce:logit,click", "-o", str(build), "--quiet"],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*asked(graphpipe, "compile", work, flags), "-o", str(build)], check=True, stdout=subprocess.DEVNULL)
         batch = int(flags[flags.index("--batch") + 1])
-        for rate in RATES:
+        for rate in work.rates:
             answer = subprocess.run([graphpipe, "run", str(build), "--data", str(data), "--steps",
                                      str(samples // batch), "--lr", str(rate), "--json", "--quiet"],
-                                    check=True, capture_output=True, text=True)
-            curves[policy, rate] = windows(json.loads(answer.stdout)["losses"], WINDOW // batch)
+                                    check=False, capture_output=True, text=True)
+            if answer.returncode not in (0, DIVERGED):
+                raise SystemExit(f"convergence: {policy} at {rate} ended with {answer.returncode}\n{answer.stderr}")
+            losses = json.loads(answer.stdout)["losses"] if answer.returncode == 0 else [math.inf] * (samples // batch)
+            curves[policy, rate] = windows(losses, WINDOW // batch)
     return curves
 
 
@@ -87,10 +132,40 @@ def shown(loss: float) -> str:
     return f"{loss:.4f}" if loss is not None and math.isfinite(loss) and loss < 1e4 else "diverged"
 
 
-def table(curves: dict, points: list) -> str:
+def update_seconds(graphpipe: str, work: Workload, flags: list) -> float:
+    """Of an update by the simulator, on the V100s of summit: where versions flow from batch to batch in the steady state."""
+    flows = [flag for i, flag in enumerate(flags) if "--drain-every" not in flags[max(0, i - 1):i + 1]]
+    answer = subprocess.run([*asked(graphpipe, "plan", work, flows), "--cluster", "summit", "--json"], check=True,
+                            capture_output=True, text=True)
+    plan = json.loads(answer.stdout)
+    return plan.get("steady_update") or plan["simulated_step"] * UPDATE / plan["batch"]
+
+
+def updates_to(goal: float, curve: list) -> int | None:
+    """Updates after which the loss of a window is no more than the goal."""
+    return next(((i + 1) * WINDOW // UPDATE for i, loss in enumerate(curve) if loss is not None and loss <= goal), None)
+
+
+def times(graphpipe: str, work: Workload, curves: dict) -> str:
+    """The learning rate at which a policy comes there first."""
+    lines = [f"| policy | ms of an update | updates to a loss of {work.goal} | at lr | s | of `kfkb`'s |", "|---|---|---|---|---|---|"]
+    first = None
+    for policy, flags in POLICIES.items():
+        seconds = update_seconds(graphpipe, work, flags)
+        reached = [(updates_to(work.goal, curves[policy, rate]), rate) for rate in work.rates]
+        updates, rate = min(((count, rate) for count, rate in reached if count), default=(None, None))
+        if updates is None:
+            lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | not reached | - | - | - |")
+            continue
+        first = first or updates * seconds
+        lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | {updates} | {rate} | {updates * seconds:.3f} | {updates * seconds / first:.2f} |")
+    return "\n".join(lines)
+
+
+def table(work: Workload, curves: dict, points: list) -> str:
     lines = ["| lr | policy | " + " | ".join(f"{(p + 1) * WINDOW // UPDATE}" for p in points) + " |",
              "|---|---|" + "---|" * len(points)]
-    for rate in RATES:
+    for rate in work.rates:
         for policy in POLICIES:
             losses = " | ".join(shown(curves[policy, rate][point]) for point in points)
             lines.append(f"| {rate} | `{policy}` | {losses} |")
@@ -120,12 +195,11 @@ def panel(curves: dict, rate: float, left: int, low: float, high: float) -> list
     return out
 
 
-def drawing(curves: dict) -> str:
-    low, high = 0.35, 0.75
+def drawing(work: Workload, curves: dict) -> str:
     out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 350" font-family="sans-serif" font-size="12">',
            '<rect width="960" height="350" fill="white"/>']
-    for i, rate in enumerate(RATES):
-        out += panel(curves, rate, 50 + 305 * i, low, high)
+    for i, rate in enumerate(work.rates):
+        out += panel(curves, rate, 50 + 305 * i, work.low, work.high)
     for i, (policy, color) in enumerate(zip(POLICIES, COLORS)):
         x = 50 + 185 * i
         out.append(f'<line x1="{x}" y1="326" x2="{x + 18}" y2="326" stroke="{color}" stroke-width="3"/>')
@@ -136,6 +210,7 @@ def drawing(curves: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
+    parser.add_argument("--data", choices=WORKLOADS, default="clicks")
     parser.add_argument("--updates", type=int, default=640)
     parser.add_argument("--svg", default=str(ROOT / "docs/convergence.svg"))
     arguments = parser.parse_args()
@@ -143,11 +218,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "data").mkdir()
-        write_data(folder / "data", samples)
-        curves = measure(arguments.graphpipe, folder, folder / "data", samples)
+        work = WORKLOADS[arguments.data]
+        work.write(folder / "data", samples)
+        curves = measure(arguments.graphpipe, work, folder, folder / "data", samples)
     last = samples // WINDOW - 1
-    print(table(curves, sorted({0, last // 8, last // 4, last // 2, last})))
-    pathlib.Path(arguments.svg).write_text(drawing(curves))
+    print(table(work, curves, sorted({0, last // 8, last // 4, last // 2, last})))
+    print(times(arguments.graphpipe, work, curves))
+    pathlib.Path(arguments.svg).write_text(drawing(work, curves))
 
 
 if __name__ == "__main__":
