@@ -49,8 +49,8 @@ struct MemoryParts {
 };
 
 /// What each replica of a stage holds beside its gradients while they are reduced: the bucket that small gradients move
-/// into, or the chunks that come from its neighbour (runtime/collectives), then the copies of its shared weights that
-/// other stages have.
+/// into, or the chunks that come from its neighbour (runtime/collectives; those of float32 on hosts take none), then
+/// the copies of its shared weights that other stages have.
 Bytes reduction_bytes(const ir::StageGraph& graph, ir::StageId stage);
 
 /// `in_flight`: samples between forward and backward in all replicas of the stage together.

@@ -112,9 +112,13 @@ bool RingAllReduce::post_receives() {
     const at::Tensor target = chunk(next, false);
     if (target.numel() == 0) continue;
     const ChannelKey key = ring_channel(place_.stage, place_.previous, place_.replica);
+    const auto part = static_cast<int32_t>(next_receive_);
+    if (adds(next) && channels_.takes_sums(key, target)) {
+      channels_.receive_sum(receipt.pending, key, target, step_, update_, part);
+      continue;
+    }
     land_beside(receipt, target, channels_.takes_device_memory(key));
-    channels_.receive(receipt.pending, key, receipt.landing.defined() ? receipt.landing : target, step_, update_,
-                      static_cast<int32_t>(next_receive_));
+    channels_.receive(receipt.pending, key, receipt.landing.defined() ? receipt.landing : target, step_, update_, part);
   }
   return moved;
 }

@@ -8,7 +8,8 @@
 // (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009.)
 //
 // The messages of a ring have one order, which all replicas know: wire::kBucketsInFlight buckets at a time, round by
-// round. Sums are made where the tensors lie; a transport of the host's memory gets and gives copies of single chunks.
+// round. Sums are made where the tensors lie: of float32 on hosts as the chunks arrive, piece by piece; others arrive
+// beside their sums first. A transport of the host's memory gets and gives copies of single chunks of a GPU.
 
 #include <ATen/core/Tensor.h>
 

@@ -100,9 +100,9 @@ void Channels::count_sent(const ChannelKey& key, int64_t bytes) {
 }
 
 void Channels::receive(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step,
-                       wire::SampleRange range, int32_t part) {
+                       wire::SampleRange range, int32_t part, bool adds) {
   GP_CHECK(pending.done());
-  pending.message = {.header = header(key, tensor, step, range, part), .data = address_of(tensor)};
+  pending.message = {.header = header(key, tensor, step, range, part), .data = address_of(tensor), .adds = adds};
   pending.tensor = std::move(tensor);
   post(pending, key, false);
 }

@@ -42,7 +42,18 @@ class Channels {
             int32_t part);
   /// Posts a receive into a contiguous tensor of the shape that the sender must have.
   void receive(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step, wire::SampleRange range,
-               int32_t part);
+               int32_t part) {
+    receive(pending, key, std::move(tensor), step, range, part, /*adds=*/false);
+  }
+  /// The same, but what comes is added to the tensor. Needs: takes_sums() of it.
+  void receive_sum(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step,
+                   wire::SampleRange range, int32_t part) {
+    receive(pending, key, std::move(tensor), step, range, part, /*adds=*/true);
+  }
+  /// Whether what comes for the tensor can be added to it as it arrives.
+  bool takes_sums(const ChannelKey& key, const at::Tensor& tensor) const {
+    return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && !takes_device_memory(key);
+  }
   /// The same for bytes of any number.
   void send_bytes(PendingMessage& pending, const ChannelKey& key, std::vector<std::byte>& bytes);
   void receive_bytes(PendingMessage& pending, const ChannelKey& key, std::vector<std::byte>& sink);
@@ -83,6 +94,8 @@ class Channels {
   MessageHeader header(const ChannelKey& key, const at::Tensor& tensor, int64_t step, wire::SampleRange range,
                        int32_t part) const;
   void post(PendingMessage& pending, const ChannelKey& key, bool is_send);
+  void receive(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step, wire::SampleRange range,
+               int32_t part, bool adds);
   void count_sent(const ChannelKey& key, int64_t bytes);
   void check_failure();
   /// Publishes that this rank still waits, for `peer`.

@@ -76,6 +76,8 @@ struct Message {
   std::byte* data = nullptr;
   /// Receives only: takes bytes of any number; `data` is not used and the header's shape is not compared.
   std::vector<std::byte>* sink = nullptr;
+  /// Receives of float32 into the host's memory only: what comes is added to what lies there.
+  bool adds = false;
   bool done = false;
 };
 

@@ -4,7 +4,7 @@
 #include <deque>
 #include <utility>
 
-#include "runtime/transport/channel.h"
+#include "runtime/transport/message_lane.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -37,6 +37,7 @@ class Loopback final : public Transport {
     check_received(receive, send.header);
     const auto bytes = static_cast<size_t>(send.header.bytes);
     if (receive.sink != nullptr) receive.sink->assign(send.data, send.data + bytes);
+    else if (receive.adds) add_floats(receive.data, send.data, bytes);
     else if (bytes > 0) std::memcpy(receive.data, send.data, bytes);
     receive.header.arrives = send.header.arrives;
     send.done = receive.done = true;

@@ -2,11 +2,20 @@
 // One end of a channel: the messages that wait to pass, in order, and how far the front one has come. What carries the
 // bytes takes or gives as many as it can at a time.
 
+#include <algorithm>
 #include <deque>
+#include <span>
+#include <vector>
 
 #include "runtime/transport/channel.h"
 
 namespace graphpipe::runtime {
+
+/// What is added arrives so many bytes at a time: few enough to stay in the nearest cache until it is.
+inline constexpr size_t kSumPiece = 64 << 10;
+
+/// Each float at `terms` to that at `sums`, which lie aligned.
+void add_floats(std::byte* sums, const std::byte* terms, size_t bytes);
 
 struct MessageLane {
   int32_t peer = -1;
@@ -15,6 +24,7 @@ struct MessageLane {
   MessageHeader header;     // receives: of the message that arrives
   size_t header_bytes = 0;  // of the front message, moved so far
   size_t payload_bytes = 0;
+  std::vector<std::byte> terms;  // of a message that adds: what has come, and begins with a part of a float perhaps
 
   bool has_header() const { return header_bytes == sizeof(MessageHeader); }
 
@@ -54,6 +64,19 @@ Moved send_front(MessageLane& lane, Write&& write) {
   return moved;
 }
 
+/// Adds what `read`(bytes) gives to the front message; returns how many bytes have come.
+template <typename Read>
+size_t receive_terms(MessageLane& lane, size_t total, Read&& read) {
+  lane.terms.resize(kSumPiece);
+  const size_t part = lane.payload_bytes % sizeof(float);
+  const std::span<std::byte> place = std::span(lane.terms).subspan(part);
+  const size_t count = read(place.first(std::min(place.size(), total - lane.payload_bytes)));
+  const size_t whole = (part + count) / sizeof(float) * sizeof(float);
+  add_floats(lane.queue.front()->data + lane.payload_bytes - part, lane.terms.data(), whole);
+  std::copy_n(lane.terms.begin() + static_cast<std::ptrdiff_t>(whole), part + count - whole, lane.terms.begin());
+  return count;
+}
+
 /// Moves the front message of a lane that receives, by `read`(bytes), which fills as many as have come and returns how
 /// many. Throws RunError (kPeerFailed) where another message comes than the one expected.
 template <typename Read>
@@ -72,7 +95,9 @@ Moved receive_front(MessageLane& lane, Read&& read) {
   const auto total = static_cast<size_t>(lane.header.bytes);
   std::byte* data = message.sink != nullptr ? message.sink->data() : message.data;
   while (lane.payload_bytes < total) {
-    const size_t count = read(std::span<std::byte>(data + lane.payload_bytes, total - lane.payload_bytes));
+    const size_t count = message.adds
+                             ? receive_terms(lane, total, read)
+                             : read(std::span<std::byte>(data + lane.payload_bytes, total - lane.payload_bytes));
     if (count == 0) break;
     lane.payload_bytes += count;
     moved.any = true;
