@@ -10,6 +10,7 @@
 #include "codegen/tensor_heap.h"
 #include "ir/schedule.h"
 #include "ops/op_def.h"
+#include "wire/table_gradients.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -52,7 +53,10 @@ class ItemWalk {
     const State stashed = state_;
     memory.first_backward = measure(backward);
     memory.first_backward.sums = sums();
-    memory.weight_gradients = Bytes(gradient_bytes());
+    memory.first_backward.tables = tables_;
+    memory.weight_gradients = Bytes(gradient_bytes() - other_rows_);
+    memory.other_rows = Bytes(other_rows_);
+    tables_.clear();
     go_back(stashed);
     memory.backward = measure(backward);
     state_ = stashed;
@@ -60,6 +64,7 @@ class ItemWalk {
     const State between = state_;
     memory.first_weight_gradient = measure(weight_gradient);
     memory.first_weight_gradient.sums = sums();
+    memory.first_weight_gradient.tables = tables_;
     go_back(between);
     memory.weight_gradient = measure(weight_gradient);
     for (ir::FunctionMemory* first : {&memory.first_backward, &memory.first_weight_gradient})
@@ -160,7 +165,7 @@ class ItemWalk {
     if (const Accumulation* sum = lifetimes.added_in_place(index)) {
       std::optional<Tensor>& gradient = state_.gradients[sum->place.index];
       const int64_t share = gradient && makes_share(step.node) ? bytes_of(sum->value) : 0;
-      if (!gradient) gradient = fresh(sum->value);
+      if (!gradient) gradient = first_sum(step.node, sum->value);
       state_.heap.note(scratch_of(step.node) + share);
     } else {
       made = make_outputs(step);
@@ -168,6 +173,20 @@ class ItemWalk {
         if (std::ranges::find(made, sum.value) != made.end()) add_share(sum);
     }
     for (const ValueId value : lifetimes.ended(index, made)) put(values_[value], std::nullopt);
+  }
+
+  /// A table's gradient is its rows at first. (Those of later items are few beside what the update makes of them.)
+  Tensor first_sum(ir::NodeId id, ValueId share) {
+    const ir::Node& node = graph_.node(id);
+    if (!ops::find_op(node.op)->adds_rows) return fresh(share);
+    const std::vector<int64_t> sizes = sizes_of(share);
+    const int64_t look_ups = numel(sizes_of(node.inputs[1])), whole = bytes_of(share);
+    if (!wire::keeps_rows(look_ups, sizes.front())) return fresh(share);
+    const auto number = static_cast<int64_t>(sizeof(int64_t));
+    const int64_t rows = look_ups * (whole / sizes.front() + number);
+    const Tensor sum = state_.heap.make(rows, contiguous(sizes));
+    other_rows_ += tables_.emplace(sum.storage, Bytes(whole)).second ? whole - rows : 0;
+    return sum;
   }
 
   std::vector<ValueId> make_outputs(const Step& step) {
@@ -319,6 +338,8 @@ class ItemWalk {
   std::vector<Accumulation> accumulations_;
   IdMap<ValueId, std::optional<Tensor>> values_;
   State state_;
+  std::map<size_t, Bytes> tables_;  // as ir::FunctionMemory has them
+  int64_t other_rows_ = 0;
 };
 
 }  // namespace

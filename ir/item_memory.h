@@ -3,6 +3,7 @@
 // over the code of its stage (codegen/memory_walk.h), where the prices of a plan (cost/memory.h) are bounds.
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include "support/units.h"
@@ -29,6 +30,9 @@ struct FunctionMemory {
   std::vector<MemoryEvent> events;
   /// Storages that it leaves as gradients of weights, for all later items of the update.
   std::vector<size_t> sums;
+  /// Of these, the gradients of tables that hold what was looked up (wire/table_gradients.h), and the bytes of all
+  /// rows, which the update makes of them.
+  std::map<size_t, Bytes> tables;
 };
 
 /// What comes from other stages is there when a function starts, and is not counted as made by it.
@@ -46,6 +50,8 @@ struct ItemMemory {
   /// Those that make the gradients of weights, which later ones add to; `left` does not count these.
   FunctionMemory first_weight_gradient, first_backward;
   Bytes weight_gradients;
+  /// What the update adds to these: the rows of tables that were not looked up.
+  Bytes other_rows;
 };
 
 }  // namespace graphpipe::ir

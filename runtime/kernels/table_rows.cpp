@@ -11,12 +11,10 @@
 #include <vector>
 
 #include "support/check.h"
+#include "wire/table_gradients.h"
 
 namespace graphpipe::runtime {
 namespace {
-
-// A sparse gradient of more rows costs more than it saves.
-constexpr int64_t kLargestPart = 4;
 
 // Of [indices.., row..] the elements of a row.
 int64_t width_of(at::IntArrayRef table) {
@@ -106,7 +104,7 @@ void add_on_cpu(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& i
   const int64_t count = indices.numel(), width = width_of(table);
   const std::vector<int64_t> found = looked_up(indices, table.front(), padding_row);
   const at::Tensor added = gradient.contiguous();
-  if (!sum.defined() && count * kLargestPart > table.front()) sum = at::zeros(table, gradient.options());
+  if (!sum.defined() && !wire::keeps_rows(count, table.front())) sum = at::zeros(table, gradient.options());
   if (sum.defined() && !sum.is_sparse())
     return add_rows(sum, added, count, width, [&](int64_t i) { return found[static_cast<size_t>(i)]; });
   sum = with_rows(sum, found, gradient, table);

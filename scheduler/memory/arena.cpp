@@ -63,11 +63,12 @@ class StepTensors {
     const ir::FunctionMemory& function = function_of(items_.of(action), action.op, is_first);
     follow(slot_key(action), function.events);
     if (!is_first) return;
-    std::vector<size_t>& sums = sums_[{replica_key(action), gradients_.update_of(action)}];
+    std::vector<Sum>& sums = sums_[{replica_key(action), gradients_.update_of(action)}];
     for (const size_t storage : function.sums) {
       const auto held = held_.find({slot_key(action), storage});
       if (held == held_.end()) continue;
-      sums.push_back(held->second);
+      const auto table = function.tables.find(storage);
+      sums.push_back({held->second, table == function.tables.end() ? Bytes(0) : table->second});
       held_.erase(held);
     }
   }
@@ -96,12 +97,14 @@ class StepTensors {
 
   /// What moves lies beside the gradients until the step has waited for it.
   void reduce(const Action& action) {
+    complete_gradients(action);
     const Bytes bytes = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
     Reductions& open = reductions_[replica_key(action)];
     if (open.count++ == 0 && bytes > Bytes(0)) open.buffer = take(bytes);
   }
 
   void step(const Action& action) {
+    complete_gradients(action);
     if (const auto open = reductions_.find(replica_key(action));
         open != reductions_.end() && --open->second.count == 0) {
       if (open->second.buffer) let_go(*open->second.buffer);
@@ -110,10 +113,28 @@ class StepTensors {
     const auto first = sums_.lower_bound({replica_key(action), std::numeric_limits<int64_t>::min()});
     const auto last = sums_.lower_bound({replica_key(action), action.range.first});
     for (auto sums = first; sums != last; ++sums)
-      for (const size_t buffer : sums->second) let_go(buffer);
+      for (const Sum& sum : sums->second) let_go(sum.buffer);
     sums_.erase(first, last);
   }
 
+  /// Those of tables take all rows, beside those that were looked up.
+  void complete_gradients(const Action& action) {
+    for (auto& [place, sums] : sums_) {
+      if (place.first != replica_key(action) || place.second > action.range.first) continue;
+      for (Sum& sum : sums) {
+        if (sum.whole == Bytes(0)) continue;
+        const size_t rows = std::exchange(sum.buffer, take(sum.whole));
+        let_go(rows);
+        sum.whole = Bytes(0);
+      }
+    }
+  }
+
+  struct Sum {
+    size_t buffer = 0;
+    /// Of a table that holds what was looked up: bytes of all rows.
+    Bytes whole;
+  };
   struct Reductions {
     int count = 0;
     std::optional<size_t> buffer = std::nullopt;
@@ -129,7 +150,7 @@ class StepTensors {
   /// Slots whose item has begun to receive values, or gradients.
   std::set<std::pair<SlotKey, bool>> received_;
   /// The buffers of gradients of weights, by update.
-  std::map<std::pair<ir::ReplicaKey, int64_t>, std::vector<size_t>> sums_;
+  std::map<std::pair<ir::ReplicaKey, int64_t>, std::vector<Sum>> sums_;
   std::map<ir::ReplicaKey, Reductions> reductions_;
 };
 

@@ -32,7 +32,7 @@ class Walker {
   MemoryChange change_of_versions(const Action& action, bool copies) {
     const Bytes weights = graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
     if (action.op == ActionOp::kFreeVersion) return {Bytes(0), Bytes(0) - weights};
-    MemoryChange change;
+    MemoryChange change{.before = complete_gradients(action)};
     if (int& open = open_reductions_[replica_key(action)]; open > 0 && --open == 0)
       change.before -= reduction_bytes(action);
     if (copies) change.before += weights;
@@ -48,18 +48,25 @@ class Walker {
     if (action.op == ActionOp::kReload) change.before = std::exchange(away_[slot_key(action)], Bytes(0));
     held += change.before + change.after;
     if (last) change.after -= std::exchange(held, Bytes(0));
-    if (options_.item && gradients_.note(action)) change.after += items_.of(action).weight_gradients;
+    if (options_.item && gradients_.note(action)) {
+      change.after += items_.of(action).weight_gradients;
+      other_rows_[replica_key(action)] += items_.of(action).other_rows;
+    }
     return change;
   }
 
   /// Chunks and copies on their way lie beside the gradients until the step has waited for them. A replica's updates
   /// reduce one after the other.
   MemoryChange change_of_reduction(const Action& action) {
-    if (open_reductions_[replica_key(action)]++ > 0) return {};
-    return {reduction_bytes(action), Bytes(0)};
+    const Bytes rows = complete_gradients(action);
+    if (open_reductions_[replica_key(action)]++ > 0) return {rows, Bytes(0)};
+    return {rows + reduction_bytes(action), Bytes(0)};
   }
 
  private:
+  /// The update, or the reduction before it, makes gradients of tables whole.
+  Bytes complete_gradients(const Action& action) { return std::exchange(other_rows_[replica_key(action)], Bytes(0)); }
+
   Bytes reduction_bytes(const Action& action) const {
     return cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
   }
@@ -112,6 +119,7 @@ class Walker {
   std::map<ReplicaKey, int> open_reductions_;
   ItemMemories items_;
   GradientSets gradients_;
+  std::map<ReplicaKey, Bytes> other_rows_;
   /// What an offload has taken.
   std::map<SlotKey, Bytes> away_;
 };

@@ -60,6 +60,23 @@ TEST_CASE("one product: its data, its result and the gradient of its weight") {
   CHECK(item.first_weight_gradient.left == item.weight_gradient.left);
 }
 
+TEST_CASE("the gradient of a table is what was looked up, until the update makes it whole") {
+  for (const int64_t rows : {31, 32}) {
+    CAPTURE(rows);
+    GraphMaker make;
+    const auto ids = make.typed_input("ids", ir::DType::kInt64, {batch()});
+    const auto table = make.weight("table", {size(rows), size(3)});
+    make.output(make.node("Gather", {table, ids}, {{"axis", int64_t{0}}}), "y");
+    const ir::Graph graph = trained(std::move(make.graph), "mse", "y");
+    const ir::ItemMemory item = item_of(graph, 8, false, true);
+    const int64_t whole = rows * 3 * 4, looked_up = 8 * (3 * 4 + 8);
+    const bool keeps_rows = rows >= 4 * 8;  // a fourth of the table at most
+    CHECK(item.weight_gradients == Bytes(keeps_rows ? looked_up : whole));
+    CHECK(item.other_rows == Bytes(keeps_rows ? whole - looked_up : 0));
+    CHECK(item.first_backward.tables.size() == (keeps_rows ? 1 : 0));
+  }
+}
+
 namespace {
 
 /// Whether the events of a function come to what it takes most and to what it leaves.
