@@ -36,9 +36,12 @@ struct OffsetOptions {
   size_t max_searched = 2000;
 };
 
-/// How the tensors of a step are placed: by the plan, and again by the program that runs it while the run waits. So no
-/// more than a tenth of a second of search after first-fit, and none among many buffers.
+/// How a plan places the tensors of a step, device by device: no more than a tenth of a second of search after
+/// first-fit, and none among many buffers.
 inline constexpr OffsetOptions kStepOffsets = {.max_steps = 10'000'000, .max_searched = 500};
+/// The steps of the program that runs it, which has the small tensors of kernels too and should stay within what the
+/// plan says: a second at most, while the run waits.
+inline constexpr int64_t kRunSteps = 100'000'000;
 /// Alignment of a step's tensors, in bytes: that of LibTorch's allocator.
 inline constexpr int64_t kStepAlignment = 64;
 

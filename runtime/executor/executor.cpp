@@ -73,7 +73,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
 }
 
 std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
-  const DeviceStep device_step(device_, {this, settings_.is_update(first)});
+  const DeviceStep device_step(device_, {this, settings_.is_update(first), last - first});
   begin_steps(first, last);
   for (const ResolvedAction& action : program_.actions) run_action(action);
   // What is checked is a sum over all ranks: one without weights to step joins it too.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "support/check.h"
 #include "support/offsets.h"
@@ -39,6 +40,7 @@ bool StepArena::begin_step(StepKind kind) {
   const std::lock_guard lock(mutex_);
   if (kind_ != nullptr) return false;
   kind_ = &kinds_[kind];
+  kind_steps_ = kind.steps;
   ++step_;
   seen_.clear();
   planned_ = !kind_->plan.requests.empty();
@@ -114,21 +116,23 @@ void StepArena::end_step() {
     return std::ranges::equal(seen_, others, {}, &Request::bytes, &Request::bytes);
   };
   const bool as_planned = planned_ && same(kind.plan.requests);
-  if (planned_) end_planned(as_planned);
+  if (planned_) end_planned(as_planned, kind_steps_);
   std::vector<Request>& earlier = as_planned ? kind.plan.requests : kind.last;
   const bool repeats = !seen_.empty() && same(earlier);
   if (repeats)
     for (size_t i = 0; i < seen_.size(); ++i) earlier[i].end = std::max(earlier[i].end, seen_[i].end);
   else kind.last = seen_;
-  if (repeats && (!as_planned || collisions_ > 0) && kind.plans < kMaxPlans && may_plan())
+  const bool is_long = kind_steps_ > 1 && kind.plans == 0 && !seen_.empty();
+  if (is_long) make_plan(kind, std::vector<Request>(kind.last));
+  else if (repeats && (!as_planned || collisions_ > 0) && kind.plans < kMaxPlans && may_plan())
     make_plan(kind, std::vector<Request>(earlier));
   kind_ = nullptr;
 }
 
-void StepArena::end_planned(bool as_planned) {
-  ++numbers_.steps;
+void StepArena::end_planned(bool as_planned, int64_t steps) {
+  numbers_.steps += steps;
   // A step that ends early made no request that the plan lacks, but is none that it describes.
-  numbers_.fallback_steps += fallbacks_ > 0 || !as_planned ? 1 : 0;
+  numbers_.fallback_steps += fallbacks_ > 0 || !as_planned ? steps : 0;
   numbers_.fallbacks = fallbacks_;
   numbers_.page_faults = thread_page_faults() - faults_before_;
 }
@@ -150,7 +154,10 @@ void StepArena::make_plan(Kind& kind, const std::vector<Request>& requests) {
     index.push_back(i);
   }
   OffsetOptions options = kStepOffsets;
-  if (numbers_.planned_bytes > 0) options.capacity = graphpipe::Bytes(numbers_.planned_bytes);
+  if (numbers_.planned_bytes > 0) {
+    options.capacity = graphpipe::Bytes(numbers_.planned_bytes);
+    options.max_steps = kRunSteps;
+  }
   const OffsetPlan placed = plan_offsets(buffers, options);
   give_back_free_memory();
   if (!memory_.grow(std::max(placed.height.count, numbers_.planned_bytes))) return;

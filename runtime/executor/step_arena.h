@@ -2,15 +2,16 @@
 // The memory of a step: one block per process in which every tensor that a step makes has a fixed place.
 //
 // A step of a model with fixed shapes asks for the same sizes in the same order each time. Two steps of one kind that
-// did so make a plan: where every request lies, by the lifetimes that were seen (support/offsets.h). Later steps are
-// served by it. What outlives its step has no place in the arena; it is kept apart by its size. A request whose place
-// is still taken goes to the ordinary allocator, and the next plan knows the longer lifetime; so does all of a step
-// from the first request of another size on. No result depends on where a tensor lies.
+// did so make a plan (where a program is of several steps, its first time makes one: the next is far): where every
+// request lies, by the lifetimes that were seen (support/offsets.h). Later steps are served by it. What outlives its
+// step has no place in the arena; it is kept apart by its size. A request whose place is still taken goes to the
+// ordinary allocator, and the next plan knows the longer lifetime; so does all of a step from the first request of
+// another size on. No result depends on where a tensor lies.
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "runtime/executor/arena_memory.h"
@@ -18,15 +19,21 @@
 
 namespace graphpipe::runtime {
 
-/// A step's kind: which program runs, and whether the weights change at its end.
-using StepKind = std::pair<const void*, bool>;
+/// A step's kind: which program runs, whether the weights change at its end, and how many steps of the training it is
+/// of.
+struct StepKind {
+  const void* program = nullptr;
+  bool updates = false;
+  int64_t steps = 1;
+  auto operator<=>(const StepKind&) const = default;
+};
 
 struct ArenaNumbers {
   /// Of the block, and of the one that the plan has placed; 0 where no step was repeated, or the plan says nothing.
   int64_t bytes = 0, planned_bytes = 0;
-  /// Steps that a plan served.
+  /// Steps of the training that a plan served.
   int64_t steps = 0;
-  /// Of these, those in which a request went to the ordinary allocator.
+  /// Of these, those of programs in which a request went to the ordinary allocator.
   int64_t fallback_steps = 0;
   /// Requests of the last of them that went to the ordinary allocator, and page faults of its thread.
   int64_t fallbacks = 0, page_faults = 0;
@@ -90,7 +97,7 @@ class StepArena {
     Ticket ticket;
   };
 
-  void end_planned(bool as_planned);
+  void end_planned(bool as_planned, int64_t steps);
   /// Whether the last plan is long enough ago.
   bool may_plan() const;
   void make_plan(Kind& kind, const std::vector<Request>& requests);
@@ -101,6 +108,7 @@ class StepArena {
   ArenaMemory memory_;
   std::map<StepKind, Kind> kinds_;
   Kind* kind_ = nullptr;  // of the step that is under way
+  int64_t kind_steps_ = 1;
   int64_t step_ = 0;
   std::vector<Request> seen_;  // in this step
   bool planned_ = false, diverged_ = false;

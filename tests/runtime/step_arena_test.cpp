@@ -164,6 +164,22 @@ TEST_CASE("a lifetime that grows moves its place") {
   CHECK(arena.numbers().bytes == 2024);
 }
 
+TEST_CASE("a program of several steps has its plan after its first time") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    tests::Dice dice(seed);
+    StepArena arena;
+    Steps steps(arena);
+    const std::vector<Ask> asks = random_asks(dice);
+    const StepKind kind{.program = &dice, .updates = true, .steps = 4};
+    steps.run(asks, kind);
+    CHECK(arena.numbers().steps == 0);
+    for (int i = 0; i < 2; ++i) steps.run(asks, kind);
+    CHECK(arena.numbers().steps == 8);
+    CHECK(steps.ordinary() == 0);
+  }
+}
+
 TEST_CASE("each kind of step has its plan; one step at a time has the arena") {
   StepArena arena;
   Steps steps(arena);
