@@ -35,8 +35,14 @@ std::optional<ExportedCall> parse_exported_call(std::string_view text) {
                       .arguments = split_arguments(text.substr(arguments + kArguments.size()))};
 }
 
+bool is_detached(const OnnxNode& node) {
+  const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
+  return call && call->target == "aten.detach.default";
+}
+
 bool tells_more_than_its_node(std::string_view metadata) {
-  constexpr std::string_view kTelling[] = {"aten.embedding.default](args = (", "aten.scatter_reduce.two](args = ("};
+  constexpr std::string_view kTelling[] = {"aten.embedding.default](args = (", "aten.scatter_reduce.two](args = (",
+                                           "aten.detach.default](args = ("};
   return std::ranges::any_of(kTelling, [&](std::string_view call) { return metadata.find(call) != metadata.npos; });
 }
 

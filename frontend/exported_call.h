@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "frontend/model.h"
+
 namespace graphpipe::frontend {
 
 struct ExportedCall {
@@ -23,6 +25,9 @@ struct ExportedCall {
 /// Reads "%e : [...] = call_function[target=torch.ops.aten.embedding.default](args = (%w, %ids, 0), kwargs = {})".
 /// Nullopt for text of another form.
 std::optional<ExportedCall> parse_exported_call(std::string_view text);
+
+/// Whether the node is a detach, which lets no gradient through.
+bool is_detached(const OnnxNode& node);
 
 /// Whether a node's metadata is such a call and tells more than the node: the only metadata that are kept.
 bool tells_more_than_its_node(std::string_view metadata);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frontend/exported_call.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -121,7 +122,18 @@ Status lower_shape(NodeContext& context) {
                          "export without sequences");
 }
 
+/// torch's detach, which the exporter writes as Identity with a word of it.
+Status lower_detach(NodeContext& context) {
+  context.note(Severity::kNote, Code::kLostByExport,
+               "the module detaches this value, which the operators of the file leave out: no gradient goes through "
+               "it, as in PyTorch",
+               "none needed");
+  GP_TRY(const ir::ValueId input, context.value(0));
+  return context.emit_outputs("Detach", {input}, {});
+}
+
 Status lower_identity(NodeContext& context) {
+  if (is_detached(context.node()) && ir::is_floating(context.type(0).dtype)) return lower_detach(context);
   context.lowering().bind_identity(context.node().outputs[0], context.node().inputs[0]);
   return Ok{};
 }

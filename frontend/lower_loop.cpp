@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "frontend/node_context.h"
+#include "frontend/chosen.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -103,9 +103,9 @@ Diagnostic unknown_condition(const NodeContext& context) {
                          text("give it a number of iterations that it never exceeds, of at most ", kMaxIterations));
 }
 
-/// Known while importing, and the same for every batch.
+/// Known while importing, the same for every batch, and not computed from a weight, which training changes.
 std::optional<int64_t> number_of(const Binding& binding) {
-  if (!binding.known || binding.known->elements.size() != 1) return std::nullopt;
+  if (!binding.known || binding.leaf || binding.known->elements.size() != 1) return std::nullopt;
   const Number& number = binding.known->elements[0];
   if (!number.is_fixed() || number.floating) return std::nullopt;
   return number.whole;
@@ -150,15 +150,27 @@ class UnrolledLoop {
       if (i >= kMaxIterations)
         return context_.problem(Code::kLimitExceeded, text("has more than ", kMaxIterations, " iterations"),
                                 "use fewer, or an operator that works on all of them");
-      std::vector<Binding> inputs{known_scalar(ir::DType::kInt64, i), known_scalar(ir::DType::kBool, 1)};
-      inputs.insert(inputs.end(), carried_.begin(), carried_.end());
       const size_t first = context_.lowering().graph().node_count();
-      GP_TRY(const bool sound, steps_.iterate(std::move(inputs)));
+      GP_TRY(const bool sound, iterate_once(i));
       if (!sound) return false;
       GP_TRY_VOID(take_results(first));
       GP_TRY(goes_on, condition_after());
     }
     return true;
+  }
+
+  Result<bool> iterate_once(int64_t i) {
+    std::vector<Binding> inputs{known_scalar(ir::DType::kInt64, i), known_scalar(ir::DType::kBool, 1)};
+    inputs.insert(inputs.end(), carried_.begin(), carried_.end());
+    if (!still_runs_.valid()) return steps_.iterate(std::move(inputs));
+    Gates gates(context_, still_runs_, true);
+    GP_TRY_VOID(gates.close(body_));
+    for (size_t c = 0; c < carried_.size(); ++c) {
+      GP_TRY(inputs[2 + c], gates.gated(carried_[c]));
+    }
+    const Result<bool> sound = steps_.iterate(std::move(inputs));
+    gates.open();
+    return sound;
   }
 
   /// What the iteration made, or what was before it where data had ended the loop.
@@ -322,7 +334,10 @@ class UnrolledScan {
 /// Whether the number of iterations is none that grows with the batch, as that of a loop over bags.
 bool is_fixed(NodeContext& context, const GraphBody& body) {
   if (context.has_input(0)) return number_of(context.input(0)).has_value();
-  return std::ranges::none_of(body.nodes, [](const OnnxNode& node) { return node.op == "Less"; });
+  return std::ranges::none_of(body.nodes, [&](const OnnxNode& node) {
+    const Binding* limit = node.inputs.size() == 2 ? context.lowering().find(node.inputs[1]) : nullptr;
+    return node.op == "Less" && (limit == nullptr || !number_of(*limit));
+  });
 }
 
 Status lower_loop(NodeContext& context) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "frontend/exported_call.h"
 #include "frontend/lower_selection.h"
 
 namespace graphpipe::frontend {
@@ -371,7 +372,7 @@ Status lower_rows_slice(NodeContext& context) {
 
 Status lower_picked_rows(NodeContext& context) {
   const std::string& op = context.node().op;
-  if (op == "Identity") {
+  if (op == "Identity" && !is_detached(context.node())) {
     context.bind_alias();
     return Ok{};
   }

@@ -109,10 +109,6 @@ std::vector<HandlerEntry> neutral_handlers();
 
 /// The target of a Reshape of input 0, without wildcards and copies.
 Result<ir::Shape> reshape_target(NodeContext& context);
-/// `yes` where `condition`, one number of bool, is true, else `no`: of what both are, each computed whatever it says.
-Result<ir::ValueId> chosen(NodeContext& context, ir::ValueId condition, ir::ValueId yes, ir::ValueId no);
-/// Refuses nodes of the graph from `first` on that update what they read: they would do so used or not.
-Status expect_no_effect(NodeContext& context, size_t first);
 /// A Loop that nn.EmbeddingBag was exported as; any other is refused.
 Status lower_loop_over_bags(NodeContext& context);
 /// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.

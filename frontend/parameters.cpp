@@ -136,6 +136,11 @@ bool multiplies_constants(const IdSet<ir::ValueId>& from_parameters, const ir::N
   return true;
 }
 
+/// What comes through a gate is what it was, though samples may say where its gradient goes.
+bool computes_from_weights(const ir::Graph& graph, const ir::Node& node) {
+  return node.op == "Gate" || graph.value(node.outputs[0]).batch == ir::BatchKind::kNone;
+}
+
 /// All uses of a value by nodes that see samples, through nodes that compute from weights alone.
 std::vector<Use> uses_of(const ir::Graph& graph, const IdSet<ir::ValueId>& from_parameters,
                          const IdMap<ir::ValueId, std::vector<ir::NodeId>>& readers, ir::ValueId start) {
@@ -151,12 +156,12 @@ std::vector<Use> uses_of(const ir::Graph& graph, const IdSet<ir::ValueId>& from_
       for (size_t i = 0; i < node.inputs.size(); ++i)
         if (node.inputs[i] == value) {
           const Use use = use_in_slot(graph, node, i);
-          const bool weights_only = graph.value(node.outputs[0]).batch == ir::BatchKind::kNone;
+          const bool weights_only = computes_from_weights(graph, node);
           if (!weights_only || (use.certain && !multiplies_constants(from_parameters, node, i))) uses.push_back(use);
         }
+      if (!computes_from_weights(graph, node)) continue;
       for (ir::ValueId output : node.outputs)
-        if (graph.value(output).batch == ir::BatchKind::kNone && ir::is_floating(graph.value(output).type.dtype))
-          open.push_back(output);
+        if (ir::is_floating(graph.value(output).type.dtype)) open.push_back(output);
     }
   }
   return uses;

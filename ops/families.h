@@ -39,5 +39,6 @@ std::span<const OpDef> grid_sample_ops();
 std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> determinant_ops();
 std::span<const OpDef> region_ops();
+std::span<const OpDef> gradient_flow_ops();
 
 }  // namespace graphpipe::ops

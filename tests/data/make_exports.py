@@ -8,7 +8,8 @@ RMSNorm, rotary embedding and grouped queries, TorchScript, opset 15 (eval and c
 unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging Face's, TorchScript; no token is 0, whose row
 PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
 which another number counts in every sample, the dynamo exporter. messages: what the dynamo exporter writes no operator for and says
-in a node's metadata: a table whose padding is not trained, and means of scattered messages. one_graph: one sample, without a
+in a node's metadata: a table whose padding is not trained, means of
+scattered messages, and a value that is detached. one_graph: one sample, without a
 batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add, x[mask] = y), the dynamo exporter;
 last_of_each: the same and x[mask].view(B, -1, ...)[:, -1], TorchScript, which index_add leaves without its reduction.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
@@ -193,7 +194,8 @@ class Messages(nn.Module):
         wide = lambda index: index.unsqueeze(-1).expand(-1, -1, 6)
         messages = torch.gather(torch.tanh(self.dense(nodes)), 1, wide(senders))
         means = nodes.scatter_reduce(1, wide(receivers), messages, "mean")
-        return self.head(means.sum(1)).squeeze(1)
+        weight = torch.sigmoid(nodes.sum(1).detach())  # of which no gradient comes back
+        return self.head(means.sum(1) * weight).squeeze(1)
 
 
 def messages():
@@ -336,7 +338,7 @@ def export_one_sample(example: Example, module: nn.Module, path: pathlib.Path) -
 
 
 # What a scattered mean, and the table with padding of `messages`, were exported from.
-TELLING_CALLS = ("aten.scatter_reduce.two](args", "aten.embedding.default](args = (%p_table_weight, %kinds, 3")
+TELLING_CALLS = ("aten.scatter_reduce.two](args", "aten.embedding.default](args = (%p_table_weight, %kinds, 3", "aten.detach.default")
 
 
 def remove_notes(graph) -> None:

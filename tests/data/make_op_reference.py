@@ -118,6 +118,8 @@ FORMULAS = {
     "BceWithLogitsSum": lambda x, a: np.float32(
         (np.logaddexp(0, x[0].astype(np.float64)) - x[0].astype(np.float64) * x[1]).sum()),
     # The reference evaluator drops an axis of rank 3.
+    "Detach": lambda x, a: x[0],
+    "Gate": lambda x, a: x[0],
     "GlobalMaxPool": lambda x, a: x[0].max(axis=tuple(range(2, x[0].ndim)), keepdims=True),
     "NumberPlaces": lambda x, a: (np.cumsum(x[0], 1, dtype=np.int64) - 1) * x[0],
     "BitCast": lambda x, a: x[0].view(NUMPY[a["to"]]),

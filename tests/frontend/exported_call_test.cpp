@@ -43,6 +43,25 @@ TEST_CASE("a call is its target and its arguments, and other text is none") {
   CHECK(cut->arguments == std::vector<std::string>{"%p", "[1"});
 }
 
+TEST_CASE("a detached value is the same forwards and lets no gradient through, rows that a mask picks too") {
+  const std::string detach = "aten.detach.default](args = (%x,)";
+  const auto detached = import_exported("g (float[N,3] x) => (float[N,3] y) { d = Identity(x) y = Exp(d) }", detach);
+  CHECK(nodes_of(detached) == "Detach(%0) : f32[B,3]\nExp(%1) : f32[B,3]\n");
+  CHECK(reports(detached->notes, Code::kLostByExport, "no gradient"));
+  const auto other = import_exported("g (float[N,3] x) => (float[N,3] y) { d = Identity(x) y = Exp(d) }",
+                                     "aten.alias.default](args = (%x,)");
+  CHECK(nodes_of(other) == "Exp(%0) : f32[B,3]\n");
+  // A weight that is detached where it is read stays one parameter.
+  const auto weight = import_exported(
+      "g (float[N,3] x) => (float[N,3] y) <float[3] w = {1,2,3}> { d = Identity(w) a = Mul(x, d) y = Add(a, w) }",
+      "aten.detach.default](args = (%w,)");
+  REQUIRE(weight.ok());
+  CHECK(weight->graph.param_count() == 1);
+  CHECK(count_ops(weight->graph, "Detach") == 1);
+  CHECK(nodes_of(import_exported("g (int64[N,3] x) => (int64[N,3] y) { d = Identity(x) y = Neg(d) }", detach)) ==
+        "Neg(%0) : i64[B,3]\n");
+}
+
 TEST_CASE("the padding of nn.Embedding is kept out of the gradient, and said") {
   const auto padded = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, 1)");
   CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, padding_row=1} : f32[B,5,2]\n");

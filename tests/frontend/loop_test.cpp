@@ -88,6 +88,45 @@ TEST_CASE("an If that an input decides computes both branches and takes one of e
                 Code::kUnsupportedOp, "would update statistics"));
 }
 
+TEST_CASE("where it is trained, no gradient goes through the branch that data do not take") {
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  const auto trained = import_text(
+      R"(g (float[N,4] x, bool up) => (float[N,4] y) <float[4] w = {1, 2, 3, 4}> {
+      a = Mul(x, w)
+      y = If(up) <then_branch = yes () => (float[N,4] b) { b = Sqrt(a) },
+                  else_branch = no () => (float[N,4] c) { c = Mul(a, w) }> })",
+      request);
+  CHECK(nodes_of(trained) ==
+        "Mul(%0, %w2) : f32[B,4]\nGate(%3, %1) : f32[B,4]\nSqrt(%4) : f32[B,4]\nNot(%1) : bool[]\n"
+        "Gate(%3, %6) : f32[B,4]\nGate(%w2, %6) : f32[4]\nMul(%7, %8) : f32[B,4]\nWhere(%1, %5, %9) : f32[B,4]\n");
+  CHECK(trained->graph.param(ir::ParamId(0)).trainable);
+  const auto loop = import_text(R"(g (float[N,4] x, bool up) => (float[N,4] y) {
+    limit = Constant<value_int = 2>()
+    y = Loop(limit, up, x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g) {
+      g = Sqrt(h)
+      d = Identity(c) }> })",
+                                request);
+  REQUIRE(loop.ok());
+  CHECK(count_ops(loop->graph, "Gate") == 2);
+}
+
+TEST_CASE("a condition of a weight is not decided by what the file holds of it, for training changes it") {
+  const auto choice = [](const std::string& condition) {
+    return import_text(R"(g (float[N,4] x) => (float[N,4] y) <float gate = {1}, float half = {0.5}> {
+      scaled = Mul(x, gate)
+      )" + condition + R"(
+      y = If(up) <then_branch = yes () => (float[N,4] a) { a = Exp(scaled) },
+                  else_branch = no () => (float[N,4] c) { c = Neg(scaled) }> })");
+  };
+  const auto by_weight = choice("up = Greater(gate, half)");
+  REQUIRE(by_weight.ok());
+  CHECK(count_ops(by_weight->graph, "Where") == 1);
+  const auto by_file = choice("one = Constant<value_int = 1>() up = Cast<to = 9>(one)");
+  REQUIRE(by_file.ok());
+  CHECK(count_ops(by_file->graph, "Where") == 0);
+}
+
 TEST_CASE("a scan takes a slice of each scanned input, from either end, and stacks what it makes") {
   const auto imported = import_text(R"(g (float[N,3] x, float[N,5,3] z) => (float[N,3] y, float[N,3,5] sums) {
     y, sums = Scan(x, z)<num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1],
