@@ -2,6 +2,7 @@
 // user chose.
 
 #include <algorithm>
+#include <tuple>
 
 #include "frontend/node_context.h"
 
@@ -149,8 +150,32 @@ bool has_running_statistics(NodeContext& context) {
   return context.input(3).data.has_value() && context.input(4).data.has_value();
 }
 
+/// Statistics that the graph computes have gradients, which running ones have not: the formula itself.
+Status normalize_by_computed(NodeContext& context) {
+  ir::Shape channels(std::max<size_t>(context.rank(0), 2) - 1, Dim::fixed(1));
+  channels[0] = context.type(1).shape.empty() ? Dim::fixed(1) : context.type(1).shape[0];
+  std::vector<ir::ValueId> of_channels;
+  for (size_t i = 1; i < 5; ++i) {
+    GP_TRY(const ir::ValueId value, context.value(i));
+    GP_TRY(const ir::ValueId spread, context.emit_one("Reshape", {value}, {{"shape", channels}}));
+    of_channels.push_back(spread);
+  }
+  const auto [scale, bias, mean, variance] = std::tie(of_channels[0], of_channels[1], of_channels[2], of_channels[3]);
+  GP_TRY(const ir::ValueId x, context.value(0));
+  GP_TRY(const ir::ValueId epsilon, context.scalar(context.float_attribute("epsilon", 1e-5), context.type(4).dtype));
+  GP_TRY(const ir::ValueId centred, context.emit_one("Sub", {x, mean}));
+  GP_TRY(const ir::ValueId safe, context.emit_one("Add", {variance, epsilon}));
+  GP_TRY(const ir::ValueId deviation, context.emit_one("Sqrt", {safe}));
+  GP_TRY(const ir::ValueId normal, context.emit_one("Div", {centred, deviation}));
+  GP_TRY(const ir::ValueId scaled, context.emit_one("Mul", {normal, scale}));
+  return context.emit_outputs("Add", {scaled, bias}, {});
+}
+
+bool is_computed(NodeContext& context, size_t i) { return !context.input(i).data && !context.input(i).known; }
+
 Status lower_batch_norm(NodeContext& context) {
   const bool file_trains = context.int_attribute("training_mode", 0) != 0;
+  if (!file_trains && is_computed(context, 3) && is_computed(context, 4)) return normalize_by_computed(context);
   bool train = file_trains;
   if (has_running_statistics(context)) {
     const ir::BatchNormMode mode = context.lowering().request().spec.batch_norm;

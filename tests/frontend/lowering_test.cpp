@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "tests/support/count_ops.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
+using graphpipe::testing::count_ops;
 using graphpipe::testing::import_text;
 using graphpipe::testing::nodes_of;
 using graphpipe::testing::reports;
@@ -114,6 +116,32 @@ TEST_CASE("Dropout that the exporter switched off is switched on and reported, o
   REQUIRE(on.ok());
   CHECK(on->graph.node_count() == 2);
   CHECK(reports(on->notes, Code::kLostByExport, "0.25"));
+}
+
+TEST_CASE("a normalization by statistics that the graph computes has their gradients, and what they are of trains") {
+  const auto standardised = import_text(R"(<ir_version: 10, opset_import: ["" : 21], producer_name: "pytorch">
+    g (float[N,1,4,4] x) => (float[N,2,4,3] y) <float[2,1,1,2] w = {1, 2, 3, 5}, float[2] b = {0.5, 0.25}> {
+      flat_shape = Constant<value_ints = [1, 2, 2]>()
+      shape = Constant<value_ints = [2, 1, 1, 2]>()
+      axes = Constant<value_ints = [0, 2]>()
+      ones = Constant<value = float[2] {1, 1}>()
+      zeros = Constant<value = float[2] {0, 0}>()
+      flat = Reshape(w, flat_shape)
+      mean = ReduceMean<keepdims = 0>(flat, axes)
+      all = ReduceMean(flat, axes)
+      apart = Sub(flat, all)
+      squares = Mul(apart, apart)
+      variance = ReduceMean<keepdims = 0>(squares, axes)
+      normal = BatchNormalization<epsilon = 0.001>(flat, ones, zeros, mean, variance)
+      kernel = Reshape(normal, shape)
+      y = Conv(x, kernel, b) })");
+  REQUIRE(standardised.ok());
+  CHECK(count_ops(standardised->graph, "BatchNormalization") == 0);
+  CHECK(count_ops(standardised->graph, "Sqrt") == 1);
+  for (const ir::ParamId id : standardised->graph.param_ids()) {
+    const std::string name = standardised->graph.param(id).name.raw();
+    if (name == "w" || name == "b") CHECK(standardised->graph.param(id).trainable);
+  }
 }
 
 TEST_CASE("an If with a known condition becomes its branch") {
