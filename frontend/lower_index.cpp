@@ -6,7 +6,7 @@
 
 #include "frontend/exported_call.h"
 #include "frontend/first_rows.h"
-#include "frontend/node_context.h"
+#include "frontend/lower_selection.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -125,6 +125,7 @@ Status cut_axes(NodeContext& context) {
 
 Status lower_slice(NodeContext& context) {
   if (context.input(0).offsets) return slice_offsets(context);
+  if (is_between_data(context)) return slice_between_data(context);
   if (context.input(0).first_rows_of.valid()) return read_first_rows(context, lower_slice);
   return takes_first_rows(context) ? take_first_rows(context) : cut_axes(context);
 }

@@ -14,8 +14,45 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
+/// The coordinates of the places of a mask that the file holds, of fixed sizes.
+Known coordinates_of(const Known& mask) {
+  const size_t rank = mask.shape.size(), count = *known_count(mask.shape);
+  std::vector<std::vector<Number>> found(rank);
+  for (size_t i = 0; i < count; ++i) {
+    if (mask.element(i).factor() == 0) continue;
+    auto rest = static_cast<int64_t>(i);
+    for (size_t axis = rank; axis-- > 0; rest /= mask.shape[axis].factor)
+      found[axis].push_back(Number::of_whole(rest % mask.shape[axis].factor));
+  }
+  Known coordinates = Known::list({});
+  coordinates.shape = {Dim::fixed(static_cast<int64_t>(rank)), Dim::fixed(static_cast<int64_t>(found[0].size()))};
+  for (const std::vector<Number>& of_axis : found)
+    coordinates.elements.insert(coordinates.elements.end(), of_axis.begin(), of_axis.end());
+  return coordinates;
+}
+
+/// Of a mask that does not depend on data; false where it does, or is too large. Exporters count so: by the places of
+/// ones.
+Result<bool> lower_known_non_zero(NodeContext& context) {
+  const Known* mask = context.known(0);
+  if (mask == nullptr || mask->shape.empty() || context.input(0).leaf) return false;
+  if (known_count(mask->shape).value_or(0) > 0) {
+    Binding binding;
+    binding.known = coordinates_of(*mask);
+    binding.type = {ir::DType::kInt64, binding.known->shape};
+    context.lowering().bind(context.node().outputs[0], std::move(binding));
+    return true;
+  }
+  if (!mask->uniform || mask->shape.size() != 1 || mask->elements[0].factor() == 0) return false;
+  GP_TRY(const ValueId numbers, context.emit_one("Iota", {}, {{"shape", mask->shape}, {"to", std::string("i64")}}));
+  GP_TRY_VOID(context.emit_outputs("Unsqueeze", {numbers}, {{"axes", std::vector<int64_t>{0}}}));
+  return true;
+}
+
 /// All coordinates of the places: [rank of the mask, places].
 Status lower_non_zero(NodeContext& context) {
+  GP_TRY(const bool is_known, lower_known_non_zero(context));
+  if (is_known) return Ok{};
   GP_TRY(const ValueId given, context.value(0));
   const ir::TensorType type = context.type(0);
   if (type.shape.empty())

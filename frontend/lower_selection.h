@@ -18,6 +18,11 @@ Status move_coordinates(NodeContext& context);
 Status lower_picked_rows(NodeContext& context);
 Status run_at_all_places(NodeContext& context);
 
+/// A Slice of one axis of fixed size between numbers that data say, such as the bag of an nn.EmbeddingBag between its
+/// offsets: a mask picks the places in between (lower_slice_between.cpp).
+bool is_between_data(NodeContext& context);
+Status slice_between_data(NodeContext& context);
+
 /// Null where input i is absent or has no axis of picked places; `rows_of` also where it is no rows.
 const Selected* selected_input(NodeContext& context, size_t i);
 const Selected* rows_of(NodeContext& context, size_t i);

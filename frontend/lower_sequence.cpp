@@ -237,8 +237,24 @@ std::optional<BagOffsets> bag_offsets(NodeContext& context) {
   return BagOffsets{.bags = bags, .length = static_cast<int64_t>(length)};
 }
 
+/// The offsets of bags that data give, one of each sample, and the end of the last bag.
+bool ends_bags_of_data(NodeContext& context) {
+  if (context.node().inputs.size() != 2 || context.int_attribute("axis", 0) != 0 || context.rank(0) != 1) return false;
+  const ir::TensorType type = context.type(0);
+  const Known* end = context.known(1);
+  return context.known(0) == nullptr && !ir::is_floating(type.dtype) && type.shape[0] == ir::Dim::batch() &&
+         end != nullptr && end->elements.size() == 1 && context.rank(1) == 1;
+}
+
 Status lower_concat(NodeContext& context) {
   const std::optional<BagOffsets> offsets = bag_offsets(context);
+  if (!offsets && ends_bags_of_data(context))
+    return context.problem(
+        Code::kMixesSamples,
+        "joins a number to one of each sample, as nn.EmbeddingBag does with its offsets: bags lie end "
+        "to end, so no sample can be taken out of their ids",
+        "give nn.EmbeddingBag ids of [samples, ids of a bag] without offsets; or export with fixed "
+        "sizes and add --one-sample, which trains a whole batch of bags as one sample");
   if (!offsets) return lower_plain(context);
   Binding binding;
   binding.type = {context.type(0).dtype, {}};

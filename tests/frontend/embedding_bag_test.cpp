@@ -1,5 +1,6 @@
 // nn.EmbeddingBag, which torch's exporters write as a loop over bags.
 
+#include "tests/support/count_ops.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
@@ -33,8 +34,10 @@ std::string table() {
 }
 
 /// The loop of the older exporter: the results are stacked by the loop.
-std::string stacking_loop(const std::string& reduction) {
-  return std::string(kTorch) + "g (int64[N,4] ids) => (float[N,3] y) " + table() + "{" + kOffsets + R"(
+std::string stacking_loop(const std::string& reduction,
+                          const std::string& signature = "int64[N,4] ids) => (float[N,3] y",
+                          const std::string& offsets = kOffsets) {
+  return std::string(kTorch) + "g (" + signature + ") " + table() + "{" + offsets + R"(
     one = Constant<value_ints = [1]>()
     most = Constant<value_ints = [9223372036854775807]>()
     ends = Slice(offsets, one, most, first, one)
@@ -109,4 +112,26 @@ TEST_CASE("the newer exporter's loop carries a counter and a sequence, and branc
 
 TEST_CASE("other loops are refused with a way round") {
   CHECK(reports(import_text(stacking_loop("ReduceProd")).problems(), Code::kUnsupportedOp, "nn.Embedding"));
+}
+
+TEST_CASE("bags between offsets that data give are refused, but where the file is one sample") {
+  const auto bags = [](const std::string& count, bool one_sample) {
+    ImportRequest request;
+    request.spec.one_sample = one_sample;
+    return import_text(
+        stacking_loop("ReduceMean", "int64[8] flat, int64[" + count + "] starts) => (float[" + count + ",3] y", R"(
+    zero = Constant<value = int64 {0}>()
+    first = Constant<value_ints = [0]>()
+    all1 = Shape(flat)
+    offsets = Concat<axis = 0>(starts, all1)
+)"),
+        request);
+  };
+  const auto of_samples = bags("N", false);
+  CHECK(of_samples.problems().size() == 1);
+  CHECK(reports(of_samples.problems(), Code::kMixesSamples, "nn.EmbeddingBag does with its offsets"));
+  const auto whole = bags("4", true);
+  REQUIRE(whole.ok());
+  CHECK(testing::count_ops(whole->graph, "Gather") == 12);  // a start, an end and the rows of each bag
+  CHECK(testing::count_ops(whole->graph, "Loop") == 0);
 }

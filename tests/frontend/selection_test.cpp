@@ -176,6 +176,59 @@ TEST_CASE("NonZero of constants is a constant: exporters write arange so") {
   CHECK(output_shapes(imported) == "[1B 2 ]");
 }
 
+TEST_CASE("the places of a mask that the file holds are numbers, also where exporters count by the places of ones") {
+  const auto counted = import_text(R"(g (float[N,4] x) => (float[N,4] y) {
+    sizes = Constant<value_ints = [4]>()
+    ones = ConstantOfShape<value = int64[1] {1}>(sizes)
+    places = NonZero(ones)
+    numbers = Cast<to = 1>(places)
+    y = Add(x, numbers) })");
+  REQUIRE(counted.ok());
+  CHECK(count_ops(counted->graph, "Cast") == 0);
+  const auto picked = import_text(R"(g (float[N,5] x) => (float[N,2] y) {
+    mask = Constant<value = bool[1,5] {0, 1, 0, 0, 1}>()
+    places = NonZero(mask)
+    both = Constant<value_ints = [1, 1]>()
+    zero, at = Split<axis = 0>(places, both)
+    first = Constant<value_ints = [0]>()
+    columns = Squeeze(at, first)
+    y = Gather<axis = 1>(x, columns) })");
+  REQUIRE(picked.ok());
+  CHECK(output_shapes(picked) == "[1B 2 ]");
+  const auto samples = import_text(R"(g (float[N,4] x) => (float[N,4] y) {
+    sizes = Shape<end = 1>(x)
+    ones = ConstantOfShape<value = int64[1] {1}>(sizes)
+    places = NonZero(ones)
+    first = Constant<value_ints = [0]>()
+    rows = Squeeze(places, first)
+    y = Gather(x, rows) })");
+  CHECK(samples.ok());
+}
+
+TEST_CASE("a slice between numbers that data say is a mask of the places between them") {
+  const auto sliced = [](const std::string& bounds, const std::string& size = "6") {
+    return import_text("g (float[N,3] x, int64[1] from, int64[1] to, float[" + size + R"(,3] z) => (float[N,3] y) {
+      first = Constant<value_ints = [0]>()
+      last = Constant<value_ints = [-1]>()
+      part = Slice(z, )" +
+                       bounds + R"(, first)
+      h = Exp(part)
+      sum = ReduceSum<keepdims = 0>(h, first)
+      y = Add(x, sum) })");
+  };
+  const auto between = sliced("from, to");
+  REQUIRE(between.ok());
+  CHECK(output_shapes(between) == "[1B 3 ]");
+  CHECK(count_ops(between->graph, "And") == 1);
+  CHECK(count_ops(between->graph, "Less") == 3);  // either bound may be counted from the end
+  CHECK(count_ops(between->graph, "Slice") == 0);
+  const auto to_known = sliced("from, last");
+  REQUIRE(to_known.ok());
+  CHECK(count_ops(to_known->graph, "And") == 1);
+  // The samples stay where they are.
+  CHECK(reports(sliced("from, to", "N").problems(), Code::kUnresolvedShape, "bounds depend on data"));
+}
+
 TEST_CASE("what would depend on how many places are picked is refused by name") {
   const auto refused = [](const std::string& nodes, const std::string& why) {
     return reports(import_text(picks(nodes)).problems(), Code::kUnsupportedOp, why);
