@@ -257,9 +257,28 @@ Result<ValueId> keep_picked(NodeContext& context, const Selection& selection, Va
   return kept[0];
 }
 
+namespace {
+
+/// The node that makes the mask of what a node reads; empty where it reads none, or the mask is an input.
+ModelText origin_of_mask(NodeContext context) {
+  Lowering& lowering = context.lowering();
+  for (const std::string& name : context.node().inputs) {
+    const Binding* input = name.empty() ? nullptr : lowering.find(name);
+    if (input == nullptr || !input->selected) continue;
+    const ir::NodeId producer =
+        lowering.graph().value(lowering.selections()[input->selected->selection].given).producer;
+    if (producer.valid() && !lowering.graph().node(producer).origins.empty())
+      return lowering.graph().node(producer).origins.front();
+  }
+  return {};
+}
+
+}  // namespace
+
 Diagnostic refuse_selection(const NodeContext& context, std::string_view what) {
+  const ModelText mask = origin_of_mask(context);
   return context.problem(
-      Code::kUnsupportedOp, std::string(what),
+      Code::kUnsupportedOp, mask.raw().empty() ? std::string(what) : text(what, " (the mask of ", quoted(mask), ")"),
       "only look-ups, element-wise operators, products with weights, reductions and scatters of what "
       "a mask picks are supported: write x[mask] as torch.where or as a product with the mask");
 }

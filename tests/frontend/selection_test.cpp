@@ -176,6 +176,18 @@ TEST_CASE("NonZero of constants is a constant: exporters write arange so") {
   CHECK(output_shapes(imported) == "[1B 2 ]");
 }
 
+TEST_CASE("what is refused of picked places names the node that makes their mask") {
+  const auto sorted = import_text(R"(g (float[N,6] x) => (float[N,6] y) {
+    zero = Constant<value = float {0}>()
+    [above] keep = Greater(x, zero)
+    columns = NonZero(keep)
+    both = SequenceEmpty()
+    parts = SplitToSequence(columns)
+    y = Relu(x) })");
+  REQUIRE(!sorted.ok());
+  CHECK(reports(sorted.problems(), Code::kUnsupportedOp, "the mask of 'above'"));
+}
+
 TEST_CASE("the places of a mask that the file holds are numbers, also where exporters count by the places of ones") {
   const auto counted = import_text(R"(g (float[N,4] x) => (float[N,4] y) {
     sizes = Constant<value_ints = [4]>()
