@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "partitioner/batch_stages.h"
@@ -40,7 +39,7 @@ double items_of(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
 bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds) {
   if (!std::isfinite(seconds)) return true;
   const auto stages = build_stage_graph(*request.graph, assignment);
-  return stages.ok() && cost::step_bound(*stages, *request.cluster).total() < seconds * (1 + kStepRounding);
+  return stages.ok() && min_step_of_orders(request, *stages) < seconds * (1 + kStepRounding);
 }
 
 std::string in_words(double bytes) {
@@ -56,6 +55,14 @@ std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
   std::vector<Samples> sizes;
   for (int64_t size = 1; size < request.graph->batch.count; size *= 2) sizes.push_back(Samples(size));
   sizes.push_back(request.graph->batch);
+  return sizes;
+}
+
+std::vector<Samples> sizes_beside(Samples batch, Samples size) {
+  const int64_t count = (batch.count + size.count - 1) / size.count;
+  std::vector<Samples> sizes;
+  for (int64_t other = std::max<int64_t>(1, count - 2); other <= std::min(batch.count, count + 2); ++other)
+    if (const Samples beside((batch.count + other - 1) / other); beside != size) sizes.push_back(beside);
   return sizes;
 }
 
@@ -92,6 +99,22 @@ Status force_replicas(const PlanRequest& request, ir::Assignment& assignment) {
     return refused(text("the stages and replicas need ", devices, " devices of ", request.cluster->devices.size()));
   place_in_order(assignment);
   return Ok{};
+}
+
+double closed_form(const PlanRequest& request, const ir::StageGraph& stages, const cost::IterationTime& step) {
+  if (!request.flows) return step.total();
+  return cost::bottleneck_time_per_sample(stages, *request.cluster) * static_cast<double>(stages.batch.count);
+}
+
+double min_step_of_orders(const PlanRequest& request, const ir::StageGraph& stages) {
+  const cost::StepBound bound = cost::step_bound(stages, *request.cluster);
+  return request.flows ? std::max(bound.device_work, bound.link) : bound.total();
+}
+
+double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster) {
+  const cost::PlanBound bound = cost::plan_bound(*request.graph, cluster);
+  const Samples batch = request.graph->batch;
+  return request.flows ? bound.time_per_sample() * static_cast<double>(batch.count) : bound.step(batch);
 }
 
 ir::Assignment Candidates::assignment_of(const std::vector<FoundStage>& stages) const {
@@ -172,7 +195,7 @@ bool Candidates::add(ir::Assignment assignment) {
   }
   keep({.assignment = std::move(assignment),
         .objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster),
-        .step_seconds = step.total()});
+        .step_seconds = closed_form(request_, *stages, step)});
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "cost/iteration_time.h"
 #include "ir/stage_graph.h"
 #include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/planner.h"
@@ -13,6 +14,10 @@ namespace graphpipe::partitioner {
 
 /// Micro-batch sizes to try: the one asked for, or the powers of two below the batch and the batch.
 std::vector<Samples> micro_batch_sizes(const PlanRequest& request);
+
+/// Sizes that make one or two micro-batches more or fewer than a size does, the largest first; each the smallest that
+/// makes so many.
+std::vector<Samples> sizes_beside(Samples batch, Samples size);
 
 /// Devices that a search may hand out, and whether it may replicate: forced replicas are added afterwards.
 struct DeviceBudget {
@@ -28,6 +33,11 @@ Status force_replicas(const PlanRequest& request, ir::Assignment& assignment);
 /// Divides the optimizer's state over the replicas of every stage that has some and does not divide it yet; returns
 /// whether there was one. Tried where a plan does not fit.
 bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment);
+
+/// Seconds of a step in closed form, and bounds on it of every order and of every plan on a cluster.
+double closed_form(const PlanRequest& request, const ir::StageGraph& stages, const cost::IterationTime& step);
+double min_step_of_orders(const PlanRequest& request, const ir::StageGraph& stages);
+double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster);
 
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.

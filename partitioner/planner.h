@@ -84,6 +84,9 @@ struct PlanRequest {
   /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of
   /// the best few by cost::iteration_time.
   std::function<double(const ir::Assignment&)> evaluate;
+  /// Batches follow each other without draining, so that neither filling nor draining counts: the closed form of a step
+  /// is then what the busiest device works on a batch.
+  bool flows = false;
   /// Why `evaluate` said infinity; may be empty.
   std::function<std::optional<Diagnostic>(const ir::Assignment&)> refusal;
   /// `auto` also searches with single parameters fixed (auto/narrowed.cpp), which takes several times as long.

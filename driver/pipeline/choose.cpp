@@ -56,6 +56,20 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
   }
 }
 
+// Where batches follow each other, the closed form of a full pipeline ranks best what has many micro-batches for an
+// update, and that of a batch which drains what has few (2bw): both are asked, the second for a start only.
+Result<partitioner::PlanAnswer> plan_asynchronous(std::string_view planner, partitioner::PlanRequest request) {
+  partitioner::PlanRequest draining = request;
+  draining.thorough = false;
+  request.flows = true;
+  Result<partitioner::PlanAnswer> best = partitioner::plan(planner, draining);
+  Result<partitioner::PlanAnswer> flowing = partitioner::plan(planner, request);
+  if (!flowing || !best) return flowing ? flowing : best;
+  flowing->complete = best->complete = flowing->complete && best->complete;
+  flowing->search_seconds = best->search_seconds = flowing->search_seconds + best->search_seconds;
+  return flowing->candidates.front().step_seconds < best->candidates.front().step_seconds ? flowing : best;
+}
+
 bool has_several_stages(const partitioner::PlanCandidate& candidate) { return candidate.assignment.choice.size() > 1; }
 
 // Where `auto` answers with plain data parallelism: the best plan of several stages among its candidates; where they
@@ -156,14 +170,17 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   const bool take_turns = policy != nullptr && policy->takes_turns;
   request.evaluate = [&](const ir::Assignment& assignment) {
-    return step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated);
+    return step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated,
+                   options.order.drain_every);
   };
   request.refusal = [&](const ir::Assignment& assignment) {
     return refusal_of(priced, cluster, building, with_turns(assignment, take_turns));
   };
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
-  GP_TRY(partitioner::PlanAnswer answer,
-         shaped ? plan_shape(request, options, policy->shape) : partitioner::plan(options.planner, request));
+  const bool flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
+  GP_TRY(partitioner::PlanAnswer answer, shaped  ? plan_shape(request, options, policy->shape)
+                                         : flows ? plan_asynchronous(options.planner, request)
+                                                 : partitioner::plan(options.planner, request));
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, answer);
   std::optional<ir::Assignment> several_stages = best_of_several_stages(options, request, answer);
   partitioner::PlanCandidate& best = answer.candidates.front();

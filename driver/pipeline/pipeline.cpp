@@ -18,6 +18,7 @@
 #include "driver/pipeline/order_file.h"
 #include "driver/pipeline/scope_notes.h"
 #include "driver/pipeline/stage_modules.h"
+#include "driver/pipeline/yardstick.h"
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
@@ -249,15 +250,6 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
   });
 }
 
-/// Micro-batches in a schedule after which what filling and draining costs is small.
-constexpr int64_t kMicroBatchesPerDrain = 512;
-constexpr int64_t kUsualDrainEvery = 16;
-
-// Where nobody says after how many batches an asynchronous schedule drains.
-int64_t usual_drain_every(const ir::StageGraph& stages) {
-  return std::clamp<int64_t>(kMicroBatchesPerDrain / ir::max_micro_batches(stages), 1, kUsualDrainEvery);
-}
-
 // The order that the user wrote, with all that it leaves to the lowering.
 Result<scheduler::BuiltSchedule> take_order(const Pipeline& pipeline, const scheduler::BuildOptions& options) {
   const std::string& path = pipeline.order.file;
@@ -275,23 +267,13 @@ Result<scheduler::BuiltSchedule> take_order(const Pipeline& pipeline, const sche
   return built;
 }
 
-// A schedule of the batches between two drains. Without a number of the user the usual one, or one batch where that has
-// no schedule.
-Result<scheduler::BuiltSchedule> order_stages(Pipeline& pipeline, const scheduler::BuildOptions& options) {
-  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
-  const int64_t wanted = pipeline.order.drain_every;
-  int64_t batches = 1;
-  if (policy != nullptr && policy->asynchronous) batches = wanted > 0 ? wanted : usual_drain_every(pipeline.stages);
-  for (;; batches = 1) {
-    const auto stages = ir::with_batches(pipeline.stages, batches);
-    auto built = stages ? scheduler::build_schedule(*stages, pipeline.plan.cluster, options)
-                        : Result<scheduler::BuiltSchedule>(stages.problems());
-    if (!built && wanted == 0 && batches > 1) continue;
-    if (!built) return built.problems();
-    pipeline.plan.drain_every = batches;
-    pipeline.stages = *stages;
-    return built;
-  }
+// A schedule of the batches between two drains.
+Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const scheduler::BuildOptions& options) {
+  GP_TRY(OrderedStages ordered,
+         order_stages(pipeline.stages, pipeline.plan.cluster, options, pipeline.order.drain_every));
+  pipeline.plan.drain_every = ordered.built.batches;
+  pipeline.stages = std::move(ordered.stages);
+  return std::move(ordered.built);
 }
 
 }  // namespace
@@ -312,7 +294,7 @@ Status derive(Pipeline& pipeline) {
     GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
   } else {
     GP_TRY(pipeline.built,
-           pipeline.order.file.empty() ? order_stages(pipeline, options) : take_order(pipeline, options));
+           pipeline.order.file.empty() ? order_of_policy(pipeline, options) : take_order(pipeline, options));
     if (!pipeline.order.file.empty()) plan.policy = "manual";
     plan.schedule = pipeline.built.schedule;
   }

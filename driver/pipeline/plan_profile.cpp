@@ -40,7 +40,7 @@ double ProfileProblem::step_in_search(const ir::Assignment& assignment) const {
   const auto plan = fold(folded_, assignment);
   if (!plan) return kInfinity;
   return step_of(folded_.graph, cluster_, build_options(options_.plan.policy, folded_.graph), *plan,
-                 kMaxSimulatedInSearch);
+                 kMaxSimulatedInSearch, 1);
 }
 
 ir::Cluster ProfileProblem::cluster_for(const Priced& plan, bool* may_run) const {
@@ -62,7 +62,7 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
   // Many short stages that share devices take long to simulate.
   const int64_t max_simulated = ir::shares_devices(folded->assignment) ? kMaxSimulatedInSearch : kMaxSimulatedOfProfile;
   return {.step_seconds = step_of(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
-                                  folded->assignment, max_simulated),
+                                  folded->assignment, max_simulated, 1),
           .fits = may_run || (plan.own && plan.own->fits)};
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cost/lower_bound.h"
+#include "partitioner/auto/climb.h"
 #include "partitioner/auto/planner.h"
 #include "partitioner/candidates.h"
 #include "support/stopwatch.h"
@@ -22,6 +23,8 @@ namespace {
 constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfSizes = 2'000, kMaxWork = 8'000, kMaxWorkBeside = 40'000;
 /// How much worse than the best plan known a plan may look and still be a start of the local search.
 constexpr double kStartSlack = 1.25;
+/// The searches beside the best plan begin again where the step has become shorter by this much.
+constexpr double kWorthARound = 0.995;
 
 class NarrowedSearch {
  public:
@@ -35,9 +38,13 @@ class NarrowedSearch {
     if (first.ok()) best_ = *first;
     if (work_ <= kMaxWork && !request_.micro_batch && !request_.micro_batch_per_stage) each_micro_batch();
     if (work_ <= kMaxWorkOfStages && !request_.stages) each_number_of_stages();
-    if (work_ > kMaxWorkOfStages) beside_the_best();
     if (work_ <= kMaxWorkOfSizes) fewer_devices();
     if (!best_) return first;
+    for (double before = kInfinity; step() < kWorthARound * before && !is_over();) {
+      before = step();
+      if (work_ > kMaxWorkOfStages) beside_the_best();
+      by_simulation();
+    }
     set_own_terms(request_, *best_);  // the narrower searches have bounds of their own
     best_->search_seconds = watch_.seconds();
     return std::move(*best_);
@@ -116,7 +123,8 @@ class NarrowedSearch {
   using Shape = std::pair<int, Samples>;  // stages, micro-batch; the plan's own where the request leaves it open
 
   /// Half to twice as many stages as the best plan has, in micro-batches of its size, and its stages in half and twice
-  /// that; on a large graph one stage more or less.
+  /// that; on a small graph in one or two micro-batches more or fewer, on a large one no other stages than one more
+  /// or less.
   std::vector<Shape> shapes_beside() const {
     const auto& choice = best_->candidates.front().assignment.choice;
     const auto known = static_cast<int>(choice.size());
@@ -129,17 +137,18 @@ class NarrowedSearch {
     if (request_.micro_batch || request_.micro_batch_per_stage) return shapes;
     for (const Samples other : micro_batch_sizes(request_))
       if (other.count == 2 * size.count || 2 * other.count == size.count) shapes.push_back({known, other});
+    if (work_ > kMaxWorkOfSizes) return shapes;
+    for (const Samples other : sizes_beside(request_.graph->batch, size)) shapes.push_back({known, other});
     return shapes;
   }
 
   /// A search of fixed stages and size is fast, and finds plans that a free one, which looks at many of both, passes
   /// over. It goes on from the best that it finds.
   void beside_the_best() {
-    std::set<Shape> tried;
     for (double before = kInfinity; best_ && step() < before && !is_over();) {
       before = step();
       for (const Shape& shape : shapes_beside()) {
-        if (!tried.insert(shape).second) continue;
+        if (!tried_.insert(shape).second) continue;
         PlanRequest narrow = narrower();
         narrow.stages = shape.first;
         if (!narrow.micro_batch_per_stage) narrow.micro_batch = shape.second;
@@ -153,17 +162,27 @@ class NarrowedSearch {
       if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
       ir::Cluster part = *request_.cluster;
       part.devices.resize(count);
-      if (cost::plan_bound(*request_.graph, part).step(request_.graph->batch) >= step()) return;
+      if (min_step_of_plans(request_, part) >= step()) return;
       PlanRequest narrow = narrower();
       narrow.cluster = &part;
       take(narrow);
     }
   }
 
+  /// The local search once more, by the request's own yardstick.
+  void by_simulation() {
+    if (!request_.evaluate || is_over()) return;
+    Deadline deadline(std::max(0.0, request_.time_limit - watch_.seconds()), request_.cancel);
+    Candidates found(request_);
+    found.add(climb_from(request_, best_->candidates.front().assignment, deadline));
+    if (Result<PlanAnswer> answer = found.answer(true, 0); answer.ok()) merge_answers(best_, std::move(*answer));
+  }
+
   const PlanRequest& request_;
   const size_t work_;
   const Stopwatch watch_;
   std::optional<PlanAnswer> best_;
+  std::set<Shape> tried_;
 };
 
 }  // namespace

@@ -4,13 +4,13 @@
 #include <set>
 
 #include "cost/lower_bound.h"
+#include "partitioner/auto/climb.h"
 #include "partitioner/baselines/exhaustive.h"
 #include "partitioner/cost_models/plan_by_units.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
 #include "partitioner/graphpipe/planner.h"
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
-#include "partitioner/improve/plan_hill_climb.h"
 #include "support/run_tasks.h"
 #include "support/stopwatch.h"
 
@@ -20,20 +20,8 @@ namespace {
 
 /// Of small graphs all plans are tried that may be better, where they are no more.
 constexpr int64_t kMaxExhaustivePlans = 20'000;
-/// Plans that the local search starts from, and plans that it may try: fewer where each takes longer.
+/// Plans that the local search starts from: fewer where each takes longer.
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
-constexpr int64_t kMaxEvaluations = 1500;
-constexpr double kEvaluationWork = 3e5;
-/// With the micro-batch or the number of stages fixed there is less to search, so much less is tried.
-constexpr int64_t kNarrowShare = 4;
-
-bool is_narrow(const PlanRequest& request) { return request.micro_batch || request.stages; }
-
-int64_t evaluations_for(const ir::PlanGraph& graph, const PlanRequest& request) {
-  const double work = static_cast<double>(graph.nodes.size() + 4 * request.cluster->devices.size());
-  const auto all = std::clamp(static_cast<int64_t>(kEvaluationWork / work), int64_t{50}, kMaxEvaluations);
-  return is_narrow(request) ? all / kNarrowShare : all;
-}
 
 class AutoPlanner {
  public:
@@ -120,7 +108,7 @@ class AutoPlanner {
       part.devices.resize(count);
       PlanRequest rest = rest_of(best);
       rest.cluster = &part;
-      const double bound = cost::plan_bound(*request_.graph, part).step(request_.graph->batch);
+      const double bound = min_step_of_plans(request_, part);
       if (best && bound >= best->candidates.front().step_seconds) return;
       for (auto* planner : {plan_graphpipe, plan_sequential})
         if (Result<PlanAnswer> answer = planner(rest); answer.ok()) merge_answers(best, std::move(*answer));
@@ -171,7 +159,9 @@ class AutoPlanner {
     std::vector<ir::Assignment> improved(chosen.size());
     run_tasks(chosen.size(), request_.threads, [&](size_t i) {
       Deadline deadline = deadline_;
-      improved[i] = climb_from(chosen[i].assignment, deadline);
+      PlanRequest request = request_;
+      request.evaluate = nullptr;
+      improved[i] = climb_from(request, chosen[i].assignment, deadline);
     });
     for (ir::Assignment& assignment : improved) {
       if (!force_in_place(assignment)) continue;
@@ -210,21 +200,6 @@ class AutoPlanner {
     return chosen;
   }
 
-  ir::Assignment climb_from(const ir::Assignment& start, Deadline& deadline) const {
-    // What lies inside a stage moves together, so that each plan that is tried costs little.
-    const Items items = make_items(*request_.graph);
-    const double parts = 4 * static_cast<double>(start.choice.size());
-    const CoarseGraph small =
-        contract(*request_.graph, coarsen(*request_.graph, items, {.parts = parts, .stage_of = &start.stage_of}));
-    const PlanRequest request = small_request(request_, small.graph);
-    ir::Assignment assignment;
-    assignment.choice = start.choice;
-    for (const auto& members : small.members) assignment.stage_of.push_back(start.stage_of[members.front()]);
-    const ir::Assignment best =
-        improve(request, std::move(assignment), evaluations_for(small.graph, request_), deadline);
-    return expand(small, request_.graph->nodes.size(), best);
-  }
-
   const PlanRequest& request_;
   const Stopwatch watch_;
   Deadline deadline_;
@@ -255,7 +230,7 @@ void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer) {
 
 void set_own_terms(const PlanRequest& request, PlanAnswer& answer) {
   const cost::PlanBound bound = cost::plan_bound(*request.graph, *request.cluster);
-  const double least = bound.step(request.graph->batch);
+  const double least = min_step_of_plans(request, *request.cluster);
   answer.bound = bound.time_per_sample();
   for (PlanCandidate& candidate : answer.candidates) {
     const double step = candidate.step_seconds;

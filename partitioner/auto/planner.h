@@ -8,6 +8,7 @@
 // 3. A local search on the true graph from the best of these; forced replicas stay where they are forced.
 // 4. Where it is cheap enough, 1 to 3 again with a parameter fixed that the request leaves open: each micro-batch size,
 //    numbers of stages, fewer devices. So a request that fixes one of them finds nothing better (narrowed.cpp).
+// 5. The local search from the best plan once more, by the request's `evaluate`.
 // Not exact: more memory or bandwidth may lead it to another, worse local optimum.
 // All by cost::iteration_time, the best few by the request's `evaluate`.
 

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <numeric>
 #include <set>
 
 #include "cost/iteration_time.h"
 #include "partitioner/batch_stages.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/improve/plan_devices.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -21,6 +20,8 @@ using ir::StageId;
 
 /// A step has to become shorter by this much for a move to stay.
 constexpr double kWorthwhile = 1 - 1e-6;
+/// Plans whose closed form is longer by this much are not simulated.
+constexpr double kFar = 1.03;
 /// Stages that moves begin with, the busiest first.
 constexpr size_t kBusiest = 3;
 
@@ -31,38 +32,6 @@ struct Tried {
   cost::IterationTime time;
   double step = kInfinity;
 };
-
-/// Devices in the order of the stages that use them first; stages that shared a device still do.
-void renumber_devices(ir::Assignment& assignment) {
-  std::map<DeviceId, DeviceId> number;
-  for (ir::StageChoice& choice : assignment.choice)
-    for (DeviceId& device : choice.devices) device = number.try_emplace(device, DeviceId(number.size())).first->second;
-}
-
-size_t devices_used(const ir::Assignment& assignment) {
-  std::set<DeviceId> used;
-  for (const ir::StageChoice& choice : assignment.choice) used.insert(choice.devices.begin(), choice.devices.end());
-  return used.size();
-}
-
-/// The lowest device that no stage has yet.
-DeviceId fresh_device(const ir::Assignment& assignment) {
-  std::set<DeviceId> used;
-  for (const ir::StageChoice& choice : assignment.choice) used.insert(choice.devices.begin(), choice.devices.end());
-  size_t next = 0;
-  while (used.contains(DeviceId(next))) ++next;
-  return DeviceId(next);
-}
-
-bool shares_device(const ir::Assignment& assignment, StageId stage) {
-  for (StageId other : ids<StageId>(assignment.choice.size())) {
-    if (other == stage) continue;
-    for (DeviceId device : assignment.choice[other].devices)
-      for (DeviceId own : assignment.choice[stage].devices)
-        if (own == device) return true;
-  }
-  return false;
-}
 
 class LocalSearch {
  public:
@@ -125,9 +94,18 @@ class LocalSearch {
     if (request_.limit_memory && !tried.time.fits && shard_states(request_, *stages, tried.assignment))
       tried.time = cost::iteration_time(*stages, cluster_);
     if (request_.limit_memory && !tried.time.fits) return std::nullopt;
-    tried.step = tried.time.total();
+    tried.step = step_of(tried, *stages);
     tried.stages = std::move(*stages);
     return tried;
+  }
+
+  /// By the yardstick of the search; infinity without asking it, where the plan cannot be the best or is far from it.
+  double step_of(const Tried& tried, const ir::StageGraph& stages) const {
+    if (!request_.evaluate) return closed_form(request_, stages, tried.time);
+    const bool is_hopeless = std::isfinite(best_.step) && (closed_form(request_, stages, tried.time) >
+                                                               kFar * closed_form(request_, best_.stages, best_.time) ||
+                                                           min_step_of_orders(request_, stages) > best_.step);
+    return is_hopeless ? kInfinity : request_.evaluate(tried.assignment);
   }
 
   /// The micro-batch of the stages that do not work on the whole batch, where all have one and k = 1; else none.
@@ -407,14 +385,13 @@ class LocalSearch {
     if (request_.micro_batch) return false;
     const std::optional<Samples> common = common_micro_batch(best_.assignment);
     if (!common) return false;
-    const int64_t batch = graph_.batch.count, size = common->count;
-    const int64_t count = (batch + size - 1) / size;
-    std::set<int64_t> sizes{2 * size, size / 2, (batch + count) / (count + 1)};
-    if (count > 1) sizes.insert((batch + count - 2) / (count - 1));
-    for (int64_t other : sizes) {
-      if (other < 1 || other > batch || other == size) continue;
+    const int64_t size = common->count;
+    std::set<Samples> sizes{Samples(2 * size), Samples(size / 2)};
+    for (const Samples other : sizes_beside(graph_.batch, *common)) sizes.insert(other);
+    for (const Samples other : sizes) {
+      if (other.count < 1 || other > graph_.batch || other == *common) continue;
       ir::Assignment assignment = best_.assignment;
-      for (ir::StageChoice& choice : assignment.choice) choice.micro_batch = Samples(other);
+      for (ir::StageChoice& choice : assignment.choice) choice.micro_batch = other;
       give_whole_batch(graph_, assignment);
       if (keep_as_given(assignment)) return true;
     }

@@ -3,7 +3,7 @@
 // nodes over a boundary, or into the least busy stage of another branch; two stages into one; one stage into two; a
 // replica more or less; another micro-batch size; recomputation on or off; a small stage onto the device of another, so
 // that its own device is free; the devices of two stages exchanged. A move stays if the plan is sound, fits and its
-// step (cost::iteration_time) is shorter.
+// step is shorter: by the request's `evaluate`, or by cost::iteration_time where it has none.
 
 #include "partitioner/candidates.h"
 

@@ -41,6 +41,23 @@ TEST_CASE("data parallelism uses every device that a sample is there for, and sa
   CHECK(holds(few.object()["diagnostics"].dump(), "it uses 2 of 4 devices"));
 }
 
+TEST_CASE("plans of asynchronous schedules are ranked by the step that they take between two drains") {
+  for (const char* policy : {"pipedream", "2bw"})
+    for (const char* batches : {"1", "16"}) {
+      CAPTURE(policy);
+      CAPTURE(batches);
+      const std::vector<std::string> flags{"--devices", "2",        "--cluster", "default",       "--batch",
+                                           "16",        "--policy", policy,      "--drain-every", batches};
+      const nlohmann::json best = ask(gpt2("plan", flags)).object();
+      for (const char* planner : {"equal-split", "graphpipe", "data-parallel"}) {
+        CAPTURE(planner);
+        std::vector<std::string> words = flags;
+        words.insert(words.end(), {"--planner", planner});
+        CHECK(best["simulated_step"] <= ask(gpt2("plan", words)).object()["simulated_step"]);
+      }
+    }
+}
+
 TEST_CASE("a plan that no schedule runs is refused with the policy's own reason and cure") {
   const Answer answer =
       ask({"plan", model("clip_like"), "--devices", "4", "--batch", "8", "--micro-batch", "2", "--loss",

@@ -135,6 +135,31 @@ TEST_CASE("the local search keeps plans sound, never makes them worse, and often
   CHECK(better > 8);
 }
 
+TEST_CASE("the local search goes by the yardstick of the request where there is one") {
+  int better = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_dag(seed, 40, 3, Samples(12));
+    const ir::Cluster cluster = tight_cluster(4, 100'000);
+    const auto start = plan("equal-split", {.graph = &graph, .cluster = &cluster});
+    REQUIRE(start.ok());
+    Deadline deadline(1e9, nullptr);
+    PlanRequest request{.graph = &graph, .cluster = &cluster};
+    const ir::Assignment before = improve(request, start->candidates.front().assignment, 400, deadline);
+    // What is best by the closed form is not what is best here.
+    request.evaluate = [&](const ir::Assignment& assignment) {
+      return step_of(graph, cluster, assignment) * (assignment.stage_of == before.stage_of ? 1.2 : 1.1);
+    };
+    const ir::Assignment after = improve(request, before, 400, deadline);
+    CHECK(check_plan(graph, cluster, after,
+                     {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()})
+              .empty());
+    CHECK(request.evaluate(after) <= request.evaluate(before));
+    better += request.evaluate(after) < request.evaluate(before);
+  }
+  CHECK(better > 4);
+}
+
 TEST_CASE("where memory is short, stages recompute instead of keeping few samples in flight") {
   // Weights fit easily. Without recomputation a device holds the activations of its stage for few samples only, and the
   // pipeline runs half empty.

@@ -121,6 +121,15 @@ class Plans(unittest.TestCase):
     def test_a_plan_takes_longer_in_line(self):
         self.assertGreater(REPRODUCE.in_line(self.planner, "candle_uno", 8), 1.02)
 
+    def test_auto_is_not_behind_itself_with_a_micro_batch_or_stages_fixed(self):
+        # Sizes that are no powers of two, whose plans the closed form takes for longer than they are.
+        for devices, sizes in ((2, [52]), (4, [52])):
+            free = self.planner.plan("candle_uno", devices, []).result()
+            flags = [["--micro-batch", size] for size in sizes] + [["--stages", len(free["stages"])]]
+            for fixed, plan in [(words, self.planner.plan("candle_uno", devices, words)) for words in flags]:
+                with self.subTest(devices=devices, fixed=fixed):
+                    self.assertLessEqual(free["simulated_step"], plan.result()["simulated_step"] * (1 + 1e-6))  # what moves have to be worth
+
     def test_what_fits_nowhere_is_a_row_without_a_plan(self):
         self.assertIsNone(self.planner.plan("candle_uno", 1, ["--planner", "data-parallel"], branches=20).result())
         row = REPRODUCE.pair({}, lambda: None, lambda: None, None)

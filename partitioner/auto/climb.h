@@ -1,0 +1,17 @@
+#pragma once
+// The local search of the planner `auto`, over parts of stages: what lies inside a stage moves together, so that each
+// plan that is tried costs little.
+
+#include "partitioner/planner.h"
+#include "support/deadline.h"
+
+namespace graphpipe::partitioner {
+
+/// Whether the request fixes the micro-batch or the number of stages: there is less to search then, so much less is
+/// tried.
+bool is_narrow(const PlanRequest& request);
+
+/// A local optimum near a plan that fits, by the request's `evaluate`; without one by cost::iteration_time.
+ir::Assignment climb_from(const PlanRequest& request, const ir::Assignment& start, Deadline& deadline);
+
+}  // namespace graphpipe::partitioner
