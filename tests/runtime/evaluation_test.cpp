@@ -66,6 +66,19 @@ std::vector<double> check_evaluation(const Plan& plan, const std::string& folder
   return beside.eval_losses;
 }
 
+// The mean loss of 16 samples with the weights of a file: 0 to 11 as one batch, and the other four. The first step of a
+// run has the loss before any update.
+double loss_of_16(const std::string& eval, const std::string& weights) {
+  const ChainPlan flush({.stages = 3, .versions = Versions::kFlush});
+  const RunEnd once = run_serial_process(
+      flush.programs(), eval,
+      {"--data", eval, "--weights", weights, "--steps", "2", "--lr", "0", "--last-batch", "train", "--json"});
+  CAPTURE(once.errors);
+  REQUIRE(once.exit_code == 0);
+  const std::vector<double> parts = numbers_of(once.output, "losses");
+  return (12 * parts.at(0) + 4 * parts.at(1)) / 16;
+}
+
 }  // namespace
 
 TEST_CASE("evaluation changes no bit of a training, and its loss is that of all samples together") {
@@ -91,21 +104,40 @@ TEST_CASE("evaluation changes no bit of a training, and its loss is that of all 
   for (const std::string& path : {folder, eval}) std::filesystem::remove_all(path);
 }
 
+// docs/schedules.md, section 3: it drains where an evaluation is due, as for a checkpoint.
+TEST_CASE("where versions flow, an evaluation sees the weights of all samples before it") {
+  for (const ChainShape& shape :
+       {ChainShape{.micro_batches = 12, .batches = 3},
+        ChainShape{.micro_batches = 12, .batches = 3, .versions = Versions::kTwoBuffers, .per_update = 4}}) {
+    const ChainPlan plan(shape);
+    const std::string folder = make_chain_folder(3, 24), eval = make_chain_folder(3, 16);
+    const std::vector<std::string> flags = {"--eval-data", eval, "--eval-every", "2"};
+    const Told evaluated = distributed(plan, folder, flags);
+    CHECK(evaluated.eval_steps == std::vector<double>{2, 4, 5});
+    CHECK(evaluated.eval_losses.back() == doctest::Approx(loss_of_16(eval, folder + "/saved")).epsilon(1e-6));
+    const Told interpreted = serial(plan, folder, flags);
+    CHECK(interpreted.losses == evaluated.losses);
+    CHECK(interpreted.eval_losses == evaluated.eval_losses);
+    CHECK(interpreted.weights == evaluated.weights);
+    const Told kept = distributed(plan, folder, {"--checkpoint", folder + "/kept", "--checkpoint-every", "2"});
+    CHECK(kept.losses == evaluated.losses);
+    CHECK(kept.weights == evaluated.weights);
+    CHECK(distributed(plan, folder, {}).weights != evaluated.weights);  // it flows over the second step
+    std::vector<std::string> two = words_of(folder, {});
+    two[3] = "2";
+    told_by(run_serial_process(plan.programs(), folder, two), folder);
+    CHECK(evaluated.eval_losses.front() == doctest::Approx(loss_of_16(eval, folder + "/saved")).epsilon(1e-6));
+    for (const std::string& path : {folder, eval}) std::filesystem::remove_all(path);
+  }
+}
+
 TEST_CASE("evaluation takes the newest weights where a step makes several versions") {
   // Batches of 12 samples.
   for (const ChainShape& shape : {ChainShape{}, ChainShape{.versions = Versions::kTwoBuffers, .per_update = 3}}) {
     const std::string folder = make_chain_folder(3, 24), eval = make_chain_folder(3, 16);
     const ChainPlan plan(shape);
     const std::vector<double> losses = check_evaluation(plan, folder, eval);
-    // Samples 0 to 11 as one batch, and the other four: the first step of a run has the loss before any update.
-    const ChainPlan flush({.stages = 3, .versions = Versions::kFlush});
-    const RunEnd once = run_serial_process(flush.programs(), folder,
-                                           {"--data", eval, "--weights", folder + "/saved", "--steps", "2", "--lr", "0",
-                                            "--last-batch", "train", "--json"});
-    CAPTURE(once.errors);
-    REQUIRE(once.exit_code == 0);
-    const std::vector<double> parts = numbers_of(once.output, "losses");
-    CHECK(losses.back() == doctest::Approx((12 * parts.at(0) + 4 * parts.at(1)) / 16).epsilon(1e-6));
+    CHECK(losses.back() == doctest::Approx(loss_of_16(eval, folder + "/saved")).epsilon(1e-6));
     for (const std::string& path : {folder, eval}) std::filesystem::remove_all(path);
   }
 }
