@@ -17,6 +17,8 @@ std::string sweep_csv(const Sweep& sweep, const std::vector<SweepCell>& cells,
 /// The same as a list of objects; numbers that are not there are null.
 std::string sweep_json(const Sweep& sweep, const std::vector<SweepCell>& cells,
                        const std::map<std::string, SweepRow>& rows);
+/// A number of a column as people read it: "1.19 ms", "396 KiB", "52.2 %".
+std::string shown_number(const std::string& column, double number);
 /// A panel for each combination of the axes that are neither x nor line, kMaxPanels at most.
 std::string sweep_svg(const Sweep& sweep, const std::vector<SweepCell>& cells,
                       const std::map<std::string, SweepRow>& rows);

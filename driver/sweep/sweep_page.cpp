@@ -75,11 +75,9 @@ std::string axis_table(const SweepTable& table, size_t axis) {
 
 std::string shown(std::optional<double> number, const std::string& column) {
   if (!number) return "";
-  const bool is_time = column.ends_with("_step") || column == "bound" || column == "search_seconds";
-  if (is_time) return html_text(human_seconds(*number));
-  if (column == "peak_bytes") return html_text(human_bytes(*number));
-  if (column == "gap" || column == "idle_fraction") return fmt::format("{:.1f}&nbsp;%", 100 * *number);
-  return html_text(human_count(*number));
+  std::string words = html_text(shown_number(column, *number));
+  if (words.ends_with(" %")) words.replace(words.size() - 2, 1, "&nbsp;");
+  return words;
 }
 
 std::string all_plans(const SweepTable& table) {
@@ -129,7 +127,7 @@ std::string summary(const SweepTable& table) {
 std::string sweep_page(const std::string& name, const SweepTable& table) {
   std::string body = summary(table);
   if (!table.sweep.plot.x.empty()) {
-    const std::string what = "Simulated step in seconds over " + table.sweep.plot.x +
+    const std::string what = "Simulated step over " + table.sweep.plot.x +
                              (table.sweep.plot.line.empty() ? "" : ", a line for each " + table.sweep.plot.line);
     const std::string picture = "<div role=\"img\" aria-label=\"" +
                                 html_text(what + "; the table below has its numbers") + "\">" +

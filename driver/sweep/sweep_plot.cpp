@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "driver/report/report.h"
 #include "driver/sweep/sweep_output.h"
 #include "support/text.h"
 
@@ -14,8 +15,15 @@ constexpr double kWidth = 300, kHeight = 200, kLeft = 70, kTop = 60, kPanelWidth
 constexpr size_t kPanelsPerRow = 3;
 constexpr const char* kColors[] = {"#1b1b1b", "#d1495b", "#00798c", "#edae49",
                                    "#7a5195", "#66a182", "#9a6324", "#808080"};
+// Lines differ without colours too.
+constexpr const char* kDashes[] = {"none", "7 3", "2 2", "9 3 2 3", "14 4", "1 3", "4 1", "9 2 2 2 2 2"};
 
 std::string html(const std::string& words) { return HtmlText::encode(ModelText(words)).str(); }
+
+std::string stroke_of(size_t line) {
+  return fmt::format("stroke=\"{}\" stroke-dasharray=\"{}\"", kColors[line % std::size(kColors)],
+                     kDashes[line % std::size(kDashes)]);
+}
 
 /// Points of a panel by line and place on x.
 struct Panel {
@@ -44,9 +52,10 @@ class Plot {
     const double width = kPanelWidth * static_cast<double>(columns),
                  height = kPanelHeight * static_cast<double>(lines) + 40;
     std::string out = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
-        "font-size=\"12\">\n<rect width=\"{}\" height=\"{}\" fill=\"white\"/>\n",
-        width, height, width, height);
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+        "font-family=\"sans-serif\" "
+        "font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
+        width, height);
     for (size_t i = 0; i < shown; ++i)
       out += panel(panels_[i], kPanelWidth * static_cast<double>(i % columns),
                    kPanelHeight * static_cast<double>(i / columns));
@@ -83,16 +92,18 @@ class Plot {
   }
 
   std::string panel(const Panel& panel, double left, double top) const {
+    std::string what = sweep_.plot.y;
+    std::ranges::replace(what, '_', ' ');
     std::string out = fmt::format(
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
         "fill=\"none\" stroke=\"#bbb\"/>\n",
-        left + kLeft + kWidth / 2, top + kTop - 12, html(panel.title.empty() ? sweep_.plot.y : panel.title),
-        left + kLeft, top + kTop, kWidth, kHeight);
+        left + kLeft + kWidth / 2, top + kTop - 12, html(panel.title.empty() ? what : panel.title), left + kLeft,
+        top + kTop, kWidth, kHeight);
     constexpr int kMarks = 4;
     for (int i = 0; i <= kMarks; ++i) {
       const double value = highest_ * i / kMarks;
-      out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{:.3g}</text>\n", left + kLeft - 6,
-                         y_of(value, top) + 4, value);
+      out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left + kLeft - 6,
+                         y_of(value, top) + 4, html(shown_number(sweep_.plot.y, value)));
     }
     const std::vector<std::string>& values = sweep_.axes[x_].values;
     for (size_t i = 0; i < values.size(); ++i)
@@ -113,7 +124,7 @@ class Plot {
       dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"><title>{:.6g}</title></circle>\n", x,
                           y, color, value);
     }
-    return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n", path, color) +
+    return fmt::format("<polyline points=\"{}\" fill=\"none\" {} stroke-width=\"1.6\"/>\n", path, stroke_of(line)) +
            dots;
   }
 
@@ -124,9 +135,9 @@ class Plot {
     for (size_t i = 0; i < values.size(); ++i) {
       const double x = 20 + 130 * static_cast<double>(i);
       out += fmt::format(
-          "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>\n<text x=\"{}\" "
+          "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {} stroke-width=\"2.5\"/>\n<text x=\"{}\" "
           "y=\"{}\">{}</text>\n",
-          x, y - 4, x + 18, y - 4, kColors[i % std::size(kColors)], x + 24, y, html(values[i]));
+          x, y - 4, x + 28, y - 4, stroke_of(i), x + 34, y, html(values[i]));
     }
     return out;
   }

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include "driver/report/json_object.h"
+#include "driver/report/report.h"
 #include "driver/sweep/sweep_output.h"
 #include "support/text.h"
 
@@ -20,6 +23,13 @@ std::string number_word(const SweepRow& row, const std::string& column) {
 }
 
 }  // namespace
+
+std::string shown_number(const std::string& column, double number) {
+  if (column.ends_with("_step") || column == "bound" || column == "search_seconds") return human_seconds(number);
+  if (column == "peak_bytes") return human_bytes(number);
+  if (column == "gap" || column == "idle_fraction") return fmt::format("{:.1f} %", 100 * number);
+  return human_count(number);
+}
 
 std::string sweep_csv(const Sweep& sweep, const std::vector<SweepCell>& cells,
                       const std::map<std::string, SweepRow>& rows) {

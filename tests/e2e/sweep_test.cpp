@@ -76,6 +76,10 @@ TEST_CASE("a sweep has a row for each combination, with the numbers of `plan`") 
   const std::string svg = read_text(folder.results() + "/plot.svg");
   CHECK(svg.find("<svg") == 0);
   CHECK(svg.find("sequential") != std::string::npos);
+  CHECK(svg.find(" us</text>") != std::string::npos);  // the axis of seconds, with its unit
+  // Lines are told apart without colours.
+  CHECK(svg.find("stroke-dasharray=\"none\"") != std::string::npos);
+  CHECK(svg.find("stroke-dasharray=\"7 3\"") != std::string::npos);
 }
 
 TEST_CASE("a sweep that was killed makes the missing plans alone, and what changed is made again") {
