@@ -103,9 +103,9 @@ Diagnostic unknown_condition(const NodeContext& context) {
                          text("give it a number of iterations that it never exceeds, of at most ", kMaxIterations));
 }
 
-/// Known while importing, the same for every batch, and not computed from a weight, which training changes.
+/// Known while importing, and the same for every batch.
 std::optional<int64_t> number_of(const Binding& binding) {
-  if (!binding.known || binding.leaf || binding.known->elements.size() != 1) return std::nullopt;
+  if (!binding.known || binding.known->elements.size() != 1) return std::nullopt;
   const Number& number = binding.known->elements[0];
   if (!number.is_fixed() || number.floating) return std::nullopt;
   return number.whole;
@@ -117,6 +117,9 @@ Binding known_scalar(ir::DType type, int64_t number) {
   binding.known = Known::scalar(type, Number::of_whole(number));
   return binding;
 }
+
+/// Of a condition: not computed from a weight either, which training changes. A number of iterations is none.
+std::optional<int64_t> decision_of(const Binding& binding) { return binding.leaf ? std::nullopt : number_of(binding); }
 
 class UnrolledLoop {
  public:
@@ -139,7 +142,7 @@ class UnrolledLoop {
  private:
   Result<bool> iterate() {
     std::optional<int64_t> limit = context_.has_input(0) ? number_of(context_.input(0)) : kMaxIterations + 1;
-    std::optional<int64_t> goes_on = context_.has_input(1) ? number_of(context_.input(1)) : 1;
+    std::optional<int64_t> goes_on = context_.has_input(1) ? decision_of(context_.input(1)) : 1;
     if (!goes_on) {
       GP_TRY(still_runs_, context_.value(1));
       goes_on = 1;
@@ -200,7 +203,7 @@ class UnrolledLoop {
 
   /// 0 where the file ends the loop; where data may, `still_runs_` says whether they have.
   Result<std::optional<int64_t>> condition_after() {
-    const std::optional<int64_t> known = number_of(steps_.output(0));
+    const std::optional<int64_t> known = decision_of(steps_.output(0));
     if (known) return known;
     GP_TRY(const ValueId condition, steps_.output_value(0));
     if (still_runs_.valid()) {

@@ -29,11 +29,12 @@ constexpr int64_t kMaxSimulated = 200'000;
 
 // Why a plan that keeps the rules cannot be used.
 std::optional<Diagnostic> refusal_of(const ir::PlanGraph& priced, const ir::Cluster& cluster,
-                                     const scheduler::BuildOptions& options, ir::Assignment assignment) {
+                                     const scheduler::BuildOptions& options, ir::Assignment assignment,
+                                     int64_t drain_every) {
   const auto stages = ir::build_stage_graph(priced, assignment);
   if (!stages) return stages.problems().front();
-  const auto built = scheduler::build_schedule(*stages, cluster, options);
-  return built ? std::nullopt : std::optional(built.problems().front());
+  const auto ordered = order_stages(*stages, cluster, options, drain_every);
+  return ordered ? std::nullopt : std::optional(ordered.problems().front());
 }
 
 // Replicas divide micro-batches unless the policy lets them take whole ones in turn.
@@ -174,7 +175,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
                    options.order.drain_every);
   };
   request.refusal = [&](const ir::Assignment& assignment) {
-    return refusal_of(priced, cluster, building, with_turns(assignment, take_turns));
+    return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), options.order.drain_every);
   };
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   const bool flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
