@@ -142,7 +142,10 @@ class UnrolledLoop {
  private:
   Result<bool> iterate() {
     std::optional<int64_t> limit = context_.has_input(0) ? number_of(context_.input(0)) : kMaxIterations + 1;
-    std::optional<int64_t> goes_on = context_.has_input(1) ? decision_of(context_.input(1)) : 1;
+    // The body of ONNX's Range compares its bounds, from which it counts its iterations: bounds are no weights.
+    const bool is_counted = context_.has_input(0) && context_.input(0).leaf;
+    std::optional<int64_t> goes_on = 1;
+    if (context_.has_input(1)) goes_on = is_counted ? number_of(context_.input(1)) : decision_of(context_.input(1));
     if (!goes_on) {
       GP_TRY(still_runs_, context_.value(1));
       goes_on = 1;
