@@ -175,7 +175,7 @@ class ItemWalk {
     for (const ValueId value : lifetimes.ended(index, made)) put(values_[value], std::nullopt);
   }
 
-  /// A table's gradient is its rows at first. (Those of later items are few beside what the update makes of them.)
+  /// A table's gradient is at first the rows that the item looks up.
   Tensor first_sum(ir::NodeId id, ValueId share) {
     const ir::Node& node = graph_.node(id);
     if (!ops::find_op(node.op)->adds_rows) return fresh(share);

@@ -9,7 +9,7 @@ TIME = 4 * CHANNELS[0]
 
 class Unet:
     """Rombach et al. 2022, section 3: residual blocks that see the time step, blocks that attend to the text, and skips from the way
-    down to the way up. Values are (name, channels) pairs; `side` is the height and width of the current level."""
+    down to the way up, which are (name, channels) pairs. `side` is the height and width of the current level."""
 
     def __init__(self, graph: GraphWriter, side: int, length: int):
         self.graph, self.side = graph, side

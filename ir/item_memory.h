@@ -50,7 +50,7 @@ struct ItemMemory {
   /// Those that make the gradients of weights, which later ones add to; `left` does not count these.
   FunctionMemory first_weight_gradient, first_backward;
   Bytes weight_gradients;
-  /// What the update adds to these: the rows of tables that were not looked up.
+  /// What later items and the update add to these at most: the rows of tables that were not looked up.
   Bytes other_rows;
 };
 

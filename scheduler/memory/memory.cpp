@@ -67,7 +67,7 @@ class Walker {
   }
 
  private:
-  /// The update, or the reduction before it, makes gradients of tables whole.
+  /// Later items, the update or the reduction before it: from then on gradients of tables count as whole.
   Bytes complete_gradients(const Action& action) { return std::exchange(other_rows_[replica_key(action)], Bytes(0)); }
 
   Bytes reduction_bytes(const Action& action) const {
