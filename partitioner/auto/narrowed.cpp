@@ -5,6 +5,7 @@
 // free one runs those too: what `--micro-batch 128` finds, `--micro-batch auto` finds.
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "cost/lower_bound.h"
@@ -25,6 +26,8 @@ constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfSizes = 2'000, kMaxWork = 8'0
 constexpr double kStartSlack = 1.25;
 /// The searches beside the best plan begin again where the step has become shorter by this much.
 constexpr double kWorthARound = 0.995;
+/// Micro-batch sizes whose best plans the last local search starts from.
+constexpr size_t kSimulatedStarts = 4;
 
 class NarrowedSearch {
  public:
@@ -82,13 +85,14 @@ class NarrowedSearch {
            static_cast<double>(request_.cluster->devices.size());
   }
 
-  /// The smallest micro-batch of the best plan. Requires one.
-  Samples known_micro_batch() const {
+  Samples smallest_micro_batch(const PlanCandidate& candidate) const {
     Samples smallest = request_.graph->batch;
-    for (const ir::StageChoice& choice : best_->candidates.front().assignment.choice)
-      smallest.count = std::min(smallest.count, choice.micro_batch.count);
+    for (const ir::StageChoice& choice : candidate.assignment.choice) smallest = std::min(smallest, choice.micro_batch);
     return smallest;
   }
+
+  /// That of the best plan. Requires one.
+  Samples known_micro_batch() const { return smallest_micro_batch(best_->candidates.front()); }
 
   /// Whether a size is one of those that are searched alone: every one, or half and twice that of the best plan.
   bool is_worth_a_search(Samples size) const {
@@ -136,7 +140,8 @@ class NarrowedSearch {
       shapes.push_back({stages, size});
     if (request_.micro_batch || request_.micro_batch_per_stage) return shapes;
     for (const Samples other : micro_batch_sizes(request_))
-      if (other.count == 2 * size.count || 2 * other.count == size.count) shapes.push_back({known, other});
+      if (other != size && other.count <= 2 * size.count && 2 * other.count >= size.count)
+        shapes.push_back({known, other});
     if (work_ > kMaxWorkOfSizes) return shapes;
     for (const Samples other : sizes_beside(request_.graph->batch, size)) shapes.push_back({known, other});
     return shapes;
@@ -169,13 +174,44 @@ class NarrowedSearch {
     }
   }
 
-  /// The local search once more, by the request's own yardstick.
-  void by_simulation() {
-    if (!request_.evaluate || is_over()) return;
+  bool is_new_start(const ir::Assignment& assignment) {
+    if (std::ranges::find(climbed_, assignment) != climbed_.end()) return false;
+    climbed_.push_back(assignment);
+    return true;
+  }
+
+  void climb_by_simulation(const PlanRequest& request, const ir::Assignment& start) {
+    if (is_over()) return;
     Deadline deadline(std::max(0.0, request_.time_limit - watch_.seconds()), request_.cancel);
     Candidates found(request_);
-    found.add(climb_from(request_, best_->candidates.front().assignment, deadline));
+    found.add(climb_from(request, start, deadline));
     if (Result<PlanAnswer> answer = found.answer(true, 0); answer.ok()) merge_answers(best_, std::move(*answer));
+  }
+
+  /// The best plan of each of a few sizes that are searched alone, and the best of all.
+  std::map<Samples, ir::Assignment> starts_by_simulation() const {
+    const Samples known = known_micro_batch();
+    std::map<Samples, ir::Assignment> starts{{known, best_->candidates.front().assignment}};
+    if (work_ > kMaxWork || request_.micro_batch || request_.micro_batch_per_stage) return starts;
+    const std::vector<Samples> sizes = micro_batch_sizes(request_);
+    for (const PlanCandidate& candidate : best_->candidates) {
+      if (starts.size() == kSimulatedStarts || candidate.step_seconds > kStartSlack * step()) break;
+      const Samples size = smallest_micro_batch(candidate);
+      if (std::ranges::find(sizes, size) != sizes.end()) starts.try_emplace(size, candidate.assignment);
+    }
+    return starts;
+  }
+
+  /// The local search once more, by the request's own yardstick; also as a request for the size of a start has it.
+  void by_simulation() {
+    if (!request_.evaluate) return;
+    for (const auto& [size, start] : starts_by_simulation()) {
+      if (!is_new_start(start)) continue;
+      climb_by_simulation(request_, start);
+      PlanRequest narrow = request_;
+      narrow.micro_batch = size;
+      if (!request_.micro_batch && !request_.micro_batch_per_stage) climb_by_simulation(narrow, start);
+    }
   }
 
   const PlanRequest& request_;
@@ -183,6 +219,7 @@ class NarrowedSearch {
   const Stopwatch watch_;
   std::optional<PlanAnswer> best_;
   std::set<Shape> tried_;
+  std::vector<ir::Assignment> climbed_;
 };
 
 }  // namespace
