@@ -26,7 +26,7 @@ constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfSizes = 2'000, kMaxWork = 8'0
 constexpr double kStartSlack = 1.25;
 /// The searches beside the best plan begin again where the step has become shorter by this much.
 constexpr double kWorthARound = 0.995;
-/// Micro-batch sizes whose best plans the last local search starts from.
+/// Micro-batch sizes whose best plans the last local search starts from, on graphs whose sizes are all searched.
 constexpr size_t kSimulatedStarts = 4;
 
 class NarrowedSearch {
@@ -192,7 +192,7 @@ class NarrowedSearch {
   std::map<Samples, ir::Assignment> starts_by_simulation() const {
     const Samples known = known_micro_batch();
     std::map<Samples, ir::Assignment> starts{{known, best_->candidates.front().assignment}};
-    if (work_ > kMaxWork || request_.micro_batch || request_.micro_batch_per_stage) return starts;
+    if (work_ > kMaxWorkOfSizes || request_.micro_batch || request_.micro_batch_per_stage) return starts;
     const std::vector<Samples> sizes = micro_batch_sizes(request_);
     for (const PlanCandidate& candidate : best_->candidates) {
       if (starts.size() == kSimulatedStarts || candidate.step_seconds > kStartSlack * step()) break;
