@@ -48,48 +48,52 @@ bool delays(const Wait& wait, double period, std::vector<double>& latest) {
   return true;
 }
 
-/// Whether the starts settle within a few rounds, so that no cycle takes longer than `period`: where a micro-batch
-/// goes down the stages and up again in one round, most do. Where they do not, nothing is known.
-bool settles_soon(const std::vector<Wait>& waits, size_t nodes, double period) {
-  constexpr int kRounds = 8;
-  const auto place_of = [&](const Wait& wait) { return wait.from % 2 == 0 ? wait.from : 2 * nodes - wait.from; };
-  std::vector<Wait> ordered = waits;
-  std::ranges::stable_sort(ordered, {}, place_of);
-  std::vector<double> latest(nodes, 0);
-  for (int round = 0; round < kRounds; ++round) {
-    bool changed = false;
-    for (const Wait& wait : ordered) changed = delays(wait, period, latest) || changed;
-    if (!changed) return true;
-  }
-  return false;
+/// In the order in which a micro-batch takes the waits: down the stages and up again. Starts then settle in a round or
+/// few, where the order of stages would need a round per stage on the way up.
+std::vector<Wait> in_order_of_flow(std::vector<Wait> waits, size_t nodes) {
+  std::ranges::stable_sort(waits, {},
+                           [&](const Wait& wait) { return wait.from % 2 == 0 ? wait.from : 2 * nodes - wait.from; });
+  return waits;
 }
 
-/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none (Bellman-Ford).
-std::vector<Wait> slow_cycle(const std::vector<Wait>& waits, size_t nodes, double period) {
-  constexpr size_t kManyNodes = 64;
-  if (nodes > kManyNodes && settles_soon(waits, nodes, period)) return {};
+/// The cycle in which each node's start was moved last by the wait `by` it; empty where they form none.
+std::vector<Wait> cycle_of(const std::vector<Wait>& waits, const std::vector<int>& by) {
+  std::vector<size_t> walk_of(by.size(), 0);  // which walk came by, from 1
+  for (size_t first = 0; first < by.size(); ++first) {
+    size_t node = first;
+    while (walk_of[node] == 0 && by[node] >= 0) {
+      walk_of[node] = first + 1;
+      node = waits[static_cast<size_t>(by[node])].from;
+    }
+    if (walk_of[node] != first + 1) continue;
+    std::vector<Wait> cycle;
+    const size_t start = node;
+    do {
+      cycle.push_back(waits[static_cast<size_t>(by[node])]);
+      node = cycle.back().from;
+    } while (node != start);
+    return cycle;
+  }
+  return {};
+}
+
+/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none. Bellman-Ford, which
+/// looks after each round whether the waits that moved the starts form a cycle: a slow one shows early.
+std::vector<Wait> slow_cycle(const std::vector<Wait>& all, size_t nodes, double period) {
+  const std::vector<Wait> waits = in_order_of_flow(all, nodes);
   std::vector<double> latest(nodes, 0);
   std::vector<int> by(nodes, -1);
-  size_t changed = nodes;
   for (size_t round = 0; round <= nodes; ++round) {
-    changed = nodes;
+    bool changed = false;
     for (size_t w = 0; w < waits.size(); ++w) {
       if (!delays(waits[w], period, latest)) continue;
       by[waits[w].to] = static_cast<int>(w);
-      changed = waits[w].to;
+      changed = true;
     }
-    if (changed == nodes) return {};
+    if (!changed) return {};
+    if (std::vector<Wait> cycle = cycle_of(waits, by); !cycle.empty()) return cycle;
   }
-  // So many steps back lie on the cycle.
-  size_t node = changed;
-  for (size_t i = 0; i < nodes; ++i) node = waits[static_cast<size_t>(by[node])].from;
-  std::vector<Wait> cycle;
-  const size_t start = node;
-  do {
-    cycle.push_back(waits[static_cast<size_t>(by[node])]);
-    node = cycle.back().from;
-  } while (node != start);
-  return cycle;
+  return {};
 }
 
 double micro_batch_of(const ir::StageGraph& graph) {

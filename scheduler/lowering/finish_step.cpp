@@ -1,6 +1,7 @@
 #include "scheduler/lowering/finish_step.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "scheduler/lowering/insert_transfers.h"
@@ -31,15 +32,15 @@ size_t end_of_compute(const ir::Program& program, StageId stage, int replica) {
   return end;
 }
 
-std::vector<TrainedReplica> trained_replicas(const StageGraph& graph, const IdMap<StageId, int>& groups,
-                                             const ir::Program& program) {
-  std::vector<TrainedReplica> trained;
+/// The trained replicas of each device.
+std::map<ir::DeviceId, std::vector<TrainedReplica>> trained_replicas(const StageGraph& graph) {
+  const IdMap<StageId, int> groups = reduction_groups(graph);
+  std::map<ir::DeviceId, std::vector<TrainedReplica>> trained;
   for (const StageId stage : graph.stage_ids()) {
     if (!graph.stages[stage].is_trained()) continue;
     const auto& devices = graph.stages[stage].choice.devices;
     for (int replica = 0; replica < static_cast<int>(devices.size()); ++replica)
-      if (devices[static_cast<size_t>(replica)] == program.device)
-        trained.push_back({stage, replica, groups[stage], end_of_compute(program, stage, replica)});
+      trained[devices[static_cast<size_t>(replica)]].push_back({stage, replica, groups[stage]});
   }
   return trained;
 }
@@ -55,26 +56,29 @@ Action step_action(const StageGraph& graph, ActionOp op, const TrainedReplica& o
   return action;
 }
 
-/// What is reduced on a device, each with the number of actions before it; ascending.
+/// What is reduced on a device, each with the number of actions before it; ascending. Groups come in the order of
+/// `turn_of`.
 std::vector<std::pair<size_t, const TrainedReplica*>> place_reductions(const std::vector<TrainedReplica>& trained,
-                                                                       const std::vector<int>& groups_done) {
+                                                                       const std::map<int, size_t>& turn_of) {
+  std::map<size_t, std::vector<const TrainedReplica*>> turns;
+  for (const TrainedReplica& own : trained)
+    if (const auto turn = turn_of.find(own.group); turn != turn_of.end()) turns[turn->second].push_back(&own);
   std::vector<std::pair<size_t, const TrainedReplica*>> places;
   size_t earliest = 0;
-  for (const int group : groups_done) {
-    const size_t before = places.size();
-    for (const TrainedReplica& own : trained)
-      if (own.group == group) places.push_back({std::max(earliest, own.end), &own});
-    std::stable_sort(places.begin() + static_cast<std::ptrdiff_t>(before), places.end(),
+  for (const auto& [turn, members] : turns) {
+    const auto before = static_cast<std::ptrdiff_t>(places.size());
+    for (const TrainedReplica* own : members) places.push_back({std::max(earliest, own->end), own});
+    std::stable_sort(places.begin() + before, places.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (!places.empty()) earliest = places.back().first;
+    earliest = places.back().first;
   }
   return places;
 }
 
-void finish_program(const StageGraph& graph, const IdMap<StageId, int>& groups, const std::vector<int>& groups_done,
+void finish_program(const StageGraph& graph, std::vector<TrainedReplica> trained, const std::map<int, size_t>& turn_of,
                     bool norm, ir::Program& program) {
-  const std::vector<TrainedReplica> trained = trained_replicas(graph, groups, program);
-  const auto places = place_reductions(trained, groups_done);
+  for (TrainedReplica& own : trained) own.end = end_of_compute(program, own.stage, own.replica);
+  const auto places = place_reductions(trained, turn_of);
   auto next = places.begin();
   std::vector<Action> actions;
   for (size_t i = 0; i < program.actions.size(); ++i) {
@@ -95,8 +99,12 @@ void finish_program(const StageGraph& graph, const IdMap<StageId, int>& groups, 
 }  // namespace
 
 void finish_step(const StageGraph& graph, const std::vector<int>& groups_done, bool norm, Schedule& schedule) {
-  const IdMap<StageId, int> groups = reduction_groups(graph);
-  for (ir::Program& program : schedule.programs) finish_program(graph, groups, groups_done, norm, program);
+  const auto trained = trained_replicas(graph);
+  std::map<int, size_t> turn_of;
+  for (const int group : groups_done) turn_of.emplace(group, turn_of.size());
+  for (ir::Program& program : schedule.programs)
+    if (const auto own = trained.find(program.device); own != trained.end())
+      finish_program(graph, own->second, turn_of, norm, program);
 }
 
 }  // namespace graphpipe::scheduler

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "scheduler/lowering/assign_slots.h"
 #include "scheduler/lowering/finish_step.h"
@@ -59,7 +60,9 @@ void insert_recompute(const StageGraph& graph, Schedule& schedule) {
   }
 }
 
-/// Walks the devices in turn and appends compute actions and messages to their lists.
+/// Walks the devices in turn and appends compute actions and messages to their lists: round by round, one action of
+/// each device that has one ready. A device that waits is asked again only when something has come for it, since a
+/// chain's gradients reach one device per round.
 class Placer {
  public:
   Placer(const StageGraph& graph, const Schedule& compute)
@@ -81,13 +84,14 @@ class Placer {
   }
 
   Status run() {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (size_t program = 0; program < next_.size(); ++program) {
-        GP_TRY(const bool placed, place_next(program));
-        progress = progress || placed;
+    for (size_t program = 0; program < next_.size(); ++program) this_round_.insert(program);
+    for (; !this_round_.empty(); std::swap(this_round_, next_round_))
+      while (!this_round_.empty()) {
+        at_ = *this_round_.begin();
+        this_round_.erase(this_round_.begin());
+        GP_TRY(const bool placed, place_next(at_));
+        if (placed) next_round_.insert(at_);
       }
-    }
     for (size_t program = 0; program < next_.size(); ++program)
       if (next_[program] < compute_.programs[program].actions.size()) return stuck(program);
     return Ok{};
@@ -133,6 +137,9 @@ class Placer {
     return true;
   }
 
+  /// Asks the program again: in this round if its turn is still to come.
+  void wake(size_t program) { (program > at_ ? this_round_ : next_round_).insert(program); }
+
   void note_placed(const Action& action) {
     if (const int group = groups_[StageId(static_cast<size_t>(action.stage))]; group >= 0)
       last_placed_[group] = ++placed_;
@@ -142,8 +149,13 @@ class Placer {
   bool place_update(size_t program, const Action& action) {
     const int group = groups_[StageId(static_cast<size_t>(action.stage))];
     int& open = open_reductions_[{group, action.range.first}];
-    if (action.op == ActionOp::kReduceGradient) --open;
-    if (action.op == ActionOp::kStep && group >= 0 && open > 0) return false;
+    if (action.op == ActionOp::kReduceGradient && --open == 0) {
+      for (const size_t waiting : wait_for_reduction_[{group, action.range.first}]) wake(waiting);
+    }
+    if (action.op == ActionOp::kStep && group >= 0 && open > 0) {
+      wait_for_reduction_[{group, action.range.first}].push_back(program);
+      return false;
+    }
     append(program, action, -1);
     ++next_[program];
     return true;
@@ -167,7 +179,9 @@ class Placer {
     action.stage = static_cast<int32_t>(to.stage.index());
     action.replica = to.replica;
     action.peer_replica = from.replica;
-    append(program_of_.at(device_of(to)), action, message.to);
+    const size_t receiver = program_of_.at(device_of(to));
+    append(receiver, action, message.to);
+    wake(receiver);
     if (message.range != to.range) ++pieces_[{message.to, message.backward, action.edge}];
   }
 
@@ -216,9 +230,14 @@ class Placer {
   ItemTable items_;
   DataFlow flow_;
   std::vector<size_t> next_;
+  /// Programs to ask, in this round and in the one after it, and the one whose turn it is.
+  std::set<size_t> this_round_, next_round_;
+  size_t at_ = 0;
   IdMap<StageId, int> groups_;
   /// Per reduction group and first sample of the update: replicas that have not contributed yet.
   std::map<std::pair<int, int64_t>, int> open_reductions_;
+  /// And the programs whose step waits for them.
+  std::map<std::pair<int, int64_t>, std::vector<size_t>> wait_for_reduction_;
   /// Per reduction group: which of all placed compute actions its last one was.
   std::map<int, size_t> last_placed_;
   size_t placed_ = 0;
