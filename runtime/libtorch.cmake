@@ -46,7 +46,8 @@ if(NOT TARGET graphpipe_torch)
     "${GRAPHPIPE_LIBTORCH}/include/torch/csrc/api/include")
   target_link_libraries(graphpipe_torch INTERFACE "${GRAPHPIPE_LIBTORCH}/lib/libtorch_cpu.so"
     "${GRAPHPIPE_LIBTORCH}/lib/libc10.so" Threads::Threads ${CMAKE_DL_LIBS})
-  target_link_options(graphpipe_torch INTERFACE "-Wl,-rpath,${GRAPHPIPE_LIBTORCH}/lib"
+  # Stage programs read the weights and data of strangers: their tables of functions are read-only once they are loaded.
+  target_link_options(graphpipe_torch INTERFACE "LINKER:-z,relro,-z,now" "-Wl,-rpath,${GRAPHPIPE_LIBTORCH}/lib"
     "-Wl,--unresolved-symbols=ignore-in-shared-libs")
   if(GRAPHPIPE_CUDA)
     # Not libtorch_cuda: the programs load it when they are to run on a GPU, so that they start on hosts without one.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -112,6 +113,9 @@ TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and
   const std::string folder = new_folder("build.changed");
   const std::string first = generated(folder), out = folder + "/copy";
   graphpipe_output({"build", first});
+  const std::string hardened =
+      "python3 '" GRAPHPIPE_SOURCE_DIR "/tests/scripts/hardened_test.py' '" + first + "/build/device0'";
+  CHECK(std::system(hardened.c_str()) == 0);
   const std::string losses = graphpipe_output({"run", first, "--steps", "2", "--json"});
   fs::copy(first, out, fs::copy_options::recursive);
   append(out + "/vector", "#error this is no header of the folder\n");
