@@ -26,7 +26,8 @@ Result<ModuleFacts> parse_module_facts(std::string_view content) {
   schema::ModuleFactsFile message;
   GP_TRY_VOID(parse_message(content, "graphpipe.module", 1, kFactsLimits, message));
   FieldProblems problems(Code::kMalformedFile, kFactsHint);
-  ModuleFacts facts{.model_digest = message.model(), .frozen = {}, .padding_rows = {}, .module_of_node = {}};
+  ModuleFacts facts{
+      .model_digest = message.model(), .frozen = {}, .padding_rows = {}, .ties = {}, .module_of_node = {}};
   problems.need_digest("model", facts.model_digest);
   if (facts.model_digest.empty()) problems.add("model", "must be the digest of the model file");
   for (int i = 0; i < message.frozen_size(); ++i)
@@ -36,6 +37,11 @@ Result<ModuleFacts> parse_module_facts(std::string_view content) {
     const std::string path = text("padding_rows[", i, "]");
     facts.padding_rows.push_back({parameter_name(entry.parameter(), path + ".parameter", problems), entry.row()});
     problems.need_range<int64_t>(path + ".row", entry.row(), 0, kMaxOfMessage);
+  }
+  for (int i = 0; i < message.ties_size(); ++i) {
+    std::vector<ModelText>& names = facts.ties.emplace_back();
+    for (const std::string& name : message.ties(i).names())
+      names.push_back(parameter_name(name, text("ties[", i, "].names"), problems));
   }
   for (const schema::NodeModule& entry : message.modules())
     facts.module_of_node[decode_name(entry.node()).raw()] = decode_name(entry.path());
@@ -57,6 +63,8 @@ std::string parameter_lines(const ModuleFacts& facts) {
   std::string lines;
   for (const ModelText& name : facts.frozen) lines += name.raw() + " freeze\n";
   for (const PaddingRow& entry : facts.padding_rows) lines += text(entry.parameter.raw(), " padding ", entry.row, "\n");
+  for (const std::vector<ModelText>& names : facts.ties)
+    for (const ModelText& name : names) lines += name.raw() + " tie\n";
   return lines;
 }
 

@@ -96,7 +96,8 @@ std::string ParameterRules::pattern_for(std::string_view name) const {
 Diagnostics ParameterRules::unused() const {
   Diagnostics problems;
   for (size_t i = 0; i < rules_.size(); ++i)
-    if (used_.count(i) == 0)
+    // What is tied stands in the file under one of its names.
+    if (used_.count(i) == 0 && rules_[i].action != Action::kTie)
       problems.push_back({.code = Code::kBadParameter,
                           .origin = ModelText(rules_[i].pattern),
                           .message = rules_[i].is_option ? "the freeze pattern names no parameter"

@@ -30,7 +30,7 @@ class ParameterRules {
   std::optional<int64_t> padding_row(std::string_view name) const;
   /// The pattern that decided, for the report.
   std::string pattern_for(std::string_view name) const;
-  /// Errors for patterns that named nothing so far.
+  /// Errors for patterns that named nothing so far, except those that tie.
   Diagnostics unused() const;
 
  private:

@@ -342,22 +342,23 @@ void Decider::report_missing() {
   size_t missing = 0, statistics = 0;
   ModelText first, first_statistic;
   for (const auto& [name, is_parameter] : context_.signature.is_parameter) {
-    if (present.count(name) > 0) continue;
+    if (present.count(name) > 0 || context_.rules.tied(name).value_or(false)) continue;
     const bool statistic = name.ends_with("running_mean") || name.ends_with("running_var");
     if (is_parameter && ++missing == 1) first = ModelText(name);
     if (!is_parameter && statistic && ++statistics == 1) first_statistic = ModelText(name);
   }
   if (missing > 0)
-    notes_.push_back({.code = Code::kLostByExport,
-                      .severity = Severity::kNote,
-                      .origin = first,
-                      .message = missing == 1
-                                     ? "this parameter of the module has no tensor of its own: it is tied to another, "
-                                       "unused, or merged by the exporter"
-                                     : text(missing,
-                                            " parameters of the module, this one first, have no tensor of their own: "
-                                            "they are tied to another, unused, or merged by the exporter"),
-                      .hint = "nothing if the module ties them; else export with optimize=False"});
+    notes_.push_back(
+        {.code = Code::kLostByExport,
+         .severity = Severity::kNote,
+         .origin = first,
+         .message = missing == 1 ? "this parameter of the module has no tensor of its own: it is tied to another, "
+                                   "unused, or merged by the exporter"
+                                 : text(missing,
+                                        " parameters of the module, this one first, have no tensor of their own: "
+                                        "they are tied to another, unused, or merged by the exporter"),
+         .hint = "if the module ties them, graphpipe.export says so, or a line 'NAME tie' of --parameters; else export "
+                 "with optimize=False"});
   if (statistics > 0)
     notes_.push_back({.code = Code::kLostByExport,
                       .severity = context_.refuses_losses ? Severity::kError : Severity::kWarning,

@@ -27,6 +27,7 @@ DeviceCountDp::DeviceCountDp(const SearchSpace& space, StageEvaluator& evaluator
       micro_batch_(micro_batch),
       limits_(limits),
       deadline_(deadline),
+      outside_(space, {&evaluator}),
       shortfall_(kInfinity) {}
 
 const SearchElement& DeviceCountDp::element(int chain, int index) const {
@@ -147,6 +148,8 @@ const DeviceCountDp::Chain& DeviceCountDp::solve(int chain, int end) {
 
 void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
   const size_t at = static_cast<size_t>(i);
+  const int most = allowed(chain, i, end);
+  if (most < 1) return;
   Cell here = nothing();
   Piece how;
   const Row& interval = row(RowKind::kInterval, chain, i, Part{});
@@ -161,6 +164,7 @@ void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
   commit(here, how);
   states.at[at] = here;
   if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
+  if (states.at[at].devices > most) states.at[at] = nothing();
 }
 
 /// Every part of a parallel element that a stage above or below it may take.
@@ -190,6 +194,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
   if (found != covers_.end()) return found->second;
   const auto& branches = element(chain, index).branches;
   const size_t count = branches.size();
+  const int most = allowed(chain, index, index + 1);
   Cover made;
   made.at.assign(count + 1, std::vector<Cell>(count + 1, nothing()));
   std::vector<Cell> alone;
@@ -209,7 +214,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
         commit(together, how);
         best = beside(together, made.at[next][last]);
       }
-      made.at[first][last] = best;
+      if (best.devices <= most) made.at[first][last] = best;
     }
   }
   return covers_[{chain, index}] = std::move(made);

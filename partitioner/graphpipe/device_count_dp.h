@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 
+#include "partitioner/graphpipe/outside_work.h"
 #include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/graphpipe/stage_rows.h"
 
@@ -88,6 +89,10 @@ class DeviceCountDp {
   std::vector<Choice> staircase();
 
   bool feasible(const Cell& cell) const { return cell.devices <= limits_.devices; }
+  /// The most devices that stages within elements [first, last) may have, for the work outside.
+  int allowed(int chain, int first, int last) const {
+    return outside_.max_devices(chain, first, last, t_, limits_.devices);
+  }
   Cell nothing() const { return {.devices = limits_.devices + 1, .latency = 0, .piece = -1}; }
   static bool better(const Cell& a, const Cell& b);
   void place(Cell& best, Piece& how, const Row& row, size_t column, const Cell& below) const;
@@ -116,6 +121,7 @@ class DeviceCountDp {
   Samples micro_batch_;
   SearchLimits limits_;
   Deadline& deadline_;
+  OutsideWork outside_;
   std::map<RowKey, Row> rows_;
   double fill_limit_ = 0;
   double shortfall_ = 0;

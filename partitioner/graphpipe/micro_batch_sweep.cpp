@@ -19,6 +19,9 @@ constexpr size_t kMaxElementsForFlights = 160;
 /// On searches as large as this the sizes on one side of the middle end with the first that is this far from the best.
 constexpr size_t kManyElements = 100;
 constexpr double kFarFromBest = 1.15;
+/// A stage is priced before it is placed, with the slowest link, so that its plan may turn out faster than it says; how
+/// far above a step that is known already its time is still looked at.
+constexpr double kAboveKnown = 1.25;
 
 /// Micro-batch sizes and k of one search; k times the size is the same for all.
 using RoundSizes = std::vector<std::pair<Samples, int>>;
@@ -81,7 +84,8 @@ class Task {
     memories_ = {*memories.begin()};
     if (memories.size() > 1) memories_.push_back(*memories.rbegin());
     bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
-    most_ = max_time_per_sample(*request.graph, *request.cluster);
+    most_ = std::min(max_time_per_sample(*request.graph, *request.cluster),
+                     kAboveKnown * request.known_step / static_cast<double>(request.graph->batch.count));
   }
 
   Candidates run(const RoundSizes& sizes) {
@@ -179,6 +183,7 @@ class Rounds {
   /// Whether the bound of such small micro-batches leaves room for a better step or objective.
   bool is_promising(const RoundSizes& round) const {
     const double least = min_step(*request_.graph, *request_.cluster, round.back().first);
+    if (least >= request_.known_step) return false;
     return least < found_.min_step() ||
            least / static_cast<double>(request_.graph->batch.count) < found_.min_objective();
   }

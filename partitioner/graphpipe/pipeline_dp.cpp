@@ -18,7 +18,11 @@ std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.s
 
 PipelineDp::PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> evaluators, Samples batch,
                        Deadline& deadline)
-    : space_(space), evaluators_(std::move(evaluators)), batch_(batch), deadline_(deadline) {}
+    : space_(space),
+      evaluators_(std::move(evaluators)),
+      batch_(batch),
+      deadline_(deadline),
+      outside_(space, {evaluators_.begin(), evaluators_.end()}) {}
 
 const SearchElement& PipelineDp::element(int chain, int index) const {
   return space_.chains[static_cast<size_t>(chain)].elements[static_cast<size_t>(index)];
@@ -53,12 +57,17 @@ const PipelineDp::Row& PipelineDp::row(RowKind kind, int chain, int element, con
 
 // --- States ---
 
-void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below) {
+PipelineDp::Allowed PipelineDp::allowed(int chain, int first, int last) const {
+  const int devices = outside_.max_devices(chain, first, last, t_, limits_.devices);
+  const int stages = limits_.stages > 0 ? limits_.stages : limits_.devices;
+  return {.devices = devices, .stages = stages - (outside_.any(chain, first, last) ? 1 : 0)};
+}
+
+void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most) {
   for (const StageOption& option : row.columns[column]) {
     State state{.devices = below.devices + option.devices, .stages = below.stages + 1, .flight = {}, .piece = -1};
     // Options ascend in devices.
-    if (state.devices > limits_.devices) return;
-    if (limits_.stages > 0 && state.stages > limits_.stages) return;
+    if (state.devices > most.devices || state.stages > most.stages) return;
     if (limits_.blind && is_covered(frontier, state)) return;
     if (option.time_per_sample > t_) continue;
     int64_t samples = std::min(option.flight.round(), batch_.count);
@@ -114,12 +123,12 @@ void PipelineDp::set_pieces(State& both, const State& a, const State& b) {
   both.piece = static_cast<int>(pieces_.size()) - 1;
 }
 
-PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b) {
+PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b, const Allowed& most) {
   Frontier joined;
   for (const State& left : a)
     for (const State& right : b) {
       const State both = join(left, right);
-      if (both.devices > limits_.devices || !insert(joined, both)) continue;
+      if (both.devices > most.devices || both.stages > most.stages || !insert(joined, both)) continue;
       set_pieces(joined.back(), left, right);
     }
   return joined;
@@ -140,16 +149,20 @@ const std::vector<PipelineDp::Frontier>& PipelineDp::solve_chain(int chain, int 
 }
 
 void PipelineDp::solve_position(int chain, int end, int i, ChainStates& states) {
+  const Allowed most = allowed(chain, i, end);
+  if (most.devices < 1 || most.stages < 1) return;
   Frontier& here = states.at[static_cast<size_t>(i)];
   const Row& interval = row(RowKind::kInterval, chain, i, Part{});
   for (size_t column = 0; column < interval.columns.size() && i + static_cast<int>(column) < end; ++column)
-    for (const State& below : states.at[static_cast<size_t>(i) + column + 1]) place(here, interval, column, below);
+    for (const State& below : states.at[static_cast<size_t>(i) + column + 1])
+      place(here, interval, column, below, most);
   if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
   add_heads(chain, end, i, states);
 }
 
 /// A parallel element whose branches are stages of their own, except for what stages below and above take of it.
 void PipelineDp::solve_block(int chain, int end, int i, ChainStates& states) {
+  const Allowed most = allowed(chain, i, end);
   std::vector<Part> heads{Part{}};
   for (const Part& part : parts_of(chain, i))
     if (i > 0 && row(RowKind::kHead, chain, i, part).columns.size() > 1) heads.push_back(part);
@@ -158,7 +171,7 @@ void PipelineDp::solve_block(int chain, int end, int i, ChainStates& states) {
     Frontier met;
     for (const Below& tail : tails)
       for (const State& below : tail.states)
-        for (const State& state : solve_rest(chain, i, tail.tail, head, below)) insert(met, state);
+        for (const State& state : solve_rest(chain, i, tail.tail, head, below, most)) insert(met, state);
     if (head.none())
       for (const State& state : met) insert(states.at[static_cast<size_t>(i)], state);
     else if (!met.empty()) states.heads[static_cast<size_t>(i)].push_back({head, std::move(met)});
@@ -183,12 +196,13 @@ std::vector<PipelineDp::Part> PipelineDp::parts_of(int chain, int index) const {
 
 std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i, const ChainStates& states) {
   std::vector<Below> found{{Part{}, states.at[static_cast<size_t>(i) + 1]}};
+  const Allowed most = allowed(chain, i, end);
   for (const Part& part : parts_of(chain, i)) {
     const Row& tail = row(RowKind::kTail, chain, i, part);
     Below below{part, {}};
     for (size_t column = 1; column < tail.columns.size() && i + static_cast<int>(column) < end; ++column)
       for (const State& state : states.at[static_cast<size_t>(i) + column + 1])
-        place(below.states, tail, column, state);
+        place(below.states, tail, column, state, most);
     if (!below.states.empty()) found.push_back(std::move(below));
   }
   return found;
@@ -196,19 +210,20 @@ std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i,
 
 /// Stages of elements [i, j) with a head of the parallel element j.
 void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
+  const Allowed most = allowed(chain, i, end);
   for (int j = i + 1; j < end; ++j)
     for (const Headed& headed : states.heads[static_cast<size_t>(j)]) {
       const Row& head = row(RowKind::kHead, chain, j, headed.head);
       const size_t column = static_cast<size_t>(j - i);
       if (column >= head.columns.size()) continue;
-      for (const State& below : headed.states) place(states.at[static_cast<size_t>(i)], head, column, below);
+      for (const State& below : headed.states) place(states.at[static_cast<size_t>(i)], head, column, below, most);
     }
 }
 
 /// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and piece the
 /// results include. Their flight is what a stage above the element meets, or the stage with the head.
 PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& tail, const Part& head,
-                                            const State& below) {
+                                            const State& below, const Allowed& most) {
   const auto& branches = element(chain, index).branches;
   const auto id_of = [&](int branch) { return branches[static_cast<size_t>(branch)]; };
   const auto size_of = [&](int branch) {
@@ -225,12 +240,13 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   Frontier result{base};
   if (same_branch) {
     if (head.cut < tail.cut)
-      result = join(result, solve_chain(id_of(tail.first), tail.cut, below.flight)[static_cast<size_t>(head.cut)]);
+      result =
+          join(result, solve_chain(id_of(tail.first), tail.cut, below.flight)[static_cast<size_t>(head.cut)], most);
   } else {
-    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.flight).front());
+    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.flight).front(), most);
     if (head.cut > 0) {
       const auto& at = solve_chain(id_of(head.first), size_of(head.first), below.flight);
-      result = join(result, at[static_cast<size_t>(head.cut)]);
+      result = join(result, at[static_cast<size_t>(head.cut)], most);
     }
   }
   const Part& low = head.none() || (!tail.none() && tail.first <= head.first) ? tail : head;
@@ -238,11 +254,11 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   int next = 0;
   for (const Part* part : {&low, &high}) {
     if (part->none()) continue;
-    if (next < part->first) result = join(result, solve_branches(chain, index, next, part->first, below.flight));
+    if (next < part->first) result = join(result, solve_branches(chain, index, next, part->first, below.flight), most);
     next = std::max(next, part->last);
   }
   const int count = static_cast<int>(branches.size());
-  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.flight));
+  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.flight), most);
   return result;
 }
 
@@ -251,20 +267,21 @@ PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first,
   const auto key = std::tuple(chain, index, first, last, key_of(below));
   if (const auto found = branch_memo_.find(key); found != branch_memo_.end()) return found->second;
   Frontier result;
+  const Allowed most = allowed(chain, index, index + 1);
   if (first + 1 == last || !deadline_.passed()) {
     const auto& branches = element(chain, index).branches;
     const int branch = branches[static_cast<size_t>(first)];
     const int size = static_cast<int>(space_.chains[static_cast<size_t>(branch)].elements.size());
     const Frontier alone = solve_chain(branch, size, below).front();
     if (first + 1 == last) result = alone;
-    else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below));
+    else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below), most);
     State start{.flight = below};
     for (int next = first + 2; next <= last; ++next) {
       const Row& group = row(RowKind::kGroup, chain, index, {first, next, 0});
       if (group.columns.empty()) break;
       Frontier together;
-      place(together, group, 0, start);
-      if (next < last) together = join(together, solve_branches(chain, index, next, last, below));
+      place(together, group, 0, start, most);
+      if (next < last) together = join(together, solve_branches(chain, index, next, last, below), most);
       for (const State& state : together) insert(result, state);
     }
   }

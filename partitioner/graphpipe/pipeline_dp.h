@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "ir/assignment.h"
+#include "partitioner/graphpipe/outside_work.h"
 #include "partitioner/graphpipe/search_space.h"
 #include "partitioner/graphpipe/stage_cost_table.h"
 #include "partitioner/graphpipe/stage_rows.h"
@@ -102,15 +103,20 @@ class PipelineDp {
   const Row& row(RowKind kind, int chain, int element, const Part& part);
   void fill(Row& row);
 
+  /// What a part of the graph may have in a plan within the limits.
+  struct Allowed {
+    int devices = 0, stages = 0;
+  };
+  Allowed allowed(int chain, int first, int last) const;
   /// Adds the states that a stage makes on top of `below`; blind, only that with the fewest devices.
-  void place(Frontier& frontier, const Row& row, size_t column, const State& below);
+  void place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most);
   bool covers(const State& a, const State& b) const;
   bool is_covered(const Frontier& frontier, const State& state) const;
   bool insert(Frontier& frontier, const State& state) const;
   /// Two parts beside each other, still without a piece.
   State join(const State& a, const State& b) const;
   void set_pieces(State& both, const State& a, const State& b);
-  Frontier join(const Frontier& a, const Frontier& b);
+  Frontier join(const Frontier& a, const Frontier& b, const Allowed& most);
 
   const std::vector<Frontier>& solve_chain(int chain, int end, const cost::Flight& below);
   void solve_position(int chain, int end, int i, ChainStates& states);
@@ -118,7 +124,8 @@ class PipelineDp {
   std::vector<Below> find_tails(int chain, int end, int i, const ChainStates& states);
   void add_heads(int chain, int end, int i, ChainStates& states);
   Frontier solve_branches(int chain, int element, int first, int last, const cost::Flight& below);
-  Frontier solve_rest(int chain, int element, const Part& tail, const Part& head, const State& below);
+  Frontier solve_rest(int chain, int element, const Part& tail, const Part& head, const State& below,
+                      const Allowed& most);
   std::vector<Part> parts_of(int chain, int element) const;
   std::vector<FoundStage> collect(int piece) const;
   const SearchElement& element(int chain, int index) const;
@@ -127,6 +134,7 @@ class PipelineDp {
   std::vector<StageEvaluator*> evaluators_;
   Samples batch_;
   Deadline& deadline_;
+  OutsideWork outside_;
   std::map<RowKey, Row> rows_;
 
   // Of the current probe.

@@ -245,6 +245,15 @@ double StageEvaluator::min_time_per_sample() const {
   return least;
 }
 
+double StageEvaluator::min_work_per_sample(PlanNodeId node) const {
+  double least = kInfinity;
+  for (size_t i = 0; i < columns_; ++i) {
+    const double samples = static_cast<double>((i < counts_ ? micro_batch_ : graph_.batch).count);
+    least = std::min(least, replicas_[i] * node_seconds_.row(node.index())[i] / samples);
+  }
+  return least;
+}
+
 size_t StageEvaluator::counts() const {
   const int64_t batch = graph_.batch.count, size = micro_batch().count;
   if (fewest_samples_ > (batch % size == 0 ? size : batch % size)) return 0;

@@ -49,6 +49,8 @@ class StageEvaluator {
   void add(std::span<const ir::PlanNodeId> nodes);
   /// No stage that holds these nodes has a smaller time per sample.
   double min_time_per_sample() const;
+  /// No stage spends fewer device seconds per sample on this node.
+  double min_work_per_sample(ir::PlanNodeId node) const;
   /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
   size_t counts() const;
   bool may_recompute() const { return recompute_ && has_backward_; }

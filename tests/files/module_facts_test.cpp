@@ -22,7 +22,8 @@ TEST_CASE("what a module says becomes lines of a parameter file") {
           "ties": [{"names": ["e.weight", "head.weight"]}], "modules": [{"node": "node_linear", "path": "a"}])"));
   REQUIRE(facts.ok());
   CHECK(facts->model_digest == kDigest);
-  CHECK(parameter_lines(*facts) == "a.weight freeze\nb.bias freeze\ne.weight padding 3\n");
+  CHECK(parameter_lines(*facts) ==
+        "a.weight freeze\nb.bias freeze\ne.weight padding 3\ne.weight tie\nhead.weight tie\n");
 }
 
 TEST_CASE("names that a parameter file cannot hold, and numbers that are no row, are refused by their field") {
@@ -36,6 +37,7 @@ TEST_CASE("names that a parameter file cannot hold, and numbers that are no row,
   }
   CHECK(problem(R"(, "padding_rows": [{"parameter": "e", "row": -1}])").find("padding_rows[0].row") !=
         std::string::npos);
+  CHECK(problem(R"(, "ties": [{"names": ["a", "b c"]}])").find("ties[0].names") != std::string::npos);
   CHECK(problem(R"(, "unknown": 1)").find("unknown") != std::string::npos);
   CHECK_FALSE(parse_module_facts(R"({"schema": "graphpipe.module/1"})").ok());
   CHECK_FALSE(parse_module_facts(R"({"schema": "graphpipe.module/2", "model": ""})").ok());

@@ -173,8 +173,14 @@ TEST_CASE("what the signature promises and the file lacks is reported") {
   CHECK(reports(imported->notes, Code::kLostByExport, "'val_7'"));
   CHECK(reports(imported->notes, Code::kLostByExport, "'fc.weight'"));
   CHECK(reports(imported->notes, Code::kLostByExport, "'bn.running_var'"));
-  // To train the file without its BatchNormalization is a decision of the user's.
+  // A module that ties it has said where it is; the tied name may stand in the file or not.
   ImportRequest request;
+  request.spec.parameter_rules = ModelText("fc.weight tie\nval_7 tie\nhead.weight tie\n");
+  const auto tied = import_bytes(model.SerializeAsString(), request);
+  REQUIRE(tied.ok());
+  CHECK_FALSE(reports(tied->notes, Code::kLostByExport, "'fc.weight'"));
+  request = {};
+  // To train the file without its BatchNormalization is a decision of the user's.
   request.spec.loss.kind = "mse";
   const auto trained = import_bytes(model.SerializeAsString(), request);
   REQUIRE(!trained.ok());

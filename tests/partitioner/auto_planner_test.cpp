@@ -96,6 +96,26 @@ TEST_CASE("where messages cost more than work, auto leaves devices idle") {
   CHECK(eight.assignment.choice.size() == 1);
 }
 
+TEST_CASE("a step that is known cuts a search short, and never cuts off what is shorter") {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph =
+        seed % 2 == 0 ? tests::random_dag(seed, 14, 3, Samples(12)) : tests::random_sp_graph(seed, 14, Samples(12));
+    const ir::Cluster cluster = tight_cluster(4, 100000);
+    for (const std::optional<int> stages : {std::optional<int>(), std::optional<int>(3)})
+      for (const char* planner : {"graphpipe", "sequential"}) {
+        PlanRequest request{.graph = &graph, .cluster = &cluster};
+        request.stages = stages;
+        const auto best = plan(planner, request);
+        if (!best.ok()) continue;
+        request.known_step = 1.01 * best->candidates.front().step_seconds;
+        const auto again = plan(planner, request);
+        REQUIRE(again.ok());
+        CHECK(again->candidates.front().step_seconds == best->candidates.front().step_seconds);
+      }
+  }
+}
+
 TEST_CASE("two threads find the plan of one") {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     CAPTURE(seed);
