@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontend/exported_call.h"
+#include "frontend/full_size.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -83,9 +84,12 @@ Status lower_constant_of_shape(NodeContext& context) {
 
 Status lower_range(NodeContext& context) {
   const Known *start = context.known(0), *limit = context.known(1), *step = context.known(2);
-  const auto missing = [](const Known* bound) { return bound == nullptr || bound->elements.empty(); };
-  if (missing(start) || missing(limit) || missing(step))
-    return context.problem(Code::kUnresolvedShape, "its bounds depend on data", "compute them from sizes of inputs");
+  for (size_t i = 0; i < 3; ++i)
+    if (const Known* bound = context.known(i); bound == nullptr || bound->elements.empty())
+      return context.problem(
+          Code::kUnresolvedShape,
+          text("its bound ", quoted(ModelText(context.node().inputs[i])), " depends on data, and so would its length"),
+          kFullSize);
   const Number& first = start->element(0);
   const Number& by = step->element(0);
   if (!first.is_fixed() || !by.is_fixed() || limit->element(0).floating || by.whole == 0)

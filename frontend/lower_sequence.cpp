@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frontend/full_size.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -34,7 +35,11 @@ Result<std::vector<int64_t>> part_sizes(NodeContext& context, int64_t size, std:
 Result<int64_t> fixed_size(NodeContext& context, int64_t axis) {
   const ir::Dim dim = context.type(0).shape[static_cast<size_t>(axis)];
   if (dim.is_fixed()) return dim.factor;
-  return context.problem(Code::kMixesSamples, "cuts the batch axis into parts", "split another axis");
+  return context.problem(
+      Code::kMixesSamples, "cuts the batch axis into parts, of which a micro-batch may hold none or half of one",
+      "split another axis, as parts of [samples, parts, ...]; a module that picks weights by what a "
+      "part holds (an adapter per language) computes all of them and picks per sample by torch.where, "
+      "or is exported with one kind only");
 }
 
 /// The parts of a list that is known while importing, such as a shape, are known too.
@@ -246,6 +251,20 @@ bool ends_bags_of_data(NodeContext& context) {
          end != nullptr && end->elements.size() == 1 && context.rank(1) == 1;
 }
 
+/// The operand of a list of sizes that is a number of the data, where others tell how many samples there are.
+std::optional<std::string> size_of_data(NodeContext& context) {
+  std::optional<std::string> found;
+  bool counts_samples = false;
+  for (size_t i = 0; i < context.node().inputs.size(); ++i) {
+    const Known* known = context.known(i);
+    const ir::TensorType& type = context.type(i);
+    if (type.dtype != ir::DType::kInt64 || type.shape != ir::Shape{ir::Dim::fixed(1)}) return std::nullopt;
+    if (known != nullptr && known->elements.size() == 1) counts_samples |= known->elements[0].power == 1;
+    else found = context.node().inputs[i];
+  }
+  return counts_samples ? found : std::nullopt;
+}
+
 Status lower_concat(NodeContext& context) {
   const std::optional<BagOffsets> offsets = bag_offsets(context);
   if (!offsets && ends_bags_of_data(context))
@@ -255,6 +274,11 @@ Status lower_concat(NodeContext& context) {
         "to end, so no sample can be taken out of their ids",
         "give nn.EmbeddingBag ids of [samples, ids of a bag] without offsets; or export with fixed "
         "sizes and add --one-sample, which trains a whole batch of bags as one sample");
+  if (const std::optional<std::string> size = size_of_data(context); size && !offsets)
+    return context.problem(Code::kUnresolvedShape,
+                           text("makes a shape of the number of samples and of ", quoted(ModelText(*size)),
+                                ", which is a number of the data: no tensor can have such a size"),
+                           kFullSize);
   if (!offsets) return lower_plain(context);
   Binding binding;
   binding.type = {context.type(0).dtype, {}};

@@ -256,3 +256,24 @@ TEST_CASE("what would depend on how many places are picked is refused by name") 
   CHECK(refused("s = Concat<axis = 0>(columns, columns, table)\n y = Gather(x, s)", "what is not supported"));
   CHECK(refused("s = Gather(columns, columns)\n y = Gather(x, s)", "what is not supported"));
 }
+
+TEST_CASE("where data decide how large a tensor is, the number that does is named") {
+  const std::string most = R"(g (float[N,5] x) => (float[N,M,4] y) {
+    zero = Constant<value_float = 0.0>()
+    marked = Greater(x, zero)
+    ones = Cast<to = 7>(marked)
+    axes = Constant<value_ints = [1]>()
+    counts = ReduceSum<keepdims = 0>(ones, axes)
+    most = ReduceMax<keepdims = 0>(counts)
+    )";
+  const auto range = import_text(most + R"(first = Constant<value_int = 0>() one = Constant<value_int = 1>()
+    [places] y = Range(first, most, one) })");
+  CHECK(reports(range.problems(), Code::kUnresolvedShape, "its bound 'most' depends on data"));
+  const auto shape = import_text(most + R"(n = Shape<end = 1>(x) at = Constant<value_ints = [0]>()
+    wide = Unsqueeze(most, at) four = Constant<value_ints = [4]>()
+    [size] shape = Concat<axis = 0>(n, wide, four)
+    y = ConstantOfShape(shape) })");
+  CHECK(reports(shape.problems(), Code::kUnresolvedShape, "of 'wide', which is a number of the data"));
+  REQUIRE(!shape.problems().empty());
+  CHECK(to_line(shape.problems()[0]).find("'size'") != std::string::npos);
+}
