@@ -27,6 +27,26 @@ bool price(const ir::Graph& graph, const passes::PassContext& context) {
   return priced.ok();
 }
 
+ir::LossSpec loss_of(const ir::Graph& graph, const ir::Output& output) {
+  ir::LossSpec loss{.kind = "output", .output = output.name};
+  if (!graph.value(output.value).type.shape.empty()) {
+    loss.kind = "mse";
+    loss.label = ModelText("label");
+  }
+  return loss;
+}
+
+/// The importer writes other nodes where it knows that a model is trained.
+bool price_trained(frontend::ImportRequest request, std::string_view bytes, const ir::LossSpec& loss) {
+  request.spec.loss = loss;
+  const Result<frontend::Imported> imported = frontend::import_onnx(request, bytes);
+  check_words(imported.problems());
+  if (!imported.ok()) return false;
+  check_words(imported->notes);
+  GP_CHECK(ir::verify_graph(imported->graph).ok());
+  return price(imported->graph, {.loss = loss});
+}
+
 }  // namespace
 
 ModelFate exercise_model(std::string_view bytes, frontend::Isolation isolation, bool* crashed) {
@@ -41,14 +61,9 @@ ModelFate exercise_model(std::string_view bytes, frontend::Isolation isolation, 
   check_words(imported->notes);
   GP_CHECK(ir::verify_graph(imported->graph).ok());
   bool priced = price(imported->graph, {.forward_only = true});
-  for (const ir::Output& output : imported->graph.outputs()) {
-    ir::LossSpec loss{.kind = "output", .output = output.name};
-    if (!imported->graph.value(output.value).type.shape.empty()) {
-      loss.kind = "mse";
-      loss.label = ModelText("label");
-    }
-    priced = price(imported->graph, {.loss = loss}) || priced;
-  }
+  const ir::Graph& graph = imported->graph;
+  for (const ir::Output& output : graph.outputs()) priced = price(graph, {.loss = loss_of(graph, output)}) || priced;
+  if (!graph.outputs().empty()) priced = price_trained(request, bytes, loss_of(graph, graph.outputs()[0])) || priced;
   return priced ? ModelFate::kPriced : ModelFate::kImported;
 }
 
