@@ -276,6 +276,51 @@ def last_of_each():
     return picked(LastOfEach)
 
 
+class Decided(nn.Module):
+    """Data decide after how many rounds a loop ends, and which branch is taken; both look at the whole batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.head = nn.Parameter(torch.randn(6, 6) * 0.55), nn.Parameter(torch.randn(6, 1))
+
+    def forward(self, x, flags):
+        for _ in range(5):
+            x = torch.tanh(x @ self.weight)
+            if x.abs().max() <= 0.75:
+                break
+        x = torch.sqrt(x.abs() + 0.125) if flags.max() > 0.5 else x @ self.weight
+        return x @ self.head
+
+
+# No exporter of PyTorch gives such a loop the bound that it has.
+DECIDED = """<ir_version: 10, opset_import: ["" : 21]> decided (float[N,6] x, float[N] flags) => (float[N,1] score) {
+  rounds = Constant<value_int = 5>()
+  yes = Constant<value = bool {1}>()
+  h = Loop(rounds, yes, x) <body = round (int64 i, bool go, float[N,6] before) => (bool on, float[N,6] after) {
+    product = MatMul(before, weight)
+    after = Tanh(product)
+    sizes = Abs(after)
+    largest = ReduceMax<keepdims = 0>(sizes)
+    small = Constant<value_float = 0.75>()
+    on = Greater(largest, small) }>
+  flag = ReduceMax<keepdims = 0>(flags)
+  limit = Constant<value_float = 0.5>()
+  up = Greater(flag, limit)
+  chosen = If(up) <then_branch = yes_branch () => (float[N,6] a) {
+      size = Abs(h)
+      eighth = Constant<value_float = 0.125>()
+      more = Add(size, eighth)
+      a = Sqrt(more) }, else_branch = no_branch () => (float[N,6] b) { b = MatMul(h, weight) }>
+  score = MatMul(chosen, head)
+}"""
+
+
+def decided():
+    return Example(Decided(), {"x": torch.randn(SAMPLES, 6), "flags": torch.randn(SAMPLES)},
+                   {"target": torch.randn(SAMPLES, 1)}, ["score"], "mse:score,target",
+                   lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
+
+
 class OneGraph(nn.Module):
     """A graph convolution of one graph, without a batch: features [nodes, 4] and edges [2, edges] in, scores out."""
 
@@ -301,12 +346,12 @@ def one_graph():
 
 
 TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
-# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, and for one sample without
-# a batch the module that computes it.
+# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, for one sample without
+# a batch the module that computes it, and for what no exporter writes the model as text.
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
            "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph),
-           "picked": (picked, None), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING))}
+           "picked": (picked, None), "decided": (decided, DECIDED), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING))}
 
 
 def load(name: str) -> Example:
@@ -341,6 +386,15 @@ def export_one_sample(example: Example, module: nn.Module, path: pathlib.Path) -
 TELLING_CALLS = ("aten.scatter_reduce.two](args", "aten.embedding.default](args = (%p_table_weight, %kinds, 3", "aten.detach.default")
 
 
+def write_text(example: Example, model_text: str, path: pathlib.Path) -> None:
+    model = onnx.parser.parse_model(model_text)
+    for name, tensor in example.module.state_dict().items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(tensor.numpy(), name))
+    onnx.checker.check_model(model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
 def remove_notes(graph) -> None:
     """Leaves what the dynamo exporter says of the graph, and drops what it says of each node but TELLING_CALLS."""
     for holder in [*graph.node, *graph.value_info, *graph.input, *graph.output]:
@@ -361,6 +415,8 @@ def write(name: str, folder: pathlib.Path) -> None:
         model = onnx.load(path)
         remove_notes(model.graph)
         path.write_bytes(model.SerializeToString(deterministic=True))
+    elif isinstance(options, str):
+        write_text(load(name), options, folder / "model.onnx")
     elif isinstance(options, dict):
         export_script(load(name), options, folder / "model.onnx")
     else:
