@@ -12,6 +12,7 @@ in a node's metadata: a table whose padding is not trained, means of
 scattered messages, and a value that is detached. one_graph: one sample, without a
 batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add, x[mask] = y), the dynamo exporter;
 last_of_each: the same and x[mask].view(B, -1, ...)[:, -1], TorchScript, which index_add leaves without its reduction.
+decided: a loop that data end and a branch that they choose, quantized: eight bits of inputs and of a weight, both as text.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -321,6 +322,37 @@ def decided():
                    lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
 
 
+class Quantized(nn.Module):
+    """Inputs and the last weight have eight bits; what lies between is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 6) * 0.5)
+        self.register_buffer("codes", torch.randint(-128, 128, (6, 3)).to(torch.int8))
+        self.register_buffer("scale", torch.rand(3) * 0.02)
+
+    def forward(self, x):
+        x = torch.fake_quantize_per_tensor_affine(x, 0.0625, 0, -128, 127)
+        return torch.tanh(x @ self.weight) @ (self.codes * self.scale)
+
+
+QUANTIZED = """<ir_version: 10, opset_import: ["" : 21]> quantized (float[N,6] x) => (float[N,3] y) {
+  step = Constant<value_float = 0.0625>()
+  zero = Constant<value = int8 {0}>()
+  coded = QuantizeLinear(x, step, zero)
+  near = DequantizeLinear(coded, step, zero)
+  product = MatMul(near, weight)
+  hidden = Tanh(product)
+  last = DequantizeLinear<axis = 1>(codes, scale)
+  y = MatMul(hidden, last)
+}"""
+
+
+def quantized():
+    return Example(Quantized(), {"x": torch.randn(SAMPLES, 6)}, {"target": torch.randn(SAMPLES, 3)}, ["y"], "mse:y,target",
+                   lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
+
+
 class OneGraph(nn.Module):
     """A graph convolution of one graph, without a batch: features [nodes, 4] and edges [2, edges] in, scores out."""
 
@@ -351,7 +383,8 @@ TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAI
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
            "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph),
-           "picked": (picked, None), "decided": (decided, DECIDED), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING))}
+           "picked": (picked, None), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING)),
+           "decided": (decided, DECIDED), "quantized": (quantized, QUANTIZED)}
 
 
 def load(name: str) -> Example:

@@ -108,8 +108,8 @@ TEST_CASE("exports: bags that were loops, an LSTM from TorchScript, and calls th
   }
 }
 
-TEST_CASE("exports: what masks pick and data decide, in two stages") {
-  for (const char* name : {"picked", "last_of_each", "decided"}) {
+TEST_CASE("exports: what masks pick and data decide, and a model with quantised parts, in two stages") {
+  for (const char* name : {"picked", "last_of_each", "decided", "quantized"}) {
     const Reference reference = read_export(name);
     const std::string folder = work_folder(text("export_", name));
     compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
