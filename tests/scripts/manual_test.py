@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Completion of shells, man pages and the reference, all made from the table of verbs: manual_test.py GRAPHPIPE.
 
-Bash completes for real; zsh and fish read their scripts where they are installed; groff lints every page."""
+Shells complete for real, zsh and fish where they are installed; groff lints every page."""
 
+import os
 import pathlib
+import pty
 import re
 import shutil
 import subprocess
@@ -51,6 +53,30 @@ class Bash(unittest.TestCase):
         self.assertEqual(set(bash_completes("completion", "")), {"bash", "zsh", "fish"})
 
 
+def zsh_completes(line: str) -> str:
+    """The line after Tab, in a zsh on a terminal of its own; its compinit finds the script by its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "_graphpipe").write_text(ask("completion", "zsh"))
+        (pathlib.Path(folder) / ".zshrc").write_text(
+            f"fpath=({folder} $fpath)\nautoload -Uz compinit && compinit -u -d {folder}/dump\n"
+            "show() { print -r -- \"<$BUFFER>\"; exit }\nzle -N show\nbindkey '^X' show\nPS1='ready>'\n")
+        process, terminal = pty.fork()
+        if process == 0:
+            os.execvpe("zsh", ["zsh", "-d", "-i"], {"PATH": os.environ["PATH"], "ZDOTDIR": folder, "HOME": folder, "TERM": "dumb"})
+        shown = b""
+        while b"ready>" not in shown:
+            shown += os.read(terminal, 4096)
+        os.write(terminal, line.encode() + b"\t\x18")
+        try:
+            while some := os.read(terminal, 4096):
+                shown += some
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        os.waitpid(process, 0)
+        os.close(terminal)
+        return re.search(r"<(.*)>", shown.decode()).group(1)
+
+
 def flags_of(verb: str) -> str:
     """The column of flags in the help."""
     lines = [line for line in ask(verb, "--help").splitlines() if re.match(r" {2,8}-", line)]
@@ -68,6 +94,14 @@ class OtherShells(unittest.TestCase):
                 file = pathlib.Path(folder) / "_graphpipe"
                 file.write_text(script)
                 subprocess.run(["zsh", "-n", file], check=True)
+
+    @unittest.skipUnless(shutil.which("zsh"), "needs zsh")
+    def test_zsh_completes(self):
+        for line, completed in (("graphpipe insp", "graphpipe inspect "), ("graphpipe plan --dropo", "graphpipe plan --dropout="),
+                                ("graphpipe plan m.onnx --dropout of", "graphpipe plan m.onnx --dropout off "),
+                                ("graphpipe plan m.onnx --planner data-p", "graphpipe plan m.onnx --planner data-parallel "),
+                                ("graphpipe completion fi", "graphpipe completion fish ")):
+            self.assertEqual(zsh_completes(line), completed)
 
     def test_fish_completes(self):
         script = ask("completion", "fish")
@@ -103,6 +137,11 @@ class Pages(unittest.TestCase):
         page = (ROOT / "docs/reference.md").read_text()
         self.assertEqual(page, ask("manual", "--format", "markdown"),
                          "run: build/release/bin/graphpipe manual --format markdown > docs/reference.md")
+
+    def test_the_changelog_begins_with_this_version(self):
+        version = re.fullmatch(r"graphpipe (\d+\.\d+\.\d+)\n", ask("--version")).group(1)
+        first = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).group(1)
+        self.assertRegex(first, re.escape(version) + r" \((unreleased|\d{4}-\d\d-\d\d)\)$")
 
     def test_every_page_is_in_the_menu_of_the_site(self):
         in_menu = set(re.findall(r"^ +- [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
