@@ -81,7 +81,8 @@ class Plan:
     def __repr__(self) -> str:
         s = self.summary
         step = "" if s.simulated_step is None else f", a step of {s.simulated_step * 1e3:.4g} ms simulated"
-        return f"Plan({len(s.stages)} stages of {s.planner} under {s.policy}, batch {s.batch}{step})"
+        stages = "1 stage" if len(s.stages) == 1 else f"{len(s.stages)} stages"
+        return f"Plan({stages} of {s.planner} under {s.policy}, batch {s.batch}{step})"
 
 
 def inspect(model: PathLike, **flags: Flag) -> Inspection:
