@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,32 @@ size_t normalise_flag(std::string& word) {
   return end;
 }
 
+// What `--config FILE` says of a verb's own flags, behind the words that are typed, since a flag may be one that the
+// verb must have.
+Status add_words_of_config(const CLI::App& app, const Options& options, std::vector<std::string>& words) {
+  if (options.config_user || app.get_option_no_throw("--config") == nullptr) return Ok{};
+  std::string file;
+  std::set<std::string> typed;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t end = std::min(words[i].find('='), words[i].size());
+    const CLI::Option* option = app.get_option_no_throw(words[i].substr(0, end));
+    if (!words[i].starts_with("-") || option == nullptr) continue;
+    for (const std::string& name : option->get_lnames()) typed.insert("--" + name);
+    const bool names_file = option->check_lname("config");
+    if (names_file) file = end < words[i].size() ? words[i].substr(end + 1) : i + 1 < words.size() ? words[i + 1] : "";
+  }
+  if (file.empty()) return Ok{};
+  constexpr std::string_view kOnlyTyped[] = {"config", "help", "json", "quiet"};
+  std::vector<KnownFlag> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (std::ranges::find(kOnlyTyped, name) == std::end(kOnlyTyped))
+        known.push_back({.name = "--" + name, .is_switch = option->get_expected_max() == 0});
+  GP_TRY(const std::vector<std::string> more, words_of_config(file, known, typed));
+  words.insert(words.end(), more.begin(), more.end());
+  return Ok{};
+}
+
 // A word of the command line that a verb refuses; with --json also as an object.
 int usage_error(const CommandEntry& row, bool json, const std::string& message) {
   const Diagnostic problem{
@@ -96,6 +123,8 @@ int run_verb(const CommandEntry& row, std::vector<std::string> words) {
     if (std::ranges::find(known, name) == known.end())
       return usage_error(row, json, "unknown flag " + shown(flag) + suggestion(name, known));
   }
+  if (const Status read = add_words_of_config(app, options, words); !read)
+    return report_problems(options, row.name, read.problems());
   std::reverse(words.begin(), words.end());  // CLI11 reads its vector from the back
   try {
     app.parse(words);
@@ -108,8 +137,8 @@ int run_verb(const CommandEntry& row, std::vector<std::string> words) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames())
       if (option->count() > 0) options.given.insert("--" + name);
-  if (!options.config.empty())
-    if (const Status read = read_config(options.config, options.config_user, options); !read)
+  if (options.config_user && !options.config.empty())
+    if (const Status read = read_config(options.config, *options.config_user, options); !read)
       return report_problems(options, row.name, read.problems());
   if (const Status used = check_flag_use(row.name, options); !used)
     return report_problems(options, row.name, used.problems());

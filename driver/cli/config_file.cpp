@@ -1,6 +1,8 @@
 #include "driver/cli/config_file.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <sstream>
 
 #include "driver/cli/suggestion.h"
@@ -54,6 +56,35 @@ std::vector<std::string> words_of(const wire::RunFlag& flag, const TomlNode& nod
   return words;
 }
 
+Diagnostic wrong_line(const std::string& path, const TomlNode& node, const std::string& message, std::string hint) {
+  return {.code = Code::kMalformedFile,
+          .origin = ModelText(path),
+          .message = text("line ", node.line, ": ", message),
+          .hint = std::move(hint)};
+}
+
+Diagnostic unknown_flag(const std::string& path, const TomlNode& node, const std::string& key,
+                        const std::vector<std::string>& known) {
+  return wrong_line(path, node, text("there is no flag ", quoted(ModelText("--" + key)), suggestion(key, known)),
+                    "`--help` lists the flags; keys are their names without the dashes");
+}
+
+// What is typed for a flag of any verb; nothing where the value does not fit it.
+std::optional<std::vector<std::string>> typed_words(const KnownFlag& flag, const TomlNode& node) {
+  std::vector<std::string> words;
+  if (flag.is_switch) {
+    if (!node.is(TomlKind::kBool)) return std::nullopt;
+    if (node.integer != 0) words.push_back(flag.name);
+    return words;
+  }
+  const std::span<const TomlNode> each = node.is(TomlKind::kList) ? node.list : std::span(&node, 1);
+  for (const TomlNode& one : each) {
+    if (!one.is(TomlKind::kText) && !one.is_number()) return std::nullopt;
+    words.push_back(flag.name + "=" + *word_of(one));
+  }
+  return words;
+}
+
 class ConfigReader {
  public:
   ConfigReader(const std::string& path, wire::FlagUser user, Options& options)
@@ -77,8 +108,7 @@ class ConfigReader {
         add(node, text(name.substr(2), " takes ", flag.is_switch() ? "true" : flag.value_name), flag.help);
     }
     if (std::ranges::find(known, name.substr(2)) == known.end())
-      add(node, text("there is no flag ", quoted(ModelText(name)), suggestion(name.substr(2), known)),
-          "`--help` lists the flags; keys are their names without the dashes");
+      problems_.push_back(unknown_flag(path_, node, name.substr(2), known));
   }
 
   bool take(const wire::RunFlag& flag, const TomlNode& node) {
@@ -90,11 +120,8 @@ class ConfigReader {
            std::ranges::all_of(words, [&](const std::string& word) { return flag.read(word, options_.run); });
   }
 
-  void add(const TomlNode& node, std::string message, std::string hint) {
-    problems_.push_back({.code = Code::kMalformedFile,
-                         .origin = ModelText(path_),
-                         .message = text("line ", node.line, ": ", message),
-                         .hint = std::move(hint)});
+  void add(const TomlNode& node, const std::string& message, std::string hint) {
+    problems_.push_back(wrong_line(path_, node, message, std::move(hint)));
   }
 
   const std::string& path_;
@@ -124,6 +151,30 @@ std::string group_table(const std::string& word) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> words_of_config(const std::string& path, const std::vector<KnownFlag>& known,
+                                                 const std::set<std::string>& typed) {
+  GP_TRY(const TomlNode file, read_toml(path));
+  std::vector<std::string> names, words;
+  for (const KnownFlag& flag : known) names.push_back(flag.name.substr(2));
+  Diagnostics problems;
+  for (const auto& [key, node] : file.table) {
+    const auto flag = std::ranges::find(names, key);
+    if (flag == names.end()) {
+      problems.push_back(unknown_flag(path, node, key, names));
+      continue;
+    }
+    const KnownFlag& found = known[static_cast<size_t>(flag - names.begin())];
+    const auto more = typed_words(found, node);
+    if (!more)
+      problems.push_back(wrong_line(path, node,
+                                    text(key, found.is_switch ? " takes true or false" : " takes a text or a number"),
+                                    "write it as `--help` shows it; a list is the flag several times"));
+    else if (!typed.contains(found.name)) words.insert(words.end(), more->begin(), more->end());
+  }
+  if (!problems.empty()) return problems;
+  return words;
+}
 
 Status read_config(const std::string& path, wire::FlagUser user, Options& options) {
   GP_TRY(const TomlNode file, read_toml(path));

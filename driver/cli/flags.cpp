@@ -232,7 +232,11 @@ void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run)
   }
 }
 
-void config_flag(CLI::App& app, wire::FlagUser user, Options& options) {
+void config_flag(CLI::App& app, Options& options) {
+  app.add_option("--config", options.config, "TOML file with flags of this verb; those that are typed win");
+}
+
+void run_config_flag(CLI::App& app, wire::FlagUser user, Options& options) {
   options.config_user = user;
   app.add_option("--config", options.config, "TOML file with flags of `run`; those that are typed win");
 }
@@ -269,6 +273,7 @@ void plan_flags(CLI::App& app, Options& options) {
   foreign_flags(app, options.foreign);
   app.get_option("model")->required(false);
   app.add_option("-o,--output", options.output, "plan file to write");
+  config_flag(app, options);
   output_flags(app, options);
 }
 
@@ -281,6 +286,7 @@ void compare_flags(CLI::App& app, Options& options) {
   problem_flags(app, options.plan);
   foreign_flags(app, options.foreign);
   app.get_option("model")->required(false);
+  config_flag(app, options);
   output_flags(app, options);
 }
 
@@ -355,6 +361,7 @@ void compile_flags(CLI::App& app, Options& options) {
   planning_flags(app, options.plan);
   app.add_option("-o,--output", options.output, "folder to write")->required();
   app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  config_flag(app, options);
   output_flags(app, options);
 }
 
@@ -376,7 +383,7 @@ void run_flags(CLI::App& app, Options& options) {
   app.add_option("--restarts", options.restarts,
                  "how often the run starts again from its last checkpoint where a device dies (0)")
       ->check(CLI::Range(0, 1000));
-  config_flag(app, wire::FlagUser::kRun, options);
+  run_config_flag(app, wire::FlagUser::kRun, options);
   app.add_option("--write-config", options.write_config, "writes the flags that are used, as such a file");
   output_flags(app, options);
 }
@@ -385,7 +392,7 @@ void verify_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder")->required();
   trusted_root_flag(app, options.model);
   run_option_flags(app, wire::FlagUser::kRunAndVerify, options.run);
-  config_flag(app, wire::FlagUser::kRunAndVerify, options);
+  run_config_flag(app, wire::FlagUser::kRunAndVerify, options);
   app.add_option("--tolerance", options.tolerance,
                  "relative difference of a tensor that counts as rounding (1e-4; 1e-2 and 5e-2 in 16 bits)")
       ->check(kNotNegative);

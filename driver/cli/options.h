@@ -102,7 +102,7 @@ struct Options {
   wire::RunOptions run;  // how a compiled folder is run
   /// A TOML file of its flags (config_file.h), whose flags may stand in it, and where the flags that were used go.
   std::string config;
-  wire::FlagUser config_user = wire::FlagUser::kRun;
+  std::optional<wire::FlagUser> config_user;  // who takes flags of a run from it; else its flags are the verb's own
   std::string write_config;
   ScheduleOptions schedule;
   std::string input;                // the folder or file that the verb reads

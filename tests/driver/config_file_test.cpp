@@ -8,6 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
+#include "tests/support/test_data.h"
+
 using namespace graphpipe;
 using namespace graphpipe::driver;
 
@@ -100,4 +104,54 @@ TEST_CASE("wrong lines of a file of flags are named, all at once") {
   CHECK(read("steps = 0\nlrr = 1\n", options).size() == 2);
   CHECK(read(std::string(100000, '['), options).size() == 1);
   CHECK_FALSE(read_config("/nowhere", wire::FlagUser::kRun, options).ok());
+}
+
+TEST_CASE("plan, compare and compile take their flags from a file; those that are typed win") {
+  const graphpipe::testing::TemporaryFolder folder;
+  folder.write("flags.toml", R"(devices = 2
+batch = 8
+loss = "bce:logit,click"
+micro-batch = 4
+one-sample = false
+freeze = ["dense.*", "top.0.*"]
+cluster = "default"
+planner = "sequential"
+)");
+  const std::string model = tests::data_path("models/dlrm/model.onnx"), file = folder / "flags.toml";
+  const auto planned = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"plan", model, "--json"});
+    const tests::Answer answer = tests::ask(words);
+    CAPTURE(answer.err);
+    REQUIRE(answer.code == 0);
+    auto object = answer.object();
+    object.erase("search_seconds");
+    return object;
+  };
+  const auto typed =
+      planned({"--devices", "2", "--batch", "8", "--loss", "bce:logit,click", "--micro-batch", "4", "--freeze",
+               "dense.*", "--freeze", "top.0.*", "--cluster", "default", "--planner", "sequential"});
+  CHECK(planned({"--config", file}) == typed);
+  CHECK(planned({"--config=" + file}) == typed);
+  CHECK(planned({"--config", file, "--batch", "16"})["batch"] == 16);
+  // What a verb must have may stand in the file.
+  folder.write("output.toml", "output = '" + (folder / "plan.json") + "'\n");
+  CHECK(planned({"--config", file})["planner"] == "sequential");
+  CHECK(tests::ask({"compare", model, "--config", file}).code == 3);  // --planner is no flag of it
+}
+
+TEST_CASE("wrong lines of a file of flags of plan are named, all at once, and wrong values as if they were typed") {
+  const graphpipe::testing::TemporaryFolder folder;
+  const auto refused = [&](const std::string& text) {
+    folder.write("flags.toml", text);
+    return tests::ask({"plan", tests::data_path("models/dlrm/model.onnx"), "--config", folder / "flags.toml", "--loss",
+                       "bce:logit,click"});
+  };
+  const tests::Answer both = refused("devicse = 2\nbatch = [[1]]\nno-replication = 1\njson = true\n");
+  CHECK(both.code == 3);
+  for (const char* part : {"line 1: there is no flag '--devicse'; did you mean 'devices'?", "line 2: batch takes",
+                           "line 3: no-replication takes true or false", "line 4: there is no flag '--json'"})
+    CHECK_MESSAGE(both.err.find(part) != std::string::npos, both.err);
+  CHECK(refused("devices = 'two'\n").code == 2);
+  CHECK(refused("devices = [1, 2]\n").code == 2);
+  CHECK(refused("devices = \n").code == 3);
 }
