@@ -117,7 +117,7 @@ TEST_CASE("the commands of the README and of docs/") {
   fs::create_directories(kBuild + "/e2e");
   for (const fs::directory_entry& entry : fs::directory_iterator(kBuild + "/e2e"))
     if (entry.path().filename().string().starts_with("typed-")) fs::remove_all(entry.path());
-  for (const char* page : {"README.md", "docs/files.md", "docs/training.md", "docs/watching.md"}) {
+  for (const char* page : {"README.md", "docs/files.md", "docs/training.md", "docs/watching.md", "docs/migration.md"}) {
     CAPTURE(page);
     const std::vector<std::string> commands = commands_of(kSource + "/" + page);
     REQUIRE_FALSE(commands.empty());

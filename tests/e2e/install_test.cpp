@@ -2,11 +2,17 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "driver/launch/process.h"
+#include "support/text.h"
 #include "tests/e2e/pipeline_run.h"
+#include "tests/support/onnx_text.h"
+#include "tests/support/test_data.h"
+#include "wire/version.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -89,4 +95,50 @@ TEST_CASE("a runtime that is not there, or is another version, is an error that 
   std::ofstream(older / "GraphPipeConfigVersion.cmake")
       << "set(PACKAGE_VERSION 0.0.1)\nset(PACKAGE_VERSION_COMPATIBLE FALSE)\n";
   CHECK(build_with(folder / "older").find("0.0.1") != std::string::npos);
+}
+
+TEST_CASE("a project of a user's own, outside of the tree, takes an installed runtime that was moved by find_package") {
+  const graphpipe::testing::TemporaryFolder folder;
+  const std::string first = folder / "first", prefix = folder / "moved";
+  REQUIRE(
+      run_bare({"cmake", "--install", GRAPHPIPE_BINARY_DIR, "--prefix", first, "--component", "runtime"}).exit_code ==
+      0);
+  fs::rename(first, prefix);
+  folder.write("CMakeLists.txt", text("cmake_minimum_required(VERSION 3.25)\nproject(consumer CXX)\n"
+                                      "find_package(GraphPipe ",
+                                      wire::kToolVersion,
+                                      " CONFIG REQUIRED)\n"
+                                      "add_executable(consumer consumer.cpp)\n"
+                                      "target_link_libraries(consumer PRIVATE graphpipe::runtime)\n"));
+  // Reads weights as the programs do.
+  folder.write("consumer.cpp", R"cpp(#include <iostream>
+
+#include "runtime/io/safetensors.h"
+#include "wire/version.h"
+
+                                     int main(int, char** arguments) {
+                                       const graphpipe::runtime::Safetensors weights{std::string(arguments[1])};
+                                       std::cout << graphpipe::wire::kToolVersion;
+                                       for (const auto& [name, place] : weights.tensors()) std::cout << " " << name << "=" << weights.view(place).numel();
+                                     }
+  )cpp");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"cmake", "-S", folder / "", "-B", folder / "build", "-DCMAKE_PREFIX_PATH=" + prefix},
+        std::vector<std::string>{"cmake", "--build", folder / "build"}}) {
+    const Ended ended = run_bare(words);
+    CAPTURE(ended.output);
+    REQUIRE(ended.exit_code == 0);
+  }
+  const std::string file = data_path("models/dlrm/reference.safetensors"),
+                    content = read_data("models/dlrm/reference.safetensors");
+  std::string expected = wire::kToolVersion;
+  uint64_t header = 0;
+  std::memcpy(&header, content.data(), sizeof header);
+  const auto entries = nlohmann::json::parse(content.substr(sizeof header, header));
+  for (const auto& [name, entry] : entries.items()) {
+    int64_t numbers = 1;
+    for (const int64_t dim : entry.value("shape", std::vector<int64_t>())) numbers *= dim;
+    if (name != "__metadata__") expected += " " + name + "=" + std::to_string(numbers);
+  }
+  CHECK(run_bare({folder / "build/consumer", file}).output == expected + "\n");
 }
