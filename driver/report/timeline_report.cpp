@@ -4,6 +4,7 @@
 
 #include "driver/report/report.h"
 #include "scheduler/analysis/idle_time.h"
+#include "scheduler/render/device_groups.h"
 #include "scheduler/render/gantt.h"
 
 namespace graphpipe::driver {
@@ -31,19 +32,29 @@ std::string label(const ir::StageGraph& graph, const ir::Schedule& schedule, sch
               scheduler::micro_batch_of(graph, action), edge);
 }
 
-std::string idle_table(const std::vector<scheduler::IdleTime>& idle, const ir::Schedule& schedule,
-                       const scheduler::Timeline& timeline, const TimeScale& scale) {
+/// Of devices that do the same one row, the mean of them, where there are many.
+std::string idle_table(const ir::StageGraph& graph, const ir::Schedule& schedule, const scheduler::Timeline& timeline,
+                       const TimeScale& scale) {
+  const std::vector<scheduler::IdleTime> idle = scheduler::idle_time(graph, schedule, timeline);
   std::vector<std::vector<std::string>> rows{{"device", "idle"}};
   for (int cause = 0; cause < scheduler::kIdleCauseCount; ++cause)
     rows[0].emplace_back(scheduler::idle_cause_name(static_cast<IdleCause>(cause)));
-  for (size_t p = 0; p < idle.size(); ++p) {
-    Ticks total;
-    for (const Ticks ticks : idle[p]) total += ticks;
-    const double whole = static_cast<double>(std::max<int64_t>(1, timeline.makespan.count));
+  const double whole = static_cast<double>(std::max<int64_t>(1, timeline.makespan.count));
+  for (const scheduler::DeviceGroup& group : scheduler::device_groups(graph, schedule, timeline)) {
+    const auto devices = static_cast<int64_t>(group.programs.size());
     std::vector<std::string>& row = rows.emplace_back();
-    row.push_back(device_name(schedule, p));
-    row.push_back(fmt::format("{:.1f} %", 100 * static_cast<double>(total.count) / whole));
-    for (const Ticks ticks : idle[p]) row.push_back(ticks.count == 0 ? "-" : scale.shown(units(ticks, scale)));
+    row.push_back(devices == 1 ? device_name(schedule, group.programs.front())
+                               : scheduler::device_names(schedule, group));
+    std::vector<std::string> causes;
+    int64_t total = 0;
+    for (size_t cause = 0; cause < scheduler::kIdleCauseCount; ++cause) {
+      int64_t ticks = 0;
+      for (const size_t p : group.programs) ticks += idle[p][cause].count;
+      total += ticks;
+      causes.push_back(ticks == 0 ? "-" : scale.shown(units(Ticks(ticks / devices), scale)));
+    }
+    row.push_back(fmt::format("{:.1f} %", 100 * static_cast<double>(total) / static_cast<double>(devices) / whole));
+    row.insert(row.end(), causes.begin(), causes.end());
   }
   return table(rows);
 }
@@ -52,7 +63,7 @@ std::string idle_table(const std::vector<scheduler::IdleTime>& idle, const ir::S
 
 std::string timeline_text(const ir::StageGraph& graph, const ir::Schedule& schedule,
                           const scheduler::Timeline& timeline, const TimeScale& scale) {
-  std::string out = idle_table(scheduler::idle_time(graph, schedule, timeline), schedule, timeline, scale);
+  std::string out = idle_table(graph, schedule, timeline, scale);
   const std::vector<scheduler::ActionPlace> path = scheduler::critical_path(timeline);
   out += "critical path:";
   for (size_t i = 0; i < path.size(); ++i) {

@@ -12,6 +12,7 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
+#include "driver/report/html/timeline_picture.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
 #include "driver/report/timeline_report.h"
@@ -25,10 +26,7 @@ namespace {
 
 std::string drawing(const Pipeline& pipeline, const std::string& format) {
   const auto& built = pipeline.built;
-  if (format == "svg") {
-    return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline,
-                                {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"});
-  }
+  if (format == "svg") return timeline_picture(pipeline);
   if (format == "trace") return scheduler::trace_json(pipeline.stages, built.schedule, built.timeline, built.memory);
   return scheduler::gantt_text(
       pipeline.stages, built.schedule, built.timeline,

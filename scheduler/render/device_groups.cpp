@@ -10,26 +10,35 @@
 namespace graphpipe::scheduler {
 namespace {
 
+/// What a device computes: which stage each time, and of each a number that tells it from others.
 using ComputeOrder = std::vector<std::tuple<ActionOp, int32_t, int64_t>>;
 
-ComputeOrder compute_order_of(const StageGraph& graph, const ir::Program& program) {
+template <typename NumberOf>
+ComputeOrder compute_order(const ir::Program& program, NumberOf number_of) {
   ComputeOrder work;
-  for (const Action& action : program.actions)
-    if (ir::is_compute(action.op)) work.emplace_back(action.op, action.stage, micro_batch_of(graph, action));
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    if (const Action& action = program.actions[i]; ir::is_compute(action.op))
+      work.emplace_back(action.op, action.stage, number_of(i));
   return work;
 }
 
 }  // namespace
 
-std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, size_t max_apart) {
+std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                                       size_t max_apart) {
   std::vector<DeviceGroup> groups;
-  std::map<ComputeOrder, size_t> group_of;
-  for (size_t program = 0; program < schedule.programs.size(); ++program) {
+  std::map<ComputeOrder, size_t> of_micro_batches, of_times;
+  for (size_t id = 0; id < schedule.programs.size(); ++id) {
+    const ir::Program& program = schedule.programs[id];
     size_t group = groups.size();
-    if (schedule.programs.size() > max_apart)
-      group = group_of.try_emplace(compute_order_of(graph, schedule.programs[program]), group).first->second;
+    if (schedule.programs.size() > max_apart) {
+      const auto times = [&](size_t i) { return timeline.spans[id][i].start.count; };
+      group = of_times.try_emplace(compute_order(program, times), group).first->second;
+      const auto micro_batches = [&](size_t i) { return micro_batch_of(graph, program.actions[i]); };
+      group = of_micro_batches.try_emplace(compute_order(program, micro_batches), group).first->second;
+    }
     if (group == groups.size()) groups.emplace_back();
-    groups[group].programs.push_back(program);
+    groups[group].programs.push_back(id);
   }
   return groups;
 }

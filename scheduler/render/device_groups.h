@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "scheduler/lowering/items.h"
+#include "scheduler/simulate/timeline.h"
 
 namespace graphpipe::scheduler {
 
@@ -13,9 +14,11 @@ struct DeviceGroup {
   std::vector<size_t> programs;
 };
 
-/// Every device by itself where there are at most so many. Else devices that compute the same micro-batches of the same
-/// stages in the same order are one group. Groups are in the order of their first devices.
-std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, size_t max_apart = 16);
+/// Every device by itself where there are at most so many. Else devices that compute the same stages in the same order
+/// are one group, where the micro-batches are the same or the times are: replicas share micro-batches or take turns
+/// with them. Groups are in the order of their first devices.
+std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
+                                       size_t max_apart = 16);
 
 /// "device 3", "devices 0 to 3", "devices 0, 4, 8 and 5 more".
 std::string device_names(const Schedule& schedule, const DeviceGroup& group);

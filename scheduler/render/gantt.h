@@ -16,9 +16,10 @@ struct GanttOptions {
   bool metrics = true;
 };
 
-/// One row per device, time from left to right in equal columns. A cell shows what runs in it: "F3" where there is
-/// room, else its letter; "." is idle. Micro-batches are numbered per stage; where a device holds several stages a cell
-/// begins with the stage: "2F3". A line below tells the makespan and the idle share.
+/// One row per device, or per group of devices that do the same where there are many (device_groups.h), with the
+/// micro-batches of its first; time from left to right in equal columns. A cell shows what runs in it: "F3" where there
+/// is room, else its letter; "." is idle. Micro-batches are numbered per stage; where a device holds several stages a
+/// cell begins with the stage: "2F3". A line below tells the makespan and the idle share.
 std::string gantt_text(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
                        const GanttOptions& options = {});
 
@@ -29,12 +30,16 @@ struct TimeAxis {
   std::string unit;
 };
 
+/// Seconds, milliseconds or microseconds, so that the numbers of a real time are short.
+TimeAxis axis_of_seconds(Ticks makespan);
+
 /// By stage; empty where there are none.
 using StageNames = std::vector<EncodedText<HtmlText>>;
 
 /// The same as a picture of its own, with an axis, a legend, stages by their names, messages as lines between the rows,
-/// and sums over replicas as thin bars. Of more than 16 devices those that do the same have one row (device_groups.h).
-/// More than 48 rows or 20,000 actions are shown as how busy the devices are, several to a row.
+/// and sums over replicas as thin bars. Of more than 16 devices those that do the same have one row (device_groups.h),
+/// with the micro-batches of the first.
+/// More than 48 rows or 20,000 actions are shown as how busy the devices are, in at most 48 rows.
 std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
                       const TimeAxis& axis = {}, const StageNames& names = {});
 

@@ -2,18 +2,22 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "scheduler/render/device_groups.h"
 #include "scheduler/render/gantt.h"
+#include "scheduler/simulate/durations.h"
 
 namespace graphpipe::scheduler {
 namespace {
 
 // As wide as lets the words be read on a sheet of A4.
 constexpr double kWidth = 1000, kLeft = 128, kRight = 14, kTop = 44, kRow = 32, kBar = 24;
+/// Room for half of a number of the axis.
+constexpr double kHalfLabel = 26;
 /// Below the bar of a row: what goes on beside its computing.
 constexpr double kThinBar = 4;
-/// More rows are drawn as shares of time that devices are busy; of so many devices at most each.
+/// More rows are drawn as shares of time that devices are busy, several groups of devices to a row.
 constexpr size_t kMaxDrawnRows = 48;
 /// More actions make a picture that no browser scrolls.
 constexpr size_t kMaxDrawnActions = 20'000;
@@ -95,9 +99,10 @@ class Frame {
     for (const double larger : {2.0, 2.5, 2.0}) step *= units / step > 10 ? larger : 1;
     for (double at = 0; at <= units * 1.0001; at += step) {
       const double x = kLeft + at * axis_.ticks_per_unit * scale_;
+      const bool at_edge = x > kWidth - kHalfLabel;
       out += "<line x1=\"" + fixed_point(x) + "\" y1=\"" + fixed_point(kTop - 6) + "\" x2=\"" + fixed_point(x) +
              "\" y2=\"" + fixed_point(height() - 8) + "\" stroke=\"#ddd\"/>\n";
-      out += words_at(x, kTop - 10, short_number(at) + axis_.unit, "middle");
+      out += words_at(at_edge ? kWidth - 1 : x, kTop - 10, short_number(at) + axis_.unit, at_edge ? "end" : "middle");
     }
     return out;
   }
@@ -116,8 +121,8 @@ struct Rows {
   /// Of the programs that stand for their groups.
   size_t actions = 0;
 
-  Rows(const StageGraph& graph, const Schedule& schedule)
-      : groups(device_groups(graph, schedule)), row_of(schedule.programs.size()) {
+  Rows(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline)
+      : groups(device_groups(graph, schedule, timeline)), row_of(schedule.programs.size()) {
     for (size_t row = 0; row < groups.size(); ++row) {
       actions += schedule.programs[groups[row].programs.front()].actions.size();
       for (const size_t program : groups[row].programs) row_of[program] = row;
@@ -190,6 +195,17 @@ void draw_transfer(Span span, const Frame& frame, size_t from, size_t to, std::s
          fixed_point(frame.x(span.end)) + "\" y2=\"" + fixed_point(y2) + "\" stroke=\"#555\" stroke-width=\"0.7\"/>\n";
 }
 
+/// Short enough to stand beside a row: "256 of 1000 to 2020" where the devices do not follow each other.
+std::string devices_beside(const Schedule& schedule, const DeviceGroup& group) {
+  constexpr size_t kMaxLetters = 20;
+  std::string names = device_names(schedule, group);
+  if (names.size() <= kMaxLetters) return names;
+  const auto number = [&](size_t program) { return schedule.programs[program].device.index(); };
+  const auto [first, last] = std::ranges::minmax(group.programs, {}, number);
+  return std::to_string(group.programs.size()) + " of " + std::to_string(number(first)) + " to " +
+         std::to_string(number(last));
+}
+
 /// The devices, and below them their stages.
 std::string row_name(const Schedule& schedule, const DeviceGroup& group, const StageNames& names, size_t row) {
   const std::vector<size_t> stages = stages_of(schedule.programs[group.programs.front()]);
@@ -199,7 +215,7 @@ std::string row_name(const Schedule& schedule, const DeviceGroup& group, const S
     below += (i == 0 ? " " : ", ") + std::to_string(stages[i]);
   if (stages.size() > kMaxNamed) below += ", ...";
   if (stages.size() == 1 && stages.front() < names.size()) below += ": " + names[stages.front()].str();
-  std::string out = words_at(4, Frame::y(row) + 11, device_names(schedule, group));
+  std::string out = words_at(4, Frame::y(row) + 11, devices_beside(schedule, group));
   if (!stages.empty()) out += "<g font-size=\"10\">" + words_at(4, Frame::y(row) + 24, below) + "</g>";
   return out;
 }
@@ -227,34 +243,41 @@ std::string every_action(const StageGraph& graph, const Schedule& schedule, cons
   return lines + bars;  // where many messages cross a bar, its words stay readable
 }
 
-/// Busy time of the devices [first, end) in each column of the picture, as a share of it.
-std::array<double, kBusyColumns> busy_share(const Schedule& schedule, const Timeline& timeline, size_t first,
-                                            size_t end, double width) {
+/// The mean busy time of the devices of these groups in each column of the picture, as a share of it.
+std::array<double, kBusyColumns> busy_share(const Schedule& schedule, const Timeline& timeline,
+                                            std::span<const DeviceGroup> groups, double width) {
   std::array<double, kBusyColumns> share{};
-  for (size_t row = first; row < end; ++row)
-    for (size_t i = 0; i < schedule.programs[row].actions.size(); ++i) {
-      if (!is_drawn(schedule.programs[row].actions[i].op)) continue;
-      const Span span = timeline.spans[row][i];
+  size_t devices = 0;
+  for (const DeviceGroup& group : groups) {
+    // The first stands for all of its group.
+    const size_t program = group.programs.front();
+    const auto count = static_cast<double>(group.programs.size());
+    devices += group.programs.size();
+    for (size_t i = 0; i < schedule.programs[program].actions.size(); ++i) {
+      if (!is_drawn(schedule.programs[program].actions[i].op)) continue;
+      const Span span = timeline.spans[program][i];
       const double from = static_cast<double>(span.start.count) / width,
                    to = static_cast<double>(span.end.count) / width;
       for (int c = static_cast<int>(from); c < kBusyColumns && c < to; ++c)
-        share[static_cast<size_t>(c)] += std::min(to, c + 1.0) - std::max(from, static_cast<double>(c));
+        share[static_cast<size_t>(c)] += count * (std::min(to, c + 1.0) - std::max(from, static_cast<double>(c)));
     }
-  for (double& column : share) column /= static_cast<double>(end - first);
+  }
+  for (double& column : share) column /= static_cast<double>(devices);
   return share;
 }
 
-std::string busy_rows(const Schedule& schedule, const Timeline& timeline, const Frame& frame, size_t rows) {
-  const size_t devices = schedule.programs.size();
+std::string busy_rows(const Schedule& schedule, const Timeline& timeline, const Rows& rows, const Frame& frame,
+                      size_t height) {
   const double cell = (kWidth - kLeft - kRight) / kBusyColumns;
   std::string out;
-  for (size_t row = 0; row < rows; ++row) {
-    const size_t first = row * devices / rows, end = (row + 1) * devices / rows;
-    const std::string name =
-        std::to_string(schedule.programs[first].device.index()) +
-        (end - first > 1 ? " to " + std::to_string(schedule.programs[end - 1].device.index()) : "");
-    out += words_at(4, Frame::y(row) + 16, name);
-    const auto share = busy_share(schedule, timeline, first, end, frame.end() / kBusyColumns);
+  for (size_t row = 0; row < height; ++row) {
+    const size_t first = row * rows.groups.size() / height, end = (row + 1) * rows.groups.size() / height;
+    const std::span<const DeviceGroup> groups(&rows.groups[first], end - first);
+    DeviceGroup all;
+    for (const DeviceGroup& group : groups)
+      all.programs.insert(all.programs.end(), group.programs.begin(), group.programs.end());
+    out += words_at(4, Frame::y(row) + 16, devices_beside(schedule, all));
+    const auto share = busy_share(schedule, timeline, groups, frame.end() / kBusyColumns);
     for (size_t c = 0; c < share.size(); ++c)
       if (share[c] > 0.005)
         out += rectangle(kLeft + cell * static_cast<double>(c), Frame::y(row), cell, kBar,
@@ -266,11 +289,18 @@ std::string busy_rows(const Schedule& schedule, const Timeline& timeline, const 
 
 }  // namespace
 
+TimeAxis axis_of_seconds(Ticks makespan) {
+  const double seconds = static_cast<double>(makespan.count) / kTicksPerSecond;
+  if (seconds >= 1) return {.ticks_per_unit = kTicksPerSecond, .unit = " s"};
+  if (seconds >= 1e-3) return {.ticks_per_unit = kTicksPerSecond / 1e3, .unit = " ms"};
+  return {.ticks_per_unit = kTicksPerSecond / 1e6, .unit = " us"};
+}
+
 std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline, const TimeAxis& axis,
                       const StageNames& names) {
-  const Rows rows(graph, schedule);
+  const Rows rows(graph, schedule, timeline);
   const bool each = rows.groups.size() <= kMaxDrawnRows && rows.actions <= kMaxDrawnActions;
-  const size_t height = each ? rows.groups.size() : std::min(schedule.programs.size(), kMaxDrawnRows);
+  const size_t height = std::min(rows.groups.size(), kMaxDrawnRows);
   const Frame frame(timeline, axis, height);
   std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + fixed_point(kWidth) + " " +
                     fixed_point(frame.height()) + "\" width=\"" + fixed_point(kWidth) + "\" height=\"" +
@@ -280,8 +310,8 @@ std::string gantt_svg(const StageGraph& graph, const Schedule& schedule, const T
                     "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
   out += each ? legend(schedule) : words_at(kLeft, 14, "the darker, the more of the devices of a row are busy");
   out += frame.grid();
-  out +=
-      each ? every_action(graph, schedule, timeline, names, rows, frame) : busy_rows(schedule, timeline, frame, height);
+  out += each ? every_action(graph, schedule, timeline, names, rows, frame)
+              : busy_rows(schedule, timeline, rows, frame, height);
   return out + "</svg>\n";
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "scheduler/render/device_groups.h"
 #include "scheduler/render/gantt.h"
 
 namespace graphpipe::scheduler {
@@ -92,16 +93,18 @@ std::string gantt_text(const StageGraph& graph, const Schedule& schedule, const 
                        const GanttOptions& options) {
   size_t heading = 0;
   std::vector<std::string> names;
-  for (const ir::Program& program : schedule.programs) {
-    names.push_back("device " + std::to_string(program.device.index()));
+  const std::vector<DeviceGroup> groups = device_groups(graph, schedule, timeline);
+  for (const DeviceGroup& group : groups) {
+    names.push_back(device_names(schedule, group));
     heading = std::max(heading, names.back().size());
   }
   const auto width = static_cast<size_t>(std::clamp(options.width, 20, 10000));
   const size_t columns = width > heading + 3 ? width - heading - 3 : 1;
   std::string out;
-  for (size_t p = 0; p < schedule.programs.size(); ++p) {
+  for (size_t row = 0; row < groups.size(); ++row) {
+    const size_t p = groups[row].programs.front();
     const Cells cells = draw(graph, schedule.programs[p], timeline.spans[p], timeline.makespan, columns);
-    out += names[p] + std::string(heading - names[p].size(), ' ') + " |";
+    out += names[row] + std::string(heading - names[row].size(), ' ') + " |";
     out += (options.color ? colored(schedule.programs[p], cells) : cells.characters) + "|\n";
   }
   if (!options.metrics) return out;

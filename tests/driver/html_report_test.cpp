@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "driver/report/html/html.h"
 #include "tests/driver/ask.h"
 #include "tests/support/onnx_text.h"
 #include "tests/support/test_data.h"
@@ -69,9 +70,9 @@ TEST_CASE("a report shows stages, timeline, idle time and memory, runs nothing a
   REQUIRE(ask({"report", plan, "-o", folder / "report.html"}).code == 0);
   const std::string page = read_page(folder / "report.html");
   CHECK(page.starts_with("<!DOCTYPE html>"));
-  CHECK(count(page, "<svg") == 2 + 3 + 1 + 1);  // stages, timeline, three devices' memory, idle time, steps compared
+  CHECK(count(page, "<svg") == 2 + 3 + 8 + 3);  // stages, timeline, three devices' memory, causes, bars of idle time
   CHECK(count(page, "<svg") == count(page, "</svg>"));
-  CHECK(count(page, "<details class=\"operators\" id=\"stage-") == 3);
+  CHECK(count(page, "<p id=\"stage-") == 3);
   CHECK(count(page, "href=\"#stage-1\"") == 2);
   CHECK(count(page, "default-src 'none'") == 1);
   for (const char* never : {"<script", "onerror='", "<img", "http://", "src=\""})
@@ -79,6 +80,18 @@ TEST_CASE("a report shows stages, timeline, idle time and memory, runs nothing a
           (std::string(never) == "http://" ? count(page, "xmlns=\"http://www.w3.org/2000/svg\"") : 0));
   CHECK(holds(page, "&lt;script&gt;alert(1)"));
   CHECK(count(page, "class=\"mark\">assumed") >= 1);
+}
+
+TEST_CASE("names are cut to the width that they have") {
+  CHECK(driver::fitted("text.layers", 200, 11) == "text.layers");
+  const std::string wide(100, 'W'), narrow(100, 'i');
+  CHECK(driver::fitted(wide, 200, 11).size() < driver::fitted(narrow, 200, 11).size());
+  for (const std::string& name : {wide, narrow, std::string("ab")})
+    for (const double width : {0.0, 10.0, 40.0, 1e9}) {
+      const std::string shown = driver::fitted(name, width, 10);
+      CHECK((shown == name || shown.ends_with("...")));
+      CHECK(shown.size() <= std::max<size_t>(name.size(), 3));
+    }
 }
 
 TEST_CASE("the graph of stages alone is an SVG or a graph of Graphviz, of one plan") {
@@ -158,7 +171,7 @@ TEST_CASE("several plans are compared, and a log of a run stands beside what was
   REQUIRE(ask({"report", first, "-o", folder / "one.html", "--measured", folder / "log.jsonl"}).code == 0);
   const std::string one = read_page(folder / "one.html");
   CHECK(holds(one, "measured</span><b>250 ms</b>"));
-  CHECK(holds(one, ">this plan, measured</text>"));
+  CHECK(holds(one, ">this plan, measured</span>"));
   CHECK(ask({"report", first, second, "-o", folder / "x.html", "--measured", folder / "log.jsonl"}).code == 2);
   CHECK(ask({"report", first, "-o", folder / "x.html", "--measured", first}).code == 3);
 }

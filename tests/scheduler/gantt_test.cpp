@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
 #include <sstream>
 
 #include "scheduler/build_schedule.h"
@@ -104,7 +105,7 @@ TEST_CASE("the SVG of more devices than rows shows shares, and stays small") {
   const BuiltSchedule built =
       *build_schedule(graph, standalone_cluster(200), {.policy = "1f1b", .in_flight = depth_numbers(graph)});
   const std::string svg = gantt_svg(graph, built.schedule, built.timeline);
-  CHECK(svg.find("0 to 3</text>") != std::string::npos);
+  CHECK(svg.find(">devices 0 to 3</text>") != std::string::npos);
   CHECK(count(svg, "<g><title>") == 0);
   CHECK(svg.size() < 2'000'000);
 }
@@ -116,7 +117,7 @@ TEST_CASE("of many devices those that do the same have one row, with their stage
     ir::Cluster cluster = standalone_cluster(3 * replicas);
     cluster.levels.front().bandwidth = BytesPerSecond(1000);  // so that sums take time
     const BuiltSchedule built = *build_schedule(graph, cluster, {.policy = "gpipe"});
-    const std::vector<DeviceGroup> groups = device_groups(graph, built.schedule);
+    const std::vector<DeviceGroup> groups = device_groups(graph, built.schedule, built.timeline);
     CHECK(groups.size() == (replicas == 2 ? 6 : 3));
     CHECK(device_names(built.schedule, groups.back()) == (replicas == 2 ? "device 5" : "devices 16 to 23"));
     const StageNames names{HtmlText::encode(ModelText("a<b>")), HtmlText::encode(ModelText("c")),
@@ -126,6 +127,45 @@ TEST_CASE("of many devices those that do the same have one row, with their stage
     CHECK(count(svg, ", gradient sum, ") == groups.size());
     CHECK(count(svg, ", forward, ") == 4 * groups.size());
   }
+}
+
+TEST_CASE("replicas that take turns at the same times have one row; those of other times do not") {
+  for (const int stages : {1, 2}) {
+    CAPTURE(stages);
+    StageGraph graph = chain_stages({.ranks = stages, .micro_batches = 40});
+    for (const StageId id : graph.stage_ids()) {
+      ir::StageChoice& choice = graph.stages[id].choice;
+      choice.mode = ir::ReplicaMode::kRoundRobin;
+      choice.devices.clear();
+      for (size_t r = 0; r < 20; ++r) choice.devices.push_back(ir::DeviceId(id.index() * 20 + r));
+    }
+    const BuiltSchedule built = *build_schedule(graph, standalone_cluster(20 * stages), {.policy = "gpipe"});
+    const std::vector<DeviceGroup> groups = device_groups(graph, built.schedule, built.timeline);
+    std::set<std::pair<int32_t, int64_t>> first_starts;  // of which stage, when
+    for (size_t p = 0; p < built.schedule.programs.size(); ++p)
+      for (size_t i = 0; i < built.schedule.programs[p].actions.size(); ++i)
+        if (const Action& action = built.schedule.programs[p].actions[i]; action.op == ActionOp::kForward) {
+          first_starts.insert({action.stage, built.timeline.spans[p][i].start.count});
+          break;
+        }
+    CHECK(groups.size() >= first_starts.size());
+    if (stages == 1) CHECK(device_names(built.schedule, groups.front()) == "devices 0 to 19");
+    const std::string text = gantt_text(graph, built.schedule, built.timeline, {.metrics = false});
+    CHECK(count(text, "\n") == groups.size());
+    size_t programs = 0;
+    for (const DeviceGroup& group : groups) programs += group.programs.size();
+    CHECK(programs == built.schedule.programs.size());
+  }
+}
+
+TEST_CASE("the axis of real times has short numbers") {
+  for (const double seconds : {3e-6, 7e-4, 0.02, 5.0, 426.0}) {
+    const TimeAxis axis = axis_of_seconds(Ticks(static_cast<int64_t>(seconds * kTicksPerSecond)));
+    const double shown = seconds * kTicksPerSecond / axis.ticks_per_unit;
+    CHECK(shown >= 1);
+    CHECK(shown < 1000);
+  }
+  CHECK(axis_of_seconds(Ticks(426'000'000'000)).unit == " s");
 }
 
 TEST_CASE("devices are named as one reads them") {

@@ -9,6 +9,7 @@ driven through a pipe: it opens no port.
 """
 
 import base64
+import hashlib
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "tests/data/models"
 CLIP, CLIP_LOSS = MODELS / "clip_like/model.onnx", "contrastive:similarity"
 DLRM, DLRM_LOSS = MODELS / "dlrm/model.onnx", "bce:logit,click"
-PHONE, DESK = (390, 844), (1280, 900)
+PHONE, DESK = (360, 780), (1280, 900)
 A4_WIDTH = round((210 - 2 * 14) / 25.4 * 96)  # within the margins of the style, in pixels of CSS
 
 # Name: model, loss and flags of the plan.
@@ -31,6 +32,9 @@ SIZES = {
     "replicas": (DLRM, DLRM_LOSS, ["--devices", "32", "--batch", "256", "--planner", "data-parallel"]),
     "1024": (DLRM, DLRM_LOSS, ["--devices", "1024", "--batch", "4096", "--micro-batch", "4", "--planner", "data-parallel"]),
 }
+# Paths of modules as an attacker or a careless author would have them.
+HOSTILE = ["</title><script>document.title = 'ran'</script>", "\u202egnirts lanoitceridib", "\"><img src=x onerror=\"document.title='ran'\">",
+           "W" * 3000, "]]></style><style>main{display:none}", "a\nb\x1b[31m", "&lt;b&gt;\\u003c\\\" }; x -> y"]
 ROLES_WITH_NAMES = {"image", "img", "graphics-document", "link", "region", "table", "heading", "figure", "navigation"}
 
 
@@ -87,9 +91,21 @@ class Browser:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
+    def press(self, key, code, text=""):
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text if kind == "keyDown" else "")
+
     def press_tab(self):
-        for kind in ("rawKeyDown", "keyUp"):
-            self.ask("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        self.press("Tab", 9)
+
+    def press_enter(self):
+        self.press("Enter", 13, "\r")
+
+    def click(self, element):
+        x, y = self.value(f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect();"
+                          " return [b.x + b.width / 2, b.y + b.height / 2]; })()")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def nodes(self):
         return [node for node in self.ask("Accessibility.getFullAXTree")["nodes"] if not node.get("ignored")]
@@ -126,6 +142,23 @@ class Report(unittest.TestCase):
             cls.graphpipe("report", plans[name], "-o", cls.pages[name], "-q")
         cls.pages["compared"] = f"{cls.folder.name}/compared.html"
         cls.graphpipe("report", plans["1x4"], plans["replicas"], "-o", cls.pages["compared"], "-q")
+        cls.pages["hostile"] = f"{cls.folder.name}/hostile.html"
+        cls.graphpipe("report", cls.hostile_plan(), "-o", cls.pages["hostile"], "-q")
+
+    @classmethod
+    def hostile_plan(cls):
+        """The plan of a model whose exported modules have such paths, one stage each."""
+        model, plan = pathlib.Path(cls.folder.name) / "model.onnx", f"{cls.folder.name}/hostile.json"
+        model.write_bytes(CLIP.read_bytes())
+        words = ["plan", model, "--loss", CLIP_LOSS, "--cluster", "default", "--devices", str(len(HOSTILE)), "--stages", str(len(HOSTILE)),
+                 "--batch", "8", "--micro-batch", "2", "--planner", "sequential", "-o", plan, "-q"]
+        cls.graphpipe(*words)
+        modules = [{"node": node, "path": path} for stage, path in zip(json.loads(pathlib.Path(plan).read_text())["stages"], HOSTILE)
+                   for node in stage["labels"]]
+        facts = {"schema": "graphpipe.module/1", "model": hashlib.sha256(model.read_bytes()).hexdigest(), "modules": modules}
+        pathlib.Path(f"{model}.module.json").write_text(json.dumps(facts))
+        cls.graphpipe(*words)
+        return plan
 
     @classmethod
     def tearDownClass(cls):
@@ -184,6 +217,41 @@ class Report(unittest.TestCase):
             self.assertNotEqual(outline, "none", "where the focus is must be seen")
         self.assertEqual(places, list(range(expected)))
 
+    def test_a_stage_opens_its_operators_by_click_and_by_key(self):
+        is_open = "document.querySelector('#stage-{}').checkVisibility()"
+        self.browser.open(self.pages["1x4"], DESK)
+        self.assertFalse(self.browser.value(is_open.format(2)))
+        self.browser.click("document.querySelectorAll('svg a')[2]")
+        self.assertTrue(self.browser.value(is_open.format(2)))
+        top = self.browser.value("document.querySelector('#stage-2').getBoundingClientRect().top")
+        self.assertTrue(0 <= top < DESK[1])
+        self.browser.value("document.querySelectorAll('svg a')[1].focus()")
+        self.browser.press_enter()
+        self.assertTrue(self.browser.value(is_open.format(1)))
+        self.assertFalse(self.browser.value(is_open.format(0)))
+        self.assertIn("node_", self.browser.value("document.querySelector('#stage-1').innerText"))
+
+    def test_no_word_of_a_picture_is_cut_or_leaves_its_box(self):
+        outside = """[...document.querySelectorAll('svg[viewBox] text')].filter(text => {
+            const box = text.getBBox(), whole = text.ownerSVGElement.viewBox.baseVal;
+            return box.x < 0 || box.x + box.width > whole.width || box.y + box.height > whole.height + 4; })"""
+        beyond = """[...document.querySelectorAll('svg a')].flatMap(a => [...a.querySelectorAll('text')].filter(text => {
+            const box = text.getBBox(), rect = a.querySelector('rect').getBBox();
+            return box.x + box.width > rect.x + rect.width; }))"""
+        into_bars = """[...document.querySelectorAll('.timeline text[x="4.00"]')].filter(text => text.getBBox().x + text.getBBox().width > 128)"""
+        for name in self.each_page(DESK):
+            for words in (outside, beyond, into_bars):
+                self.assertEqual(self.browser.value(f"({words}).map(text => text.textContent)"), [], name)
+
+    def test_names_of_a_model_do_nothing(self):
+        self.browser.open(self.pages["hostile"], DESK)
+        self.assertEqual(self.browser.value("document.scripts.length + document.images.length"), 0)
+        self.assertTrue(self.browser.value("document.title").startswith("Pipeline plan "))
+        self.assertEqual(self.browser.value("document.querySelectorAll('style').length"), 1)
+        self.assertIn("<script>", self.browser.value("document.body.innerText"))
+        self.assertNotIn("\u202e", self.browser.value("document.body.innerText"))
+        self.assertLess(self.browser.value("document.documentElement.scrollHeight"), 6000)
+
     def test_it_fits_a_phone_and_a_sheet(self):
         for name in self.each_page(PHONE):
             self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), PHONE[0], name)
@@ -196,9 +264,12 @@ class Report(unittest.TestCase):
                 pathlib.Path(f"{PICTURES}/{name}.pdf").write_bytes(base64.b64decode(sheet))
         self.browser.ask("Emulation.setEmulatedMedia", media="")
 
-    def test_many_devices_are_all_in_the_plan(self):
+    def test_many_devices_that_do_the_same_are_one(self):
         self.browser.open(self.pages["1024"], DESK)
         self.assertIn("1024 devices", self.browser.value("document.body.innerText"))
+        self.assertEqual(self.browser.value("[...document.querySelectorAll('.idle .name')].map(name => name.innerText)"),
+                         ["devices 0 to 1023"])
+        self.assertEqual(self.browser.value("document.querySelectorAll('.memory svg').length"), 1)
 
     def test_bars_differ_without_colours(self):
         self.browser.open(self.pages["1x4"], DESK)

@@ -18,8 +18,6 @@ using scheduler::IdleCause;
 using scheduler::IdleTime;
 
 constexpr size_t kMaxBars = 64, kMaxCurves = 12;
-constexpr double kBarWidth = 856, kBarHeight = 16, kBarPitch = 20, kBarLeft = 128;
-
 // Colours with lines on them, so that they differ in black on white too. The order is that of the legend.
 struct Hatching {
   std::string_view fill, lines;
@@ -36,16 +34,6 @@ constexpr Hatching kHatchings[scheduler::kIdleCauseCount + 1] = {
 };
 
 std::string pattern_id(const PartOf& part, int cause) { return fmt::format("{}idle-{}", part.ids, cause); }
-
-std::string patterns(const PartOf& part) {
-  std::string out = "<defs>";
-  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i)
-    out += fmt::format(
-        "<pattern id=\"{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><rect width=\"8\" height=\"8\" "
-        "fill=\"{}\"/><path d=\"{}\" stroke=\"#111\" stroke-width=\"0.8\"/></pattern>\n",
-        pattern_id(part, i), kHatchings[i].fill, kHatchings[i].lines);
-  return out + "</defs>\n";
-}
 
 std::string name_of_time(int cause) {
   return std::string(cause == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(cause - 1)));
@@ -72,35 +60,36 @@ std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
   return order;
 }
 
+// Each swatch defines the pattern that the bars take.
 std::string idle_legend(const PartOf& part) {
-  std::string out;
-  double x = kBarLeft;
-  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) {
-    const std::string name = name_of_time(i);
+  std::string out = "<ul class=\"legend\" role=\"list\">\n";
+  for (int i = 0; i <= scheduler::kIdleCauseCount; ++i)
     out += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"2\" width=\"12\" height=\"12\" fill=\"url(#{})\" stroke=\"#333\"/><text x=\"{:.1f}\" "
-        "y=\"12\">{}</text>",
-        x, pattern_id(part, i), x + 16, name);
-    x += 34 + 6.6 * static_cast<double>(name.size());
-  }
-  return out + "\n";
+        "<li><svg width=\"13\" height=\"13\" aria-hidden=\"true\"><title>{0}</title><pattern id=\"{1}\" width=\"8\" "
+        "height=\"8\" patternUnits=\"userSpaceOnUse\"><rect width=\"8\" height=\"8\" fill=\"{2}\"/><path d=\"{3}\" "
+        "stroke=\"#111\" stroke-width=\"0.8\"/></pattern><rect x=\"0.5\" y=\"0.5\" width=\"12\" height=\"12\" "
+        "fill=\"url(#{1})\" stroke=\"#333\"/></svg> {0}</li>\n",
+        name_of_time(i), pattern_id(part, i), kHatchings[i].fill, kHatchings[i].lines);
+  return out + "</ul>\n";
 }
 
-std::string idle_bar(const std::vector<double>& shares, const PartOf& part, double y) {
-  std::string out;
-  double x = kBarLeft;
+/// As wide as its line; its title says what a screen reader reads.
+std::string idle_bar(const std::string& devices, const std::vector<double>& shares, const PartOf& part) {
+  std::string bars, words;
+  double left = 0;
   for (int i = 0; i <= scheduler::kIdleCauseCount; ++i) {
-    const double share = shares[static_cast<size_t>(i)];
-    if (share <= 0) continue;
-    const double width = kBarWidth * share;
-    out += fmt::format(
-        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"url(#{})\" stroke=\"#333\" "
-        "stroke-width=\"0.4\"><title>{}: "
-        "{:.1f} %</title></rect>",
-        x, y, width, kBarHeight, pattern_id(part, i), name_of_time(i), 100 * share);
-    x += width;
+    const double percent = 100 * shares[static_cast<size_t>(i)];
+    if (percent <= 0) continue;
+    const std::string cause = fmt::format("{} {:.1f} %", name_of_time(i), percent);
+    bars += fmt::format(
+        "<rect x=\"{:.3f}%\" width=\"{:.3f}%\" height=\"100%\" fill=\"url(#{})\" stroke=\"#333\" "
+        "stroke-width=\"0.4\"><title>{}</title></rect>",
+        left, percent, pattern_id(part, i), cause);
+    words += (words.empty() ? "" : ", ") + cause;
+    left += percent;
   }
-  return out;
+  return fmt::format("<li><span class=\"name\">{0}</span> <svg role=\"img\"><title>{0}: {1}</title>{2}</svg></li>\n",
+                     devices, words, bars);
 }
 
 /// `name`: of the devices that the program stands for.
@@ -158,32 +147,21 @@ std::string idle_numbers(const std::vector<std::string>& devices, const std::vec
 std::string idle_picture(const Pipeline& pipeline, const PartOf& part) {
   const auto& built = pipeline.built;
   const std::vector<IdleTime> idle = scheduler::idle_time(pipeline.stages, built.schedule, built.timeline);
-  const std::vector<DeviceGroup> groups = scheduler::device_groups(pipeline.stages, built.schedule);
+  const std::vector<DeviceGroup> groups = scheduler::device_groups(pipeline.stages, built.schedule, built.timeline);
   const auto whole = static_cast<double>(std::max<int64_t>(1, built.timeline.makespan.count));
   std::vector<double> idlest;
   for (const DeviceGroup& group : groups) idlest.push_back(1 - shares_of(idle, group, whole)[0]);
   const std::vector<size_t> shown = largest(idlest, kMaxBars);
-  const double height = 24 + kBarPitch * static_cast<double>(shown.size());
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" "
-      "width=\"1000\" "
-      "height=\"{0:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\"><title>How the devices spend the "
-      "step</title>\n",
-      height);
-  out += patterns(part) + idle_legend(part);
+  std::string out = "<div class=\"idle\">\n" + idle_legend(part) + "<ul class=\"bars\" role=\"list\">\n";
   std::vector<std::string> devices;
   std::vector<std::vector<double>> shares;
-  for (size_t row = 0; row < shown.size(); ++row) {
-    const double y = 22 + kBarPitch * static_cast<double>(row);
-    devices.push_back(scheduler::device_names(built.schedule, groups[shown[row]]));
-    shares.push_back(shares_of(idle, groups[shown[row]], whole));
-    out += fmt::format("<text x=\"4\" y=\"{:.1f}\">{}</text>", y + 12, devices.back());
-    out += idle_bar(shares.back(), part, y) + "\n";
+  for (const size_t group : shown) {
+    devices.push_back(scheduler::device_names(built.schedule, groups[group]));
+    shares.push_back(shares_of(idle, groups[group], whole));
+    out += idle_bar(devices.back(), shares.back(), part);
   }
-  out = wide_part("How the devices spend the step" + part.words, out + "</svg>", "idle") +
-        idle_numbers(devices, shares, part);
-  if (groups.size() < idle.size())
-    out += "<p>Devices that compute the same micro-batches of the same stages are one bar, the mean of them.</p>\n";
+  out += "</ul></div>\n" + idle_numbers(devices, shares, part);
+  if (groups.size() < idle.size()) out += "<p>Devices that do the same are one bar, the mean of them.</p>\n";
   if (shown.size() < groups.size())
     out += fmt::format("<p>The {} of {} bars that are idle longest.</p>\n", shown.size(), groups.size());
   return out;
@@ -191,7 +169,8 @@ std::string idle_picture(const Pipeline& pipeline, const PartOf& part) {
 
 std::string memory_pictures(const Pipeline& pipeline) {
   const auto peak_of = [&](size_t program) { return pipeline.built.memory[program].peak.count; };
-  const std::vector<DeviceGroup> groups = scheduler::device_groups(pipeline.stages, pipeline.built.schedule);
+  const std::vector<DeviceGroup> groups =
+      scheduler::device_groups(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline);
   std::vector<size_t> fullest;
   std::vector<double> peaks;
   for (const DeviceGroup& group : groups) {
@@ -203,8 +182,7 @@ std::string memory_pictures(const Pipeline& pipeline) {
   for (const size_t group : shown)
     out += memory_curve(pipeline, fullest[group], scheduler::device_names(pipeline.built.schedule, groups[group]));
   out += "</div>\n";
-  if (groups.size() < pipeline.built.memory.size())
-    out += "<p>Of devices that compute the same micro-batches of the same stages the fullest is shown.</p>\n";
+  if (groups.size() < pipeline.built.memory.size()) out += "<p>Of devices that do the same the fullest is shown.</p>\n";
   if (shown.size() < peaks.size())
     out += fmt::format("<p>The {} of {} curves that are highest.</p>\n", shown.size(), peaks.size());
   return out;

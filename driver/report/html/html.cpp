@@ -22,11 +22,21 @@ th { background: #f2f2f2; } th[scope=row] { background: none; font-weight: inher
 .memory { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: .5rem 1rem; } .memory svg { width: 100%; }
 .operators { font-size: .875rem; }
 .mark { font-size: .75rem; border: 1px solid #777; border-radius: .3rem; padding: 0 .3rem; white-space: nowrap; }
+.bars { list-style: none; padding: 0; margin: .5rem 0; font-size: .8125rem; }
+.bars li { display: grid; grid-template-columns: 16rem 1fr; column-gap: .75rem; align-items: center; margin: .25rem 0; }
+.bars .name { text-align: right; overflow-wrap: anywhere; } .idle .bars li { grid-template-columns: 10rem 1fr; } .idle .bars .name { text-align: left; }
+.bars .value { display: flex; align-items: center; gap: .4rem; white-space: nowrap; } .bars svg { display: block; width: 100%; height: 1rem; }
+.bars .length { height: 1rem; border: 1px solid #111; box-sizing: border-box; background: #c6dbef; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+.bars .this-plan { font-weight: 600; } .this-plan .length { background: #2171b5; } .measured .length { background: #fdae6b; }
+.bound .length { background: none; border-style: dashed; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: .5rem 0; list-style: none; font-size: .8125rem; }
+.legend svg { vertical-align: -1px; }
 .figures { display: flex; flex-wrap: wrap; gap: .5rem 2rem; padding: 0; list-style: none; }
 .figures b { display: block; font-size: 1.25rem; }
 details { margin: .3rem 0; } summary { cursor: pointer; } a { color: #0b3d91; }
 a:focus, summary:focus, .wide:focus { outline: 2px solid #0b3d91; }
-@media screen and (max-width: 48rem) { .wide svg { max-width: none; } }
+@media screen and (max-width: 48rem) { .wide svg { max-width: none; }
+  .bars li, .idle .bars li { grid-template-columns: 1fr; } .bars .name { text-align: left; } }
 @media print { body { font-size: 10pt; max-width: none; padding: 0; } .wide { overflow: visible; } .timeline svg { min-width: 0; }
   .memory { grid-template-columns: repeat(3, 1fr); }
   table { font-size: 7.5pt; } th, td { padding: .1rem .25rem; } td, th[scope=row] { overflow-wrap: anywhere; }
@@ -46,11 +56,29 @@ std::string shortened(std::string_view raw, size_t most) {
   return std::string(raw.substr(0, end)) + "...";
 }
 
+std::string fitted(std::string_view ascii, double width, double size) {
+  const auto width_of = [&](char c) {
+    constexpr std::string_view kNarrow = "iljtfrI.,:;'|!()[] ", kWide = "mwMW@%";
+    const double share = kNarrow.find(c) != std::string_view::npos ? 0.42
+                         : kWide.find(c) != std::string_view::npos ? 1.05
+                         : c >= 'A' && c <= 'Z'                    ? 0.8
+                                                                   : 0.7;
+    return share * size;
+  };
+  const double dots = 3 * width_of('.');
+  double used = 0;
+  size_t kept = 0;
+  for (size_t i = 0; i < ascii.size(); ++i) {
+    used += width_of(ascii[i]);
+    if (used + dots <= width) kept = i + 1;
+    if (used > width) return std::string(ascii.substr(0, kept)) + "...";
+  }
+  return std::string(ascii);
+}
+
 std::string counted(size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
-
-std::string coordinate(double value) { return fmt::format("{:.2f}", value); }
 
 std::string origin_mark(Origin origin) {
   constexpr std::string_view kNames[] = {"measured", "simulated", "assumed"};

@@ -15,11 +15,12 @@ inline std::string html_text(std::string_view raw) { return HtmlText::encode(Mod
 /// At most so many bytes, whole characters, "..." where something is missing; not encoded yet.
 std::string shortened(std::string_view raw, size_t most);
 
+/// What is left of ASCII in a sans-serif font of `size` pixels, bold, on `width` pixels: by an estimate of how wide its
+/// letters are that is rather too high; "..." where something is missing.
+std::string fitted(std::string_view ascii, double width, double size);
+
 /// "1 stage", "2 stages".
 std::string counted(size_t count, std::string_view what);
-
-/// Two decimals, for coordinates.
-std::string coordinate(double value);
 
 /// Where a figure of the report comes from.
 enum class Origin : uint8_t { kMeasured, kSimulated, kAssumed };

@@ -11,8 +11,8 @@
 #include "driver/report/html/html.h"
 #include "driver/report/html/stage_picture.h"
 #include "driver/report/html/step_bars.h"
+#include "driver/report/html/timeline_picture.h"
 #include "driver/report/report.h"
-#include "scheduler/render/gantt.h"
 #include "support/median.h"
 #include "wire/version.h"
 
@@ -63,11 +63,11 @@ std::string in_words(const Pipeline& pipeline) {
   out += fmt::format(
       "<p>No order of these stages takes less than {} (this one {:.1f} % more), and no plan of this model on these "
       "devices less than {} "
-      "({:.1f} % more).</p>\n",
+      "({:.1f} % more) {}.</p>\n",
       shown_seconds(pipeline.step_bound), over(pipeline.step_bound), shown_seconds(pipeline.model_bound),
-      over(pipeline.model_bound));
+      over(pipeline.model_bound), origin_mark(Origin::kSimulated));
   const cost::Limit limit = cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.seconds());
-  out += "<p>Limited by " + html_text(limit.sentence) + ".</p>\n";
+  out += "<p>Limited by " + html_text(limit.sentence) + " " + origin_mark(Origin::kSimulated) + ".</p>\n";
   const bool measured_prices = !pipeline.plan.profile_digest.empty();
   const ir::Device& device = pipeline.plan.cluster.devices[ir::DeviceId(0u)];
   out += fmt::format("<p>Prices of operators: {} {}. Memory of a device: {} {}.</p>\n",
@@ -105,28 +105,9 @@ std::string decisions(const ReportedPlan& plan, const PartOf& part, std::string_
                        : std::vector<std::string>{html_text(cost.instead), "-", html_text(cost.why_not)});
   std::string out =
       fmt::format("<{0}>What each decision is worth {1}</{0}>\n", heading, origin_mark(Origin::kSimulated));
-  out += wide_part("This step beside others" + part.words,
-                   step_bars("This step, its bounds, and the same stages with one decision taken back",
-                             compared_steps(plan, costs)));
+  out += step_bars("This step" + part.words + ", its bounds, and the same stages with one decision taken back",
+                   compared_steps(plan, costs));
   return rows.size() == 1 ? out : out + html_table("The same stages with one decision taken back" + part.words, rows);
-}
-
-scheduler::StageNames stage_names(const Pipeline& pipeline) {
-  scheduler::StageNames names;
-  for (const ir::StageId id : pipeline.stages.stage_ids()) {
-    const std::string name = short_stage_name(pipeline, id);
-    if (name.empty()) return {};
-    names.push_back(HtmlText::encode(ModelText(shortened(name, 12))));
-  }
-  return names;
-}
-
-std::string timeline(const Pipeline& pipeline, const PartOf& part) {
-  return wide_part(
-      "Timeline" + part.words,
-      scheduler::gantt_svg(pipeline.stages, pipeline.built.schedule, pipeline.built.timeline,
-                           {.ticks_per_unit = scheduler::kTicksPerSecond / 1e3, .unit = " ms"}, stage_names(pipeline)),
-      "timeline");
 }
 
 std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_several) {
@@ -142,7 +123,7 @@ std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_seve
   out += figures(plan) + in_words(pipeline);
   const std::string simulated = " " + origin_mark(Origin::kSimulated);
   out += headed("Stages", simulated) + stage_picture(pipeline, part) + stage_table(pipeline, part);
-  out += headed("Timeline", simulated) + timeline(pipeline, part);
+  out += headed("Timeline", simulated) + wide_part("Timeline" + part.words, timeline_picture(pipeline), "timeline");
   out += headed("Where the time goes", simulated) + idle_picture(pipeline, part);
   out += headed("Memory", simulated) + memory_pictures(pipeline);
   out += decisions(plan, part, heading);
@@ -162,8 +143,7 @@ std::string plan_bars(const std::vector<ReportedPlan>& plans) {
   const auto fastest = std::ranges::min_element(bars, {}, &StepBar::seconds);
   fastest->look = BarLook::kThisPlan;
   if (std::ranges::max(bars, {}, &StepBar::seconds).seconds <= 0) return "";
-  const std::string out =
-      wide_part("Simulated steps of the plans as bars", step_bars("Simulated steps of the plans", bars));
+  const std::string out = step_bars("Simulated steps of the plans", bars);
   return bars.size() < plans.size() ? out + fmt::format("<p>The first {} of {} plans.</p>\n", bars.size(), plans.size())
                                     : out;
 }

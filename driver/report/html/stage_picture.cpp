@@ -14,28 +14,42 @@
 namespace graphpipe::driver {
 namespace {
 
-constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxName = 24;
-constexpr double kBoxWidth = 196, kBoxHeight = 62, kGapX = 60, kGapY = 18, kPictureMargin = 8;
+constexpr size_t kMaxDrawn = 200, kMaxOperators = 400, kMaxName = 200, kMaxSummary = 60, kMaxLabel = 200;
+constexpr size_t kBandColumns = 4;
+constexpr double kLetter = 11, kBoxWidth = 216, kBoxHeight = 62, kGapX = 60, kGapY = 18, kPictureMargin = 8;
 
 struct StagePlace {
-  double x = 0, y = 0;
+  double x = 0, y = 0, band_top = 0;
 };
 
-// Columns by the longest path from a stage that reads inputs, so that every line leads to the right.
+// Columns by the longest path from a stage that reads inputs, so that every line leads to the right. A graph of more
+// columns than can be read on a sheet goes on in a band below, from the left again, as lines of text do.
 std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, double& height) {
-  std::vector<size_t> column(graph.stages.size(), 0), used;
-  std::vector<StagePlace> places(graph.stages.size());
+  std::vector<size_t> column(graph.stages.size(), 0), row(graph.stages.size(), 0), used;
   for (const ir::StageId id : graph.stage_ids()) {
     for (const ir::StageId before : graph.predecessors(id))
       column[id.index()] = std::max(column[id.index()], column[before.index()] + 1);
     used.resize(std::max(used.size(), column[id.index()] + 1));
-    const size_t row = used[column[id.index()]]++;
-    places[id.index()] = {kPictureMargin + (kBoxWidth + kGapX) * static_cast<double>(column[id.index()]),
-                          kPictureMargin + (kBoxHeight + kGapY) * static_cast<double>(row)};
+    row[id.index()] = used[column[id.index()]]++;
   }
-  const size_t rows = used.empty() ? 0 : *std::ranges::max_element(used);
-  width = kPictureMargin * 2 + (kBoxWidth + kGapX) * static_cast<double>(used.size()) - kGapX;
-  height = kPictureMargin * 2 + (kBoxHeight + kGapY) * static_cast<double>(rows) - kGapY;
+  std::vector<double> top;  // of each band
+  height = kPictureMargin;
+  for (size_t first = 0; first < used.size(); first += kBandColumns) {
+    const size_t end = std::min(first + kBandColumns, used.size());
+    const size_t rows = *std::max_element(used.begin() + static_cast<std::ptrdiff_t>(first),
+                                          used.begin() + static_cast<std::ptrdiff_t>(end));
+    top.push_back(height);
+    height += (kBoxHeight + kGapY) * static_cast<double>(rows) + (end < used.size() ? kGapY : kPictureMargin - kGapY);
+  }
+  width = kPictureMargin * 2 + (kBoxWidth + kGapX) * static_cast<double>(std::min(used.size(), kBandColumns)) - kGapX;
+  const double margin = used.size() > kBandColumns ? kGapX / 2 : 0;  // for the lines that turn back
+  width += 2 * margin;
+  std::vector<StagePlace> places(graph.stages.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const double band_top = top[column[i] / kBandColumns];
+    places[i] = {kPictureMargin + margin + (kBoxWidth + kGapX) * static_cast<double>(column[i] % kBandColumns),
+                 band_top + (kBoxHeight + kGapY) * static_cast<double>(row[i]), band_top};
+  }
   return places;
 }
 
@@ -56,18 +70,19 @@ double peak_bytes(const Pipeline& pipeline, const ir::StageChoice& choice) {
   return static_cast<double>(peak);
 }
 
-/// What a box says; not encoded, and without names of the model but in `name`.
+/// What a box says; not encoded, and without names of the model but in `name` (ASCII).
 std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id, const std::string& name) {
   const ir::Stage& stage = pipeline.stages.stages[id];
-  return {fmt::format("stage {}: {}", id.index(), name.empty() ? counted(stage.nodes.size(), "operator") : name),
-          named_devices(stage.choice),
+  const std::string heading =
+      fmt::format("stage {}: {}", id.index(), name.empty() ? counted(stage.nodes.size(), "operator") : name);
+  return {fitted(heading, kBoxWidth - 16, kLetter), named_devices(stage.choice),
           fmt::format("micro-batch {}: {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
           fmt::format("{} weights, peak {}", human_bytes(static_cast<double>(stage.weight_bytes.count)),
                       human_bytes(peak_bytes(pipeline, stage.choice)))};
 }
 
 std::string stage_box(const Pipeline& pipeline, const std::string& plan, ir::StageId id, StagePlace place) {
-  const std::vector<std::string> lines = stage_lines(pipeline, id, short_stage_name(pipeline, id));
+  const std::vector<std::string> lines = stage_lines(pipeline, id, stage_name(pipeline, id));
   std::string out = fmt::format(
       "<a href=\"#{}stage-{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"#fff\" "
       "stroke=\"#111\"/>",
@@ -88,23 +103,32 @@ std::map<std::pair<size_t, size_t>, double> bytes_between(const ir::StageGraph& 
   return bytes;
 }
 
+/// From the right of one box to the left of another. To a band below it goes between the boxes.
+std::string path_between(StagePlace from, StagePlace to) {
+  constexpr double kLane = kGapX / 3;
+  const double x1 = from.x + kBoxWidth, y1 = from.y + kBoxHeight / 2, x2 = to.x, y2 = to.y + kBoxHeight / 2;
+  if (from.band_top != to.band_top)
+    return fmt::format("M{:.1f} {:.1f} H{:.1f} V{:.1f} H{:.1f} V{:.1f} H{:.1f}", x1, y1, x1 + kLane,
+                       to.band_top - kGapY, x2 - kLane, y2, x2);
+  const double middle = (x1 + x2) / 2;
+  return fmt::format("M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", x1, y1, middle, y1, middle, y2, x2,
+                     y2);
+}
+
 std::string tensor_lines(const ir::StageGraph& graph, const std::string& plan, const std::vector<StagePlace>& places) {
   std::string out;
-  for (const auto& [ends, bytes] : bytes_between(graph)) {
-    const double x1 = places[ends.first].x + kBoxWidth, y1 = places[ends.first].y + kBoxHeight / 2;
-    const double x2 = places[ends.second].x, y2 = places[ends.second].y + kBoxHeight / 2, middle = (x1 + x2) / 2;
+  for (const auto& [ends, bytes] : bytes_between(graph))
     out += fmt::format(
-        "<path d=\"M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\" fill=\"none\" stroke=\"#333\" "
-        "marker-end=\"url(#{}arrow)\"><title>stage {} to stage {}: {} per micro-batch</title></path>\n",
-        x1, y1, middle, y1, middle, y2, x2, y2, plan, ends.first, ends.second, human_bytes(bytes));
-  }
+        "<path d=\"{}\" fill=\"none\" stroke=\"#333\" marker-end=\"url(#{}arrow)\"><title>stage {} to stage {}: {} per "
+        "micro-batch</title></path>\n",
+        path_between(places[ends.first], places[ends.second]), plan, ends.first, ends.second, human_bytes(bytes));
   return out;
 }
 
 std::string operators_of(const Pipeline& pipeline, const ir::Stage& stage) {
   std::string out;
   for (size_t i = 0; i < stage.nodes.size() && i < kMaxOperators; ++i)
-    out += (i == 0 ? "" : ", ") + HtmlText::encode(pipeline.priced.nodes[stage.nodes[i]].label).str();
+    out += (i == 0 ? "" : ", ") + html_text(shortened(pipeline.priced.nodes[stage.nodes[i]].label.raw(), kMaxLabel));
   if (stage.nodes.size() > kMaxOperators) out += fmt::format(" and {} more", stage.nodes.size() - kMaxOperators);
   return out;
 }
@@ -123,11 +147,12 @@ std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
       "role=\"group\" "
-      "font-family=\"sans-serif\" font-size=\"11\"><title>Graph of {2} stages, each a link to its operators</title>\n"
+      "font-family=\"sans-serif\" font-size=\"{4}\"><title>Graph of {2} stages, each a link to its operators</title>\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
       "<defs><marker id=\"{3}arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" "
       "orient=\"auto\">"
       "<path d=\"M0 0 L8 4 L0 8 z\" fill=\"#333\"/></marker></defs>\n",
-      width, height, graph.stages.size(), plan);
+      width, height, graph.stages.size(), plan, kLetter);
   out += tensor_lines(graph, plan, places);
   for (const ir::StageId id : graph.stage_ids()) out += stage_box(pipeline, plan, id, places[id.index()]);
   return out + "</svg>\n";
@@ -135,8 +160,8 @@ std::string drawn_graph(const Pipeline& pipeline, const std::string& plan) {
 
 }  // namespace
 
-std::string short_stage_name(const Pipeline& pipeline, ir::StageId id) {
-  return shortened(joined(modules_in(pipeline, id)), kMaxName);
+std::string stage_name(const Pipeline& pipeline, ir::StageId id) {
+  return shortened(Terminal::encode_text(joined(modules_in(pipeline, id))).str(), kMaxName);
 }
 
 std::string stage_picture(const Pipeline& pipeline, const PartOf& part) {
@@ -183,7 +208,7 @@ std::string stage_table(const Pipeline& pipeline, const PartOf& part) {
                     std::to_string(stage.choice.micro_batch.count), html_text(human_seconds(item_seconds(stage))),
                     html_text(human_bytes(static_cast<double>(stage.weight_bytes.count))),
                     html_text(human_bytes(peak_bytes(pipeline, stage.choice))), std::to_string(stage.nodes.size())});
-    if (has_modules) rows.back().push_back(html_text(joined(modules_in(pipeline, id))));
+    if (has_modules) rows.back().push_back(html_text(stage_name(pipeline, id)));
   }
   return html_table("Stages" + part.words + " in numbers", rows, origin_mark(Origin::kSimulated));
 }
@@ -192,9 +217,9 @@ std::string stage_operators(const Pipeline& pipeline, const PartOf& part) {
   std::string out;
   for (const ir::StageId id : pipeline.stages.stage_ids()) {
     const ir::Stage& stage = pipeline.stages.stages[id];
-    const std::string name = short_stage_name(pipeline, id);
+    const std::string name = shortened(stage_name(pipeline, id), kMaxSummary);
     out += fmt::format(
-        "<details class=\"operators\" id=\"{3}stage-{0}\"><summary>stage {0}{4}: {1}</summary><p>{2}</p></details>\n",
+        "<details class=\"operators\"><summary>stage {0}{4}: {1}</summary><p id=\"{3}stage-{0}\">{2}</p></details>\n",
         id.index(), counted(stage.nodes.size(), "operator"), operators_of(pipeline, stage), part.ids,
         name.empty() ? "" : " (" + html_text(name) + ")");
   }

@@ -16,7 +16,8 @@ struct StepBar {
   BarLook look = BarLook::kOther;
 };
 
-/// An SVG with a row for each bar, as long as its step, called `title` (HTML). Needs: a bar that is longer than zero.
-std::string step_bars(const std::string& title, const std::vector<StepBar>& bars);
+/// A list with a bar in each line, as long as its step; `name` (text) is what a screen reader calls it. On a phone
+/// names stand above their bars. Needs: a bar that is longer than zero.
+std::string step_bars(const std::string& name, const std::vector<StepBar>& bars);
 
 }  // namespace graphpipe::driver

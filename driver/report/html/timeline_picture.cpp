@@ -1,0 +1,31 @@
+#include "driver/report/html/timeline_picture.h"
+
+#include "driver/report/html/html.h"
+#include "driver/report/html/stage_picture.h"
+#include "scheduler/render/gantt.h"
+
+namespace graphpipe::driver {
+namespace {
+
+/// Of a name, beside the rows: what is left there by "stage 12: " in 10 pixels.
+constexpr double kNameWidth = 68, kNameLetter = 10;
+
+scheduler::StageNames stage_names(const Pipeline& pipeline) {
+  scheduler::StageNames names;
+  for (const ir::StageId id : pipeline.stages.stage_ids()) {
+    const std::string name = stage_name(pipeline, id);
+    if (name.empty()) return {};
+    names.push_back(HtmlText::encode(ModelText(fitted(name, kNameWidth, kNameLetter))));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string timeline_picture(const Pipeline& pipeline) {
+  const auto& built = pipeline.built;
+  return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline,
+                              scheduler::axis_of_seconds(built.timeline.makespan), stage_names(pipeline));
+}
+
+}  // namespace graphpipe::driver
