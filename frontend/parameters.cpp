@@ -297,11 +297,12 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
                : is_weight                  ? ir::ParamKind::kWeight
                                             : ir::ParamKind::kConstant;
   param.gradient_by_rows = param.trainable && only_looked_up(param.value);
-  if (!param.aliases.empty())
+  if (!param.aliases.empty() && is_weight)
     notes_.push_back({.code = Code::kBadParameter,
                       .severity = Severity::kNote,
                       .origin = param.name,
-                      .message = text("is shared under ", param.aliases.size(), " more names, the first ",
+                      .message = text("is shared under ", param.aliases.size(),
+                                      param.aliases.size() == 1 ? " more name: " : " more names, the first ",
                                       quoted(param.aliases.front())),
                       .hint = "write 'PATTERN split' in the parameter file to train them apart"});
   return decision;
