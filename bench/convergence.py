@@ -3,12 +3,16 @@
 
     python3 bench/convergence.py [--graphpipe build/release/bin/graphpipe] [--updates 640] [--svg docs/convergence.svg]
     python3 bench/convergence.py --data text --updates 1280 --svg text.svg
+    python3 bench/convergence.py --replicated [--data text]
 
 clicks: tests/data/models/dlrm on clicks that a random teacher draws (seeded; no sample comes twice, so the loss of an
 update is that of samples not seen before). text: tests/data/models/gpt2_like on the reference documentation of Python
 that runs this (pydoc_data.topics), windows of eight characters in an order drawn with a seed, none twice. Every policy makes one
 update from 32 samples, in the order of the data; they differ in the age of the weights that a gradient is computed at.
 Prints a table, then how long each takes to a loss by the simulator, and draws the curves.
+
+--replicated: three stages, one of them with two replicas that take turns, with and without `run --lr-by-replicas`. That stage makes
+one update from 64 samples where the others make two, and an update here is 32 samples of any. Nothing is drawn.
 """
 
 import argparse
@@ -38,6 +42,23 @@ POLICIES = {
     "2bw": ["--policy", "2bw", "--update", str(UPDATE), "--batch", str(WINDOW), "--drain-every", "1", "--micro-batch", "8"],
     "parameter-server": ["--policy", "parameter-server", "--batch", str(WINDOW), "--drain-every", "1", "--micro-batch",
                          str(UPDATE)],
+}
+
+# Of replicated plans: what `run` takes beside the learning rate stands after the flags of the plan.
+BY_REPLICAS = "--lr-by-replicas"
+
+
+def in_turns(replicated: int, *of_run: str) -> list:
+    return ["--policy", "pipedream-rr", "--stages", "3", "--replicas", f"{replicated}=2", "--batch", str(WINDOW), "--drain-every", "1",
+            "--micro-batch", str(UPDATE), *of_run]
+
+
+REPLICATED = {
+    "kfkb": POLICIES["kfkb"],
+    "pipedream-rr 2+1+1": in_turns(0),
+    f"pipedream-rr 2+1+1 {BY_REPLICAS}": in_turns(0, BY_REPLICAS),
+    "pipedream-rr 1+1+2": in_turns(2),
+    f"pipedream-rr 1+1+2 {BY_REPLICAS}": in_turns(2, BY_REPLICAS),
 }
 COLORS = ("#1b1b1b", "#d1495b", "#edae49", "#00798c", "#7a5195")
 
@@ -106,20 +127,22 @@ def windows(losses: list, per_window: int) -> list:
 
 def asked(graphpipe: str, verb: str, work: Workload, flags: list) -> list:
     """Four devices, the model cut in equal parts."""
+    flags = [flag for flag in flags if flag != BY_REPLICAS]
     return [graphpipe, verb, str(ROOT / f"tests/data/models/{work.model}/model.onnx"), "--devices", "4", "--planner", "equal-split",
             *flags, "--loss", work.loss, "--quiet"]
 
 
-def measure(graphpipe: str, work: Workload, folder: pathlib.Path, data: pathlib.Path, samples: int) -> dict:
+def measure(graphpipe: str, work: Workload, policies: dict, folder: pathlib.Path, data: pathlib.Path, samples: int) -> dict:
     curves = {}
-    for policy, flags in POLICIES.items():
+    for policy, flags in policies.items():
         # Stages do not depend on the policy: one folder per cut is compiled once.
-        build = folder / ("whole" if policy == "parameter-server" else "cut")
+        build = folder / ("whole" if policy == "parameter-server" else "three" if "--stages" in flags else "cut")
         subprocess.run([*asked(graphpipe, "compile", work, flags), "-o", str(build)], check=True, stdout=subprocess.DEVNULL)
         batch = int(flags[flags.index("--batch") + 1])
         for rate in work.rates:
             answer = subprocess.run([graphpipe, "run", str(build), "--data", str(data), "--steps",
-                                     str(samples // batch), "--lr", str(rate), "--json", "--quiet"],
+                                     str(samples // batch), "--lr", str(rate), "--json", "--quiet",
+                                     *(flag for flag in flags if flag == BY_REPLICAS)],
                                     check=False, capture_output=True, text=True)
             if answer.returncode not in (0, DIVERGED):
                 raise SystemExit(f"convergence: {policy} at {rate} ended with {answer.returncode}\n{answer.stderr}")
@@ -138,7 +161,7 @@ def update_seconds(graphpipe: str, work: Workload, flags: list) -> float:
     answer = subprocess.run([*asked(graphpipe, "plan", work, flows), "--cluster", "summit", "--json"], check=True,
                             capture_output=True, text=True)
     plan = json.loads(answer.stdout)
-    return plan.get("steady_update") or plan["simulated_step"] * UPDATE / plan["batch"]
+    return plan.get("steady_step", plan["simulated_step"]) * UPDATE / plan["batch"]
 
 
 def updates_to(goal: float, curve: list) -> int | None:
@@ -146,11 +169,11 @@ def updates_to(goal: float, curve: list) -> int | None:
     return next(((i + 1) * WINDOW // UPDATE for i, loss in enumerate(curve) if loss is not None and loss <= goal), None)
 
 
-def times(graphpipe: str, work: Workload, curves: dict) -> str:
+def times(graphpipe: str, work: Workload, policies: dict, curves: dict) -> str:
     """The learning rate at which a policy comes there first."""
     lines = [f"| policy | ms of an update | updates to a loss of {work.goal} | at lr | s | of `kfkb`'s |", "|---|---|---|---|---|---|"]
     first = None
-    for policy, flags in POLICIES.items():
+    for policy, flags in policies.items():
         seconds = update_seconds(graphpipe, work, flags)
         reached = [(updates_to(work.goal, curves[policy, rate]), rate) for rate in work.rates]
         updates, rate = min(((count, rate) for count, rate in reached if count), default=(None, None))
@@ -162,11 +185,11 @@ def times(graphpipe: str, work: Workload, curves: dict) -> str:
     return "\n".join(lines)
 
 
-def table(work: Workload, curves: dict, points: list) -> str:
+def table(work: Workload, policies: dict, curves: dict, points: list) -> str:
     lines = ["| lr | policy | " + " | ".join(f"{(p + 1) * WINDOW // UPDATE}" for p in points) + " |",
              "|---|---|" + "---|" * len(points)]
     for rate in work.rates:
-        for policy in POLICIES:
+        for policy in policies:
             losses = " | ".join(shown(curves[policy, rate][point]) for point in points)
             lines.append(f"| {rate} | `{policy}` | {losses} |")
     return "\n".join(lines)
@@ -213,18 +236,21 @@ def main() -> None:
     parser.add_argument("--data", choices=WORKLOADS, default="clicks")
     parser.add_argument("--updates", type=int, default=640)
     parser.add_argument("--svg", default=str(ROOT / "docs/convergence.svg"))
+    parser.add_argument("--replicated", action="store_true")
     arguments = parser.parse_args()
+    policies = REPLICATED if arguments.replicated else POLICIES
     samples = -(-arguments.updates * UPDATE // WINDOW) * WINDOW
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "data").mkdir()
         work = WORKLOADS[arguments.data]
         work.write(folder / "data", samples)
-        curves = measure(arguments.graphpipe, work, folder, folder / "data", samples)
+        curves = measure(arguments.graphpipe, work, policies, folder, folder / "data", samples)
     last = samples // WINDOW - 1
-    print(table(work, curves, sorted({0, last // 8, last // 4, last // 2, last})))
-    print(times(arguments.graphpipe, work, curves))
-    pathlib.Path(arguments.svg).write_text(drawing(work, curves))
+    print(table(work, policies, curves, sorted({0, last // 8, last // 4, last // 2, last})))
+    print(times(arguments.graphpipe, work, policies, curves))
+    if not arguments.replicated:
+        pathlib.Path(arguments.svg).write_text(drawing(work, curves))
 
 
 if __name__ == "__main__":

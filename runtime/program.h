@@ -199,6 +199,8 @@ struct PlanTable {
   /// ranges of actions and updates count through all of them.
   int64_t batches = 1;
   int32_t device_count = 1;
+  /// The device of a parameter server, which no plan has: a run adds it (runtime/server); -1: there is none.
+  int32_t server = -1;
   /// A name of wire/optimizers.h.
   const char* optimizer = "sgd";
   int32_t threads = 1;

@@ -41,6 +41,12 @@ std::string arena_fields(const std::vector<ArenaUse>& arenas) {
          ", \"page_faults\": " + list(arenas, &ArenaUse::page_faults);
 }
 
+std::string staleness_fields(const std::optional<Staleness>& staleness) {
+  if (!staleness) return "";
+  return ", \"updates\": " + number(staleness->updates) + ", \"staleness_bound\": " + number(staleness->bound) +
+         ", \"largest_staleness\": " + number(staleness->largest) + ", \"mean_staleness\": " + number(staleness->mean);
+}
+
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::string mebibyte_words(const char* before, int64_t bytes) {
@@ -103,7 +109,7 @@ std::string to_json(const RunResult& result) {
   if (!result.eval_steps.empty())
     out += ", \"eval_steps\": " + list(result.eval_steps) + ", \"eval_losses\": " + list(result.eval_losses);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + arena_fields(result.arenas) +
-         ", \"diagnostics\": []}\n";
+         staleness_fields(result.staleness) + ", \"diagnostics\": []}\n";
 }
 
 std::string step_line(const RunResult& result, int64_t steps) {
@@ -142,6 +148,13 @@ std::string peak_lines(const RunResult& result) {
     out += "\n";
   }
   return out;
+}
+
+std::string staleness_line(const RunResult& result) {
+  if (!result.staleness) return "";
+  const Staleness& staleness = *result.staleness;
+  return text("parameter server: ", staleness.updates, " updates, each ") + words("%.2f", staleness.mean) +
+         text(" updates late on average and at most ", staleness.largest, " (allowed: ", staleness.bound, ")\n");
 }
 
 }  // namespace graphpipe::wire

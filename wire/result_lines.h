@@ -2,6 +2,7 @@
 // What a run prints on stdout: with --json one flat object, else one line per step.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,16 @@ struct ArenaUse {
   int64_t steps = 0, fallback_steps = 0;
   /// In the last step that it served: allocations elsewhere, and page faults of the thread that computes.
   int64_t fallbacks = 0, page_faults = 0;
+};
+
+/// What a parameter server has measured: how many updates were made between the weights that a gradient was computed at
+/// and its own update.
+struct Staleness {
+  /// The largest age that it allowed, and that there was.
+  int64_t bound = 0, largest = 0;
+  /// Over all updates of the run, so many.
+  double mean = 0;
+  int64_t updates = 0;
 };
 
 struct RunResult {
@@ -45,6 +56,8 @@ struct RunResult {
   std::vector<int64_t> peak_bytes;
   /// Per device, what its arena did for steps (runtime/executor/step_arena.h); empty where nothing has one.
   std::vector<ArenaUse> arenas;
+  /// Where a parameter server made the updates; its device is the last one above.
+  std::optional<Staleness> staleness;
 };
 
 /// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, ..., "losses": [...], ...} and a newline.
@@ -62,5 +75,8 @@ std::string eval_line(const RunResult& result);
 /// "device 0 peak 1.25 MiB" and a newline, per device; with an arena that served steps also its size, how many steps
 /// allocated elsewhere, and what the last one did.
 std::string peak_lines(const RunResult& result);
+/// "parameter server: 120 updates, each 3.02 updates late on average and at most 5 (allowed: 6)" and a newline; empty
+/// where there is none.
+std::string staleness_line(const RunResult& result);
 
 }  // namespace graphpipe::wire

@@ -63,6 +63,8 @@ std::string flags_at_odds(const RunOptions& options) {
     return "--ema makes an average that nothing keeps: add --save-ema or --checkpoint";
   if (options.optimizer.accumulate > 1 && options.watch.skips())
     return "--accumulate adds up whole steps, of which --on-anomaly skip would leave out some";
+  if (options.optimizer.staleness && !options.data.feed.empty())
+    return "--staleness starts a process that computes nothing, and --feed hands each process its samples";
   return optimizer_flags_at_odds(options.optimizer);
 }
 

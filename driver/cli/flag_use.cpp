@@ -50,6 +50,12 @@ constexpr RunNeed kTraining = {[](const RunFacts& facts) { return facts.trains; 
                                "leave it out, or compile with a policy that trains"};
 constexpr RunNeed kPeers = {[](const RunFacts& facts) { return facts.devices > 1; },
                             "the folder's plan has one device, which talks to no other", "leave it out"};
+constexpr RunNeed kServer = {[](const RunFacts& facts) { return facts.serves_parameters; },
+                             "the folder's policy is not parameter-server, and no server could make its updates",
+                             "leave it out, or compile with --policy parameter-server"};
+constexpr RunNeed kUnevenReplicas = {[](const RunFacts& facts) { return facts.has_uneven_replicas; },
+                                     "all stages of the folder's plan have as many replicas as the first",
+                                     "leave it out"};
 constexpr RunNeed kRandom = {[](const RunFacts& facts) { return facts.random; },
                              "nothing is random: the data are given in one order, and no operator draws random numbers",
                              "leave it out, add --shuffle, or compile with --dropout on"};
@@ -99,6 +105,9 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--loss-scale-growth", &kFloat16},
     {"", "--no-main-weights", &kTraining},
     {"", "--no-main-weights", &kWeightsOf16Bits},
+    {"", "--lr-by-replicas", &kTraining},
+    {"", "--lr-by-replicas", &kUnevenReplicas},
+    {"", "--staleness", &kServer},
     {"", "--ema", &kTraining},
     {"", "--save-ema", &kTraining},
     {"", "--save-gradients", &kTraining},

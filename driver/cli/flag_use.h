@@ -21,6 +21,10 @@ struct RunFacts {
   /// There are data to evaluate on.
   bool evaluates = false;
   size_t devices = 1;
+  /// Replicas of the whole model apply one update after each micro-batch, in turn.
+  bool serves_parameters = false;
+  /// Some stage has another number of replicas than the first.
+  bool has_uneven_replicas = false;
   /// Parameters are stored in 16 bits; something is computed in float16.
   bool has_16_bit_weights = true, computes_in_fp16 = true;
   /// What the flags of the run themselves say: it takes checkpoints, it goes on from one.

@@ -1,5 +1,6 @@
 #include "driver/launch/check_run.h"
 
+#include <algorithm>
 #include <set>
 
 #include "driver/pipeline/pipeline.h"
@@ -48,6 +49,12 @@ Result<std::set<wire::ElementType>> weight_types(const std::string& folder) {
   return types;
 }
 
+bool has_uneven_replicas(const ir::Plan& plan) {
+  return std::ranges::any_of(plan.assignment.choice, [&](const ir::StageChoice& choice) {
+    return choice.devices.size() != plan.assignment.choice.begin()->devices.size();
+  });
+}
+
 }  // namespace
 
 Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run) {
@@ -63,6 +70,8 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .reads_files = !run.data.folder.empty(),
       .evaluates = !run.data.eval_folder.empty(),
       .devices = schedule.programs.size(),
+      .serves_parameters = schedule.policy == "parameter-server",
+      .has_uneven_replicas = has_uneven_replicas(plan),
       .has_16_bit_weights = has_fp16 || types.contains(wire::ElementType::kBFloat16),
       .computes_in_fp16 = has_fp16 || plan.spec.precision == ir::Precision::kFloat16,
       .takes_checkpoints = !run.checkpoint.folder.empty(),

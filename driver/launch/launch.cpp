@@ -151,6 +151,8 @@ Result<RunOutcome> launch_devices(const std::string& folder, int device_count, c
     programs.push_back(folder + "/build/device" + std::to_string(device));
     GP_TRY_VOID(check_built_program(programs.back()));
   }
+  // Every program has the tables that a parameter server needs.
+  if (options.optimizer.staleness) programs.push_back(programs.front());
   return launch(folder, programs, options, echo);
 }
 

@@ -212,6 +212,7 @@ std::string Channels::activity_text(const Activity& activity) const {
 }
 
 std::string Channels::rank_text(int32_t rank) const {
+  if (rank == plan_.server) return text("rank ", rank, " (parameter server)");
   std::string stages;
   for (const PlacementRow& row : plan_.placement)
     if (row.device == rank) stages += text(stages.empty() ? "" : ", ", row.stage);

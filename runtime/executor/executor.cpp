@@ -10,6 +10,7 @@
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/pace/pacer.h"
+#include "runtime/server/served_updates.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 
@@ -62,6 +63,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
     const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
   }
+  if (plan.server >= 0) return;  // it has the gradients of all
   std::vector<const Reduction*> last(program.instances.size(), nullptr);
   for (const ResolvedAction& action : program.actions) {
     if (action.row.op != ActionOp::kStep) continue;
@@ -76,6 +78,8 @@ std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
   const DeviceStep device_step(device_, {this, settings_.is_update(first), last - first});
   begin_steps(first, last);
   for (const ResolvedAction& action : program_.actions) run_action(action);
+  if (served_ != nullptr)
+    for (StageState& state : states_) served_->drain(state);
   // What is checked is a sum over all ranks: one without weights to step joins it too.
   if (checks_step() && !checked_) check_step();
   if (trains())
@@ -98,6 +102,7 @@ void Executor::begin_steps(int64_t first, int64_t last) {
   if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places_of(states_));
   if (guard_ != nullptr) guard_->begin(places_of(states_), statistics_);
   if (loss_scale_ != nullptr) overflow_.begin(places_of(states_), statistics_);
+  if (served_ != nullptr) served_->begin(program_, first);
   if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, first, last - first);
 }
 
@@ -182,6 +187,7 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   if (!again) {
     messages_.wait_for_sends(action.instance, action.row.slot);
     messages_.place_arrivals(action, slot_of(action));
+    if (served_ != nullptr) served_->before_forward(states_[action.instance]);
     fill_inputs(action);
     note_ready();
   }
@@ -371,6 +377,7 @@ void Executor::reduce(const ResolvedAction& action) {
 }
 
 void Executor::step(const ResolvedAction& action) {
+  if (served_ != nullptr) return served_->step(action, states_[action.instance]);
   reduce(action);  // where the schedule names none
   wait_for_reduction(reduction_of(action));
   if (checks_step() && !checked_) {

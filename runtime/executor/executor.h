@@ -27,6 +27,7 @@
 namespace graphpipe::runtime {
 
 class Pacer;
+class ServedUpdates;
 
 class Executor {
  public:
@@ -57,6 +58,8 @@ class Executor {
   /// From here on computes nothing: the pacer stands in for the stages' functions and for updates, and says how long
   /// each action lasts. It must outlive the executor.
   void pace(Pacer& pacer) { pacer_ = &pacer; }
+  /// From here on a parameter server makes the updates. Its messages must outlive the executor.
+  void serve(ServedUpdates& served) { served_ = &served; }
   /// Runs the steps [first, last), as many as the program is of, and says what each came to.
   std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
   StepOutcome run_step(int64_t step) { return std::move(run_steps(step, step + 1).front()); }
@@ -138,6 +141,7 @@ class Executor {
   double loss_factor_ = 1;     // of this step
   KeptOutputs* outputs_ = nullptr;
   Pacer* pacer_ = nullptr;
+  ServedUpdates* served_ = nullptr;
   std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
 };
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/collectives/reduce.h"
+#include "runtime/server/served_updates.h"
 #include "runtime/tensors.h"
 
 namespace graphpipe::runtime {
@@ -56,6 +57,17 @@ void add_ring(const PlanTable& plan, const Instance& instance, ChannelSet& chann
                largest);
 }
 
+void add_server(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
+  int64_t largest = 0;
+  for (const size_t index : trainable_parameters(*instance.entry))
+    largest = std::max(largest, bytes_of(instance.entry->params[index].tensor, 1));
+  for (const PlacementRow& row : plan.placement) {
+    if (row.device == plan.server) continue;
+    channels.add(server_channel(row.replica, /*to_server=*/true), row.device, plan.server, largest);
+    channels.add(server_channel(row.replica, /*to_server=*/false), plan.server, row.device, largest);
+  }
+}
+
 void add_shares(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
   for (const size_t index : trainable_parameters(*instance.entry)) {
     const ParamRow& row = instance.entry->params[index];
@@ -79,7 +91,8 @@ std::vector<ChannelSpec> plan_channels(const DeviceProgram& program, const Resol
   ChannelSet channels(program.device);
   add_transfers(program, resolved, channels);
   for (const Instance& instance : resolved.instances) {
-    add_ring(*program.plan, instance, channels);
+    if (program.plan->server >= 0) add_server(*program.plan, instance, channels);
+    else add_ring(*program.plan, instance, channels);
     add_shares(*program.plan, instance, channels);
   }
   for (int32_t device = 1; device < program.plan->device_count; ++device) {

@@ -246,7 +246,10 @@ class Resolver {
       const ActionRow& row = out_.actions[i].row;
       if (row.op != ActionOp::kStep) continue;
       std::vector<Update>& list = updates[out_.actions[i].instance];
-      if (row.range.first != (list.empty() ? 0 : list.back().range.last) || row.range.empty())
+      const int64_t next = list.empty() ? 0 : list.back().range.last;
+      // Where a server makes the updates, a worker's program has only those of its own micro-batches.
+      const bool follows = plan_.server >= 0 ? row.range.first >= next : row.range.first == next;
+      if (!follows || row.range.empty())
         refuse(plan_, row, "the updates of a stage follow each other from sample 0 on");
       list.push_back({row.range, i});
     }

@@ -21,6 +21,8 @@
 #include "runtime/launch/pin_to_cores.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
+#include "runtime/server/open_served.h"
+#include "runtime/server/served_program.h"
 #include "runtime/training/evaluation.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/next_drain.h"
@@ -69,6 +71,7 @@ class Rank {
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
   void take_name_of_feed(Data& data);
+  void gather_staleness(Gather& gather, const ServedUpdates* served);
   void gather_memory(Gather& gather, int64_t peak);
   void write_trace(Gather& gather, const Tracer& tracer);
   void compare_copies(Gather& gather);
@@ -201,6 +204,7 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
     states_.push_back(
         load_stage(*instance.entry, instance.replica, {*weights_, own_weights_.get()}, settings_, *device_));
     states_.back().loss_scale = loss_scale_ ? &*loss_scale_ : nullptr;
+    states_.back().rate = replica_rate(plan_, settings_, instance.entry->stage);
     states_.back().keeps_gradients = !options_.output.save_gradients.empty();
   }
 }
@@ -248,6 +252,9 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   watchers.add_to(loop.observers);
   if (options_.watch.skips()) executor.skip_anomalies(guard);
   if (loss_scale_) executor.scale_loss(*loss_scale_);
+  const std::unique_ptr<ServedUpdates> served =
+      open_served(plan_, program_.device, *channels_, *device_, states_, options_.optimizer);
+  if (served) executor.serve(*served);
   std::optional<EvaluationExecutors> forwards;
   if (eval_data != nullptr)
     forwards.emplace(program_, *channels_, *eval_data, *device_, states_, seed_of(plan_, options_));
@@ -274,6 +281,7 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
     throw;
   }
   executor.finish();
+  gather_staleness(executor.gather(), served.get());
   gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()));
   result_.plan = plan_.plan_digest;
   result_.transport = channels_->transport_name();
@@ -293,6 +301,14 @@ void Rank::gather_memory(Gather& gather, int64_t peak) {
                            .page_faults = own.page_faults};
   for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(std::vector<wire::ArenaUse>{use})))
     result_.arenas.push_back(from_bytes<wire::ArenaUse>(bytes).at(0));
+}
+
+void Rank::gather_staleness(Gather& gather, const ServedUpdates* served) {
+  if (served == nullptr) return;
+  std::vector<wire::Staleness> own;
+  if (const std::optional<wire::Staleness> measured = served->staleness()) own.push_back(*measured);
+  for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(own)))
+    for (const wire::Staleness& measured : from_bytes<wire::Staleness>(bytes)) result_.staleness = measured;
 }
 
 // The rank with the loss knows only what it has received.
@@ -355,11 +371,14 @@ void Rank::save(Gather& gather) {
 using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
 
 int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
+  std::optional<ServedProgram> served;
   std::unique_ptr<Rank> rank;
   std::string problem;
   bool complete = true;
   const auto body = [&](const wire::RunOptions& options) {
-    rank = std::make_unique<Rank>(choose(options), options);
+    const DeviceProgram& program = choose(options);
+    if (options.optimizer.staleness) served.emplace(program, find_rank(options).value_or(program.device));
+    rank = std::make_unique<Rank>(served ? served->program() : program, options);
     try {
       complete = rank->run();
     } catch (const SharedRunError& error) {
@@ -386,6 +405,8 @@ const DeviceProgram& program_of_rank(std::span<const DeviceProgram> programs, co
     fail(Code::kUsage, text("which of the ", programs.size(), " ranks this is, neither a flag nor a launcher says"),
          "start it under torchrun, srun or mpirun, pass --rank, or use `graphpipe run`");
   const auto index = static_cast<size_t>(rank.value_or(0));
+  if (index == programs.size() && options.optimizer.staleness)
+    return programs.front();  // the server's tables are these
   if (index >= programs.size())
     fail(Code::kUsage, text("started as rank ", index, ", but the plan has ", programs.size(), " devices"),
          text("start ", programs.size(), " ranks"));

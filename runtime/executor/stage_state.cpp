@@ -116,6 +116,11 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
   return state;
 }
 
+double replica_rate(const PlanTable& plan, const UpdateSettings& settings, int32_t stage) {
+  if (!settings.options.scales_by_replicas) return 1;
+  return static_cast<double>(plan.stages[static_cast<size_t>(stage)].replicas) / plan.stages.front().replicas;
+}
+
 void take_weights(StageState& state, const Safetensors& file, const Device& device) {
   for (size_t i = 0; i < state.weights.size(); ++i) {
     const ParamRow& row = state.entry->params[i];

@@ -39,6 +39,8 @@ struct StageState {
   /// step.
   LossScale* loss_scale = nullptr;
   double gradient_factor = 1;
+  /// What the learning rate is multiplied with in this stage (replica_rate).
+  double rate = 1;
   /// Updates of this step whose gradients are what the optimizer takes (update_weights.h).
   std::set<int64_t> prepared;
   /// By parameter: of the steps since the last update, undefined where there are none; and the moving average of the
@@ -59,6 +61,10 @@ struct WeightFiles {
 /// must outlive the state.
 StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files, const UpdateSettings& updates,
                       const Device& device);
+
+/// R(s)/R(0), the replicas of the stage over those of the first one, where the run scales learning rates by them; else
+/// 1 (docs/training.md, Optimizers).
+double replica_rate(const PlanTable& plan, const UpdateSettings& settings, int32_t stage);
 
 /// Forgets the gradients of the step before; the newest version becomes version 0.
 void begin_step(StageState& state, int64_t step);

@@ -60,6 +60,10 @@ void StepExecutors::keep_outputs(KeptOutputs& outputs) {
   for_all([&outputs](Executor& each) { each.keep_outputs(outputs); });
 }
 
+void StepExecutors::serve(ServedUpdates& served) {
+  for_all([&served](Executor& each) { each.serve(served); });
+}
+
 std::vector<StepOutcome> StepExecutors::run_steps(int64_t first, int64_t last) {
   const int64_t samples = last - first == 1 ? data_.samples_of(first) : (last - first) * program_.plan->batch;
   Executor& now = executor_of(samples);

@@ -24,6 +24,7 @@ class StepExecutors {
   void skip_anomalies(StepGuard& guard);
   void scale_loss(LossScale& scale);
   void keep_outputs(KeptOutputs& outputs);
+  void serve(ServedUpdates& served);
   /// Of the last step.
   std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }
   /// Runs the steps [first, last), as many as the plan's program is of or fewer, and drains.

@@ -56,7 +56,8 @@ double squared_gradient_norm(const PlanTable& plan, StageState& state) {
 void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool keep) {
   prepare_gradients(state, update, factors.samples);
   const bool updates = is_update(state);
-  const double rate_factor = state.updates == nullptr ? 1 : state.updates->rate.factor(state.step);
+  const double of_step = state.updates == nullptr ? 1 : state.updates->rate.factor(state.step);
+  const double rate_factor = state.rate * of_step;
   if (keep) state.older[state.newest] = state.weights;
   ++state.newest;
   std::vector<at::Tensor>& gradients = gradients_of(state, update);

@@ -61,8 +61,11 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
   for (const DeviceProgram& program : programs)
     for (const StageEntry* entry : program.stages) entries[entry->stage] = entry;
   for (const auto& [stage, entry] : entries)
-    for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica)
-      states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, settings, device));
+    for (int32_t replica = 0; replica < plan_.stages[static_cast<size_t>(stage)].replicas; ++replica) {
+      const auto added =
+          states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, settings, device));
+      added.first->second.rate = replica_rate(plan_, settings, stage);
+    }
   find_updates();
   if (data.rest() != plan_.batch) programs_of(data.rest());
 }

@@ -91,6 +91,9 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   if (!options.watch.metrics.empty())
     fail(Code::kUsage, "the serial interpreter is one thread for all stages and has no metrics of them",
          "take the metrics of the device programs");
+  if (options.optimizer.staleness)
+    fail(Code::kUsage, "the serial interpreter is one process, and a parameter server a process of its own",
+         "leave --staleness out");
   const std::string folder = find_folder(options.launch.folder);
   check_outputs(plan, options, folder);
   check_manifest(folder, plan.plan_digest, FolderCheck::kAllFiles);

@@ -46,7 +46,9 @@ Request ProgressLines::after_step(const StepFacts& facts) {
 }
 
 void print_result(const wire::RunOptions& options, const wire::RunResult& result) {
-  std::fputs((options.output.json ? wire::to_json(result) : wire::peak_lines(result)).c_str(), stdout);
+  std::fputs(
+      (options.output.json ? wire::to_json(result) : wire::peak_lines(result) + wire::staleness_line(result)).c_str(),
+      stdout);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     fail(Code::kEnvironment, "the result cannot be written to standard output", "check where it goes, and its space");
 }

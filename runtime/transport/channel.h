@@ -28,6 +28,7 @@ enum class ChannelKind : uint8_t {
   kForward,   // index: edge; from, to: replicas
   kBackward,  // index: edge; from, to: replicas
   kReduce,    // index: stage; from, to: neighbours in the ring of its replicas; chunks of weight gradients
+  kServer,    // index: stage; from, to: replicas, 0 the parameter server; gradients to it, weights from it
   kShare,     // index: weight group; from, to: rows of the placement; the sums of two of its stages
   kGather,    // index 0; a device's losses, norms and tensors to device 0
   kTotal,     // index 0; device 0 to a device

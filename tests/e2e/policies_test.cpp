@@ -111,6 +111,31 @@ TEST_CASE("every policy of a cut model gives the bits of the interpreter, and on
   check_cases(work_folder("policies_cut"), cases_of_cut());
 }
 
+TEST_CASE("a parameter server of its own makes the updates of the schedule where none may overtake another") {
+  const Reference reference = read_reference("dlrm");
+  const std::string folder = work_folder("served");
+  compile(reference, folder,
+          {"--policy", "parameter-server", "--devices", "3", "--planner", "equal-split", "--micro-batch", "1"});
+  const auto run = [&](const std::string& tag, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"run", folder,   "--data", reference.folder + "/data", "--steps", "5", "--lr",
+                                      "0.1", "--json", "--save", folder + "." + tag};
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(graphpipe_output(words));
+  };
+  const json scheduled = run("scheduled", {}), served = run("served", {"--staleness", "2"});
+  CHECK(served["losses"] == scheduled["losses"]);
+  CHECK(same_bytes(folder + ".served", folder + ".scheduled"));
+  CHECK(served["largest_staleness"] == 2);
+  CHECK(served["updates"] == 40);
+  CHECK(!scheduled.contains("updates"));
+  CHECK(served["peak_bytes"].size() == 4);
+  const json late = run("late", {"--staleness", "7"});
+  CHECK(late["largest_staleness"] <= 7);
+  CHECK(late["losses"].size() == 5);
+  graphpipe_output({"run", folder, "--steps", "1", "--staleness", "1"}, 2);
+  graphpipe_output({"run", three_stage_folder(), "--steps", "1", "--staleness", "5"}, 2);
+}
+
 namespace {
 
 // Two branches of unequal depth that meet: tables 0 and 1 (s0) beside two layers (s1, s2), then all together (s3, s4).

@@ -184,6 +184,42 @@ TEST_CASE("an update has the learning rate of the step that its samples are of")
   std::filesystem::remove_all(folder);
 }
 
+// PipeDream's rule: R(s)/R(0) times the learning rate in stage s. The updates of each stage are made by hand.
+TEST_CASE("a learning rate goes by a stage's replicas over those of the first one") {
+  for (const std::vector<int>& replicas : {std::vector{2, 1, 1}, std::vector{1, 2, 1}, std::vector{2, 1, 2}}) {
+    CAPTURE(replicas[0] + 10 * replicas[1]);
+    const ChainShape shape{.micro_batches = 8, .replicas = replicas};
+    const ChainPlan plan(shape);
+    const std::string folder = make_chain_folder(shape.stages, kVersionSteps * shape.micro_batch * shape.micro_batches);
+    const auto words = [&](const std::string& tag) {
+      std::vector<std::string> out = version_arguments(folder, tag);
+      out.push_back("--lr-by-replicas");
+      return out;
+    };
+    std::map<std::pair<int, size_t>, at::Tensor> velocities;
+    const auto update = [&](int stage, size_t parameter, at::Tensor& weight, const at::Tensor& gradient) {
+      const double rate = 0.2 * replicas[static_cast<size_t>(stage)] / replicas[0];
+      const auto [velocity, is_first] = velocities.try_emplace({stage, parameter}, gradient.clone());
+      for (int64_t i = 0; i < weight.numel(); ++i) {
+        double& v = velocity->second.mutable_data_ptr<double>()[i];
+        if (!is_first) v = 0.5 * v + gradient.const_data_ptr<double>()[i];
+        weight.mutable_data_ptr<double>()[i] -= rate * v;
+      }
+    };
+    const auto plain = train_plainly(shape, plan, kVersionSteps, update);
+    const RunEnd serial = run_serial_process(plan.programs(), folder, words("serial"));
+    CAPTURE(serial.errors);
+    REQUIRE(serial.exit_code == 0);
+    check_close_to(plain, folder + "/serial.w");
+    for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words("pipeline")).wait(60))
+      CHECK(end.exit_code == 0);
+    CHECK(read_file(folder + "/pipeline.w") == read_file(folder + "/serial.w"));
+    const RunEnd unscaled = run_serial_process(plan.programs(), folder, version_arguments(folder, "unscaled"));
+    CHECK(read_file(folder + "/unscaled.w") != read_file(folder + "/serial.w"));
+    std::filesystem::remove_all(folder);
+  }
+}
+
 // docs/schedules.md, section 3: it drains where a checkpoint is due, so the checkpoint is of a whole state.
 TEST_CASE("a training that goes on from a checkpoint between two drains has the bits of one that was not interrupted") {
   const ChainShape shape{.micro_batches = 12, .batches = 3};

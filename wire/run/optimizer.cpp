@@ -106,6 +106,23 @@ RunFlag read_flag(const char* name, const char* value_name, const char* help,
           .write = write};
 }
 
+RunFlag scaling_by_replicas() {
+  return read_flag(
+      "--lr-by-replicas", "", "multiplies a stage's learning rate with its replicas over those of the first stage",
+      [](const std::string&, RunOptions& options) { return options.optimizer.scales_by_replicas = true; },
+      write_member<&OptimizerOptions::scales_by_replicas>);
+}
+
+RunFlag staleness_flag() {
+  RunFlag flag = read_flag(
+      "--staleness", "N",
+      "a parameter server of its own applies gradients as they come, at weights at most N updates old",
+      [](const std::string& word, RunOptions& options) { return read_value(word, options.optimizer.staleness); },
+      write_member<&OptimizerOptions::staleness>);
+  flag.user = FlagUser::kRun;
+  return flag;
+}
+
 }  // namespace
 
 std::vector<RunFlag> optimizer_flags() {
@@ -161,6 +178,8 @@ std::vector<RunFlag> optimizer_flags() {
           },
           [](const RunOptions& options) { return write_value(!options.optimizer.main_weights); }),
       std::move(average),
+      scaling_by_replicas(),
+      staleness_flag(),
   };
 }
 

@@ -41,6 +41,11 @@ struct OptimizerOptions {
   /// and the good updates after which that doubles.
   double loss_scale = 65536;
   int64_t loss_scale_growth = 2000;
+  /// The learning rate of stage s is multiplied with R(s)/R(0), its replicas over those of the first stage.
+  bool scales_by_replicas = false;
+  /// A parameter server is a process of its own: how many updates old the weights of a gradient may be that it applies.
+  /// Absent: there is none, and the schedule fixes the order of updates.
+  std::optional<int64_t> staleness;
   /// Decay of the moving average of the weights; 0: there is none.
   double average_decay = 0;
 
