@@ -148,8 +148,10 @@ std::vector<fs::path> case_folders(const fs::path& cases) {
   return folders;
 }
 
-// A refusal without the names that it quotes and without its hint, so that equal reasons count together.
+// A refusal without the names that it quotes and without its hint, so that equal reasons count together. Of an operator
+// that is refused as such the table has the name already; its hint says why.
 std::string plain_reason(const Diagnostic& problem) {
+  if (problem.code == Code::kUnsupportedOp && problem.message.starts_with("the operator '")) return problem.hint;
   std::string words;
   bool quoted = false;
   for (const char c : problem.message.substr(0, problem.message.find("; "))) {
