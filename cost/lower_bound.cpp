@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "support/units.h"
 
@@ -201,6 +202,39 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
     bound.critical_path = std::max(bound.critical_path, below[id]);
   }
   if (!count.empty()) bound.work = shared_work(graph, count);
+  return bound;
+}
+
+namespace {
+
+/// What a device holds of a group that it trains, or only reads.
+Bytes held_bytes(const ir::PlanGraph& graph, const ir::WeightGroup& weights, bool trained, int state_parts) {
+  const auto bytes = static_cast<double>(weights.bytes.count);
+  const double state = graph.optimizer_state_per_weight_byte * bytes / state_parts;
+  return weights.bytes + (trained ? weights.bytes + Bytes(static_cast<int64_t>(state)) : Bytes(0));
+}
+
+}  // namespace
+
+MemoryBound memory_bound(const ir::PlanGraph& graph, int state_parts) {
+  MemoryBound bound;
+  IdMap<ir::WeightGroupId, bool> is_read(graph.weight_groups.size(), false), is_trained = is_read;
+  for (const ir::PlanNodeId id : graph.node_ids()) {
+    const ir::PlanNode& node = graph.nodes[id];
+    Bytes own = node.buffer_bytes;
+    bound.all += node.buffer_bytes;
+    for (const ir::WeightGroupId group : std::set(node.weights.begin(), node.weights.end())) {
+      const ir::WeightGroup& weights = graph.weight_groups[group];
+      const bool trained = weights.trainable && node.has_backward;
+      own += held_bytes(graph, weights, trained, state_parts);
+      is_read[group] = true;
+      is_trained[group] = is_trained[group] || trained;
+    }
+    if (own > bound.one_node || id.index() == 0) bound.one_node = own, bound.node = id;
+  }
+  // The state is whole on the replicas of a stage together.
+  for (const ir::WeightGroupId group : ids<ir::WeightGroupId>(graph.weight_groups.size()))
+    if (is_read[group]) bound.all += held_bytes(graph, graph.weight_groups[group], is_trained[group], 1);
   return bound;
 }
 

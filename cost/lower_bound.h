@@ -39,4 +39,15 @@ double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most);
 /// (the whole batch where nodes ask for it).
 double min_work(const ir::PlanGraph& graph, Samples most);
 
+/// Bytes that every plan holds, whatever its stages, micro-batches and order: weights and buffers, and of trained ones
+/// a gradient and the optimizer's state, each on one device at least.
+struct MemoryBound {
+  Bytes all;       // of all devices together
+  Bytes one_node;  // of the device that holds `node`, whose weights are the largest
+  ir::PlanNodeId node;
+};
+/// `state_parts`: among how many devices a plan may divide the state of a weight, 1 where it divides none.
+/// Needs: nodes without alternatives, whose devices share the weights.
+MemoryBound memory_bound(const ir::PlanGraph& graph, int state_parts);
+
 }  // namespace graphpipe::cost

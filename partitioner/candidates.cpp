@@ -8,6 +8,7 @@
 #include "cost/memory.h"
 #include "partitioner/batch_stages.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/min_memory.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -40,12 +41,6 @@ bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seco
   if (!std::isfinite(seconds)) return true;
   const auto stages = build_stage_graph(*request.graph, assignment);
   return stages.ok() && min_step_of_orders(request, *stages) < seconds * (1 + kStepRounding);
-}
-
-std::string in_words(double bytes) {
-  if (bytes >= 1 << 30) return text(std::round(bytes / (1 << 30) * 100) / 100, " GiB");
-  if (bytes >= 1 << 20) return text(std::round(bytes / (1 << 20) * 100) / 100, " MiB");
-  return text(std::ceil(bytes), " bytes");
 }
 
 }  // namespace
@@ -102,7 +97,7 @@ Status force_replicas(const PlanRequest& request, ir::Assignment& assignment) {
 }
 
 double closed_form(const PlanRequest& request, const ir::StageGraph& stages, const cost::IterationTime& step) {
-  if (!request.flows) return step.total();
+  if (!request.flows || request.ranks_drained) return step.total();
   return cost::bottleneck_time_per_sample(stages, *request.cluster) * static_cast<double>(stages.batch.count);
 }
 

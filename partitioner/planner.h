@@ -87,6 +87,8 @@ struct PlanRequest {
   /// Batches follow each other without draining, so that neither filling nor draining counts: the closed form of a step
   /// is then what the busiest device works on a batch.
   bool flows = false;
+  /// Of batches that flow: plans are ranked, before `evaluate` is asked, by the closed form of a batch that drains.
+  bool ranks_drained = false;
   /// Why `evaluate` said infinity; may be empty.
   std::function<std::optional<Diagnostic>(const ir::Assignment&)> refusal;
   /// `auto` also searches with single parameters fixed (auto/narrowed.cpp), which takes several times as long.

@@ -9,6 +9,7 @@
 #include "partitioner/cost_models/plan_by_units.h"
 #include "partitioner/dapple/planner.h"
 #include "partitioner/graphpipe/planner.h"
+#include "partitioner/min_memory.h"
 #include "partitioner/pipedream/planner.h"
 #include "partitioner/pipedream_2bw/planner.h"
 #include "partitioner/piper/planner.h"
@@ -161,6 +162,8 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& asked) {
   }
   GP_TRY_VOID(check_request(request));
   if (request.profile != nullptr) return plan_of_profile(*row, request);
+  if (request.limit_memory && planner != "manual")
+    GP_TRY_VOID(check_min_memory(*request.graph, *request.cluster, request.shard_optimizer_state));
   GP_TRY(PlanAnswer answer, ask(*row, request));
   for (const PlanCandidate& candidate : answer.candidates) {
     const bool is_manual = planner == "manual";

@@ -138,7 +138,7 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");
-  app.add_option("--time-limit", plan.time_limit, "seconds to search; the best plan so far is used")
+  app.add_option("--time-limit", plan.time_limit, "seconds to search for a plan; the best so far is used")
       ->check(kNotNegative);
 }
 

@@ -22,7 +22,10 @@
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
+#include "partitioner/min_memory.h"
 #include "scheduler/memory/arena.h"
+#include "support/stopwatch.h"
+#include "support/units.h"
 #include "wire/manifest.h"
 #include "wire/optimizers.h"
 
@@ -345,8 +348,12 @@ ir::Cluster with_memory(ir::Cluster cluster, double times) {
   return cluster;
 }
 
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster) {
-  GP_TRY(Choice choice, choose_assignment(options, pipeline.priced, cluster));
+// `watch`: since the first search began.
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, const Stopwatch& watch) {
+  PlanOptions rest = options;
+  // A search that begins when the time is over takes what needs none.
+  if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - watch.seconds());
+  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster));
   pipeline.plan.assignment = std::move(choice.assignment);
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
@@ -370,12 +377,13 @@ bool nearly_fills_a_device(const Pipeline& pipeline) {
 
 // Searches once more where devices have more memory, from the plan as it was asked for: the search may have passed over
 // faster plans that fit. Keeps the plan that it finds where that fits and is faster.
-Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked) {
+Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, const Stopwatch& watch) {
   const double step = pipeline.built.step_seconds();
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
   const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
-  if (plan_for(pipeline, options, with_memory(known.cluster, kUsualSlack)).ok() && pipeline.built.step_seconds() < step)
-    return Ok{};
+  const Status found = plan_for(pipeline, options, with_memory(known.cluster, kUsualSlack), watch);
+  if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
+  if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
   pipeline.plan = std::move(known);
   pipeline.plan.schedule.reset();
   pipeline.beside = beside;
@@ -387,14 +395,17 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options) {
     return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
   };
   const ir::Plan asked = pipeline.plan;
-  const Status first = plan_for(pipeline, options, asked.cluster);
-  if (first.ok())
-    return pipeline.complete && nearly_fills_a_device(pipeline) ? search_beyond_bounds(pipeline, options, asked)
-                                                                : first;
+  // No slack: these bytes are exact.
+  GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
+  const Stopwatch watch;
+  const Status first = plan_for(pipeline, options, asked.cluster, watch);
+  if (first.ok() && pipeline.complete && nearly_fills_a_device(pipeline))
+    return search_beyond_bounds(pipeline, options, asked, watch);
   if (!lacks_memory(first)) return first;
   for (const double slack : {kUsualSlack, kLargestSlack}) {
     pipeline.plan = asked;
-    if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack)); !lacks_memory(found))
+    if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack), watch);
+        !lacks_memory(found))
       return found;
   }
   return first;

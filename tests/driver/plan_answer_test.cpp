@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "tests/driver/ask.h"
 
@@ -201,4 +202,39 @@ TEST_CASE("asynchronous plans drain once in so many steps as the user or the mic
   const Answer uneven = plan("2bw", {"--drain-every", "2", "--update", "6"});
   CHECK(uneven.code != 0);
   CHECK(holds(uneven.err, "updates of 6 samples do not divide the batch of 8"));
+}
+
+TEST_CASE("bounds in a comparison are those of batches that follow each other where the policy lets them") {
+  const Answer answer = ask(gpt2("compare", {"--devices", "4", "--cluster", "default", "--batch", "2", "--planners",
+                                             "auto", "--policies", "pipedream,2bw,kfkb"}));
+  REQUIRE(answer.code == 0);
+  const nlohmann::json compared = answer.object();
+  std::map<std::string, double> bounds;
+  for (const nlohmann::json& row : compared["plans"]) {
+    bounds[row["policy"]] = row["bound"];
+    CHECK(row["bound"] <= row["simulated_step"]);
+  }
+  CHECK(bounds["2bw"] == bounds["pipedream"]);
+  CHECK(bounds["2bw"] < bounds["kfkb"]);  // two samples on four devices: the path through the model is longer
+}
+
+TEST_CASE("weights that no device can hold are refused without a search, by plan and by compare") {
+  const std::string cluster = GRAPHPIPE_BINARY_DIR "/driver_tiny_cluster.json";
+  std::ofstream(cluster) << R"({"schema": "graphpipe.cluster/1", "devices": [{"name": "d", "memory_bytes": 20000,)"
+                         << R"( "flops_per_second": 5e10, "memory_bytes_per_second": 1e10,)"
+                         << R"( "launch_overhead_seconds": 1e-6}]})";
+  const Answer refused = ask(gpt2("plan", {"--cluster", cluster}));
+  CHECK(refused.code == 4);
+  const std::string why =
+      "no plan fits the devices: all weights take 91472 bytes with gradients and the optimizer's state";
+  CHECK(holds(refused.out, why));
+  const nlohmann::json compared = ask(gpt2("compare", {"--cluster", cluster, "--planners", "auto,piper"})).object();
+  REQUIRE(compared["plans"].size() == 2);
+  for (const nlohmann::json& row : compared["plans"]) CHECK(holds(row["error"], why));
+}
+
+TEST_CASE("a time limit that is over leaves plans that take no search, or says so, in every search of a command") {
+  const Answer ended = ask(gpt2("plan", {"--devices", "4", "--time-limit", "1e-9"}));
+  CHECK(ended.code == 7);
+  CHECK(ended.object()["complete"] == false);
 }

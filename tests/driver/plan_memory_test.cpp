@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/verbs/generate.h"
@@ -42,6 +43,9 @@ TEST_CASE("example models: the planner's memory is at least the schedule's bound
       const auto bounds =
           scheduler::memory_of(made->stages, made->built.schedule,
                                {.optimizer_state_per_weight_byte = made->priced.optimizer_state_per_weight_byte});
+      Bytes counted;
+      for (const scheduler::DeviceMemory& memory : made->built.memory) counted += memory.peak;
+      CHECK(counted >= cost::memory_bound(made->priced, 1).all);
       for (size_t p = 0; p < made->built.memory.size(); ++p) {
         CAPTURE(p);
         CHECK(made->built.memory[p].peak <= bounds[p].peak);
