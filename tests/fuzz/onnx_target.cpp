@@ -56,7 +56,7 @@ const char* const kSeedTexts[] = {
     "TopK(e, "
     "k) w = Where(f, e, x) y = CumSum(e, k) f = Cast<to = 9>(e) }",
     // Attention of opset 23, causal and with a mask, behind an operator whose output ONNX's inference leaves open.
-    R"(<ir_version: 10, opset_import: ["" : 23]> g (float[N,8,16] x, bool[16,16] sees) => (float[N,8,16] y)
+    R"(<ir_version: 10, opset_import: ["" : 23]> g (float[N,8,16] x, bool[8,8] sees) => (float[N,8,16] y)
     <float[8] s = {1, 1, 1, 1, 1, 1, 1, 1}, float[8] b = {0, 0, 0, 0, 0, 0, 0, 0}> {
       q = GroupNormalization<num_groups = 4>(x, s, b)
       a = Attention<q_num_heads = 2, kv_num_heads = 2, is_causal = 1>(q, q, q)
