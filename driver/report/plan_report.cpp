@@ -9,6 +9,7 @@
 #include "driver/pipeline/stage_modules.h"
 #include "driver/report/device_bytes.h"
 #include "driver/report/report.h"
+#include "scheduler/render/device_groups.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -20,6 +21,8 @@ std::string joined(const std::vector<ir::StageId>& stages) {
 }
 
 std::string devices_text(const ir::StageChoice& choice) {
+  constexpr size_t kMaxSingle = 8;
+  if (choice.devices.size() > kMaxSingle) return names_of_devices(choice);
   std::string out;
   for (const ir::DeviceId device : choice.devices) out += (out.empty() ? "d" : " d") + std::to_string(device.index());
   return out;
@@ -133,6 +136,13 @@ std::string bytes_of_devices(const Pipeline& pipeline, const std::vector<Bytes>&
 double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 0; }
 
 }  // namespace
+
+std::string names_of_devices(const ir::StageChoice& choice) {
+  std::vector<size_t> numbers;
+  for (const ir::DeviceId device : choice.devices) numbers.push_back(device.index());
+  std::ranges::sort(numbers);
+  return scheduler::device_names(numbers);
+}
 
 double item_seconds(const ir::Stage& stage) {
   const auto replicas = static_cast<int64_t>(stage.choice.devices.size());

@@ -11,6 +11,9 @@ namespace graphpipe::driver {
 /// Seconds of one micro-batch on one replica: forward and backward.
 double item_seconds(const ir::Stage& stage);
 
+/// "device 3", "devices 0 to 1023", "devices 0, 4, 8 and 5 more".
+std::string names_of_devices(const ir::StageChoice& choice);
+
 std::string plan_text(const Pipeline& pipeline);
 /// planner, policy, stages, simulated_step, bound, gap, limit, peak_bytes, ...
 JsonObject plan_json(const Pipeline& pipeline);

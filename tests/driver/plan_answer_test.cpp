@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "tests/driver/ask.h"
 
@@ -237,4 +238,21 @@ TEST_CASE("a time limit that is over leaves plans that take no search, or says s
   const Answer ended = ask(gpt2("plan", {"--devices", "4", "--time-limit", "1e-9"}));
   CHECK(ended.code == 7);
   CHECK(ended.object()["complete"] == false);
+}
+
+TEST_CASE("what plan and simulate say of many devices is as short as of few") {
+  const std::string plan = (std::filesystem::temp_directory_path() / "graphpipe-many-devices.json").string();
+  const Answer planned =
+      ask({"plan", model("dlrm"), "--loss", "bce:logit,click", "--planner", "data-parallel", "--devices", "256",
+           "--batch", "1024", "--micro-batch", "4", "--cluster", "default", "-o", plan, "-q"});
+  REQUIRE(planned.code == 0);
+  const Answer simulated = ask({"simulate", plan, "-q"});
+  REQUIRE(simulated.code == 0);
+  std::filesystem::remove(plan);
+  CHECK(holds(planned.out, "devices 0 to 255"));
+  CHECK(std::ranges::count(simulated.out, '\n') < 20);
+  for (const std::string& said : {planned.out, simulated.out}) {
+    std::istringstream lines(said);
+    for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() < 200, line);
+  }
 }

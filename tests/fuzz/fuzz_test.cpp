@@ -55,7 +55,8 @@ void run(const FuzzTarget& target, const std::string& input, size_t number) {
   target.run(input);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   CAPTURE(number);
-  CHECK(took.count() < 5.0);
+  // What no input may take, as in scripts/fuzz; the slowest takes a fiftieth of it, unless the machine stands still.
+  CHECK(took.count() < 10.0);
 }
 
 size_t number_of(const char* variable, size_t otherwise) {

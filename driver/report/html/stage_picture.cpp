@@ -9,7 +9,6 @@
 #include "driver/report/html/html.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
-#include "scheduler/render/device_groups.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -53,13 +52,6 @@ std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, do
   return places;
 }
 
-std::string named_devices(const ir::StageChoice& choice) {
-  std::vector<size_t> numbers;
-  for (const ir::DeviceId device : choice.devices) numbers.push_back(device.index());
-  std::ranges::sort(numbers);
-  return scheduler::device_names(numbers);
-}
-
 /// Of the fullest device of the stage.
 double peak_bytes(const Pipeline& pipeline, const ir::StageChoice& choice) {
   int64_t peak = 0;
@@ -75,7 +67,7 @@ std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id, c
   const ir::Stage& stage = pipeline.stages.stages[id];
   const std::string heading =
       fmt::format("stage {}: {}", id.index(), name.empty() ? counted(stage.nodes.size(), "operator") : name);
-  return {fitted(heading, kBoxWidth - 16, kLetter), named_devices(stage.choice),
+  return {fitted(heading, kBoxWidth - 16, kLetter), names_of_devices(stage.choice),
           fmt::format("micro-batch {}: {}", stage.choice.micro_batch.count, human_seconds(item_seconds(stage))),
           fmt::format("{} weights, peak {}", human_bytes(static_cast<double>(stage.weight_bytes.count)),
                       human_bytes(peak_bytes(pipeline, stage.choice)))};
@@ -204,7 +196,7 @@ std::string stage_table(const Pipeline& pipeline, const PartOf& part) {
     for (const ir::StageId other : pipeline.stages.predecessors(id))
       before += (before.empty() ? "" : ", ") + std::to_string(other.index());
     rows.push_back({fmt::format("<a href=\"#{1}stage-{0}\">{0}</a>", id.index(), part.ids),
-                    before.empty() ? "-" : before, named_devices(stage.choice),
+                    before.empty() ? "-" : before, names_of_devices(stage.choice),
                     std::to_string(stage.choice.micro_batch.count), html_text(human_seconds(item_seconds(stage))),
                     html_text(human_bytes(static_cast<double>(stage.weight_bytes.count))),
                     html_text(human_bytes(peak_bytes(pipeline, stage.choice))), std::to_string(stage.nodes.size())});
