@@ -7,6 +7,7 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/graphpipe/device_count_dp.h"
+#include "partitioner/heterogeneous/device_order.h"
 #include "support/run_tasks.h"
 #include "support/units.h"
 
@@ -20,7 +21,7 @@ constexpr size_t kMaxElementsForFlights = 160;
 constexpr size_t kManyElements = 100;
 constexpr double kFarFromBest = 1.15;
 /// A stage is priced before it is placed, with the slowest link, so that its plan may turn out faster than it says; how
-/// far above a step that is known already its time is still looked at.
+/// far above a step that is known already its time is still looked at. Where devices differ, a faster one may halve it.
 constexpr double kAboveKnown = 1.25;
 
 /// Micro-batch sizes and k of one search; k times the size is the same for all.
@@ -84,8 +85,9 @@ class Task {
     memories_ = {*memories.begin()};
     if (memories.size() > 1) memories_.push_back(*memories.rbegin());
     bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
-    most_ = std::min(max_time_per_sample(*request.graph, *request.cluster),
-                     kAboveKnown * request.known_step / static_cast<double>(request.graph->batch.count));
+    most_ = max_time_per_sample(*request.graph, *request.cluster);
+    if (!devices_differ(*request.graph, *request.cluster))
+      most_ = std::min(most_, kAboveKnown * request.known_step / static_cast<double>(request.graph->batch.count));
   }
 
   Candidates run(const RoundSizes& sizes) {
