@@ -2,7 +2,9 @@
 """The equal split inside Piper, by graphpipe and by a search written here against the formulas: equal_split_test.py GRAPHPIPE.
 
 BERT-32 is the profile that Piper's authors published (fp16 times of A100s, plain and with recomputation); BERT-24 and
-BERT-48 are made of it by leaving out transformer layers in the middle, or repeating one there.
+BERT-48 are made of it by leaving out transformer layers, or repeating one. Piper's program makes its larger BERTs in its
+own way: it repeats the layer before the last (the first that it meets in hash order), and the repeated ones do not read
+the attention mask. These are cheaper at every cut, so its BERT-48 has other answers than one whose layers all read it.
 """
 
 import itertools
@@ -19,19 +21,26 @@ GRAPHPIPE = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else ROOT / "build
 PROFILE = ROOT / "tests/data/piper/bert32a100.json"
 REPEATED = "ParallelTransformerLayer"
 BANDWIDTH, MICRO_BATCHES = 25 << 30, 1920
+CASES = ((4, 128), (16, 32), (8, 64), (8, 512))  # GiB, devices
 NO_FEASIBLE_PLAN = 4
 
 
-def bert(layers):
-    """The published profile with another number of transformer layers: the middle one stands for those that are added."""
+def bert(layers, repeated=None, reads_mask=True):
+    """The published profile with another number of transformer layers: `repeated` (of the chain; the middle one where it
+    is not given) stands for those that are added."""
     profile = json.loads(PROFILE.read_text())
     nodes, edges = profile["nodes"], profile["edges"]
     chain = [node["id"] for node in nodes if node["name"] == REPEATED]
     while len(chain) > layers:
         drop(nodes, edges, chain, len(chain) // 2)
     while len(chain) < layers:
-        repeat(nodes, edges, chain, len(chain) // 2)
+        repeat(nodes, edges, chain, len(chain) // 2 if repeated is None else repeated, reads_mask)
     return profile
+
+
+def pipers_bert(layers):
+    """As Piper's program enlarges it (algo.cpp, insertTransformerLayer)."""
+    return bert(layers, repeated=30, reads_mask=False)
 
 
 def rename_neighbour(node, old, new):
@@ -59,7 +68,7 @@ def drop(nodes, edges, chain, place):
                 variant["syncTimeBw"].pop(str(gone), None)
 
 
-def repeat(nodes, edges, chain, place):
+def repeat(nodes, edges, chain, place, reads_mask):
     old, behind = chain[place], chain[place + 1]
     by_id = {node["id"]: node for node in nodes}
     new = json.loads(json.dumps(by_id[old]))
@@ -71,7 +80,12 @@ def repeat(nodes, edges, chain, place):
         if edge["sourceId"] == old and edge["destId"] == behind:
             edge["sourceId"] = new["id"]
             added.append({**edge, "sourceId": old, "destId": new["id"]})
-        elif edge["destId"] == old and edge["sourceId"] not in chain:  # the mask, which all layers read
+        elif edge["destId"] == old and edge["sourceId"] not in chain:  # the mask
+            if not reads_mask:
+                for variants in new["TMPCs"].values():
+                    for variant in variants:
+                        del variant["syncTimeFw"][str(edge["sourceId"])]
+                continue
             added.append({**edge, "destId": new["id"]})
             for variants in by_id[edge["sourceId"]]["TMPCs"].values():
                 for variant in variants:
@@ -159,18 +173,25 @@ def by_graphpipe(path, memory, devices):
 
 class EqualSplit(unittest.TestCase):
     def test_it_is_the_best_of_all_equal_runs(self):
-        for layers in (24, 48):
-            profile = bert(layers)
+        for name, layers, profile in (("fewer", 24, bert(24)), ("more", 48, bert(48)), ("Piper's", 48, pipers_bert(48))):
             table = equal_splits(profile)
             self.assertEqual(sum(node["name"] == REPEATED for node in profile["nodes"]), layers)
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "bert.json"
                 path.write_text(json.dumps(profile))
-                for gib, devices in ((4, 128), (16, 32), (8, 64), (8, 512)):
-                    with self.subTest(layers=layers, gib=gib, devices=devices):
+                for gib, devices in CASES:
+                    with self.subTest(profile=name, gib=gib, devices=devices):
                         expected = best_equal_split(table, gib << 30, devices)
                         self.assertTrue(math.isfinite(expected))
                         self.assertAlmostEqual(by_graphpipe(path, gib << 30, devices) / expected, 1, delta=1e-9)
+
+    def test_another_layer_or_its_mask_makes_another_model(self):
+        table, with_mask, other = (equal_splits(profile) for profile in (pipers_bert(48), bert(48, 30), bert(48, 1, False)))
+        for gib, devices in CASES:
+            with self.subTest(gib=gib, devices=devices):
+                seconds = best_equal_split(table, gib << 30, devices)
+                self.assertTrue(1.069 < best_equal_split(with_mask, gib << 30, devices) / seconds < 1.199)
+                self.assertTrue(1.011 < best_equal_split(other, gib << 30, devices) / seconds < 1.044)
 
     def test_the_search_here_gives_what_pipers_program_printed(self):
         table = equal_splits(json.loads(PROFILE.read_text()))
