@@ -64,8 +64,10 @@ void check_has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("a device that is killed: exit code 6, and the message names its stage, action and micro-batch") {
+  // Within a second, unless a busy machine holds the others up: then one more kill, of up to nine, shows it.
   double soonest = INFINITY;
-  for (const size_t victim : {0, 1, 2}) {
+  for (size_t kills = 0; kills < 3 || (kills < 9 && soonest > 1); ++kills) {
+    const size_t victim = kills % 3;
     CAPTURE(victim);
     Endless endless;
     const auto killed = std::chrono::steady_clock::now();
@@ -78,7 +80,6 @@ TEST_CASE("a device that is killed: exit code 6, and the message names its stage
     check_has(endless.message(), "step ");
     check_has(endless.run.talk(), "device " + number + " was ended by signal 9");
   }
-  // Of three, since a busy machine may hold up any of them.
   CHECK(soonest < 1);
 }
 

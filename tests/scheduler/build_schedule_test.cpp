@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
-
 #include "tests/scheduler/helpers.h"
 #include "tests/scheduler/random_stages.h"
 
@@ -31,26 +29,14 @@ TEST_CASE("every policy of the list builds the same schedule twice") {
   }
 }
 
-TEST_CASE("long schedules are ordered, lowered, checked and simulated at a million actions per second or so") {
+TEST_CASE("a schedule of 160,000 actions is ordered, lowered, checked and simulated") {
   const StageGraph graph = chain_stages({.ranks = 16, .micro_batches = 2000});
   const ir::Cluster cluster = standalone_cluster(16);
   const PolicyRequest request{.graph = graph, .cluster = cluster, .in_flight = depth_numbers(graph)};
-  auto seconds = [last = std::chrono::steady_clock::now()]() mutable -> double {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double>(now - std::exchange(last, now)).count();
-  };
-  const Schedule compute = *order_kfkb(request);
-  const double ordered = seconds();
-  const Schedule schedule = *insert_transfers(graph, compute);
-  const double lowered = seconds();
+  const Schedule schedule = *insert_transfers(graph, *order_kfkb(request));
   size_t actions = 0;
   for (const ir::Program& program : schedule.programs) actions += program.actions.size();
-  REQUIRE(check_schedule(graph, cluster, schedule).ok());
-  const double checked = seconds();
-  REQUIRE(simulate(graph, cluster, schedule).ok());
-  const double simulated = seconds();
-  MESSAGE(actions << " actions: order " << ordered << " s, lower " << lowered << " s, check " << checked
-                  << " s, simulate " << simulated << " s");
-  // Loose, for sanitizers and busy machines: optimised builds run several million actions per second.
-  CHECK(simulated < 5);
+  CHECK(actions > 160'000);
+  CHECK(check_schedule(graph, cluster, schedule).ok());
+  CHECK(simulate(graph, cluster, schedule).ok());
 }
