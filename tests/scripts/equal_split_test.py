@@ -3,8 +3,8 @@
 
 BERT-32 is the profile that Piper's authors published (fp16 times of A100s, plain and with recomputation); BERT-24 and
 BERT-48 are made of it by leaving out transformer layers, or repeating one. Piper's program makes its larger BERTs in its
-own way: it repeats the layer before the last (the first that it meets in hash order), and the repeated ones do not read
-the attention mask. These are cheaper at every cut, so its BERT-48 has other answers than one whose layers all read it.
+own way: each time it repeats the first inner layer of a hash set, and the new one does not read the attention mask. Such
+layers are cheaper at every cut, so its BERT-48 has other answers than one whose layers all read the mask.
 """
 
 import itertools
@@ -22,6 +22,7 @@ PROFILE = ROOT / "tests/data/piper/bert32a100.json"
 REPEATED = "ParallelTransformerLayer"
 BANDWIDTH, MICRO_BATCHES = 25 << 30, 1920
 CASES = ((4, 128), (16, 32), (8, 64), (8, 512))  # GiB, devices
+PRINTED = (0.022231730176687243, 0.067379124003052709, 0.038537818384647371, 0.0048811053823033966)  # Piper's, BERT-48
 NO_FEASIBLE_PLAN = 4
 
 
@@ -38,9 +39,34 @@ def bert(layers, repeated=None, reads_mask=True):
     return profile
 
 
+def hash_order(keys):
+    """The order in which libstdc++'s unordered_set<int> lists keys that were inserted one by one. All elements are one
+    list; a new one stands before those of its bucket (key modulo buckets), or at the front of all where that is empty."""
+    order, buckets = [], 1
+
+    def insert(key):
+        bucket = [at for at, other in enumerate(order) if (other - key) % buckets == 0]
+        order.insert(bucket[0] if bucket else 0, key)
+
+    for key in keys:
+        if len(order) + 1 > buckets:
+            buckets = next(count for count in (13, 29, 59, 127) if count > buckets)
+            elements, order[:] = list(order), []
+            for element in elements:
+                insert(element)
+        insert(key)
+    return order
+
+
 def pipers_bert(layers):
     """As Piper's program enlarges it (algo.cpp, insertTransformerLayer)."""
-    return bert(layers, repeated=30, reads_mask=False)
+    profile = json.loads(PROFILE.read_text())
+    nodes, edges = profile["nodes"], profile["edges"]
+    chain = [node["id"] for node in nodes if node["name"] == REPEATED]
+    while len(chain) < layers:
+        inner = next(layer for layer in hash_order(sorted(chain)) if layer not in (chain[0], chain[-1]))
+        repeat(nodes, edges, chain, chain.index(inner), reads_mask=False)
+    return profile
 
 
 def rename_neighbour(node, old, new):
@@ -171,19 +197,33 @@ def by_graphpipe(path, memory, devices):
     return json.loads(done.stdout)["objective"]
 
 
+def objectives(profile):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "bert.json"
+        path.write_text(json.dumps(profile))
+        return [by_graphpipe(path, gib << 30, devices) for gib, devices in CASES]
+
+
 class EqualSplit(unittest.TestCase):
     def test_it_is_the_best_of_all_equal_runs(self):
         for name, layers, profile in (("fewer", 24, bert(24)), ("more", 48, bert(48)), ("Piper's", 48, pipers_bert(48))):
             table = equal_splits(profile)
             self.assertEqual(sum(node["name"] == REPEATED for node in profile["nodes"]), layers)
-            with tempfile.TemporaryDirectory() as folder:
-                path = pathlib.Path(folder) / "bert.json"
-                path.write_text(json.dumps(profile))
-                for gib, devices in CASES:
-                    with self.subTest(profile=name, gib=gib, devices=devices):
-                        expected = best_equal_split(table, gib << 30, devices)
-                        self.assertTrue(math.isfinite(expected))
-                        self.assertAlmostEqual(by_graphpipe(path, gib << 30, devices) / expected, 1, delta=1e-9)
+            for (gib, devices), found in zip(CASES, objectives(profile)):
+                with self.subTest(profile=name, gib=gib, devices=devices):
+                    expected = best_equal_split(table, gib << 30, devices)
+                    self.assertTrue(math.isfinite(expected))
+                    self.assertAlmostEqual(found / expected, 1, delta=1e-9)
+
+    def test_every_digit_is_what_pipers_program_computes_on_its_bert_48(self):
+        for case, found, printed in zip(CASES, objectives(pipers_bert(48)), PRINTED):
+            with self.subTest(case=case):
+                self.assertAlmostEqual(found / printed, 1, delta=1e-15)
+
+    def test_a_hash_set_of_integers_lists_the_last_first_until_its_buckets_grow(self):
+        self.assertEqual(hash_order(range(1, 4)), [3, 2, 1])
+        self.assertEqual(hash_order(range(1, 15)), [14, *range(1, 14)])
+        self.assertEqual(hash_order([1, 2, 14]), [2, 14, 1])  # 14 % 13 == 1
 
     def test_another_layer_or_its_mask_makes_another_model(self):
         table, with_mask, other = (equal_splits(profile) for profile in (pipers_bert(48), bert(48, 30), bert(48, 1, False)))
