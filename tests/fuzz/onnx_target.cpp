@@ -1,4 +1,4 @@
-#include "tests/fuzz/onnx_target.h"
+// The ONNX importer as a fuzz target: models as seeds, and a mutator that changes models as models.
 
 #include <onnx/defs/parser.h>
 
@@ -10,11 +10,14 @@
 #include "support/check.h"
 #include "tests/fuzz/exercise_model.h"
 #include "tests/fuzz/one_operator_models.h"
+#include "tests/fuzz/targets.h"
 
 namespace graphpipe::tests {
 namespace {
 
 namespace pb = graphpipe_onnx;
+
+std::vector<std::string> onnx_seeds();
 
 const char* const kSeedTexts[] = {
     "g (float[N,6,4] x) => (float[M,K] y) { s = Shape<end = 1>(x) r = Constant<value_ints = [-1]>() "
@@ -366,13 +369,14 @@ void Mutator::change() {
   }
 }
 
-}  // namespace
-
+// `lint` and `plan` up to the search. With GRAPHPIPE_FUZZ_IN_PROCESS set, ONNX's library runs in this process: its
+// crashes show what check_nodes could refuse by name.
 void run_onnx(std::string_view input) {
   static const bool kInProcess = std::getenv("GRAPHPIPE_FUZZ_IN_PROCESS") != nullptr;
   exercise_model(input, kInProcess ? frontend::Isolation::kNone : frontend::Isolation::kSharedProcess);
 }
 
+// Small models of every family of operators, with local functions, bodies of If and a Loop, and one exported model.
 std::vector<std::string> onnx_seeds() {
   const std::string header = "<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"test\">\n";
   std::vector<std::string> seeds;
@@ -387,6 +391,8 @@ std::vector<std::string> onnx_seeds() {
   return seeds;
 }
 
+// Another model: nodes, operands, attributes, types, shapes, functions and bodies are changed, moved, copied from other
+// seeds. Input that is no model comes back as it is.
 std::string mutate_onnx(std::string_view input, Dice& dice) {
   pb::ModelProto model;
   if (!model.ParseFromArray(input.data(), static_cast<int>(input.size())) || !model.has_graph() ||
@@ -396,6 +402,12 @@ std::string mutate_onnx(std::string_view input, Dice& dice) {
   const size_t most = dice.below(4) == 0 ? 16 : 4;
   for (size_t changes = 1 + dice.below(most); changes > 0; --changes) Mutator(model, dice).change();
   return model.SerializeAsString();
+}
+
+}  // namespace
+
+FuzzTarget fuzz_onnx() {
+  return {"onnx", run_onnx, onnx_seeds, {"Identity", "If", "axis", "\xff\xff\xff\xff\x0f", "N"}, mutate_onnx};
 }
 
 }  // namespace graphpipe::tests

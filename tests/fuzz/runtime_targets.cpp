@@ -1,5 +1,4 @@
-#include "tests/fuzz/runtime_targets.h"
-
+// The readers of the programs: what lies in their folders and in data folders, and what others send them.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +11,8 @@
 #include "runtime/launch/frames.h"
 #include "runtime/launch/handshake.h"
 #include "support/check.h"
+#include "tests/fuzz/reader_checks.h"
+#include "tests/fuzz/targets.h"
 #include "wire/check_data.h"
 #include "wire/checkpoint.h"
 #include "wire/feed_text.h"
@@ -24,12 +25,6 @@
 
 namespace graphpipe::tests {
 namespace {
-
-// No byte of a hostile file reaches a terminal.
-void check_printable(const Diagnostics& problems) {
-  for (const Diagnostic& problem : problems)
-    for (const char c : to_line(problem)) GP_CHECK(c >= 0x20 && c < 0x7f);
-}
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -316,52 +311,83 @@ std::vector<std::string> handshake_seeds() {
 
 }  // namespace
 
-std::vector<FuzzTarget> runtime_targets() {
+FuzzTarget fuzz_safetensors() {
+  return {"safetensors",
+          run_safetensors,
+          safetensors_seeds,
+          {"data_offsets", "[0,0]", "18446744073709551615", "F64", "\""}};
+}
+
+FuzzTarget fuzz_manifest() {
+  return {"manifest",
+          run_manifest,
+          manifest_seeds,
+          {"file ", "plan ", "graphpipe-manifest 1", "../", "/", " ", "\n", "\r", "18446744073709551616", "-1"}};
+}
+
+FuzzTarget fuzz_npy() {
+  return {"npy",
+          run_npy,
+          npy_seeds,
+          {"'descr'", "'fortran_order'", "True", "'shape'", "(", ")", ",", "'<f8'", "'>f4'", "'<u2'",
+           "9223372036854775807"}};
+}
+
+FuzzTarget fuzz_tensor_proto() {
+  return {"tensor_proto",
+          run_tensor_proto,
+          tensor_proto_seeds,
+          {"\x0a", "\x10\x01", "\x4a", "\xff\xff\xff\xff\x0f", "\x22"}};
+}
+
+FuzzTarget fuzz_data_table() {
   return {
-      {"safetensors",
-       run_safetensors,
-       safetensors_seeds,
-       {"data_offsets", "[0,0]", "18446744073709551615", "F64", "\""}},
-      {"manifest",
-       run_manifest,
-       manifest_seeds,
-       {"file ", "plan ", "graphpipe-manifest 1", "../", "/", " ", "\n", "\r", "18446744073709551616", "-1"}},
-      {"npy",
-       run_npy,
-       npy_seeds,
-       {"'descr'", "'fortran_order'", "True", "'shape'", "(", ")", ",", "'<f8'", "'>f4'", "'<u2'",
-        "9223372036854775807"}},
-      {"tensor_proto",
-       run_tensor_proto,
-       tensor_proto_seeds,
-       {"\x0a", "\x10\x01", "\x4a", "\xff\xff\xff\xff\x0f", "\x22"}},
-      {"data_table",
-       run_data_table,
-       data_table_seeds,
-       {"input ", "together ", " of ", " always", " ids [", ") ignored ", "float32", "axis -1", "9223372036854775807"}},
-      {"product_table",
-       run_product_table,
-       product_table_seeds,
-       {"product ", "threads ", " n", " t", " blas", " onednn", "\n", "-1", "9223372036854775807"}},
-      {"weight_parts",
-       run_weight_parts,
-       weight_parts_seeds,
-       {"part ", "float32", "bool", "[]", "[4,4]", "%00", "\n", " ", "-1", "9223372036854775807"}},
-      {"checkpoint",
-       run_checkpoint,
-       checkpoint_seeds,
-       {"model ", "plan ", "optimizer ", "step ", "seed ", "data ", "flag --", "file ", "\n", "18446744073709551615"}},
-      {"feed",
-       run_feed,
-       feed_seeds,
-       {"slots ", "slot-bytes ", "batch ", "graphpipe-feed 1\n", "\n", "9223372036854775807"}},
-      {"control_frames",
-       run_control_frames,
-       control_frames_seeds,
-       {"\xff\xff\xff\xff", std::string_view("\0\0\0\0", 4), "\1"}},
-      {"pace_plan", run_pace_plan, pace_plan_seeds, {"action ", "group ", " -1"}},
-      {"handshake", run_handshake, handshake_seeds, {"\1", std::string_view("\x31\x48\x50\x47", 4)}},
-  };
+      "data_table",
+      run_data_table,
+      data_table_seeds,
+      {"input ", "together ", " of ", " always", " ids [", ") ignored ", "float32", "axis -1", "9223372036854775807"}};
+}
+
+FuzzTarget fuzz_product_table() {
+  return {"product_table",
+          run_product_table,
+          product_table_seeds,
+          {"product ", "threads ", " n", " t", " blas", " onednn", "\n", "-1", "9223372036854775807"}};
+}
+
+FuzzTarget fuzz_weight_parts() {
+  return {"weight_parts",
+          run_weight_parts,
+          weight_parts_seeds,
+          {"part ", "float32", "bool", "[]", "[4,4]", "%00", "\n", " ", "-1", "9223372036854775807"}};
+}
+
+FuzzTarget fuzz_checkpoint() {
+  return {
+      "checkpoint",
+      run_checkpoint,
+      checkpoint_seeds,
+      {"model ", "plan ", "optimizer ", "step ", "seed ", "data ", "flag --", "file ", "\n", "18446744073709551615"}};
+}
+
+FuzzTarget fuzz_feed() {
+  return {"feed",
+          run_feed,
+          feed_seeds,
+          {"slots ", "slot-bytes ", "batch ", "graphpipe-feed 1\n", "\n", "9223372036854775807"}};
+}
+
+FuzzTarget fuzz_control_frames() {
+  return {"control_frames",
+          run_control_frames,
+          control_frames_seeds,
+          {"\xff\xff\xff\xff", std::string_view("\0\0\0\0", 4), "\1"}};
+}
+
+FuzzTarget fuzz_pace_plan() { return {"pace_plan", run_pace_plan, pace_plan_seeds, {"action ", "group ", " -1"}}; }
+
+FuzzTarget fuzz_handshake() {
+  return {"handshake", run_handshake, handshake_seeds, {"\1", std::string_view("\x31\x48\x50\x47", 4)}};
 }
 
 }  // namespace graphpipe::tests
