@@ -2,6 +2,7 @@
 // From a stage graph to the schedule that is run: a policy's compute order, lowered, checked and simulated.
 
 #include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/memory/memory.h"
 #include "scheduler/policies/policies.h"
 #include "scheduler/simulate/durations.h"
 #include "scheduler/simulate/simulate.h"

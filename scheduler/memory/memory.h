@@ -10,23 +10,10 @@
 // it, what moves beside the gradients. An offload takes all that its item's slot holds, up to the reload. The bytes of
 // an item and of a reduction are those of cost/memory.h.
 
-#include <functional>
-
-#include "ir/item_memory.h"
+#include "scheduler/memory/memory_options.h"
 #include "scheduler/simulate/timeline.h"
 
 namespace graphpipe::scheduler {
-
-/// What an item of so many samples does in the code of its stage, whose backward is one function or two.
-using CountedItems = std::function<ir::ItemMemory(StageId, Samples, bool joins_backward)>;
-
-struct MemoryOptions {
-  /// PlanGraph::optimizer_state_per_weight_byte.
-  double optimizer_state_per_weight_byte = 0;
-  /// Where it is given, the gradients of weights count from the first
-  /// weight gradient of a replica's step on. Null: the bounds of cost/memory.h, gradients always.
-  CountedItems item = nullptr;
-};
 
 /// Change of a device's memory by one action: `before` when it starts, `after` when it ends.
 struct MemoryChange {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scheduler/validate/check_tables.h"
+#include "scheduler/validate/peak_memory.h"
 
 namespace graphpipe::scheduler {
 namespace check {
@@ -49,17 +50,17 @@ Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
 
 Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const MemoryOptions& options) {
   Diagnostics problems;
-  const std::vector<DeviceMemory> devices = memory_of(tables.graph, tables.schedule, options);
-  for (size_t p = 0; p < devices.size(); ++p) {
+  const std::vector<PeakMemory> peaks = peak_memory(tables, options);
+  for (size_t p = 0; p < peaks.size(); ++p) {
     const ir::Program& program = tables.schedule.programs[p];
-    const Bytes has = cluster.devices[program.device].memory;
-    if (devices[p].peak <= has) continue;
-    const std::string where = program.actions.empty() ? text("device ", program.device)
-                                                      : place_text(tables.schedule, p, devices[p].peak_position);
+    const Bytes needs = peaks[p].bytes, has = cluster.devices[program.device].memory;
+    if (needs <= has) continue;
+    const std::string where =
+        program.actions.empty() ? text("device ", program.device) : place_text(tables.schedule, p, peaks[p].position);
     problems.push_back(
         Diagnostic{.code = Code::kNoFeasiblePlan,
-                   .message = text(where, " needs ", devices[p].peak.count, " bytes, the device has ", has.count, ": ",
-                                   (devices[p].peak - has).count, " too many"),
+                   .message = text(where, " needs ", needs.count, " bytes, the device has ", has.count, ": ",
+                                   (needs - has).count, " too many"),
                    .hint = "use smaller micro-batches, recompute, fewer samples in flight, or more devices"});
   }
   return problems;

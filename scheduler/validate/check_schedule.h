@@ -15,12 +15,12 @@
 //            reduction where one is needed, after its items' backwards and before its step; the copies of a weight make
 //            the same updates; reductions in one order on all devices.
 // 7 Progress No program waits forever when sends buffer, nor when they block until their receive (rendezvous).
-// 8 Memory   The peak in list order stays within the device.
+// 8 Memory   The peak in list order stays within the device, by a count of its own (peak_memory.h).
 
 #include <optional>
 
 #include "ir/cluster.h"
-#include "scheduler/memory/memory.h"
+#include "scheduler/memory/memory_options.h"
 #include "scheduler/validate/version_claims.h"
 
 namespace graphpipe::scheduler {

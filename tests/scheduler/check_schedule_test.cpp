@@ -4,6 +4,7 @@
 
 #include "cost/lower_bound.h"
 #include "scheduler/build_schedule.h"
+#include "scheduler/memory/memory.h"
 #include "tests/scheduler/helpers.h"
 #include "tests/scheduler/random_stages.h"
 

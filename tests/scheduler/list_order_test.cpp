@@ -11,6 +11,7 @@
 #include "scheduler/validate/check_schedule.h"
 #include "tests/scheduler/helpers.h"
 #include "tests/scheduler/random_stages.h"
+#include "tests/scheduler/validated_memory.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -181,6 +182,7 @@ TEST_CASE("an offload makes room and takes the time of a copy") {
   const DeviceMemory held = memory_of(standalone.graph, good, {})[0], less = memory_of(standalone.graph, stated, {})[0];
   CHECK(held.peak - held.fixed == Bytes(46));
   CHECK(less.peak - less.fixed == Bytes(24));
+  check_that_validator_agrees(standalone.graph, stated, {});
   // A copy of stash and output, 22 bytes in two seconds; the second offload runs while the gradient is awaited.
   for (ir::Device& device : standalone.cluster.devices) device.memory_bandwidth = BytesPerSecond(11);
   const auto makespan = [&](const Schedule& schedule) {

@@ -11,6 +11,9 @@
 #include "scheduler/memory/memory.h"
 #include "scheduler/policies/in_flight_rules.h"
 #include "scheduler/policies/policies.h"
+#include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_stages.h"
+#include "tests/scheduler/validated_memory.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -205,4 +208,66 @@ TEST_CASE("an arena holds what lives at once: sums of gradients stay, the rest e
   // And a page of the runtime's own.
   CHECK(arena_pages("kfkb") == 10 + 1 + 2 + 1);
   CHECK(arena_pages("gpipe") == 4 * 1 + 10 + 1 + 1);
+}
+
+namespace {
+
+/// Numbers that differ from one function, size and stage to the next.
+ir::ItemMemory any_item(StageId stage, Samples samples, bool joins_backward) {
+  const int64_t n = samples.count * (static_cast<int64_t>(stage.index()) + 1) + (joins_backward ? 1 : 0);
+  return {.forward = {Bytes(10 * n), Bytes(4 * n)},
+          .again = {Bytes(9 * n), Bytes(3 * n)},
+          .input_gradient = {Bytes(5 * n), Bytes(-n)},
+          .weight_gradient = {Bytes(2 * n), Bytes(-3 * n)},
+          .backward = {Bytes(7 * n), Bytes(-4 * n)},
+          .first_weight_gradient = {Bytes(n + 100), Bytes(-3 * n)},
+          .first_backward = {Bytes(7 * n + 100), Bytes(-4 * n)},
+          .weight_gradients = Bytes(90),
+          .other_rows = Bytes(10)};
+}
+
+}  // namespace
+
+TEST_CASE("the validator counts memory by itself and finds the same peaks: every policy") {
+  for (const Policy& policy : all_policies()) {
+    CAPTURE(policy.name);
+    if (policy.forward_only) continue;
+    StageGraph graph = tests::standalone_for(policy, 4, 8);
+    for (ir::Stage& stage : graph.stages)
+      if (stage.has_backward) stage.weight_bytes = stage.trainable_weight_bytes = Bytes(100);
+    const auto built = build_schedule(graph, standalone_cluster(4), {.policy = std::string(policy.name)});
+    REQUIRE(built.ok());
+    CheckOptions options;
+    options.synchronous = false;
+    tests::check_that_validator_agrees(graph, built->schedule, options);
+    options.memory.item = any_item;
+    tests::check_that_validator_agrees(graph, built->schedule, options);
+  }
+}
+
+TEST_CASE("the validator counts memory by itself and finds the same peaks: any stages, priced or counted") {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    tests::StandaloneCase standalone = tests::random_stages(seed);
+    for (ir::Stage& stage : standalone.graph.stages) {
+      stage.choice.shard_optimizer_state = seed % 2 == 0;
+      stage.kept_gradients = ir::SampleFunction::polynomial(0, 2);
+      if (stage.has_backward) stage.weight_bytes = stage.trainable_weight_bytes = Bytes(100);
+    }
+    for (ir::StageEdge& edge : standalone.graph.edges) {
+      edge.stashed_above = edge.from.index() % 2 == 0;
+      edge.stashed_below = edge.to.index() % 3 == 0;
+    }
+    for (const char* policy : {"kfkb", "gpipe", "zb-1p", "pipedream", "2bw"}) {
+      CAPTURE(policy);
+      const auto built = build_schedule(standalone.graph, standalone.cluster, {.policy = policy});
+      if (!built.ok()) continue;
+      CheckOptions options;
+      options.synchronous = false;
+      options.memory.optimizer_state_per_weight_byte = static_cast<double>(seed % 3);
+      tests::check_that_validator_agrees(standalone.graph, built->schedule, options);
+      options.memory.item = any_item;
+      tests::check_that_validator_agrees(standalone.graph, built->schedule, options);
+    }
+  }
 }
