@@ -76,6 +76,10 @@ constexpr bool is_send(ActionOp op) { return op == ActionOp::kSendForward || op 
 constexpr bool is_receive(ActionOp op) { return op == ActionOp::kReceiveForward || op == ActionOp::kReceiveBackward; }
 constexpr bool is_message(ActionOp op) { return is_send(op) || is_receive(op); }
 constexpr bool is_compute(ActionOp op) { return op <= ActionOp::kRecompute; }
+/// The last compute action of an item that has a backward.
+constexpr bool makes_weight_gradients(ActionOp op) {
+  return op == ActionOp::kBackward || op == ActionOp::kWeightGradient;
+}
 /// Whether the action works in the slot of one item: compute, transfers, slices, concatenations and memory.
 constexpr bool is_of_item(ActionOp op) {
   return op <= ActionOp::kReceiveBackward || (op >= ActionOp::kSlice && op <= ActionOp::kReload);

@@ -85,51 +85,28 @@ std::optional<std::vector<std::string>> typed_words(const KnownFlag& flag, const
   return words;
 }
 
-class ConfigReader {
- public:
-  ConfigReader(const std::string& path, wire::FlagUser user, Options& options)
-      : path_(path), user_(user), options_(options), typed_(options.given) {}
-
-  Diagnostics read(const TomlNode& file) {
-    for (const auto& [key, value] : file.table) read_flag("--" + key, value);
-    return std::move(problems_);
-  }
-
- private:
-  void read_flag(const std::string& name, const TomlNode& node) {
-    std::vector<std::string> known;
-    for (const wire::RunFlag& flag : wire::run_flags()) {
-      if (flag.user == wire::FlagUser::kProgram) continue;
-      known.emplace_back(flag.name + 2);
-      // A verb that has no use for a flag of another leaves it: one file serves both.
-      if (name != flag.name || flag.user < user_ || typed_.contains(name)) continue;
-      options_.given.insert(name);
-      if (!take(flag, node))
-        add(node, text(name.substr(2), " takes ", flag.is_switch() ? "true" : flag.value_name), flag.help);
+// Visits each key of the file, with its place among the known ones; all that is wrong with any of them.
+template <typename Visit>
+Diagnostics each_flag(const std::string& path, const TomlNode& file, const std::vector<std::string>& known,
+                      Visit&& visit) {
+  Diagnostics problems;
+  for (const auto& [key, node] : file.table) {
+    const auto flag = std::ranges::find(known, key);
+    if (flag == known.end()) {
+      problems.push_back(unknown_flag(path, node, key, known));
+      continue;
     }
-    if (std::ranges::find(known, name.substr(2)) == known.end())
-      problems_.push_back(unknown_flag(path_, node, name.substr(2), known));
+    if (auto problem = visit(static_cast<size_t>(flag - known.begin()), node)) problems.push_back(*std::move(problem));
   }
+  return problems;
+}
 
-  bool take(const wire::RunFlag& flag, const TomlNode& node) {
-    if (flag.is_switch()) {
-      return node.is(TomlKind::kBool) && (node.integer == 0 || flag.read("", options_.run));
-    }
-    const std::vector<std::string> words = words_of(flag, node);
-    return !words.empty() &&
-           std::ranges::all_of(words, [&](const std::string& word) { return flag.read(word, options_.run); });
-  }
-
-  void add(const TomlNode& node, const std::string& message, std::string hint) {
-    problems_.push_back(wrong_line(path_, node, message, std::move(hint)));
-  }
-
-  const std::string& path_;
-  wire::FlagUser user_;
-  Options& options_;
-  std::set<std::string> typed_;
-  Diagnostics problems_;
-};
+bool take(const wire::RunFlag& flag, const TomlNode& node, wire::RunOptions& options) {
+  if (flag.is_switch()) return node.is(TomlKind::kBool) && (node.integer == 0 || flag.read("", options));
+  const std::vector<std::string> words = words_of(flag, node);
+  return !words.empty() &&
+         std::ranges::all_of(words, [&](const std::string& word) { return flag.read(word, options); });
+}
 
 // Numbers that the reader turns into the same word stay numbers.
 std::string toml_value(const std::string& word) {
@@ -157,28 +134,39 @@ Result<std::vector<std::string>> words_of_config(const std::string& path, const 
   GP_TRY(const TomlNode file, read_toml(path));
   std::vector<std::string> names, words;
   for (const KnownFlag& flag : known) names.push_back(flag.name.substr(2));
-  Diagnostics problems;
-  for (const auto& [key, node] : file.table) {
-    const auto flag = std::ranges::find(names, key);
-    if (flag == names.end()) {
-      problems.push_back(unknown_flag(path, node, key, names));
-      continue;
-    }
-    const KnownFlag& found = known[static_cast<size_t>(flag - names.begin())];
-    const auto more = typed_words(found, node);
-    if (!more)
-      problems.push_back(wrong_line(path, node,
-                                    text(key, found.is_switch ? " takes true or false" : " takes a text or a number"),
-                                    "write it as `--help` shows it; a list is the flag several times"));
-    else if (!typed.contains(found.name)) words.insert(words.end(), more->begin(), more->end());
-  }
+  Diagnostics problems =
+      each_flag(path, file, names, [&](size_t place, const TomlNode& node) -> std::optional<Diagnostic> {
+        const KnownFlag& flag = known[place];
+        const auto more = typed_words(flag, node);
+        if (!more)
+          return wrong_line(path, node,
+                            names[place] + (flag.is_switch ? " takes true or false" : " takes a text or a number"),
+                            "write it as `--help` shows it; a list is the flag several times");
+        if (!typed.contains(flag.name)) words.insert(words.end(), more->begin(), more->end());
+        return std::nullopt;
+      });
   if (!problems.empty()) return problems;
   return words;
 }
 
 Status read_config(const std::string& path, wire::FlagUser user, Options& options) {
   GP_TRY(const TomlNode file, read_toml(path));
-  Diagnostics problems = ConfigReader(path, user, options).read(file);
+  std::vector<std::string> names;
+  std::vector<wire::RunFlag> flags;
+  for (const wire::RunFlag& flag : wire::run_flags()) {
+    if (flag.user == wire::FlagUser::kProgram) continue;
+    names.emplace_back(flag.name + 2);
+    flags.push_back(flag);
+  }
+  Diagnostics problems =
+      each_flag(path, file, names, [&](size_t place, const TomlNode& node) -> std::optional<Diagnostic> {
+        const wire::RunFlag& flag = flags[place];
+        // A verb that has no use for a flag of another leaves it: one file serves both.
+        if (flag.user < user || !options.given.insert(flag.name).second) return std::nullopt;
+        if (take(flag, node, options.run)) return std::nullopt;
+        return wrong_line(path, node, text(names[place], " takes ", flag.is_switch() ? "true" : flag.value_name),
+                          flag.help);
+      });
   if (!problems.empty()) return problems;
   return Ok{};
 }

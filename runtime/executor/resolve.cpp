@@ -275,7 +275,7 @@ class Resolver {
     const auto own = std::ranges::find_if(
         updates, [&](const Update& update) { return wire::intersect(row.range, update.range) == row.range; });
     if (own == updates.end()) refuse(plan_, row, "its samples lie in no step's range");
-    if (own->step < index && (row.op == ActionOp::kBackward || row.op == ActionOp::kWeightGradient))
+    if (own->step < index && wire::makes_weight_gradients(row.op))
       refuse(plan_, row, "it comes after the step that needs its gradients");
     return own->range.first;
   }

@@ -27,8 +27,7 @@ void Pacer::compute(const ResolvedAction& action, StageState& state, std::vector
       slot[static_cast<size_t>(row.gradient_slot + part)] =
           row.is_input ? memory_.tensor(row.tensor, samples) : at::Tensor();
   }
-  if (op != ActionOp::kBackward && op != ActionOp::kWeightGradient) return;
-  complete_gradients(action, state);
+  if (wire::makes_weight_gradients(op)) complete_gradients(action, state);
 }
 
 void Pacer::complete_gradients(const ResolvedAction& action, StageState& state) {

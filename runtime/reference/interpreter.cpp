@@ -216,8 +216,7 @@ bool Interpreter::try_compute(const ActionRow& row) {
   if (forward_action) forward(row, item);
   if (row.op == ActionOp::kRecompute) call(entry.forward, row, item, true);
   if (backward_action) call(entry.input_gradient, row, item, false);
-  if (row.op == ActionOp::kBackward || row.op == ActionOp::kWeightGradient)
-    call(entry.weight_gradient, row, item, false);
+  if (wire::makes_weight_gradients(row.op)) call(entry.weight_gradient, row, item, false);
   --work_left_[update_of(row)];
   return true;
 }

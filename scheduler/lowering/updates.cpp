@@ -9,10 +9,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-bool ends_item(const Action& action) {
-  return action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient;
-}
-
 /// The actions of one replica of a stage while its program is written.
 class Updater {
  public:
@@ -31,7 +27,7 @@ class Updater {
 
   /// Counts what the list holds, before it is written.
   void note(const Action& action) {
-    if (ends_item(action)) ++items_left_[update_of(action)];
+    if (ir::makes_weight_gradients(action.op)) ++items_left_[update_of(action)];
     ++reads_left_[version_of(action)];
   }
 
@@ -48,7 +44,7 @@ class Updater {
     list.push_back(action);
     if (--reads_left_[action.version] == 0 && action.version < stepped_)
       list.push_back(row(ActionOp::kFreeVersion, action.version, action.version));
-    if (!ends_item(action)) return true;
+    if (!ir::makes_weight_gradients(action.op)) return true;
     --items_left_[update_of(action)];
     if (reduces_) reduce_done(list);
     else

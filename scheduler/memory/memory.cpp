@@ -51,7 +51,7 @@ class Walker {
     if (options_.item && gradients_.note(action)) {
       change.after += items_.of(action).weight_gradients;
       other_rows_[replica_key(action)] += items_.of(action).other_rows;
-    } else if (action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient) {
+    } else if (ir::makes_weight_gradients(action.op)) {
       // Each later item adds the rows that it looks up; all of the table is the most that is known of them.
       change.after += complete_gradients(action);
     }

@@ -35,7 +35,7 @@ int64_t GradientSets::update_of(const Action& action) const {
 }
 
 bool GradientSets::are_new(const Action& action) const {
-  if (action.op != ActionOp::kBackward && action.op != ActionOp::kWeightGradient) return false;
+  if (!ir::makes_weight_gradients(action.op)) return false;
   const auto held = held_.find(replica_key(action));
   return held == held_.end() || !held->second.contains(update_of(action));
 }

@@ -140,7 +140,7 @@ void Simulator::start_compute(size_t program, RowIndex row, const ItemRun& work,
   ItemRun& changed = item(resolved(row).item);
   if (op == ActionOp::kForward) changed.state = ItemState::kForwardDone;
   if (op == ActionOp::kInputGradient) changed.state = ItemState::kInputGradientDone;
-  if (op == ActionOp::kBackward || op == ActionOp::kWeightGradient) changed.state = ItemState::kDone;
+  if (ir::makes_weight_gradients(op)) changed.state = ItemState::kDone;
   queue_.push({span(row).end, program});
 }
 

@@ -73,8 +73,8 @@ bool cuts_item(const Tables& tables, const Action& action, int64_t sample) {
 std::string_view note_update(const Tables& tables, int group, UpdateState& state, const Action& action) {
   if (ir::is_compute(action.op)) {
     if (action.range.first < state.stepped) return "comes after the step of its stage";
-    const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient;
-    return backward && action.range.first < state.reduced ? "comes after the reduction of its stage" : "";
+    const bool is_late = ir::makes_weight_gradients(action.op) && action.range.first < state.reduced;
+    return is_late ? "comes after the reduction of its stage" : "";
   }
   switch (action.op) {
     case ActionOp::kReduceGradient:

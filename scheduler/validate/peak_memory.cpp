@@ -134,7 +134,7 @@ class ProgramMemory {
   const ir::FunctionMemory& function_at(size_t at) {
     const Action& action = actions_[at];
     const ir::ItemMemory& item = sizes_.counted(action);
-    const bool is_first = makes_weight_gradient(action) && is_first_of_update(at);
+    const bool is_first = ir::makes_weight_gradients(action.op) && is_first_of_update(at);
     switch (action.op) {
       case ActionOp::kForward:
         return item.forward;
@@ -185,10 +185,6 @@ class ProgramMemory {
     }
   }
 
-  static bool makes_weight_gradient(const Action& action) {
-    return action.op == ActionOp::kBackward || action.op == ActionOp::kWeightGradient;
-  }
-
   void find_updates() {
     for (size_t i = 0; i < actions_.size(); ++i) {
       Updates& updates = updates_[ir::replica_key(actions_[i])];
@@ -199,7 +195,7 @@ class ProgramMemory {
       if (ir::is_compute(op)) updates.last_read[actions_[i].version] = i;
     }
     for (size_t i = 0; i < actions_.size(); ++i)
-      if (makes_weight_gradient(actions_[i])) {
+      if (ir::makes_weight_gradients(actions_[i].op)) {
         Updates& updates = updates_[ir::replica_key(actions_[i])];
         updates.gradients[update_of(updates, actions_[i])].push_back(i);
       }

@@ -34,13 +34,7 @@ std::string arena_run(const std::vector<DeviceProgram>& programs, const std::str
                                     "--save",
                                     folder + "/" + tag + ".w"};
   words.insert(words.end(), more.begin(), more.end());
-  ProcessGroup group(programs, folder, words);
-  const std::vector<RunEnd> ends = group.wait(60);
-  for (const RunEnd& end : ends) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
-  return ends.front().output;
+  return run_all(programs, folder, words).output;
 }
 
 /// Messages are released when a peer has taken them, so that a lifetime may grow until every order has been seen.

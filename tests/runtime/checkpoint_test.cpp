@@ -43,13 +43,7 @@ class Training {
   /// Rank 0's end; all must end alike.
   RunEnd run(int64_t steps, const Words& more, int exit_code = 0) const {
     fs::remove(path("saved"));
-    ProcessGroup group(programs_, folder_, words(steps, more));
-    const std::vector<RunEnd> ends = group.wait(60);
-    for (const RunEnd& end : ends) {
-      CAPTURE(end.errors);
-      CHECK(end.exit_code == exit_code);
-    }
-    return ends.front();
+    return run_all(programs_, folder_, words(steps, more), exit_code);
   }
   const std::string& folder() const { return folder_; }
   const std::vector<DeviceProgram>& programs() const { return programs_; }

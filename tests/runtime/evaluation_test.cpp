@@ -41,13 +41,7 @@ Told serial(const Plan& plan, const std::string& folder, const std::vector<std::
 
 template <typename Plan>
 Told distributed(const Plan& plan, const std::string& folder, const std::vector<std::string>& more) {
-  ProcessGroup group(plan.programs(), folder, words_of(folder, more));
-  const std::vector<RunEnd> ends = group.wait(60);
-  for (const RunEnd& end : ends) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
-  return told_by(ends[0], folder);
+  return told_by(run_all(plan.programs(), folder, words_of(folder, more)), folder);
 }
 
 // Trains with and without evaluation on `eval`; returns the losses of it.

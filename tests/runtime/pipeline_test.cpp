@@ -61,20 +61,8 @@ struct Outcome {
 
 std::vector<std::string> arguments(const std::string& folder, const std::string& tag,
                                    const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words = {"--data",
-                                    folder,
-                                    "--steps",
-                                    "3",
-                                    "--lr",
-                                    "0.1",
-                                    "--momentum",
-                                    "0.9",
-                                    "--json",
-                                    "--save",
-                                    folder + "/" + tag + ".w",
-                                    "--save-gradients",
-                                    folder + "/" + tag + ".g"};
-  words.insert(words.end(), {"--clip-norm", "0.2"});
+  std::vector<std::string> words =
+      TrainingFlags{.steps = 3, .lr = "0.1", .momentum = "0.9"}.words(folder, tag, {"--clip-norm", "0.2"});
   words.insert(words.end(), more.begin(), more.end());
   if (std::ranges::find(more, "--ema") != more.end())
     words.insert(words.end(), {"--save-ema", folder + "/" + tag + ".e"});
@@ -104,13 +92,7 @@ Outcome run_distributed(const TwoStagePlan& plan, const std::string& folder, con
                         const std::vector<std::string>& more = {}) {
   std::vector<std::string> words = arguments(folder, transport, more);
   words.insert(words.end(), {"--transport", transport});
-  ProcessGroup group(plan.programs(), folder, words);
-  const std::vector<RunEnd> ends = group.wait(60);
-  for (const RunEnd& end : ends) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
-  return outcome_of(ends[0], folder, transport);
+  return outcome_of(run_all(plan.programs(), folder, words), folder, transport);
 }
 
 void check_same_bits(const Outcome& a, const Outcome& b) {

@@ -1,5 +1,6 @@
 #include "tests/runtime/run_programs.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -109,6 +110,26 @@ RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std:
       path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); }, output);
   const int code = wait_for(pid, 60);
   return {code, read_file(path + ".out"), read_file(path + ".err")};
+}
+
+std::vector<std::string> TrainingFlags::words(const std::string& folder, const std::string& tag,
+                                              const std::vector<std::string>& more) const {
+  const std::string saved = folder + "/" + tag;
+  std::vector<std::string> words = {
+      "--data", folder,   "--steps",    std::to_string(steps), "--lr",      lr, "--momentum", momentum,
+      "--json", "--save", saved + ".w", "--save-gradients",    saved + ".g"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+RunEnd run_all(const std::vector<DeviceProgram>& programs, const std::string& folder,
+               const std::vector<std::string>& arguments, int exit_code) {
+  const std::vector<RunEnd> ends = ProcessGroup(programs, folder, arguments).wait(60);
+  for (const RunEnd& end : ends) {
+    CAPTURE(end.errors);
+    CHECK(end.exit_code == exit_code);
+  }
+  return ends.front();
 }
 
 std::string read_file(const std::string& path) {

@@ -37,6 +37,19 @@ class ProcessGroup {
 RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std::string& folder,
                           std::vector<std::string> arguments, const std::string& output = "");
 
+/// Flags of a training on the folder's data that reports as JSON and saves FOLDER/TAG.w and FOLDER/TAG.g: weights, and
+/// gradients of the last step.
+struct TrainingFlags {
+  int64_t steps = 1;
+  std::string lr, momentum;
+  std::vector<std::string> words(const std::string& folder, const std::string& tag,
+                                 const std::vector<std::string>& more = {}) const;
+};
+
+/// Runs all programs, each of which must end with this code; the end of rank 0.
+RunEnd run_all(const std::vector<DeviceProgram>& programs, const std::string& folder,
+               const std::vector<std::string>& arguments, int exit_code = 0);
+
 std::string read_file(const std::string& path);
 /// The numbers of `"name": [a, b]` in a flat JSON text.
 std::vector<double> numbers_of(const std::string& json, const std::string& name);

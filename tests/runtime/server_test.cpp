@@ -32,30 +32,7 @@ std::vector<DeviceProgram> served(const ChainPlan& plan) {
 
 std::vector<std::string> served_words(const std::string& folder, const std::string& tag, int64_t steps,
                                       const std::vector<std::string>& more) {
-  std::vector<std::string> out = {"--data",
-                                  folder,
-                                  "--steps",
-                                  std::to_string(steps),
-                                  "--lr",
-                                  "0.2",
-                                  "--momentum",
-                                  "0.5",
-                                  "--json",
-                                  "--save",
-                                  folder + "/" + tag + ".w",
-                                  "--save-gradients",
-                                  folder + "/" + tag + ".g"};
-  out.insert(out.end(), more.begin(), more.end());
-  return out;
-}
-
-RunEnd run_served(const ChainPlan& plan, const std::string& folder, const std::vector<std::string>& arguments) {
-  const std::vector<RunEnd> ends = ProcessGroup(served(plan), folder, arguments).wait(60);
-  for (const RunEnd& end : ends) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
-  return ends.front();
+  return TrainingFlags{.steps = steps, .lr = "0.2", .momentum = "0.5"}.words(folder, tag, more);
 }
 
 double number_of(const std::string& json, const std::string& name) {
@@ -130,10 +107,9 @@ TEST_CASE("a server that lets no worker overtake another one makes the updates o
       const RunEnd serial = run_serial_process(plan.programs(), folder, served_words(folder, "serial", steps, {}));
       CAPTURE(serial.errors);
       REQUIRE(serial.exit_code == 0);
-      const RunEnd end =
-          run_served(plan, folder,
-                     served_words(folder, "served", steps,
-                                  {"--staleness", std::to_string(workers - 1), "--transport", transport}));
+      const RunEnd end = run_all(served(plan), folder,
+                                 served_words(folder, "served", steps,
+                                              {"--staleness", std::to_string(workers - 1), "--transport", transport}));
       CHECK(numbers_of(end.output, "losses") == numbers_of(serial.output, "losses"));
       for (const char* file : {".w", ".g"})
         CHECK(read_file(folder + "/served" + file) == read_file(folder + "/serial" + file));
@@ -181,7 +157,7 @@ TEST_CASE("a training with a server goes on from a checkpoint with the bits of o
   const auto run = [&](const std::string& tag, int64_t steps, bool resumes) {
     std::vector<std::string> more = {"--staleness", "2", "--ema", "0.5", "--checkpoint", folder + "/kept"};
     if (resumes) more.insert(more.end(), {"--resume", folder + "/kept"});
-    run_served(plan, folder, served_words(folder, tag, steps, more));
+    run_all(served(plan), folder, served_words(folder, tag, steps, more));
   };
   run("whole", 4, false);
   std::filesystem::remove_all(folder + "/kept");

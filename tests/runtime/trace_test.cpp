@@ -63,12 +63,8 @@ TEST_CASE("a trace has a span for every action, in order on each rank, and an ar
   const ChainShape shape{.stages = 3, .micro_batches = 4, .replicas = {1, 2, 1}};
   const std::string folder = make_chain_folder(3, 16);
   const ChainPlan plan(shape);
-  ProcessGroup group(plan.programs(), folder,
-                     {"--data", folder, "--steps", std::to_string(kSteps), "--trace", folder + "/trace.json"});
-  for (const RunEnd& end : group.wait(60)) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
+  run_all(plan.programs(), folder,
+          {"--data", folder, "--steps", std::to_string(kSteps), "--trace", folder + "/trace.json"});
   const std::vector<Event> events = events_of(read_file(folder + "/trace.json"));
   size_t actions = 0, sends = 0;
   for (const DeviceProgram& program : plan.programs())

@@ -42,32 +42,9 @@ const std::vector<VersionCase>& version_cases() {
   return kVersionCases;
 }
 
-std::vector<std::string> version_arguments(const std::string& folder, const std::string& tag) {
-  return {"--data",
-          folder,
-          "--steps",
-          std::to_string(kVersionSteps),
-          "--lr",
-          "0.2",
-          "--momentum",
-          "0.5",
-          "--json",
-          "--save",
-          folder + "/" + tag + ".w",
-          "--save-gradients",
-          folder + "/" + tag + ".g"};
-}
-
-RunEnd run_distributed(const ChainPlan& plan, const std::string& folder) {
-  std::vector<std::string> words = version_arguments(folder, "pipeline");
-  words.insert(words.end(), {"--transport", "shm"});
-  ProcessGroup group(plan.programs(), folder, words);
-  const std::vector<RunEnd> ends = group.wait(60);
-  for (const RunEnd& end : ends) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
-  return ends.front();
+std::vector<std::string> version_words(const std::string& folder, const std::string& tag, int64_t steps = kVersionSteps,
+                                       const std::vector<std::string>& more = {}) {
+  return TrainingFlags{.steps = steps, .lr = "0.2", .momentum = "0.5"}.words(folder, tag, more);
 }
 
 void check_close_to(const std::map<std::string, std::vector<float>>& plain, const std::string& path,
@@ -92,10 +69,10 @@ TEST_CASE("asynchronous schedules give the interpreter's bits, and the numbers o
     const std::string folder =
         make_chain_folder(c.shape.stages, kVersionSteps * c.shape.micro_batch * c.shape.micro_batches);
     const ChainPlan plan(c.shape);
-    const RunEnd serial = run_serial_process(plan.programs(), folder, version_arguments(folder, "serial"));
+    const RunEnd serial = run_serial_process(plan.programs(), folder, version_words(folder, "serial"));
     CAPTURE(serial.errors);
     REQUIRE(serial.exit_code == 0);
-    const RunEnd pipeline = run_distributed(plan, folder);
+    const RunEnd pipeline = run_all(plan.programs(), folder, version_words(folder, "pipeline"));
     CHECK(numbers_of(pipeline.output, "losses") == numbers_of(serial.output, "losses"));
     CHECK(numbers_of(serial.output, "losses").size() == kVersionSteps);
     for (const char* file : {".w", ".g"})
@@ -124,21 +101,12 @@ TEST_CASE("steps that follow each other without a drain make the updates of one 
     CAPTURE(shape.per_update);
     const int64_t steps = kVersionSteps * shape.batches;
     const std::string folder = make_chain_folder(shape.stages, kVersionSteps * shape.micro_batch * 12);
-    const auto words = [&](const std::string& tag, int64_t count) {
-      std::vector<std::string> out = version_arguments(folder, tag);
-      out[3] = std::to_string(count);
-      return out;
-    };
-    const RunEnd one = run_serial_process(as_one.programs(), folder, words("one", kVersionSteps));
-    const RunEnd serial = run_serial_process(plan.programs(), folder, words("serial", steps));
+    const RunEnd one = run_serial_process(as_one.programs(), folder, version_words(folder, "one"));
+    const RunEnd serial = run_serial_process(plan.programs(), folder, version_words(folder, "serial", steps));
     CAPTURE(serial.errors);
     REQUIRE(serial.exit_code == 0);
-    for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words("pipeline", steps)).wait(60)) {
-      CAPTURE(end.errors);
-      CHECK(end.exit_code == 0);
-      if (end.output.empty()) continue;
-      CHECK(numbers_of(end.output, "losses") == numbers_of(serial.output, "losses"));
-    }
+    const RunEnd pipeline = run_all(plan.programs(), folder, version_words(folder, "pipeline", steps));
+    CHECK(numbers_of(pipeline.output, "losses") == numbers_of(serial.output, "losses"));
     for (const char* tag : {"pipeline", "one"})
       for (const char* file : {".w", ".g"})
         CHECK(read_file(folder + "/" + tag + file) == read_file(folder + "/serial" + file));
@@ -176,10 +144,7 @@ TEST_CASE("an update has the learning rate of the step that its samples are of")
                                           folder + "/rates",
                                           "--save",
                                           folder + "/pipeline.w"};
-  for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words).wait(60)) {
-    CAPTURE(end.errors);
-    CHECK(end.exit_code == 0);
-  }
+  run_all(plan.programs(), folder, words);
   check_close_to(plain, folder + "/pipeline.w");
   std::filesystem::remove_all(folder);
 }
@@ -192,9 +157,7 @@ TEST_CASE("a learning rate goes by a stage's replicas over those of the first on
     const ChainPlan plan(shape);
     const std::string folder = make_chain_folder(shape.stages, kVersionSteps * shape.micro_batch * shape.micro_batches);
     const auto words = [&](const std::string& tag) {
-      std::vector<std::string> out = version_arguments(folder, tag);
-      out.push_back("--lr-by-replicas");
-      return out;
+      return version_words(folder, tag, kVersionSteps, {"--lr-by-replicas"});
     };
     std::map<std::pair<int, size_t>, at::Tensor> velocities;
     const auto update = [&](int stage, size_t parameter, at::Tensor& weight, const at::Tensor& gradient) {
@@ -211,10 +174,9 @@ TEST_CASE("a learning rate goes by a stage's replicas over those of the first on
     CAPTURE(serial.errors);
     REQUIRE(serial.exit_code == 0);
     check_close_to(plain, folder + "/serial.w");
-    for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words("pipeline")).wait(60))
-      CHECK(end.exit_code == 0);
+    run_all(plan.programs(), folder, words("pipeline"));
     CHECK(read_file(folder + "/pipeline.w") == read_file(folder + "/serial.w"));
-    const RunEnd unscaled = run_serial_process(plan.programs(), folder, version_arguments(folder, "unscaled"));
+    const RunEnd unscaled = run_serial_process(plan.programs(), folder, version_words(folder, "unscaled"));
     CHECK(read_file(folder + "/unscaled.w") != read_file(folder + "/serial.w"));
     std::filesystem::remove_all(folder);
   }
@@ -225,23 +187,16 @@ TEST_CASE("a training that goes on from a checkpoint between two drains has the 
   const ChainShape shape{.micro_batches = 12, .batches = 3};
   const ChainPlan plan(shape);
   const std::string folder = make_chain_folder(shape.stages, 2 * shape.micro_batch * shape.micro_batches);
-  const auto run = [&](const std::string& tag, const char* steps, const std::string& checkpoints, bool resumes) {
-    std::vector<std::string> words = version_arguments(folder, tag);
-    words[3] = steps;
-    words.insert(words.end(), {"--checkpoint", folder + "/" + checkpoints, "--checkpoint-every", "2"});
-    if (resumes) words.insert(words.end(), {"--resume", folder + "/" + checkpoints});
-    for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words).wait(60)) {
-      CAPTURE(end.errors);
-      CHECK(end.exit_code == 0);
-    }
+  const auto run = [&](const std::string& tag, int64_t steps, const std::string& checkpoints, bool resumes) {
+    std::vector<std::string> more = {"--checkpoint", folder + "/" + checkpoints, "--checkpoint-every", "2"};
+    if (resumes) more.insert(more.end(), {"--resume", folder + "/" + checkpoints});
+    run_all(plan.programs(), folder, version_words(folder, tag, steps, more));
   };
-  run("whole", "6", "a", false);
-  run("first", "2", "b", false);
-  run("second", "6", "b", true);
+  run("whole", 6, "a", false);
+  run("first", 2, "b", false);
+  run("second", 6, "b", true);
   CHECK(read_file(folder + "/second.w") == read_file(folder + "/whole.w"));
-  std::vector<std::string> words = version_arguments(folder, "undrained");
-  words[3] = "6";
-  for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words).wait(60)) CHECK(end.exit_code == 0);
+  run_all(plan.programs(), folder, version_words(folder, "undrained", 6));
   CHECK(read_file(folder + "/undrained.w") != read_file(folder + "/whole.w"));
   std::filesystem::remove_all(folder);
 }
@@ -268,8 +223,7 @@ TEST_CASE("every optimizer makes its updates in synchronous and asynchronous sch
       const RunEnd serial = run_serial_process(plan.programs(), folder, words("serial.w"));
       CAPTURE(serial.errors);
       REQUIRE(serial.exit_code == 0);
-      for (const RunEnd& end : ProcessGroup(plan.programs(), folder, words("pipeline.w")).wait(60))
-        CHECK(end.exit_code == 0);
+      run_all(plan.programs(), folder, words("pipeline.w"));
       CHECK(read_file(folder + "/pipeline.w") == read_file(folder + "/serial.w"));
       std::map<int, Optimizer> optimizers;
       const auto update = [&](int stage, size_t i, at::Tensor& weight, const at::Tensor& gradient) {
@@ -288,9 +242,9 @@ TEST_CASE("a forward-only program computes the loss and trains nothing") {
   const ChainShape shape{.versions = Versions::kFlush, .forward_only = true};
   const std::string folder = make_chain_folder(shape.stages, kVersionSteps * 12);
   const ChainPlan plan(shape), trained({.versions = Versions::kFlush});
-  const RunEnd end = run_distributed(plan, folder);
-  const RunEnd serial = run_serial_process(plan.programs(), folder, version_arguments(folder, "serial"));
-  const RunEnd training = run_serial_process(trained.programs(), folder, version_arguments(folder, "trained"));
+  const RunEnd end = run_all(plan.programs(), folder, version_words(folder, "pipeline"));
+  const RunEnd serial = run_serial_process(plan.programs(), folder, version_words(folder, "serial"));
+  const RunEnd training = run_serial_process(trained.programs(), folder, version_words(folder, "trained"));
   REQUIRE(numbers_of(end.output, "losses").size() == kVersionSteps);
   CHECK(numbers_of(end.output, "losses") == numbers_of(serial.output, "losses"));
   CHECK(numbers_of(end.output, "losses")[0] == numbers_of(training.output, "losses")[0]);
@@ -337,7 +291,7 @@ TEST_CASE("programs with versions that are not there are refused by name") {
     damage.apply(rows);
     std::vector<DeviceProgram> programs = plan.programs();
     programs[0].actions = rows;
-    ProcessGroup group(programs, folder, version_arguments(folder, "damaged"));
+    ProcessGroup group(programs, folder, version_words(folder, "damaged"));
     const RunEnd end = group.wait(60).front();
     CHECK(end.exit_code == 3);
     CHECK(end.errors.find(damage.message) != std::string::npos);
