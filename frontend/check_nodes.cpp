@@ -50,6 +50,7 @@ class NodeChecker {
  private:
   void schema(const pb::NodeProto& node, int opset);
   void axes(const pb::NodeProto& node);
+  void split(const pb::NodeProto& node);
   void problem(const pb::NodeProto& node, Code code, std::string message, std::string hint);
 
   Diagnostics problems_;
@@ -108,10 +109,21 @@ void NodeChecker::axes(const pb::NodeProto& node) {
   }
 }
 
+/// The library makes a list as long as Split's attribute says.
+void NodeChecker::split(const pb::NodeProto& node) {
+  if (node.op_type() != "Split") return;
+  for (const auto& attribute : node.attribute())
+    if (attribute.name() == "num_outputs" && attribute.i() != node.output_size())
+      problem(node, Code::kBadModel,
+              text("its attribute 'num_outputs' is ", attribute.i(), ", and it has ", node.output_size(), " outputs"),
+              "export the model again, or correct the node");
+}
+
 void NodeChecker::node(const pb::NodeProto& node, int opset) {
   if (is_standard(node.domain())) {
     schema(node, opset);
     axes(node);
+    split(node);
   }
   for (const auto& attribute : node.attribute()) {
     if (attribute.has_g()) graph(attribute.g(), opset);

@@ -172,12 +172,12 @@ IdSet<StageId> undivided_backwards(const Schedule& schedule, size_t stages) {
 
 std::vector<bool> copying_steps(const Program& program) {
   std::vector<bool> copies(program.actions.size(), false);
-  std::map<ReplicaKey, std::set<int32_t>> read_later;
+  std::map<ReplicaKey, std::set<int64_t>> read_later;
   for (size_t i = program.actions.size(); i-- > 0;) {
     const Action& action = program.actions[i];
-    std::set<int32_t>& read = read_later[replica_key(action)];
+    std::set<int64_t>& read = read_later[replica_key(action)];
     if (is_compute(action.op)) read.insert(action.version);
-    if (action.op == ActionOp::kStep) copies[i] = read.contains(action.version - 1);
+    if (action.op == ActionOp::kStep) copies[i] = read.contains(int64_t{action.version} - 1);
   }
   return copies;
 }

@@ -114,11 +114,14 @@ bool parse_checkpoint(std::string_view text, CheckpointRecord& record, std::stri
   }
   std::set<std::string, std::less<>> seen;
   for (int number = 2; !text.empty(); ++number) {
-    std::string_view value = cut_front(text, '\n');
+    const std::string_view whole = cut_front(text, '\n');
+    std::string_view value = whole;
     const std::string_view key = cut_front(value, ' ');
-    const bool repeats = key == "flag" || key == "file";
-    const std::string once = repeats ? std::string(key) + " " + std::string(value) : std::string(key);
-    if (!seen.insert(once).second || !read_line(key, value, record)) {
+    const bool is_read = read_line(key, value, record);
+    // A flag may stand twice, with other values; a file may not, whatever is said of it.
+    std::string once(key == "flag" ? whole : key);
+    if (is_read && key == "file") once += " " + record.files.back().path;
+    if (!is_read || !seen.insert(std::move(once)).second) {
       problem = "line " + std::to_string(number) + " is malformed";
       return false;
     }

@@ -70,10 +70,10 @@ std::optional<std::vector<WeightPart>> parse_weight_parts(std::string_view text)
   if (lines.size() < 2 || lines[0] != kWeightPartsHeader || !lines.back().empty()) return std::nullopt;
   lines.pop_back();
   std::vector<WeightPart> parts;
-  std::set<std::string_view> names;
+  std::set<ModelText> names;
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string_view> words = split(lines[i], " ");
-    if (!parse_part(words, parts.emplace_back()) || !names.insert(words.back()).second) return std::nullopt;
+    if (!parse_part(words, parts.emplace_back()) || !names.insert(parts.back().tensor.name).second) return std::nullopt;
   }
   return parts;
 }
