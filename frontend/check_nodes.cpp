@@ -51,6 +51,7 @@ class NodeChecker {
   void schema(const pb::NodeProto& node, int opset);
   void axes(const pb::NodeProto& node);
   void split(const pb::NodeProto& node);
+  void equation(const pb::NodeProto& node);
   void problem(const pb::NodeProto& node, Code code, std::string message, std::string hint);
 
   Diagnostics problems_;
@@ -119,11 +120,27 @@ void NodeChecker::split(const pb::NodeProto& node) {
               "export the model again, or correct the node");
 }
 
+/// The library's inference does not end on some other bytes.
+void NodeChecker::equation(const pb::NodeProto& node) {
+  if (node.op_type() != "Einsum") return;
+  const auto is_known = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view(",->. ").find(c) != std::string_view::npos;
+  };
+  for (const auto& attribute : node.attribute())
+    if (attribute.name() == "equation" && !std::ranges::all_of(attribute.s(), is_known))
+      problem(node, Code::kBadModel,
+              text("its equation ", quoted(ModelText(attribute.s())),
+                   " holds other signs than letters, ',', '->' and '...'"),
+              "export the model again, or correct the node");
+}
+
 void NodeChecker::node(const pb::NodeProto& node, int opset) {
   if (is_standard(node.domain())) {
     schema(node, opset);
     axes(node);
     split(node);
+    equation(node);
   }
   for (const auto& attribute : node.attribute()) {
     if (attribute.has_g()) graph(attribute.g(), opset);
