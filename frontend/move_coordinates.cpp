@@ -237,8 +237,16 @@ Status add_or_scale(NodeContext& context) {
   return Ok{};
 }
 
+/// Null where the operand holds no coordinates: another one of the node does.
+const Selected* coordinates_of(NodeContext& context, size_t i) {
+  const Selected* selected = selected_input(context, i);
+  return is_of(selected, Selected::Kind::kCoordinates) ? selected : nullptr;
+}
+
 /// The same coordinates along further axes.
 Status expand_coordinates(NodeContext& context) {
+  if (coordinates_of(context, 0) == nullptr)
+    return refuse_selection(context, "takes coordinates of picked places as a shape");
   GP_TRY(const Shape target, context.dims(1, "target shape"));
   const Shape& from = context.type(0).shape;
   const std::optional<Shape> shape = broadcast(from, target);
@@ -260,12 +268,14 @@ Status shape_of_largest(NodeContext& context) {
     context.bind_alias();
     return Ok{};
   }
-  Selected selected = *selected_input(context, 0);
-  for (size_t i = 1; i < context.node().inputs.size(); ++i) {
-    const Selected* other = selected_input(context, i);
-    if (other == nullptr || other->selection != selected.selection || context.type(i).shape != context.type(0).shape)
+  const Selected* first = coordinates_of(context, 0);
+  for (size_t i = 0; i < context.node().inputs.size(); ++i) {
+    const Selected* other = coordinates_of(context, i);
+    if (first == nullptr || other == nullptr || other->selection != first->selection ||
+        context.type(i).shape != context.type(0).shape)
       return refuse_selection(context, "compares coordinates of picked places with other numbers");
   }
+  Selected selected = *first;
   selected.coordinates.clear();
   bind_selected(context, 0, context.type(0), {}, std::move(selected));
   return Ok{};
