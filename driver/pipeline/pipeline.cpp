@@ -366,7 +366,9 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
 // are how much too high bounds have been seen to be, mostly and at most.
 constexpr double kUsualSlack = 1.25, kLargestSlack = 1.7;
 
-bool nearly_fills_a_device(const Pipeline& pipeline) {
+bool is_short_of_memory(const Pipeline& pipeline) {
+  // Stages recompute only where memory asks for it.
+  if (std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute)) return true;
   const auto& devices = pipeline.plan.cluster.devices;
   for (size_t i = 0; i < pipeline.built.memory.size() && i < devices.size(); ++i)
     if (kUsualSlack * static_cast<double>(pipeline.built.memory[i].peak.count) >
@@ -399,7 +401,7 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options) {
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
   const Stopwatch watch;
   const Status first = plan_for(pipeline, options, asked.cluster, watch);
-  if (first.ok() && pipeline.complete && nearly_fills_a_device(pipeline))
+  if (first.ok() && pipeline.complete && is_short_of_memory(pipeline))
     return search_beyond_bounds(pipeline, options, asked, watch);
   if (!lacks_memory(first)) return first;
   for (const double slack : {kUsualSlack, kLargestSlack}) {

@@ -1,0 +1,140 @@
+// Where the micro-batch is open, the planner `auto` is made of the searches that requests for one size get.
+//
+// A search of all sizes together spends its local search on the few starts that look best, of all sizes; one that is
+// told the size spends all of it there, and may end in a better plan. So what `--micro-batch 128` finds,
+// `--micro-batch auto` finds: after the search of all sizes together those of each size begin, from one in the middle
+// outward, and those whose first plans are near the best go on. At last come sizes beside the best that are no powers
+// of two.
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "cost/lower_bound.h"
+#include "partitioner/auto/narrowed.h"
+#include "partitioner/auto/planner.h"
+#include "partitioner/candidates.h"
+#include "support/run_tasks.h"
+
+namespace graphpipe::partitioner {
+
+namespace {
+
+/// Up to the first no size is passed over because others beside it are far from the best; up to the second sizes are
+/// tried that are no powers of two.
+constexpr size_t kMaxWorkOfAllSizes = 2'000, kMaxWorkOfOddSizes = 8'000;
+/// So many sizes that are far behind, one after the other, end the search for larger, or for smaller ones.
+constexpr int kMaxFarSizes = 2;
+/// How many searches go on at once: their number decides what each knows of the others.
+constexpr size_t kAtOnce = 2;
+
+class EachSize {
+ public:
+  explicit EachSize(const PlanRequest& request) : whole_(request), is_small_(work_of(request) <= kMaxWorkOfAllSizes) {}
+
+  Result<PlanAnswer> run() {
+    whole_.begin();
+    begin_each();
+    go_on(0);
+    for (double before = kInfinity; whole_.step() < before && !whole_.is_over();) {
+      before = whole_.step();
+      whole_.go_on(before);
+      if (whole_.best() && work_of(whole_.request()) <= kMaxWorkOfOddSizes) beside_the_best();
+    }
+    return whole_.answer();
+  }
+
+ private:
+  using Search = std::unique_ptr<NarrowedSearch>;
+
+  /// No plan of such micro-batches has a shorter step.
+  double bound_of(Samples size) const {
+    const PlanRequest& request = whole_.request();
+    return cost::min_work(*request.graph, size) / static_cast<double>(request.cluster->devices.size());
+  }
+
+  /// Begins the searches of these sizes. Returns the steps that they find.
+  std::vector<double> begin(const std::vector<Samples>& sizes) {
+    const size_t first = searches_.size();
+    for (const Samples size : sizes) {
+      PlanRequest narrow = whole_.narrower();
+      narrow.micro_batch = size;
+      searches_.push_back(std::make_unique<NarrowedSearch>(std::move(narrow)));
+      begun_.insert(size);
+    }
+    run_tasks(sizes.size(), whole_.request().threads, [&](size_t i) { searches_[first + i]->begin(); });
+    std::vector<double> steps;
+    for (size_t i = first; i < searches_.size(); ++i) {
+      if (searches_[i]->best()) whole_.add(*searches_[i]->best());
+      steps.push_back(searches_[i]->step());
+    }
+    return steps;
+  }
+
+  void begin_each() {
+    const std::vector<Samples> sizes = micro_batch_sizes(whole_.request());
+    // About four micro-batches for each device.
+    const int64_t middle =
+        whole_.request().graph->batch.count / (4 * static_cast<int64_t>(whole_.request().cluster->devices.size()));
+    size_t above = 0;
+    while (above < sizes.size() && sizes[above].count <= middle) ++above;
+    size_t below = above;              // [below, above) have begun
+    int far_above = 0, far_below = 0;  // in a row
+    while (!whole_.is_over()) {
+      std::vector<Samples> wave;
+      const bool goes_down = below > 0 && far_below < kMaxFarSizes && bound_of(sizes[below - 1]) < whole_.step();
+      const bool goes_up = above < sizes.size() && far_above < kMaxFarSizes;
+      if (goes_down) wave.push_back(sizes[--below]);
+      if (goes_up) wave.push_back(sizes[above++]);
+      if (wave.empty()) return;
+      const std::vector<double> steps = begin(wave);
+      const auto count = [&](int far, double step) {
+        return !is_small_ && step > kFarBehind * whole_.step() ? far + 1 : 0;
+      };
+      if (goes_down) far_below = count(far_below, steps.front());
+      if (goes_up) far_above = count(far_above, steps.back());
+    }
+  }
+
+  /// Those from the given one on, the best first.
+  void go_on(size_t first) {
+    std::vector<NarrowedSearch*> order;
+    for (size_t i = first; i < searches_.size(); ++i) order.push_back(searches_[i].get());
+    std::ranges::stable_sort(order, {}, &NarrowedSearch::step);
+    for (size_t next = 0; next < order.size() && !whole_.is_over(); next += kAtOnce) {
+      const double known = whole_.step();
+      run_tasks(std::min(kAtOnce, order.size() - next), whole_.request().threads,
+                [&](size_t i) { order[next + i]->go_on(known); });
+      for (size_t i = next; i < std::min(next + kAtOnce, order.size()); ++i)
+        if (order[i]->best()) whole_.add(*order[i]->best());
+    }
+  }
+
+  void beside_the_best() {
+    const Samples batch = whole_.request().graph->batch, size = whole_.micro_batch();
+    std::vector<Samples> sizes = sizes_beside(batch, size);
+    sizes.push_back(size);
+    std::erase_if(sizes, [&](Samples other) { return begun_.contains(other); });
+    const size_t first = searches_.size();
+    begin(sizes);
+    go_on(first);
+  }
+
+  NarrowedSearch whole_;
+  const bool is_small_;
+  std::vector<Search> searches_;
+  std::set<Samples> begun_;
+};
+
+}  // namespace
+
+Result<PlanAnswer> plan_auto(const PlanRequest& request) {
+  if (!request.thorough || !request.replicas.empty()) return search_as_asked(request);
+  if (!request.micro_batch && !request.micro_batch_per_stage) return EachSize(request).run();
+  NarrowedSearch search(request);
+  search.begin();
+  search.go_on(kInfinity);
+  return search.answer();
+}
+
+}  // namespace graphpipe::partitioner

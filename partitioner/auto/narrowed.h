@@ -1,0 +1,65 @@
+#pragma once
+// Step 4 of the planner `auto`: the search again where the request is narrower.
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "partitioner/planner.h"
+#include "support/stopwatch.h"
+
+namespace graphpipe::partitioner {
+
+/// How much worse than the best plan known a plan may look and still be a start of the local search.
+constexpr double kStartSlack = 1.25;
+/// How far behind the best plan known a part of the search is not looked at further.
+constexpr double kFarBehind = 1.15;
+
+/// Nodes times devices: the time of a search grows with both, from milliseconds to seconds.
+size_t work_of(const PlanRequest& request);
+
+/// The search for one request, and with its stages and devices fixed around the best plan.
+class NarrowedSearch {
+ public:
+  explicit NarrowedSearch(PlanRequest request) : request_(std::move(request)), work_(work_of(request_)) {}
+
+  const PlanRequest& request() const { return request_; }
+  /// Of the best plan found; infinity without one.
+  double step() const { return best_ ? best_->candidates.front().step_seconds : kInfinity; }
+  const std::optional<PlanAnswer>& best() const { return best_; }
+  /// Of the best plan's smallest. Needs: a plan.
+  Samples micro_batch() const;
+  bool is_over() const;
+  /// A request of its own with one more parameter fixed, for the time that is left.
+  PlanRequest narrower() const;
+  void add(PlanAnswer answer);
+
+  /// The search as it is asked for.
+  void begin();
+  /// All that is narrower, unless the step is too far behind one that is `known`.
+  void go_on(double known);
+  /// What was found, with the bounds of the whole request, or why there is nothing.
+  Result<PlanAnswer> answer();
+
+ private:
+  double take(const PlanRequest& narrow);
+  int max_stages() const;
+  double search_stages(int stages);
+  void each_number_of_stages();
+  void search_stages_beyond(int known, int direction);
+  void beside_the_best();
+  void fewer_devices();
+  void by_simulation();
+
+  PlanRequest request_;
+  size_t work_;
+  Stopwatch watch_;
+  std::optional<PlanAnswer> best_;
+  /// Why the search as it was asked for found nothing.
+  Diagnostics refusals_;
+  /// Steps by the number of stages that was searched.
+  std::map<int, double> tried_;
+  std::vector<ir::Assignment> climbed_;
+};
+
+}  // namespace graphpipe::partitioner
