@@ -35,14 +35,14 @@ Flight flight_of(const FlightStage& stage, const std::vector<Flight>& readers, d
   int64_t least = round;
   for (const Flight& reader : readers) {
     const double wait = static_cast<double>(std::max<int64_t>(0, reader.round - round));
-    reach = std::max(reach, own + wait + stage.hop_seconds / period + reader.turn);
+    reach = std::max(reach, own + wait + stage.hop_seconds / period + reader.turnaround);
     least = std::max(least, reader.samples + round - std::gcd(round, reader.round));
   }
   Flight flight;
   flight.round = round;
   flight.samples = round_up(std::max(least, ceil_samples(reach, most)), stage.micro_batch);
   flight.samples = std::min(flight.samples, most);
-  flight.turn = std::max(static_cast<double>(flight.samples - round) + own, reach);
+  flight.turnaround = std::max(static_cast<double>(flight.samples - round) + own, reach);
   return flight;
 }
 

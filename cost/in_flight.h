@@ -6,10 +6,10 @@
 // cycle goes down from s with forwards, turns in a descendant t, and comes back up. With T the period (seconds per
 // sample), r = k b the round of a stage and c the seconds of all its work on one sample's share of an item:
 //
-//   reach(s) = r(s) c(s) / T + max over readers j of ( wait(s, j) + hops(s) / T + turn(j) )
+//   reach(s) = r(s) c(s) / T + max over readers j of ( wait(s, j) + hops(s) / T + turnaround(j) )
 //   n(s)     = the smallest multiple of b(s) not below reach(s), r(s) and, for each reader j,
 //              n(j) + r(s) - gcd(r(s), r(j))      (less would deadlock)
-//   turn(j)  = max( n(j) - r(j) + r(j) c(j) / T,  reach(j) )
+//   turnaround(j)  = max( n(j) - r(j) + r(j) c(j) / T,  reach(j) )
 //   wait(s, j) = max(0, r(j) - r(s))        a reader with larger rounds waits for several of ours
 //
 // With equal rounds this is n(s) = max over t of n(t) - 1 + ceil(Q(s, t) / T) in items; with equal costs, no latency
@@ -37,7 +37,7 @@ struct FlightStage {
 /// What a stage upstream must know of one downstream.
 struct Flight {
   int64_t samples = 0;  // n
-  double turn = 0;
+  double turnaround = 0;
   int64_t round = 1;
 };
 

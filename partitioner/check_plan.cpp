@@ -318,7 +318,7 @@ class Checker {
   std::vector<double> messages() const {
     std::vector<double> seconds(stages(), 0);
     for (const ir::PlanValue& value : graph_.values) {
-      std::map<size_t, std::pair<double, double>> sent;  // by sender: the longest way down and back
+      std::map<size_t, std::pair<double, double>> sent;  // by sender: the longest path down and back
       for (const auto& [from, to, back] : hops_of(value)) {
         seconds[to] += message(from, to, value.bytes.at(item(to)));
         if (back) seconds[to] += message(from, to, value.gradient_bytes.at(item(to)));

@@ -166,7 +166,7 @@ struct PlannerEntry {
 };
 
 std::span<const PlannerEntry> planners();
-/// The row of a planner, or null.
+/// The entry of a planner, or null.
 const PlannerEntry* find_planner(std::string_view name);
 
 /// Runs a planner without the checks of plan(): for planners that ask others.

@@ -154,17 +154,17 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& asked) {
     request.micro_batch = Samples(1);
     request.micro_batch_per_stage = false;
   }
-  const PlannerEntry* row = find_planner(planner);
-  if (row == nullptr) {
+  const PlannerEntry* entry = find_planner(planner);
+  if (entry == nullptr) {
     std::string names;
     for (const PlannerEntry& known : kPlanners) names += text(names.empty() ? "" : ", ", known.name);
     return bad_request(text("there is no planner '", Terminal::encode_text(planner).str(), "'"), "use one of " + names);
   }
   GP_TRY_VOID(check_request(request));
-  if (request.profile != nullptr) return plan_of_profile(*row, request);
+  if (request.profile != nullptr) return plan_of_profile(*entry, request);
   if (request.limit_memory && planner != "manual")
     GP_TRY_VOID(check_min_memory(*request.graph, *request.cluster, request.shard_optimizer_state));
-  GP_TRY(PlanAnswer answer, ask(*row, request));
+  GP_TRY(PlanAnswer answer, ask(*entry, request));
   for (const PlanCandidate& candidate : answer.candidates) {
     const bool is_manual = planner == "manual";
     const bool may_share_devices = is_manual || planner == "auto";

@@ -166,7 +166,7 @@ class Alpa {
     return table_[(stages * (count_ + 1) + from) * static_cast<size_t>(devices_ + 1) + static_cast<size_t>(devices)];
   }
 
-  /// Tries the stage before every row of the clusters behind it.
+  /// Tries the stage before every pipeline of the clusters behind it.
   void prepend(const Config& config, size_t stages, size_t from, size_t end) {
     const Reach behind = reach(stages - 1, end);
     const int most = std::min(behind.most, devices_ - config.devices);
@@ -274,13 +274,13 @@ Result<UnitAnswer> plan_alpa(const UnitRequest& request) {
   Alpa alpa(request, deadline);
   const bool complete = alpa.run();
   if (alpa.objective() == kInfinity)
-    return complete
-               ? Diagnostic{.code = Code::kNoFeasiblePlan,
-                            .message = text("no row of submeshes fits ", request.machine.memory, " bytes a device"),
-                            .hint = "give the devices more memory, or plan for more devices"}
-               : Diagnostic{.code = Code::kInterrupted,
-                            .message = deadline.reason() + " before any plan was found",
-                            .hint = "give the search more time"};
+    return complete ? Diagnostic{.code = Code::kNoFeasiblePlan,
+                                 .message =
+                                     text("no pipeline of submeshes fits ", request.machine.memory, " bytes a device"),
+                                 .hint = "give the devices more memory, or plan for more devices"}
+                    : Diagnostic{.code = Code::kInterrupted,
+                                 .message = deadline.reason() + " before any plan was found",
+                                 .hint = "give the search more time"};
   UnitAnswer answer{.plan = alpa.plan()};
   answer.model = {.score = Score::kIteration,
                   .overlap = Overlap::kAdd,

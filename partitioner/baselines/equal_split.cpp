@@ -21,7 +21,7 @@ void try_split(const PiperCosts& costs, const std::vector<std::vector<uint32_t>>
       std::vector<PiperStageChoice> stages;
       for (const auto& run : layers)
         if (!run.empty()) stages.push_back({.layers = run, .degree = width, .replicas = replicas, .variants = {}});
-      const double objective = price_piper_row(costs, stages, layers.back().empty() ? replicas : 0);
+      const double objective = price_piper_pipeline(costs, stages, layers.back().empty() ? replicas : 0);
       if (objective < best.objective) best = {.stages = std::move(stages), .objective = objective};
     }
   }

@@ -26,7 +26,7 @@ enum class Overlap : uint8_t {
 /// Which bytes a stage is charged for.
 enum class CutRule : uint8_t {
   kNone,
-  /// At each boundary of the row: every tensor of the layers before it that some layer behind it reads, once.
+  /// At each boundary of the pipeline: every tensor of the layers before it that some layer behind it reads, once.
   kBoundaryTensors,
   /// The same in PipeDream's form: also tensors of forks whose readers are all before the boundary, as far as one of
   /// them is not before the same last layer (quirk PD2).
@@ -48,9 +48,9 @@ enum class CopiesRule : uint8_t {
   kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
   kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: d share each micro-batch)
   kOnce,      // sum of the nodes' memory_bytes (Tarnawski)
-  /// 2 w + n a, n = stages of the row: two versions of the weights, each stage with as many micro-batches in flight as
-  /// the first. A stage that recomputes: 2 w + a + n times the tensors that enter it. Of layers with variants the
-  /// measured b for 2 w and a per micro-batch, at least the tensors that enter where a recomputing one is chosen
+  /// 2 w + n a, n = stages of the pipeline: two versions of the weights, each stage with as many micro-batches in
+  /// flight as the first. A stage that recomputes: 2 w + a + n times the tensors that enter it. Of layers with variants
+  /// the measured b for 2 w and a per micro-batch, at least the tensors that enter where a recomputing one is chosen
   /// (PipeDream-2BW).
   kTwoVersions,
 };
@@ -70,7 +70,7 @@ struct CostModel {
   double reduction_factor = 4;
   /// Micro-batches over which one reduction is spread; 0: over the replicas, as the stage's work is.
   int64_t reduction_every = 0;
-  /// PipeDream: each boundary of a row is paid by the stage behind it and, unless that is the first of its row, by the
+  /// PipeDream: each boundary of a pipeline is paid by the stage behind it and, unless that is the first, by the
   /// stage before it. On (quirk PD3): the last stage of a group pays what leaves the group here too, although the level
   /// outside charges it already.
   bool group_end_pays_twice = false;

@@ -1,6 +1,6 @@
 #pragma once
-// PipeDream's terms: a linear pipeline and, around it, rows of groups on the outer levels of a machine. Each boundary
-// of a row is paid by the stages at its ends.
+// PipeDream's terms: a linear pipeline and, around it, pipelines of groups on the outer levels of a machine. Each
+// boundary of a pipeline is paid by the stages at its ends.
 
 #include "partitioner/cost_models/plan_price.h"
 

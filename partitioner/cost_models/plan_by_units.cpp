@@ -32,8 +32,8 @@ CoarseGraph contracted_nodes(const ir::PlanGraph& graph) {
 
 class SizeSweep {
  public:
-  SizeSweep(const PlannerEntry& row, const PlanRequest& request)
-      : row_(row),
+  SizeSweep(const PlannerEntry& entry, const PlanRequest& request)
+      : entry_(entry),
         request_(request),
         small_(contracted_nodes(*request.graph)),
         graph_(small_.graph),
@@ -43,7 +43,7 @@ class SizeSweep {
   Result<PlanAnswer> run() {
     if (!request_.replicas.empty())
       return Diagnostic{.code = Code::kUsage,
-                        .message = text("the planner ", row_.name, " decides the replicas itself"),
+                        .message = text("the planner ", entry_.name, " decides the replicas itself"),
                         .hint = "leave --replicas out, or use another planner"};
     // Large micro-batches first: they are the cheap ones, and a plan of one is there when the time runs out.
     std::vector<Samples> sizes = micro_batch_sizes(request_);
@@ -94,12 +94,12 @@ class SizeSweep {
     // Many sizes are tried, and none may take long.
     asked.memory_budget = kTableBytes;
     asked.max_pairs = kMaxPairsOfSize;
-    Result<UnitAnswer> answer = search_unit(row_, asked);
+    Result<UnitAnswer> answer = search_unit(entry_, asked);
     if (!answer.ok()) {
       // Its own terms of memory may be stricter than ours, which have the last word.
       asked.machine.memory = kInfinity;
       asked.use_fewer = true;
-      answer = search_unit(row_, asked);
+      answer = search_unit(entry_, asked);
     }
     if (answer.ok()) offer(*answer, unit, micro_batch);
   }
@@ -121,7 +121,7 @@ class SizeSweep {
         .objective = answer.objective, .bound = answer.bound, .gap = answer.gap(), .unit = answer.unit};
   }
 
-  const PlannerEntry& row_;
+  const PlannerEntry& entry_;
   const PlanRequest& request_;
   const CoarseGraph small_;
   const ir::PlanGraph& graph_;

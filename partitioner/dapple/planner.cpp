@@ -94,51 +94,54 @@ class Dapple {
   double work(size_t from, size_t to) const { return sets_->seconds(from, to) * scale_; }
   double leaving(size_t set) const { return sets_->leaving(set) * scale_; }
 
-  double weights(const Candidate& row, size_t stage) const {
-    const size_t from = stage == 0 ? 0 : row.cuts[stage - 1], to = row.cuts[stage];
+  double weights(const Candidate& pipeline, size_t stage) const {
+    const size_t from = stage == 0 ? 0 : pipeline.cuts[stage - 1], to = pipeline.cuts[stage];
     double bytes = sets_->weights(from, to);
-    if (!request_.has("D4") || stage + 1 == row.cuts.size()) return bytes;
+    if (!request_.has("D4") || stage + 1 == pipeline.cuts.size()) return bytes;
     for (const uint32_t node : order_)
-      if (!has_bit(sets_->sets()[to], node) && has_bit(sets_->sets()[row.cuts[stage + 1]], node))
+      if (!has_bit(sets_->sets()[to], node) && has_bit(sets_->sets()[pipeline.cuts[stage + 1]], node))
         return bytes + prices_.weight_bytes[node];
     return bytes;
   }
 
   // The program's closing formula; 0 where a copy has no micro-batch.
-  double speed_up(const Candidate& row) const {
-    const int64_t micro_batches = micro_batches_of(row.copies);
+  double speed_up(const Candidate& pipeline) const {
+    const int64_t micro_batches = micro_batches_of(pipeline.copies);
     if (micro_batches == 0) return 0;
-    const auto m = static_cast<double>(micro_batches), r = static_cast<double>(row.copies);
-    const double whole = work(0, sets_->size() - 1), beat = row.slowest / m;
+    const auto m = static_cast<double>(micro_batches), r = static_cast<double>(pipeline.copies);
+    const double whole = work(0, sets_->size() - 1), beat = pipeline.slowest / m;
     double latency = beat * (m - 1), tail = 0;
-    for (size_t s = 0; s < row.cuts.size(); ++s) {
-      const size_t from = s == 0 ? 0 : row.cuts[s - 1];
+    for (size_t s = 0; s < pipeline.cuts.size(); ++s) {
+      const size_t from = s == 0 ? 0 : pipeline.cuts[s - 1];
       int devices = 0;
-      for (const int count : row.devices[s]) devices += count;
-      latency += request_.has("D3") ? work(from, row.cuts[s]) / (r * m) : work(from, row.cuts[s]) / (devices * m);
-      if (s + 1 < row.cuts.size())
-        latency += machines_.transfer(row.devices[s], row.devices[s + 1], leaving(row.cuts[s]) / (r * m));
-      tail = std::max(tail, machines_.reduction(row.devices[s], weights(row, s)) - static_cast<double>(s) * beat);
+      for (const int count : pipeline.devices[s]) devices += count;
+      latency +=
+          request_.has("D3") ? work(from, pipeline.cuts[s]) / (r * m) : work(from, pipeline.cuts[s]) / (devices * m);
+      if (s + 1 < pipeline.cuts.size())
+        latency +=
+            machines_.transfer(pipeline.devices[s], pipeline.devices[s + 1], leaving(pipeline.cuts[s]) / (r * m));
+      tail = std::max(tail,
+                      machines_.reduction(pipeline.devices[s], weights(pipeline, s)) - static_cast<double>(s) * beat);
     }
     return whole / (latency + tail);
   }
 
   int64_t micro_batches_of(int copies) const { return request_.batch / copies / request_.micro_batch; }
 
-  // Whether a row of so many copies and devices whose slowest stage takes at least `slowest` might be better than the
-  // best so far. `fill`: seconds of the global batch until the first micro-batch is through.
+  // Whether a pipeline of so many copies and devices whose slowest stage takes at least `slowest` might be better than
+  // the best so far. `fill`: seconds of the global batch until the first micro-batch is through.
   bool may_win(int copies, double slowest, double fill) const {
     const auto m = static_cast<double>(micro_batches_of(copies));
     return m > 0 && work(0, sets_->size() - 1) > best_score_ * (1 - kRounding) * ((m - 1) * slowest + fill) / m;
   }
 
-  void offer(Candidate row) {
+  void offer(Candidate pipeline) {
     const auto has_replicas = [](const DeviceCounts& place) { return std::reduce(place.begin(), place.end()) > 1; };
-    if (!request_.replication && std::ranges::any_of(row.devices, has_replicas)) return;
-    const double score = speed_up(row);
+    if (!request_.replication && std::ranges::any_of(pipeline.devices, has_replicas)) return;
+    const double score = speed_up(pipeline);
     if (score > best_score_) {
       best_score_ = score;
-      best_ = std::move(row);
+      best_ = std::move(pipeline);
     }
   }
 
@@ -237,21 +240,21 @@ class Dapple {
   }
 
   Candidate traced(const std::vector<std::vector<Ways>>& ways, Way way, const DeviceOccupancies& occupancies) const {
-    Candidate row{.copies = occupancies.copies(), .slowest = way.slowest};
+    Candidate pipeline{.copies = occupancies.copies(), .slowest = way.slowest};
     size_t cut = sets_->size() - 1;
     for (size_t stage = ways.size(); stage-- > 0;) {
-      row.cuts.push_back(cut);
-      row.devices.push_back(occupancies.counts(way.place));
+      pipeline.cuts.push_back(cut);
+      pipeline.devices.push_back(occupancies.counts(way.place));
       if (stage == 0) break;
       cut = way.cut;
       way = ways[stage - 1][cut][way.before];
     }
-    std::ranges::reverse(row.cuts);
-    std::ranges::reverse(row.devices);
-    return row;
+    std::ranges::reverse(pipeline.cuts);
+    std::ranges::reverse(pipeline.devices);
+    return pipeline;
   }
 
-  // The slowest stage of a better row of so many slots, in seconds of the profile.
+  // The slowest stage of a better pipeline of so many slots, in seconds of the profile.
   double max_seconds(int slots, int copies) const {
     const auto m = static_cast<double>(micro_batches_of(copies));
     if (m <= 1 || best_score_ <= 0) return kInfinity;
@@ -267,25 +270,25 @@ class Dapple {
       if (request_.replication && devices_ % slots != 0) continue;
       for (const double bandwidth : {machines_.links().inside, machines_.links().between}) {
         if (bandwidth != machines_.links().inside && machines_.sizes().size() == 1) continue;
-        const RowLimits limits{.devices = slots,
-                               .bandwidth = bandwidth,
-                               .replication = request_.replication,
-                               .model = {.cut = model_.cut, .copies = CopiesRule::kNone, .reduction_factor = 0},
-                               .max_pairs = request_.max_pairs};
+        const PipelineLimits limits{.devices = slots,
+                                    .bandwidth = bandwidth,
+                                    .replication = request_.replication,
+                                    .model = {.cut = model_.cut, .copies = CopiesRule::kNone, .reduction_factor = 0},
+                                    .max_pairs = request_.max_pairs};
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
         // The slow links may not be those that a placement has in the end.
         const double most =
             bandwidth == machines_.links().inside ? std::min(2 * whole, max_seconds(slots, copies)) : 2 * whole;
-        if (const auto row = search.best(most, whole / slots * 0.999)) offer_row(*row, copies);
+        if (const auto pipeline = search.best(most, whole / slots * 0.999)) offer_pipeline(*pipeline, copies);
       }
     }
   }
 
-  void offer_row(const FoundPipeline& row, int copies) {
+  void offer_pipeline(const FoundPipeline& pipeline, int copies) {
     Candidate candidate{.copies = copies};
     DeviceCounts used = machines_.none();
-    for (const RowStage& stage : row.stages) {
+    for (const PipelineStage& stage : pipeline.stages) {
       DeviceCounts place = machines_.none();
       int wanted = stage.replicas * copies;
       for (size_t m = 0; m < place.size() && wanted > 0; ++m) {

@@ -2,7 +2,10 @@
 // DAPPLE's planner (Fan et al., PPoPP 2021, as its program computes): the speed-up of one synchronous iteration over
 // one device, with stages placed on machines (docs/planners.md, section 5). Its program finds data parallelism, two
 // stages, or one device per stage; those three families are enumerated and scored by its formula. Without the quirk D1
-// rows of unequal stages are scored too.
+// pipelines of unequal stages are scored too.
+//
+// Example: 8 s of work in four micro-batches, two stages of 1 s per micro-batch each, no traffic. An iteration takes
+// 1 * (4 - 1) + 8 / 4 = 5 s: the speed-up is 1.6.
 
 #include "partitioner/cost_models/unit_request.h"
 

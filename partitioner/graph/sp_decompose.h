@@ -1,6 +1,8 @@
 #pragma once
 // Series-parallel decomposition of a DAG of items. The transitive reduction removes residual edges, which vanish from
 // the tree; costs put them back, because they are taken from the graph itself.
+//
+// Example: edges 0-1, 0-2, 1-3, 2-3 and 0-3 become (0;(1|2);3): 0-3 is residual, 1 and 2 are parallel between 0 and 3.
 
 #include <optional>
 #include <vector>

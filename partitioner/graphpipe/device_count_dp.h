@@ -6,6 +6,10 @@
 // With that the parts of a parallel element add up, so a probe looks at each pair of a stage's ends once. Chains of
 // equal shape are solved once. Rows of costs are kept from probe to probe as staircases: more devices, less time.
 //
+// Example: a -> b with 3 and 2 s per sample and no reduction. At t = 2.5 s one stage of both takes 2 devices, two
+// stages take 2 + 1; the 2 are kept. At t = 2 s both forms take 3 devices, and the one with the shorter latency is
+// kept.
+//
 // The space is that of search_space.h; where a parallel element has more than 16 branches a stage above or below it
 // takes at most two whole ones, and one beside it at most 32; of a branch with more than 24 elements a stage above or
 // below takes a piece that ends at one of 24 even places.

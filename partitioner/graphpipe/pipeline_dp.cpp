@@ -12,7 +12,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turn}; }
+std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turnaround}; }
 
 }  // namespace
 
@@ -90,7 +90,7 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
 }
 
 bool PipelineDp::covers(const State& a, const State& b) const {
-  return a.devices <= b.devices && a.flight.samples <= b.flight.samples && a.flight.turn <= b.flight.turn &&
+  return a.devices <= b.devices && a.flight.samples <= b.flight.samples && a.flight.turnaround <= b.flight.turnaround &&
          (limits_.stages == 0 || a.stages == b.stages);
 }
 
@@ -109,7 +109,7 @@ bool PipelineDp::insert(Frontier& frontier, const State& state) const {
 PipelineDp::State PipelineDp::join(const State& a, const State& b) const {
   State both{.devices = a.devices + b.devices, .stages = a.stages + b.stages, .flight = {}, .piece = -1};
   both.flight.samples = std::max(a.flight.samples, b.flight.samples);
-  both.flight.turn = std::max(a.flight.turn, b.flight.turn);
+  both.flight.turnaround = std::max(a.flight.turnaround, b.flight.turnaround);
   both.flight.round = std::max(a.flight.round, b.flight.round);
   return both;
 }
@@ -324,7 +324,7 @@ std::optional<std::vector<FoundStage>> PipelineDp::probe(double t, const SearchL
   const State* best = nullptr;
   for (const State& state : plans) {
     if (limits.stages > 0 && state.stages != limits.stages) continue;
-    const auto rank = [](const State& s) { return std::tuple(s.devices, s.flight.samples, s.flight.turn); };
+    const auto rank = [](const State& s) { return std::tuple(s.devices, s.flight.samples, s.flight.turnaround); };
     if (best == nullptr || rank(state) < rank(*best)) best = &state;
   }
   if (best == nullptr) return std::nullopt;

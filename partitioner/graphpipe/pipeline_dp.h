@@ -3,8 +3,12 @@
 //
 // Dynamic programming over the search space from the sinks upward, because the memory of a stage follows from the
 // in-flight numbers below it. For each part of a chain and each flight at its lower end it keeps the states that are
-// not dominated in (devices, samples in flight, turn). The flights of branches meet at a fork as their maximum. Probing
-// is for one t; the smallest t is found by bisection over the times per sample that some stage has.
+// not dominated in (devices, samples in flight, turnaround). The flights of branches meet at a fork as their maximum.
+// Probing is for one t; the smallest t is found by bisection over the times per sample that some stage has.
+//
+// Example: a -> (b | c) -> d, each 1 s per sample, t = 1 s, micro-batches of one sample, no latency. d takes one device
+// and holds 1 sample; b and c, on top of it, one device and 2 samples each; at the fork their devices add up and the
+// larger of their in-flight numbers counts, so a holds 3 samples, and all take four devices. As a chain a holds 4.
 //
 // With `blind` memory is checked only for the fewest samples a stage can hold; a state is then a device count alone.
 

@@ -1,6 +1,6 @@
 #pragma once
-// Linear pipelines that searches walk through: a part of a stage that starts in an element of a chain and is extended
-// through the chain, an element a column.
+// Rows of the table of candidate stages. All stages of a row start in the same element of a chain; each column adds the
+// next element. In the chain a, b, c the row of b has the columns {b} and {b, c}.
 
 #include <compare>
 #include <vector>

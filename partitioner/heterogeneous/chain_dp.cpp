@@ -138,7 +138,7 @@ struct RunPrice {
   double time = kInfinity, latency = kInfinity;
 };
 
-/// All rows at one micro-batch size.
+/// All pipelines at one micro-batch size.
 class ChainDp {
  public:
   ChainDp(const SearchChain& line, std::vector<RunTable>& tables, Samples micro_batch,
@@ -218,17 +218,17 @@ class ChainDp {
 
   /// The stages of the last pass, and the devices that they get one after the other.
   std::vector<FoundStage> collect(std::vector<DeviceId>& devices) {
-    std::vector<std::pair<Cell, size_t>> row;
+    std::vector<std::pair<Cell, size_t>> pipeline;
     for (size_t element = line_.elements.size(), used = least_; element > 0;) {
       const Cell at = cell(element, used);
-      row.push_back({at, element});
+      pipeline.push_back({at, element});
       element = at.element;
       used -= at.mix;
     }
-    std::reverse(row.begin(), row.end());
+    std::reverse(pipeline.begin(), pipeline.end());
     std::vector<FoundStage> stages;
     std::vector<size_t> next(classes_.size(), 0);
-    for (const auto& [at, end] : row) {
+    for (const auto& [at, end] : pipeline) {
       const DeviceMix& mix = mixes_[at.mix];
       FoundStage stage{.devices = static_cast<int>(mix.devices), .micro_batch = micro_batch_};
       for (size_t i = at.element; i < end; ++i)
@@ -250,7 +250,7 @@ class ChainDp {
   std::vector<Cell> cells_;
 };
 
-/// All rows of one line.
+/// All pipelines of one line.
 void search_line(const PlanRequest& request, const SearchChain& line, const std::vector<DeviceClass>& classes,
                  size_t bunch, Deadline& deadline, Candidates& found) {
   std::vector<ir::PlanGraph> by_kind;
@@ -283,15 +283,15 @@ void search_unequal_devices(const PlanRequest& request, Deadline& deadline, Cand
       contract(*request.graph, is_small ? items.nodes : coarsen(*request.graph, items, {.parts = parts}));
   PlanRequest narrow = request;
   narrow.graph = &small.graph;
-  Candidates rows(narrow);
+  Candidates found_here(narrow);
   // Branch after branch, and as the nodes are numbered.
   const SearchSpace depth_first = space_of_line(make_items(small.graph), 0);
   SearchChain numbered;
   for (const ir::PlanNodeId node : small.graph.node_ids())
     numbered.elements.push_back({.nodes = {node}, .branches = {}});
   for (const SearchChain* line : {&depth_first.chains.back(), static_cast<const SearchChain*>(&numbered)})
-    search_line(narrow, *line, classes, bunch, deadline, rows);
-  for (const PlanCandidate& candidate : rows.best(std::numeric_limits<size_t>::max()))
+    search_line(narrow, *line, classes, bunch, deadline, found_here);
+  for (const PlanCandidate& candidate : found_here.best(std::numeric_limits<size_t>::max()))
     found.add(expand(small, request.graph->nodes.size(), candidate.assignment));
 }
 

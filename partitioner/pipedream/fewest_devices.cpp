@@ -86,13 +86,14 @@ std::optional<FoundPipeline> FewestDevices::within(double most) {
   }
   size_t to = sets_.size() - 1;
   if (steps_[to].used > limits_.devices) return std::nullopt;
-  FoundPipeline row;
+  FoundPipeline pipeline;
   for (; to != 0; to = steps_[to].from) {
-    row.stages.push_back({steps_[to].from, to, steps_[to].replicas});
-    row.seconds = std::max(row.seconds, stage_seconds(sets_, limits_, steps_[to].from, to, steps_[to].replicas));
+    pipeline.stages.push_back({steps_[to].from, to, steps_[to].replicas});
+    pipeline.seconds =
+        std::max(pipeline.seconds, stage_seconds(sets_, limits_, steps_[to].from, to, steps_[to].replicas));
   }
-  std::ranges::reverse(row.stages);
-  return row;
+  std::ranges::reverse(pipeline.stages);
+  return pipeline;
 }
 
 }  // namespace graphpipe::partitioner

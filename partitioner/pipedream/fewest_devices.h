@@ -1,7 +1,10 @@
 #pragma once
 // The fewest devices that a linear pipeline takes within a bottleneck: one number per downset instead of one per
-// downset and devices used (docs/planners.md, section 2). Says at once that no row of a given number of devices meets a
-// bottleneck.
+// downset and devices used (docs/planners.md, section 2). Says at once that no pipeline of a given number of devices
+// meets a bottleneck.
+//
+// Example: nodes a, b, c of 2, 3 and 1 s in a chain, within 2 s. Up to a: 1 device; up to b: 1 + ceil(3 / 2) = 3; up to
+// c: the smaller of 1 + ceil(4 / 2) and 3 + 1, which is 3.
 
 #include "partitioner/pipedream/one_level_dp.h"
 
@@ -10,11 +13,11 @@ namespace graphpipe::partitioner {
 class FewestDevices {
  public:
   /// Memory is not looked at.
-  FewestDevices(const PricedDownsets& sets, const RowLimits& limits, Deadline& deadline)
+  FewestDevices(const PricedDownsets& sets, const PipelineLimits& limits, Deadline& deadline)
       : sets_(sets), limits_(limits), deadline_(deadline) {}
 
-  /// A row with stages of at most `most` seconds on as few devices as there is one for; nothing where that is more than
-  /// the limits have, or where the deadline or the limit of pairs ended the search.
+  /// A pipeline with stages of at most `most` seconds on as few devices as there is one for; nothing where that is more
+  /// than the limits have, or where the deadline or the limit of pairs ended the search.
   std::optional<FoundPipeline> within(double most);
   bool ended() const { return ended_; }
   int64_t pairs() const { return pairs_; }
@@ -32,7 +35,7 @@ class FewestDevices {
   struct Step {
     uint32_t from = 0;
     int replicas = 0;
-    /// Devices up to the downset; more than there are where no row ends at it.
+    /// Devices up to the downset; more than there are where no pipeline ends at it.
     int used = 0;
   };
   void start(double most);
@@ -43,7 +46,7 @@ class FewestDevices {
   int needed(double seconds) const;
 
   const PricedDownsets& sets_;
-  const RowLimits& limits_;
+  const PipelineLimits& limits_;
   Deadline& deadline_;
   double most_ = 0, inverse_ = 0;
   std::vector<int> traffic_replicas_;

@@ -66,7 +66,8 @@ MultiLevelDp::Table MultiLevelDp::work_table() const {
   return table;
 }
 
-// `is_first`: of its row. `is_last`: it ends its row, so that what leaves it is the concern of the level outside.
+// `is_first`: of its pipeline. `is_last`: it ends its pipeline, so that what leaves it is the concern of the level
+// outside.
 double MultiLevelDp::stage_seconds(size_t level, const Table& inner, size_t from, size_t to, int replicas,
                                    bool is_first, bool is_last) const {
   const CostModel& rule = limits_.model;
@@ -88,8 +89,8 @@ bool MultiLevelDp::fits(size_t level, size_t from, size_t to, int used, int repl
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 
-// All rows that end with the stage (from, to), for all starts at once: `middle` is [to][used][start] of what lies
-// before other stages, `ending` [to][start] of whole rows. What is not nested is infinite everywhere.
+// All pipelines that end with the stage (from, to), for all starts at once: `middle` is [to][used][start] of what lies
+// before other stages, `ending` [to][start] of whole pipelines. What is not nested is infinite everywhere.
 void MultiLevelDp::combine(size_t level, const Table& inner, size_t from, size_t to, std::vector<double>& middle,
                            Table& ending) const {
   const int units = limits_.levels[level].count;
@@ -127,7 +128,7 @@ bool MultiLevelDp::next_table(size_t level, const Table& inner, Table& outer) {
           whole = std::min(whole, stage_seconds(level, inner, from, to, d, true, true));
       }
     }
-    // Shorter rows before `to` are complete: every one of them was a `to` before.
+    // Shorter pipelines before `to` are complete: every one of them was a `to` before.
     for (const uint32_t from : below_[to])
       if (from != 0) combine(level, inner, from, to, middle, ending);
     for (size_t used = 2; used < width && limits_.use_fewer; ++used)
@@ -173,12 +174,12 @@ MultiLevelDp::Row MultiLevelDp::row(size_t level, size_t first, size_t target) c
   return row;
 }
 
-std::vector<RowStage> MultiLevelDp::stages_of(size_t level, size_t first, size_t target) const {
+std::vector<PipelineStage> MultiLevelDp::stages_of(size_t level, size_t first, size_t target) const {
   const int units = limits_.levels[level].count;
   const auto width = static_cast<size_t>(units) + 1;
   const Row found = row(level, first, target);
   const Table& inner = tables_[level];
-  std::vector<RowStage> stages;
+  std::vector<PipelineStage> stages;
   size_t to = target;
   int used = units;
   while (to != first) {
@@ -214,7 +215,7 @@ std::vector<RowStage> MultiLevelDp::stages_of(size_t level, size_t first, size_t
 // Appends the stages of a group and returns how many they are.
 int MultiLevelDp::unfold(size_t level, size_t first, size_t target, FoundLevels& found) const {
   int count = 0;
-  for (const RowStage& stage : stages_of(level, first, target)) {
+  for (const PipelineStage& stage : stages_of(level, first, target)) {
     if (level == 0) {
       found.stages.push_back(stage);
       ++count;

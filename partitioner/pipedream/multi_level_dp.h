@@ -1,6 +1,10 @@
 #pragma once
 // The best nested linear pipelines over several levels of a machine, out of given downsets: PipeDream's recurrence from
-// the innermost level outwards. The inner levels keep one row per downset to start from, the last level one row only.
+// the innermost level outwards. The inner levels keep a row of the table for each downset
+// to start from, the outermost level one row only.
+//
+// Example: four nodes of 1 s in a chain, two machines of two devices, no traffic. On one machine any two neighbours
+// take 1 s and all four 2 s; these are the times of the outer level, where two nodes on each machine make 1 s.
 
 #include "partitioner/cost_models/unit_request.h"
 #include "partitioner/pipedream/one_level_dp.h"
@@ -13,14 +17,14 @@ struct LevelLimits {
   double memory = kInfinity;
   bool replication = true, use_fewer = false;
   CostModel model;
-  /// Only rows with a smaller bottleneck are looked for.
+  /// Only pipelines with a smaller bottleneck are looked for.
   double most = kInfinity;
 };
 
 struct FoundLevels {
   double seconds = 0;
   /// Innermost stages in order; `groups` as in UnitAnswer.
-  std::vector<RowStage> stages;
+  std::vector<PipelineStage> stages;
   std::vector<StageGroup> groups;
 };
 
@@ -28,7 +32,7 @@ class MultiLevelDp {
  public:
   MultiLevelDp(const PricedDownsets& sets, const LevelLimits& limits, Deadline& deadline);
 
-  /// The best nested rows, or nothing where none fits or the deadline passed.
+  /// The best nested pipelines, or nothing where none fits or the deadline passed.
   std::optional<FoundLevels> best();
   int64_t pairs() const { return pairs_; }
   /// Bytes of its tables for so many downsets.
@@ -54,7 +58,7 @@ class MultiLevelDp {
                Table& ending) const;
   bool next_table(size_t level, const Table& inner, Table& outer);
   Row row(size_t level, size_t first, size_t target) const;
-  std::vector<RowStage> stages_of(size_t level, size_t first, size_t target) const;
+  std::vector<PipelineStage> stages_of(size_t level, size_t first, size_t target) const;
   int unfold(size_t level, size_t first, size_t target, FoundLevels& found) const;
 
   const PricedDownsets& sets_;

@@ -50,7 +50,7 @@ void OneLevelDp::open_windows(double most) {
     if (low_[set] <= high_[set]) values += static_cast<size_t>(high_[set] - low_[set] + 1);
   }
   values_.assign(std::min(values, kMaxValues), kInfinity);
-  if (values > kMaxValues) {  // the tables would not fit: no row is found, which proves nothing
+  if (values > kMaxValues) {  // the tables would not fit: no pipeline is found, which proves nothing
     high_.assign(count, -1);
     return;
   }
@@ -100,8 +100,8 @@ void OneLevelDp::reach(size_t to, double most) {
   if (smallest < kInfinity) alive_.push_back(to);
 }
 
-FoundPipeline OneLevelDp::row_to_the_end() {
-  FoundPipeline row;
+FoundPipeline OneLevelDp::pipeline_to_the_end() {
+  FoundPipeline pipeline;
   size_t to = sets_.size() - 1;
   int used = limits_.devices;
   const bool check_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
@@ -118,8 +118,8 @@ FoundPipeline OneLevelDp::row_to_the_end() {
       for (int d = std::max(1, used - high_[from]); d <= largest && !found; ++d) {
         if (used - d < low_[from] || (check_memory && !fits(from, to, used, d))) continue;
         if (std::max(value(from, used - d), stage_seconds(from, to, d)) > target) continue;
-        row.stages.insert(row.stages.begin(), {from, to, d});
-        row.seconds = std::max(row.seconds, stage_seconds(from, to, d));
+        pipeline.stages.insert(pipeline.stages.begin(), {from, to, d});
+        pipeline.seconds = std::max(pipeline.seconds, stage_seconds(from, to, d));
         to = from;
         used -= d;
         found = true;
@@ -128,10 +128,10 @@ FoundPipeline OneLevelDp::row_to_the_end() {
     }
     GP_CHECK(found);
   }
-  return row;
+  return pipeline;
 }
 
-// Exact down to `good`: a better row is only told apart from others above it.
+// Exact down to `good`: a better pipeline is only told apart from others above it.
 std::optional<FoundPipeline> OneLevelDp::within(double most, double good) {
   open_windows(most);
   good_ = good;
@@ -143,18 +143,18 @@ std::optional<FoundPipeline> OneLevelDp::within(double most, double good) {
     reach(set, most);
   }
   if (!(value(last, limits_.devices) <= most)) return std::nullopt;
-  return row_to_the_end();
+  return pipeline_to_the_end();
 }
 
-// Gives the devices that a row leaves idle to stages that stay within `most`.
-bool OneLevelDp::use_all_devices(FoundPipeline& row, double most) const {
+// Gives the devices that a pipeline leaves idle to stages that stay within `most`.
+bool OneLevelDp::use_all_devices(FoundPipeline& pipeline, double most) const {
   int idle = limits_.devices;
-  for (const RowStage& stage : row.stages) idle -= stage.replicas;
+  for (const PipelineStage& stage : pipeline.stages) idle -= stage.replicas;
   while (idle > 0 && !limits_.use_fewer) {
-    RowStage* fastest = nullptr;
+    PipelineStage* fastest = nullptr;
     int more = 0;
     double least = kInfinity;
-    for (RowStage& stage : row.stages)
+    for (PipelineStage& stage : pipeline.stages)
       for (int k = 1; k <= (limits_.replication ? idle : 0); ++k) {
         const double seconds = stage_seconds(stage.from, stage.to, stage.replicas + k);
         if (seconds > most || seconds >= least) continue;
@@ -166,9 +166,9 @@ bool OneLevelDp::use_all_devices(FoundPipeline& row, double most) const {
     fastest->replicas += more;
     idle -= more;
   }
-  row.seconds = 0;
-  for (const RowStage& stage : row.stages)
-    row.seconds = std::max(row.seconds, stage_seconds(stage.from, stage.to, stage.replicas));
+  pipeline.seconds = 0;
+  for (const PipelineStage& stage : pipeline.stages)
+    pipeline.seconds = std::max(pipeline.seconds, stage_seconds(stage.from, stage.to, stage.replicas));
   return true;
 }
 
@@ -178,15 +178,15 @@ bool OneLevelDp::close_in(double& most, std::optional<FoundPipeline>& best) {
   for (bool top = true; is_open && bound_ > 0 && bound_ < most && !ended(); top = !top) {
     const double trial = top ? std::nextafter(most, 0.0) : std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
     FewestDevices fewest(sets_, limits_, deadline_);
-    auto row = fewest.within(trial);
+    auto pipeline = fewest.within(trial);
     checks_ += fewest.checks();
     pairs_ += fewest.pairs();
     if (fewest.ended()) break;
-    if (!row) {
+    if (!pipeline) {
       bound_ = top ? most : trial;
-    } else if (use_all_devices(*row, trial)) {
-      most = row->seconds;
-      best = std::move(row);
+    } else if (use_all_devices(*pipeline, trial)) {
+      most = pipeline->seconds;
+      best = std::move(pipeline);
     } else {
       is_open = false;
     }
@@ -201,22 +201,22 @@ std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
   // Memory depends on the devices behind a stage, which the fewest devices before it do not tell.
   const bool has_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
   if (!has_memory && close_in(most, best)) return best;
-  // Whether some row stays below a threshold is quickly told; the exact search then has little room left.
+  // Whether some pipeline stays below a threshold is quickly told; the exact search then has little room left.
   while (bound_ > 0 && most > bound_ * kClose && !ended()) {
     const double trial = std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
-    auto row = within(trial, trial);
-    if (ended() || values_.size() >= kMaxValues) return row ? row : best;
-    if (row) {
-      best = std::move(row);
+    auto pipeline = within(trial, trial);
+    if (ended() || values_.size() >= kMaxValues) return pipeline ? pipeline : best;
+    if (pipeline) {
+      best = std::move(pipeline);
       most = best->seconds;
     } else {
       bound_ = trial;
     }
   }
-  auto row = ended() ? std::nullopt : within(most, bound_);
-  if (row) bound_ = row->seconds;
+  auto pipeline = ended() ? std::nullopt : within(most, bound_);
+  if (pipeline) bound_ = pipeline->seconds;
   else if (!best && !ended()) bound_ = std::max(bound_, most);
-  return row ? row : best;
+  return pipeline ? pipeline : best;
 }
 
 }  // namespace graphpipe::partitioner

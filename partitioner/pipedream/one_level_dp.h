@@ -1,6 +1,11 @@
 #pragma once
-// The best linear pipeline over one level of equal devices, out of given downsets: PipeDream's recurrence with one row,
-// windows of devices and pruning by a bound (docs/planners.md, section 2). Exact over the downsets that it is given.
+// The best linear pipeline over one level of equal devices, out of given downsets: PipeDream's recurrence with one row
+// of its table, windows of devices and pruning by a bound (docs/planners.md, section 2). Exact over the downsets that
+// it is given.
+//
+// Example: nodes a, b, c of 2, 3 and 1 s in a chain, three devices, no traffic. Within 2 s at least one device and at
+// most 3 - ceil(4 / 2) = 1 may lie up to the end of a; up to the end of b it is at least 3 and at most 2, so no stage
+// ends there. What is left is a on one device, b and c on two: 2 s.
 
 #include <algorithm>
 #include <optional>
@@ -10,7 +15,7 @@
 
 namespace graphpipe::partitioner {
 
-struct RowLimits {
+struct PipelineLimits {
   int devices = 1;
   double bandwidth = 1e9;
   double memory = kInfinity;
@@ -19,19 +24,20 @@ struct RowLimits {
   int64_t max_pairs = 2'500'000'000;
 };
 
-/// A stage of a row: the rows of downset `to` that are not in `from`.
-struct RowStage {
+/// A stage of a pipeline: the nodes of downset `to` that are not in `from`.
+struct PipelineStage {
   size_t from = 0, to = 0;
   int replicas = 1;
 };
 
 struct FoundPipeline {
   double seconds = 0;
-  std::vector<RowStage> stages;
+  std::vector<PipelineStage> stages;
 };
 
 /// Of a stage between two downsets: compute and reduction over its replicas, or what crosses either of its boundaries.
-inline double stage_seconds(const PricedDownsets& sets, const RowLimits& limits, size_t from, size_t to, int replicas) {
+inline double stage_seconds(const PricedDownsets& sets, const PipelineLimits& limits, size_t from, size_t to,
+                            int replicas) {
   const double d = replicas;
   const double reduction = limits.model.reduction_factor * (d - 1) * sets.weights(from, to) / (d * limits.bandwidth);
   const double seconds = (sets.seconds(from, to) + reduction) / d;
@@ -41,14 +47,14 @@ inline double stage_seconds(const PricedDownsets& sets, const RowLimits& limits,
 
 class OneLevelDp {
  public:
-  OneLevelDp(const PricedDownsets& sets, const RowLimits& limits, Deadline& deadline)
+  OneLevelDp(const PricedDownsets& sets, const PipelineLimits& limits, Deadline& deadline)
       : sets_(sets), limits_(limits), deadline_(deadline) {}
 
-  /// The best row with a bottleneck below `most` seconds (or equal to it, where `bound` is lower), or nothing; raises
-  /// bound() from `bound`, which is proven already, as far as is proven on the way. Of rows that are equally good the
-  /// one whose last cuts come first in the order of the downsets.
+  /// The best pipeline with a bottleneck below `most` seconds (or equal to it, where `bound` is lower), or nothing;
+  /// raises bound() from `bound`, which is proven already, as far as is proven on the way. Of pipelines that are
+  /// equally good the one whose last cuts come first in the order of the downsets.
   std::optional<FoundPipeline> best(double most, double bound);
-  /// No row over these downsets is faster. Seconds.
+  /// No pipeline over these downsets is faster. Seconds.
   double bound() const { return bound_; }
   int64_t pairs() const { return pairs_; }
   /// Whether best() gave up because it had looked at as many pairs as it may.
@@ -56,9 +62,9 @@ class OneLevelDp {
 
  private:
   bool ended() { return gave_up() || deadline_.passed(); }
-  /// Lowers `most` and raises the bound with rows of the fewest devices. Returns whether they meet.
+  /// Lowers `most` and raises the bound with pipelines of the fewest devices. Returns whether they meet.
   bool close_in(double& most, std::optional<FoundPipeline>& best);
-  bool use_all_devices(FoundPipeline& row, double most) const;
+  bool use_all_devices(FoundPipeline& pipeline, double most) const;
   std::optional<FoundPipeline> within(double most, double good);
   void open_windows(double most);
   void reach(size_t to, double most);
@@ -69,10 +75,10 @@ class OneLevelDp {
   bool fits(size_t from, size_t to, int used, int replicas) const;
   int needed(double seconds, double most) const;
   double& value(size_t set, int used) { return values_[offsets_[set] + static_cast<size_t>(used - low_[set])]; }
-  FoundPipeline row_to_the_end();
+  FoundPipeline pipeline_to_the_end();
 
   const PricedDownsets& sets_;
-  const RowLimits limits_;
+  const PipelineLimits limits_;
   Deadline& deadline_;
   double bound_ = 0;
   int64_t pairs_ = 0, checks_ = 0;

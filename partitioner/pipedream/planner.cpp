@@ -40,13 +40,13 @@ class PipeDream {
         dag_(prices_.size(), prices_.edges),
         model_(pipedream_model(request)),
         deadline_(request.time_limit, request.cancel) {
-    row_limits_ = {.devices = request.machine.devices(),
-                   .bandwidth = request.machine.levels.front().bandwidth,
-                   .memory = request.machine.memory,
-                   .replication = request.replication,
-                   .use_fewer = request.use_fewer,
-                   .model = model_,
-                   .max_pairs = request.max_pairs};
+    pipeline_limits_ = {.devices = request.machine.devices(),
+                        .bandwidth = request.machine.levels.front().bandwidth,
+                        .memory = request.machine.memory,
+                        .replication = request.replication,
+                        .use_fewer = request.use_fewer,
+                        .model = model_,
+                        .max_pairs = request.max_pairs};
   }
 
   Result<UnitAnswer> run() {
@@ -98,13 +98,13 @@ class PipeDream {
     for (int replicas = 2; replicas <= devices; ++replicas) {
       const double d = replicas;
       const double reduction =
-          has_reduction ? model_.reduction_factor * (d - 1) * weight_bytes / (d * row_limits_.bandwidth) : 0;
+          has_reduction ? model_.reduction_factor * (d - 1) * weight_bytes / (d * pipeline_limits_.bandwidth) : 0;
       best = std::min(best, (seconds + reduction) / d);
     }
     return best;
   }
 
-  // A bottleneck that no row has.
+  // A bottleneck that no pipeline has.
   double most() const {
     double seconds = 0, bytes = 0;
     for (uint32_t row = 0; row < prices_.size(); ++row) {
@@ -138,11 +138,11 @@ class PipeDream {
                                : add_all_downsets(dag_, table_budget(), deadline, sets);
   }
 
-  void keep(const PricedDownsets& sets, double seconds, const std::vector<RowStage>& stages,
+  void keep(const PricedDownsets& sets, double seconds, const std::vector<PipelineStage>& stages,
             std::vector<StageGroup> groups) {
     if (found_ && found_->seconds <= seconds) return;
     Found found{.seconds = seconds, .groups = std::move(groups)};
-    for (const RowStage& stage : stages) {
+    for (const PipelineStage& stage : stages) {
       found.rows.push_back(sets.stage(stage.from, stage.to));
       found.replicas.push_back(stage.replicas);
       found.cuts.emplace_back(sets.sets()[stage.to], sets.sets()[stage.to] + sets.sets().width());
@@ -154,32 +154,32 @@ class PipeDream {
   SetTable no_cuts() const { return cuts_of_orders(1); }
 
   // Returns a proven bound over these cuts.
-  double search_row(const SetTable& cuts) {
+  double search_pipeline(const SetTable& cuts) {
     if (found_ && deadline_.passed()) return bound_;
-    return search_row(cuts, deadline_);
+    return search_pipeline(cuts, deadline_);
   }
 
-  double search_row(const SetTable& cuts, Deadline& deadline) {
+  double search_pipeline(const SetTable& cuts, Deadline& deadline) {
     const PricedDownsets sets(prices_, cuts, model_.cut);
-    OneLevelDp search(sets, row_limits_, deadline);
-    const auto row = search.best(found_ ? found_->seconds : most(), bound_);
+    OneLevelDp search(sets, pipeline_limits_, deadline);
+    const auto pipeline = search.best(found_ ? found_->seconds : most(), bound_);
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
     answer_.pairs += search.pairs();
-    if (row) keep(sets, row->seconds, row->stages, {});
+    if (pipeline) keep(sets, pipeline->seconds, pipeline->stages, {});
     if (search.gave_up()) answer_.stopped = "as many pairs of sets were tried as one search may try";
     return search.bound();
   }
 
   // Cuts of a few orders, then those around the best of them.
   void search_few_cuts() {
-    if (prices_.size() > 2 * kFewCuts) search_row(cuts_of_orders(kFirstCuts));
+    if (prices_.size() > 2 * kFewCuts) search_pipeline(cuts_of_orders(kFirstCuts));
     const SetTable orders = cuts_of_orders(prices_.size());
-    search_row(orders);
+    search_pipeline(orders);
     for (int round = 0; round < kMaxRounds && found_ && !deadline_.passed(); ++round) {
       const double before = found_->seconds;
       SetTable near = orders;
       for (const BitWords& cut : found_->cuts) add_neighbours(dag_, cut.data(), 3 + round, 400, near);
-      search_row(near);
+      search_pipeline(near);
       if (found_->seconds >= before && round > 0) break;
     }
   }
@@ -188,14 +188,14 @@ class PipeDream {
     // A quick upper bound, and a plan should the time run out; under PD6 these cuts may be better than what the
     // original sees, and are tried only where that is too much to search.
     Deadline never(kInfinity, nullptr);
-    search_row(no_cuts(), never);
+    search_pipeline(no_cuts(), never);
     const bool is_original = request_.has("PD6");
     if (!is_original) search_few_cuts();
     SetTable all(prices_.size());
     const bool is_exact = all_cuts(all);
     if (is_original && !is_exact) search_few_cuts();
-    if (is_exact && all.size() > 2 * kFewCuts && !found_) search_row(cuts_of_orders(kFirstCuts, &all));
-    if (is_exact) bound_ = std::max(bound_, search_row(all));
+    if (is_exact && all.size() > 2 * kFewCuts && !found_) search_pipeline(cuts_of_orders(kFirstCuts, &all));
+    if (is_exact) bound_ = std::max(bound_, search_pipeline(all));
     else answer_.stopped = text("more than ", all.size(), " sets of layers: the cuts of a few orders were searched");
   }
 
@@ -255,10 +255,10 @@ class PipeDream {
       return {.code = Code::kInterrupted,
               .message = "the search ended before it found a plan",
               .hint = "give it more time"};
-    const bool is_short = !request_.replication && prices_.size() < static_cast<uint32_t>(row_limits_.devices);
+    const bool is_short = !request_.replication && prices_.size() < static_cast<uint32_t>(pipeline_limits_.devices);
     if (is_short || !std::isfinite(request_.machine.memory))
       return {.code = Code::kNoFeasiblePlan,
-              .message = text("no linear pipeline uses all ", row_limits_.devices, " devices"),
+              .message = text("no linear pipeline uses all ", pipeline_limits_.devices, " devices"),
               .hint = "allow replication or fewer devices"};
     double bytes = 0;
     for (uint32_t row = 0; row < prices_.size(); ++row)
@@ -322,7 +322,7 @@ class PipeDream {
   const Dag dag_;
   const CostModel model_;
   Deadline deadline_;
-  RowLimits row_limits_;
+  PipelineLimits pipeline_limits_;
   double bound_ = 0;
   std::optional<Found> found_;
   UnitAnswer answer_;

@@ -1,6 +1,9 @@
 #pragma once
 // The covering knapsack: choose items so that their savings reach a need at the least cost. It decides which layers of
 // a stage run in a slower form that takes less memory.
+//
+// Example: a need of 5, an item of cost 1 that saves 2 and one of cost 5 that saves 5. By cost per saving the first is
+// taken, then the second: 6. The second alone costs 5. The fractional bound is 1 + 3 / 5 of 5 = 4.
 
 #include <cstddef>
 #include <cstdint>

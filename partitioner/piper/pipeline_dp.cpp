@@ -74,10 +74,10 @@ class PiperDp {
     return std::move(result_);
   }
 
-  bool has_row() { return probe(kInfinity); }
+  bool has_pipeline() { return probe(kInfinity); }
 
  private:
-  /// Whether a row within the limit exists; keeps it if it is the best, or raises the bound.
+  /// Whether a pipeline within the limit exists; keeps it if it is the best, or raises the bound.
   bool try_limit(double limit) {
     const bool found = probe(limit);
     if (stopped_) return false;
@@ -85,8 +85,8 @@ class PiperDp {
       result_.bound = std::max({result_.bound, limit == kInfinity ? result_.bound : limit, beyond_});
       return false;
     }
-    std::vector<PiperStageChoice> stages = row();
-    const double objective = price_piper_row(costs_, stages);
+    std::vector<PiperStageChoice> stages = pipeline();
+    const double objective = price_piper_pipeline(costs_, stages);
     if (objective < result_.objective) {
       result_.objective = objective;
       result_.stages = std::move(stages);
@@ -213,8 +213,8 @@ class PiperDp {
     return known.seconds;
   }
 
-  /// The row of the empty set's point with the fewest devices, then replicas.
-  std::vector<PiperStageChoice> row() const {
+  /// The pipeline of the empty set's point with the fewest devices, then replicas.
+  std::vector<PiperStageChoice> pipeline() const {
     const auto& ends = points_[lattice_.empty_set()];
     Point point =
         *std::ranges::min_element(ends, {}, [](const Point& end) { return std::pair(end.devices, end.replicas); });
@@ -259,11 +259,11 @@ PiperDpResult search_piper(const PiperCosts& costs, const Lattice& lattice, cons
   return PiperDp(costs, lattice, stop).run(std::move(known));
 }
 
-bool has_piper_row(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop) {
-  return PiperDp(costs, lattice, stop).has_row();
+bool has_piper_pipeline(const PiperCosts& costs, const Lattice& lattice, const std::function<bool()>& stop) {
+  return PiperDp(costs, lattice, stop).has_pipeline();
 }
 
-double price_piper_row(const PiperCosts& costs, std::vector<PiperStageChoice>& stages, int64_t replicas_behind) {
+double price_piper_pipeline(const PiperCosts& costs, std::vector<PiperStageChoice>& stages, int64_t replicas_behind) {
   double slowest = 0;
   int64_t replicas = replicas_behind;
   for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {

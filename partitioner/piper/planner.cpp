@@ -76,12 +76,12 @@ UnitAnswer answer_of(const UnitRequest& request, const std::vector<PiperStageCho
   return answer;
 }
 
-/// The least memory of a device at which some row exists, to about one percent.
+/// The least memory of a device at which some pipeline exists, to about one percent.
 double min_memory(const UnitPrices& prices, PiperOptions options, const Lattice& lattice, const Deadline& deadline) {
   const auto fits = [&](double memory) {
     options.memory = memory;
     const PiperCosts costs(prices, options);
-    return has_piper_row(costs, lattice, [&] { return deadline.passed(); });
+    return has_piper_pipeline(costs, lattice, [&] { return deadline.passed(); });
   };
   double low = options.memory, high = std::max(1.0, options.memory);
   do high *= 2;

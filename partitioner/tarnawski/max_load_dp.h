@@ -1,5 +1,5 @@
 #pragma once
-// The smallest maximum load over rows of devices (Tarnawski et al., NeurIPS 2020): each device takes the difference of
+// The smallest maximum load over linear pipelines (Tarnawski et al., NeurIPS 2020): each device takes the difference of
 // two nested downsets of the fused graph.
 //
 //   load of an accelerator = its nodes' seconds there + seconds of every tensor with nodes inside and outside
@@ -8,6 +8,9 @@
 // All states (set, accelerators used, CPUs used) within a limit are extended forwards; what is left must fit the
 // devices left at that limit, so that near the optimum each set is left with one or two counts. A limit that no plan
 // meets is a proven bound; the first limit that one meets gives the optimum.
+//
+// Example: nodes of 3, 1 and 2 s in a chain, tensors of 1 s between them, two accelerators. Cut behind the first node
+// the loads are 3 + 1 and 1 + 2 + 1, behind the second 3 + 1 + 1 and 2 + 1: the optimum is 4 s.
 
 #include <functional>
 #include <limits>
@@ -36,7 +39,7 @@ struct MaxLoadStage {
 struct MaxLoadResult {
   /// Empty where none was found.
   std::vector<MaxLoadStage> stages;
-  /// Seconds; the bound holds for all rows over the lattice.
+  /// Seconds; the bound holds for all pipelines over the lattice.
   double objective = kInfinity, bound = 0;
   /// False where `stop` ended it.
   bool complete = true;

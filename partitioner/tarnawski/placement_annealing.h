@@ -2,6 +2,10 @@
 // The smallest maximum load over all placements, contiguous or not: simulated annealing from several starts, then moves
 // and exchanges as long as the sorted loads become smaller. A search without a proof; everything about it is fixed, so
 // that equal graphs get equal placements.
+//
+// Example: nodes of 3, 2 and 3 s in a chain, tensors that cost nothing, two accelerators: loads of 5 and 3 s. No move
+// and no exchange makes the sorted loads smaller, so the search ends there. Where such an optimum is only a local one,
+// annealing leaves it: it takes moves to larger loads too, the less often the larger they are and the later.
 
 #include "partitioner/tarnawski/placement.h"
 

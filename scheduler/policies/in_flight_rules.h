@@ -17,7 +17,7 @@ enum class UseK : uint8_t { kNo, kYes };
 /// equal sizes that is b times the longest path to a sink. Round robin counts one item per replica.
 IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k);
 
-/// PipeDream's numbers: a stage's replicas, each with one item, and below it the longest way counted the same; in
+/// PipeDream's numbers: a stage's replicas, each with one item, and below it the longest path counted the same; in
 /// samples. With one replica per stage that is the depth.
 IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph);
 

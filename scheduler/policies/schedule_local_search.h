@@ -1,5 +1,9 @@
 #pragma once
 // A search over the orders of devices, by simulation: actions move into gaps in which their device waits.
+// A move stays where the simulated order has a smaller score.
+//
+// Example: a device runs F0 F1 B0 F2 B1 and waits before B0 for its gradient. Where F2 has its input by then, F2 before
+// B0 fills the gap, B1 follows B0 at once, and the device holds one more micro-batch in the meantime.
 
 #include "scheduler/policies/policies.h"
 
