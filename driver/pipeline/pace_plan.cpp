@@ -183,8 +183,8 @@ class PacePlanMaker {
       Ticks before_step;
       for (size_t i = 0; i < actions.size(); ++i, ++row) {
         const scheduler::Span span = pipeline_.built.timeline.spans[p][i];
-        Ticks length = resolved.rows[row].duration;
-        if (ir::is_message(actions[i].op)) length = resolved.rows[row].busy;
+        Ticks length = resolved.actions[row].duration;
+        if (ir::is_message(actions[i].op)) length = resolved.actions[row].busy;
         if (actions[i].op == ir::ActionOp::kNorm) before_step = norm;
         if (actions[i].op == ir::ActionOp::kStep) length = span.end - span.start + std::exchange(before_step, Ticks());
         program.push_back({.row = actions[i], .nanoseconds = length.count});

@@ -8,7 +8,7 @@
 #include "scheduler/lowering/assign_slots.h"
 #include "scheduler/lowering/finish_step.h"
 #include "scheduler/lowering/updates.h"
-#include "scheduler/validate/rows.h"
+#include "scheduler/validate/action_problem.h"
 
 namespace graphpipe::scheduler {
 namespace {

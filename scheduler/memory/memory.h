@@ -30,7 +30,7 @@ struct DeviceMemory {
   size_t peak_position = 0;
 };
 
-/// Per program of the schedule. Needs: actions that pass row_problem, with slots.
+/// Per program of the schedule. Needs: actions that pass action_problem, with slots.
 std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options);
 
 /// One device's memory over time, ascending: from `time` on, `bytes`. Changes of one instant are joined.

@@ -101,7 +101,7 @@ class Search {
       const size_t first = gap.position > options_.window ? gap.position - options_.window : 0;
       for (size_t to = gap.position; to-- > first;)
         if (keep_if_better(gap.program, gap.position, to)) return true;
-      if (rows_ >= options_.max_rows) return false;
+      if (simulated_ >= options_.max_actions) return false;
     }
     return false;
   }
@@ -115,10 +115,10 @@ class Search {
     if (!ir::is_compute(end->op) || end->overlaps_next || (end - 1)->overlaps_next) return false;
     if (to > 0 && (begin - 1)->overlaps_next) return false;
     if (std::any_of(begin, end, [&](const Action& action) { return same_item(action, *end); })) return false;
-    if (rows_ >= options_.max_rows) return false;
+    if (simulated_ >= options_.max_actions) return false;
     std::rotate(begin, end, end + 1);
     std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_);
-    for (const ir::Program& each : compute_.programs) rows_ += static_cast<int64_t>(each.actions.size());
+    for (const ir::Program& each : compute_.programs) simulated_ += static_cast<int64_t>(each.actions.size());
     if (moved && moved->score < best_.score && keeps_versions(*moved)) {
       best_ = *std::move(moved);
       return true;
@@ -139,7 +139,7 @@ class Search {
   Schedule compute_;
   const bool updates_;
   Evaluation best_;
-  int64_t rows_ = 0;
+  int64_t simulated_ = 0;
 };
 
 }  // namespace

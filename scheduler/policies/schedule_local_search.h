@@ -24,7 +24,7 @@ std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster
 
 struct SearchOptions {
   /// Actions simulated in all: the search is bounded by work, so that it gives the same result on every machine.
-  int64_t max_rows = 4'000'000;
+  int64_t max_actions = 4'000'000;
   /// How far behind a gap an action may stand that is moved into it.
   size_t window = 32;
 };

@@ -12,7 +12,7 @@ namespace graphpipe::scheduler {
 namespace {
 
 /// Row numbers are 32 bits.
-constexpr size_t kMaxRows = size_t{1} << 30;
+constexpr size_t kMaxResolved = size_t{1} << 30;
 constexpr const char* kRegenerate = "lower the compute order again, or correct this action";
 
 class Resolver {
@@ -26,7 +26,7 @@ class Resolver {
         boundaries_(cost::boundaries(graph)) {}
 
   Result<ResolvedSchedule> run() {
-    GP_TRY_VOID(check_rows());
+    GP_TRY_VOID(check_actions());
     result_.emplace(ResolvedSchedule{.items = ItemTable(graph_, schedule_)});
     count_needs();
     number_slots();
@@ -38,13 +38,13 @@ class Resolver {
   }
 
  private:
-  Status check_rows() const {
+  Status check_actions() const {
     Diagnostics problems;
     IdSet<ir::DeviceId> used;
-    size_t rows = 0;
+    size_t actions = 0;
     for (size_t p = 0; p < schedule_.programs.size(); ++p) {
       const ir::Program& program = schedule_.programs[p];
-      rows += program.actions.size();
+      actions += program.actions.size();
       if (!program.device.valid() || program.device.index() >= cluster_.devices.size())
         return Diagnostic{.code = Code::kBadSchedule,
                           .message = text("device ", program.device, " is not in the cluster"),
@@ -54,7 +54,7 @@ class Resolver {
                           .message = text("device ", program.device, " has two programs"),
                           .hint = "merge them into one list"};
       for (size_t i = 0; i < program.actions.size() && problems.size() < 20; ++i) {
-        std::string_view what = row_problem(graph_, schedule_, program.device, program.actions[i]);
+        std::string_view what = action_problem(graph_, schedule_, program.device, program.actions[i]);
         if (what.empty()) what = overlap_problem(program, i);
         if (!what.empty()) problems.push_back(schedule_problem(schedule_, p, i, what, kRegenerate));
       }
@@ -64,10 +64,10 @@ class Resolver {
                                     .message = "starts that are not one per program, from 0 to 2^53 ticks",
                                     .hint = "leave them out, or give all"});
     for (const int slots : schedule_.slots)
-      if (slots < 0 || static_cast<size_t>(slots) > rows || rows > kMaxRows ||
+      if (slots < 0 || static_cast<size_t>(slots) > actions || actions > kMaxResolved ||
           schedule_.slots.size() > graph_.stages.size())
         problems.push_back(Diagnostic{.code = Code::kBadSchedule,
-                                      .message = text(slots, " ring slots for a schedule of ", rows, " actions"),
+                                      .message = text(slots, " ring slots for a schedule of ", actions, " actions"),
                                       .hint = "use one slot per item in flight, and one count per stage"});
     if (problems.empty()) return Ok{};
     return problems;
@@ -99,30 +99,31 @@ class Resolver {
     Durations durations(graph_, ticks_per_second_, cluster_.runtime.action);
     for (size_t p = 0; p < schedule_.programs.size(); ++p) {
       const ir::Program& program = schedule_.programs[p];
-      result_->first_row.push_back(static_cast<RowIndex>(result_->rows.size()));
+      result_->first_action.push_back(static_cast<ActionIndex>(result_->actions.size()));
       for (size_t i = 0; i < program.actions.size(); ++i) {
         const Action& action = program.actions[i];
         const StageId stage(static_cast<size_t>(action.stage));
-        ResolvedRow row;
-        if (action.slot >= 0) row.slot = slot_offset_[stage] + action.replica * schedule_.slots[stage] + action.slot;
+        ResolvedAction resolved;
+        if (action.slot >= 0)
+          resolved.slot = slot_offset_[stage] + action.replica * schedule_.slots[stage] + action.slot;
         const bool message = ir::is_message(action.op);
         if (ir::is_of_item(action.op)) {
           const bool part = message || action.op == ActionOp::kSlice;
-          row.item = result_->items.containing(stage, action.replica, action.range);
-          if (row.item < 0 || (!part && result_->items[row.item].range != action.range))
+          resolved.item = result_->items.containing(stage, action.replica, action.range);
+          if (resolved.item < 0 || (!part && result_->items[resolved.item].range != action.range))
             return schedule_problem(schedule_, p, i, "belongs to no forward of this stage and replica",
                                     "give every action samples of one forward");
         }
-        if (ir::is_compute(action.op)) row.duration = durations.of(action);
+        if (ir::is_compute(action.op)) resolved.duration = durations.of(action);
         if (action.op == ActionOp::kOffload || action.op == ActionOp::kReload)
-          row.duration = copy_time(program.device, action);
-        if (message) row.busy = busy_of(action);
-        if (ir::is_send(action.op)) fill_send(program.device, action, row);
-        result_->rows.push_back(row);
-        result_->program_of_row.push_back(static_cast<int32_t>(p));
+          resolved.duration = copy_time(program.device, action);
+        if (message) resolved.busy = busy_of(action);
+        if (ir::is_send(action.op)) fill_send(program.device, action, resolved);
+        result_->actions.push_back(resolved);
+        result_->program_of_action.push_back(static_cast<int32_t>(p));
       }
     }
-    result_->first_row.push_back(static_cast<RowIndex>(result_->rows.size()));
+    result_->first_action.push_back(static_cast<ActionIndex>(result_->actions.size()));
     return Ok{};
   }
 
@@ -139,8 +140,8 @@ class Resolver {
     std::vector<SampleRange> range_of;
     for (size_t p = 0; p < schedule_.programs.size(); ++p) {
       std::vector<int32_t>& items = item_of.emplace_back();
-      for (RowIndex row = result_->first_row[p]; row < result_->first_row[p + 1]; ++row)
-        items.push_back(result_->rows[static_cast<size_t>(row)].item);
+      for (ActionIndex at = result_->first_action[p]; at < result_->first_action[p + 1]; ++at)
+        items.push_back(result_->actions[static_cast<size_t>(at)].item);
     }
     for (size_t i = 0; i < result_->items.size(); ++i)
       range_of.push_back(result_->items[static_cast<ItemIndex>(i)].range);
@@ -160,21 +161,21 @@ class Resolver {
     return to_ticks(cluster_.runtime.of_message(message_bytes(action)), ticks_per_second_);
   }
 
-  void fill_send(ir::DeviceId device, const Action& action, ResolvedRow& row) {
+  void fill_send(ir::DeviceId device, const Action& action, ResolvedAction& resolved) {
     const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
     const bool backward = action.op == ActionOp::kSendBackward;
     const ir::DeviceId peer =
         graph_.stages[backward ? edge.from : edge.to].choice.devices[static_cast<size_t>(action.peer_replica)];
     if (peer == device) return;
     const ir::LinkLevel& level = cluster_.link(device, peer);
-    row.duration = to_ticks(Seconds(message_bytes(action) / level.bandwidth.count), ticks_per_second_);
-    row.latency = to_ticks(level.latency, ticks_per_second_);
-    row.link = links_.between(device, peer);
+    resolved.duration = to_ticks(Seconds(message_bytes(action) / level.bandwidth.count), ticks_per_second_);
+    resolved.latency = to_ticks(level.latency, ticks_per_second_);
+    resolved.link = links_.between(device, peer);
   }
 
   /// The actions of one channel, sends and receives in list order.
   struct Channel {
-    std::vector<RowIndex> sends, receives;
+    std::vector<ActionIndex> sends, receives;
   };
 
   Status pair_rows() {
@@ -182,23 +183,23 @@ class Resolver {
     for (size_t p = 0; p < schedule_.programs.size(); ++p)
       for (size_t i = 0; i < schedule_.programs[p].actions.size(); ++i) {
         const Action& action = schedule_.programs[p].actions[i];
-        const RowIndex row = result_->first_row[p] + static_cast<RowIndex>(i);
-        if (ir::is_send(action.op)) channels[channel_of(action)].sends.push_back(row);
-        if (ir::is_receive(action.op)) channels[channel_of(action)].receives.push_back(row);
+        const ActionIndex at = result_->first_action[p] + static_cast<ActionIndex>(i);
+        if (ir::is_send(action.op)) channels[channel_of(action)].sends.push_back(at);
+        if (ir::is_receive(action.op)) channels[channel_of(action)].receives.push_back(at);
       }
     for (const Channel& channel : channels) {
       const size_t pairs = std::min(channel.sends.size(), channel.receives.size());
       for (size_t k = 0; k < pairs; ++k) {
         if (action_of(channel.sends[k]).range != action_of(channel.receives[k]).range)
-          return row_diagnostic(channel.receives[k], "meets a send of other samples: the channel keeps its order",
-                                "let both ends of a channel list their messages in the same order");
-        result_->rows[static_cast<size_t>(channel.sends[k])].partner = channel.receives[k];
-        result_->rows[static_cast<size_t>(channel.receives[k])].partner = channel.sends[k];
+          return action_diagnostic(channel.receives[k], "meets a send of other samples: the channel keeps its order",
+                                   "let both ends of a channel list their messages in the same order");
+        result_->actions[static_cast<size_t>(channel.sends[k])].partner = channel.receives[k];
+        result_->actions[static_cast<size_t>(channel.receives[k])].partner = channel.sends[k];
       }
       if (channel.sends.size() > pairs)
-        return row_diagnostic(channel.sends[pairs], "is never received", "add the receive at its peer");
+        return action_diagnostic(channel.sends[pairs], "is never received", "add the receive at its peer");
       if (channel.receives.size() > pairs)
-        return row_diagnostic(channel.receives[pairs], "is never sent", "add the send at its peer");
+        return action_diagnostic(channel.receives[pairs], "is never sent", "add the send at its peer");
     }
     return Ok{};
   }
@@ -224,14 +225,14 @@ class Resolver {
 
   size_t replicas(StageId stage) const { return graph_.stages[stage].choice.devices.size(); }
 
-  const Action& action_of(RowIndex row) const {
-    const auto p = static_cast<size_t>(result_->program_of_row[static_cast<size_t>(row)]);
-    return schedule_.programs[p].actions[static_cast<size_t>(row - result_->first_row[p])];
+  const Action& action_of(ActionIndex at) const {
+    const auto p = static_cast<size_t>(result_->program_of_action[static_cast<size_t>(at)]);
+    return schedule_.programs[p].actions[static_cast<size_t>(at - result_->first_action[p])];
   }
 
-  Diagnostic row_diagnostic(RowIndex row, std::string_view what, std::string hint) const {
-    const auto p = static_cast<size_t>(result_->program_of_row[static_cast<size_t>(row)]);
-    return schedule_problem(schedule_, p, static_cast<size_t>(row - result_->first_row[p]), what, std::move(hint));
+  Diagnostic action_diagnostic(ActionIndex at, std::string_view what, std::string hint) const {
+    const auto p = static_cast<size_t>(result_->program_of_action[static_cast<size_t>(at)]);
+    return schedule_problem(schedule_, p, static_cast<size_t>(at - result_->first_action[p]), what, std::move(hint));
   }
 
   const StageGraph& graph_;

@@ -6,18 +6,18 @@
 #include "scheduler/lowering/items.h"
 #include "scheduler/simulate/durations.h"
 #include "scheduler/simulate/timeline.h"
-#include "scheduler/validate/rows.h"
+#include "scheduler/validate/action_problem.h"
 
 namespace graphpipe::scheduler {
 
 /// An action of the flat list of all actions.
-using RowIndex = int32_t;
+using ActionIndex = int32_t;
 
-struct ResolvedRow {
+struct ResolvedAction {
   /// The item of the action; -1 for the actions of updates and control.
   ItemIndex item = -1;
   /// The other end of a transfer; -1 for all else.
-  RowIndex partner = -1;
+  ActionIndex partner = -1;
   /// Index of the ring slot among all slots of the plan, or -1.
   int32_t slot = -1;
   /// Link of a send; -1 for a transfer on one device.
@@ -33,9 +33,9 @@ struct ResolvedRow {
 struct ResolvedSchedule {
   ItemTable items;
   /// First action of each program, and one past the last.
-  std::vector<RowIndex> first_row;
-  std::vector<ResolvedRow> rows;
-  std::vector<int32_t> program_of_row;
+  std::vector<ActionIndex> first_action;
+  std::vector<ResolvedAction> actions;
+  std::vector<int32_t> program_of_action;
   int32_t slot_count = 0;
   int32_t link_count = 0;
   /// Samples, summed over edges, that each item's forward and backward wait for.

@@ -14,16 +14,16 @@ namespace graphpipe::scheduler {
 void Simulator::prepare_collectives() {
   group_of_ = reduction_groups(graph_);
   const std::vector<Ticks> lengths = reduction_lengths();
-  collective_of_row_.assign(resolved_.rows.size(), -1);
+  collective_of_action_.assign(resolved_.actions.size(), -1);
   std::map<std::pair<int, int64_t>, int32_t> numbers;
   std::vector<ir::DeviceId> norm_devices;
   // The norm comes first, then the reductions of each group, update by update.
   collectives_.resize(1);
-  for (RowIndex row = 0; row < static_cast<RowIndex>(resolved_.rows.size()); ++row) {
-    const Action& action = action_of(row);
+  for (ActionIndex at = 0; at < static_cast<ActionIndex>(resolved_.actions.size()); ++at) {
+    const Action& action = action_of(at);
     if (action.op == ActionOp::kNorm) {
       ++collectives_.front().members;
-      norm_devices.push_back(schedule_.programs[program_of(row)].device);
+      norm_devices.push_back(schedule_.programs[program_of(at)].device);
     }
     const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
     const bool reduces = action.op == ActionOp::kReduceGradient;
@@ -35,7 +35,7 @@ void Simulator::prepare_collectives() {
       collective.length = lengths[static_cast<size_t>(group)];
       collective.group = group;
     }
-    collective_of_row_[static_cast<size_t>(row)] = found->second;
+    collective_of_action_[static_cast<size_t>(at)] = found->second;
     if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
   }
   collectives_.front().length = to_ticks(total_time(cluster_, norm_devices), options_.ticks_per_second);
@@ -103,28 +103,28 @@ std::vector<Ticks> Simulator::reduction_lengths() const {
 
 /// Marks the reductions and steps that stand before compute actions of their update.
 void Simulator::find_early_ends() {
-  ends_early_.assign(resolved_.rows.size(), 0);
+  ends_early_.assign(resolved_.actions.size(), 0);
   for (size_t p = 0; p < programs_.size(); ++p) {
     // Per stage and replica: the first sample that a later compute action works on.
     std::map<std::pair<int32_t, int32_t>, int64_t> later;
-    for (RowIndex row = resolved_.first_row[p + 1]; row-- > resolved_.first_row[p];) {
-      const Action& action = action_of(row);
+    for (ActionIndex at = resolved_.first_action[p + 1]; at-- > resolved_.first_action[p];) {
+      const Action& action = action_of(at);
       const auto [first, added] = later.emplace(std::pair(action.stage, action.replica), graph_.batch.count);
       if (ir::is_compute(action.op)) first->second = std::min(first->second, action.range.first);
       if (action.op == ActionOp::kReduceGradient || action.op == ActionOp::kStep)
-        ends_early_[static_cast<size_t>(row)] = first->second < action.range.last;
+        ends_early_[static_cast<size_t>(at)] = first->second < action.range.last;
     }
   }
 }
 
-bool Simulator::ends_too_early(RowIndex row) {
-  if (!options_.synchronous || !ends_early_[static_cast<size_t>(row)]) return false;
-  fail(row, "comes before compute actions of its stage");
+bool Simulator::ends_too_early(ActionIndex at) {
+  if (!options_.synchronous || !ends_early_[static_cast<size_t>(at)]) return false;
+  fail(at, "comes before compute actions of its stage");
   return true;
 }
 
 /// A norm adds up what the reductions of its device have given.
-Simulator::Outcome Simulator::run_norm(size_t program, RowIndex row) {
+Simulator::Outcome Simulator::run_norm(size_t program, ActionIndex at) {
   ProgramRun& run = programs_[program];
   for (const size_t group : run.reduced) {
     if (collectives_[group].result == kUnknown) {
@@ -133,21 +133,21 @@ Simulator::Outcome Simulator::run_norm(size_t program, RowIndex row) {
     }
     run.now = std::max(run.now, collectives_[group].result);
   }
-  return contribute(program, row, collectives_.front());
+  return contribute(program, at, collectives_.front());
 }
 
 /// Contributes and goes on; the result is known when the last member has contributed.
-Simulator::Outcome Simulator::contribute(size_t program, RowIndex row, Collective& collective) {
+Simulator::Outcome Simulator::contribute(size_t program, ActionIndex at, Collective& collective) {
   const ProgramRun& run = programs_[program];
-  collective.rows.push_back(row);
-  span(row).start = run.now;
+  collective.contributions.push_back(at);
+  span(at).start = run.now;
   if (run.now >= collective.latest) {
     collective.latest = run.now;
     collective.cause = run.last_compute;
   }
   if (++collective.arrived < collective.members) return Outcome::kNext;
   collective.result = occupy_links(collective);
-  for (const RowIndex member : collective.rows) {
+  for (const ActionIndex member : collective.contributions) {
     span(member).end = collective.result;
     causes_[static_cast<size_t>(member)] = collective.cause;
     // Programs that stand at a step look again; the others find the result when they get there.
@@ -168,11 +168,11 @@ double Simulator::update_seconds(size_t program, const ir::Stage& stage) const {
   return options_.step_traffic * bytes / cluster_.devices[schedule_.programs[program].device].memory_bandwidth.count;
 }
 
-Simulator::Outcome Simulator::run_step(size_t program, RowIndex row, const Action& action) {
-  const int32_t number = collective_of_row_[static_cast<size_t>(row)];
+Simulator::Outcome Simulator::run_step(size_t program, ActionIndex at, const Action& action) {
+  const int32_t number = collective_of_action_[static_cast<size_t>(at)];
   ProgramRun& run = programs_[program];
   Ticks start = run.now;
-  RowIndex cause = run.last_compute;
+  ActionIndex cause = run.last_compute;
   const Collective* const norm = collectives_.front().members > 0 ? &collectives_.front() : nullptr;
   const Collective* const reduction = number >= 0 ? &collectives_[static_cast<size_t>(number)] : nullptr;
   for (const Collective* collective : {reduction, norm}) {
@@ -183,14 +183,14 @@ Simulator::Outcome Simulator::run_step(size_t program, RowIndex row, const Actio
     }
     if (collective->result >= start) {
       start = collective->result;
-      cause = collective->rows.back();
+      cause = collective->contributions.back();
     }
   }
   const double seconds = update_seconds(program, graph_.stages[StageId(static_cast<size_t>(action.stage))]);
-  span(row) = {start, start + to_ticks(Seconds(seconds), options_.ticks_per_second)};
-  causes_[static_cast<size_t>(row)] = cause;
-  run.last_compute = row;
-  queue_.push({span(row).end, program});
+  span(at) = {start, start + to_ticks(Seconds(seconds), options_.ticks_per_second)};
+  causes_[static_cast<size_t>(at)] = cause;
+  run.last_compute = at;
+  queue_.push({span(at).end, program});
   return Outcome::kLater;
 }
 

@@ -20,22 +20,22 @@ struct ItemRun {
   int32_t slot = -1;
   int64_t missing_forward = 0, missing_backward = 0;
   /// Actions of the item that are still to come: the slot is free after the last one.
-  int32_t rows_left = 0;
+  int32_t actions_left = 0;
   Ticks forward_ready, backward_ready;
-  RowIndex forward_cause = -1, backward_cause = -1;
+  ActionIndex forward_cause = -1, backward_cause = -1;
 };
 
 struct ProgramRun {
-  RowIndex next = 0, end = 0;
+  ActionIndex next = 0, end = 0;
   /// When the device is free for its next action.
   Ticks now;
-  RowIndex last_compute = -1;
+  ActionIndex last_compute = -1;
   /// The item whose messages it waits for, or -1.
   ItemIndex waits_for = -1;
   bool waits_backward = false;
   /// While an overlapped pair starts: when the gradient of its backward is there, and what brought it.
   Ticks pair_ready;
-  RowIndex pair_cause = -1;
+  ActionIndex pair_cause = -1;
   /// Stands at a step or a norm until a collective has its result.
   bool waits_collective = false;
   /// The collectives that it has contributed gradients to.
@@ -46,8 +46,8 @@ struct ProgramRun {
 struct Collective {
   int32_t members = 0, arrived = 0;
   Ticks latest, length, result = kUnknown;
-  RowIndex cause = -1;
-  std::vector<RowIndex> rows;
+  ActionIndex cause = -1;
+  std::vector<ActionIndex> contributions;
   /// Its reduction group, or -1: the norm.
   int group = -1;
 };
@@ -86,43 +86,43 @@ class Simulator {
   void prepare();
   void prepare_collectives();
   void advance(size_t program);
-  Outcome step(size_t program, RowIndex row, const Action& action);
-  Outcome run_send(size_t program, RowIndex row, const Action& action);
-  Outcome run_receive(size_t program, RowIndex row, const Action& action);
-  Outcome run_item_row(size_t program, RowIndex row);
-  Outcome run_compute(size_t program, RowIndex row, const Action& action);
+  Outcome step(size_t program, ActionIndex at, const Action& action);
+  Outcome run_send(size_t program, ActionIndex at, const Action& action);
+  Outcome run_receive(size_t program, ActionIndex at, const Action& action);
+  Outcome run_item_action(size_t program, ActionIndex at);
+  Outcome run_compute(size_t program, ActionIndex at, const Action& action);
   std::vector<Ticks> reduction_lengths() const;
   void find_reduction_links();
   Ticks occupy_links(const Collective& collective);
   void find_early_ends();
-  bool ends_too_early(RowIndex row);
-  Outcome run_norm(size_t program, RowIndex row);
-  Outcome contribute(size_t program, RowIndex row, Collective& collective);
+  bool ends_too_early(ActionIndex at);
+  Outcome run_norm(size_t program, ActionIndex at);
+  Outcome contribute(size_t program, ActionIndex at, Collective& collective);
   double update_seconds(size_t program, const ir::Stage& stage) const;
-  Outcome run_step(size_t program, RowIndex row, const Action& action);
+  Outcome run_step(size_t program, ActionIndex at, const Action& action);
   Outcome wait_for(size_t program, ItemIndex index, bool backward);
-  void start_compute(size_t program, RowIndex row, const ItemRun& item, bool forward);
-  bool meet(size_t program, RowIndex row);
-  Outcome keep_busy(size_t program, RowIndex row);
-  void transfer(RowIndex send, Ticks from, RowIndex cause);
-  void deliver(RowIndex send);
-  bool enter_slot(RowIndex row, ItemRun& item);
-  void leave_slot(RowIndex row);
+  void start_compute(size_t program, ActionIndex at, const ItemRun& item, bool forward);
+  bool meet(size_t program, ActionIndex at);
+  Outcome keep_busy(size_t program, ActionIndex at);
+  void transfer(ActionIndex send, Ticks from, ActionIndex cause);
+  void deliver(ActionIndex send);
+  bool enter_slot(ActionIndex at, ItemRun& item);
+  void leave_slot(ActionIndex at);
   bool is_available(const Action& action, const ItemRun& item) const;
   std::string_view order_problem(const Action& action, const ItemRun& item) const;
-  Outcome fail(RowIndex row, std::string_view what);
+  Outcome fail(ActionIndex at, std::string_view what);
   Diagnostic stuck(size_t program) const;
   Result<Timeline> take_timeline() const;
 
-  size_t program_of(RowIndex row) const {
-    return static_cast<size_t>(resolved_.program_of_row[static_cast<size_t>(row)]);
+  size_t program_of(ActionIndex at) const {
+    return static_cast<size_t>(resolved_.program_of_action[static_cast<size_t>(at)]);
   }
-  const Action& action_of(RowIndex row) const {
-    const size_t p = program_of(row);
-    return schedule_.programs[p].actions[static_cast<size_t>(row - resolved_.first_row[p])];
+  const Action& action_of(ActionIndex at) const {
+    const size_t p = program_of(at);
+    return schedule_.programs[p].actions[static_cast<size_t>(at - resolved_.first_action[p])];
   }
-  const ResolvedRow& resolved(RowIndex row) const { return resolved_.rows[static_cast<size_t>(row)]; }
-  Span& span(RowIndex row) { return spans_[static_cast<size_t>(row)]; }
+  const ResolvedAction& resolved(ActionIndex at) const { return resolved_.actions[static_cast<size_t>(at)]; }
+  Span& span(ActionIndex at) { return spans_[static_cast<size_t>(at)]; }
   ItemRun& item(ItemIndex index) { return items_[static_cast<size_t>(index)]; }
 
   const StageGraph& graph_;
@@ -131,7 +131,7 @@ class Simulator {
   const SimulateOptions& options_;
   const ResolvedSchedule& resolved_;
   std::vector<Span> spans_;
-  std::vector<RowIndex> causes_;
+  std::vector<ActionIndex> causes_;
   /// Sends and receives that have been reached; rendezvous partners look here.
   std::vector<uint8_t> reached_;
   std::vector<ItemRun> items_;
@@ -140,7 +140,7 @@ class Simulator {
   std::vector<ItemIndex> occupant_;
   struct Link {
     Ticks free;
-    RowIndex last = -1;
+    ActionIndex last = -1;
   };
   std::vector<Link> links_;
   /// The norm, then one per reduction group and update.
@@ -149,7 +149,7 @@ class Simulator {
   std::vector<std::vector<int32_t>> reduction_links_;
   std::vector<Ticks> reduction_link_free_;
   /// Per action of a reduction, or of a step that waits for one: its collective; else -1.
-  std::vector<int32_t> collective_of_row_;
+  std::vector<int32_t> collective_of_action_;
   std::vector<uint8_t> ends_early_;
   IdMap<StageId, int> group_of_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;

@@ -137,12 +137,13 @@ Diagnostic missing_like_others(const Tables& tables, const CheckedItem& item, in
   Action action = tables.action({item.program, item.forward});
   action.overlaps_next = false;
   action.op = op;
-  const auto& rows = tables.schedule.programs[static_cast<size_t>(item.program)].actions;
+  const auto& actions = tables.schedule.programs[static_cast<size_t>(item.program)].actions;
   // What it makes is sent only after it.
   const auto& items = tables.item_of[static_cast<size_t>(item.program)];
-  for (size_t i = rows.size(); i-- > 0;)
-    if (rows[i].op == ActionOp::kSendBackward && items[i] == &item - tables.items.data()) place = static_cast<int>(i);
-  if (op == ActionOp::kBackward && last != nullptr) action.op = rows[static_cast<size_t>(last->backward)].op;
+  for (size_t i = actions.size(); i-- > 0;)
+    if (actions[i].op == ActionOp::kSendBackward && items[i] == &item - tables.items.data())
+      place = static_cast<int>(i);
+  if (op == ActionOp::kBackward && last != nullptr) action.op = actions[static_cast<size_t>(last->backward)].op;
   return tables.missing({item.program, std::max(place, earliest + 1)}, action,
                         text("stage ", item.stage, " has no ", name, " of sample ", item.range.first), kOnce);
 }

@@ -38,7 +38,7 @@ Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
           bad_schedule(text("a ring of ", slots, " slots for ", rows, " actions"), "use one slot per item in flight")};
   each_row(tables, [&](Place place, const Action& action) {
     const ir::DeviceId device = schedule.programs[static_cast<size_t>(place.program)].device;
-    std::string_view what = row_problem(tables.graph, schedule, device, action);
+    std::string_view what = action_problem(tables.graph, schedule, device, action);
     if (what.empty())
       what =
           overlap_problem(schedule.programs[static_cast<size_t>(place.program)], static_cast<size_t>(place.position));

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "scheduler/validate/action_problem.h"
 #include "scheduler/validate/check_schedule.h"
-#include "scheduler/validate/rows.h"
 
 namespace graphpipe::scheduler::check {
 

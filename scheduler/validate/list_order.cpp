@@ -20,9 +20,9 @@ class ListOrder {
 
   std::optional<ListProblem> run() {
     for (program_ = 0; program_ < schedule_.programs.size(); ++program_) {
-      for (size_t i = 0; i < rows().size(); ++i)
+      for (size_t i = 0; i < actions().size(); ++i)
         if (item_at(i) >= 0) lives_[static_cast<size_t>(item_at(i))].last = i;
-      for (size_t i = 0; i < rows().size(); ++i)
+      for (size_t i = 0; i < actions().size(); ++i)
         if (std::optional<ListProblem> problem = problem_at(i)) return problem;
     }
     return std::nullopt;
@@ -45,15 +45,15 @@ class ListOrder {
     bool joined = false;
   };
 
-  const std::vector<Action>& rows() const { return schedule_.programs[program_].actions; }
+  const std::vector<Action>& actions() const { return schedule_.programs[program_].actions; }
   int32_t item_at(size_t i) const { return item_of_[program_][i]; }
   Life& life_at(size_t i) { return lives_[static_cast<size_t>(item_at(i))]; }
   Replica& replica_of(const Action& action) { return replicas_[{action.stage, action.replica}]; }
-  bool is_part(size_t i) const { return rows()[i].range != range_of_[static_cast<size_t>(item_at(i))]; }
+  bool is_part(size_t i) const { return actions()[i].range != range_of_[static_cast<size_t>(item_at(i))]; }
   ListProblem problem(size_t i, std::string_view what) const { return {program_, i, what, {}}; }
 
   std::optional<ListProblem> problem_at(size_t i) {
-    const Action& action = rows()[i];
+    const Action& action = actions()[i];
     std::string_view what;
     if (action.op == ActionOp::kFlush) what = flush(action);
     if (item_at(i) < 0) return what.empty() ? std::nullopt : std::optional(problem(i, what));
@@ -75,7 +75,7 @@ class ListOrder {
   }
 
   std::string_view begin_item(size_t i) {
-    const Action& action = rows()[i];
+    const Action& action = actions()[i];
     Life& life = life_at(i);
     if (life.begun) return action.op == ActionOp::kAllocate ? "comes after the first action of its item" : "";
     life.begun = true;
@@ -87,7 +87,7 @@ class ListOrder {
   }
 
   std::string_view use_item(size_t i) {
-    const Action& action = rows()[i];
+    const Action& action = actions()[i];
     Life& life = life_at(i);
     if (action.op == ActionOp::kRelease && i != life.last) return "comes before the last action of its item";
     if (action.op == ActionOp::kOffload && !life.ran_forward) return "comes before the forward of its item";
@@ -112,31 +112,31 @@ class ListOrder {
 
   std::string_view slice(size_t i) const {
     if (!is_part(i)) return "cuts nothing off: the message is its whole item";
-    return i + 1 < rows().size() && ir::is_send(rows()[i + 1].op) && follows_slice(i + 1)
+    return i + 1 < actions().size() && ir::is_send(actions()[i + 1].op) && follows_slice(i + 1)
                ? ""
                : "does not stand right before the send of what it cuts";
   }
 
   bool follows_slice(size_t send) const {
     if (send == 0) return false;
-    const Action& cut = rows()[send - 1];
-    return cut.op == ActionOp::kSlice && is_same_item(cut, rows()[send]) && cut.edge == rows()[send].edge &&
-           of_gradient(cut) == of_gradient(rows()[send]);
+    const Action& cut = actions()[send - 1];
+    return cut.op == ActionOp::kSlice && is_same_item(cut, actions()[send]) && cut.edge == actions()[send].edge &&
+           of_gradient(cut) == of_gradient(actions()[send]);
   }
 
   ListProblem missing_slice(size_t i) const {
-    Action cut = rows()[i];
+    Action cut = actions()[i];
     cut.op = ActionOp::kSlice;
     cut.peer_replica = -1;
     return {program_, i, "the message behind it is a part of its item", cut};
   }
 
   std::string_view concatenate(size_t i) {
-    const Action& action = rows()[i];
+    const Action& action = actions()[i];
     size_t reader = i + 1;
-    while (reader < rows().size() && rows()[reader].op == ActionOp::kConcatenate) ++reader;
+    while (reader < actions().size() && actions()[reader].op == ActionOp::kConcatenate) ++reader;
     if (!(reads(reader, action) ||
-          (reader < rows().size() && rows()[reader].overlaps_next && reads(reader + 1, action))))
+          (reader < actions().size() && actions()[reader].overlaps_next && reads(reader + 1, action))))
       return "does not stand right before the action that reads what it joins";
     const auto found = pieces_.find({item_at(i), of_gradient(action), action.edge});
     if (found == pieces_.end() || found->second.count < 2) return "joins what does not arrive in pieces";
@@ -144,12 +144,12 @@ class ListOrder {
   }
 
   bool reads(size_t reader, const Action& joined) const {
-    if (reader >= rows().size() || !is_same_item(rows()[reader], joined)) return false;
-    return of_gradient(joined) ? is_item_backward(rows()[reader].op) : rows()[reader].op == ActionOp::kForward;
+    if (reader >= actions().size() || !is_same_item(actions()[reader], joined)) return false;
+    return of_gradient(joined) ? is_item_backward(actions()[reader].op) : actions()[reader].op == ActionOp::kForward;
   }
 
   std::optional<ListProblem> missing_concatenation(size_t i) {
-    const Action& action = rows()[i];
+    const Action& action = actions()[i];
     if (pieces_.empty() || !(action.op == ActionOp::kForward || is_item_backward(action.op))) return std::nullopt;
     const bool backward = action.op != ActionOp::kForward;
     auto next = pieces_.lower_bound({item_at(i), backward, -1});
@@ -163,7 +163,7 @@ class ListOrder {
       join.edge = edge;
       join.version = 0;
       join.overlaps_next = false;
-      const bool paired = i > 0 && rows()[i - 1].overlaps_next;
+      const bool paired = i > 0 && actions()[i - 1].overlaps_next;
       return ListProblem{program_, paired ? i - 1 : i, "the action behind it reads what arrives in pieces", join};
     }
     return std::nullopt;

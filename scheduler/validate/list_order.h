@@ -18,8 +18,8 @@ struct ListProblem {
 };
 
 /// The first action that breaks a rule. `item_of`: per program and action the item that it works on, or -1 where it
-/// works on none; `range_of`: per item its samples. Needs: actions that pass row_problem, and item actions inside their
-/// items.
+/// works on none; `range_of`: per item its samples. Needs: actions that pass action_problem, and item actions inside
+/// their items.
 std::optional<ListProblem> list_problem(const StageGraph& graph, const Schedule& schedule,
                                         const std::vector<std::vector<int32_t>>& item_of,
                                         const std::vector<SampleRange>& range_of);

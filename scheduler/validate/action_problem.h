@@ -7,7 +7,8 @@ namespace graphpipe::scheduler {
 
 /// What is wrong with an action by itself; empty where nothing is. Afterwards its stage, replica, range, edge, peer and
 /// slot may be used as indices.
-std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a);
+std::string_view action_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device,
+                                const Action& a);
 
 /// Starts there are none of, or one per program, none of them negative or beyond the simulator's clock.
 bool has_right_starts(const Schedule& schedule);

@@ -1,4 +1,4 @@
-#include "scheduler/validate/rows.h"
+#include "scheduler/validate/action_problem.h"
 
 #include <algorithm>
 
@@ -16,7 +16,8 @@ constexpr Ticks kLatestStart(int64_t{1} << 53);
 
 }  // namespace
 
-std::string_view row_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device, const Action& a) {
+std::string_view action_problem(const StageGraph& graph, const Schedule& schedule, ir::DeviceId device,
+                                const Action& a) {
   if (static_cast<int>(a.op) >= wire::kActionOpCount) return "is of an unknown kind";
   if (a.stage < 0 || static_cast<size_t>(a.stage) >= graph.stages.size()) return "names a stage that does not exist";
   const ir::StageChoice& choice = graph.stages[StageId(static_cast<size_t>(a.stage))].choice;
