@@ -8,6 +8,7 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/shaped_plan.h"
 #include "driver/pipeline/yardstick.h"
+#include "partitioner/several_searches.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
 
@@ -45,61 +46,19 @@ ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
   return assignment;
 }
 
-// The request of a further search, for which less of the time limit is left.
-partitioner::PlanRequest with_time_left(partitioner::PlanRequest request, const Stopwatch& watch) {
-  request.time_limit = std::max(0.0, request.time_limit - watch.seconds());
-  return request;
-}
-
 // What a policy with a stage graph of its own finds, the policy `auto` finds.
 void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& request, const Stopwatch& watch,
                 partitioner::PlanAnswer& answer) {
   for (const scheduler::Policy& policy : scheduler::all_policies()) {
     if (policy.asynchronous || policy.forward_only || !wants_shape(options, policy) || interrupted()) continue;
-    Result<partitioner::PlanAnswer> shaped = plan_shape(with_time_left(request, watch), options, policy.shape);
+    Result<partitioner::PlanAnswer> shaped =
+        plan_shape(partitioner::with_time_left(request, watch), options, policy.shape);
     if (!shaped) continue;  // its number of stages is not the one asked for
     const auto is_first = [&](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; };
     auto& best = *std::ranges::min_element(shaped->candidates, is_first);
     if (best.step_seconds < answer.candidates.front().step_seconds)
       answer.candidates.insert(answer.candidates.begin(), std::move(best));
   }
-}
-
-// Where batches follow each other, the closed form of a full pipeline ranks best what has many micro-batches for an
-// update, and that of a batch which drains what has few (2bw): both are asked, the second for a start only.
-Result<partitioner::PlanAnswer> plan_asynchronous(std::string_view planner, partitioner::PlanRequest request,
-                                                  const Stopwatch& watch) {
-  request.flows = true;
-  partitioner::PlanRequest draining = request;
-  draining.thorough = false;
-  draining.ranks_drained = true;
-  Result<partitioner::PlanAnswer> best = partitioner::plan(planner, draining);
-  Result<partitioner::PlanAnswer> flowing = partitioner::plan(planner, with_time_left(request, watch));
-  if (!flowing || !best) return flowing ? flowing : best;
-  flowing->complete = best->complete = flowing->complete && best->complete;
-  flowing->search_seconds = best->search_seconds = flowing->search_seconds + best->search_seconds;
-  return flowing->candidates.front().step_seconds < best->candidates.front().step_seconds ? flowing : best;
-}
-
-bool has_several_stages(const partitioner::PlanCandidate& candidate) { return candidate.assignment.choice.size() > 1; }
-
-// Where `auto` answers with plain data parallelism: the best plan of several stages among its candidates; where they
-// are all of one stage, GraphPipe's own.
-std::optional<ir::Assignment> best_of_several_stages(const PlanOptions& options, partitioner::PlanRequest request,
-                                                     const Stopwatch& watch, const partitioner::PlanAnswer& answer) {
-  const auto& chosen = answer.candidates.front().assignment.choice;
-  if (options.planner != "auto" || chosen.size() != 1 || chosen[ir::StageId(0u)].devices.size() < 2 || request.stages)
-    return std::nullopt;
-  const auto known = std::ranges::find_if(answer.candidates, has_several_stages);
-  if (known != answer.candidates.end()) return known->assignment;
-  std::optional<partitioner::PlanCandidate> best;
-  for (const size_t stages : {size_t{2}, request.cluster->devices.size()}) {
-    request.stages = static_cast<int>(stages);
-    const auto found = partitioner::plan("graphpipe", with_time_left(request, watch));
-    if (found && (!best || found->candidates.front().step_seconds < best->step_seconds))
-      best = found->candidates.front();
-  }
-  return best ? std::optional(best->assignment) : std::nullopt;
 }
 
 }  // namespace
@@ -191,10 +150,11 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   const bool flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
   GP_TRY(partitioner::PlanAnswer answer, shaped  ? plan_shape(request, options, policy->shape)
-                                         : flows ? plan_asynchronous(options.planner, request, watch)
+                                         : flows ? partitioner::plan_asynchronous(options.planner, request, watch)
                                                  : partitioner::plan(options.planner, request));
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);
-  std::optional<ir::Assignment> several_stages = best_of_several_stages(options, request, watch, answer);
+  std::optional<ir::Assignment> several_stages;
+  if (options.planner == "auto") several_stages = partitioner::best_of_several_stages(request, watch, answer);
   partitioner::PlanCandidate& best = answer.candidates.front();
   const partitioner::OwnTerms busiest_device{.objective = best.objective,
                                              .bound = answer.bound,

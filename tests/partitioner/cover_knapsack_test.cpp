@@ -51,6 +51,11 @@ TEST_CASE("the greedy choice goes by cost per saving, takes too much and gives n
   CHECK(greedy.chosen == std::vector<uint32_t>{2});
   CHECK(greedy.cost == 9);
   CHECK(exact.chosen == std::vector<uint32_t>{0, 1});
+  // The example of the header.
+  const std::vector<CoverItem> two = {{1, 2}, {5, 5}};
+  CHECK(cover_greedy(two, 5).cost == 6);
+  CHECK(cover_greedy(two, 5).bound == doctest::Approx(4));
+  CHECK(cover_exact(two, 5).cost == 5);
 }
 
 }  // namespace

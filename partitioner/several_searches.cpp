@@ -1,0 +1,46 @@
+#include "partitioner/several_searches.h"
+
+#include <algorithm>
+
+namespace graphpipe::partitioner {
+namespace {
+
+bool has_several_stages(const PlanCandidate& candidate) { return candidate.assignment.choice.size() > 1; }
+
+}  // namespace
+
+PlanRequest with_time_left(PlanRequest request, const Stopwatch& watch) {
+  request.time_limit = std::max(0.0, request.time_limit - watch.seconds());
+  return request;
+}
+
+Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest request, const Stopwatch& watch) {
+  request.flows = true;
+  PlanRequest draining = request;
+  draining.thorough = false;
+  draining.ranks_drained = true;
+  Result<PlanAnswer> best = plan(planner, draining);
+  Result<PlanAnswer> flowing = plan(planner, with_time_left(request, watch));
+  if (!flowing || !best) return flowing ? flowing : best;
+  flowing->complete = best->complete = flowing->complete && best->complete;
+  flowing->search_seconds = best->search_seconds = flowing->search_seconds + best->search_seconds;
+  return flowing->candidates.front().step_seconds < best->candidates.front().step_seconds ? flowing : best;
+}
+
+std::optional<ir::Assignment> best_of_several_stages(PlanRequest request, const Stopwatch& watch,
+                                                     const PlanAnswer& answer) {
+  const auto& chosen = answer.candidates.front().assignment.choice;
+  if (chosen.size() != 1 || chosen[ir::StageId(0u)].devices.size() < 2 || request.stages) return std::nullopt;
+  const auto known = std::ranges::find_if(answer.candidates, has_several_stages);
+  if (known != answer.candidates.end()) return known->assignment;
+  std::optional<PlanCandidate> best;
+  for (const size_t stages : {size_t{2}, request.cluster->devices.size()}) {
+    request.stages = static_cast<int>(stages);
+    const auto found = plan("graphpipe", with_time_left(request, watch));
+    if (found && (!best || found->candidates.front().step_seconds < best->step_seconds))
+      best = found->candidates.front();
+  }
+  return best ? std::optional(best->assignment) : std::nullopt;
+}
+
+}  // namespace graphpipe::partitioner

@@ -1,0 +1,54 @@
+#include "partitioner/several_searches.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/cluster.h"
+#include "tests/support/plan_graphs.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+PlanCandidate candidate_of(size_t stages) {
+  PlanCandidate candidate;
+  for (size_t s = 0; s < stages; ++s) candidate.assignment.choice.push_back({.devices = {ir::DeviceId(s)}});
+  if (stages == 1) candidate.assignment.choice[ir::StageId(0u)].devices.emplace_back(1u);
+  return candidate;
+}
+
+TEST_CASE("beside data parallelism stands the best plan of several stages: a candidate, else GraphPipe's own") {
+  const ir::PlanGraph graph = tests::chain_graph(4);
+  const ir::Cluster cluster = ir::equal_devices(2);
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  const Stopwatch watch;
+  PlanAnswer answer{.candidates = {candidate_of(1)}};
+  const auto searched = best_of_several_stages(request, watch, answer);
+  REQUIRE(searched);
+  CHECK(searched->choice.size() == 2);
+  CHECK(searched->stage_of.size() == graph.nodes.size());
+  answer.candidates.push_back(candidate_of(2));
+  CHECK(best_of_several_stages(request, watch, answer) == answer.candidates.back().assignment);
+  request.stages = 1;
+  CHECK_FALSE(best_of_several_stages(request, watch, answer));
+  request.stages.reset();
+  std::swap(answer.candidates.front(), answer.candidates.back());
+  CHECK_FALSE(best_of_several_stages(request, watch, answer));
+}
+
+TEST_CASE("plans for batches that flow are found with either closed form, and none where a search finds none") {
+  const ir::PlanGraph graph = tests::chain_graph(4);
+  const ir::Cluster cluster = ir::equal_devices(2);
+  const Stopwatch watch;
+  const auto found = plan_asynchronous("graphpipe", {.graph = &graph, .cluster = &cluster}, watch);
+  REQUIRE(found);
+  CHECK(found->complete);
+  CHECK_FALSE(plan_asynchronous("graphpipe", {.graph = &graph, .cluster = &cluster, .stages = 5}, watch));
+}
+
+TEST_CASE("a further search has what is left of the time limit, and never less than none") {
+  const Stopwatch watch;
+  CHECK(with_time_left({.time_limit = kInfinity}, watch).time_limit == kInfinity);
+  CHECK(with_time_left({.time_limit = 0}, watch).time_limit == 0);
+}
+
+}  // namespace
+}  // namespace graphpipe::partitioner
