@@ -110,10 +110,27 @@ class EachSize {
     }
   }
 
+  /// As many stages as the best plan has, in each of the sizes and in those up to twice as small or large: such a
+  /// search is fast, and finds plans that one free in the stages passes over.
+  void search_stages_in(std::vector<Samples> sizes) {
+    const int64_t size = whole_.micro_batch().count;
+    for (const Samples other : micro_batch_sizes(whole_.request()))
+      if (other.count <= 2 * size && 2 * other.count >= size) sizes.push_back(other);
+    const int stages = whole_.stages();
+    for (const Samples other : sizes) {
+      if (!shapes_.emplace(stages, other).second) continue;
+      PlanRequest narrow = whole_.narrower();
+      narrow.stages = stages;
+      narrow.micro_batch = other;
+      whole_.take(narrow);
+    }
+  }
+
   void beside_the_best() {
     const Samples batch = whole_.request().graph->batch, size = whole_.micro_batch();
     std::vector<Samples> sizes = sizes_beside(batch, size);
     sizes.push_back(size);
+    search_stages_in(sizes);
     std::erase_if(sizes, [&](Samples other) { return begun_.contains(other); });
     const size_t first = searches_.size();
     begin(sizes);
@@ -124,6 +141,7 @@ class EachSize {
   const bool is_small_;
   std::vector<Search> searches_;
   std::set<Samples> begun_;
+  std::set<std::pair<int, Samples>> shapes_;  // searched
 };
 
 }  // namespace

@@ -13,6 +13,8 @@ namespace {
 /// Up to the first all numbers of stages are searched one by one, up to the second fewer devices, up to the third half
 /// to twice as many stages as the best plan has, up to the last one more and less.
 constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfDevices = 2'000, kMaxWork = 8'000, kMaxWorkBeside = 40'000;
+/// Micro-batch sizes whose best plans a free search climbs from at last, and up to which work it does so.
+constexpr size_t kMaxStarts = 4, kMaxWorkOfStarts = 4'000;
 /// The searches beside the best plan begin again where the step has become shorter by this much.
 constexpr double kWorthARound = 0.995;
 /// How far behind a known step a search goes on, and goes on by the simulator, which shortens a step by less.
@@ -20,16 +22,19 @@ constexpr double kWorthGoingOn = 1.06, kWorthSimulating = 1.02;
 /// So many numbers of stages that are far behind, one after the other, end the search for more, or for fewer.
 constexpr int kMaxFarStages = 3;
 
+Samples smallest_micro_batch(const ir::Assignment& assignment) {
+  Samples smallest = assignment.choice.begin()->micro_batch;
+  for (const ir::StageChoice& choice : assignment.choice) smallest = std::min(smallest, choice.micro_batch);
+  return smallest;
+}
+
 }  // namespace
 
 size_t work_of(const PlanRequest& request) { return request.graph->nodes.size() * request.cluster->devices.size(); }
 
-Samples NarrowedSearch::micro_batch() const {
-  Samples smallest = request_.graph->batch;
-  for (const ir::StageChoice& choice : best_->candidates.front().assignment.choice)
-    smallest = std::min(smallest, choice.micro_batch);
-  return smallest;
-}
+Samples NarrowedSearch::micro_batch() const { return smallest_micro_batch(best_->candidates.front().assignment); }
+
+int NarrowedSearch::stages() const { return static_cast<int>(best_->candidates.front().assignment.choice.size()); }
 
 bool NarrowedSearch::is_over() const {
   return watch_.seconds() >= request_.time_limit || (request_.cancel != nullptr && request_.cancel->load());
@@ -71,7 +76,6 @@ Result<PlanAnswer> NarrowedSearch::answer() {
   return std::move(*best_);
 }
 
-/// The step that the search ends with.
 double NarrowedSearch::take(const PlanRequest& narrow) {
   if (is_over()) return kInfinity;
   Result<PlanAnswer> answer = search_as_asked(narrow);
@@ -111,7 +115,7 @@ void NarrowedSearch::search_stages_beyond(int known, int direction) {
 void NarrowedSearch::beside_the_best() {
   for (double before = kInfinity; step() < before && !is_over();) {
     before = step();
-    const auto known = static_cast<int>(best_->candidates.front().assignment.choice.size());
+    const int known = stages();
     search_stages(known);
     if (request_.stages) return;
     search_stages_beyond(known, -1);
@@ -131,14 +135,37 @@ void NarrowedSearch::fewer_devices() {
   }
 }
 
-/// The local search once more, by the request's own yardstick.
+/// The best plan, and on smaller graphs whose size is free that of each of a few sizes: the climb may change it.
+std::map<Samples, ir::Assignment> NarrowedSearch::starts_by_simulation() const {
+  std::map<Samples, ir::Assignment> starts{{micro_batch(), best_->candidates.front().assignment}};
+  if (work_ > kMaxWorkOfStarts || request_.micro_batch || request_.micro_batch_per_stage) return starts;
+  const std::vector<Samples> sizes = micro_batch_sizes(request_);
+  for (const PlanCandidate& candidate : best_->candidates) {
+    if (starts.size() == kMaxStarts || candidate.step_seconds > kStartSlack * step()) break;
+    const Samples size = smallest_micro_batch(candidate.assignment);
+    if (std::ranges::find(sizes, size) != sizes.end()) starts.try_emplace(size, candidate.assignment);
+  }
+  return starts;
+}
+
+/// The local search once more, by the request's own yardstick; also as a request for the size of a start has it.
 void NarrowedSearch::by_simulation() {
-  const ir::Assignment start = best_->candidates.front().assignment;
-  if (!request_.evaluate || std::ranges::find(climbed_, start) != climbed_.end()) return;
-  climbed_.push_back(start);
+  if (!request_.evaluate) return;
+  for (const auto& [size, start] : starts_by_simulation()) {
+    if (is_over() || std::ranges::find(climbed_, start) != climbed_.end()) continue;
+    climbed_.push_back(start);
+    climb_by_simulation(request_, start);
+    if (request_.micro_batch || request_.micro_batch_per_stage) continue;
+    PlanRequest narrow = request_;
+    narrow.micro_batch = size;
+    climb_by_simulation(narrow, start);
+  }
+}
+
+void NarrowedSearch::climb_by_simulation(const PlanRequest& request, const ir::Assignment& start) {
   Deadline deadline(std::max(0.0, request_.time_limit - watch_.seconds()), request_.cancel);
   Candidates found(request_);
-  found.add(climb_from(request_, start, deadline));
+  found.add(climb_from(request, start, deadline));
   if (Result<PlanAnswer> answer = found.answer(true, 0); answer.ok()) add(std::move(*answer));
 }
 

@@ -29,10 +29,14 @@ class NarrowedSearch {
   const std::optional<PlanAnswer>& best() const { return best_; }
   /// Of the best plan's smallest. Needs: a plan.
   Samples micro_batch() const;
+  /// Of the best plan. Needs: a plan.
+  int stages() const;
   bool is_over() const;
   /// A request of its own with one more parameter fixed, for the time that is left.
   PlanRequest narrower() const;
   void add(PlanAnswer answer);
+  /// Searches and keeps the best. Returns the step that is found, infinity without one.
+  double take(const PlanRequest& narrow);
 
   /// The search as it is asked for.
   void begin();
@@ -42,14 +46,15 @@ class NarrowedSearch {
   Result<PlanAnswer> answer();
 
  private:
-  double take(const PlanRequest& narrow);
   int max_stages() const;
   double search_stages(int stages);
   void each_number_of_stages();
   void search_stages_beyond(int known, int direction);
   void beside_the_best();
   void fewer_devices();
+  std::map<Samples, ir::Assignment> starts_by_simulation() const;
   void by_simulation();
+  void climb_by_simulation(const PlanRequest& request, const ir::Assignment& start);
 
   PlanRequest request_;
   size_t work_;
