@@ -147,7 +147,7 @@ class EachSize {
 }  // namespace
 
 Result<PlanAnswer> plan_auto(const PlanRequest& request) {
-  if (!request.thorough || !request.replicas.empty()) return search_as_asked(request);
+  if (!request.thorough || !request.replicas.empty() || work_of(request) > kMaxWork) return search_as_asked(request);
   if (!request.micro_batch && !request.micro_batch_per_stage) return EachSize(request).run();
   NarrowedSearch search(request);
   search.begin();

@@ -11,8 +11,8 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// Up to the first all numbers of stages are searched one by one, up to the second fewer devices, up to the third half
-/// to twice as many stages as the best plan has, up to the last one more and less.
-constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfDevices = 2'000, kMaxWork = 8'000, kMaxWorkBeside = 40'000;
+/// to twice as many stages as the best plan has, above it one more and less.
+constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfDevices = 2'000, kMaxWorkOfTwice = 8'000;
 /// Micro-batch sizes whose best plans a free search climbs from at last, and up to which work it does so.
 constexpr size_t kMaxStarts = 4, kMaxWorkOfStarts = 4'000;
 /// The searches beside the best plan begin again where the step has become shorter by this much.
@@ -57,7 +57,7 @@ void NarrowedSearch::begin() {
 
 void NarrowedSearch::go_on(double known) {
   const bool is_refused = !best_ && !refusals_.empty() && refusals_.front().code != Code::kNoFeasiblePlan;
-  if (work_ > kMaxWorkBeside || is_refused || (best_ && step() > kWorthGoingOn * known)) return;
+  if (is_refused || (best_ && step() > kWorthGoingOn * known)) return;
   if (work_ <= kMaxWorkOfStages && !request_.stages) each_number_of_stages();
   if (work_ <= kMaxWorkOfDevices) fewer_devices();
   const bool is_one_size = request_.micro_batch || request_.micro_batch_per_stage;
@@ -102,7 +102,7 @@ void NarrowedSearch::each_number_of_stages() {
 }
 
 void NarrowedSearch::search_stages_beyond(int known, int direction) {
-  const bool is_large = work_ > kMaxWork;
+  const bool is_large = work_ > kMaxWorkOfTwice;
   const int fewest = std::max(1, is_large ? known - 1 : known / 2);
   const int most = std::min(max_stages(), is_large ? known + 1 : 2 * known);
   int far = 0;

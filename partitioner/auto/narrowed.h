@@ -15,8 +15,10 @@ constexpr double kStartSlack = 1.25;
 /// How far behind the best plan known a part of the search is not looked at further.
 constexpr double kFarBehind = 1.15;
 
-/// Nodes times devices: the time of a search grows with both, from milliseconds to seconds.
+/// Nodes times devices: the time of a search grows with both, from milliseconds to seconds. Above the maximum nothing
+/// is searched again.
 size_t work_of(const PlanRequest& request);
+constexpr size_t kMaxWork = 40'000;
 
 /// The search for one request, and with its stages and devices fixed around the best plan.
 class NarrowedSearch {
