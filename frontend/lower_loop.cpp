@@ -52,11 +52,14 @@ class LoopBody {
       inputs[i].name = body_.inputs[i].name;
       lowering_.bind(body_.inputs[i].name, std::move(inputs[i]));
     }
+    // The same would be at fault in each iteration, also where no output needs it.
+    const size_t known_problems = lowering_.problems().size();
     lowering_.run(steps_);
-    return std::ranges::none_of(body_.outputs, [&](const ValueInfo& output) {
-      const Binding* made = lowering_.find(output.name);
-      return made == nullptr || made->poisoned;
-    });
+    return lowering_.problems().size() == known_problems &&
+           std::ranges::none_of(body_.outputs, [&](const ValueInfo& output) {
+             const Binding* made = lowering_.find(output.name);
+             return made == nullptr || made->poisoned;
+           });
   }
 
   Binding output(size_t i) { return *lowering_.find(body_.outputs[i].name); }
