@@ -5,6 +5,7 @@
 #include "partitioner/auto/climb.h"
 #include "partitioner/auto/planner.h"
 #include "partitioner/candidates.h"
+#include "partitioner/several_searches.h"
 
 namespace graphpipe::partitioner {
 
@@ -41,8 +42,7 @@ bool NarrowedSearch::is_over() const {
 }
 
 PlanRequest NarrowedSearch::narrower() const {
-  PlanRequest narrow = request_;
-  narrow.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
+  PlanRequest narrow = with_time_left(request_, watch_);
   narrow.known_step = std::min(request_.known_step, kStartSlack * step());
   return narrow;
 }
@@ -163,7 +163,7 @@ void NarrowedSearch::by_simulation() {
 }
 
 void NarrowedSearch::climb_by_simulation(const PlanRequest& request, const ir::Assignment& start) {
-  Deadline deadline(std::max(0.0, request_.time_limit - watch_.seconds()), request_.cancel);
+  Deadline deadline(with_time_left(request_, watch_).time_limit, request_.cancel);
   Candidates found(request_);
   found.add(climb_from(request, start, deadline));
   if (Result<PlanAnswer> answer = found.answer(true, 0); answer.ok()) add(std::move(*answer));

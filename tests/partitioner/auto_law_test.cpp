@@ -74,7 +74,7 @@ TEST_CASE("on the paper's models no size that was better once is better than aut
     int64_t batch;
     int devices;
     std::vector<int64_t> sizes;
-  } cases[] = {{1024, 8, {57, 64, 128}}, {1000, 6, {77}}};
+  } cases[] = {{1024, 8, {16, 32, 57, 64, 128, 256}}, {1000, 6, {77}}};
   for (const auto& [batch, devices, sizes] : cases) {
     const ir::PlanGraph graph = tests::candle_uno(batch);
     const ir::Cluster cluster = tests::summit(devices);
