@@ -132,8 +132,11 @@ void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
 Status convert_opset(pb::ModelProto& model) {
   const int64_t opset = main_opset(model);
   if (opset >= ops::kInternalOpset) return Ok{};
-  if (const auto thrown =
-          exception_of([&] { model = pb::version_conversion::ConvertVersion(model, ops::kInternalOpset); }))
+  // A converter copies every schema of the library as it is made, which takes longer than most conversions.
+  static const pb::version_conversion::DefaultVersionConverter kConverter;
+  if (const auto thrown = exception_of([&] {
+        model = kConverter.convert_version(model, pb::OpSetID(opset), pb::OpSetID(ops::kInternalOpset));
+      }))
     return Diagnostic{
         .code = Code::kUnsupportedOp,
         .message = text("cannot be converted from opset ", opset, " to ", ops::kInternalOpset, ": ", *thrown),

@@ -47,9 +47,10 @@ void Lowering::bind_value(const std::string& name, ir::ValueId value) {
   bind(name, std::move(binding));
 }
 
-std::string Lowering::unused_name(std::string wanted) {
-  while (find(wanted) != nullptr) wanted += "'";
-  return wanted;
+std::string Lowering::unused_name(const std::string& wanted) {
+  std::string name = wanted;
+  while (find(name) != nullptr) name = text(wanted, " ", ++numbered_names_[wanted]);
+  return name;
 }
 
 void Lowering::bind_alias(const std::string& alias, const std::string& of) {

@@ -99,8 +99,8 @@ class Lowering {
   Binding* find(const std::string& name);
   void bind(const std::string& name, Binding binding);
   void bind_value(const std::string& name, ir::ValueId value);
-  /// A name that nothing has: this one, marked where a file has taken it.
-  std::string unused_name(std::string wanted);
+  /// A name that nothing has: this one, with a number behind it where it is taken.
+  std::string unused_name(const std::string& wanted);
   /// Both names mean one tensor from here on; a parameter remembers its other name.
   void bind_alias(const std::string& alias, const std::string& of);
   /// An Identity in the file. Where the alias of a parameter is named like a parameter of its own, the exporter has
@@ -143,6 +143,7 @@ class Lowering {
   ir::Graph graph_;
   Diagnostics problems_, notes_;
   std::unordered_map<std::string, Binding> bindings_;
+  std::unordered_map<std::string, int> numbered_names_;  // the last number behind a name
   std::map<ir::ParamId, ParamOrigin> param_origins_;
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
   std::set<std::string> reported_ops_, param_names_;

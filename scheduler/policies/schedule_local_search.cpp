@@ -5,6 +5,7 @@
 
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/lowering/updates.h"
+#include "scheduler/memory/memory.h"
 #include "scheduler/simulate/simulate.h"
 #include "scheduler/validate/check_schedule.h"
 
