@@ -47,10 +47,20 @@ void Lowering::bind_value(const std::string& name, ir::ValueId value) {
   bind(name, std::move(binding));
 }
 
+namespace {
+
+/// The name, or the next of NAME2, NAME3, ... (behind the mark) that is free. Loops take a name thousands of times.
+template <typename IsFree>
+std::string numbered(const std::string& name, std::string_view mark, LastNumbers& last, IsFree is_free) {
+  std::string unique = name;
+  while (!is_free(unique)) unique = text(name, mark, ++last.try_emplace(name, 1).first->second);
+  return unique;
+}
+
+}  // namespace
+
 std::string Lowering::unused_name(const std::string& wanted) {
-  std::string name = wanted;
-  while (find(name) != nullptr) name = text(wanted, " ", ++numbered_names_[wanted]);
-  return name;
+  return numbered(wanted, " ", last_values_, [&](const std::string& name) { return find(name) == nullptr; });
 }
 
 void Lowering::bind_alias(const std::string& alias, const std::string& of) {
@@ -107,9 +117,8 @@ void Lowering::poison(const OnnxNode& node) {
 }
 
 ModelText Lowering::param_name(const std::string& name) {
-  std::string unique = name;
-  for (int copy = 2; !param_names_.insert(unique).second; ++copy) unique = text(name, ".", copy);
-  return ModelText(std::move(unique));
+  const auto is_free = [&](const std::string& unique) { return param_names_.insert(unique).second; };
+  return ModelText(numbered(name, ".", last_params_, is_free));
 }
 
 void Lowering::forget(const std::vector<OnnxNode>& nodes) {

@@ -24,6 +24,9 @@ namespace graphpipe::frontend {
 /// Where a parameter came from; the parameter decisions read it.
 enum class ParamOrigin : uint8_t { kInitializer, kConstantNode, kFolded };
 
+/// The last number behind each name that is numbered.
+using LastNumbers = std::unordered_map<std::string, int>;
+
 /// The list first * length, (first + 1) * length, ..., bags * length, by which a loop finds its bags.
 struct BagOffsets {
   ir::Dim bags;
@@ -143,7 +146,7 @@ class Lowering {
   ir::Graph graph_;
   Diagnostics problems_, notes_;
   std::unordered_map<std::string, Binding> bindings_;
-  std::unordered_map<std::string, int> numbered_names_;  // the last number behind a name
+  LastNumbers last_values_, last_params_;
   std::map<ir::ParamId, ParamOrigin> param_origins_;
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
   std::set<std::string> reported_ops_, param_names_;

@@ -36,13 +36,6 @@ double items_of(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
   return items;
 }
 
-/// Whether some order of the plan may take less than `seconds`: to simulate a plan of many stages takes long.
-bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds) {
-  if (!std::isfinite(seconds)) return true;
-  const auto stages = build_stage_graph(*request.graph, assignment);
-  return stages.ok() && min_step_of_orders(request, *stages) < seconds * (1 + kStepRounding);
-}
-
 }  // namespace
 
 std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
@@ -104,6 +97,12 @@ double closed_form(const PlanRequest& request, const ir::StageGraph& stages, con
 double min_step_of_orders(const PlanRequest& request, const ir::StageGraph& stages) {
   const cost::StepBound bound = cost::step_bound(stages, *request.cluster);
   return request.flows ? std::max(bound.device_work, bound.link) : bound.total();
+}
+
+bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds) {
+  if (!std::isfinite(seconds)) return true;
+  const auto stages = build_stage_graph(*request.graph, assignment);
+  return stages.ok() && min_step_of_orders(request, *stages) < seconds * (1 + kStepRounding);
 }
 
 double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster) {

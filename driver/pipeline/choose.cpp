@@ -51,9 +51,10 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
                 partitioner::PlanAnswer& answer) {
   for (const scheduler::Policy& policy : scheduler::all_policies()) {
     if (policy.asynchronous || policy.forward_only || !wants_shape(options, policy) || interrupted()) continue;
-    Result<partitioner::PlanAnswer> shaped =
-        plan_shape(partitioner::with_time_left(request, watch), options, policy.shape);
-    if (!shaped) continue;  // its number of stages is not the one asked for
+    partitioner::PlanRequest rest = partitioner::with_time_left(request, watch);
+    rest.known_step = answer.candidates.front().step_seconds;
+    Result<partitioner::PlanAnswer> shaped = plan_shape(rest, options, policy.shape);
+    if (!shaped) continue;  // its number of stages is not the one asked for, or no plan of its shape is shorter
     const auto is_first = [&](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; };
     auto& best = *std::ranges::min_element(shaped->candidates, is_first);
     if (best.step_seconds < answer.candidates.front().step_seconds)

@@ -1,6 +1,11 @@
 #include "driver/pipeline/shaped_plan.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "driver/cli/usage.h"
+#include "partitioner/candidates.h"
+#include "support/units.h"
 
 namespace graphpipe::driver {
 
@@ -88,8 +93,21 @@ Result<partitioner::PlanAnswer> plan_shape(const partitioner::PlanRequest& reque
   partitioner::PlanRequest cut = request;
   cut.cluster = &line;
   cut.stages = stages;
-  const auto evaluate = request.evaluate;
-  cut.evaluate = [&](const ir::Assignment& chain) { return evaluate(place(chain, shape, devices)); };
+  // The bound of a step is that of the plan on the devices there are.
+  cut.known_step = kInfinity;
+  double known_step = request.known_step;
+  cut.evaluate = [&](const ir::Assignment& chain) {
+    const ir::Assignment placed = place(chain, shape, devices);
+    if (!partitioner::may_beat(request, placed, known_step)) return kInfinity;
+    const double step = request.evaluate(placed);
+    known_step = std::min(known_step, step);
+    return step;
+  };
+  cut.refusal = [&](const ir::Assignment& chain) -> std::optional<Diagnostic> {
+    const ir::Assignment placed = place(chain, shape, devices);
+    if (!request.refusal || !partitioner::may_beat(request, placed, known_step)) return std::nullopt;
+    return request.refusal(placed);
+  };
   GP_TRY(partitioner::PlanAnswer answer, partitioner::plan("equal-split", cut));
   for (partitioner::PlanCandidate& candidate : answer.candidates)
     candidate.assignment = place(std::move(candidate.assignment), shape, devices);

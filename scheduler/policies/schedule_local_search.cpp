@@ -18,7 +18,9 @@ struct Evaluation {
   Timeline timeline;
 };
 
-std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute) {
+/// What the order is worth; nothing where it cannot run, or, in whatever memory, is not before `least`.
+std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
+                                   const OrderScore* least = nullptr) {
   Result<Schedule> lowered = insert_transfers(graph, compute);
   if (!lowered.ok()) return std::nullopt;
   Evaluation result{.score = {}, .schedule = *std::move(lowered), .timeline = {}};
@@ -29,6 +31,7 @@ std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& c
   result.score.makespan = result.timeline.makespan;
   for (const auto& spans : result.timeline.spans)
     for (const Span span : spans) result.score.ends += span.end;
+  if (least != nullptr && !(result.score < *least)) return std::nullopt;
   const MemoryOptions options{.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte};
   const std::vector<DeviceMemory> memory = memory_of(graph, result.schedule, options);
   for (size_t p = 0; p < memory.size(); ++p)
@@ -118,7 +121,7 @@ class Search {
     if (std::any_of(begin, end, [&](const Action& action) { return same_item(action, *end); })) return false;
     if (simulated_ >= options_.max_actions) return false;
     std::rotate(begin, end, end + 1);
-    std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_);
+    std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_, &best_.score);
     for (const ir::Program& each : compute_.programs) simulated_ += static_cast<int64_t>(each.actions.size());
     if (moved && moved->score < best_.score && keeps_versions(*moved)) {
       best_ = *std::move(moved);

@@ -69,6 +69,23 @@ TEST_CASE("a plan that no schedule runs is refused with the policy's own reason 
   CHECK(holds(answer.err, "use kfkb"));
 }
 
+TEST_CASE("chunks that fit no device are refused with the memory that is missing") {
+  const std::string cluster = (std::filesystem::temp_directory_path() / "graphpipe-small-devices.json").string();
+  std::ofstream(cluster) << R"({"schema": "graphpipe.cluster/1", "devices": [
+    {"name": "a", "host": 0, "memory_bytes": 60000, "flops_per_second": 5e10, "memory_bytes_per_second": 1e10,
+     "launch_overhead_seconds": 1e-6},
+    {"name": "b", "host": 0, "memory_bytes": 60000, "flops_per_second": 5e10, "memory_bytes_per_second": 1e10,
+     "launch_overhead_seconds": 1e-6}],
+    "levels": [{"group": 2, "latency_seconds": 5e-6, "bytes_per_second": 5e9}]})";
+  for (const char* policy : {"interleaved", "zb-v"}) {
+    CAPTURE(policy);
+    const Answer answer = ask(gpt2("plan", {"--cluster", cluster, "--policy", policy}));
+    CHECK(answer.code == 4);
+    CHECK(holds(answer.err, "the plan found has no schedule: device "));
+    CHECK(holds(answer.err, "too many"));
+  }
+}
+
 TEST_CASE("where auto answers with data parallelism, it says what several stages would cost") {
   const nlohmann::json plan = ask(gpt2("plan", {"--devices", "4"})).object();
   REQUIRE(plan["stages"].size() == 1);
