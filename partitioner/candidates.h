@@ -37,9 +37,9 @@ bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assign
 /// Seconds of a step in closed form, and bounds on it of every order and of every plan on a cluster.
 double closed_form(const PlanRequest& request, const ir::StageGraph& stages, const cost::IterationTime& step);
 double min_step_of_orders(const PlanRequest& request, const ir::StageGraph& stages);
+double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster);
 /// Whether some order of the plan may take less than `seconds`: to simulate a plan of many stages takes long.
 bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds);
-double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster);
 
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.

@@ -1,6 +1,7 @@
 #include "driver/pipeline/shaped_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "driver/cli/usage.h"
@@ -104,9 +105,8 @@ Result<partitioner::PlanAnswer> plan_shape(const partitioner::PlanRequest& reque
     return step;
   };
   cut.refusal = [&](const ir::Assignment& chain) -> std::optional<Diagnostic> {
-    const ir::Assignment placed = place(chain, shape, devices);
-    if (!request.refusal || !partitioner::may_beat(request, placed, known_step)) return std::nullopt;
-    return request.refusal(placed);
+    if (!request.refusal || std::isfinite(known_step)) return std::nullopt;  // another plan is there
+    return request.refusal(place(chain, shape, devices));
   };
   GP_TRY(partitioner::PlanAnswer answer, partitioner::plan("equal-split", cut));
   for (partitioner::PlanCandidate& candidate : answer.candidates)
