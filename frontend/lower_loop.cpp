@@ -62,6 +62,15 @@ class LoopBody {
            });
   }
 
+  /// Whether every iteration hands its condition on, unchanged but for its name.
+  bool keeps_condition() const {
+    std::string name = body_.outputs[0].name;
+    for (auto node = body_.nodes.rbegin(); node != body_.nodes.rend(); ++node)
+      if (node->op == "Identity" && node->outputs == std::vector{name} && node->inputs.size() == 1)
+        name = node->inputs[0];
+    return name == body_.inputs[1].name;
+  }
+
   Binding output(size_t i) { return *lowering_.find(body_.outputs[i].name); }
   Result<ValueId> output_value(size_t i) {
     return lowering_.value_of(*lowering_.find(body_.outputs[i].name), context_.node());
@@ -154,11 +163,12 @@ class UnrolledLoop {
       goes_on = 1;
     }
     if (!limit) return unknown_condition(context_);
+    // What no iteration can end is not lowered 4096 times first.
+    if (*limit > kMaxIterations && *goes_on != 0 && !still_runs_.valid() && steps_.keeps_condition())
+      return too_many_iterations();
     for (int64_t i = 0; i < *limit && *goes_on != 0; ++i) {
       if (still_runs_.valid() && *limit > kMaxIterations) return unknown_condition(context_);
-      if (i >= kMaxIterations)
-        return context_.problem(Code::kLimitExceeded, text("has more than ", kMaxIterations, " iterations"),
-                                "use fewer, or an operator that works on all of them");
+      if (i >= kMaxIterations) return too_many_iterations();
       const size_t first = context_.lowering().graph().node_count();
       GP_TRY(const bool sound, iterate_once(i));
       if (!sound) return false;
@@ -166,6 +176,11 @@ class UnrolledLoop {
       GP_TRY(goes_on, condition_after());
     }
     return true;
+  }
+
+  Diagnostic too_many_iterations() const {
+    return context_.problem(Code::kLimitExceeded, text("has more than ", kMaxIterations, " iterations"),
+                            "use fewer, or an operator that works on all of them");
   }
 
   Result<bool> iterate_once(int64_t i) {

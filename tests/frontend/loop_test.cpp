@@ -145,7 +145,16 @@ TEST_CASE("a scan takes a slice of each scanned input, from either end, and stac
 }
 
 TEST_CASE("iterations that are too many are refused before they are made") {
-  CHECK(reports(import_text(loop("1000000000", "Identity(c)")).problems(), Code::kLimitExceeded, "iterations"));
+  const auto endless = import_text(R"(g (float[N,4] x) => (float[N,4] y) {
+    limit = Constant<value_int = 1000000000>()
+    y = Loop(limit, , x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g) {
+      e = Identity(c)
+      d = Identity(e)
+      k = Unique(h)
+      g = Relu(h) }> })");
+  REQUIRE(endless.problems().size() == 1);  // Unique, which nothing lowers, was not reached.
+  CHECK(reports(endless.problems(), Code::kLimitExceeded, "iterations"));
+  CHECK(reports(import_text(loop("1000000000", "Less(i, limit)")).problems(), Code::kLimitExceeded, "iterations"));
 }
 
 TEST_CASE("what fails in a body is reported once") {
