@@ -7,7 +7,7 @@
 
 #include "partitioner/alpa/cluster_layers.h"
 #include "partitioner/alpa/planner.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -17,7 +17,7 @@ using namespace tests;
 const PlannerEntry& alpa() { return *find_planner("alpa"); }
 
 /// Of the layers whose predecessors are done the first goes first.
-std::vector<LayerId> order_of(const LayerGraph& graph) {
+std::vector<LayerId> order_of(const LayerTable& graph) {
   std::vector<LayerId> order;
   const auto is_done = [&](LayerId id) { return std::ranges::find(order, id) != order.end(); };
   const auto is_ready = [&](LayerId id) {
@@ -36,7 +36,7 @@ std::vector<LayerId> order_of(const LayerGraph& graph) {
 /// All linear pipelines of a small graph, from the formulas alone.
 class AlpaExhaustive {
  public:
-  explicit AlpaExhaustive(const LayerPlanRequest& request)
+  explicit AlpaExhaustive(const LayerRequest& request)
       : request_(request), graph_(*request.graph), order_(order_of(graph_)) {}
 
   double best() {
@@ -109,8 +109,8 @@ class AlpaExhaustive {
     return (seconds + bytes / request_.machine.levels.front().bandwidth) / d;
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const LayerRequest& request_;
+  const LayerTable& graph_;
   std::vector<LayerId> order_;
   std::vector<Stage> stages_;
   double best_ = INFINITY;
@@ -120,9 +120,9 @@ TEST_CASE("alpa equals the search over all rows of submeshes") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 80; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 4, true);
+    const LayerTable graph = tests::random_piper_layers(seed, 2 + seed % 4, true);
     tests::Dice dice(seed);
-    LayerPlanRequest request{.graph = &graph};
+    LayerRequest request{.graph = &graph};
     request.machine.levels = {
         {.count = static_cast<int>(1 + dice.below(4)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
     request.machine.memory = static_cast<double>(10 + dice.below(60));
@@ -143,8 +143,8 @@ TEST_CASE("alpa equals the search over all rows of submeshes") {
 }
 
 TEST_CASE("a long chain is clustered and planned; a search that is ended says so") {
-  const LayerGraph graph = tests::equal_branches(1, 64);
-  LayerPlanRequest request{.graph = &graph};
+  const LayerTable graph = tests::equal_branches(1, 64);
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 1e12}, {.count = 2, .bandwidth = 1e12}};
   request.micro_batches = 1000;
   const auto answer = plan_layers(alpa(), request);
@@ -158,7 +158,7 @@ TEST_CASE("a long chain is clustered and planned; a search that is ended says so
 }
 
 TEST_CASE("clusters: as many as asked, balanced, cut where little crosses") {
-  LayerGraph graph = tests::equal_branches(1, 12);
+  LayerTable graph = tests::equal_branches(1, 12);
   for (const LayerId id : graph.layer_ids()) graph.layers[id].output_bytes = id.index() % 3 == 1 ? 1 : 100;
   for (LayerEdge& edge : graph.edges) edge.bytes = 0;
   const auto clusters = cluster_layers(PricedLayers(graph).prices, 4);

@@ -7,16 +7,16 @@
 #include <numeric>
 
 #include "partitioner/dapple/machines.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
 
 using namespace tests;
 
-LayerGraph random_profile(uint64_t seed, size_t layers) {
+LayerTable random_profile(uint64_t seed, size_t layers) {
   tests::Dice dice(seed);
-  LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 3));
+  LayerTable graph = tests::layer_table(layers, tests::random_layer_edges(dice, layers, 3));
   for (Layer& layer : graph.layers) {
     layer.forward_seconds = static_cast<double>(1 + dice.below(50)) / 1024;
     layer.backward_seconds = static_cast<double>(dice.below(100)) / 1024;
@@ -26,8 +26,8 @@ LayerGraph random_profile(uint64_t seed, size_t layers) {
   return graph;
 }
 
-LayerPlanRequest request_for(const LayerGraph& graph, const std::vector<int>& machines) {
-  LayerPlanRequest request{.graph = &graph};
+LayerRequest request_for(const LayerTable& graph, const std::vector<int>& machines) {
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = machines.back(), .bandwidth = machines.size() == 1 ? 25e9 : 1e9}};
   request.machines = machines;
   return request;
@@ -36,7 +36,7 @@ LayerPlanRequest request_for(const LayerGraph& graph, const std::vector<int>& ma
 /// The planner's families, enumerated; each row is scored by the checker's formula.
 class Families {
  public:
-  explicit Families(const LayerPlanRequest& request)
+  explicit Families(const LayerRequest& request)
       : request_(request), graph_(*request.graph), layers_(graph_), devices_(request.machine.devices()) {}
 
   /// Data parallelism and all pairs of stages, first devices first.
@@ -138,7 +138,7 @@ class Families {
 
   double score(const std::vector<uint32_t>& cuts, const std::vector<int>& slots, int copies, double traffic_factor) {
     if (request_.batch / copies / request_.micro_batch == 0) return 0;
-    LayerPlanAnswer answer;
+    LayerAnswer answer;
     answer.model = {.score = Score::kDapple,
                     .cut = CutRule::kBoundaryTensors,
                     .copies = CopiesRule::kNone,
@@ -155,8 +155,8 @@ class Families {
     return partitioner::recomputed_objective(layers_.asked(request_), encoded(layers_, answer));
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const LayerRequest& request_;
+  const LayerTable& graph_;
   const PricedLayers layers_;
   const int devices_;
 };
@@ -167,8 +167,8 @@ TEST_CASE("on one machine DAPPLE gives the best of its families, and more withou
   double worst = 1;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = random_profile(seed, 5 + seed % 3);
-    LayerPlanRequest request = request_for(graph, {2 + static_cast<int>(seed % 4)});
+    const LayerTable graph = random_profile(seed, 5 + seed % 3);
+    LayerRequest request = request_for(graph, {2 + static_cast<int>(seed % 4)});
     request.compat = {"D1"};
     const auto blind = plan_layers(*find_planner("dapple"), request);
     REQUIRE(blind.ok());
@@ -198,9 +198,9 @@ TEST_CASE("on one machine DAPPLE gives the best of its families, and more withou
 TEST_CASE("on several machines DAPPLE's plan is sound and never behind data parallelism or two stages") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = random_profile(seed, 6);
+    const LayerTable graph = random_profile(seed, 6);
     const std::vector<std::vector<int>> machines = {{2, 4}, {1, 2, 3}, {3, 4}, {1, 4}};
-    const LayerPlanRequest request = request_for(graph, machines[seed % machines.size()]);
+    const LayerRequest request = request_for(graph, machines[seed % machines.size()]);
     const auto answer = plan_layers(*find_planner("dapple"), request);
     REQUIRE(answer.ok());
     CHECK(answer->objective <= answer->bound);
@@ -211,9 +211,9 @@ TEST_CASE("on several machines DAPPLE's plan is sound and never behind data para
 TEST_CASE("without replication DAPPLE has one device per stage, and the checker refuses anything else") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = random_profile(seed, 6);
+    const LayerTable graph = random_profile(seed, 6);
     const std::vector<std::vector<int>> machines = {{4}, {2, 4}, {8}, {1}};
-    LayerPlanRequest request = request_for(graph, machines[seed % machines.size()]);
+    LayerRequest request = request_for(graph, machines[seed % machines.size()]);
     const auto replicated = plan_layers(*find_planner("dapple"), request);
     REQUIRE(replicated.ok());
     request.replication = false;
@@ -228,7 +228,7 @@ TEST_CASE("without replication DAPPLE has one device per stage, and the checker 
     const auto has_replicas = [](const LayerStage& stage) { return stage.replicas > 1; };
     if (std::ranges::any_of(replicated->plan.stages, has_replicas)) {
       request.compat.clear();
-      CHECK_FALSE(check_layer_plan(request, *replicated).empty());
+      CHECK_FALSE(check_layer_cut(request, *replicated).empty());
     }
   }
 }
@@ -237,12 +237,12 @@ TEST_CASE("DAPPLE plans with the links of the machine, and with those of the ori
   int better = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = random_profile(seed, 7);
-    LayerPlanRequest request{.graph = &graph};
+    const LayerTable graph = random_profile(seed, 7);
+    LayerRequest request{.graph = &graph};
     request.machine.levels = {{.count = 2, .bandwidth = 1e11}, {.count = 2, .bandwidth = 3e6}};
     const auto own = plan_layers(*find_planner("dapple"), request);
     REQUIRE(own.ok());
-    LayerPlanRequest as_original = request;
+    LayerRequest as_original = request;
     as_original.compat = {"D9"};
     as_original.machines = {2, 4};
     const auto blind = plan_layers(*find_planner("dapple"), as_original);
@@ -252,7 +252,7 @@ TEST_CASE("DAPPLE plans with the links of the machine, and with those of the ori
     REQUIRE(blinder.ok());
     CHECK(blind->objective == blinder->objective);
     // What the plan of the fixed links is worth on these.
-    LayerPlanAnswer here = *blind;
+    LayerAnswer here = *blind;
     const double worth = recomputed_objective(request, here);
     CHECK(own->objective >= worth * (1 - 1e-9));
     better += own->objective > 2 * worth;
@@ -261,8 +261,8 @@ TEST_CASE("DAPPLE plans with the links of the machine, and with those of the ori
 }
 
 TEST_CASE("levels are machines where none are named: links inside are those of the level that holds the largest") {
-  const LayerGraph graph = random_profile(1, 3);
-  LayerPlanRequest request{.graph = &graph};
+  const LayerTable graph = random_profile(1, 3);
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 8e9}, {.count = 2, .bandwidth = 1e9}};
   CHECK(dapple_machine_ends(request) == std::vector<int>{4, 8});
   CHECK(dapple_links(request).inside == 8e9);

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "partitioner/graph/ideals.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {

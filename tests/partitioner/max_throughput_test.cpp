@@ -12,7 +12,7 @@
 #include "partitioner/tarnawski/non_contiguous.h"
 #include "partitioner/tarnawski/planner.h"
 #include "support/digraph.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -24,7 +24,7 @@ const PlannerEntry& max_throughput() { return *find_planner("max-throughput"); }
 /// All ways to give classes devices, from the formulas alone.
 class MaxLoadExhaustive {
  public:
-  explicit MaxLoadExhaustive(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
+  explicit MaxLoadExhaustive(const LayerRequest& request) : request_(request), graph_(*request.graph) {
     for (const Layer& layer : graph_.layers)
       class_of_.push_back(index_of_.emplace(*layer.color_class, index_of_.size()).first->second);
     has_forward_.assign(index_of_.size(), false);
@@ -89,17 +89,17 @@ class MaxLoadExhaustive {
     return *std::ranges::max_element(loads);
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const LayerRequest& request_;
+  const LayerTable& graph_;
   std::map<int64_t, size_t> index_of_;
   std::vector<size_t> class_of_;
   std::vector<bool> has_forward_;
   size_t devices_ = 0;
 };
 
-LayerPlanRequest max_load_request(const LayerGraph& graph, uint64_t seed) {
+LayerRequest max_load_request(const LayerTable& graph, uint64_t seed) {
   tests::Dice dice(seed + 77);
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = static_cast<int>(1 + dice.below(3)), .bandwidth = 1}};
   request.machine.cpus = static_cast<int>(dice.below(3));
   request.machine.memory = static_cast<double>(10 + dice.below(40));
@@ -110,8 +110,8 @@ TEST_CASE("max-throughput equals the search over all contiguous placements") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 5);
-    LayerPlanRequest request = max_load_request(graph, seed);
+    const LayerTable graph = tests::random_placement_layers(seed, 2 + seed % 5);
+    LayerRequest request = max_load_request(graph, seed);
     const double best = MaxLoadExhaustive(request).best();
     const auto answer = plan_layers(max_throughput(), request);
     CHECK(answer.ok() == std::isfinite(best));
@@ -136,8 +136,8 @@ TEST_CASE("with several runs per device it equals the search over all placements
   int better = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_placement_graph(seed, 2 + seed % 6);
-    LayerPlanRequest request = max_load_request(graph, seed);
+    const LayerTable graph = tests::random_placement_layers(seed, 2 + seed % 6);
+    LayerRequest request = max_load_request(graph, seed);
     request.machine.cpus = std::min(request.machine.cpus, 1);
     const double best = MaxLoadExhaustive(request).best(false);
     const auto one_run = plan_layers(max_throughput(), request);
@@ -155,13 +155,13 @@ TEST_CASE("with several runs per device it equals the search over all placements
 }
 
 TEST_CASE("several runs per device fit memory that no single runs fit, and are refused where nothing fits") {
-  LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
+  LayerTable graph = tests::layer_table(4, {{0, 1}, {1, 2}, {2, 3}});
   const double bytes[] = {6, 5, 4, 5};
   for (const LayerId id : graph.layer_ids()) {
     graph.layers[id].forward_seconds = 1;
     graph.layers[id].memory_bytes = bytes[id.index()];
   }
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.machine.memory = 10;
   CHECK_FALSE(plan_layers(max_throughput(), request).ok());
@@ -178,8 +178,8 @@ TEST_CASE("several runs per device fit memory that no single runs fit, and are r
 }
 
 /// Three layers in a row, the outer ones on device 0: stages that share it.
-LayerPlanAnswer there_and_back() {
-  LayerPlanAnswer answer;
+LayerAnswer there_and_back() {
+  LayerAnswer answer;
   answer.model = non_contiguous_model();
   answer.unit = "s";
   for (const size_t layer : {0, 1, 2})
@@ -189,50 +189,50 @@ LayerPlanAnswer there_and_back() {
 }
 
 TEST_CASE("stages of one device cost what its layers together cost, and share it only where both sides say so") {
-  LayerGraph graph = tests::layer_graph(3, {{0, 1}, {1, 2}, {0, 2}});
+  LayerTable graph = tests::layer_table(3, {{0, 1}, {1, 2}, {0, 2}});
   for (const size_t i : {0, 1, 2}) {
     Layer& layer = graph.layers[LayerId(i)];
     layer.forward_seconds = i == 0 ? 1 : 4;
     layer.transfer_seconds = static_cast<double>(2 + i);
     layer.memory_bytes = 5;
   }
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.non_contiguous = true;
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.machine.memory = 10;
-  const LayerPlanAnswer sound = there_and_back();
-  CHECK(check_layer_plan(request, sound).empty());
-  const auto price = price_layer_plan(graph, sound.plan, request.machine, sound.model);
+  const LayerAnswer sound = there_and_back();
+  CHECK(check_layer_cut(request, sound).empty());
+  const auto price = price_layer_cut(graph, sound.plan, request.machine, sound.model);
   CHECK(price.bottleneck == 10);
   CHECK(price.shortfall == 0);
   CHECK(price.stages[0].total == 10);
   CHECK(price.stages[1].total == 9);
   CHECK(price.stages[2].total == 10);
-  const auto is_refused = [&](const LayerPlanRequest& asked, auto&& change) {
-    LayerPlanAnswer wrong = sound;
+  const auto is_refused = [&](const LayerRequest& asked, auto&& change) {
+    LayerAnswer wrong = sound;
     change(wrong);
-    return !check_layer_plan(asked, wrong).empty();
+    return !check_layer_cut(asked, wrong).empty();
   };
-  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.objective = 9; }));
-  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.bound = 11; }));
-  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.model = max_throughput_model(); }));
-  CHECK(is_refused(request, [](LayerPlanAnswer& a) { std::swap(a.plan.stages[0], a.plan.stages[1]); }));
-  CHECK(is_refused(request, [](LayerPlanAnswer& a) { a.plan.stages[2].devices = {0, 1}; }));
-  LayerPlanRequest other = request;
+  CHECK(is_refused(request, [](LayerAnswer& a) { a.objective = 9; }));
+  CHECK(is_refused(request, [](LayerAnswer& a) { a.bound = 11; }));
+  CHECK(is_refused(request, [](LayerAnswer& a) { a.model = max_throughput_model(); }));
+  CHECK(is_refused(request, [](LayerAnswer& a) { std::swap(a.plan.stages[0], a.plan.stages[1]); }));
+  CHECK(is_refused(request, [](LayerAnswer& a) { a.plan.stages[2].devices = {0, 1}; }));
+  LayerRequest other = request;
   other.machine.memory = 9;
-  CHECK(is_refused(other, [](LayerPlanAnswer&) {}));
+  CHECK(is_refused(other, [](LayerAnswer&) {}));
   other = request;
   other.non_contiguous = false;
-  CHECK(is_refused(other, [](LayerPlanAnswer&) {}));
+  CHECK(is_refused(other, [](LayerAnswer&) {}));
 }
 
 TEST_CASE("several runs per device: what ends the search is said, and compatibility with one run is refused") {
   std::vector<std::pair<size_t, size_t>> row;
   for (size_t layer = 1; layer < 200; ++layer) row.emplace_back(layer - 1, layer);
-  LayerGraph graph = tests::layer_graph(200, row);
+  LayerTable graph = tests::layer_table(200, row);
   tests::Dice dice(1);
   for (Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1000 + dice.below(9999)) / 7;
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.non_contiguous = true;
   request.machine.levels = {{.count = 5, .bandwidth = 1}};
   request.time_limit = 0.2;
@@ -254,8 +254,8 @@ TEST_CASE("several runs per device: what ends the search is said, and compatibil
 TEST_CASE("more memory, accelerators or CPUs never make the load larger") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_placement_graph(seed, 9);
-    LayerPlanRequest request = max_load_request(graph, seed);
+    const LayerTable graph = tests::random_placement_layers(seed, 9);
+    LayerRequest request = max_load_request(graph, seed);
     double before = INFINITY;
     for (int step = 0; step < 6; ++step) {
       const auto answer = plan_layers(max_throughput(), request);
@@ -270,8 +270,8 @@ TEST_CASE("more memory, accelerators or CPUs never make the load larger") {
 }
 
 TEST_CASE("eight branches of four layers are placed, and proven") {
-  const LayerGraph graph = tests::equal_branches(8, 4);
-  LayerPlanRequest request{.graph = &graph};
+  const LayerTable graph = tests::equal_branches(8, 4);
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 8, .bandwidth = 1}};
   const auto answer = plan_layers(max_throughput(), request);
   REQUIRE(answer.ok());
@@ -325,7 +325,7 @@ TEST_CASE("strongly connected and biconnected parts equal their definitions") {
 }
 
 TEST_CASE("fusing: classes, their cycles, free layers with one neighbour, backward layers without a forward one") {
-  LayerGraph graph = tests::layer_graph(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
+  LayerTable graph = tests::layer_table(6, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}});
   for (Layer& layer : graph.layers) layer.forward_seconds = 1;
   graph.layers[LayerId(1)].color_class = graph.layers[LayerId(3)].color_class = 7;
   CHECK(fuse_nodes(PricedLayers(graph).prices, Fusion::kClasses).nodes.size() == 4);  // 1, 2 and 3 are on a cycle

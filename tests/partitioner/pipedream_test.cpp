@@ -12,9 +12,9 @@ using namespace graphpipe::partitioner;
 using namespace graphpipe::tests;
 namespace {
 
-LayerGraph random_layers(uint64_t seed, size_t layers) {
+LayerTable random_layers(uint64_t seed, size_t layers) {
   std::mt19937_64 random(seed);
-  LayerGraph graph;
+  LayerTable graph;
   for (size_t i = 0; i < layers; ++i)
     graph.layers.push_back({.id = ModelText("n" + std::to_string(i)),
                             .forward_seconds = static_cast<double>(random() % 50 + 1) / 1000,
@@ -27,8 +27,8 @@ LayerGraph random_layers(uint64_t seed, size_t layers) {
   return graph;
 }
 
-LayerPlanRequest pipedream_request(const LayerGraph& graph, int devices) {
-  LayerPlanRequest request;
+LayerRequest pipedream_request(const LayerTable& graph, int devices) {
+  LayerRequest request;
   request.graph = &graph;
   request.machine.levels = {{.count = devices, .bandwidth = 1e9}};
   return request;
@@ -37,7 +37,7 @@ LayerPlanRequest pipedream_request(const LayerGraph& graph, int devices) {
 // Every linear pipeline over exactly so many devices, priced by the evaluator.
 class PipeDreamBruteForce {
  public:
-  explicit PipeDreamBruteForce(const LayerPlanRequest& request)
+  explicit PipeDreamBruteForce(const LayerRequest& request)
       : request_(request), layers_(*request.graph), model_(pipedream_model(request)) {
     extend(0, 0, 0);
   }
@@ -72,10 +72,10 @@ class PipeDreamBruteForce {
     }
   }
 
-  const LayerPlanRequest& request_;
+  const LayerRequest& request_;
   const PricedLayers layers_;
   const CostModel model_;
-  LayerPlan plan_;
+  LayerCut plan_;
 };
 
 }  // namespace
@@ -83,10 +83,10 @@ class PipeDreamBruteForce {
 TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule for cuts, and its checker agrees") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = random_layers(seed, 6);
+    const LayerTable graph = random_layers(seed, 6);
     for (const bool quirks : {false, true}) {
       CAPTURE(quirks);
-      LayerPlanRequest request = pipedream_request(graph, 3);
+      LayerRequest request = pipedream_request(graph, 3);
       request.replication = seed % 4 != 0;
       if (quirks) request.compat = {"PD2"};
       const auto answer = plan_layers(*find_planner("pipedream"), request);
@@ -102,14 +102,14 @@ TEST_CASE("PipeDream's row equals exhaustive search, with and without its rule f
 }
 
 TEST_CASE("the order of the layers does not change PipeDream's objective by a bit") {
-  const LayerGraph graph = random_layers(7, 9);
+  const LayerTable graph = random_layers(7, 9);
   const double expected = plan_layers(*find_planner("pipedream"), pipedream_request(graph, 4))->objective;
   std::mt19937_64 random(1);
   for (int round = 0; round < 10; ++round) {
     std::vector<size_t> place(graph.layers.size());
     for (size_t i = 0; i < place.size(); ++i) place[i] = i;
     std::shuffle(place.begin(), place.end(), random);
-    LayerGraph other = graph;
+    LayerTable other = graph;
     for (size_t i = 0; i < place.size(); ++i) other.layers[LayerId(place[i])] = graph.layers[LayerId(i)];
     for (LayerEdge& edge : other.edges)
       edge = {LayerId(place[edge.from.index()]), LayerId(place[edge.to.index()]), edge.bytes};
@@ -118,10 +118,10 @@ TEST_CASE("the order of the layers does not change PipeDream's objective by a bi
 }
 
 TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a copy too few is refused") {
-  const LayerGraph graph = random_layers(3, 8);
+  const LayerTable graph = random_layers(3, 8);
   double before = std::numeric_limits<double>::infinity();
   for (const double memory : {1.5e8, 2.5e8, 4e8, 1e9}) {
-    LayerPlanRequest request = pipedream_request(graph, 3);
+    LayerRequest request = pipedream_request(graph, 3);
     request.machine.memory = memory;
     const auto answer = plan_layers(*find_planner("pipedream"), request);
     const double objective = answer.ok() ? answer->objective : std::numeric_limits<double>::infinity();
@@ -130,23 +130,23 @@ TEST_CASE("more memory or bandwidth never makes PipeDream's plan worse, and a co
   }
   CHECK(before < std::numeric_limits<double>::infinity());
   for (double bandwidth = 1e7; bandwidth < 1e10; bandwidth *= 3) {
-    LayerPlanRequest faster = pipedream_request(graph, 3);
+    LayerRequest faster = pipedream_request(graph, 3);
     faster.machine.levels[0].bandwidth = bandwidth;
     const double slow = plan_layers(*find_planner("pipedream"), faster)->objective;
     faster.machine.levels[0].bandwidth *= 3;
     CHECK(plan_layers(*find_planner("pipedream"), faster)->objective <= slow);
   }
-  LayerPlanRequest request = pipedream_request(graph, 3);
+  LayerRequest request = pipedream_request(graph, 3);
   request.machine.memory = 1e9;
   auto answer = plan_layers(*find_planner("pipedream"), request);
   REQUIRE(answer.ok());
   request.machine.memory = 1;
-  CHECK_FALSE(check_layer_plan(request, *answer).empty());
+  CHECK_FALSE(check_layer_cut(request, *answer).empty());
 }
 
 TEST_CASE("a second source loses no cut, and nested levels are checked from node lists") {
-  const LayerGraph graph = random_layers(11, 8);
-  LayerPlanRequest request = pipedream_request(graph, 4);
+  const LayerTable graph = random_layers(11, 8);
+  LayerRequest request = pipedream_request(graph, 4);
   request.machine.levels = {{.count = 2, .bandwidth = 4e9}, {.count = 2, .bandwidth = 1e9}};
   const auto plain = plan_layers(*find_planner("pipedream"), request);
   request.compat = *parse_compat(*find_planner("pipedream"), "all");
@@ -161,8 +161,8 @@ TEST_CASE("on three levels every device has one stage, and all devices have one"
   int nested = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = random_layers(seed, 6 + seed % 5);
-    LayerPlanRequest request = pipedream_request(graph, 16);
+    const LayerTable graph = random_layers(seed, 6 + seed % 5);
+    LayerRequest request = pipedream_request(graph, 16);
     const int inner = seed % 2 == 0 ? 2 : 4;
     request.machine.levels = {
         {.count = 2, .bandwidth = 64e9}, {.count = inner, .bandwidth = 16e9}, {.count = 8 / inner, .bandwidth = 1e9}};

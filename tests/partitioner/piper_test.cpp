@@ -7,7 +7,7 @@
 #include <map>
 
 #include "partitioner/piper/planner.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -21,7 +21,7 @@ const PlannerEntry& piper() { return *find_planner("piper"); }
 /// collectives.
 class PiperExhaustive {
  public:
-  explicit PiperExhaustive(const LayerPlanRequest& request, bool greedy = false)
+  explicit PiperExhaustive(const LayerRequest& request, bool greedy = false)
       : request_(request), graph_(*request.graph), devices_(request.machine.devices()), greedy_(greedy) {}
 
   double best() { return best_before((1u << graph_.layers.size()) - 1, devices_, 0); }
@@ -109,16 +109,16 @@ class PiperExhaustive {
     return memory > request_.machine.memory ? INFINITY : time + bytes / request_.machine.levels.front().bandwidth;
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const LayerRequest& request_;
+  const LayerTable& graph_;
   int devices_;
   bool greedy_;
   std::map<std::tuple<uint32_t, int, int>, double> known_;
 };
 
-LayerPlanRequest piper_request(const LayerGraph& graph, uint64_t seed) {
+LayerRequest piper_request(const LayerTable& graph, uint64_t seed) {
   tests::Dice dice(seed + 1000);
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {
       {.count = static_cast<int>(1 + dice.below(5)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
   request.machine.memory = static_cast<double>(20 + dice.below(80));
@@ -129,8 +129,8 @@ LayerPlanRequest piper_request(const LayerGraph& graph, uint64_t seed) {
 /// The fastest of all equal runs of a chain of layers with one degree, plain everywhere or with the second variant
 /// everywhere: the last n mod p of p runs hold a layer more, each has d replicas and as many micro-batches in flight as
 /// there are runs from it on.
-double best_equal_runs(const LayerPlanRequest& request) {
-  const LayerGraph& graph = *request.graph;
+double best_equal_runs(const LayerRequest& request) {
+  const LayerTable& graph = *request.graph;
   const size_t layers = graph.layers.size(), devices = static_cast<size_t>(request.machine.devices());
   const double bandwidth = request.machine.levels.front().bandwidth;
   const auto micro_batches = static_cast<size_t>(request.micro_batches);
@@ -165,8 +165,8 @@ TEST_CASE("piper equals the search over its whole space") {
   int planned = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, seed % 3 > 0);
-    const LayerPlanRequest request = piper_request(graph, seed);
+    const LayerTable graph = tests::random_piper_layers(seed, 2 + seed % 5, seed % 3 > 0);
+    const LayerRequest request = piper_request(graph, seed);
     const double best = PiperExhaustive(request).best();
     const auto answer = plan_layers(piper(), request);
     CHECK(answer.ok() == std::isfinite(best));
@@ -178,13 +178,13 @@ TEST_CASE("piper equals the search over its whole space") {
     CHECK(answer->objective == doctest::Approx(best).epsilon(1e-9));
     CHECK(answer->bound == answer->objective);
     CHECK(plan_layers(piper(), request)->plan == answer->plan);
-    LayerPlanRequest greedy = request;
+    LayerRequest greedy = request;
     greedy.compat = {"P1"};
     const auto overshot = plan_layers(piper(), greedy);
     REQUIRE(overshot.ok());
     CHECK(overshot->objective >= answer->objective * (1 - 1e-12));
     CHECK(overshot->bound <= best * (1 + 1e-12));
-    LayerPlanRequest split = request;
+    LayerRequest split = request;
     const auto equal = plan_layers(*find_planner("equal-split"), split);
     if (equal.ok()) CHECK(equal->objective >= answer->objective * (1 - 1e-12));
   }
@@ -196,8 +196,8 @@ TEST_CASE("with the greedy knapsack piper equals its own recurrence with that kn
   double largest = 1;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 5, true);
-    LayerPlanRequest request = piper_request(graph, seed);
+    const LayerTable graph = tests::random_piper_layers(seed, 2 + seed % 5, true);
+    LayerRequest request = piper_request(graph, seed);
     request.compat = {"P1"};
     const double expected = PiperExhaustive(request, true).best();
     const auto answer = plan_layers(piper(), request);
@@ -216,8 +216,8 @@ TEST_CASE("with the greedy knapsack piper equals its own recurrence with that kn
 TEST_CASE("more memory or bandwidth never makes piper's plan worse") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_piper_graph(seed, 9, true);
-    LayerPlanRequest request = piper_request(graph, seed);
+    const LayerTable graph = tests::random_piper_layers(seed, 9, true);
+    LayerRequest request = piper_request(graph, seed);
     double before = INFINITY;
     for (int step = 0; step < 5; ++step) {
       const auto answer = plan_layers(piper(), request);
@@ -237,7 +237,7 @@ TEST_CASE("equal-split equals the search over all equal runs of a chain, and nev
     const size_t layers = 3 + seed % 7;
     std::vector<std::pair<size_t, size_t>> edges;
     for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
-    LayerGraph graph = tests::layer_graph(layers, edges);
+    LayerTable graph = tests::layer_table(layers, edges);
     for (LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
     for (Layer& layer : graph.layers) {
       LayerVariant plain{.seconds = static_cast<double>(3 + dice.below(9)),
@@ -250,7 +250,7 @@ TEST_CASE("equal-split equals the search over all equal runs of a chain, and nev
       layer.degrees = {{.degree = 1, .variants = {plain, again}}};
       layer.forward_seconds = plain.seconds;
     }
-    LayerPlanRequest request{.graph = &graph};
+    LayerRequest request{.graph = &graph};
     request.machine.levels = {{.count = static_cast<int>(1 + dice.below(8)), .bandwidth = 5}};
     request.machine.memory = static_cast<double>(10 + dice.below(90));
     request.micro_batches = 12;
@@ -269,8 +269,8 @@ TEST_CASE("equal-split equals the search over all equal runs of a chain, and nev
 }
 
 TEST_CASE("what does not fit says how much is missing; a search that is ended says so") {
-  const LayerGraph graph = tests::random_piper_graph(3, 6, true);
-  LayerPlanRequest request = piper_request(graph, 3);
+  const LayerTable graph = tests::random_piper_layers(3, 6, true);
+  LayerRequest request = piper_request(graph, 3);
   request.machine.memory = 1;
   const auto nothing = plan_layers(piper(), request);
   REQUIRE_FALSE(nothing.ok());
@@ -284,12 +284,12 @@ TEST_CASE("what does not fit says how much is missing; a search that is ended sa
 }
 
 TEST_CASE("every planner of layers has a sound plan with a bound even where it must stop at once") {
-  const LayerGraph graph = tests::equal_branches(12, 9);
+  const LayerTable graph = tests::equal_branches(12, 9);
   const std::atomic<bool> cancel = true;
   for (const PlannerEntry& row : planners()) {
     if (row.search == nullptr) continue;
     CAPTURE(row.name);
-    LayerPlanRequest request{.graph = &graph};
+    LayerRequest request{.graph = &graph};
     request.cancel = &cancel;
     request.machine.levels = {{.count = 4, .bandwidth = 1e9}};
     request.micro_batches = 16;
@@ -303,8 +303,8 @@ TEST_CASE("every planner of layers has a sound plan with a bound even where it m
 }
 
 TEST_CASE("a wide graph gets a plan with a bound") {
-  const LayerGraph graph = tests::equal_branches(8, 4);
-  LayerPlanRequest request{.graph = &graph};
+  const LayerTable graph = tests::equal_branches(8, 4);
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 8, .bandwidth = 1e9}};
   request.micro_batches = 32;
   request.memory_budget = 20e6;

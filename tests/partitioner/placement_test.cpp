@@ -7,7 +7,7 @@
 
 #include "partitioner/tarnawski/placement_annealing.h"
 #include "partitioner/tarnawski/planner.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -26,7 +26,7 @@ TEST_CASE("loads, overflow and crossings after any moves are those of the placem
   for (uint64_t seed = 0; seed < 50; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(tests::random_placement_graph(seed, 12)).prices);
+    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(tests::random_placement_layers(seed, 12)).prices);
     const MaxLoadOptions options{.accelerators = 3, .cpus = 2, .memory = 20};
     Placement moved(graph, options, random_placement(dice, graph, 3, 5));
     for (int move = 0; move < 200; ++move) {
@@ -61,7 +61,7 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
   for (uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const LayerGraph layers = tests::random_placement_graph(seed, 10);
+    const LayerTable layers = tests::random_placement_layers(seed, 10);
     const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(layers).prices);
     const DeviceOfNode device_of = random_placement(dice, graph, 3, 4);
     std::vector<int> run_of(graph.nodes.size(), -1);
@@ -78,7 +78,7 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
     CHECK(std::ranges::count(run_of, -1) == 0);
     for (const auto& [from, to] : graph.edges) CHECK(run_of[from] <= run_of[to]);
 
-    LayerPlanRequest request{.graph = &layers};
+    LayerRequest request{.graph = &layers};
     request.machine.levels = {{.count = 3, .bandwidth = 1}};
     request.machine.cpus = 1;
     const auto contiguous = plan_layers(*find_planner("max-throughput"), request);
@@ -97,7 +97,7 @@ TEST_CASE("fewer crossings never cost load or memory") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(tests::random_placement_graph(seed, 14)).prices);
+    const MaxLoadGraph graph = fuse_for_schedules(PricedLayers(tests::random_placement_layers(seed, 14)).prices);
     const MaxLoadOptions options{.accelerators = 3, .cpus = 1, .memory = 60};
     const DeviceOfNode start = random_placement(dice, graph, 3, 4);
     const Placement before(graph, options, start), after(graph, options, with_fewer_crossings(graph, options, start));

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "partitioner/torchgpipe/planner.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -111,9 +111,9 @@ TEST_CASE("torchgpipe's blocks equal their definition, and its bound the best ch
 TEST_CASE("torchgpipe's plan is the same on every run, and too few layers are refused") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     tests::Dice dice(seed);
-    LayerGraph graph = tests::layer_graph(8, tests::random_layer_edges(dice, 8, 3));
+    LayerTable graph = tests::layer_table(8, tests::random_layer_edges(dice, 8, 3));
     for (Layer& layer : graph.layers) layer.forward_seconds = static_cast<double>(1 + dice.below(900)) / 1e6;
-    LayerPlanRequest request{.graph = &graph};
+    LayerRequest request{.graph = &graph};
     request.machine.levels = {{.count = 3, .bandwidth = 1e9}};
     const auto answer = plan_layers(*find_planner("torchgpipe"), request);
     REQUIRE(answer.ok());

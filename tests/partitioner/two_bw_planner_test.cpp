@@ -9,7 +9,7 @@
 
 #include "partitioner/baselines/repeated_layers.h"
 #include "partitioner/pipedream_2bw/planner.h"
-#include "tests/support/random_layer_graphs.h"
+#include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -19,10 +19,10 @@ using namespace tests;
 const PlannerEntry& two_bw() { return *find_planner("2bw"); }
 
 /// A chain with forward and backward times, or with measured variants.
-LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {
+LayerTable chain_of(tests::Dice& dice, size_t layers, bool measured) {
   std::vector<std::pair<size_t, size_t>> edges;
   for (size_t i = 1; i < layers; ++i) edges.emplace_back(i - 1, i);
-  LayerGraph graph = tests::layer_graph(layers, edges);
+  LayerTable graph = tests::layer_table(layers, edges);
   const size_t heaviest = dice.below(2) == 0 ? 4 : 40;
   for (Layer& layer : graph.layers) {
     layer.forward_seconds = static_cast<double>(1 + dice.below(5));
@@ -48,7 +48,7 @@ LayerGraph chain_of(tests::Dice& dice, size_t layers, bool measured) {
 /// The formulas of the paper for a chain that is cut into runs whose last n mod d hold one layer more.
 class Formula {
  public:
-  explicit Formula(const LayerPlanRequest& request) : request_(request), graph_(*request.graph) {
+  explicit Formula(const LayerRequest& request) : request_(request), graph_(*request.graph) {
     for (const Layer& layer : graph_.layers)
       measured_ = measured_ || (!layer.degrees.empty() && layer.degrees[0].variants.size() > 1);
   }
@@ -137,13 +137,13 @@ class Formula {
     return levels.size() == 1 || a / group == b / group ? levels.front().bandwidth : levels.back().bandwidth;
   }
 
-  const LayerPlanRequest& request_;
-  const LayerGraph& graph_;
+  const LayerRequest& request_;
+  const LayerTable& graph_;
   bool measured_ = false;
 };
 
-LayerPlanRequest two_bw_request(const LayerGraph& graph, tests::Dice& dice) {
-  LayerPlanRequest request{.graph = &graph};
+LayerRequest two_bw_request(const LayerTable& graph, tests::Dice& dice) {
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {
       {.count = static_cast<int>(1 + dice.below(12)), .bandwidth = static_cast<double>(1 + dice.below(9))}};
   if (dice.below(3) == 0) {
@@ -158,7 +158,7 @@ LayerPlanRequest two_bw_request(const LayerGraph& graph, tests::Dice& dice) {
   return request;
 }
 
-bool recomputes(const LayerPlan& plan) {
+bool recomputes(const LayerCut& plan) {
   return std::ranges::any_of(plan.stages, [](const LayerStage& stage) {
     return stage.recompute || std::ranges::any_of(stage.variants, [](int variant) { return variant > 0; });
   });
@@ -169,8 +169,8 @@ TEST_CASE("2bw finds the best throughput over all depths, widths and recomputati
   for (uint64_t seed = 0; seed < 800; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const LayerGraph graph = chain_of(dice, 1 + seed % 9, seed % 2 == 0);
-    const LayerPlanRequest request = two_bw_request(graph, dice);
+    const LayerTable graph = chain_of(dice, 1 + seed % 9, seed % 2 == 0);
+    const LayerRequest request = two_bw_request(graph, dice);
     const std::optional<double> best = Formula(request).best();
     const auto answer = plan_layers(two_bw(), request);
     REQUIRE(answer.ok() == best.has_value());
@@ -185,7 +185,7 @@ TEST_CASE("2bw finds the best throughput over all depths, widths and recomputati
     CHECK(answer->complete);
     CHECK(answer->unit == "1/s");
     CHECK(answer->larger_is_better);
-    const LayerPlan& plan = answer->plan;
+    const LayerCut& plan = answer->plan;
     const int depth = static_cast<int>(plan.stages.size()), width = plan.stages.front().replicas;
     const bool by_pipeline = plan.stages[0].devices.back() != width - 1;
     CHECK(Formula(request).throughput(depth, width, recomputes(plan), by_pipeline) ==
@@ -207,8 +207,8 @@ TEST_CASE("more memory or bandwidth never makes the throughput smaller") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    const LayerGraph graph = chain_of(dice, 8, seed % 2 == 0);
-    LayerPlanRequest request = two_bw_request(graph, dice);
+    const LayerTable graph = chain_of(dice, 8, seed % 2 == 0);
+    LayerRequest request = two_bw_request(graph, dice);
     request.machine.memory = 60;
     double before = 0;
     for (int step = 0; step < 6; ++step) {
@@ -222,8 +222,8 @@ TEST_CASE("more memory or bandwidth never makes the throughput smaller") {
 }
 
 /// Four layers of 1 s forward and 2 s backward, outputs of 10 bytes, weights of 40 bytes.
-LayerGraph four_layers() {
-  LayerGraph graph = tests::layer_graph(4, {{0, 1}, {1, 2}, {2, 3}});
+LayerTable four_layers() {
+  LayerTable graph = tests::layer_table(4, {{0, 1}, {1, 2}, {2, 3}});
   for (Layer& layer : graph.layers) {
     layer.forward_seconds = 1;
     layer.backward_seconds = 2;
@@ -235,8 +235,8 @@ LayerGraph four_layers() {
 }
 
 TEST_CASE("an example by hand: reductions beside the micro-batches, recomputation where memory ends") {
-  const LayerGraph graph = four_layers();
-  LayerPlanRequest request{.graph = &graph};
+  const LayerTable graph = four_layers();
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 10}};
   request.micro_batches = 8;
   // d = 1: 4 / max(12, 2 * 3/4 * 160 / 10 / 2 = 12); d = 2: 2 / max(6 + 1 + 0, 2 * 1/2 * 80 / 10 / 4 = 2) = 2 / 7;
@@ -267,10 +267,10 @@ TEST_CASE("an example by hand: reductions beside the micro-batches, recomputatio
 }
 
 TEST_CASE("where activations fill the memory the plan recomputes, and says where no plan fits how much is missing") {
-  LayerGraph graph = four_layers();
+  LayerTable graph = four_layers();
   for (Layer& layer : graph.layers) layer.output_bytes = 100;
   for (LayerEdge& edge : graph.edges) edge.bytes = 1;
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1e3}};
   request.replication = false;
   request.micro_batches = 4;
@@ -297,9 +297,9 @@ TEST_CASE("where activations fill the memory the plan recomputes, and says where
 }
 
 TEST_CASE("no pipeline is deeper than its micro-batches between two updates") {
-  LayerGraph graph = four_layers();
+  LayerTable graph = four_layers();
   for (Layer& layer : graph.layers) layer.weight_bytes = 80;
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 4, .bandwidth = 0.1}};  // so slow that replicas do not pay
   request.micro_batches = 4;
   CHECK(plan_layers(two_bw(), request)->plan.stages.size() == 4);
@@ -317,7 +317,7 @@ TEST_CASE("no pipeline is deeper than its micro-batches between two updates") {
   answer.plan.stages.clear();
   for (size_t s = 0; s < 4; ++s)
     answer.plan.stages.push_back({.layers = {LayerId(s)}, .devices = {static_cast<int>(s)}});
-  const Diagnostics problems = check_layer_plan(request, answer);
+  const Diagnostics problems = check_layer_cut(request, answer);
   REQUIRE_FALSE(problems.empty());
   CHECK(problems[0].message.find("two versions of the weights") != std::string::npos);
 }
@@ -327,7 +327,7 @@ TEST_CASE("what stands around and between the repeated layers goes with them, an
     CAPTURE(seed);
     tests::Dice dice(seed);
     const size_t layers = 2 + seed % 12;
-    LayerGraph graph = tests::layer_graph(layers, tests::random_layer_edges(dice, layers, 4));
+    LayerTable graph = tests::layer_table(layers, tests::random_layer_edges(dice, layers, 4));
     for (Layer& layer : graph.layers) {
       if (dice.below(2) == 0) layer.label = ModelText("ParallelTransformerLayer");
       layer.forward_seconds = 1;
@@ -349,10 +349,10 @@ TEST_CASE("what stands around and between the repeated layers goes with them, an
 
 TEST_CASE("a tensor crosses once to each stage that reads it, and its gradient comes back from each") {
   // 0 is read by 1, and by 2 and 3 of the next stage; 2 by 3.
-  LayerGraph graph = tests::layer_graph(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}});
+  LayerTable graph = tests::layer_table(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}});
   for (Layer& layer : graph.layers) layer.forward_seconds = 1;
   for (LayerEdge& edge : graph.edges) edge.bytes = edge.from.index() == 0 ? 7 : 2;
-  LayerPlanRequest request{.graph = &graph};
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.micro_batches = 4;
   request.replication = false;
@@ -368,10 +368,10 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
   int planned = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    const LayerGraph graph = tests::random_piper_graph(seed, 2 + seed % 7, true);
+    const LayerTable graph = tests::random_piper_layers(seed, 2 + seed % 7, true);
     tests::Dice dice(seed);
-    LayerPlanRequest request = two_bw_request(graph, dice);
-    LayerPlanRequest equal = request;
+    LayerRequest request = two_bw_request(graph, dice);
+    LayerRequest equal = request;
     request.compat = *parse_compat(two_bw(), "all");
     equal.compat = *parse_compat(*find_planner("equal-split"), "all");
     CHECK(request.has("E2"));
@@ -385,9 +385,9 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
     CHECK(stand_in->unit == split->unit);
   }
   CHECK(planned > 20);
-  const LayerGraph graph = four_layers();
+  const LayerTable graph = four_layers();
   for (const char* quirk : {"P1", "P5", "E1"}) {
-    LayerPlanRequest request{.graph = &graph};
+    LayerRequest request{.graph = &graph};
     request.machine.levels = {{.count = 2, .bandwidth = 1}};
     request.compat = *parse_compat(two_bw(), quirk);
     const auto refused = plan_layers(two_bw(), request);
@@ -398,8 +398,8 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
 }
 
 TEST_CASE("graphs that the formulas say nothing of are refused by name, and a search that is ended says so") {
-  LayerGraph graph = four_layers();
-  LayerPlanRequest request{.graph = &graph};
+  LayerTable graph = four_layers();
+  LayerRequest request{.graph = &graph};
   request.machine.levels = {{.count = 2, .bandwidth = 1}};
   request.micro_batches = 4;
   const auto problem = [&] {

@@ -56,7 +56,7 @@ struct LayerEdge {
   double bytes = 0;
 };
 
-struct LayerGraph {
+struct LayerTable {
   IdMap<LayerId, Layer> layers;
   std::vector<LayerEdge> edges;
   double time_unit_seconds = 1;
@@ -73,15 +73,15 @@ struct LayerStage {
   bool operator==(const LayerStage&) const = default;
 };
 
-struct LayerPlan {
+struct LayerCut {
   std::vector<LayerStage> stages;
-  bool operator==(const LayerPlan&) const = default;
+  bool operator==(const LayerCut&) const = default;
 };
 
 /// The layers as a profile of a file that lists them in this order: row i is layer i.
 class PlanGraphOfLayers {
  public:
-  explicit PlanGraphOfLayers(const LayerGraph& layers) : layers_(layers) {
+  explicit PlanGraphOfLayers(const LayerTable& layers) : layers_(layers) {
     EdgeList edges;
     for (const LayerEdge& edge : layers.edges) edges.emplace_back(number(edge.from), number(edge.to));
     const std::vector<uint32_t> order = topological_order(layers.layers.size(), edges);
@@ -141,18 +141,18 @@ class PlanGraphOfLayers {
     return way;
   }
 
-  const LayerGraph& layers_;
+  const LayerTable& layers_;
   ir::PlanGraph graph_;
 };
 
 /// What planners are asked for, of layers. Its `prices` are filled in by plan_layers.
-struct LayerPlanRequest : partitioner::UnitRequest {
-  const LayerGraph* graph = nullptr;
+struct LayerRequest : partitioner::UnitRequest {
+  const LayerTable* graph = nullptr;
 };
 
 /// Layers as planners see them.
 struct PricedLayers {
-  explicit PricedLayers(const LayerGraph& layers)
+  explicit PricedLayers(const LayerTable& layers)
       : graph(PlanGraphOfLayers(layers).take()), prices(partitioner::unit_prices(graph)) {
     prices.time_unit_seconds = layers.time_unit_seconds;
   }
@@ -160,13 +160,13 @@ struct PricedLayers {
   PricedLayers& operator=(const PricedLayers&) = delete;
 
   /// The request with these prices.
-  partitioner::UnitRequest asked(const LayerPlanRequest& request) const {
+  partitioner::UnitRequest asked(const LayerRequest& request) const {
     partitioner::UnitRequest out = request;
     out.prices = &prices;
     return out;
   }
 
-  ir::Assignment encode(const LayerPlan& plan) const {
+  ir::Assignment encode(const LayerCut& plan) const {
     ir::Assignment out;
     for (const LayerStage& stage : plan.stages) {
       std::vector<uint32_t> rows;
@@ -180,8 +180,8 @@ struct PricedLayers {
   }
 
   /// Devices of all copies of a stage, replicas of the innermost one.
-  LayerPlan decode(const partitioner::UnitAnswer& answer) const {
-    LayerPlan plan;
+  LayerCut decode(const partitioner::UnitAnswer& answer) const {
+    LayerCut plan;
     const auto rows = rows_of_stages(prices, answer.plan);
     for (size_t s = 0; s < rows.size(); ++s) {
       const ir::StageChoice& choice = answer.plan.choice[ir::StageId(s)];
@@ -205,39 +205,39 @@ struct PricedLayers {
 };
 
 /// An answer with its plan in terms of layers.
-struct LayerPlanAnswer : partitioner::UnitAnswer {
-  LayerPlan plan;
+struct LayerAnswer : partitioner::UnitAnswer {
+  LayerCut plan;
 };
 
-inline Result<LayerPlanAnswer> plan_layers(const partitioner::PlannerEntry& planner, const LayerPlanRequest& request) {
+inline Result<LayerAnswer> plan_layers(const partitioner::PlannerEntry& planner, const LayerRequest& request) {
   const PricedLayers layers(*request.graph);
   const Result<partitioner::UnitAnswer> found = search_unit(planner, layers.asked(request));
   if (!found.ok()) return found.problems();
-  LayerPlanAnswer answer;
+  LayerAnswer answer;
   static_cast<partitioner::UnitAnswer&>(answer) = *found;
   answer.plan = layers.decode(*found);
   return answer;
 }
 
-inline partitioner::UnitAnswer encoded(const PricedLayers& layers, const LayerPlanAnswer& answer) {
+inline partitioner::UnitAnswer encoded(const PricedLayers& layers, const LayerAnswer& answer) {
   partitioner::UnitAnswer out = answer;
   out.plan = layers.encode(answer.plan);
   return out;
 }
 
-inline Diagnostics check_layer_plan(const LayerPlanRequest& request, const LayerPlanAnswer& answer) {
+inline Diagnostics check_layer_cut(const LayerRequest& request, const LayerAnswer& answer) {
   const PricedLayers layers(*request.graph);
   return check_unit_plan(layers.asked(request), encoded(layers, answer));
 }
 
-inline double recomputed_objective(const LayerPlanRequest& request, const LayerPlanAnswer& answer) {
+inline double recomputed_objective(const LayerRequest& request, const LayerAnswer& answer) {
   const PricedLayers layers(*request.graph);
   return partitioner::recomputed_objective(layers.asked(request), encoded(layers, answer));
 }
 
-inline partitioner::PlanPrice price_layer_plan(const LayerGraph& graph, const LayerPlan& plan,
-                                               const partitioner::MachineLevels& machine,
-                                               const partitioner::CostModel& model) {
+inline partitioner::PlanPrice price_layer_cut(const LayerTable& graph, const LayerCut& plan,
+                                              const partitioner::MachineLevels& machine,
+                                              const partitioner::CostModel& model) {
   const PricedLayers layers(graph);
   return price_plan(layers.prices, layers.encode(plan), machine, model);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Seeded layer graphs with whole numbers, so that sums are exact. Equal seeds give equal graphs everywhere.
+// Seeded layers with whole numbers, so that sums are exact. Equal seeds give equal graphs everywhere.
 
 #include <string>
 #include <utility>
@@ -25,8 +25,8 @@ inline std::vector<std::pair<size_t, size_t>> random_layer_edges(Dice& dice, siz
   return edges;
 }
 
-inline LayerGraph layer_graph(size_t layers, const std::vector<std::pair<size_t, size_t>>& edges) {
-  LayerGraph graph;
+inline LayerTable layer_table(size_t layers, const std::vector<std::pair<size_t, size_t>>& edges) {
+  LayerTable graph;
   for (size_t i = 0; i < layers; ++i)
     graph.layers.push_back({.id = ModelText(std::to_string(i)), .label = ModelText("layer")});
   for (const auto& [from, to] : edges) graph.edges.push_back({.from = LayerId(from), .to = LayerId(to)});
@@ -35,9 +35,9 @@ inline LayerGraph layer_graph(size_t layers, const std::vector<std::pair<size_t,
 
 /// Degrees 1 and sometimes 2, one or two variants, the second slower and smaller. `uniform`: the variants of a degree
 /// have the same weights and collectives.
-inline LayerGraph random_piper_graph(uint64_t seed, size_t layers, bool uniform) {
+inline LayerTable random_piper_layers(uint64_t seed, size_t layers, bool uniform) {
   Dice dice(seed);
-  LayerGraph graph = layer_graph(layers, random_layer_edges(dice, layers, 3));
+  LayerTable graph = layer_table(layers, random_layer_edges(dice, layers, 3));
   for (LayerEdge& edge : graph.edges) edge.bytes = static_cast<double>(1 + dice.below(9));
   for (const LayerId id : graph.layer_ids()) {
     Layer& layer = graph.layers[id];
@@ -68,7 +68,7 @@ inline LayerGraph random_piper_graph(uint64_t seed, size_t layers, bool uniform)
 
 /// Forward layers, some with a backward layer of the same class, some backward layers without a forward one, some
 /// classes of two, some layers that only a CPU runs.
-inline LayerGraph random_placement_graph(uint64_t seed, size_t forward) {
+inline LayerTable random_placement_layers(uint64_t seed, size_t forward) {
   Dice dice(seed);
   std::vector<std::pair<size_t, size_t>> edges = random_layer_edges(dice, forward, 3);
   const size_t forward_edges = edges.size();
@@ -83,7 +83,7 @@ inline LayerGraph random_placement_graph(uint64_t seed, size_t forward) {
     if (from != forward && to != forward) edges.emplace_back(from, to);
   }
   if (orphan > 0 && mate.back() != forward) edges.emplace_back(mate.back(), orphan);
-  LayerGraph graph = layer_graph(layers, edges);
+  LayerTable graph = layer_table(layers, edges);
   for (const LayerId id : graph.layer_ids()) {
     Layer& layer = graph.layers[id];
     layer.is_backward = id.index() >= forward;
@@ -101,11 +101,11 @@ inline LayerGraph random_placement_graph(uint64_t seed, size_t forward) {
 }
 
 /// `count` separate branches of `length` layers each with equal prices.
-inline LayerGraph equal_branches(size_t count, size_t length) {
+inline LayerTable equal_branches(size_t count, size_t length) {
   std::vector<std::pair<size_t, size_t>> edges;
   for (size_t branch = 0; branch < count; ++branch)
     for (size_t i = 1; i < length; ++i) edges.emplace_back(branch * length + i - 1, branch * length + i);
-  LayerGraph graph = layer_graph(count * length, edges);
+  LayerTable graph = layer_table(count * length, edges);
   for (Layer& layer : graph.layers) {
     layer.forward_seconds = 1;
     layer.backward_seconds = 2;
