@@ -32,8 +32,7 @@ std::string_view role_of(const Param& param) {
 bool is_table(const Graph& graph, const Param& param) {
   for (const ir::NodeId id : graph.node_ids()) {
     const ir::Node& node = graph.node(id);
-    if (node.op == "Gather" && node.inputs.front() == param.value && node.attributes.get_int("axis", 0) == 0)
-      return true;
+    if (ops::looks_up_rows({graph, node}) && node.inputs.front() == param.value) return true;
   }
   return false;
 }

@@ -151,7 +151,7 @@ class Pricer {
     for (const NodeId id : graph_.node_ids()) {
       const ir::Node& node = graph_.node(id);
       if (std::ranges::find(node.inputs, param.value) == node.inputs.end()) continue;
-      if (node.op != "Gather" || node.attributes.get_int("axis", 0) != 0) return Bytes(0);
+      if (!ops::looks_up_rows({graph_, node})) return Bytes(0);
       bytes += ir::byte_size(graph_.value(node.outputs.front()).type, Samples(1));
     }
     return bytes;

@@ -45,6 +45,10 @@ void emit_gather(Emitter& emitter) {
   emitter.assign(0, text("graphpipe::runtime::index(", emitter.in(0), ", {", indices, "})"), kTensorLists);
 }
 
+bool is_along_first_axis(const NodeView& node) {
+  return axis_attribute(node, "axis", 0, node.input(0).type.shape.size()).value() == 0;
+}
+
 /// The row that look-ups do not train (nn.Embedding's padding_idx), which no ONNX operator has; -1: all train.
 constexpr std::string_view kPaddingRow = "padding_row";
 int64_t padding_row(const NodeView& node) { return node.attributes().get_int(kPaddingRow, -1); }
@@ -229,6 +233,7 @@ std::vector<OpDef> gather_rows() {
        .gradient = gather_gradient,
        .emit = emit_gather,
        .ids = row_ids,
+       .looks_up_rows = is_along_first_axis,
        .examples = {{.inputs = {weight(normal({5, 4})), integers({kB, 3}, -5, 5)}, .attributes = along(0)},
                     {.inputs = {normal({kB, 4, 3}), weight(integers({}, -1, 0))}, .attributes = along(1)},
                     {.inputs = {normal({kB, 4, 3}), weight(integers({2, 2}, 0, 4, ir::DType::kInt32))},

@@ -215,6 +215,8 @@ struct OpDef {
   /// Whether output 0 holds the elements of input 0, each of them, as they are: in order where `dependence` says so
   /// too. Null: where `dependence` is kSameOrder.
   bool (*keeps_elements)(const NodeView&) = nullptr;
+  /// Whether output 0 holds whole rows of input 0, a table, that input 1 names. Null: never.
+  bool (*looks_up_rows)(const NodeView&) = nullptr;
   /// Samples that the node needs together: with fewer its result is constant, or not defined. Null: 1.
   int64_t (*fewest_samples)(const NodeView&) = nullptr;
   /// The attributes that the node has where the model is evaluated and not trained: Dropout is off, BatchNormalization
@@ -236,6 +238,8 @@ Dependence dependence_of(std::string_view name);
 /// Whether the node only rearranges the elements of input 0 (OpDef::keeps_elements), and whether it leaves their order.
 bool keeps_elements(const NodeView& node);
 bool keeps_order(const NodeView& node);
+/// Whether the node looks up rows of a table, its input 0 (OpDef::looks_up_rows).
+bool looks_up_rows(const NodeView& node);
 /// All entries, by name.
 std::span<const OpDef* const> all_ops();
 
