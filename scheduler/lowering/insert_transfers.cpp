@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
+#include "scheduler/action_problem.h"
 #include "scheduler/lowering/assign_slots.h"
 #include "scheduler/lowering/finish_step.h"
 #include "scheduler/lowering/updates.h"
-#include "scheduler/validate/action_problem.h"
 
 namespace graphpipe::scheduler {
 namespace {

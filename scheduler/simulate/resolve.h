@@ -3,10 +3,10 @@
 // takes. Made once, so that the simulator's loop only follows indices.
 
 #include "ir/cluster.h"
+#include "scheduler/action_problem.h"
 #include "scheduler/lowering/items.h"
 #include "scheduler/simulate/durations.h"
 #include "scheduler/simulate/timeline.h"
-#include "scheduler/validate/action_problem.h"
 
 namespace graphpipe::scheduler {
 

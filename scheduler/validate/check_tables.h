@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "scheduler/validate/action_problem.h"
+#include "scheduler/action_problem.h"
 #include "scheduler/validate/check_schedule.h"
 
 namespace graphpipe::scheduler::check {

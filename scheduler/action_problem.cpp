@@ -1,4 +1,4 @@
-#include "scheduler/validate/action_problem.h"
+#include "scheduler/action_problem.h"
 
 #include <algorithm>
 
