@@ -1,10 +1,21 @@
 #include "scheduler/build_schedule.h"
 
+#include <algorithm>
+
 #include "scheduler/analysis/start_slack.h"
 #include "scheduler/policies/schedule_local_search.h"
 
 namespace graphpipe::scheduler {
 namespace {
+
+/// Micro-batches in a schedule after which what filling and draining costs is small.
+constexpr int64_t kMicroBatchesPerDrain = 512;
+constexpr int64_t kUsualDrainEvery = 16;
+
+// Where nobody says after how many batches an asynchronous schedule drains.
+int64_t usual_drain_every(const StageGraph& stages) {
+  return std::clamp<int64_t>(kMicroBatchesPerDrain / ir::max_micro_batches(stages), 1, kUsualDrainEvery);
+}
 
 Diagnostic unknown_policy(const std::string& name) {
   std::string known;
@@ -53,6 +64,20 @@ Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cl
   GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
   std::vector<DeviceMemory> memory = memory_of(graph, schedule, options.memory);
   return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory), graph.batches};
+}
+
+Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
+                                     int64_t drain_every) {
+  const Policy* policy = find_policy(options.policy);
+  int64_t batches = 1;
+  if (policy != nullptr && policy->asynchronous) batches = drain_every > 0 ? drain_every : usual_drain_every(stages);
+  for (;; batches = 1) {
+    auto repeated = ir::with_batches(stages, batches);
+    auto built = repeated ? build_schedule(*repeated, cluster, options) : Result<BuiltSchedule>(repeated.problems());
+    if (!built && drain_every == 0 && batches > 1) continue;
+    if (!built) return built.problems();
+    return OrderedBatches{.stages = std::move(*repeated), .built = std::move(*built)};
+  }
 }
 
 }  // namespace graphpipe::scheduler

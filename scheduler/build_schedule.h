@@ -45,4 +45,15 @@ Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster&
 Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
                                   const BuildOptions& options, const VersionClaims& claims);
 
+/// Stages of several batches, and their schedule, which drains once.
+struct OrderedBatches {
+  StageGraph stages;
+  BuiltSchedule built;
+};
+/// The schedule of a policy from one drain to the next: of one batch, and where the policy is asynchronous of
+/// `drain_every`, or where that is 0 of as many as are usual, or one where these have no schedule. Errors: those of
+/// build_schedule and of with_batches.
+Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
+                                     int64_t drain_every);
+
 }  // namespace graphpipe::scheduler

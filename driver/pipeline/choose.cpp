@@ -6,8 +6,8 @@
 
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
-#include "driver/pipeline/shaped_plan.h"
 #include "driver/pipeline/yardstick.h"
+#include "partitioner/baselines/shaped_split.h"
 #include "partitioner/several_searches.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -35,7 +35,7 @@ std::optional<Diagnostic> refusal_of(const ir::PlanGraph& priced, const ir::Clus
                                      int64_t drain_every) {
   const auto stages = ir::build_stage_graph(priced, assignment);
   if (!stages) return stages.problems().front();
-  const auto ordered = order_stages(*stages, cluster, options, drain_every);
+  const auto ordered = scheduler::order_batches(*stages, cluster, options, drain_every);
   return ordered ? std::nullopt : std::optional(ordered.problems().front());
 }
 
@@ -46,6 +46,12 @@ ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
   return assignment;
 }
 
+// Whether the flags leave the cut to us, and the policy asks for a shape that the planners do not make.
+bool wants_shape(const PlanOptions& options, const scheduler::Policy& policy) {
+  return policy.shape != scheduler::StageShape::kAny && options.plan.empty() && options.replicas.empty() &&
+         (options.planner == "auto" || options.planner == "equal-split");
+}
+
 // What a policy with a stage graph of its own finds, the policy `auto` finds.
 void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& request, const Stopwatch& watch,
                 partitioner::PlanAnswer& answer) {
@@ -53,7 +59,7 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
     if (policy.asynchronous || policy.forward_only || !wants_shape(options, policy) || interrupted()) continue;
     partitioner::PlanRequest rest = partitioner::with_time_left(request, watch);
     rest.known_step = answer.candidates.front().step_seconds;
-    Result<partitioner::PlanAnswer> shaped = plan_shape(rest, options, policy.shape);
+    Result<partitioner::PlanAnswer> shaped = partitioner::plan_in_shape(rest, policy.shape);
     if (!shaped) continue;  // its number of stages is not the one asked for, or no plan of its shape is shorter
     const auto is_first = [&](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; };
     auto& best = *std::ranges::min_element(shaped->candidates, is_first);
@@ -150,7 +156,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   };
   const bool shaped = policy != nullptr && wants_shape(options, *policy);
   const bool flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
-  GP_TRY(partitioner::PlanAnswer answer, shaped  ? plan_shape(request, options, policy->shape)
+  GP_TRY(partitioner::PlanAnswer answer, shaped  ? partitioner::plan_in_shape(request, policy->shape)
                                          : flows ? partitioner::plan_asynchronous(options.planner, request, watch)
                                                  : partitioner::plan(options.planner, request));
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);

@@ -272,8 +272,8 @@ Result<scheduler::BuiltSchedule> take_order(const Pipeline& pipeline, const sche
 
 // A schedule of the batches between two drains.
 Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const scheduler::BuildOptions& options) {
-  GP_TRY(OrderedStages ordered,
-         order_stages(pipeline.stages, pipeline.plan.cluster, options, pipeline.order.drain_every));
+  GP_TRY(scheduler::OrderedBatches ordered,
+         scheduler::order_batches(pipeline.stages, pipeline.plan.cluster, options, pipeline.order.drain_every));
   pipeline.plan.drain_every = ordered.built.batches;
   pipeline.stages = std::move(ordered.stages);
   return std::move(ordered.built);

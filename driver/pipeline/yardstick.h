@@ -9,18 +9,9 @@ namespace graphpipe::driver {
 /// Passes that one step schedules: micro-batches of all stages, each once per replica that takes part in it.
 int64_t schedule_size(const ir::PlanGraph& graph, const ir::Assignment& assignment);
 
-/// Stages, and the schedule of as many batches of them as one drain ends.
-struct OrderedStages {
-  ir::StageGraph stages;
-  scheduler::BuiltSchedule built;
-};
-/// Asynchronous schedules go on for `drain_every` batches; where that is 0, as many as are usual, or one where these
-/// have no schedule. Errors: those of build_schedule and of with_batches.
-Result<OrderedStages> order_stages(const ir::StageGraph& stages, const ir::Cluster& cluster,
-                                   const scheduler::BuildOptions& options, int64_t drain_every);
-
 /// Seconds of one step, infinite for a plan without a schedule. Where the schedule is larger than `max_simulated`,
-/// which takes long to simulate, cost::iteration_time, infinite for a plan that does not fit. `drain_every` as above.
+/// which takes long to simulate, cost::iteration_time, infinite for a plan that does not fit. `drain_every` as in
+/// scheduler::order_batches.
 double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, const scheduler::BuildOptions& options,
                ir::Assignment assignment, int64_t max_simulated, int64_t drain_every);
 

@@ -7,9 +7,12 @@
 #include <string_view>
 
 #include "ir/cluster.h"
+#include "ir/stage_shape.h"
 #include "scheduler/policies/compute_order.h"
 
 namespace graphpipe::scheduler {
+
+using ir::StageShape;
 
 enum class BackwardOrder : uint8_t { kFifo, kLifo };
 
@@ -43,15 +46,6 @@ Status expect_one_micro_batch(const StageGraph& graph, std::string_view policy, 
 /// Asynchronous policies add the actions of their updates (updates.h). Errors: kBadPlan where the policy cannot order
 /// this stage graph.
 using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
-
-/// The stage graph that a policy is defined on, for standalone schedules of P devices.
-enum class StageShape : uint8_t {
-  kAny,            // one stage per device; the usual case is a chain
-  kLoop,           // a chain of P * chunks stages, stage s on device s mod P
-  kV,              // a chain of 2P stages, stages r and 2P-1-r on device r
-  kBidirectional,  // a chain of P stages with two round-robin replicas: stage s on devices s and P-1-s
-  kReplicas,       // one stage with P round-robin replicas
-};
 
 /// Choices of a PolicyRequest that a policy takes; of the others it knows nothing, and its caller should refuse them.
 struct PolicyChoices {

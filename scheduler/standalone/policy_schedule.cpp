@@ -77,32 +77,19 @@ StageGraph as_taken_by(const Policy& policy, StageGraph graph) {
 
 Status place_stages(StageGraph& graph, StageShape shape, int ranks) {
   const auto count = static_cast<int>(graph.stages.size());
+  const bool both_ways = shape == StageShape::kBidirectional, folded = shape == StageShape::kV;
   if (shape == StageShape::kReplicas) {
     if (count != 1) return refused("this policy copies the whole model", "use one stage");
-    ir::StageChoice& choice = graph.stages[StageId(size_t{0})].choice;
-    choice.mode = ir::ReplicaMode::kRoundRobin;
-    choice.devices.clear();
-    for (int rank = 0; rank < ranks; ++rank) choice.devices.push_back(ir::DeviceId(static_cast<size_t>(rank)));
-    return Ok{};
-  }
-  const bool both_ways = shape == StageShape::kBidirectional, folded = shape == StageShape::kV;
-  if (count % ranks != 0 || (folded && count != 2 * ranks) || (both_ways && count != ranks))
+  } else if (count % ranks != 0 || (folded && count != 2 * ranks) || (both_ways && count != ranks)) {
     return refused(text(count, " stages do not go on ", ranks, " devices for this policy"),
                    folded      ? "use two stages per device: --chunks 2"
                    : both_ways ? "use one stage per device"
                                : "use as many stages on every device");
-  for (const StageId stage : graph.stage_ids()) {
-    const int place = static_cast<int>(stage.index()) % ranks;
-    const bool back = folded && static_cast<int>(stage.index()) >= ranks;
-    const auto device = static_cast<size_t>(back ? ranks - 1 - place : place);
-    ir::StageChoice& choice = graph.stages[stage].choice;
-    choice.devices = {ir::DeviceId(device)};
-    if (!both_ways) continue;
-    choice.mode = ir::ReplicaMode::kRoundRobin;
-    if (ranks - 1 - place == place)
-      return refused("a chain that is fed from both ends needs an even number of devices", "change --ranks");
-    choice.devices.push_back(ir::DeviceId(static_cast<size_t>(ranks - 1 - place)));
   }
+  if (both_ways && ranks % 2 != 0)
+    return refused("a chain that is fed from both ends needs an even number of devices", "change --ranks");
+  for (const StageId stage : graph.stage_ids())
+    place_in_shape(shape, stage, static_cast<size_t>(ranks), graph.stages[stage].choice);
   return Ok{};
 }
 
