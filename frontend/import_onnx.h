@@ -30,6 +30,8 @@ struct Limits {
   int depth = 64;
   /// Nodes after inlining local functions.
   int64_t expanded_nodes = 1'000'000;
+  /// Iterations of one loop, and nodes of the iterations of all: programs grow with them.
+  int64_t iterations = 4096, unrolled_nodes = 100'000;
   /// Bytes of all weights together.
   int64_t weight_bytes = int64_t{1} << 44;
 };

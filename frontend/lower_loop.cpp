@@ -11,10 +11,6 @@ namespace {
 
 using ir::ValueId;
 
-/// Nodes of all iterations of all loops of a file: a guard, as programs grow with them.
-constexpr int64_t kMaxUnrolledNodes = 100'000;
-constexpr int64_t kMaxIterations = 4096;
-
 int64_t count_nodes(const GraphBody& body) {
   int64_t count = 0;
   for (const OnnxNode& node : body.nodes) {
@@ -43,10 +39,11 @@ class LoopBody {
 
   /// One iteration. Whether its outputs are sound: if not, the nodes at fault have been reported.
   Result<bool> iterate(std::vector<Binding> inputs) {
-    if (!lowering_.may_unroll(count_nodes(body_), kMaxUnrolledNodes))
-      return context_.problem(Code::kLimitExceeded,
-                              text("its iterations have more than ", kMaxUnrolledNodes, " nodes together"),
-                              "use fewer iterations, or an operator that works on all of them, such as LSTM");
+    if (!lowering_.may_unroll(count_nodes(body_)))
+      return context_.problem(
+          Code::kLimitExceeded,
+          text("its iterations have more than ", context_.limits().unrolled_nodes, " nodes together"),
+          "use fewer iterations, or an operator that works on all of them, such as LSTM");
     lowering_.forget(steps_);
     for (size_t i = 0; i < inputs.size(); ++i) {
       inputs[i].name = body_.inputs[i].name;
@@ -111,8 +108,9 @@ Diagnostic wrong_counts(const NodeContext& context) {
 }
 
 Diagnostic unknown_condition(const NodeContext& context) {
-  return context.problem(Code::kUnsupportedOp, "how often it runs depends on data, and the file has no bound for it",
-                         text("give it a number of iterations that it never exceeds, of at most ", kMaxIterations));
+  return context.problem(
+      Code::kUnsupportedOp, "how often it runs depends on data, and the file has no bound for it",
+      text("give it a number of iterations that it never exceeds, of at most ", context.limits().iterations));
 }
 
 /// Known while importing, and the same for every batch.
@@ -153,7 +151,8 @@ class UnrolledLoop {
 
  private:
   Result<bool> iterate() {
-    std::optional<int64_t> limit = context_.has_input(0) ? number_of(context_.input(0)) : kMaxIterations + 1;
+    std::optional<int64_t> limit =
+        context_.has_input(0) ? number_of(context_.input(0)) : context_.limits().iterations + 1;
     // The body of ONNX's Range compares its bounds, from which it counts its iterations: bounds are no weights.
     const bool is_counted = context_.has_input(0) && context_.input(0).leaf;
     std::optional<int64_t> goes_on = 1;
@@ -163,12 +162,12 @@ class UnrolledLoop {
       goes_on = 1;
     }
     if (!limit) return unknown_condition(context_);
-    // What no iteration can end is not lowered 4096 times first.
-    if (*limit > kMaxIterations && *goes_on != 0 && !still_runs_.valid() && steps_.keeps_condition())
-      return too_many_iterations();
+    // What no iteration can end is refused before any is lowered.
+    const bool is_long = *limit > context_.limits().iterations;
+    if (is_long && *goes_on != 0 && !still_runs_.valid() && steps_.keeps_condition()) return too_many_iterations();
     for (int64_t i = 0; i < *limit && *goes_on != 0; ++i) {
-      if (still_runs_.valid() && *limit > kMaxIterations) return unknown_condition(context_);
-      if (i >= kMaxIterations) return too_many_iterations();
+      if (still_runs_.valid() && is_long) return unknown_condition(context_);
+      if (i >= context_.limits().iterations) return too_many_iterations();
       const size_t first = context_.lowering().graph().node_count();
       GP_TRY(const bool sound, iterate_once(i));
       if (!sound) return false;
@@ -179,7 +178,7 @@ class UnrolledLoop {
   }
 
   Diagnostic too_many_iterations() const {
-    return context_.problem(Code::kLimitExceeded, text("has more than ", kMaxIterations, " iterations"),
+    return context_.problem(Code::kLimitExceeded, text("has more than ", context_.limits().iterations, " iterations"),
                             "use fewer, or an operator that works on all of them");
   }
 
@@ -297,10 +296,10 @@ class UnrolledScan {
     if (!size.is_fixed())
       return context_.problem(Code::kMixesSamples, "goes through the samples of a batch one after the other",
                               "scan along another axis, or add --one-sample if the file is one sample as a whole");
-    if (size.factor < 1 || size.factor > kMaxIterations ||
+    if (size.factor < 1 || size.factor > context_.limits().iterations ||
         (!parts_.empty() && std::ssize(parts_.front()) != size.factor))
       return context_.problem(Code::kLimitExceeded, text("has ", size.factor, " iterations in its input ", i),
-                              text("each input must have as many, from 1 to ", kMaxIterations));
+                              text("each input must have as many, from 1 to ", context_.limits().iterations));
     GP_TRY(const ValueId whole, context_.value(i));
     const auto count = static_cast<size_t>(size.factor);
     GP_TRY(std::vector<ValueId> parts,

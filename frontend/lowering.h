@@ -114,8 +114,8 @@ class Lowering {
   void poison(const OnnxNode& node);
   /// Nothing is known any more of what the nodes make: the body of a loop is lowered again.
   void forget(const std::vector<OnnxNode>& nodes);
-  /// Counts nodes that loops repeat; false where all of them are more than `most`.
-  bool may_unroll(int64_t nodes, int64_t most) { return (unrolled_nodes_ += nodes) <= most; }
+  /// Counts nodes that loops repeat; false where all of them are more than the limit.
+  bool may_unroll(int64_t nodes) { return (unrolled_nodes_ += nodes) <= request_.limits.unrolled_nodes; }
 
   /// The graph value of a binding: makes the parameter or the constant where none has been made.
   Result<ir::ValueId> value_of(Binding& binding, const OnnxNode& reader);

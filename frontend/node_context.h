@@ -16,6 +16,7 @@ class NodeContext {
 
   const OnnxNode& node() const { return *node_; }
   Lowering& lowering() { return *lowering_; }
+  const Limits& limits() const { return lowering_->request().limits; }
 
   bool has_input(size_t i) const { return i < node_->inputs.size() && !node_->inputs[i].empty(); }
   bool has_output(size_t i) const { return i < node_->outputs.size() && !node_->outputs[i].empty(); }

@@ -6,6 +6,7 @@
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/lowering/updates.h"
 #include "scheduler/memory/memory.h"
+#include "scheduler/simulate/relaxed_times.h"
 #include "scheduler/simulate/simulate.h"
 #include "scheduler/validate/check_schedule.h"
 
@@ -43,6 +44,9 @@ std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& c
 bool same_item(const Action& a, const Action& b) {
   return a.stage == b.stage && a.replica == b.replica && a.range == b.range;
 }
+
+/// What lowering and simulating an action costs, in relaxed times of one.
+constexpr int64_t kRelaxedPerSimulation = 32;
 
 /// Time in which a device waits before an action of its compute list.
 struct Gap {
@@ -88,6 +92,10 @@ class Search {
     std::optional<Evaluation> start = evaluate(graph_, cluster_, compute_);
     if (!start) return std::move(compute_);
     best_ = *std::move(start);
+    if (!updates_) {
+      relaxed_.emplace(graph_, cluster_, compute_, fine_ticks_per_second(graph_), SimulateOptions().step_traffic);
+      relaxed_best_ = relaxed_->score();
+    }
     while (fill_one_gap()) {
     }
     return std::move(compute_);
@@ -120,15 +128,29 @@ class Search {
     if (to > 0 && (begin - 1)->overlaps_next) return false;
     if (std::any_of(begin, end, [&](const Action& action) { return same_item(action, *end); })) return false;
     if (simulated_ >= options_.max_actions) return false;
-    std::rotate(begin, end, end + 1);
-    std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_, &best_.score);
-    for (const ir::Program& each : compute_.programs) simulated_ += static_cast<int64_t>(each.actions.size());
-    if (moved && moved->score < best_.score && keeps_versions(*moved)) {
-      best_ = *std::move(moved);
-      return true;
+    if (relaxed_) relaxed_->rotate(program, to, from, from + 1);
+    if (may_be_better()) {
+      std::rotate(begin, end, end + 1);
+      std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_, &best_.score);
+      for (const ir::Program& each : compute_.programs) simulated_ += static_cast<int64_t>(each.actions.size());
+      if (moved && moved->score < best_.score && keeps_versions(*moved)) {
+        best_ = *std::move(moved);
+        relaxed_best_ = relaxed_moved_;
+        return true;
+      }
+      std::rotate(begin, begin + 1, end + 1);
     }
-    std::rotate(begin, begin + 1, end + 1);
+    if (relaxed_) relaxed_->rotate(program, to, to + 1, from + 1);
     return false;
+  }
+
+  /// Whether the order with the move is worth a simulation: it may take less memory, or is earlier where no message
+  /// waits for a link.
+  bool may_be_better() {
+    if (!relaxed_ || !relaxed_best_) return true;
+    simulated_ += 1 + static_cast<int64_t>(relaxed_->size()) / kRelaxedPerSimulation;
+    relaxed_moved_ = relaxed_->score();
+    return relaxed_moved_ && (best_.score.excess > Bytes(0) || *relaxed_moved_ < *relaxed_best_);
   }
 
   /// An action that has moved over actions of updates must still find its weight version.
@@ -143,6 +165,9 @@ class Search {
   Schedule compute_;
   const bool updates_;
   Evaluation best_;
+  /// Of orders without updates, and what it says of the best one and of the one that is tried.
+  std::optional<RelaxedTimes> relaxed_;
+  std::optional<RelaxedTimes::Score> relaxed_best_, relaxed_moved_;
   int64_t simulated_ = 0;
 };
 

@@ -4,6 +4,9 @@
 //
 // Example: a device runs F0 F1 B0 F2 B1 and waits before B0 for its gradient. Where F2 has its input by then, F2 before
 // B0 fills the gap, B1 follows B0 at once, and the device holds one more micro-batch in the meantime.
+//
+// Most moves gain nothing. So each is tried first without contention for links (simulate/relaxed_times.h), which costs
+// a small part of a simulation; only what is earlier there, or may save memory, is simulated.
 
 #include "scheduler/policies/policies.h"
 
@@ -23,7 +26,8 @@ struct OrderScore {
 std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute);
 
 struct SearchOptions {
-  /// Actions simulated in all: the search is bounded by work, so that it gives the same result on every machine.
+  /// Actions simulated in all, relaxed times counted as parts of them: the search is bounded by work, so that it gives
+  /// the same result on every machine.
   int64_t max_actions = 4'000'000;
   /// How far behind a gap an action may stand that is moved into it.
   size_t window = 32;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+
+#include "cost/stage_cost.h"
 
 namespace graphpipe::scheduler {
 
@@ -53,6 +56,35 @@ double fine_ticks_per_second(const StageGraph& graph) {
                                     stage.input_gradient.at(stage.choice.micro_batch) +
                                     stage.weight_gradient.at(stage.choice.micro_batch));
   return longest > 0 ? kTicksPerUnit / longest : 1;
+}
+
+std::vector<Ticks> reduction_lengths(const StageGraph& graph, const ir::Cluster& cluster,
+                                     const IdMap<StageId, int>& groups, double ticks_per_second) {
+  std::vector<Ticks> lengths(graph.stages.size());
+  std::map<std::pair<int, ir::DeviceId>, Ticks> of_device;
+  for (const StageId stage : graph.stage_ids()) {
+    const ir::Stage& s = graph.stages[stage];
+    if (groups[stage] < 0) continue;
+    const Ticks length =
+        to_ticks(all_reduce_time(cluster, s.choice.devices, s.trainable_weight_bytes), ticks_per_second);
+    for (const ir::DeviceId device : s.choice.devices) of_device[{groups[stage], device}] += length;
+  }
+  for (const auto& [place, sum] : of_device) {
+    Ticks& length = lengths[static_cast<size_t>(place.first)];
+    length = std::max(length, sum);
+  }
+  for (const ir::SharedWeights& shared : graph.shared)
+    if (const int group = groups[shared.stages.front()]; group >= 0)
+      lengths[static_cast<size_t>(group)] += to_ticks(cost::copies_time(graph, cluster, shared), ticks_per_second);
+  return lengths;
+}
+
+Seconds update_time(const ir::Stage& stage, const ir::Cluster& cluster, ir::DeviceId device, double step_traffic) {
+  const double bytes = static_cast<double>(stage.updated_weight_bytes.count);
+  const ir::RuntimeCosts& costs = cluster.runtime;
+  if (step_traffic > 0 && (costs.update_tensor.count > 0 || costs.update_byte > 0))
+    return Seconds(stage.trainable_tensors * costs.update_tensor.count + bytes * costs.update_byte);
+  return Seconds(step_traffic * bytes / cluster.devices[device].memory_bandwidth.count);
 }
 
 }  // namespace graphpipe::scheduler

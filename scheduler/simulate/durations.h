@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "ir/cluster.h"
 #include "scheduler/terms.h"
 
 namespace graphpipe::scheduler {
@@ -17,6 +18,14 @@ Ticks to_ticks(Seconds time, double ticks_per_second);
 
 /// Ticks finer than any cost of the plan: the longest item takes about a million. 1 where all costs are zero.
 double fine_ticks_per_second(const StageGraph& graph);
+
+/// Per reduction group (reduction_groups) the time of one reduction: over the replicas of its stages, which a device
+/// that holds several of them sums one after the other, then over the stages that share weights.
+std::vector<Ticks> reduction_lengths(const StageGraph& graph, const ir::Cluster& cluster,
+                                     const IdMap<StageId, int>& groups, double ticks_per_second);
+
+/// One optimizer step of one replica on the device: as measured, else `step_traffic` bytes of memory traffic per byte.
+Seconds update_time(const ir::Stage& stage, const ir::Cluster& cluster, ir::DeviceId device, double step_traffic);
 
 class Durations {
  public:

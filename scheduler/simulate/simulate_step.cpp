@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "cost/stage_cost.h"
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/links.h"
 #include "scheduler/simulate/simulator.h"
@@ -13,7 +12,7 @@ namespace graphpipe::scheduler {
 
 void Simulator::prepare_collectives() {
   group_of_ = reduction_groups(graph_);
-  const std::vector<Ticks> lengths = reduction_lengths();
+  const std::vector<Ticks> lengths = reduction_lengths(graph_, cluster_, group_of_, options_.ticks_per_second);
   collective_of_action_.assign(resolved_.actions.size(), -1);
   std::map<std::pair<int, int64_t>, int32_t> numbers;
   std::vector<ir::DeviceId> norm_devices;
@@ -79,28 +78,6 @@ Ticks Simulator::occupy_links(const Collective& collective) {
   return end;
 }
 
-/// Per reduction group the time of one reduction: over the replicas of its stages, which a device that holds several of
-/// them sums one after the other, then over the copies.
-std::vector<Ticks> Simulator::reduction_lengths() const {
-  std::vector<Ticks> lengths(graph_.stages.size());
-  std::map<std::pair<int, ir::DeviceId>, Ticks> of_device;
-  const auto ticks = [&](Seconds time) { return to_ticks(time, options_.ticks_per_second); };
-  for (const StageId stage : graph_.stage_ids()) {
-    const ir::Stage& s = graph_.stages[stage];
-    if (group_of_[stage] < 0) continue;
-    const Ticks length = ticks(all_reduce_time(cluster_, s.choice.devices, s.trainable_weight_bytes));
-    for (const ir::DeviceId device : s.choice.devices) of_device[{group_of_[stage], device}] += length;
-  }
-  for (const auto& [place, sum] : of_device) {
-    Ticks& length = lengths[static_cast<size_t>(place.first)];
-    length = std::max(length, sum);
-  }
-  for (const ir::SharedWeights& shared : graph_.shared)
-    if (const int group = group_of_[shared.stages.front()]; group >= 0)
-      lengths[static_cast<size_t>(group)] += ticks(cost::copies_time(graph_, cluster_, shared));
-  return lengths;
-}
-
 /// Marks the reductions and steps that stand before compute actions of their update.
 void Simulator::find_early_ends() {
   ends_early_.assign(resolved_.actions.size(), 0);
@@ -159,15 +136,6 @@ Simulator::Outcome Simulator::contribute(size_t program, ActionIndex at, Collect
   return Outcome::kNext;
 }
 
-/// Seconds of one optimizer step of one replica: as measured, else the memory traffic.
-double Simulator::update_seconds(size_t program, const ir::Stage& stage) const {
-  const double bytes = static_cast<double>(stage.updated_weight_bytes.count);
-  const ir::RuntimeCosts& costs = cluster_.runtime;
-  if (options_.step_traffic > 0 && (costs.update_tensor.count > 0 || costs.update_byte > 0))
-    return stage.trainable_tensors * costs.update_tensor.count + bytes * costs.update_byte;
-  return options_.step_traffic * bytes / cluster_.devices[schedule_.programs[program].device].memory_bandwidth.count;
-}
-
 Simulator::Outcome Simulator::run_step(size_t program, ActionIndex at, const Action& action) {
   const int32_t number = collective_of_action_[static_cast<size_t>(at)];
   ProgramRun& run = programs_[program];
@@ -186,8 +154,9 @@ Simulator::Outcome Simulator::run_step(size_t program, ActionIndex at, const Act
       cause = collective->contributions.back();
     }
   }
-  const double seconds = update_seconds(program, graph_.stages[StageId(static_cast<size_t>(action.stage))]);
-  span(at) = {start, start + to_ticks(Seconds(seconds), options_.ticks_per_second)};
+  const Seconds seconds = update_time(graph_.stages[StageId(static_cast<size_t>(action.stage))], cluster_,
+                                      schedule_.programs[program].device, options_.step_traffic);
+  span(at) = {start, start + to_ticks(seconds, options_.ticks_per_second)};
   causes_[static_cast<size_t>(at)] = cause;
   run.last_compute = at;
   queue_.push({span(at).end, program});

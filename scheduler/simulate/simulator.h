@@ -91,14 +91,12 @@ class Simulator {
   Outcome run_receive(size_t program, ActionIndex at, const Action& action);
   Outcome run_item_action(size_t program, ActionIndex at);
   Outcome run_compute(size_t program, ActionIndex at, const Action& action);
-  std::vector<Ticks> reduction_lengths() const;
   void find_reduction_links();
   Ticks occupy_links(const Collective& collective);
   void find_early_ends();
   bool ends_too_early(ActionIndex at);
   Outcome run_norm(size_t program, ActionIndex at);
   Outcome contribute(size_t program, ActionIndex at, Collective& collective);
-  double update_seconds(size_t program, const ir::Stage& stage) const;
   Outcome run_step(size_t program, ActionIndex at, const Action& action);
   Outcome wait_for(size_t program, ItemIndex index, bool backward);
   void start_compute(size_t program, ActionIndex at, const ItemRun& item, bool forward);

@@ -87,6 +87,17 @@ TEST_CASE("limits hold before objects are built") {
   CHECK(reports(import_text("g (float[N,4] x) => (float[N,4] y) <float[4] w = {1, 2, 3, 4}> { y = Add(x, w) }", request)
                     .problems(),
                 Code::kLimitExceeded, "more than 10 bytes"));
+  request = {};
+  request.limits.unrolled_nodes = 5;
+  const std::string loop = R"(g (float[N,4] x) => (float[N,4] y) {
+    limit = Constant<value_int = 3>()
+    y = Loop(limit, , x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g) {
+      d = Identity(c)
+      g = Relu(h) }> })";
+  CHECK(reports(import_text(loop, request).problems(), Code::kLimitExceeded, "more than 5 nodes"));
+  request = {};
+  request.limits.iterations = 2;
+  CHECK(reports(import_text(loop, request).problems(), Code::kLimitExceeded, "more than 2 iterations"));
 }
 
 TEST_CASE("messages nested too deeply are refused before the parser sees them") {
