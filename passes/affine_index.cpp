@@ -19,14 +19,14 @@ constexpr int64_t kMaxNumber = int64_t{1} << 48;
 bool is_index(ir::DType dtype) { return dtype == ir::DType::kInt64 || dtype == ir::DType::kInt32; }
 bool is_small(int64_t number) { return number > -kMaxNumber && number < kMaxNumber; }
 
-/// 0 on axes of size 1, so that equal formulas look equal.
+/// Canonical form: the stride of every axis of size 1 is 0.
 AffineIndex normal(AffineIndex index, const Shape& shape) {
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] == Dim::fixed(1)) index.strides[i] = 0;
   return index;
 }
 
-/// The axes of size other than 1 keep their order through every reshape that merges and splits none of them.
+/// The formula after a reshape that only adds or removes axes of size 1; none where it merges or splits other axes.
 std::optional<AffineIndex> moved(const AffineIndex& from, const Shape& before, const Shape& after) {
   AffineIndex result{from.offset, std::vector<int64_t>(after.size(), 0)};
   size_t i = 0;
@@ -39,7 +39,7 @@ std::optional<AffineIndex> moved(const AffineIndex& from, const Shape& before, c
   return result;
 }
 
-/// The formula with the strides of a shape that it broadcasts to.
+/// The strides after broadcasting to `rank` axes: the new leading axes have stride 0.
 std::vector<int64_t> broadcast_strides(const AffineIndex& from, size_t rank) {
   std::vector<int64_t> strides(rank - from.strides.size(), 0);
   strides.insert(strides.end(), from.strides.begin(), from.strides.end());
@@ -50,7 +50,7 @@ bool is_constant(const AffineIndex& index) {
   return std::all_of(index.strides.begin(), index.strides.end(), [](int64_t stride) { return stride == 0; });
 }
 
-/// Dense little-endian integers.
+/// The elements of a dense little-endian integer tensor.
 std::vector<int64_t> elements_of(const std::string& bytes, ir::DType dtype) {
   const size_t width = dtype == ir::DType::kInt64 ? 8 : 4;
   std::vector<int64_t> elements(bytes.size() / width);
@@ -62,7 +62,9 @@ std::vector<int64_t> elements_of(const std::string& bytes, ir::DType dtype) {
   return elements;
 }
 
-/// The formula that gives these elements, where one does. Needs: as many elements as the shape has, at least one.
+/// The formula that gives these elements, if there is one. Each stride is the difference between the first element and
+/// its neighbour along the axis; then every element is checked. 5 7 9 6 8 10 of shape [2, 3] is 5 + i + 2 j.
+/// Needs: as many elements as the shape has, at least one.
 std::optional<AffineIndex> fit(const std::vector<int64_t>& elements, const Shape& shape) {
   AffineIndex index{elements[0], std::vector<int64_t>(shape.size(), 0)};
   size_t inner = 1;

@@ -34,9 +34,9 @@ void report_activation(const Graph& graph, ValueId output, const LossDef& loss, 
                 .hint = "train on the logits: export the model without its last activation"});
 }
 
-// Outputs that every step of a training computes anyway, so that an evaluation can have them. Whether micro-batches can
-// be put together to them shows later, where an axis grows with the batch: separate-samples gives some their axis of
-// samples back.
+// Keeps the outputs that every training step computes anyway, so that an evaluation can have them. Whether they can be
+// put together from micro-batches is known only later: separate-samples may still recover a batch axis. So every such
+// output with an axis that grows with the batch is kept here.
 void keep_outputs_on_the_way(Graph& graph, ValueId loss) {
   const IdSet<NodeId> computed = ir::ancestors_of(graph, std::span(&loss, 1));
   std::erase_if(graph.outputs(), [&](const ir::Output& output) {

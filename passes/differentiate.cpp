@@ -16,7 +16,7 @@ using ir::ParamId;
 using ir::Phase;
 using ir::ValueId;
 
-/// The values with something trainable upstream, along paths that have a derivative.
+/// The values that depend on a trainable parameter along a path of differentiable nodes.
 IdSet<ValueId> find_values_with_gradient(const Graph& graph) {
   IdSet<ValueId> needs(graph.value_count());
   for (ParamId param : graph.param_ids())
@@ -104,7 +104,7 @@ class Differentiator {
     return Ok{};
   }
 
-  /// What an input gradient reads is phase I, whichever side its entry counted it to.
+  /// Moves every gradient node that an input gradient depends on to phase I, whichever phase its entry gave it.
   void settle_phases() {
     IdSet<ValueId> read_by_input_gradient(graph_.value_count());
     for (size_t i = graph_.node_count(); i-- > before_.node_count();) {
@@ -117,7 +117,7 @@ class Differentiator {
     }
   }
 
-  /// Every share is computed by a W node, in the order of the list.
+  /// Makes every share the output of a W node, with an Identity where needed, and sorts the shares in node order.
   Status settle_shares() {
     for (ir::GradientShare& share : graph_.gradient_shares()) {
       const NodeId producer = graph_.value(share.value).producer;
@@ -142,7 +142,7 @@ class Differentiator {
   const IdMap<ValueId, ParamId> param_of_;
 };
 
-/// A trainable parameter without a share never changes; PyTorch leaves it alone too.
+/// Freezes trainable parameters without a share: they would never change, and PyTorch leaves them alone too.
 void freeze_unreached(Graph& graph, const PassContext& context) {
   IdSet<ParamId> reached(graph.param_count());
   for (const ir::GradientShare& share : graph.gradient_shares()) reached.insert(share.param);

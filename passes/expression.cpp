@@ -11,7 +11,7 @@ using ir::ValueId;
 namespace {
 
 constexpr size_t kMaxFactors = 4;
-/// Of a mask: added to a score, it leaves the softmax nothing of it.
+/// A mask element this low, added to a score, makes the score's softmax weight zero.
 constexpr float kNoScoreOutweighs = -1e30F;
 
 template <typename T>

@@ -51,7 +51,7 @@ class AttentionFusion {
  private:
   const Shape& shape(ValueId value) const { return parts_.shape(value); }
 
-  /// The constants that multiply or divide the value, taken off.
+  /// Strips the constants that multiply or divide the value, and collects them in one factor.
   Scaled without_factors(ValueId value) const {
     Scaled result{value};
     for (;;) {
@@ -64,8 +64,8 @@ class AttentionFusion {
     }
   }
 
-  /// The weights, without what gives rows that a mask hides wholly zeros: the kernel does so too. ONNX's Attention
-  /// looks for them in the mask, PyTorch's exporter for the softmax that they do not have.
+  /// The weights without the Where that zeroes rows which the mask hides completely: the kernel zeroes them too.
+  /// ONNX's Attention finds these rows in the mask; PyTorch's exporter finds them by their softmax, which is NaN.
   ValueId without_hidden_rows(ValueId weights) const {
     const Node* chosen = parts_.made_by(weights, "Where");
     if (chosen == nullptr || parts_.constant(chosen->inputs[1]) != 0.0) return weights;
@@ -81,7 +81,7 @@ class AttentionFusion {
     return scores ? scores->mask : ValueId();
   }
 
-  /// Whether the value says which rows the mask hides wholly.
+  /// Whether the value tells which rows the mask hides completely: those whose maximum is -infinity.
   bool is_hidden_by(ValueId value, ValueId mask) const {
     const Node* is_hidden = parts_.made_by(value, "Equal");
     const Node* most = is_hidden != nullptr ? parts_.made_by(is_hidden->inputs[0], "ReduceMax") : nullptr;
@@ -116,7 +116,7 @@ class AttentionFusion {
     return Scores{without_factors(product->inputs[0]), without_factors(product->inputs[1]), mask, scaled.factor};
   }
 
-  /// Whether the kernel takes these shapes: one or two leading axes that are alike, lengths that are known.
+  /// Whether the kernel takes these operands: one or two equal leading axes, fixed lengths, and one type.
   bool takes(const Scores& scores, ValueId v) const {
     const Shape &left = shape(scores.left.value), &right = shape(scores.right.value), &values = shape(v);
     const size_t rank = left.size();
@@ -130,19 +130,19 @@ class AttentionFusion {
     return mask_fits && parts_.value(v).type.dtype == dtype && step_.outputs[0].type.dtype == dtype;
   }
 
-  /// A mask of one row for each of q's, that hides the later columns from it.
+  /// Whether the mask is causal: it is square over the lengths of q and k, and row i hides the columns after i.
   bool hides_later(const Scores& scores) const {
     if (!parts_.is_causal_mask(scores.mask)) return false;
     const ir::Dim length = shape(scores.mask).back();
     return length == shape(scores.left.value).end()[-2] && length == shape(scores.right.value).back();
   }
 
-  /// k where `value` is k transposed, else a transposition of the value.
+  /// k where `value` is k transposed, else a new node that transposes the value.
   Result<ValueId> transposed_back(ValueId value) const {
     const Shape& found = shape(value);
     Shape wanted = found;
     std::swap(wanted[wanted.size() - 1], wanted[wanted.size() - 2]);
-    // Exporters reshape to three axes around the transposition: the leading axes are only joined and parted again.
+    // Exporters reshape to three axes around the transposition, which only joins and splits the leading axes.
     if (const Node* parted = parts_.made_by(value, "Reshape"))
       if (const Node* turned = parts_.made_by(parted->inputs[0], "Transpose"))
         if (const Node* joined = parts_.made_by(turned->inputs[0], "Reshape"))

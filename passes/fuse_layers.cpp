@@ -15,7 +15,7 @@ using ir::Node;
 using ir::Shape;
 using ir::ValueId;
 
-/// The node that is being rebuilt, as an expression whose parts are there already.
+/// Recognises a layer in the expression that ends in the node being rebuilt. Its operands have been rebuilt already.
 class Fusion {
  public:
   Fusion(const Rebuilding& step, const Expressions& parts) : step_(step), parts_(parts) {}
@@ -41,14 +41,14 @@ class Fusion {
   const Expressions& parts_;
 };
 
-/// A scale or bias of the rows of x, which comes from weights alone.
+/// Whether the value is a scale or bias of the rows of x that depends on weights alone.
 bool Fusion::is_row_weight(ValueId value, ValueId x) const {
   const ir::Value& weight = parts_.value(value);
   return weight.batch == ir::BatchKind::kNone && !parts_.shape(x).empty() &&
          weight.type.dtype == parts_.value(x).type.dtype && weight.type.shape == Shape{parts_.shape(x).back()};
 }
 
-/// RMSNormalization(x - mean, scale) + bias: what comes before the bias has been recognised as that.
+/// RMSNormalization(x - mean, scale) + bias: rms_norm() has already fused what comes before the bias.
 Result<Replacement> Fusion::layer_norm() {
   for (size_t i = 0; i < 2; ++i) {
     const Node* scaled = parts_.made_by(step_.node.inputs[1 - i], "RMSNormalization");
@@ -112,7 +112,7 @@ std::optional<ValueId> Fusion::tanh_argument(ValueId value) const {
   return std::nullopt;
 }
 
-/// The three factors x, 1/2 and 1 + erf or tanh, in any order and nesting.
+/// The product of x, 1/2 and 1 + erf(..) or 1 + tanh(..), in any order and nesting.
 Result<Replacement> Fusion::gelu() {
   std::vector<ValueId> factors = parts_.factors(step_.node.inputs[0]);
   for (const ValueId other : parts_.factors(step_.node.inputs[1])) factors.push_back(other);

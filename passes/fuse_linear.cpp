@@ -32,13 +32,13 @@ class LinearFusion {
     return make(node.inputs[0], node.inputs[1], bias, node.attributes.get_int("transB", 0) != 0);
   }
 
-  /// A Linear without a bias, and one. `alone` tells of which input this is the only reader.
+  /// A Linear without a bias, plus a bias, where this node `id` is the only reader of the Linear.
   Result<Replacement> sum(const Readers& readers, NodeId id) const {
     for (size_t i = 0; i < 2; ++i) {
       const Node* linear = parts_.made_by(step_.node.inputs[i], "Linear");
       const ValueId bias = step_.node.inputs[1 - i];
       if (linear == nullptr || linear->inputs.size() != 2 || !readers.is_only_reader(id, i) || !is_row(bias)) continue;
-      // A copy: the graph grows, and its nodes move.
+      // A copy, because nodes move in memory when the graph grows.
       const std::vector<ValueId> inputs = {linear->inputs[0], linear->inputs[1], bias};
       GP_TRY(const ValueId fused, append_like(step_.made, step_.node, "Linear", inputs, linear->attributes));
       return Replacement({fused});
@@ -47,13 +47,13 @@ class LinearFusion {
   }
 
  private:
-  /// Rows of samples times a matrix that no sample has a part in.
+  /// Whether this is rows of samples times a matrix that does not depend on the samples.
   bool takes(ValueId x, ValueId weight) const {
     const ir::Value &rows = parts_.value(x), &matrix = parts_.value(weight);
     return rows.batch != ir::BatchKind::kNone && rows.type.shape.size() >= 2 && rows.type.shape.back().is_fixed() &&
            matrix.batch == ir::BatchKind::kNone && matrix.type.shape.size() == 2;
   }
-  /// A bias of the rows of the result.
+  /// Whether the value is a bias of the result's rows.
   bool is_row(ValueId value) const {
     const ir::Value& bias = parts_.value(value);
     return bias.batch == ir::BatchKind::kNone && bias.type.shape == Shape{step_.outputs[0].type.shape.back()};

@@ -47,7 +47,7 @@ std::vector<ValueId> NodeGradientBuilder::add(size_t for_input, std::string_view
   const Result<NodeId> added = append_node(graph_, std::move(node));
   if (added.ok()) return graph_.node(*added).outputs;
   problems_.insert(problems_.end(), added.problems().begin(), added.problems().end());
-  // The entry goes on with a stand-in of the right count; contributions() then refuses the node.
+  // The entry carries on with placeholder outputs; contributions() then reports the errors.
   return std::vector<ValueId>(8, view_.node().outputs.front());
 }
 

@@ -20,7 +20,7 @@ using ir::NodeId;
 using ir::ValueId;
 using ops::Precision;
 
-/// Whether the number is one of the 16-bit type.
+/// Whether the 16-bit type represents the number exactly.
 bool is_exact_in(double number, DType type) {
   const auto narrow = static_cast<float>(number);
   if (static_cast<double>(narrow) != number || !std::isfinite(number)) return std::isinf(number);
@@ -63,7 +63,7 @@ class Lowering {
     return known;
   }
 
-  /// The value in the type that the old graph has it in.
+  /// The value in its type of the old graph: cast back where it has been lowered.
   Result<ValueId> in_type_of(ValueId old) {
     const ValueId made = stands_for_[old];
     if (!is_lowered(old)) return made;
@@ -75,7 +75,7 @@ class Lowering {
     return cast(stands_for_[old], type_, reader);
   }
 
-  /// Whether the node's floating-point inputs are all of float32 in the old graph, or lowered from it.
+  /// Whether all floating-point inputs of the node are float32 in the old graph.
   bool reads_float32_only(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId input) {
       return !input.valid() || !ir::is_floating(old_type(input)) || old_type(input) == DType::kFloat32;
@@ -86,9 +86,9 @@ class Lowering {
     return std::ranges::any_of(node.inputs, [&](ValueId input) { return input.valid() && is_lowered(input); });
   }
 
-  /// Whether an input of float32 beside lowered ones takes their type rather than they its: a number that loses
-  /// nothing, as PyTorch's numbers have no type of their own, and the bias of a product, which is an operand of the
-  /// product in PyTorch.
+  /// Whether a float32 input takes the type of the lowered inputs beside it, instead of promoting them to float32. That
+  /// holds for a number that 16 bits represent exactly (Python numbers do not promote tensors in PyTorch), and for the
+  /// bias of a product, which PyTorch passes to the product as an operand.
   bool follows(const Node& node, ValueId input) const {
     if (const auto number = parts_.constant(input); number && is_one_element(input)) return is_exact_in(*number, type_);
     const ops::OpDef* entry = ops::find_op(node.op);
@@ -120,7 +120,7 @@ class Lowering {
     return all_follow && reads_lowered(node);
   }
 
-  /// x * c and x / c: a number that the 16-bit type cannot hold stays as exact as the operator computes.
+  /// Makes x * c and x / c a Scale of the lowered x. Its factor is an attribute, so c is not rounded to 16 bits.
   Result<ValueId> scaled(const Node& node) {
     const ops::OpDef* entry = ops::find_op(node.op);
     if (entry == nullptr || entry->factor_of == nullptr || node.inputs.size() != 2) return ValueId();
@@ -161,7 +161,7 @@ class Lowering {
     return Ok{};
   }
 
-  /// False where the operator is not defined so: it then computes in float32.
+  /// False where the operator is not defined for these types; it then computes in float32.
   bool append(const Node& old, Node node) {
     node.outputs.clear();
     const Result<NodeId> id = append_node(made_, std::move(node));

@@ -19,7 +19,7 @@ const Node* producer_of(const Graph& graph, ValueId value) {
   return id.valid() ? &graph.node(id) : nullptr;
 }
 
-/// One look-up while it is rewritten.
+/// A look-up that is being rewritten.
 class LookUp {
  public:
   LookUp(const Rebuilding& step, AffineIndices& indices) : step_(step), made_(step.made), indices_(indices) {}
@@ -47,7 +47,7 @@ class LookUp {
   AffineIndices& indices_;
 };
 
-/// Through one reshape before it, so that what was flattened for the look-up is never flattened.
+/// Reshapes the value or, if that is a reshape itself, its input: data need not be flattened for the look-up first.
 Result<ValueId> LookUp::reshape(ValueId value, Shape shape) {
   const Node* producer = producer_of(made_, value);
   if (producer != nullptr && ops::dependence_of(producer->op) == ops::Dependence::kSameOrder)
@@ -56,7 +56,7 @@ Result<ValueId> LookUp::reshape(ValueId value, Shape shape) {
   return append("Reshape", {value}, {{"shape", std::move(shape)}});
 }
 
-/// Whether the index is `stride` times the sample's place, the batch being its first axis.
+/// Whether the index has the batch as its first axis and is `stride` * b for all elements of sample b.
 bool LookUp::counts_samples(ValueId index, int64_t stride) {
   const Shape& shape = shape_of(made_, index);
   const AffineIndex* formula = indices_.find(made_, index);
@@ -65,8 +65,7 @@ bool LookUp::counts_samples(ValueId index, int64_t stride) {
          std::all_of(formula->strides.begin() + 1, formula->strides.end(), [](int64_t other) { return other == 0; });
 }
 
-/// Whether the formula numbers the elements of a tensor of `all` elements 0, 1, 2, ... in order; axes of stride 0
-/// repeat.
+/// Whether the index counts `all` elements 0, 1, 2, ... in order; axes of stride 0 only repeat them.
 bool LookUp::counts_all(const AffineIndex& index, const Shape& shape, Dim all) const {
   if (index.offset != 0) return false;
   Dim count = Dim::fixed(1);
@@ -79,7 +78,7 @@ bool LookUp::counts_all(const AffineIndex& index, const Shape& shape, Dim all) c
   return count == all && count.power > 0;
 }
 
-/// Whether all elements lie in [0, size).
+/// Whether all elements are known to lie in [0, size).
 bool LookUp::is_within(ValueId index, int64_t size) {
   if (const AffineIndex* formula = indices_.find(made_, index)) {
     const Shape& shape = shape_of(made_, index);
@@ -110,7 +109,7 @@ bool LookUp::is_within(ValueId index, int64_t size) {
   return false;
 }
 
-/// Every element in order: the data themselves, in the shape of the indices.
+/// A look-up of every row in order: the data themselves, reshaped to the index's shape and expanded where it repeats.
 Result<Replacement> LookUp::as_reshape(const Shape& index, const AffineIndex& formula) {
   const Shape& data = shape_of(made_, step_.node.inputs[0]);
   Shape shape = index;
@@ -124,7 +123,7 @@ Result<Replacement> LookUp::as_reshape(const Shape& index, const AffineIndex& fo
   return Replacement({result});
 }
 
-/// data[b, index[b, ...]] for data [B, size, ...] and an index that may have to be repeated over the batch.
+/// data[b, index[b, ...]] for data [B, size, ...]. Expands an index that leaves out the batch or other axes.
 Result<Replacement> LookUp::per_sample(ValueId data, ValueId index) {
   Shape tuples = shape_of(made_, step_.node.inputs[1]);
   if (shape_of(made_, index) != tuples) {
@@ -143,7 +142,7 @@ Result<Replacement> LookUp::gather() {
   if (data.empty() || data[0].power != 1) return Replacement();
   if (const AffineIndex* formula = indices_.find(made_, index); formula && counts_all(*formula, tuples, data[0]))
     return as_reshape(tuples, AffineIndex(*formula));
-  // Rows of B samples of `size` rows each, numbered from the sample's first row.
+  // The data are B samples of `size` rows each; the index is b * size plus a row number within the sample.
   const Node* sum = producer_of(made_, index);
   const int64_t size = data[0].factor;
   if (sum == nullptr || sum->op != "Add" || tuples.empty() || tuples[0] != Dim::batch()) return Replacement();
@@ -159,7 +158,7 @@ Result<Replacement> LookUp::gather() {
   return Replacement();
 }
 
-/// data[b] for tuples that hold the sample's place only.
+/// data[b] for index tuples that consist of the sample number b alone.
 Result<Replacement> LookUp::each_sample(ValueId index) {
   Shape tuples = shape_of(made_, index);
   tuples.pop_back();
@@ -189,7 +188,7 @@ Result<Replacement> LookUp::gather_nd() {
   return Replacement({result});
 }
 
-/// The value whose first column the node takes, where that is the first of what a Concat puts side by side.
+/// Where the node takes column 0 of a Concat along axis 1 whose first operand is one column: that operand.
 ValueId LookUp::first_column(const Node& node) {
   const Node* table = producer_of(made_, node.inputs[0]);
   if (table == nullptr || table->op != "Concat" || shape_of(made_, node.inputs[0]).size() != 2) return {};
@@ -208,13 +207,13 @@ ValueId LookUp::first_column(const Node& node) {
   return first ? table->inputs[0] : ValueId();
 }
 
-/// Whether the numbers are those of the samples in order, each as often as the others.
+/// Whether the values are the sample numbers 0, 1, ... in order, each repeated equally often.
 bool LookUp::numbers_samples(ValueId number) {
   while (!counts_samples(number, 1)) {
     const Node* node = producer_of(made_, number);
     if (node == nullptr || node->inputs.empty() || !node->inputs[0].valid()) return false;
     const Shape &after = shape_of(made_, number), &before = shape_of(made_, node->inputs[0]);
-    // Each number is repeated beside itself where the samples stay in front.
+    // With the batch axis in front before and after, the copies of a number stay next to each other.
     const bool repeats = node->op == "Expand" && after.size() == before.size() && !after.empty() &&
                          after[0] == Dim::batch() && before[0] == Dim::batch();
     const bool keeps = node->op == "Cast" || ops::dependence_of(node->op) == ops::Dependence::kSameOrder;
@@ -225,7 +224,7 @@ bool LookUp::numbers_samples(ValueId number) {
   return true;
 }
 
-/// Regions of which every sample has as many, one sample's behind the other's.
+/// Regions that are ordered by sample, with the same number for each sample.
 Result<Replacement> LookUp::regions() {
   const std::vector<ValueId>& inputs = step_.node.inputs;
   const Dim samples = shape_of(made_, inputs[0])[0], rows = shape_of(made_, inputs[1])[0];

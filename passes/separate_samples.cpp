@@ -18,7 +18,7 @@ using ir::ValueId;
 using ops::Dependence;
 
 bool is_mixed(const Graph& graph, ValueId value) { return graph.value(value).batch == ir::BatchKind::kMixed; }
-/// The unmixed value that `value` is a mixed reshape of; invalid where it is none.
+/// The unmixed value of which `value` is a mixed reshape; invalid where there is none.
 ValueId unmixed_root(const Graph& graph, ValueId value) {
   if (!value.valid() || !is_mixed(graph, value) || !graph.value(value).producer.valid()) return {};
   const Node& producer = graph.node(graph.value(value).producer);
@@ -26,7 +26,7 @@ ValueId unmixed_root(const Graph& graph, ValueId value) {
   return producer.inputs[0];
 }
 
-/// A reshape of a mixed reshape: one reshape of what lies before, or that value itself.
+/// Makes a reshape of a mixed reshape one reshape of the unmixed root, or the root itself.
 Result<Replacement> compose_reshapes(const Rebuilding& step) {
   const ValueId root = unmixed_root(step.made, step.node.inputs[0]);
   if (!root.valid()) return Replacement();
@@ -36,7 +36,7 @@ Result<Replacement> compose_reshapes(const Rebuilding& step) {
   return Replacement({whole});
 }
 
-/// Puts the old shape back on what was computed in the root's shape.
+/// Reshapes what was computed in the root's shape back to the shape of the node's output.
 Result<Replacement> in_old_shape(const Rebuilding& step, ValueId computed) {
   GP_TRY(const ValueId shaped,
          append_like(step.made, step.node, "Reshape", {computed}, {{"shape", step.outputs[0].type.shape}}));
@@ -50,8 +50,8 @@ Result<Replacement> move_unary(const Rebuilding& step) {
   return in_old_shape(step, moved);
 }
 
-/// The unmixed value that `flat` is a mixed reshape of, seen as rows as long as those of `flat`; invalid where it is
-/// none. Only dims behind the samples are joined for it, so these stay apart.
+/// The unmixed root of `flat`, reshaped to rows as long as those of `flat`; invalid where that is impossible. Only axes
+/// after the batch axis are joined, so the samples stay apart: root [T, B, H, d] of flat [T*B, H*d] is [T, B, H*d].
 Result<ValueId> row_root(const Rebuilding& step, ValueId flat) {
   const ValueId root = unmixed_root(step.made, flat);
   if (!root.valid() || shape_of(step.made, flat).empty()) return ValueId();
@@ -65,7 +65,7 @@ Result<ValueId> row_root(const Rebuilding& step, ValueId flat) {
   }
   if (joined.factor < 1) return ValueId();
   if (joined != wanted) {
-    // Heads that the batch axis holds: [T, B * heads, d] is [T, B, heads * d].
+    // The batch axis also holds heads: [T, B * heads, d] becomes [T, B, heads * d].
     if (rows.empty() || rows.back().power != 1 || wanted.factor % joined.factor != 0) return ValueId();
     const int64_t heads = wanted.factor / joined.factor;
     if (rows.back().factor % heads != 0) return ValueId();
@@ -76,7 +76,7 @@ Result<ValueId> row_root(const Rebuilding& step, ValueId flat) {
   return append_like(step.made, step.node, "Reshape", {root}, {{"shape", std::move(rows)}});
 }
 
-/// Whether `other` meets every row of `flat` alike: a scalar, or one row.
+/// Whether `other` is the same for every row of `flat`: a scalar, or one row.
 bool broadcasts_over_rows(const Graph& graph, ValueId other, ValueId flat) {
   const Shape& shape = shape_of(graph, other);
   if (graph.value(other).batch != ir::BatchKind::kNone || shape.size() > 1) return false;
@@ -137,7 +137,7 @@ Result<Replacement> move_product(const Rebuilding& step) {
   return in_old_shape(step, product);
 }
 
-/// What works along the last axis, such as Softmax.
+/// Operators that work along the last axis, such as Softmax.
 Result<Replacement> move_last_axis(const Rebuilding& step) {
   const ValueId flat = step.node.inputs[0];
   if (!unmixed_root(step.made, flat).valid()) return Replacement();

@@ -21,7 +21,7 @@ struct Part {
   ValueId whole;
   size_t axis = 0;
   int64_t start = 0, size = 0;
-  /// The axis is gone in the result, as after a Gather of one row.
+  /// Whether the result has lost the axis, as after a Gather of one row.
   bool drops_axis = false;
 };
 
@@ -39,7 +39,7 @@ std::optional<Part> part_of_slice(const Graph& graph, const Node& node) {
   return Part{node.inputs[0], axis, start, shape_of(graph, node.outputs[0])[axis].factor};
 }
 
-/// A Gather whose only row is a constant number without an axis of its own.
+/// A Gather of one row, whose index is a constant scalar.
 std::optional<Part> part_of_look_up(const Graph& graph, const Expressions& parts, const Node& node) {
   const std::optional<double> row = parts.constant(node.inputs[1]);
   if (!row || !shape_of(graph, node.inputs[1]).empty()) return std::nullopt;
@@ -71,14 +71,14 @@ class Parts {
   }
 
   const std::optional<Part>& part(size_t node) const { return parts_[node]; }
-  /// The sizes of the Split that the node belongs to, none where it stands alone.
+  /// The sizes of the Split that the node becomes an output of; null where there is none.
   const std::vector<int64_t>* sizes(size_t node) const {
     const auto found = sizes_of_.find(node);
     return found == sizes_of_.end() ? nullptr : &found->second;
   }
 
  private:
-  /// Notes the nodes where they lie side by side from the first row to the last.
+  /// Makes the nodes outputs of one Split if they cover the axis without a gap or an overlap.
   void keep_tiling(const Graph& graph, ValueId whole, size_t axis, std::vector<NodeId> nodes) {
     std::ranges::sort(nodes, {}, [this](NodeId id) { return parts_[id.index()]->start; });
     std::vector<int64_t> sizes;
@@ -123,7 +123,7 @@ class SliceSplitter {
                         {"steps", std::vector<int64_t>{1}}});
   }
 
-  /// The output of the Split that the first of its parts makes.
+  /// The part's output of the Split, which the first part to be rebuilt appends.
   Result<ValueId> split(const Rebuilding& step, const Part& part, const std::vector<int64_t>& sizes) {
     const ValueId whole = step.node.inputs[0];
     std::vector<ValueId>& outputs = outputs_of_[{whole, part.axis}];

@@ -24,7 +24,7 @@ Shape without_axis(const Shape& shape, int axis) {
   return result;
 }
 
-/// The axes that leave exactly the label's shape.
+/// The fixed axes whose removal leaves exactly the label's shape.
 std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
   std::vector<int> axes;
   for (int axis = 0; axis < static_cast<int>(logits.size()); ++axis)
@@ -32,7 +32,7 @@ std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
   return axes;
 }
 
-/// The axis of the features, by the operator that made them; operators that keep the axes are skipped.
+/// The axis of the features as the operator that made them tells; operators that keep the axes are looked through.
 std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
   ValueId value = logits;
   for (size_t depth = 0; depth < graph.node_count() && graph.value(value).producer.valid(); ++depth) {
@@ -43,7 +43,7 @@ std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
     if (entry->features == ops::FeatureAxis::kSecond) return 1;
     if (entry->dependence != ops::Dependence::kElement && entry->dependence != ops::Dependence::kAlongAxis)
       return std::nullopt;
-    // Of two summands the one with a producer and the full rank is the features, the other a bias.
+    // Of two summands, the features are the one with a producer and the full rank; the other is a bias.
     ValueId next;
     for (ValueId input : node.inputs)
       if (!next.valid() && input.valid() && graph.value(input).producer.valid() &&

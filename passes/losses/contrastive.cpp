@@ -1,5 +1,5 @@
-// contrastive:OUTPUT: symmetric cross entropy of a square of similarities, as CLIP has it (Radford et al., ICML 2021,
-// figure 3). The sum is the mean times the samples that it compares.
+// contrastive:OUTPUT: symmetric cross entropy of a square similarity matrix, as in CLIP (Radford et al., ICML 2021,
+// figure 3). The sum is the mean times the number of samples that are compared.
 
 #include "passes/losses/loss_def.h"
 

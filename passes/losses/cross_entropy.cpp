@@ -1,4 +1,4 @@
-// cross_entropy:OUTPUT,LABEL[,ignore=N][,axis=N]: of logits and class numbers, mean over the labels that count.
+// cross_entropy:OUTPUT,LABEL[,ignore=N][,axis=N]: of logits and class indices, mean over the labels not ignored.
 
 #include "passes/losses/class_axis.h"
 #include "passes/losses/loss_def.h"
@@ -6,7 +6,7 @@
 namespace graphpipe::passes {
 namespace {
 
-/// As in PyTorch.
+/// PyTorch's default.
 constexpr int64_t kDefaultIgnored = -100;
 
 constexpr LossOption kCrossEntropyOptions[] = {{"ignore"}, {.name = "axis", .low = 0, .high = 63}};

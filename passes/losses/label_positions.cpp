@@ -13,14 +13,14 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Beyond these a label is left unread: it would take long, or make long tables.
+/// Labels beyond these limits are not followed: it would take long, or make long tables.
 constexpr int64_t kMaxElements = int64_t{1} << 22;
 constexpr size_t kMaxRanges = 4096;
 
-/// The element of the label that is no element of the input but the constant that does not count.
+/// Stands for a label element that does not come from the input: the constant that the loss ignores.
 constexpr int64_t kIgnored = -1;
 
-/// One sample of a value: for each element, in row-major order, the element of the input's sample that it is.
+/// One sample of a value: for each element, in row-major order, the element of the input's sample it comes from.
 struct Places {
   std::vector<int64_t> dims;
   std::vector<int64_t> element;
@@ -35,14 +35,14 @@ std::optional<std::vector<int64_t>> dims_of_sample(const Graph& graph, ValueId v
   return dims;
 }
 
-/// The distance of neighbours along each axis.
+/// Row-major strides.
 std::vector<int64_t> strides_of(const std::vector<int64_t>& dims) {
   std::vector<int64_t> strides(dims.size(), 1);
   for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
   return strides;
 }
 
-/// The axes in another order.
+/// The value with its axes in this order.
 Places transposed(const Places& from, const std::vector<size_t>& axes) {
   const std::vector<int64_t> strides = strides_of(from.dims);
   Places to{{}, std::vector<int64_t>(from.element.size())};
@@ -60,7 +60,7 @@ Places transposed(const Places& from, const std::vector<size_t>& axes) {
   return to;
 }
 
-/// Rows of one axis, in this order; kIgnored for a row of the constant.
+/// The value with these rows along one axis, in this order; kIgnored makes a row of the constant.
 Places with_rows(const Places& from, size_t axis, const std::vector<int64_t>& rows) {
   const int64_t inner = strides_of(from.dims)[axis], size = from.dims[axis];
   const int64_t block = inner * size;
@@ -112,7 +112,7 @@ std::optional<Places> padded(const Node& node, Places places, int64_t ignored) {
   return places;
 }
 
-/// The output's places by those of input 0.
+/// The places of the node's output, given those of its input 0.
 std::optional<Places> places_behind(const Graph& graph, const Node& node, Places places, int64_t ignored) {
   if (node.op == "Slice") return sliced(node, std::move(places));
   if (node.op == "Pad") return padded(node, std::move(places), ignored);
@@ -129,7 +129,7 @@ std::optional<Places> places_behind(const Graph& graph, const Node& node, Places
   return places;
 }
 
-/// Element i of the input's sample is the i-th with the batch axis in front.
+/// Elements of the input's sample are numbered in row-major order with the batch axis in front.
 Places places_of_input(const std::vector<int64_t>& dims, int batch_axis) {
   const auto front = static_cast<size_t>(batch_axis);
   Places stored{{dims[front]}, {}};
@@ -143,7 +143,8 @@ Places places_of_input(const std::vector<int64_t>& dims, int batch_axis) {
   return transposed(stored, axes);
 }
 
-/// Ascending ranges of these elements; none where one stands twice, or where they are too scattered.
+/// The elements as ascending ranges, empty where they are all `all` elements. None where an element occurs twice, no
+/// element comes from the input, or there are too many ranges.
 std::optional<std::vector<wire::PositionRange>> ranges_of(std::vector<int64_t> elements, int64_t all) {
   std::erase(elements, kIgnored);
   std::ranges::sort(elements);

@@ -1,4 +1,4 @@
-// output:NAME[,sum]: a scalar output of the model is the loss, a mean over the samples or a sum.
+// output:NAME[,sum]: the loss is a scalar output of the model: a mean over the samples, or with `sum` a sum.
 
 #include <algorithm>
 
@@ -12,14 +12,14 @@ using ir::ValueId;
 
 constexpr LossOption kOutputOptions[] = {{.name = "sum", .has_value = false}};
 
-/// A copy of a node whose outputs are new.
+/// Appends a copy of the node with new outputs, and gives the first of them.
 Result<ValueId> append_copy(LossBuilder& builder, ir::Node node) {
   node.outputs.clear();
   GP_TRY(const ir::NodeId id, append_node(builder.graph(), std::move(node)));
   return builder.graph().node(id).outputs.front();
 }
 
-/// The sum of a mean over labels that count, through the nodes behind it.
+/// The sum that the mean over counted labels divides, passed through copies of the nodes behind the mean.
 Result<ValueId> append_sum(LossBuilder& builder, const CountedMean& mean) {
   ir::Node loss = builder.graph().node(mean.node);
   ValueId replaced = loss.outputs.front();
@@ -48,7 +48,7 @@ Result<AttachedLoss> attach_output(LossBuilder& builder, ValueId output) {
     return AttachedLoss{sum, {.normalizer = wire::LossNormalizer::kOne}};
   }
   if (const std::optional<CountedMean> mean = find_counted_mean(builder.graph(), output)) {
-    // Where nothing is trained the model's outputs stay; this one is the loss.
+    // A forward-only graph keeps the model's outputs, except this one, which is the loss.
     std::erase_if(builder.graph().outputs(), [&](const ir::Output& of_model) { return of_model.value == output; });
     GP_TRY(ValueId sum, append_sum(builder, *mean));
     GP_TRY(sum, as_scalar(builder, sum));
