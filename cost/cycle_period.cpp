@@ -7,19 +7,20 @@ namespace {
 
 using ir::StageId;
 
-/// Waiting: `to` of micro-batch m + span starts after `from` of micro-batch m has taken its time.
+/// A dependency: `to` of micro-batch m + span starts at least `seconds` after the start of `from` of micro-batch m.
 struct Wait {
   size_t from = 0, to = 0;
   double seconds = 0;
   double span = 0;
-  /// For the wait of a stage's forward for its own backward: the stage, whose number is the span.
+  /// Where a stage's forward waits for its own backward: that stage, whose in-flight number is the span.
   StageId turns_at;
 };
 
 size_t forward_of(StageId stage) { return 2 * stage.index(); }
 size_t backward_of(StageId stage) { return 2 * stage.index() + 1; }
 
-/// All numbers are whole micro-batches: n forwards, then {B, F}.
+/// The waits of 1F1B on every stage: n forwards, then a backward and a forward in turn. With n = 2 that is
+/// F0 F1 B0 F2 B1 F3 ..: F(m + 2) waits for B(m), and B(m) for F(m + 1), which is a span of 1 - n.
 std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                            const IdMap<StageId, Samples>& samples) {
   std::vector<Wait> waits;
@@ -39,7 +40,8 @@ std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, Sta
   return waits;
 }
 
-/// Whether the wait moves the start of its node beyond what was known: by the time that it takes beyond its share.
+/// Whether the wait moves the start of `to` later. Starts are relative to a schedule of this period, so that a span of
+/// k micro-batches gives back k periods.
 bool delays(const Wait& wait, double period, std::vector<double>& latest) {
   const double slack = 1e-9 * period;
   const double time = latest[wait.from] + wait.seconds - period * wait.span - slack;
@@ -48,17 +50,17 @@ bool delays(const Wait& wait, double period, std::vector<double>& latest) {
   return true;
 }
 
-/// In the order in which a micro-batch takes the waits: down the stages and up again. Starts then settle in a round or
-/// few, where the order of stages would need a round per stage on the way up.
+/// The waits in the order in which a micro-batch meets them: down the stages and up again. Starts then settle in a few
+/// rounds; in the order of the stages, the way up would take one round per stage.
 std::vector<Wait> in_order_of_flow(std::vector<Wait> waits, size_t nodes) {
   std::ranges::stable_sort(waits, {},
                            [&](const Wait& wait) { return wait.from % 2 == 0 ? wait.from : 2 * nodes - wait.from; });
   return waits;
 }
 
-/// The cycle in which each node's start was moved last by the wait `by` it; empty where they form none.
+/// A cycle of the waits `by` that moved each node's start last; empty where they form none.
 std::vector<Wait> cycle_of(const std::vector<Wait>& waits, const std::vector<int>& by) {
-  std::vector<size_t> walk_of(by.size(), 0);  // which walk came by, from 1
+  std::vector<size_t> walk_of(by.size(), 0);  // the walk that visited the node, from 1
   for (size_t first = 0; first < by.size(); ++first) {
     size_t node = first;
     while (walk_of[node] == 0 && by[node] >= 0) {
@@ -77,8 +79,9 @@ std::vector<Wait> cycle_of(const std::vector<Wait>& waits, const std::vector<int
   return {};
 }
 
-/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none. Bellman-Ford, which
-/// looks after each round whether the waits that moved the starts form a cycle: a slow one shows early.
+/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none. Such a cycle has a
+/// positive sum of seconds - period * span. Bellman-Ford for longest paths finds it: after each round it looks whether
+/// the waits that moved the starts last form a cycle, so that it need not run all rounds.
 std::vector<Wait> slow_cycle(const std::vector<Wait>& all, size_t nodes, double period) {
   const std::vector<Wait> waits = in_order_of_flow(all, nodes);
   std::vector<double> latest(nodes, 0);
@@ -121,7 +124,7 @@ double cycle_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>
   const std::vector<Wait> waits = waits_of(graph, costs, samples);
   double low = 0, high = 0;
   for (const Wait& wait : waits) high += wait.seconds;
-  // Each slow cycle raises the guess to its own quotient; the last one is the largest.
+  // Each cycle that is slower than `low` raises it to the cycle's own ratio; the last one has the largest.
   for (std::vector<Wait> cycle = slow_cycle(waits, 2 * graph.stages.size(), low); !cycle.empty();
        cycle = slow_cycle(waits, 2 * graph.stages.size(), low)) {
     double seconds = 0, span = 0;
@@ -129,7 +132,7 @@ double cycle_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>
       seconds += wait.seconds;
       span += wait.span;
     }
-    if (span < 0.5) return high;  // a cycle without an end: a deadlock
+    if (span < 0.5) return high;  // a cycle that spans no micro-batch: a deadlock
     low = std::max(low * (1 + 1e-12), seconds / span);
   }
   return low / micro_batch_of(graph);
@@ -142,7 +145,7 @@ IdMap<StageId, Samples> raise_to_period(const ir::StageGraph& graph, const IdMap
   while (true) {
     const std::vector<Wait> cycle =
         slow_cycle(waits_of(graph, costs, samples), 2 * graph.stages.size(), per_micro_batch);
-    // The lowest stage that turns upward in the cycle: those above it may have to follow.
+    // Of the stages whose in-flight number the cycle spans, raise the last: those before it may have to follow.
     StageId raised;
     for (const Wait& wait : cycle)
       if (wait.turns_at.valid() && samples[wait.turns_at] < graph.batch && (!raised.valid() || raised < wait.turns_at))

@@ -16,8 +16,8 @@ using ir::SampleFunction;
 
 SampleFunction per_sample(double value) { return SampleFunction::polynomial(0, value); }
 
-/// Which nodes become one: sets, and what lies on a cycle between such. Works on places in the file, so that equal
-/// choices fall as the file lists the nodes.
+/// Which nodes become one: colocated sets, and what lies on a cycle between them. Nodes are numbered by their place in
+/// the file, so that ties are broken in its order.
 class Groups {
  public:
   explicit Groups(const ir::PlanGraph& graph) : graph_(graph), sets_(graph.nodes.size()) {
@@ -36,11 +36,11 @@ class Groups {
     number(edges);
   }
 
-  /// Of each node its group, numbered from 0 in topological order.
+  /// The group of each node; groups are numbered from 0 in topological order.
   IdMap<PlanNodeId, PlanNodeId> group_of;
   size_t count = 0;
 
-  /// Edges between nodes in the direction of the forward pass.
+  /// Visits the edges between two forward or two backward nodes, the latter in the direction of the forward pass.
   template <typename Visit>
   void for_each_edge(Visit visit) const {
     for (const ir::PlanValue& value : graph_.values)
@@ -74,7 +74,7 @@ class Groups {
   const ir::PlanGraph& graph_;
   UnionFind<> sets_;
   IdMap<PlanNodeId, uint32_t> place_;
-  /// Of each place the first place of its class, and which classes have an edge between forward nodes.
+  /// The colocated set of each place, and the pairs of sets that an edge between forward nodes joins.
   std::vector<uint32_t> class_of_;
   std::set<std::pair<uint32_t, uint32_t>> forward_;
 };
@@ -96,7 +96,7 @@ void add_price(const ir::PlanNode& node, ir::PlanNode& sum) {
     if (std::ranges::find(sum.refused_kinds, kind) == sum.refused_kinds.end()) sum.refused_kinds.push_back(kind);
 }
 
-/// A value of each group that sends something.
+/// Adds one value for each group that has readers in other groups.
 void add_values(const ir::PlanGraph& graph, const Groups& groups, bool trains, ir::PlanGraph& out) {
   IdMap<PlanNodeId, std::map<PlanNodeId, double>> sent(groups.count);
   IdMap<PlanNodeId, std::set<PlanNodeId>> readers(groups.count);
@@ -104,7 +104,7 @@ void add_values(const ir::PlanGraph& graph, const Groups& groups, bool trains, i
     const PlanNodeId a = groups.group_of[from], b = groups.group_of[to];
     if (a == b) return;
     readers[a].insert(b);
-    if (graph.nodes[value.producer].is_backward) return;  // its forward edge says the size
+    if (graph.nodes[value.producer].is_backward) return;  // the forward edge gives the size
     double& size = sent[a][from];
     size = std::max(size, value.bytes.linear());
   });
@@ -122,7 +122,7 @@ void add_values(const ir::PlanGraph& graph, const Groups& groups, bool trains, i
   }
 }
 
-/// Bytes of the collectives of a node's edges into other stages.
+/// Bytes that the node's collectives move because neighbours are in other stages.
 double boundary_bytes(const ir::Assignment& assignment, PlanNodeId node, const ir::NodeAlternative& way) {
   double bytes = 0;
   for (const auto* side : {&way.from, &way.to})

@@ -15,7 +15,7 @@ namespace {
 
 using ir::StageId;
 
-/// Quotients that should be whole come out a little above; the slack is far below one sample.
+/// Against rounding errors: a ratio that should be an integer may come out slightly larger. Far below one sample.
 constexpr double kSlack = 1e-7;
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
@@ -86,7 +86,7 @@ InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
   InFlight best = at(fastest);
   if (best.fits) return best;
-  // The longest cycle takes less than all work of one round and all hops: no period above it changes the numbers.
+  // No cycle takes longer than all work of one round and all hops, so a longer period does not change the numbers.
   double slowest = 0;
   for (StageId stage : graph.stage_ids()) slowest += costs[stage].item() + costs[stage].hop_down + costs[stage].hop_up;
   slowest = std::max(slowest * static_cast<double>(graph.batch.count), fastest);

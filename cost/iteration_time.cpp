@@ -33,12 +33,12 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
   return seconds;
 }
 
-/// The ramps, where `after` follows the last backward of a stage.
+/// The ramps, with `after` seconds that follow the last backward of each stage.
 IdMap<StageId, Ramps> ramps_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                                            const IdMap<StageId, double>& after) {
   IdMap<StageId, Ramps> result(graph.stages.size());
   for (StageId stage : graph.stage_ids()) result[stage].tail = after[stage];
-  // Edges are sorted by their source and go upward, so a stage's ramps are final before they are read.
+  // Edges are sorted by source and lead to higher ids, so a stage's ramps are final before they are read.
   for (const ir::StageEdge& edge : graph.edges) {
     const StageCost& from = costs[edge.from];
     const ir::StageChoice& choice = graph.stages[edge.from].choice;
@@ -64,12 +64,12 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, Ramps> with_reduction =
       ramps_with_reduction(graph, costs, reduce_seconds(graph, cluster, costs));
   const InFlight flight = in_flight(graph, cluster);
-  // Stages of one device share it: each waits for the others' items too.
+  // Stages on one device share it, so each also waits for the items of the others.
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids())
     for (ir::DeviceId device : graph.stages[stage].choice.devices)
       load[device] += items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages);
-  // Too few samples in flight slow the bottleneck down to the period that they sustain.
+  // With too few samples in flight, the bottleneck slows down to the period that they sustain.
   const double slowdown = flight.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   IterationTime longest;
   for (StageId stage : graph.stage_ids()) {

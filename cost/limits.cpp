@@ -14,9 +14,9 @@ namespace {
 using ir::DeviceId;
 using ir::StageId;
 
-/// A pipeline that is slowed down by less is limited by something else.
+/// Memory counts as the limit only where it slows the pipeline down by more than this factor.
 constexpr double kNoticeable = 1.01;
-/// Loads that differ by less count as even.
+/// Loads are even where the largest is less than this multiple of the mean.
 constexpr double kUneven = 1.1;
 
 int64_t percent(double share) { return std::llround(100 * share); }
@@ -31,7 +31,7 @@ std::string stage_words(const ir::StageGraph& graph, StageId stage) {
   return words + ")";
 }
 
-/// The busiest device's work over the mean of all devices of the cluster.
+/// The work of the busiest device, divided by the mean over all devices of the cluster.
 double imbalance(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs) {
   std::map<DeviceId, double> load;
   double sum = 0;
@@ -45,8 +45,8 @@ double imbalance(const ir::StageGraph& graph, const ir::Cluster& cluster, const 
   return sum > 0 ? largest * static_cast<double>(cluster.devices.size()) / sum : 1;
 }
 
-/// What would give the stage more micro-batches. Halving them helps only where half a micro-batch takes about half as
-/// long: where starting operators dominates, it does not.
+/// What would give the stage more micro-batches. Smaller ones are suggested only where half a micro-batch takes about
+/// half as long, not where launch overhead dominates.
 std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
   const auto seconds = [&](double n) {
@@ -57,14 +57,14 @@ std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
   return halves ? "a larger batch, smaller micro-batches" : "a larger batch";
 }
 
-/// Bytes that the worst device lacks for the numbers at which the bottleneck never waits.
+/// Bytes that the fullest device lacks for the in-flight numbers at which the bottleneck never waits.
 Bytes lacking_for_full_speed(const ir::StageGraph& graph, const ir::Cluster& cluster,
                              const IdMap<StageId, StageCost>& costs) {
   const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
   return memory_shortfall(graph, cluster, in_flight_at(graph, costs, fastest));
 }
 
-/// A device is as busy as all its stages make it: of those that share one with `stage`, the one with the most work.
+/// The stage with the most work among `stage` and those that share a device with it: they load the device together.
 StageId heaviest_beside(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs, StageId stage) {
   const std::vector<DeviceId>& devices = graph.stages[stage].choice.devices;
   StageId heaviest = stage;

@@ -27,7 +27,7 @@ double work_of(const ir::StageGraph& graph, StageId id, bool backward_too) {
   double busiest = 0;
   for (int replica : {0, replicas - 1}) {
     const bool round_robin = stage.choice.mode == ir::ReplicaMode::kRoundRobin;
-    // All micro-batches but the last are alike.
+    // All micro-batches but the last have the same size.
     int64_t whole = count - 1;
     if (round_robin) whole = (count - 1 + replicas - 1 - replica) / replicas;
     double seconds = item(item_range(graph, id, count - 1, replica).size());
@@ -43,7 +43,7 @@ double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   for (const ir::StageEdge& edge : graph.edges) {
     const ir::StageChoice& from = graph.stages[edge.from].choice;
     const ir::StageChoice& to = graph.stages[edge.to].choice;
-    // With replicas the bytes spread over several pairs in a way that the schedule decides.
+    // With replicas, the schedule decides which pairs of devices the bytes go between.
     if (from.devices.size() != 1 || to.devices.size() != 1 || from.devices == to.devices) continue;
     const ir::LinkLevel& link = cluster.link(from.devices.front(), to.devices.front());
     const double items = static_cast<double>(micro_batch_count(graph, edge.to));
@@ -61,16 +61,16 @@ double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> whole_costs = stage_costs(graph, cluster);
   IdMap<StageId, StageCost> costs = whole_costs;
-  // A bound may not charge messages that share a link one after the other: keep only the latency of a hop.
+  // A lower bound must not assume that messages on one link follow each other: keep only the latency of a hop.
   const double latency = cluster.levels.empty() ? 0 : cluster.levels.front().latency.count;
   for (StageCost& cost : costs) {
     cost.hop_down = cost.hop_down > 0 ? std::min(cost.hop_down, latency) : 0;
     cost.hop_up = cost.hop_up > 0 ? std::min(cost.hop_up, latency) : 0;
-    cost.weight_gradient = 0;  // may be put off until the device is idle
+    cost.weight_gradient = 0;  // may be delayed until the device is idle
   }
   for (StageId stage : graph.stage_ids())
     if (graph.batch.count % graph.stages[stage].choice.micro_batch.count != 0)
-      costs[stage].forward = costs[stage].input_gradient = 0;  // the first or last item may be the smaller one
+      costs[stage].forward = costs[stage].input_gradient = 0;  // the item on the path may be the smaller last one
   const IdMap<StageId, Ramps> paths = ramps(graph, costs);
   StepBound bound;
   std::map<ir::DeviceId, double> load;
@@ -89,7 +89,7 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
 
 namespace {
 
-/// Seconds of F + I + W per sample in items of so many.
+/// Seconds of F + I + W per sample, in items of this size.
 double per_sample(const ir::PassSeconds& seconds, Samples item) {
   const double samples = static_cast<double>(item.count);
   return (seconds.forward.at(samples) + seconds.input_gradient.at(samples) + seconds.weight_gradient.at(samples)) /
@@ -102,7 +102,7 @@ double cheapest_of(const ir::PassSeconds& seconds, Samples most) {
   return least;
 }
 
-/// The same in a plan of a graph: nodes that work on the whole batch have no other item.
+/// The same for a node of a graph: one that works on the whole batch has only that item size.
 double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node, const ir::PassSeconds& seconds) {
   return node.scope == ir::SampleScope::kBatch ? per_sample(seconds, graph.batch) : cheapest_of(seconds, graph.batch);
 }
@@ -114,18 +114,19 @@ double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node) {
   return least;
 }
 
-/// How many devices are of each kind.
+/// The number of devices of each kind.
 std::vector<double> devices_by_kind(const ir::PlanGraph& graph) {
   std::vector<double> count(static_cast<size_t>(graph.kind_count()), 0);
   for (const int kind : graph.kind_of_device) count[static_cast<size_t>(kind)] += 1;
   return count;
 }
 
-/// Seconds per sample of all work where each device has the share of it that suits its speed.
+/// A bound on the period, in seconds per sample, where each device gets a share of the work that suits its speed.
 ///
-/// For any weights y of the devices that sum to 1, a period is at least the weighted mean of what the devices work, and
-/// that at least the sum over the nodes of the smallest y p, p the node's cost on a device. Weights inverse to the
-/// cost of all nodes are exact where kinds differ by one factor.
+/// Let devices have weights y that sum to 1. The period is at least the weighted mean of the devices' work. A node of
+/// cost p adds y p of the device that runs it to this mean, so at least the smallest y p. We take y inverse to a
+/// device's cost of the whole graph, which is exact where kinds differ by one factor: with a device of 1 s per sample
+/// and one of 3 s, y is 3/4 and 1/4, and the bound is 3/4 s.
 double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count) {
   std::vector<double> all(count.size(), 0);
   for (const ir::PlanNode& node : graph.nodes)
@@ -142,7 +143,7 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
   return work / weights;
 }
 
-/// Seconds per sample of a node with a replica on every device, or on the fastest where it works on samples together.
+/// Seconds per sample of a node with a replica on every device; on the fastest one if it works on samples together.
 double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::vector<double>& count) {
   double fastest = kInfinity, speed = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) {
@@ -163,7 +164,7 @@ double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
 }
 
 double min_work(const ir::PlanGraph& graph, Samples most) {
-  // A stage that works on the whole batch may hold any node.
+  // Any node may lie in a stage that works on the whole batch.
   const bool may_be_whole = graph.has_batch_scope();
   double seconds = 0;
   for (const ir::PlanNode& node : graph.nodes) {
@@ -207,7 +208,7 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
 
 namespace {
 
-/// What a device holds of a group that it trains, or only reads.
+/// Bytes that a device holds of a weight group: if it trains it, also the gradient and the optimizer state.
 Bytes held_bytes(const ir::PlanGraph& graph, const ir::WeightGroup& weights, bool trained, int state_parts) {
   const auto bytes = static_cast<double>(weights.bytes.count);
   const double state = graph.optimizer_state_per_weight_byte * bytes / state_parts;
@@ -232,7 +233,7 @@ MemoryBound memory_bound(const ir::PlanGraph& graph, int state_parts) {
     }
     if (own > bound.one_node || id.index() == 0) bound.one_node = own, bound.node = id;
   }
-  // The state is whole on the replicas of a stage together.
+  // The replicas of a stage hold one whole optimizer state together, however it is sharded.
   for (const ir::WeightGroupId group : ids<ir::WeightGroupId>(graph.weight_groups.size()))
     if (is_read[group]) bound.all += held_bytes(graph, graph.weight_groups[group], is_trained[group], 1);
   return bound;

@@ -17,10 +17,10 @@ using ir::StageId;
 
 constexpr double kMaxBytes = 1e18;
 
-/// Rounded up; absurd prices saturate instead of overflowing.
+/// Rounded up; absurdly large costs saturate instead of overflowing.
 Bytes to_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::ceil(std::min(bytes, kMaxBytes)))); }
 
-/// Items of one replica that hold `samples` of all replicas together.
+/// Items on one replica when all replicas together hold `samples` samples.
 int64_t items_of(const ir::StageChoice& choice, int64_t samples) {
   const int64_t items = (samples + choice.micro_batch.count - 1) / choice.micro_batch.count;
   const int64_t replicas = static_cast<int64_t>(choice.devices.size());
@@ -33,7 +33,7 @@ Bytes input_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, Sa
   return total;
 }
 
-/// Bytes of the edge's gradients that the stage below it makes, not of those that it has received and passes on.
+/// Bytes of the edge's gradients that the stage at its lower end makes, without those that it only passes on.
 double own_gradients(const ir::StageEdge& edge, Samples samples) {
   const double all = edge.gradient_bytes.at(samples);
   if (edge.passed_gradients == 0) return all;
@@ -44,7 +44,7 @@ Bytes one_gradient(const ir::StageEdge& edge, Samples samples) {
   return to_bytes(edge.gradient_bytes.at(samples) / std::max(edge.gradient_count, 1));
 }
 
-/// The gradient of each distinct value that crosses the boundary, once.
+/// One gradient of each distinct value that crosses the stage's boundary.
 Bytes boundary_gradients(const ir::StageGraph& graph, const StageBoundary& boundary, Samples samples) {
   std::map<ir::PlanValueId, Bytes> sent;
   Bytes total;
@@ -71,7 +71,7 @@ StageBoundary boundary_of(const ir::StageGraph& graph, StageId stage) {
   return boundary;
 }
 
-/// Items of one replica whose gradient over `edge` may lie here at once.
+/// Items of one replica whose gradients over `edge` may wait here at the same time.
 int64_t gradient_items(const ir::StageGraph& graph, const StageBoundary& boundary, const ir::StageEdge& edge,
                        const IdMap<StageId, Samples>& in_flight) {
   const ir::StageChoice& choice = graph.stages[edge.from].choice;
@@ -79,7 +79,7 @@ int64_t gradient_items(const ir::StageGraph& graph, const StageBoundary& boundar
   int64_t samples = in_flight[edge.from].count;
   const bool only_reader = std::all_of(boundary.out.begin(), boundary.out.end(),
                                        [&](ir::EdgeId other) { return graph.edges[other].to == edge.to; });
-  // The backwards of a round of the reader follow each other at once.
+  // The backwards of one round of the reader follow each other immediately.
   const int64_t arriving = std::max(choice.micro_batch.count, reader.micro_batch.count * reader.k);
   if (only_reader && reader.micro_batch <= choice.micro_batch)
     samples = std::min(samples, std::max<int64_t>(0, samples - in_flight[edge.to].count) + arriving);
@@ -94,7 +94,7 @@ Bytes bytes_at(const ir::SampleFunction& price, Samples samples) {
 
 IdMap<StageId, StageBoundary> boundaries(const ir::StageGraph& graph) {
   IdMap<StageId, StageBoundary> result(graph.stages.size());
-  std::set<ir::PlanValueId> seen;  // of the stage that the edge leaves: edges are sorted by it
+  std::set<ir::PlanValueId> seen;  // values of the current source stage: edges are sorted by source
   StageId from;
   for (const ir::EdgeId id : graph.edge_ids()) {
     const ir::StageEdge& edge = graph.edges[id];
@@ -116,7 +116,7 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary,
     if (graph.edges[edge].stashed_below) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
   for (const ir::EdgeId edge : boundary.distinct_out) {
-    if (graph.edges[edge].passed_on) continue;  // lies there since it came in
+    if (graph.edges[edge].passed_on) continue;  // counted where it came in
     bytes.outputs += bytes_at(graph.edges[edge].bytes, samples);
     if (graph.edges[edge].stashed_above) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
@@ -181,7 +181,7 @@ Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
   if (stage.has_backward && replicas > 1 && gradients > 0) {
     const int64_t bucket = std::min(gradients, replicas * wire::kChunkBytes);
     const int64_t buckets = std::min(wire::kBucketsInFlight, (gradients + bucket - 1) / bucket);
-    // Chunks to be added lie beside the gradients; with two replicas there is one such round, with more two are ahead.
+    // Received chunks wait beside the gradients to be added: one round of them with two replicas, two with more.
     ring = std::max(bucket, buckets * std::min<int64_t>(replicas - 1, 2) * (bucket / replicas));
   }
   return Bytes(std::max(copies, ring));

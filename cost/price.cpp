@@ -27,7 +27,7 @@ void sort_unique(std::vector<PlanNodeId>& nodes) {
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
 }
 
-/// Divides the values of a function, as a share of it.
+/// The function divided by `parts`.
 SampleFunction share(const SampleFunction& f, double parts) {
   if (!f.is_table()) return SampleFunction::polynomial(f.constant() / parts, f.linear() / parts, f.quadratic() / parts);
   std::vector<SampleFunction::Point> points = f.points();
@@ -107,7 +107,7 @@ class Pricer {
     }
   }
 
-  /// Registers the node as a reader of what it reads, through computations on weights down to the parameters.
+  /// Registers the node as a reader of its inputs, and through computations on weights of the parameters behind them.
   void add_inputs(NodeId id) {
     const PlanNodeId reader = plan_node_of_[id];
     std::vector<NodeId> pending{id};
@@ -145,7 +145,7 @@ class Pricer {
     if (std::find(weights.begin(), weights.end(), group_of_[id]) == weights.end()) weights.push_back(group_of_[id]);
   }
 
-  /// Of one sample, where the parameter is read by nothing but look-ups of its rows; else 0.
+  /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; else 0.
   Bytes looked_up_bytes(const ir::Param& param) const {
     Bytes bytes{};
     for (const NodeId id : graph_.node_ids()) {
@@ -157,8 +157,8 @@ class Pricer {
     return bytes;
   }
 
-  /// The plan nodes that pay for an operator node: itself, the one it serves, or the readers of a computation on
-  /// weights.
+  /// The plan nodes that an operator node's cost is charged to: its own, that of the node it serves, or those that read
+  /// the result of a computation on weights.
   std::vector<PlanNodeId> payers(NodeId id) const {
     const ir::Node& node = graph_.node(id);
     const NodeId served = node.phase == Phase::kForward ? id : node.serves;
@@ -209,7 +209,7 @@ class Pricer {
     for (PlanNodeId payer : nodes) {
       ir::PlanNode& pays = result_.nodes[payer];
       pays.forward += share(seconds->forward, parts);
-      // Nodes of one signature need not have the same backward: one of the first has no input gradient.
+      // Nodes of one signature may differ in their backward: the first layer of a model has no input gradient.
       if (has_phase(id, Phase::kInputGradient)) pays.input_gradient += share(seconds->input_gradient, parts);
       if (has_phase(id, Phase::kWeightGradient)) pays.weight_gradient += share(seconds->weight_gradient, parts);
     }
@@ -220,7 +220,7 @@ class Pricer {
     return producer.valid() && graph_.node(producer).phase != Phase::kForward;
   }
 
-  /// What a gradient node reads again is kept by the node that it serves.
+  /// The plan node that a gradient node serves keeps what the gradient node reads.
   void add_saved(NodeId id) {
     const ir::Node& node = graph_.node(id);
     if (node.phase == Phase::kForward) return;
@@ -234,7 +234,7 @@ class Pricer {
     ir::PlanNode& keeper = result_.nodes[id];
     const ir::Value& saved = graph_.value(value);
     if (is_gradient(value)) {
-      // A weight gradient that runs later than the input gradient keeps the gradient that it reads.
+      // A weight gradient may run later than the input gradient: the gradient that it reads is kept until then.
       if (!by_weight || is_weight_phase(value) || !kept_.insert({id, value}).second) return;
       keeper.stash_to_weight_gradient += byte_function(saved.type, request_.batch);
       keeper.kept_gradients += byte_function(saved.type, request_.batch);
@@ -242,7 +242,7 @@ class Pricer {
       ir::PlanValue& priced = result_.values[plan_value_of_[value]];
       (by_weight ? priced.saved_by_weight_gradient : priced.saved_by_input_gradient).push_back(id);
     } else if (!saved.producer.valid() && !param_of_[value].valid() && saved.batch != BatchKind::kNone) {
-      // The data of an item stays until its last reader. A parameter, or what follows from weights, is no stash.
+      // Input data stays until its last reader. Parameters and what is computed from them are not part of the stash.
       if (kept_.insert({id, value}).second) keeper.stash_to_input_gradient += byte_function(saved.type, request_.batch);
       if (by_weight && kept_for_weight_.insert({id, value}).second)
         keeper.stash_to_weight_gradient += byte_function(saved.type, request_.batch);
@@ -257,7 +257,6 @@ class Pricer {
     sort_unique(value.readers);
     sort_unique(value.saved_by_input_gradient);
     sort_unique(value.saved_by_weight_gradient);
-    // What W reads again may be kept beyond I; what I reads is freed after it.
     if (graph_.gradient_of().empty() || !graph_.gradient_of()[value.source].valid()) return;
     add_gradient_readers(value, graph_.gradient_of()[value.source]);
     if (value.gradient_readers.empty()) return;
@@ -265,7 +264,8 @@ class Pricer {
     value.gradient_bytes = value.bytes;
   }
 
-  /// Every contribution is a node of its own that serves the reader; sums over readers name the value they sum.
+  /// Walks back from the whole gradient through the sums over readers (Node::sums_gradient_of). Each contribution is a
+  /// node of its own, which serves the reader that it comes from.
   void add_gradient_readers(ir::PlanValue& value, ValueId gradient) {
     std::vector<ValueId> pending{gradient};
     while (!pending.empty()) {
@@ -284,8 +284,8 @@ class Pricer {
     }
   }
 
-  /// Nodes that work on samples together, and those that add up to the loss, which share a stage: what they exchange
-  /// has no batch axis. Errors (kUntrainable): one that learns nothing from so small a batch.
+  /// Sets the scopes of nodes that work on samples together, and colocates the nodes whose values add up to the loss,
+  /// because what they exchange has no batch axis. Errors (kUntrainable): a batch from which a node learns nothing.
   Status set_scopes() {
     const SampleScopes scopes = sample_scopes(graph_, request_.scopes);
     Diagnostics problems;
@@ -314,22 +314,22 @@ class Pricer {
   const IdMap<ValueId, ParamId> param_of_;
   IdMap<NodeId, PlanNodeId> plan_node_of_;
   IdMap<ValueId, PlanValueId> plan_value_of_;
-  /// For each computation on weights the plan nodes that read its result.
+  /// For each computation on weights, the plan nodes that read its result.
   IdMap<NodeId, std::vector<PlanNodeId>> readers_of_constant_;
-  /// For each forward node the phases of the gradient nodes that serve it, as bits.
+  /// For each forward node, the phases of the gradient nodes that serve it, as bits.
   IdMap<NodeId, unsigned> phases_;
   IdMap<NodeId, SampleFunction> transients_;
   IdMap<ParamId, ir::WeightGroupId> group_of_;
   std::set<std::pair<PlanNodeId, ParamId>> seen_buffers_;
-  /// What each node keeps beside the plan's values, and which of it until the weight gradient.
+  /// What each node keeps beside the plan's values, and the part of it that is kept until the weight gradient.
   std::set<std::pair<PlanNodeId, ValueId>> kept_, kept_for_weight_;
   ir::PlanGraph result_;
 };
 
-/// Kinds of devices beyond so many are priced as the slowest of all.
+/// Further kinds of devices have the costs of the slowest device.
 constexpr size_t kMaxKinds = 16;
 
-/// Where devices differ in speed, the same graph is priced once for each kind.
+/// Where devices differ in speed, prices the graph once for each kind.
 Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request,
                  ir::PlanGraph& result) {
   std::vector<ir::Device> kinds;

@@ -51,14 +51,15 @@ class ScopeFinder {
     sum_[node.outputs.front()] = rule(ops::NodeView(graph_, node), inputs);
   }
 
-  /// A sum or mean adds up where every reader keeps it one and the loss, if it comes to that, is a sum.
+  /// A sum or mean over samples adds up if every reader turns it into one that adds up, and a loss that it reaches is
+  /// a sum that does not compare samples. Decided from the outputs back to the inputs.
   void find_what_adds_up() {
     for (ValueId id : graph_.value_ids()) adds_up_[id] = is_mixed(id) && sum_[id] != SampleSum::kNone;
     for (const ir::Output& output : graph_.outputs())
       if (output.role == ir::OutputRole::kLoss &&
           (graph_.loss()->compares_samples || sum_[output.value] != SampleSum::kSum))
         adds_up_[output.value] = false;
-    // Readers come after what they read.
+    // Readers come after what they read, so the walk meets them first.
     for (size_t i = graph_.node_count(); i-- > 0;) {
       const ir::Node& node = graph_.node(NodeId(i));
       if (node.phase != ir::Phase::kForward) continue;

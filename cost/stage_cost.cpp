@@ -10,10 +10,10 @@ using ir::DeviceId;
 using ir::EdgeId;
 using ir::StageId;
 
-/// One value at a stage's boundary, whatever the number of its readers there.
+/// A value that leaves a stage, counted once however many stages read it.
 struct BoundaryValue {
-  double link_forward = 0, link_gradient = 0;  // on the link
-  double forward = 0, gradient = 0;            // until they are there
+  double link_forward = 0, link_gradient = 0;  // seconds on the link
+  double forward = 0, gradient = 0;            // seconds until arrival
 };
 
 /// The link that joins all devices of both stages.
@@ -65,7 +65,7 @@ void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
   }
 }
 
-/// `edges`: all that begin or end at the stage, ascending.
+/// `edges`: those that begin or end at the stage, ascending.
 StageCost cost_of(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id,
                   const std::vector<EdgeId>& edges) {
   const ir::Stage& stage = graph.stages[id];
