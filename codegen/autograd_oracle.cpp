@@ -7,7 +7,7 @@ void make_oracle(StageCut& cut) {
   cut.steps.input_gradient.clear();
   cut.steps.weight_gradient.clear();
   cut.steps.shares.clear();
-  // The forward leaves data and loss scale where they are, because the backward starts from them.
+  // As with recomputation, the forward must leave data and loss scale in their slots: the backward runs it again.
   cut.recompute = true;
 }
 

@@ -11,7 +11,7 @@
 namespace graphpipe::codegen {
 namespace {
 
-/// Everything that does not depend on the plan; @version@ stands for the version of the runtime.
+/// Everything that does not depend on the plan; @version@ is replaced by the version of the runtime.
 constexpr std::string_view kPrologue = R"cmake(cmake_minimum_required(VERSION 3.22)
 project(pipeline LANGUAGES CXX)
 
@@ -65,7 +65,7 @@ std::string prologue() {
   return text;
 }
 
-/// The time to compile a stage's file is mostly that of LibTorch's headers and their templates, whatever it holds.
+/// LibTorch's headers and templates take most of the time to compile a stage's file, whatever the file holds.
 constexpr std::string_view kAddStage = R"cmake(
 # LibTorch's headers are most of what a file costs to compile. So `batch` files of a stage are compiled as one, and the
 # headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see
@@ -81,10 +81,10 @@ function(add_stage name batch)
   endif()
 endfunction()
 )cmake";
-/// Even compiled headers cost some two seconds, as much as this many lines of a stage.
+/// Even precompiled headers cost about two seconds per unit, as much as this many lines of a stage.
 constexpr size_t kLinesPerUnit = 2500;
 
-/// What `graphpipe run` looks at before it starts a program.
+/// Records the digest that `graphpipe run` checks before it starts a program.
 constexpr std::string_view kRecordDigest = R"cmake(
 function(record_digest program)
   add_custom_command(TARGET ${program} POST_BUILD
@@ -93,7 +93,7 @@ function(record_digest program)
 endfunction()
 )cmake";
 
-/// Compiling the headers costs as much as reading them in this many units.
+/// Precompiling the headers costs as much as including them in this many units.
 constexpr size_t kFewUnits = 5;
 
 std::vector<std::string> files_in(std::string_view folder, const std::vector<SourceFile>& sources) {
@@ -103,7 +103,7 @@ std::vector<std::string> files_in(std::string_view folder, const std::vector<Sou
   return files;
 }
 
-/// How many files of the folder are compiled as one.
+/// How many files of the folder are compiled as one unit.
 size_t batch_of(std::string_view folder, const std::vector<SourceFile>& sources) {
   const std::vector<std::string> files = files_in(folder, sources);
   size_t lines = 0;
@@ -119,7 +119,7 @@ size_t units_of(std::string_view folder, const std::vector<SourceFile>& sources)
   return (files_in(folder, sources).size() + batch - 1) / batch;
 }
 
-/// The project's own compiled headers, where it has no others and enough files to gain by them.
+/// Precompiles headers in the project if the runtime brings none that fit and there are enough units to gain by it.
 std::string precompiled_headers(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
   size_t units = units_of(kBlocksFolder, sources);
   for (ir::StageId stage : stages) units += units_of(stage_folder(stage), sources);
@@ -148,7 +148,7 @@ std::string library_of(std::string_view name, std::string_view folder, const std
   return result + ")\n";
 }
 
-/// A library per stage, and one of the blocks that they share.
+/// A library per stage, and one for the blocks that the stages share.
 std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
   const bool has_blocks = !files_in(kBlocksFolder, sources).empty();
   std::string result = has_blocks ? library_of(kBlocksFolder, kBlocksFolder, sources) : "";
@@ -160,7 +160,8 @@ std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::v
   return result;
 }
 
-// The tables of all ranks; an executable takes those that its main function names, and links their stages.
+// One library with the tables of all ranks. An executable uses those that its main function names, and links their
+// stages.
 std::string program_library(size_t ranks) {
   std::string result = "\nadd_library(programs STATIC programs/plan.cpp";
   for (size_t rank = 0; rank < ranks; ++rank) result += text(" programs/device", rank, ".cpp");
@@ -178,7 +179,7 @@ std::string executable(std::string_view name, std::string_view main, const std::
 
 SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>& sources,
                                const std::string& first_line) {
-  // The first line is a C++ comment.
+  // The first line is a C++ comment: "//" becomes "#".
   std::string body = "#" + first_line.substr(2) + prologue();
   std::vector<ir::StageId> stages;
   for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());

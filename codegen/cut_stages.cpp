@@ -24,7 +24,8 @@ std::vector<ValueId> gradients_from(const Graph& graph, const NodePlaces& places
   const auto arises_in_reader = [&](ValueId gradient) {
     return places.stage_of[graph.value(gradient).producer] == reader;
   };
-  // The chain of sums is walked from its end: each sum adds one contribution to the sum before it.
+  // Walks the chain of sums from its end; each sum adds one contribution to the sum before it. Of (g0 + g1) + g2, a
+  // reader that computes g1 and g2 sends both, one that computes g0 and g1 sends their sum.
   ValueId current = total;
   bool is_used_outside = true;
   while (true) {
@@ -57,7 +58,7 @@ void add_boundaries(const Graph& graph, const ir::PlanGraph& plan, const ir::Sta
   }
 }
 
-/// Params, data inputs and the loss that the stage's steps touch.
+/// Finds the parameters, data inputs, loss scale and loss that the stage's steps read or make.
 void add_leaves(const Graph& graph, StageCut& cut) {
   IdSet<ValueId> read(graph.value_count()), made(graph.value_count());
   for (const std::vector<Step>* steps : {&cut.steps.forward, &cut.steps.input_gradient, &cut.steps.weight_gradient})

@@ -42,7 +42,7 @@ std::string action_row(const wire::ActionRow& row) {
               row.version, row.overlaps_next ? ", true}" : "}");
 }
 
-/// A graph without a loss runs forwards only: nothing is divided.
+/// A graph without a loss runs forward only, so nothing is divided by a normalizer.
 ir::Loss stated_loss(const ir::Graph& graph) {
   return graph.loss().value_or(ir::Loss{.normalizer = wire::LossNormalizer::kOne});
 }
@@ -86,7 +86,7 @@ std::vector<std::string> placement_rows(const ir::StageGraph& stages, const Rank
   return rows;
 }
 
-/// The arrays of the stages of each group, and the group rows.
+/// For each weight group the array of its stages, then the table of all groups.
 std::string group_arrays(const WeightGroups& groups) {
   std::string arrays;
   std::vector<std::string> rows;

@@ -125,7 +125,7 @@ class FunctionWriter {
     return made;
   }
 
-  /// A node whose output is nothing but a share of a gradient, where its entry adds up without a tensor in between.
+  /// Writes a node whose only result is a share of a gradient, if its entry can add the share to the sum directly.
   bool write_accumulating_node(size_t index) {
     const Accumulation* sum = lifetimes_.added_in_place(index);
     if (sum == nullptr) return false;
@@ -156,7 +156,7 @@ class FunctionWriter {
     if (!code.empty()) line(code);
   }
 
-  /// The last store of a value moves it.
+  /// Writes the stores at the end of the function. The last store of a value moves it, unless it is only borrowed.
   void write_stores() {
     for (size_t i = 0; i < options_.stores.size(); ++i) {
       const Store& store = options_.stores[i];
@@ -171,7 +171,7 @@ class FunctionWriter {
     }
   }
 
-  /// Short names for what the body uses.
+  /// Declares short names for what the body uses.
   std::string prologue() {
     std::string result;
     const auto uses = [&](std::string_view word) { return body_.find(word) != std::string::npos; };

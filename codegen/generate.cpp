@@ -19,9 +19,9 @@ void append(std::vector<SourceFile>& files, std::vector<SourceFile> more) {
   for (SourceFile& file : more) files.push_back(std::move(file));
 }
 
-/// Names the generator and its inputs. The digests are ours; only hex digits pass. A stage's code depends on the model
-/// and on which nodes it holds, not on order and micro-batches: its files do not name the plan, so that another
-/// schedule leaves them, and what was compiled from them, as they are.
+/// Names the generator and its inputs. A stage's code depends on the model and on the nodes that the stage holds, but
+/// not on the order or the micro-batches. So its files do not name the plan: with another schedule they, and what was
+/// compiled from them, stay the same.
 std::string first_line_of(const GenerateOptions& options, bool names_plan) {
   const auto digest = [](const std::string& hex) { return CppComment::encode(ModelText(hex)).str(); };
   return text("// Written by graphpipe ", CppComment::encode(ModelText(options.tool_version)).str(),
@@ -29,7 +29,7 @@ std::string first_line_of(const GenerateOptions& options, bool names_plan) {
               names_plan ? " and plan sha256:" + digest(options.plan_digest) : "", "; changes will be lost.\n");
 }
 
-/// Every device of a stage has something to do; a replica that takes turns may get no micro-batch.
+/// Checks that every device of a stage has something to do. A round-robin replica may get no micro-batch.
 Status check_busy(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   IdSet<ir::DeviceId> busy;
   for (const ir::Program& program : schedule.programs)
@@ -56,7 +56,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
                                          const ir::StageGraph& stages, const ir::Schedule& schedule,
                                          const GenerateOptions& options) {
   const std::string stage_line = first_line_of(options, false), program_line = first_line_of(options, true);
-  // A profile and the oracle look at the two gradients apart.
+  // A profile and the oracle need input and weight gradients in separate functions.
   const bool apart = options.profile || options.by_autograd;
   const IdSet<ir::StageId> joined = ir::undivided_backwards(schedule, apart ? 0 : stages.stages.size());
   GP_TRY(auto cuts, cut_stages(graph, plan, stages, joined));

@@ -13,7 +13,7 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Follows a value back to what it is a copy or a reordering of.
+/// Follows a value back to the value that it is a copy or a rearrangement of.
 ValueId source_of(const Graph& graph, ValueId value) {
   while (graph.value(value).producer.valid()) {
     const Node& node = graph.node(graph.value(value).producer);
@@ -23,7 +23,7 @@ ValueId source_of(const Graph& graph, ValueId value) {
   return value;
 }
 
-/// What both allow.
+/// The ids that both bounds allow.
 wire::IdBounds intersection(const wire::IdBounds& a, const wire::IdBounds& b) {
   wire::IdBounds both{.low = std::max(a.low, b.low), .high = std::min(a.high, b.high)};
   for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {

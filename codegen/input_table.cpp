@@ -30,7 +30,7 @@ bool draws_random(const ir::Graph& graph) {
   return false;
 }
 
-// Whether a node of the stage needs several samples where the model is evaluated too: a loss that compares them.
+// Whether a node of the stage needs several samples even in evaluation, such as a loss that compares them.
 bool compares_in_evaluation(const ir::Graph& graph, const StageCut& cut) {
   return std::ranges::any_of(cut.steps.forward, [&](const Step& step) {
     const ir::Node& node = graph.node(step.node);
@@ -40,7 +40,7 @@ bool compares_in_evaluation(const ir::Graph& graph, const StageCut& cut) {
   });
 }
 
-// Whether some step of an optimizer applies the gradients of a part of the batch.
+// Whether some optimizer step applies the gradients of only a part of the batch.
 bool steps_within_the_batch(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   const wire::SampleRange batch{0, stages.batch.count / stages.batches};
   for (const ir::Program& program : schedule.programs)

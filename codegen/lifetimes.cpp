@@ -54,7 +54,8 @@ const Accumulation* Lifetimes::added_in_place(size_t index) const {
   if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return nullptr;
   const ir::ValueId share = node.outputs.front();
   const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
-  // A share of several parameters is a tensor that each adds (the gradient of x (V + W) is that of V and of W).
+  // The share of several parameters must be a tensor, which each of them adds: the gradient of V + W is that of V and
+  // that of W.
   if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return nullptr;
   if (entry->adds_rows && !all_add_rows(sum->place)) return nullptr;
   return last_use_[share] != kNever || stored_.contains(share) ? nullptr : &*sum;

@@ -12,7 +12,7 @@ bool is_of(ir::StageId stage, int32_t number) {
   return stage.valid() && number >= 0 && static_cast<size_t>(number) == stage.index();
 }
 
-/// Joins neighbours where one of the items has samples of both.
+/// Joins neighbouring updates if some item has samples of both.
 Ranges join_across(Ranges updates, const Ranges& items) {
   std::ranges::sort(updates, {}, &wire::SampleRange::first);
   Ranges joined;

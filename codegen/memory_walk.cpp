@@ -18,7 +18,7 @@ namespace {
 using ir::Graph;
 using ir::ValueId;
 
-/// The tensors of one item, function after function.
+/// Follows the tensors of one item through the functions of its stage, one after the other.
 class ItemWalk {
  public:
   ItemWalk(const Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples)
@@ -50,6 +50,8 @@ class ItemWalk {
     const auto input_gradient = [&] { call(cut_.steps.input_gradient, layout_.input_gradient); };
     const auto weight_gradient = [&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); };
     const auto backward = [&] { input_gradient(), weight_gradient(); };
+    // The backward is measured in one function and in two, each time for the first item of an update, which makes the
+    // gradients of weights, and for a later item, which finds them.
     const State stashed = state_;
     memory.first_backward = measure(backward);
     memory.first_backward.sums = sums();
@@ -73,14 +75,15 @@ class ItemWalk {
   }
 
  private:
-  /// What lies between two functions.
+  /// What exists between two functions.
   struct State {
     TensorHeap heap;
     std::vector<std::optional<Tensor>> slots;
     std::vector<std::optional<Tensor>> gradients;  // by parameter of the stage
   };
 
-  /// To an earlier state, as a later item finds it: with the gradients of weights that this one has made.
+  /// Returns to an earlier state as a later item finds it: the gradients of weights that this item has made exist, but
+  /// they do not count as bytes again.
   void go_back(const State& earlier) {
     std::vector<std::optional<Tensor>> gradients = state_.gradients;
     state_ = earlier;
@@ -104,7 +107,7 @@ class ItemWalk {
     return state_.heap.take_events();
   }
 
-  /// The storages of the gradients of weights.
+  /// The storages of the weights' gradients.
   std::vector<size_t> sums() const {
     std::vector<size_t> storages;
     for (const std::optional<Tensor>& gradient : state_.gradients)
@@ -121,7 +124,7 @@ class ItemWalk {
     place = std::move(tensor);
   }
 
-  /// The runtime fills the slots of this use.
+  /// Fills the slots of this use, as the runtime does.
   void arrive(SlotUse use) {
     for (size_t i = 0; i < state_.slots.size(); ++i)
       if (layout_.slots[i].use == use) put(state_.slots[i], fresh(layout_.slots[i].value));
@@ -175,7 +178,7 @@ class ItemWalk {
     for (const ValueId value : lifetimes.ended(index, made)) put(values_[value], std::nullopt);
   }
 
-  /// A table's gradient is at first the rows that the item looks up.
+  /// The first share of a weight's gradient. For a table it may be only the rows that the item looks up.
   Tensor first_sum(ir::NodeId id, ValueId share) {
     const ir::Node& node = graph_.node(id);
     if (!ops::find_op(node.op)->adds_rows) return fresh(share);
@@ -211,7 +214,7 @@ class ItemWalk {
 
   struct Emission {
     std::vector<size_t> assigned;
-    /// It passes input 0 on, as entries do that find nothing to compute.
+    /// The node only passes input 0 on, because its entry finds nothing to compute.
     bool is_alias = false;
   };
 
@@ -257,7 +260,7 @@ class ItemWalk {
     return numel(sizes) == numel(from.sizes) ? reshaped(from, sizes) : part_or_expanded(from, sizes);
   }
 
-  /// Of a value, or of a weight, which counts nothing here.
+  /// The tensor of a value or of a weight; a weight takes no bytes here.
   Tensor tensor_of(ValueId value) {
     if (values_[value]) return *values_[value];
     GP_CHECK(param_of_[value].valid());
@@ -279,7 +282,7 @@ class ItemWalk {
     return entry.stacks_matrices ? own + copied_stacks(node) : own;
   }
 
-  /// Of a product, the operands whose outer axes LibTorch cannot make one axis without a copy.
+  /// Bytes of a product's operands that LibTorch copies because it cannot view their outer axes as one axis.
   int64_t copied_stacks(const ir::Node& node) const {
     const std::vector<int64_t> product = sizes_of(node.outputs.front());
     int64_t bytes = 0;
@@ -295,7 +298,7 @@ class ItemWalk {
     return bytes;
   }
 
-  /// runtime/add_share.h: the first share is the sum, where it owns its memory.
+  /// As in runtime/add_share.h: the first share becomes the sum itself if it owns its memory, else a copy of it does.
   void add_share(const Accumulation& sum) {
     std::optional<Tensor>& gradient = state_.gradients[sum.place.index];
     const Tensor& share = *values_[sum.value];
@@ -323,7 +326,7 @@ class ItemWalk {
     for (const Place& place : places.clears) put(state_.slots[place.index], std::nullopt);
   }
 
-  /// A name that ends with its function.
+  /// Ends a local name with its function. A name that owns its tensor drops it; a borrowed one does not.
   void forget(ValueId value, bool is_own) {
     if (is_own) put(values_[value], std::nullopt);
     else values_[value].reset();
@@ -338,7 +341,7 @@ class ItemWalk {
   std::vector<Accumulation> accumulations_;
   IdMap<ValueId, std::optional<Tensor>> values_;
   State state_;
-  std::map<size_t, Bytes> tables_;  // as ir::FunctionMemory has them
+  std::map<size_t, Bytes> tables_;  // as in ir::FunctionMemory
   int64_t other_rows_ = 0;
 };
 

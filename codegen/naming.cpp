@@ -32,7 +32,7 @@ std::string BlockNaming::local(std::string_view name, ir::NodeId node) {
 
 std::string BlockNaming::number(ir::NodeId node) {
   std::string& name = numbers_[node];
-  // Of a key it is a field without sign, which braces do not narrow to.
+  // It initialises the unsigned field of a RandomKey, and braces do not allow a narrowing conversion.
   if (name.empty()) name = text("static_cast<uint32_t>(", entry(node.index()), ")");
   return name;
 }

@@ -31,7 +31,8 @@ NodeEmitter::NodeEmitter(const ir::Graph& graph, ir::NodeId id, const std::map<i
       param_of_(&param_of),
       naming_(&naming),
       headers_(&headers) {
-  // Names that count what is mentioned must not depend on the order in which a compiler evaluates arguments.
+  // Names may be numbered by first mention. Mentioning the operands here, in order, keeps the numbers independent of
+  // the order in which a compiler evaluates arguments.
   for (size_t i = 0; i < view_.input_count(); ++i)
     if (view_.has_input(i)) operand(i);
   const ops::OpDef* entry = ops::find_op(view_.node().op);

@@ -12,15 +12,15 @@ namespace {
 using ir::Graph;
 using ir::ValueId;
 
-/// Layers of more steps than this are not looked for.
+/// Repeated layers of more steps than this are not searched for.
 constexpr size_t kMaxPeriod = 400;
-/// A call for fewer steps than this is not worth its table; short layers are taken together.
+/// A call of a block with fewer steps than this is not worth its table; shorter layers are grouped.
 constexpr size_t kMinBlock = 16;
 
 /// Functions of no more steps than this stay whole.
 constexpr size_t kShort = 60;
 
-/// `count` times the same `period` steps from `first` on.
+/// `count` repetitions of `period` steps, from step `first` on.
 struct Stretch {
   size_t first = 0, period = 0, count = 0;
   size_t saved() const { return count < 2 ? 0 : (count - 1) * period; }
@@ -37,7 +37,7 @@ class RangeFinder {
   }
 
  private:
-  /// Equal numbers for steps with the same operator and types.
+  /// Numbers the steps so that those with the same operator and types get the same number.
   static std::vector<size_t> kinds_of(const Graph& graph, std::span<const Step> steps) {
     std::map<std::string, size_t> number_of;
     std::vector<size_t> kinds;
@@ -51,7 +51,7 @@ class RangeFinder {
     return kinds;
   }
 
-  /// For each step how many values made before it are read by it or later.
+  /// For each step, how many values that earlier steps make are read by it or a later step.
   static std::vector<size_t> crossings_of(const Graph& graph, std::span<const Step> steps) {
     std::map<ValueId, std::pair<size_t, size_t>> lives;  // made, last read
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -80,7 +80,8 @@ class RangeFinder {
     search(found.first + found.count * found.period, end);
   }
 
-  /// The stretch that leaves the fewest steps to compile, with its layers grouped and its start chosen.
+  /// The stretch that saves the most steps to compile. For each period p it takes the longest runs in which step i is
+  /// the same as step i + p: in a b c a b c a b d with p = 3 these are steps 0 to 4, so [0, 8) repeats a b c.
   Stretch best_stretch(size_t begin, size_t end) const {
     Stretch best;
     for (size_t period = 1; period <= std::min(kMaxPeriod, (end - begin) / 2); ++period)
@@ -93,12 +94,13 @@ class RangeFinder {
     return best;
   }
 
-  /// The blocks within [begin, end), each step of which is the same as that a period later.
+  /// Cuts [begin, end), where each step is the same as the one a period later, into blocks: short periods are grouped,
+  /// and the first block starts where the fewest values cross.
   Stretch chosen(size_t begin, size_t end, size_t period) const {
     const size_t block = period * std::max<size_t>(1, (kMinBlock + period - 1) / period);
     const size_t count = (end - begin) / block;
     if (count < 2) return {};
-    // A later start may cost one block, which does not matter where there are several.
+    // A later start may cost one block, which does not matter if there are more than three.
     const size_t starts = std::min(block, (end - begin) - (count - (count > 3 ? 1 : 0)) * block + 1);
     const auto from = crossing_.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto start = std::min_element(from, from + static_cast<std::ptrdiff_t>(starts));

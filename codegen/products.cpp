@@ -8,7 +8,7 @@
 namespace graphpipe::codegen {
 namespace {
 
-/// Of each stage the numbers of samples that its items have.
+/// For each stage, the different numbers of samples of its items.
 IdMap<ir::StageId, std::set<int64_t>> item_sizes(const ir::Schedule& schedule, size_t stages) {
   IdMap<ir::StageId, std::set<int64_t>> sizes(stages);
   for (const ir::Program& program : schedule.programs)
@@ -23,7 +23,7 @@ void add_products(const ir::Graph& graph, const std::vector<Step>& steps, int64_
     if (step.zero.valid() || step.only_operand.valid()) continue;
     const ir::Node& node = graph.node(step.node);
     const ops::OpDef* entry = ops::find_op(node.op);
-    // 16 bits have one kernel.
+    // For 16 bits there is only one kernel.
     if (entry == nullptr || entry->product == nullptr ||
         graph.value(node.inputs.front()).type.dtype != ir::DType::kFloat32)
       continue;

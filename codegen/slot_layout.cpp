@@ -15,7 +15,7 @@ using ir::ValueId;
 
 constexpr size_t kPhases = 3;
 
-/// What one phase computes and what it reads from outside, params aside.
+/// What one phase computes, and what it reads that it does not compute, without parameters.
 struct PhaseUse {
   IdSet<ValueId> made;
   std::vector<ValueId> read;  // ascending
@@ -71,7 +71,7 @@ class LayoutBuilder {
     return static_cast<int>(layout_.slots.size()) - 1;
   }
 
-  /// A slot that functions read the value from.
+  /// Adds a slot that functions read the value from.
   int add_source(SlotUse use, ValueId value) {
     const int slot = add_slot(use, value);
     source_[value] = slot;
@@ -82,7 +82,7 @@ class LayoutBuilder {
     return phase == 0 ? layout_.forward : phase == 1 ? layout_.input_gradient : layout_.weight_gradient;
   }
 
-  /// The phase that computes the value here; kPhases where none does.
+  /// The phase that computes the value in this stage; kPhases if none does.
   size_t made_in(ValueId value) const {
     for (size_t phase = 0; phase < kPhases; ++phase)
       if (uses_[phase].made.contains(value)) return phase;
@@ -112,7 +112,7 @@ class LayoutBuilder {
       if (cut_.boundaries[i].is_input) continue;
       layout_.boundaries[i].value = add_slot(SlotUse::kSentValue, cut_.boundaries[i].value);
       const ValueId value = cut_.boundaries[i].value;
-      if (source_.contains(value)) store_in(0, value, layout_.boundaries[i].value);  // came in, and goes on
+      if (source_.contains(value)) store_in(0, value, layout_.boundaries[i].value);  // received, and passed on
       else store(value, layout_.boundaries[i].value);
     }
     for (size_t output : cut_.outputs) {
@@ -133,12 +133,12 @@ class LayoutBuilder {
       for (ValueId gradient : boundary.gradients) {
         if (!boundary.is_input) add_source(SlotUse::kReceivedGradient, gradient);
         else if (made_in(gradient) < kPhases) store(gradient, add_slot(SlotUse::kSentGradient, gradient));
-        else store_in(1, gradient, add_slot(SlotUse::kSentGradient, gradient));  // from below, and goes on
+        else store_in(1, gradient, add_slot(SlotUse::kSentGradient, gradient));  // from below, and passed on
       }
     }
   }
 
-  /// What one phase makes and a later one reads.
+  /// Adds slots for what one phase makes and a later one reads.
   void add_saved() {
     for (size_t phase = 1; phase < kPhases; ++phase)
       for (ValueId value : uses_[phase].read) {
@@ -166,7 +166,7 @@ class LayoutBuilder {
     }
   }
 
-  /// Inputs kept for the second forward alone end with the first backward function, which follows it.
+  /// Inputs that are kept only for the second forward are released by the first backward function, which follows it.
   void add_clears() {
     const size_t phase = cut_.steps.input_gradient.empty() ? 2 : 1;
     for (int slot : layout_.recompute_inputs) {

@@ -70,7 +70,7 @@ class StageWriter {
     declarations_ += text("void ", name, "(", arguments, ");\n");
   }
 
-  // The forward again, with the nodes as an evaluation has them.
+  // Writes the forward once more, with the attributes that its nodes have in evaluation.
   void write_evaluation() {
     Graph graph = graph_;
     for (const Step& step : cut_.steps.forward)
@@ -107,8 +107,8 @@ class StageWriter {
                 body, "\n}  // namespace ", name_space(), "\n");
   }
 
-  /// A part that repeats is a call of a block with the table of its places, another one a function of the stage. A
-  /// function with marks says which node a time is of, so that it is no block.
+  /// Writes a repeated part as a call of a shared block with a table of its places, any other part as a function of the
+  /// stage. With marks a part names the nodes that it times, so it cannot be shared.
   void write_part(const Graph& graph, const std::string& name, const FunctionPart& part, std::string& tables,
                   std::string& calls) {
     if (!part.repeats || marks_ != nullptr) {

@@ -60,7 +60,7 @@ class StepCollector {
     return producer.valid() && graph_.node(producer).phase != Phase::kForward;
   }
 
-  /// A gradient node that serves a node without samples runs wherever its operands arise.
+  /// A gradient node that serves a node without samples runs in every stage that makes one of its gradient operands.
   void add_repeated_gradient(NodeId id) {
     const Node& node = graph_.node(id);
     std::vector<ValueId> here, missing;
@@ -69,7 +69,7 @@ class StepCollector {
     if (here.empty() && !missing.empty()) return;
     if (missing.empty()) return add({id, {}});
     if (node.sums_gradient_of.valid()) return add({id, here.front()});
-    // Gradients enter linearly: the stages' results, each with zeros for what the others have, add up.
+    // The node is linear in its gradients: each stage takes zeros for those of other stages, and the results add up.
     for (ValueId value : missing)
       if (zeros_.insert(value)) add({.node = id, .only_operand = {}, .zero = value});
     add({id, {}});
@@ -95,7 +95,8 @@ class StepCollector {
     steps_.weight_gradient = std::move(kept);
   }
 
-  /// What a weight gradient reads ends with it, and both are read less far apart.
+  /// Runs each weight-gradient step as soon as its operands are ready, right after the input gradients that make them:
+  /// tensors that both read are then released sooner.
   void join_backward() {
     IdSet<ValueId> to_come(graph_.value_count());
     for (const std::vector<Step>* steps : {&steps_.input_gradient, &steps_.weight_gradient})
@@ -126,7 +127,7 @@ class StepCollector {
     steps_.weight_gradient.clear();
   }
 
-  /// Puts what the steps need of the nodes without samples right before their first reader.
+  /// Inserts the nodes without samples that the steps need, each right before its first reader.
   Status add_repeated_forward(std::vector<Step>& steps) {
     constexpr size_t kNever = static_cast<size_t>(-1);
     IdMap<ValueId, size_t> first_read(graph_.value_count(), kNever);
@@ -176,7 +177,7 @@ class StepCollector {
   IdSet<ValueId> made_, zeros_;
 };
 
-/// The stage in which a contribution to a gradient, or a sum of them, arises.
+/// The stage that computes a contribution to a gradient, or a sum of contributions.
 StageId stage_of_value(const Graph& graph, const NodePlaces& places, ValueId value) {
   return places.stage_of[graph.value(value).producer];
 }

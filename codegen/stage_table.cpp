@@ -28,7 +28,7 @@ std::string_view role_of(const Param& param) {
   return param.trainable ? "kTrainable" : "kFrozen";
 }
 
-/// An embedding: some node looks up its rows.
+/// Whether the parameter is an embedding table: some node looks up its rows.
 bool is_table(const Graph& graph, const Param& param) {
   for (const ir::NodeId id : graph.node_ids()) {
     const ir::Node& node = graph.node(id);
@@ -81,7 +81,7 @@ std::vector<std::string> output_rows(const Graph& graph, const StageCut& cut, co
   return rows;
 }
 
-/// What the forward computes and leaves, in its order.
+/// The values that the forward computes and leaves in slots, in node order.
 std::vector<std::string> kept_rows(const Graph& graph, const SlotLayout& layout) {
   std::vector<std::pair<ir::NodeId, std::string>> rows;
   for (size_t i = 0; i < layout.slots.size(); ++i) {
@@ -100,7 +100,7 @@ std::vector<std::string> kept_rows(const Graph& graph, const SlotLayout& layout)
   return out;
 }
 
-/// The slots, for people.
+/// Comments that list the slots for a reader of the file.
 std::string slot_comment(const Graph& graph, const SlotLayout& layout) {
   std::string result;
   for (size_t i = 0; i < layout.slots.size(); ++i) {

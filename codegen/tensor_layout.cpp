@@ -7,12 +7,12 @@
 namespace graphpipe::codegen {
 namespace {
 
-/// Elements at equal distances.
+/// Elements at equal distances in memory.
 struct Run {
   int64_t size = 1, stride = 1;
 };
 
-/// Neighbouring axes that one axis could stand for, from the innermost outwards.
+/// The axes from the innermost outwards, with neighbours merged where one axis could stand for both.
 std::vector<Run> runs_of(const TensorLayout& layout) {
   std::vector<Run> runs;
   for (size_t i = layout.sizes.size(); i-- > 0;) {
@@ -60,11 +60,13 @@ std::optional<TensorLayout> reshaped(const TensorLayout& from, const std::vector
   if (numel(sizes) == 0) return contiguous(sizes);
   const std::vector<Run> runs = runs_of(from);
   TensorLayout to{sizes, std::vector<int64_t>(sizes.size(), 1)};
+  // From the innermost axis outwards, the new axes fill one run after the other: a run of 12 elements takes axes of 4
+  // and 3, but an axis of 8 would reach beyond it.
   size_t run = 0;
-  int64_t inside = 1;  // elements of the run that the new axes so far count
+  int64_t inside = 1;  // elements of the run that the new axes cover so far
   for (size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == 1) continue;
-    // A new axis lies within one run of elements at equal distances.
+    // A new axis must lie within one run.
     if (runs[run].size % (inside * sizes[i]) != 0) return std::nullopt;
     to.strides[i] = inside * runs[run].stride;
     inside *= sizes[i];
