@@ -155,6 +155,7 @@ Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, Stage
   const ir::StageChoice& choice = graph.stages[id].choice;
   const Samples samples = item_samples(choice);
   const int64_t own = items_of(choice, in_flight[id].count);
+  // parts_of has counted one gradient of each boundary value already.
   double ahead = -static_cast<double>(boundary_gradients(graph, boundary, samples).count);
   for (const ir::EdgeId edge_id : boundary.in) {
     const ir::StageEdge& edge = graph.edges[edge_id];
