@@ -30,7 +30,7 @@ scheduler::VersionClaims claims_of(const ScheduleOptions& options) {
           .max_versions = options.max_versions};
 }
 
-// Orders without updates would keep every claim: their weights never change.
+// A schedule without updates would satisfy every claim, since its weights never change.
 Status check_has_versions(const ScheduleOptions& options, const ir::Schedule& schedule) {
   const bool claims = !options.claims.empty();
   if (!claims && options.max_versions == 0) return Ok{};
@@ -40,7 +40,7 @@ Status check_has_versions(const ScheduleOptions& options, const ir::Schedule& sc
                "write the schedule with its updates: --format ir, proto, pb or json of an asynchronous policy");
 }
 
-/// A problem in the file's own words: rank, position in its line, token.
+/// Where a problem is, in the terms of the file: rank, position in its line, token.
 struct Offence {
   int64_t rank = -1, position = -1;
   std::string action;
@@ -88,12 +88,12 @@ int report_offence(const Options& options, const Orders& orders, const scheduler
   return wire::kExitCheckFailed;
 }
 
-/// The shared table's columns, under its own names: three fixed settings of costs.
+/// Metrics at three fixed settings of the costs, for comparison with other schedules (docs/files.md).
 Status add_columns(JsonObject& object, const scheduler::WholeSchedule& whole) {
   const auto metrics = [&](const scheduler::PassCosts& costs) -> Result<scheduler::ScheduleMetrics> {
     ir::StageGraph graph = whole.graph;
     scheduler::set_costs(graph, costs);
-    // Late starts belong to the costs that they were found with.
+    // Delayed starts are valid only for the costs that they were computed with.
     ir::Schedule schedule = whole.schedule;
     schedule.starts.clear();
     GP_TRY(StandaloneSchedule standalone,

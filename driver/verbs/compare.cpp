@@ -24,19 +24,19 @@
 namespace graphpipe::driver {
 namespace {
 
-// What one planner with one policy came to.
+// The result of one planner with one policy.
 struct Contender {
   std::string planner, policy;
   Diagnostics problems;                      // why there is no plan; empty where there is one
   double objective = 0, bound = 0, gap = 0;  // in the planner's own terms
   std::string unit;
   double step = 0;         // simulated seconds
-  double steady = 0;       // of asynchronous policies: per batch where none drains; else 0
-  int64_t peak_bytes = 0;  // of the worst device
+  double steady = 0;       // of asynchronous policies: seconds per batch without draining; else 0
+  int64_t peak_bytes = 0;  // of the fullest device
   size_t stages = 0;
   double search_seconds = 0;
   bool complete = true;
-  bool fits = true;  // of profiles; without the memory a plan is timed as if it fitted
+  bool fits = true;  // of profiles: a plan that does not fit the memory is timed as if it did
 };
 
 // "a,b" as a list of known names.
@@ -57,7 +57,7 @@ Result<std::vector<std::string>> names_of(const std::string& flag, const std::st
 
 bool is_foreign(const Options& options) { return options.foreign.format != "graphpipe"; }
 
-// The planners that the flag names; without it all that make plans of their own in reasonable time.
+// The planners that the flag names; without it, all that search for a plan and end in reasonable time.
 Result<std::vector<std::string>> planners_of(const Options& options) {
   std::vector<std::string> known, usual;
   for (const partitioner::PlannerEntry& row : partitioner::planners()) {
@@ -74,7 +74,7 @@ Result<std::vector<std::string>> policies_of(const Options& options) {
   return names_of("--policies", options.policies, known);
 }
 
-// The plans of a profile's planners are given, so a policy must take the stages that it finds.
+// Planners of profiles decide the stages, so a policy must accept them as they are.
 Status check_policies_of_profiles(const std::vector<std::string>& policies) {
   for (const std::string& name : policies) {
     const scheduler::Policy& policy = *scheduler::find_policy(name);
@@ -87,7 +87,7 @@ Status check_policies_of_profiles(const std::vector<std::string>& policies) {
   return Ok{};
 }
 
-// Plans a model whose prices stand in `pipeline`, which is left with the plan.
+// Plans the model that `pipeline` holds with its prices, and leaves the plan there.
 Status contend(const Options& options, Pipeline& pipeline, Contender& contender) {
   PlanOptions plan = options.plan;
   plan.planner = pipeline.plan.planner = contender.planner;
@@ -129,7 +129,7 @@ Status contend(const Options&, const ProfileProblem& problem, Contender& contend
   return Ok{};
 }
 
-// A planner that fails is a row of its own, not the end.
+// A planner that fails becomes an entry of its own; the comparison goes on.
 template <typename Subject>
 std::vector<Contender> contend_all(const Options& options, Subject& subject, const std::vector<std::string>& planners,
                                    const std::vector<std::string>& policies) {
@@ -148,7 +148,7 @@ std::vector<Contender> contend_all(const Options& options, Subject& subject, con
   return contenders;
 }
 
-// Each policy times the plans of a profile by itself.
+// The profile is read anew for each policy, whose schedules time the plans during the search.
 Result<std::vector<Contender>> contend_for_profile(const Options& options, const std::vector<std::string>& planners,
                                                    const std::vector<std::string>& policies) {
   GP_TRY_VOID(check_policies_of_profiles(policies));
@@ -162,7 +162,7 @@ Result<std::vector<Contender>> contend_for_profile(const Options& options, const
   return all;
 }
 
-// `machine`: what the devices are, where plans of a model are compared.
+// `machine` is set to a description of the devices where plans of a model are compared.
 Result<std::vector<Contender>> compare(const Options& options, std::string& machine) {
   GP_TRY(const std::vector<std::string> planners, planners_of(options));
   GP_TRY(const std::vector<std::string> policies, policies_of(options));
@@ -170,7 +170,7 @@ Result<std::vector<Contender>> compare(const Options& options, std::string& mach
     return contend_for_profile(options, planners, policies);
   }
   if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");
-  // The graph of forwards alone is another model: no loss, no backward.
+  // A forward-only graph is a different model: it has no loss and no backward.
   const auto forwards_only = std::ranges::count_if(policies, runs_forwards_only);
   if (forwards_only > 0 && forwards_only < std::ssize(policies))
     return usage("--policies", "some of them train and some run forwards only, which no table can compare",
@@ -198,13 +198,13 @@ JsonObject contender_json(const Contender& contender, bool best) {
   return object.add("best", best).add("fits_memory", contender.fits).add("complete", contender.complete);
 }
 
-/// The fastest first; of plans that do not fit the memory, and then of planners without a plan, those after all others.
+/// The fastest first; then the plans that do not fit the memory, the fastest first; last the planners without a plan.
 void sort_by_step(std::vector<Contender>& contenders) {
   const auto rank = [](const Contender& c) { return std::tuple(!c.problems.empty(), !c.fits, c.step); };
   std::ranges::stable_sort(contenders, {}, rank);
 }
 
-/// Of equal ones the first.
+/// Of several plans that are equally fast, only the first wins.
 bool is_winner(const std::vector<Contender>& sorted, const Contender& contender) {
   return &contender == &sorted.front() && contender.problems.empty() && contender.fits;
 }
@@ -244,7 +244,7 @@ std::string contender_table(const std::vector<Contender>& contenders) {
   return (rows.size() > 1 ? table(rows) : "") + failures;
 }
 
-// That of the comparison; where no contender has a plan, that of the first one's problem.
+// The exit code of the comparison; if no contender has a plan, that of the first contender's problem.
 int exit_code(const Options& options, const std::vector<Contender>& contenders, bool complete) {
   const bool any = std::ranges::any_of(contenders, [](const Contender& c) { return c.problems.empty(); });
   if (!any && !contenders.empty() && !interrupted()) {

@@ -1,4 +1,4 @@
-// graphpipe export: trained weights out again, in the model's own file or for PyTorch.
+// graphpipe export: writes trained weights back into the ONNX model, or into a file for PyTorch.
 
 #include <iostream>
 #include <map>
@@ -26,7 +26,7 @@ std::vector<int64_t> dims_of(const ir::TensorType& type) {
   return dims;
 }
 
-// The values that the file has for the model's parameters, under all of their names. All problems at once.
+// The file's values for the model's parameters, under all of their names. Reports up to kMaxProblems problems at once.
 Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
   GP_TRY(const files::SafetensorsIndex index,
          wire::parse_safetensors(file.text(), static_cast<int64_t>(file.bytes().size())));
@@ -103,7 +103,7 @@ Result<size_t> export_weights(const Options& options) {
     return usage("-o " + options.output, "the ending says what is written", "name a file .onnx or .safetensors");
   GP_TRY_VOID(check_output(options));
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
-  // Reading goes on while it is written.
+  // The model's files are still being read while the output is written.
   GP_TRY_VOID(check_output(options, pipeline.model.imported.files));
   GP_TRY(const MappedFile weights, MappedFile::open(options.run.data.weights));
   GP_TRY(const Tensors tensors, new_values(pipeline.model.graph, weights));

@@ -34,7 +34,7 @@ Diagnostics joined(Diagnostics notes, const Diagnostics& more) {
   return notes;
 }
 
-// The memory of a plan is promised for what its programs do, and they keep the optimizer's state in every replica.
+// The memory of a plan must be what its programs take, and they keep the optimizer state in every replica.
 Status check_runnable(const ir::Plan& plan) {
   for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
     if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
@@ -46,7 +46,7 @@ Status check_runnable(const ir::Plan& plan) {
   return Ok{};
 }
 
-// Of the actions that a device computes: the bytes of a message that move are progress.
+// The duration of the longest compute action. Messages do not count: bytes that move are progress.
 int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
   int64_t longest = 0;
   for (size_t program = 0; program < built.timeline.spans.size(); ++program) {
@@ -81,7 +81,7 @@ Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string&
     GP_TRY(std::vector<codegen::SourceFile> runtime, runtime_sources());
     for (codegen::SourceFile& source : runtime) sources.push_back(std::move(source));
   }
-  // First, since by its plan a folder is known as ours where the disk was full before the rest was written.
+  // The plan comes first: if the disk fills up before the rest is written, the plan still marks the folder as ours.
   sources.insert(sources.begin(),
                  {.path = std::string(wire::kPlanFile), .text = files::print_plan(portable_plan(pipeline.plan))});
   GP_TRY(FolderNotes written, write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest));

@@ -33,7 +33,7 @@ std::string drawing(const Pipeline& pipeline, const std::string& format) {
       {.width = 110, .color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr, .metrics = false});
 }
 
-// A trace that a run has written; nothing else gets into the file that is made from it.
+// Reads a trace that a run has written; any other file is refused, so that nothing else gets into the joined trace.
 Result<std::string> read_executed(const Options& options) {
   if (options.format != "trace")
     return usage("--executed " + options.executed, "only a trace shows both", "add --format trace");

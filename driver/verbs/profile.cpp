@@ -1,4 +1,4 @@
-// graphpipe profile: a program that measures this model on this machine is written, built and run.
+// graphpipe profile: writes, builds and runs a program that measures this model on this machine.
 
 #include "files/profile.h"
 
@@ -27,7 +27,7 @@ Result<Pipeline> one_stage(const Options& options) {
   Options own = options;
   own.plan = {};
   own.plan.devices = own.plan.stages = 1;
-  own.plan.cluster = "default";  // its prices decide nothing
+  own.plan.cluster = "default";  // with one stage its rates decide nothing
   own.plan.planner = "sequential";
   if (own.model.one_sample) own.training.batch = 1;
   own.plan.micro_batch = std::to_string(own.training.batch);
@@ -42,7 +42,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
   const Diagnostics found = check_run_files(folder, read);
   if (has_error(found)) return found;
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  // A link is measured where two processes have cores of their own.
+  // The link is measured only if each of two processes has cores of its own.
   GP_TRY(const RunOutcome outcome, launch_profile(folder, cores >= 2 * options.training.threads ? 2 : 1, run));
   if (outcome.exit_code != wire::kExitOk) {
     return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "seconds" of each step in a run's log, without the first two, which warm up. A line that is still being written
-/// counts for nothing.
+/// The "seconds" of each step in a run's log, without the first two steps, which warm up (the last step is always
+/// kept). A line that is still being written is ignored.
 Result<Measured> measured_by(const std::string& log) {
   constexpr int64_t kMaxBytes = int64_t{256} << 20;
   GP_TRY(const std::string content, files::read_file(log, kMaxBytes));
@@ -76,7 +76,7 @@ Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
   return plans;
 }
 
-/// The page of a sweep's table. Errors: options and further inputs that are about plans.
+/// Writes the page of a sweep's table. Errors: kUsage for options and further inputs that are about plans.
 Status write_sweep_report(const Options& options, const std::string& table_file) {
   if (options.inputs.size() != 1 || options.format != "html" || !options.measured.empty())
     return usage(options.inputs.front(), "it is the table of a sweep, which is a page of its own",

@@ -24,7 +24,7 @@
 namespace graphpipe::driver {
 namespace {
 
-// Found out before the training, not after it.
+// Checked before the training, not after it.
 Status check_writable(const std::string& flag, const std::string& path) {
   const Status status = check_output_path(path);
   if (status.ok()) return Ok{};
@@ -33,7 +33,7 @@ Status check_writable(const std::string& flag, const std::string& path) {
   return problem;
 }
 
-// Overwritten, the folder would not run again, or what the run reads would be lost to the next one.
+// Refuses to overwrite a file without which the folder could not run again, or a file that the run reads.
 Status check_spared(const wire::WrittenFile& file, const Options& options) {
   std::string kept = wire::kept_file(file.path, options.input, options.run);
   if (is_same_file(file.path, options.config)) kept = "the file of --config";
@@ -44,7 +44,7 @@ Status check_spared(const wire::WrittenFile& file, const Options& options) {
                     .hint = "save under another name, such as trained.safetensors"};
 }
 
-// Each file that the run writes: writable, and none over another or over what is read.
+// Each file that the run writes must be writable, and must not overwrite another one or a file that is read.
 Status check_written_files(const Options& options) {
   namespace fs = std::filesystem;
   std::vector<wire::WrittenFile> files = wire::written_files(options.run);
@@ -64,8 +64,8 @@ Status check_written_files(const Options& options) {
   return Ok{};
 }
 
-// A device that was killed or stalled is no fault of the model or its data: the next try may fare better. With the same
-// folder to resume from, a run that has no checkpoint yet starts from the beginning.
+// Starts the run again if a device died or stalled: that is not the fault of the model or its data, so the next try may
+// succeed. The run resumes from its checkpoint folder; without a checkpoint there, it starts from the beginning.
 Result<RunOutcome> launch_again(const Options& options, int device_count, wire::RunOptions run) {
   for (int left = options.restarts;; --left) {
     GP_TRY(RunOutcome outcome, launch_devices(options.input, device_count, run, true));
@@ -75,7 +75,7 @@ Result<RunOutcome> launch_again(const Options& options, int device_count, wire::
   }
 }
 
-// An asynchronous step has updated weights before its last loss is known.
+// An asynchronous step updates weights before its last loss is known, so it cannot be skipped any more.
 Status check_skipping(const Options& options, const RunFacts& facts) {
   if (!options.run.watch.skips() || facts.synchronous) return Ok{};
   return Diagnostic{.code = Code::kUsage,
@@ -131,7 +131,7 @@ int run_run(const Options& options) {
                              {usage(flag, "the run computes and is not paced", "leave it out, or add --pace")});
   const Result<RunOutcome> outcome = run_plan_folder(options);
   if (!outcome) return report_problems(options, "run", outcome.problems());
-  // The programs' own report is the result; where they ended before it, what is known of the end stands in for it.
+  // The programs print the report themselves. If they ended before that, a report of how they ended takes its place.
   if (outcome->exit_code != wire::kExitOk && options.json && outcome->report.empty()) {
     const Diagnostic ended{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
                            .origin = ModelText(options.input),

@@ -27,10 +27,10 @@
 namespace graphpipe::driver {
 namespace {
 
-/// Processes on one host, each with a connection to many others.
+/// The ranks are processes on one host, each with connections to many others.
 constexpr size_t kMaxRanks = 256;
 
-// A paced run trains nothing: what is said of a training would be ignored.
+// A paced run trains nothing, so flags about training would be ignored: they are refused.
 Status check_paced_flags(const Options& options) {
   static const std::set<std::string> kTaken = {"--pace",         "--pace-scale", "--pace-bytes", "--steps",
                                                "--trace",        "--json",       "--quiet",      "--stall-timeout",
@@ -59,12 +59,12 @@ struct PacedRun {
   wire::PacePlan plan;
   wire::PaceReport measured;
   int cores = 1;
-  /// Of this machine's clock over the plan's times.
+  /// Measured seconds of a step, divided by the scale of the plan's times.
   double step() const { return median(measured.steps) / plan.scale; }
   double simulated() const { return pipeline.built.step_seconds(); }
 };
 
-/// The programs are of all batches between two drains, and so is what they report as a step.
+/// The programs run all batches between two drains and report them as one step; this converts the report to one batch.
 wire::PaceReport of_one_step(wire::PaceReport report, int64_t batches) {
   const auto count = static_cast<double>(batches);
   for (double& seconds : report.steps) seconds /= count;
@@ -88,7 +88,7 @@ Result<PacedRun> run_plan_paced(const Options& options) {
   GP_TRY_VOID(files::write_file(folder.path() + "/" + wire::kPacePlanFile, wire::print_pace_plan(plan)));
   wire::RunOptions run = for_programs(options.run, pipeline.plan, false);
   run.launch.threads = 1;
-  // A message may be under way for most of a step, and then nothing moves.
+  // A message may be in flight for most of a step, and no bytes move meanwhile.
   if (!run.launch.stall_timeout)
     run.launch.stall_timeout = std::max(wire::kStallTimeout, 2 * pipeline.built.seconds() * plan.scale);
   const auto ranks = static_cast<int>(plan.programs.size());

@@ -23,11 +23,11 @@ constexpr const char* kTableAsJson = "table.json";
 constexpr const char* kPlot = "plot.svg";
 
 struct Swept {
-  size_t plans = 0, without = 0, missing = 0;  // of all cells; those where there is no plan; not made yet
-  std::string error;                           // of the first without
+  size_t plans = 0, without = 0, missing = 0;  // all cells; those that have no plan; those not made yet
+  std::string error;                           // of the first cell without a plan
 };
 
-// The results of a sweep lie beside its plans; without those, a file of such a name is somebody's own.
+// The results of a sweep lie beside its cells. Without cells, a file with the name of a result is somebody else's.
 Status check_results_folder(const std::string& folder) {
   if (std::filesystem::exists(folder + kCells)) return Ok{};
   for (const char* name : {kTableAsCsv, kTableAsJson, kPlot})

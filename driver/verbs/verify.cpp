@@ -1,8 +1,9 @@
-// graphpipe verify: the two checks of what "equal to one process" means.
+// graphpipe verify: checks in two ways that the pipeline computes what one process computes.
 //
 // Bitwise: the pipeline against the serial interpreter of the same plan. By tolerance: every step of the interpreter,
-// and so of the pipeline, against the unpartitioned model at the full batch, one stage in one process (at the plan's
-// micro-batch where samples mix), which begins the step with the same weights.
+// and so of the pipeline, against the unpartitioned model, which begins the step with the same weights. The
+// unpartitioned model is one stage in one process and takes the full batch at once, or the plan's micro-batches where
+// samples mix.
 
 #include <fmt/format.h>
 
@@ -54,14 +55,14 @@ struct Verdict {
   /// Nothing is trained: outputs are compared instead of gradients.
   bool forward_only = false;
   Tolerances tolerance;
-  /// Both make no update in the same steps. The reference takes the loss scales of the serial run, or smaller ones
-  /// where the whole batch asks for them (runtime/reference/step_records.h).
+  /// Both runs skip the update of the same steps. The reference takes the loss scales of the serial run, or smaller
+  /// ones where the whole batch needs them (runtime/reference/step_records.h).
   bool same_skips = true;
   double loss_difference = 0;
   size_t worst_step = 0;  // of the loss, from 1
   WorstOfSteps gradients, weights;
   Comparison outputs;
-  /// Steps of a training whose gradients are numbers, and not the zeros of an update that was left out.
+  /// Training steps whose gradients were compared: they are finite, and not the zeros of a skipped update.
   int64_t compared_steps = 0;
   /// Forward-only programs have outputs, a loss, or neither.
   bool has_outputs_or_loss = true;
@@ -86,7 +87,7 @@ Result<TrainingResult> finish(Result<RunOutcome> outcome, TrainingResult files) 
   return files;
 }
 
-// Where a run leaves its tensors, in the folder that is verified.
+// The options of a run that saves its tensors in the folder that is verified.
 wire::RunOptions run_options(const Options& options, const ir::Plan& plan, const TrainingResult& files) {
   wire::RunOptions run = for_programs(options.run, plan, true);
   run.output.save = std::filesystem::absolute(files.weights);
@@ -95,7 +96,7 @@ wire::RunOptions run_options(const Options& options, const ir::Plan& plan, const
   return run;
 }
 
-// What a batch has once is in no file of outputs; the loss tells of it.
+// Whether there are outputs to save. An output without an axis of samples is in no file; the loss stands for it.
 bool saves_outputs(const Pipeline& pipeline) {
   const ir::Graph& graph = pipeline.model.graph;
   return is_forward_only(pipeline.built.schedule) &&
@@ -122,7 +123,8 @@ Diagnostic no_reference() {
           .hint = "give their stages one micro-batch size"};
 }
 
-// The micro-batch of the nodes that work on the samples of one together; none where there are no such nodes.
+// The micro-batch size of the nodes that work on all samples of a micro-batch together; none if there are no such
+// nodes.
 Result<std::optional<Samples>> shared_micro_batch(const Pipeline& pipeline) {
   std::optional<Samples> size;
   for (const ir::PlanNodeId node : pipeline.priced.node_ids()) {
@@ -135,9 +137,9 @@ Result<std::optional<Samples>> shared_micro_batch(const Pipeline& pipeline) {
   return size;
 }
 
-// The unpartitioned model, every node in one stage on one device, at another number of samples than the pipeline's
-// stages compute at. Where nodes work on the samples of a micro-batch together its size is part of what is computed; if
-// others work on the whole batch these are a second stage.
+// The unpartitioned model: every node in one stage on one device, with another micro-batch size than the pipeline's
+// stages. Where nodes work on all samples of a micro-batch together, its size is part of what is computed and stays;
+// nodes that work on the whole batch then form a second stage.
 Result<ir::Assignment> reference_assignment(const Pipeline& pipeline) {
   const ir::PlanGraph& graph = pipeline.priced;
   const Samples batch = pipeline.plan.batch;
@@ -145,8 +147,8 @@ Result<ir::Assignment> reference_assignment(const Pipeline& pipeline) {
   const auto is_whole = [&](const ir::Stage& stage) { return stage.choice.micro_batch == batch; };
   const bool at_once = std::ranges::all_of(pipeline.stages.stages, is_whole);
   Samples size = shared.value_or(batch);
-  // A pipeline that takes the whole batch at once is compared with halves: a model that bakes a batch size in, or that
-  // mixes samples where nothing says so, computes something else then.
+  // A pipeline that takes the whole batch at once is compared with halves of the batch: a model that has a batch size
+  // baked in, or that mixes samples without being known to, then computes something else.
   if (!shared && !graph.has_batch_scope() && at_once) size = Samples((batch.count + 1) / 2);
   ir::Assignment reference;
   reference.stage_of.resize(graph.nodes.size(), ir::StageId(0));
@@ -166,9 +168,9 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
   reference.model = pipeline.model;
   GP_TRY(reference.plan.assignment, reference_assignment(pipeline));
   reference.plan.planner = "manual";
-  // Most policies are not defined on one stage, and the order of its items is all that they could decide.
+  // Most policies are not defined for a single stage, where they could only decide the order of its micro-batches.
   reference.plan.policy = is_forward_only(pipeline.built.schedule) ? "inference" : "kfkb";
-  // A model that is cut because it fits no single device is still to be compared with itself uncut.
+  // A model may be cut because it does not fit one device; the uncut model must be planned all the same.
   reference.plan.cluster = ir::equal_devices(1);
   reference.plan.cluster.devices[ir::DeviceId(0)].memory = Bytes(int64_t{1} << 50);
   reference.plan.schedule.reset();
@@ -203,7 +205,7 @@ void compare_losses(const std::vector<double>& a, const std::vector<double>& b, 
   }
 }
 
-// What the rule of compare_tensors.h must know of the reference's updates.
+// What the rule of compare_tensors.h needs to know of the optimizer: its hyperparameters.
 UpdateNoise update_noise(const wire::RunOptions& run, const std::string& optimizer) {
   const wire::OptimizerNumbers numbers = wire::numbers_of(wire::optimizer_named(optimizer), run.optimizer);
   return {.learning_rate = numbers.learning_rate,
@@ -218,8 +220,8 @@ void keep_worst(Comparison comparison, int64_t step, WorstOfSteps& worst) {
   worst = {.comparison = std::move(comparison), .step = step};
 }
 
-// Whether a step of both runs overflows in float16 and makes no update, so that its gradients are no numbers to
-// compare: one of several steps that an update sums up. Where an update is left out, its step's gradients are zeros.
+// Whether the step overflows in float16 in both runs, so that there are no finite gradients to compare. This is seen
+// only of a step within an accumulated update; the gradients of a step whose update was skipped are recorded as zeros.
 Result<bool> both_overflow(const TrainingResult& serial, const TrainingResult& reference, int64_t step) {
   if (!serial.scales_loss) return false;
   for (const TrainingResult* run : {&serial, &reference}) {
@@ -229,7 +231,7 @@ Result<bool> both_overflow(const TrainingResult& serial, const TrainingResult& r
   return true;
 }
 
-// What is defined of such a step: no weight changes. Both runs begin it with what the serial one had before.
+// Such a step must change no weights. Both runs begin it with the weights that the serial run had before it.
 Status compare_unchanged(const TrainingResult& run, const TrainingResult& serial, int64_t step, WorstOfSteps& weights) {
   GP_TRY(Comparison change, compare_tensors(wire::step_file(run.steps, step, "weights"),
                                             wire::step_file(serial.steps, step - 1, "weights"), {.usual = 0}));
@@ -240,7 +242,7 @@ Status compare_unchanged(const TrainingResult& run, const TrainingResult& serial
 // Both runs begin every step with the same weights.
 Status compare_steps(const TrainingResult& serial, const TrainingResult& reference, const wire::RunOptions& run,
                      const std::string& optimizer, Verdict& verdict) {
-  // The weights that training starts from are copies of the model's, so that they do not differ at all.
+  // Both runs start from copies of the model's weights, which must not differ at all.
   GP_TRY(Comparison start, compare_tensors(wire::step_file(serial.steps, 0, "weights"),
                                            wire::step_file(reference.steps, 0, "weights"), {.usual = 0}));
   keep_worst(std::move(start), 0, verdict.weights);
@@ -275,7 +277,7 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
   return Ok{};
 }
 
-// Removes the recorded steps, which are as many copies of the weights as there are steps, when they are compared.
+// Removes the recorded steps before and after the comparison: every one of them holds a copy of the weights.
 class StepFolders {
  public:
   explicit StepFolders(std::string folder) : folder_(std::move(folder)) { remove(); }
@@ -367,7 +369,7 @@ void add_worst(JsonObject& object, const std::string& kind, const Comparison& co
   if (step >= 0) object.add("worst_" + kind + "_step", step);
 }
 
-// For people: --json has all digits. Values have as many as tell two float32 apart.
+// For people; --json has all digits. Values get enough digits to tell two float32 numbers apart.
 constexpr int kValueDigits = 9;
 std::string rounded(double number, int digits = 3) { return fmt::format("{:.{}g}", number, digits); }
 
