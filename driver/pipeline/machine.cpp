@@ -27,7 +27,7 @@ std::string rates_text(const ir::Cluster& cluster) {
   std::string out =
       fmt::format("{}FLOP/s, {}B/s, {} per operator", human_count(device.compute.count),
                   human_count(device.memory_bandwidth.count), human_seconds(device.launch_overhead.count));
-  // As a message takes from end to end: what its ends are busy with included.
+  // A message from end to end, including the time that both ends are busy with it.
   const ir::RuntimeCosts& costs = cluster.runtime;
   if (cluster.devices.size() > 1)
     out += fmt::format(", messages {} + {}B/s", human_seconds(link.latency.count + 2 * costs.message.count),
@@ -41,7 +41,7 @@ std::string devices_text(size_t count, std::string_view one, std::string_view ma
 
 int count_of(const PlanOptions& options) { return static_cast<int>(std::max<int64_t>(options.devices, 1)); }
 
-// A file of one device need not say over what it would talk to others.
+// A cluster file with one device need not have any links.
 Result<ir::Cluster> cluster_of_file(const std::string& path) {
   GP_TRY(ir::Cluster cluster, files::read_cluster(path));
   if (cluster.levels.empty()) cluster.levels = ir::equal_devices(1).levels;

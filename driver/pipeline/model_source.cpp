@@ -13,7 +13,7 @@ namespace graphpipe::driver {
 
 namespace {
 
-// Two inputs that would be read from one file of the data folder.
+// Refuses inputs that would be read from the same file of the data folder.
 Status check_data_names(const ir::Graph& graph) {
   std::map<std::string, ModelText> owner;
   Diagnostics problems;
@@ -31,7 +31,8 @@ Status check_data_names(const ir::Graph& graph) {
   return Ok{};
 }
 
-// A name with a zero byte ends there wherever programs carry it; trained weights and outputs are saved under theirs.
+// Programs would cut a name at a zero byte. Trained weights and outputs are saved under their names, so a safetensors
+// file must be able to hold these.
 Status check_usable_names(const ir::Graph& graph) {
   Diagnostics problems;
   const auto check = [&](const char* what, const ModelText& name, bool is_saved) {
@@ -52,7 +53,7 @@ Status check_usable_names(const ir::Graph& graph) {
   return Ok{};
 }
 
-// A mode of operators that the model does not have.
+// Refuses a mode for operators that the model does not have.
 Status check_modes(const ModelOptions& options, const ir::Graph& graph) {
   const auto has = [&](std::string_view op) {
     for (const ir::NodeId id : graph.node_ids())
@@ -69,7 +70,7 @@ Status check_modes(const ModelOptions& options, const ir::Graph& graph) {
   return Ok{};
 }
 
-// Outputs that no run can put together from micro-batches.
+// Warns of outputs that no run can put together from micro-batches.
 void note_left_out_outputs(const ir::Graph& graph, Diagnostics& notes) {
   for (const ir::Output& output : graph.outputs()) {
     if (output.role == ir::OutputRole::kLoss || ir::joins_samples(graph, output)) continue;

@@ -31,7 +31,7 @@ Result<ModelText> read_parameter_file(const std::string& path) {
   return ModelText(std::move(content));
 }
 
-// What the module that was exported says of its parameters, as lines before the user's, which win.
+// What the exported module says of its parameters, as lines that come before the user's: the later ones win.
 Result<std::string> lines_of_module(const std::string& model) {
   GP_TRY(const std::optional<files::ModuleFacts> facts, files::module_facts_beside(model));
   if (!facts) return std::string();

@@ -52,7 +52,7 @@ Diagnostic refused(const ir::Program& program, size_t position, const ir::Action
           .hint = std::move(hint)};
 }
 
-/// The action as the stage's replica on this device has it; `counts` where its range is the number of a micro-batch.
+/// The action for the stage's replica on this device. With `counts`, the action's range is the number of a micro-batch.
 Result<ir::Action> placed(const ir::StageGraph& graph, const ir::Program& program, size_t position, bool counts) {
   ir::Action action = program.actions[position];
   if (action.stage < 0 || static_cast<size_t>(action.stage) >= graph.stages.size())

@@ -16,11 +16,12 @@ namespace {
 
 using ir::StageId;
 
-// What a paced run costs this machine, about: an action (its waking up, its messages' headers) and a byte (two copies,
-// an addition). And what of a step that may be.
+// What a paced run costs this machine, roughly: seconds for an action (waking up, message headers) and for a byte (two
+// copies, an addition). Then the share of a step that the costs of a rank's actions may take, and that all costs may
+// take of the cores.
 constexpr double kSecondsOfAction = 200e-6, kSecondsOfByte = 1.5e-9;
 constexpr double kLateness = 0.02, kLoad = 0.1;
-// Steps are made longer than this for the number of their actions alone; for their bytes less is sent.
+// A step is made longer than this only if it has many actions; if it has many bytes, fewer of them are sent instead.
 constexpr double kLongestStep = 5;
 
 int64_t rounded(double value) { return std::max<int64_t>(0, std::llround(value)); }
@@ -34,8 +35,8 @@ double round_scale(double value) {
 
 using Way = std::pair<int32_t, int32_t>;  // from rank, to rank
 
-// The ranks between which tensors travel, in ascending order: the messages of the schedule, the rings of replicas and
-// the sums that stages with copies of a weight send each other, as runtime/executor/plan_channels.h has them.
+// The pairs of ranks between which tensors travel, ascending: for the messages of the schedule, the rings of replicas,
+// and the sums that stages with copies of a weight send each other, as in runtime/executor/plan_channels.h.
 class UsedWays {
  public:
   explicit UsedWays(const wire::PacePlan& plan) : plan_(plan), shares_(plan.stages.size()) {
@@ -75,7 +76,8 @@ class UsedWays {
     const std::vector<int32_t> ring = wire::ring_order(ranks);
     for (size_t i = 0; i < ring.size(); ++i) add(rank(stage, ring[i]), rank(stage, ring[(i + 1) % ring.size()]));
   }
-  // A replica gets the sum from the other stage's replica of its number, modulo how many that has.
+  // A replica gets the sum from the replica with the same number in the other stage, modulo the number of replicas
+  // there.
   void add_copies(int32_t from, int32_t to) {
     for (int32_t replica = 0; replica < replicas(to); ++replica)
       add(rank(from, replica % replicas(from)), rank(to, replica));
@@ -138,7 +140,7 @@ class PacePlanMaker {
     }
   }
 
-  // Values that cannot be cut are sent whole: those of a last, smaller micro-batch count as of a whole one.
+  // Tensors without an axis of samples are sent whole: for a last, smaller micro-batch they count as for a full one.
   void add_edge(const ir::StageGraph& stages, const ir::StageEdge& edge) {
     const Samples samples = stages.stages[edge.from].choice.micro_batch;
     const bool of_sample = edge.batch == ir::BatchKind::kAxis;
@@ -165,7 +167,7 @@ class PacePlanMaker {
   }
   ir::DeviceId device_of(int32_t rank) const { return schedule_.programs[static_cast<size_t>(rank)].device; }
 
-  // What the gradient norm takes once all devices are there for it: before the first update behind it.
+  // How long the gradient norm takes once all devices have reached it; this is added to the first update after it.
   Ticks norm_length() const {
     std::vector<ir::DeviceId> devices;
     for (const ir::Program& program : schedule_.programs)

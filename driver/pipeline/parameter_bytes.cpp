@@ -46,7 +46,7 @@ Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, c
 
 namespace {
 
-/// As send_file_range, of elements of less than a byte: one byte each, where the file packs them.
+/// Like send_file_range, for elements smaller than a byte: the file packs them, and the sink gets one byte for each.
 Status send_packed_range(const ir::FileRange& range, const ir::TensorType& type, const WeightOrigin& origin,
                          const files::ByteSink& sink) {
   const int64_t per_byte = wire::find_element_type(type.dtype)->packed;

@@ -22,10 +22,11 @@
 namespace graphpipe::driver {
 namespace {
 
-/// Passes of a step up to which it is simulated, and up to which it is while plans are searched.
+/// Steps with more passes than this are not simulated: a closed form stands for them. The second limit holds while
+/// plans are searched.
 constexpr int64_t kMaxSimulatedOfProfile = 20'000, kMaxSimulatedInSearch = 2'000;
-/// A search without --time-limit ends here, and `auto` here: nobody waits longer for a graph of a thousand layers. All
-/// planners together take less for some hundred layers on a machine that does nothing else.
+/// The time limits of one planner and of `auto` without --time-limit: nobody wants to wait longer for a graph of a
+/// thousand layers. For a few hundred layers all planners together take less on a machine that does nothing else.
 constexpr double kUsualSeconds = 40, kSecondsForAll = 60;
 
 }  // namespace
@@ -113,7 +114,8 @@ std::vector<ir::PlanNodeId> layers_of(const ProfileProblem& problem, const ir::A
   return layers;
 }
 
-/// A plan file says stages and their order on the accelerators. Errors (kUsage): a stage that says more.
+/// A plan file can only say stages on accelerators. Errors: kUsage for a stage on a CPU, and for layers that belong
+/// together but are in two stages.
 Status refuse_unwritable(const Options& options, const ProfileProblem& problem, const ir::Assignment& plan) {
   const std::string flag = "-o " + options.output,
                     hint = "leave it out, or use a planner of our own, such as graphpipe";
@@ -149,7 +151,7 @@ std::vector<int64_t> devices_of(const ir::StageChoice& choice) {
   return devices;
 }
 
-/// Of each layer the number of its alternative among those of the stage's degree.
+/// For each layer, the number of its alternative among those of the stage's degree.
 std::vector<int64_t> variants_of(const ProfileProblem& problem, const ir::Assignment& plan,
                                  const std::vector<ir::PlanNodeId>& layers) {
   std::vector<int64_t> variants;

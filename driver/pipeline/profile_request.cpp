@@ -1,4 +1,4 @@
-// From flags to the request of a planner on a profile.
+// Turns the flags into the request for a planner of profiles.
 
 #include <cmath>
 
@@ -28,7 +28,7 @@ Result<std::vector<int>> parse_machines(const std::string& text) {
   return ends;
 }
 
-// Flags of models say nothing about a profile that has none; passing over one would mislead.
+// Flags about models mean nothing for a profile without a model; to ignore them would mislead.
 Status refuse_flags_of_models(const Options& options) {
   const ModelOptions& model = options.model;
   const TrainingOptions& training = options.training;
@@ -144,7 +144,7 @@ Status ProfileProblem::take_machine() {
     device.memory = memory_bytes(d < devices_ ? memory : kInfinity);
     for (const int end : machines) device.host += end <= d && d < devices_ ? 1 : 0;
   }
-  // All links reach the CPUs at the outermost level's bandwidth; groups are multiples of the level below.
+  // The CPUs are reached at the outermost level's bandwidth; each group is a multiple of the group one level below.
   if (cpus > 0)
     levels.push_back({.group = devices_ * ((2 * devices_ + cpus - 1) / devices_),
                       .latency = Seconds(0),
@@ -196,7 +196,7 @@ Status ProfileProblem::take_request() {
   partitioner::OriginalOptions& original = request_.original;
   if (planner != nullptr && planner->search != nullptr) {
     GP_TRY(original.compat, partitioner::parse_compat(*planner, foreign.compat));
-  } else if (!foreign.compat.empty() && foreign.compat != "all") {  // all of none is none
+  } else if (!foreign.compat.empty() && foreign.compat != "all") {  // all quirks of no original are none
     return usage("--compat " + foreign.compat, text("the planner ", options_.plan.planner, " reproduces no original"),
                  "leave it out");
   }

@@ -14,7 +14,7 @@ bool has_statistics(const ir::Graph& graph, const ir::Node& node) {
   return def != nullptr && def->mixes_samples != nullptr && def->mixes_samples(ops::NodeView(graph, node));
 }
 
-// The node itself compares samples, not only what it reads.
+// Whether the node itself compares samples, rather than reading values in which samples are already mixed.
 bool starts_comparing(const ir::Graph& graph, const ir::Node& node) {
   const auto is = [&](ir::ValueId id, ir::BatchKind kind) { return id.valid() && graph.value(id).batch == kind; };
   return std::ranges::any_of(node.inputs, [&](ir::ValueId id) { return is(id, ir::BatchKind::kAxis); }) &&
@@ -77,7 +77,7 @@ cost::ScopeChoice scopes_of(const ir::ModelSpec& spec) {
 }
 
 Diagnostics scope_notes(const ir::Graph& graph, const ir::PlanGraph& priced, const ir::StageGraph* stages) {
-  if (priced.one_sample) return {};  // which of them work on several makes no difference
+  if (priced.one_sample) return {};  // a micro-batch is one sample, so no node works on several
   Found comparing, statistics;
   for (const ir::PlanNode& plan_node : priced.nodes) {
     if (plan_node.scope == SampleScope::kEach) continue;

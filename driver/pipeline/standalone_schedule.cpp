@@ -11,7 +11,7 @@
 namespace graphpipe::driver {
 namespace {
 
-/// Actions of a standalone schedule: with costs up to a million units their sums stay within the simulator's clock.
+/// Limits of a standalone schedule: the sum of this many actions at this cost stays within the simulator's clock.
 constexpr int64_t kMaxActions = 2'000'000;
 constexpr double kLargestCost = 1e6;
 
@@ -31,7 +31,7 @@ Result<std::vector<double>> numbers_of(const std::string& words) {
   }
 }
 
-/// Prices of one stage of a file: what the file does not say is as --costs has it.
+/// The costs of one stage of a file; those that the file does not say come from --costs.
 scheduler::StandaloneStage stage_of(const files::StageDag& dag, size_t stage, const scheduler::PassCosts& costs) {
   const auto price = [&](double cost, bool said) {
     return said && dag.per_sample ? ir::SampleFunction::polynomial(0, cost) : ir::SampleFunction::polynomial(cost, 0);
@@ -40,7 +40,7 @@ scheduler::StandaloneStage stage_of(const files::StageDag& dag, size_t stage, co
   for (const int before : dag.predecessors[stage]) out.predecessors.push_back(ir::StageId(static_cast<size_t>(before)));
   const bool forward = !dag.forward.empty(), backward = !dag.backward.empty();
   out.forward = price(forward ? dag.forward[stage] : costs.forward, forward);
-  // A file's backward is divided as --costs divides its own.
+  // The file's backward is divided in the ratio of I to W in --costs.
   const double whole = costs.input_gradient + costs.weight_gradient;
   const double share = whole > 0 ? costs.input_gradient / whole : 0.5;
   out.input_gradient = price(backward ? share * dag.backward[stage] : costs.input_gradient, backward);
