@@ -24,7 +24,7 @@ class TableReader {
     return take_field(event.path[1], event);
   }
 
-  /// Empty, or why the lines are no table.
+  /// Why the text is no table; empty if it is one.
   std::string finish() {
     std::string problem = end_plan();
     if (problem.empty() && table_.cells.empty()) return "it holds no plan";

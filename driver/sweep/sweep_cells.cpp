@@ -28,7 +28,7 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr std::string_view kKey = R"({"key":")";
 constexpr size_t kKeyDigits = 64;
 
-/// What is a file among the flags of `plan`: its bytes count, not its name alone.
+/// Whether a flag of `plan` names a file: then its content counts, and not only its name.
 bool names_file(const std::string& flag) {
   return flag == "model" || flag == "cluster" || flag == "profile" || flag == "plan" || flag == "parameters";
 }
@@ -59,7 +59,7 @@ Status add_word(const std::string& flag, const std::string& value, Digests& dige
   if (!names_file(flag)) return Ok{};
   GP_TRY(const std::string digest, digests.of(flag, value));
   told += digest;
-  // What its module says of it, which plans follow (docs/files.md).
+  // Plans also follow what the module file beside the model says (docs/files.md).
   if (flag != "model") return Ok{};
   GP_TRY(const std::string of_module, digests.of("module", value + ".module.json"));
   told += of_module;
@@ -129,7 +129,7 @@ class CellFile {
   }
 
  private:
-  // A line that a killed sweep has not finished is none.
+  // Ignores a line that a killed sweep has not finished.
   static void take(std::string_view line, std::map<std::string, SweepRow>& rows) {
     constexpr std::string_view kReport = R"(","report":)";
     const size_t begin = kKey.size() + kKeyDigits;
@@ -191,7 +191,7 @@ class PlanMaker {
     }
   }
 
-  // That no plan is feasible, or that flags do not go together, is a result too.
+  // "No plan is feasible" and "these flags do not go together" are results too.
   Status take(const SweepCell& cell, const Result<Finished>& finished) {
     if (interrupted()) return Ok{};
     if (!finished) return finished.problems();
@@ -202,7 +202,7 @@ class PlanMaker {
                            code == wire::kExitNoPlan || code == wire::kExitPartial;
     if (finished->ending.signal == 0 && is_result && row.ok()) {
       rows_[cell.key] = *row;
-      // A file that is refused may be mended by the next time, its data files among them.
+      // A refusal is not kept: the file, or a data file of it, may be repaired before the next sweep.
       return code == wire::kExitInputRefused ? Status(Ok{}) : file_.add(cell, report);
     }
     std::string words;
@@ -242,7 +242,7 @@ Result<std::vector<SweepCell>> cells_of(const Sweep& sweep) {
       GP_TRY_VOID(add_word(sweep.axes[i].name, cell.values.back(), digests, cell, told));
     }
     cell.key = sha256_of_text(told);
-    // The next combination, as the next number on a counter with wheels of these sizes.
+    // Advances to the next combination, like an odometer whose wheels have these sizes.
     size_t wheel = chosen.size();
     while (wheel > 0 && ++chosen[wheel - 1] == sweep.axes[wheel - 1].values.size()) chosen[--wheel] = 0;
     more = wheel > 0;

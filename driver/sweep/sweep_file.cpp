@@ -13,9 +13,9 @@
 namespace graphpipe::driver {
 namespace {
 
-// By the name of a flag of `plan`: whether it is a switch.
+// The flags of `plan` by name, and whether each is a switch.
 std::map<std::string, bool> plan_words() {
-  // A sweep gives these by itself.
+  // A sweep sets these itself.
   const std::set<std::string> own = {"output", "json", "quiet", "help"};
   const auto plan = std::ranges::find(all_commands(), "plan", &CommandEntry::name);
   std::map<std::string, bool> words{{"model", false}};

@@ -28,8 +28,8 @@ std::optional<double> step_of(const SweepTable& table, const SweepCell& cell) {
   return step && *step > 0 ? step : std::nullopt;
 }
 
-/// The steps of plans that differ in this axis alone, by the others' values and then by its own; of batches the time a
-/// sample takes.
+/// The steps of plans that differ in one axis only: by the values of the other axes, then by its own value. For the
+/// axis `batch`, the time per sample.
 using Groups = std::map<std::vector<std::string>, std::map<std::string, double>>;
 
 Groups groups_of(const SweepTable& table, size_t axis) {
@@ -46,7 +46,7 @@ Groups groups_of(const SweepTable& table, size_t axis) {
   return groups;
 }
 
-/// How often each value of an axis is the fastest, and by how much it takes longer than the fastest.
+/// How often each value of an axis is the fastest, and how much longer it takes than the fastest.
 std::string axis_table(const SweepTable& table, size_t axis) {
   std::map<std::string, std::vector<double>> ratios;
   std::map<std::string, size_t> shortest;

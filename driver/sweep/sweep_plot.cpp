@@ -15,7 +15,7 @@ constexpr double kWidth = 300, kHeight = 200, kLeft = 70, kTop = 60, kPanelWidth
 constexpr size_t kPanelsPerRow = 3;
 constexpr const char* kColors[] = {"#1b1b1b", "#d1495b", "#00798c", "#edae49",
                                    "#7a5195", "#66a182", "#9a6324", "#808080"};
-// Lines differ without colours too.
+// The lines can be told apart without colours too.
 constexpr const char* kDashes[] = {"none", "7 3", "2 2", "9 3 2 3", "14 4", "1 3", "4 1", "9 2 2 2 2 2"};
 
 std::string html(const std::string& words) { return HtmlText::encode(ModelText(words)).str(); }

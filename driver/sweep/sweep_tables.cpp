@@ -8,7 +8,7 @@
 namespace graphpipe::driver {
 namespace {
 
-// Quoted where it must be; a leading sign that spreadsheets take for a formula is no number here.
+// Quoted where CSV needs it, and where the first character is one that spreadsheets take for the start of a formula.
 std::string csv_word(const std::string& word) {
   if (word.find_first_of(",\"\r\n") == std::string::npos && !word.starts_with("=") && !word.starts_with("@"))
     return word;
