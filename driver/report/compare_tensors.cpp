@@ -14,7 +14,7 @@
 namespace graphpipe::driver {
 namespace {
 
-/// Below this part of the largest norm a tensor's own norm does not count.
+/// A tensor's own norm counts only down to this part of the largest norm.
 constexpr double kNormFloor = 1e-3;
 
 template <typename T, typename Convert>
@@ -43,7 +43,7 @@ std::vector<double> decode_numbers(ir::DType dtype, std::string_view bytes) {
     case ir::DType::kInt64:
       return numbers_in<int64_t>(bytes, as_double);
     default:
-      return numbers_in<uint8_t>(bytes, as_double);  // of integers no rounding: any byte may tell
+      return numbers_in<uint8_t>(bytes, as_double);  // integers are not rounded: any byte that differs counts
   }
 }
 
@@ -83,7 +83,7 @@ class TensorFile {
   std::map<std::string, files::TensorEntry> entries_;
 };
 
-/// The largest distance between two numbers of a format that round the same number, in parts of the number.
+/// A unit in the last place of a format, relative to the number, at most (its machine epsilon); 0 for integers.
 double unit_of(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kFloat16:
@@ -99,14 +99,14 @@ double unit_of(ir::DType dtype) {
   }
 }
 
-/// What differences are measured by, and which are explained.
+/// The norm that differences are relative to, and the differences that the optimizer explains.
 struct Measure {
   double norm = 0;
-  /// By element; empty: nothing is.
+  /// By element; empty: none.
   std::vector<double> explained;
 };
 
-/// The rule of weights after a step.
+/// The rule for weights after a step (compare_tensors.h).
 class UpdateRule {
  public:
   static Result<UpdateRule> make(const UpdateNoise& noise) {
@@ -149,7 +149,7 @@ class UpdateRule {
   bool is_adam() const { return !noise_.second_moments.empty(); }
   double momentum_factor() const { return 1 / std::max(1 - noise_.momentum, 1e-3); }
 
-  /// Of an element of the gradient.
+  /// The error of a gradient's element that the differences seen so far explain; infinite where none were kept.
   double largest_rounding(const std::string& name, double norm, size_t elements) const {
     const auto seen = noise_.gradient_differences.find(name);
     if (seen == noise_.gradient_differences.end()) return INFINITY;
@@ -215,7 +215,7 @@ Comparison compare(const Pair& pair, const Measure& measure, double tolerance) {
     if (excess > largest) worst = i;
     largest = std::max(largest, excess);
   }
-  // Whatever the norm is, which an undefined number of the reference makes undefined too.
+  // Infinite regardless of the norm, since an undefined number in the reference makes the norm undefined too.
   const double difference = std::isinf(sum) ? INFINITY : std::sqrt(sum) / std::max(measure.norm, 1e-30);
   Comparison comparison{.difference = difference, .tolerance = tolerance, .worst = std::nullopt};
   if (largest > 0)

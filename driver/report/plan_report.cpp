@@ -28,7 +28,7 @@ std::string devices_text(const ir::StageChoice& choice) {
   return out;
 }
 
-/// The modules that lie in the stage alone, as far as they fit into a line; without them its first node.
+/// The modules that lie in this stage only, as many as fit into a line; its first node if there are none.
 std::string contents_of(const Pipeline& pipeline, ir::StageId id) {
   constexpr size_t kMaxCharacters = 40;
   const std::vector<std::string> modules = modules_in(pipeline, id);
@@ -69,8 +69,8 @@ bool shards_state(const Pipeline& pipeline) {
   return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state);
 }
 
-/// Seconds of a step at least, where the processes have no more cores than this machine: all their work, evenly spread.
-/// Zero where the devices are not this machine's processes.
+/// A lower bound of the seconds of a step if all processes share the cores of this machine: all their work, spread
+/// evenly over the cores. Zero if the devices are not processes of this machine.
 double step_on_cores(const Pipeline& pipeline) {
   if (pipeline.machine.cores == 0) return 0;
   const scheduler::Schedule& schedule = pipeline.built.schedule;
@@ -91,7 +91,7 @@ int64_t peak_bytes(const scheduler::BuiltSchedule& built) {
   return peak;
 }
 
-/// What the best graph of stages would be, where the plan is plain data parallelism.
+/// The best plan of several stages that was found, where the plan is plain data parallelism.
 std::string beside_text(const Pipeline& pipeline) {
   if (!pipeline.beside) return "";
   const StageGraphBeside& beside = *pipeline.beside;

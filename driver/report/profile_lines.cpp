@@ -34,7 +34,7 @@ class LineReader {
   ir::Profile finish() {
     for (const ir::NodeId id : graph_.node_ids()) {
       if (graph_.node(id).phase != ir::Phase::kForward) continue;
-      // Nothing of a node that no function runs: it costs nothing.
+      // There are no lines for a node that no function runs: it costs nothing.
       auto& sizes = means_[cost::op_signature(graph_, graph_.node(id))];
       if (sizes.empty()) sizes[1][0] = {.sum = 0, .count = 1};
     }

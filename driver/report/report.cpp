@@ -35,7 +35,7 @@ bool is_number_column(const std::vector<std::vector<std::string>>& rows, size_t 
 }
 
 std::string scaled(double value, double base, std::initializer_list<const char*> units) {
-  // What rounds to a thousand belongs to the next unit: three digits never need an exponent.
+  // A value that rounds to 1000 is shown in the next unit, so that three digits never need an exponent.
   const auto* unit = units.begin();
   while (value >= 999.5 && unit + 1 != units.end()) {
     value /= base;

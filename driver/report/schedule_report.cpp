@@ -26,7 +26,7 @@ std::string lists_json(const std::vector<std::vector<std::string>>& lists) {
   std::string out = "[";
   for (const std::vector<std::string>& list : lists) {
     out += out.size() > 1 ? ", [" : "[";
-    // Tokens are letters and digits.
+    // Tokens are letters and digits, so nothing needs an escape.
     if (!list.empty()) out += fmt::format("\"{}\"", fmt::join(list, "\", \""));
     out += "]";
   }
@@ -42,7 +42,7 @@ std::vector<std::vector<std::string>> device_lists(const ir::Schedule& schedule)
   return lists;
 }
 
-/// The longest span where every device starts as late as it may.
+/// The longest span of a device if every device starts as late as it may.
 double delayed_span(const StandaloneSchedule& standalone) {
   const Ticks span = scheduler::longest_delayed_span(standalone.graph, standalone.schedule, standalone.timeline);
   return static_cast<double>(span.count) / scheduler::kTicksPerUnit;

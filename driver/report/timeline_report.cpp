@@ -32,7 +32,7 @@ std::string label(const ir::StageGraph& graph, const ir::Schedule& schedule, sch
               scheduler::micro_batch_of(graph, action), edge);
 }
 
-/// Of devices that do the same one row, the mean of them, where there are many.
+/// One line for each device; where there are many, one for all that do the same, with their mean.
 std::string idle_table(const ir::StageGraph& graph, const ir::Schedule& schedule, const scheduler::Timeline& timeline,
                        const TimeScale& scale) {
   const std::vector<scheduler::IdleTime> idle = scheduler::idle_time(graph, schedule, timeline);

@@ -14,7 +14,7 @@ struct Format {
   ir::DType dtype;
   double loss, tensor;
 };
-/// From the most precise on: wider formats count as float32.
+/// The most precise first. All other formats count as float32.
 constexpr std::array<Format, 3> kFormats = {
     {{ir::DType::kFloat32, 1e-5, 1e-4}, {ir::DType::kFloat16, 2e-3, 1e-2}, {ir::DType::kBFloat16, 1e-2, 5e-2}}};
 
@@ -24,13 +24,13 @@ size_t format_of(ir::DType dtype) {
   return 0;
 }
 
-/// The format whose rounding each value may show.
+/// For each value, the coarsest format whose rounding it may show: a place in kFormats.
 class Roundings {
  public:
   explicit Roundings(const ir::Graph& graph) : graph_(graph), of_(graph.value_count(), 0) {
     IdMap<ValueId, bool> has_data(graph.value_count(), false);
     for (const ir::Input& input : graph.inputs()) has_data[input.value] = input.role != ir::InputRole::kLossScale;
-    // Node ids are in topological order, gradients behind what they are the gradients of.
+    // Node ids are in topological order, and a gradient comes after the value that it belongs to.
     for (const ir::NodeId id : graph.node_ids()) {
       const ir::Node& node = graph.node(id);
       size_t format = 0;
@@ -50,7 +50,7 @@ class Roundings {
 
   size_t of(ValueId value) const { return of_[value]; }
 
-  /// Of a parameter's gradient; of a buffer what the nodes compute that update it.
+  /// For a parameter, that of its gradient; for a buffer, the coarsest of all inputs of the nodes that take it.
   IdMap<ir::ParamId, size_t> of_params() const {
     IdMap<ir::ParamId, size_t> formats(graph_.param_count(), 0);
     for (const ir::GradientShare& share : graph_.gradient_shares())

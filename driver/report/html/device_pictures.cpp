@@ -18,7 +18,7 @@ using scheduler::IdleCause;
 using scheduler::IdleTime;
 
 constexpr size_t kMaxBars = 64, kMaxCurves = 12;
-// Colours with lines on them, so that they differ in black on white too. The order is that of the legend.
+// Colours with hatching, so that they can be told apart in black and white too; in the order of the legend.
 struct Hatching {
   std::string_view fill, lines;
 };
@@ -39,7 +39,7 @@ std::string name_of_time(int cause) {
   return std::string(cause == 0 ? "busy" : scheduler::idle_cause_name(static_cast<IdleCause>(cause - 1)));
 }
 
-// Of busy time, and of each cause of idle time: the mean over the devices of a group.
+// The shares of busy time and of each cause of idle time: means over the devices of a group.
 std::vector<double> shares_of(const std::vector<IdleTime>& idle, const DeviceGroup& group, double whole) {
   std::vector<double> shares(1 + scheduler::kIdleCauseCount);
   for (const size_t program : group.programs)
@@ -50,7 +50,7 @@ std::vector<double> shares_of(const std::vector<IdleTime>& idle, const DeviceGro
   return shares;
 }
 
-// The numbers of the `most` groups with the largest value, in their own order.
+// The places of the `most` largest values, ascending.
 std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -92,7 +92,7 @@ std::string idle_bar(const std::string& devices, const std::vector<double>& shar
                      devices, words, bars);
 }
 
-/// `name`: of the devices that the program stands for.
+/// `name` is that of the devices for which the program stands.
 std::string memory_curve(const Pipeline& pipeline, size_t program, const std::string& name) {
   constexpr double kWidth = 360, kHeight = 110, kBottom = 90, kTop = 14, kEnd = 350, kBegin = 6;
   const auto& built = pipeline.built;

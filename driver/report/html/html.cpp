@@ -107,7 +107,7 @@ std::string html_table(const std::string& name, const std::vector<std::vector<st
 }
 
 std::string html_page(std::string_view title, const std::string& body) {
-  // Nothing but this page's own styles may be applied, and nothing runs or is loaded.
+  // The policy allows only the page's own styles: nothing runs, and nothing is loaded.
   return fmt::format(R"(<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -21,8 +21,9 @@ struct StagePlace {
   double x = 0, y = 0, band_top = 0;
 };
 
-// Columns by the longest path from a stage that reads inputs, so that every line leads to the right. A graph of more
-// columns than can be read on a sheet goes on in a band below, from the left again, as lines of text do.
+// A stage's column is the length of the longest path to it from a stage that reads inputs, so every line leads to the
+// right. A graph with more columns than fit on a page continues in a band below, from the left again, like lines of
+// text.
 std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, double& height) {
   std::vector<size_t> column(graph.stages.size(), 0), row(graph.stages.size(), 0), used;
   for (const ir::StageId id : graph.stage_ids()) {
@@ -52,7 +53,7 @@ std::vector<StagePlace> places_of(const ir::StageGraph& graph, double& width, do
   return places;
 }
 
-/// Of the fullest device of the stage.
+/// The peak of the stage's fullest device.
 double peak_bytes(const Pipeline& pipeline, const ir::StageChoice& choice) {
   int64_t peak = 0;
   const auto& programs = pipeline.built.schedule.programs;
@@ -62,7 +63,7 @@ double peak_bytes(const Pipeline& pipeline, const ir::StageChoice& choice) {
   return static_cast<double>(peak);
 }
 
-/// What a box says; not encoded, and without names of the model but in `name` (ASCII).
+/// The lines in a box, not encoded yet. Only `name` (ASCII) may hold names of the model.
 std::vector<std::string> stage_lines(const Pipeline& pipeline, ir::StageId id, const std::string& name) {
   const ir::Stage& stage = pipeline.stages.stages[id];
   const std::string heading =
@@ -95,7 +96,7 @@ std::map<std::pair<size_t, size_t>, double> bytes_between(const ir::StageGraph& 
   return bytes;
 }
 
-/// From the right of one box to the left of another. To a band below it goes between the boxes.
+/// From the right side of one box to the left side of another; to another band it runs in the gaps between the boxes.
 std::string path_between(StagePlace from, StagePlace to) {
   constexpr double kLane = kGapX / 3;
   const double x1 = from.x + kBoxWidth, y1 = from.y + kBoxHeight / 2, x2 = to.x, y2 = to.y + kBoxHeight / 2;

@@ -10,7 +10,7 @@
 namespace graphpipe::driver {
 namespace {
 
-/// Of the line's width; the rest is for the number behind the bar.
+/// The longest bar, as part of the line's width; the rest is for the number after it.
 constexpr double kLongestPercent = 85;
 
 std::string_view class_of(BarLook look) {

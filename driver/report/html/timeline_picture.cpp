@@ -7,7 +7,7 @@
 namespace graphpipe::driver {
 namespace {
 
-/// Of a name, beside the rows: what is left there by "stage 12: " in 10 pixels.
+/// The room for a name beside its line: what "stage 12: " leaves there, in letters of 10 pixels.
 constexpr double kNameWidth = 68, kNameLetter = 10;
 
 scheduler::StageNames stage_names(const Pipeline& pipeline) {
