@@ -1,5 +1,5 @@
-// The face: finds the verb, refuses what it does not know with the nearest thing that it does, maps every outcome to
-// an exit code of wire/exit_codes.h.
+// The command line: finds the verb, refuses unknown words with the nearest known one, and maps every outcome to an exit
+// code of wire/exit_codes.h.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -53,15 +53,15 @@ std::vector<std::string> long_flags(const CLI::App& app) {
   return flags;
 }
 
-// `--micro_batch` is accepted for `--micro-batch`. Returns the name part's length.
+// Accepts `--micro_batch` for `--micro-batch`. Returns the length of the flag without its value.
 size_t normalise_flag(std::string& word) {
   const size_t end = std::min(word.find('='), word.size());
   std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
   return end;
 }
 
-// What `--config FILE` says of a verb's own flags, behind the words that are typed, since a flag may be one that the
-// verb must have.
+// Appends the flags of `--config FILE` to the words that are typed, before these are parsed: the file may hold a flag
+// that the verb requires.
 Status add_words_of_config(const CLI::App& app, const Options& options, std::vector<std::string>& words) {
   if (options.config_user || app.get_option_no_throw("--config") == nullptr) return Ok{};
   std::string file;
@@ -86,7 +86,7 @@ Status add_words_of_config(const CLI::App& app, const Options& options, std::vec
   return Ok{};
 }
 
-// A word of the command line that a verb refuses; with --json also as an object.
+// Reports a word of the command line that a verb refuses; with --json also as an object.
 int usage_error(const CommandEntry& row, bool json, const std::string& message) {
   const Diagnostic problem{
       .code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
@@ -167,7 +167,7 @@ int run_words(const std::vector<std::string>& words) {
 
 int run_command_line(int argc, char** argv) {
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
-  // A result that nobody could read is none: the pipe was closed, the disk is full.
+  // A result that could not be written is a failure: the pipe was closed, or the disk is full.
   if (std::cout.flush()) return code;
   std::cerr << "graphpipe: standard output cannot be written; check where it goes, and its space\n";
   return code == wire::kExitOk ? static_cast<int>(wire::kExitEnvironment) : code;

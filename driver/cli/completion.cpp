@@ -99,7 +99,7 @@ std::string bash_script() {
   return out + std::string(kBashEnd);
 }
 
-// _arguments reads brackets and colons.
+// Escapes brackets and colons, which _arguments would interpret.
 std::string zsh_help(std::string_view words) { return replaced(words, "\\[]:", "\\"); }
 
 std::string zsh_action(const ShownFlag& flag) {

@@ -26,7 +26,7 @@ std::optional<std::string> word_of(const TomlNode& node) {
   return words;
 }
 
-// A table of a list of groups: its pattern, then its numbers, in the form of the flag.
+// A table in the list of groups, in the form of the flag: its pattern, then its numbers.
 std::optional<std::string> group_word(const TomlNode& node) {
   if (!node.is(TomlKind::kTable)) return word_of(node);
   const TomlNode* pattern = node.find("pattern");
@@ -69,7 +69,7 @@ Diagnostic unknown_flag(const std::string& path, const TomlNode& node, const std
                     "`--help` lists the flags; keys are their names without the dashes");
 }
 
-// What is typed for a flag of any verb; nothing where the value does not fit it.
+// The words that would be typed for a flag of any verb; nothing where the value does not fit it.
 std::optional<std::vector<std::string>> typed_words(const KnownFlag& flag, const TomlNode& node) {
   std::vector<std::string> words;
   if (flag.is_switch) {
@@ -85,7 +85,7 @@ std::optional<std::vector<std::string>> typed_words(const KnownFlag& flag, const
   return words;
 }
 
-// Visits each key of the file, with its place among the known ones; all that is wrong with any of them.
+// Visits each key of the file, with its place among the known ones. Returns the problems of all keys.
 template <typename Visit>
 Diagnostics each_flag(const std::string& path, const TomlNode& file, const std::vector<std::string>& known,
                       Visit&& visit) {
@@ -108,7 +108,7 @@ bool take(const wire::RunFlag& flag, const TomlNode& node, wire::RunOptions& opt
          std::ranges::all_of(words, [&](const std::string& word) { return flag.read(word, options); });
 }
 
-// Numbers that the reader turns into the same word stay numbers.
+// A number that the reader turns into the same word stays a number; any other word becomes a string.
 std::string toml_value(const std::string& word) {
   int64_t whole = 0;
   double number = 0;
@@ -161,7 +161,7 @@ Status read_config(const std::string& path, wire::FlagUser user, Options& option
   Diagnostics problems =
       each_flag(path, file, names, [&](size_t place, const TomlNode& node) -> std::optional<Diagnostic> {
         const wire::RunFlag& flag = flags[place];
-        // A verb that has no use for a flag of another leaves it: one file serves both.
+        // A flag that only another verb takes is skipped, so that one file serves both.
         if (flag.user < user || !options.given.insert(flag.name).second) return std::nullopt;
         if (take(flag, node, options.run)) return std::nullopt;
         return wrong_line(path, node, text(names[place], " takes ", flag.is_switch() ? "true" : flag.value_name),

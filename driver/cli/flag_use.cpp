@@ -133,7 +133,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--save-eval-outputs", &kEvaluation},
 };
 
-// Numbers of other optimizers than the plan's.
+// Refuses hyperparameters that the plan's optimizer does not have.
 Diagnostics foreign_numbers(const Options& options, const RunFacts& facts) {
   Diagnostics problems;
   if (!facts.trains) return problems;

@@ -27,7 +27,7 @@ const CLI::Validator kNotNegative(
     },
     "NUMBER >= 0");
 
-// CLI11 would saturate what does not fit.
+// CLI11's own reader saturates a number that does not fit.
 const CLI::Validator kWhole64(
     [](std::string& word) {
       uint64_t number = 0;
@@ -51,7 +51,7 @@ CLI::Validator one_of(const Rows& rows) {
       list);
 }
 
-// One word for each time that the flag is given: what follows is not swallowed.
+// A flag that takes one word each time it is given, and does not swallow the words after that.
 CLI::Option* repeated(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
                       const std::string& help) {
   return app.add_option(flag, words, help)->allow_extra_args(false);
@@ -62,7 +62,7 @@ void output_flags(CLI::App& app, Options& options) {
   app.add_flag("-q,--quiet", options.quiet, "no progress and no notes");
 }
 
-// Also of the verbs that find the model by a plan file, which cannot say it.
+// Also for verbs that find the model through a plan file, since a plan file cannot say it.
 void trusted_root_flag(CLI::App& app, ModelOptions& model) {
   app.add_option("--trusted-root", model.trusted_root,
                  "a second folder that external data may lie in; links that end inside it are followed");
@@ -117,7 +117,7 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
 }
 
-// What is asked of a planner, whichever it is.
+// What every planner is asked, whichever is used.
 void problem_flags(CLI::App& app, PlanOptions& plan) {
   std::string presets;
   for (const ir::ClusterPreset& preset : ir::cluster_presets()) presets += text(", ", preset.name);
@@ -208,7 +208,7 @@ void standalone_flags(CLI::App& app, ScheduleOptions& schedule) {
       ->check(CLI::Range(0.0, 1e6));
 }
 
-// Of the table that the device programs read too (wire/run_options.h).
+// The flags of the table that the device programs read too (wire/run_options.h).
 void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run) {
   for (const wire::RunFlag& flag : wire::run_flags()) {
     if (flag.user < user) continue;

@@ -10,7 +10,7 @@ namespace graphpipe::driver {
 namespace {
 
 constexpr size_t kNameColumn = 26, kLineLength = 118, kLongestShownChoice = 20;
-/// What kOneOrMore of flags.cpp allows at most: no limit that anybody meets.
+/// The upper limit of kOneOrMore in flags.cpp, which is too large to be worth showing.
 constexpr std::string_view kNoUpperLimit = " - 1073741824]";
 
 /// "INT:INT in [1 - 64]" is the kind INT and the rule "INT in [1 - 64]".
@@ -45,7 +45,7 @@ std::string range_of(const std::string& rule) {
   return range;
 }
 
-/// Lines of at most so many characters, broken at blanks and at the bars between choices.
+/// Lines of at most `length` characters, broken at blanks and at the bars between choices.
 std::string wrapped(const std::string& words, size_t length) {
   std::string out;
   size_t start = 0;
@@ -70,7 +70,7 @@ std::string value_of(const CLI::Option& option) {
   return is_whole ? "N" : type.kind == "FLOAT" ? "X" : type.kind;
 }
 
-/// What it is, with its limits, its default, and the words that value_of did not name.
+/// The flag's description, with its limits, its default, and the choices that value_of did not list.
 std::string described(const CLI::Option& option) {
   const ValueType type = type_of(option);
   const std::string choices = choices_of(type.rule), range = range_of(type.rule);
@@ -86,7 +86,7 @@ std::string described(const CLI::Option& option) {
   return out;
 }
 
-/// The names and what is said of them, from column kNameColumn on.
+/// The names, and their description from column kNameColumn on.
 std::string help_line(const ShownFlag& flag) {
   std::string names = flag.argument;
   for (const std::string& name : flag.short_names) names += (names.empty() ? "-" : ",-") + name;
@@ -145,7 +145,7 @@ std::vector<ShownFlag> shown_flags(const CLI::App& app) {
                    .group = option->get_group() == app.get_help_ptr()->get_group() ? "" : option->get_group(),
                    .required = option->get_required()};
     std::string choices = choices_of(type_of(*option).rule);
-    // Capitals stand for something: "FILE.jsonl|FILE.csv".
+    // Words in capitals are placeholders, not choices: "FILE.jsonl|FILE.csv".
     if (choices.empty() && std::ranges::none_of(flag.value, [](char c) { return c >= 'A' && c <= 'Z'; }))
       choices = choices_of(flag.value);
     for (const std::string_view word : split(choices, "|"))

@@ -21,8 +21,8 @@ constexpr ExitMeaning kExitMeanings[] = {
     {wire::kExitInternal, "internal defect"},
 };
 
-/// Text of roff: nothing in it is a request or an escape, dashes are those that a user types, and a line may end behind
-/// a bar.
+/// Escapes text for roff: nothing in it is a request or an escape, dashes are those that a user types, and a line may
+/// break after a bar.
 std::string roff(std::string_view words) {
   std::string out = words.starts_with(".") || words.starts_with("'") ? "\\&" : "";
   for (const char c : words) {
@@ -69,7 +69,7 @@ std::string verb_usage(const CommandEntry& verb, const std::vector<ShownFlag>& f
   return out + " [flags]";
 }
 
-/// A cell of a table: bars and angles would end it or be read as tags.
+/// Escapes a table cell: bars would end it, and angle brackets, stars, underscores and backticks would be markup.
 std::string markdown_cell(std::string_view words) {
   std::string out;
   for (const char c : words) {
@@ -80,7 +80,7 @@ std::string markdown_cell(std::string_view words) {
   return out;
 }
 
-/// Code in a cell; only the bar has to be kept from ending it.
+/// Code in a table cell, where only bars need an escape: they would end the cell.
 std::string markdown_code(std::string_view words) {
   std::string out = "`";
   for (const char c : words) out += c == '|' ? std::string("\\|") : std::string(1, c);

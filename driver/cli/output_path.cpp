@@ -10,7 +10,7 @@
 namespace graphpipe::driver {
 namespace {
 
-// Empty where the command reads something else.
+// The path if it is a folder; empty if the command reads something else.
 std::string compiled_folder(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error) ? path : "";

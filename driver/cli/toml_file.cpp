@@ -4,7 +4,7 @@
 #include <sstream>
 #include <stdexcept>
 
-// The parser (3.3) runs into its own assertions on some malformed files: here they are errors like the others.
+// The parser (3.3) fails assertions of its own on some malformed files; here these become errors like all others.
 #define TOML_EXCEPTIONS 1
 #undef NDEBUG
 #define TOML_ASSERT(expression) (static_cast<bool>(expression) ? void() : throw std::logic_error(#expression))
