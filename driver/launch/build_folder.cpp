@@ -99,7 +99,8 @@ Status run_tool(const Command& command, std::ofstream& log, Progress& progress, 
 std::string cache_file(const std::string& folder) { return folder + "/build/CMakeCache.txt"; }
 std::string cache_digest_file(const std::string& folder) { return folder + "/build/CMakeCache.sha256"; }
 
-// What CMake runs again at every build: its cache, and what it has found out of the compiler and the system.
+// The files that CMake runs again at every build: its cache, and what it has found out about the compiler and the
+// system.
 std::vector<std::string> remembered_files(const std::string& folder) {
   std::vector<std::string> files = {cache_file(folder)};
   std::error_code error;
@@ -111,7 +112,7 @@ std::vector<std::string> remembered_files(const std::string& folder) {
   return files;
 }
 
-// The digest of what CMake remembers, and of the place that it remembers it for.
+// The digest of what CMake remembers, and of the path of the folder that it remembers it for.
 Result<std::string> cache_digest(const std::string& folder) {
   std::string told = fs::absolute(folder).lexically_normal().string();
   for (const std::string& file : remembered_files(folder)) {
@@ -121,8 +122,8 @@ Result<std::string> cache_digest(const std::string& folder) {
   return sha256_of_text(told);
 }
 
-// Whether CMake's cache is as our last build left it, in this place: another one may name another compiler or other
-// flags, and that of a copied folder names the original.
+// Whether CMake's cache is the one that our last build left in this folder. Any other may name another compiler or
+// other flags, and the cache of a copied folder names the original.
 bool is_own_cache(const std::string& folder) {
   const Result<std::string> digest = cache_digest(folder);
   std::ifstream file(cache_digest_file(folder));
@@ -149,8 +150,8 @@ std::string installed_runtime() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return "";
-  // The second one is where graphpipe-runtime of a package puts it, the last one is for a program that was copied out
-  // of its build folder.
+  // The second one is where a package's graphpipe-runtime installs it; the last one is for a program that was copied
+  // out of its build folder.
   for (const fs::path& candidate : {program.parent_path() / "../prefix", program.parent_path() / "../lib/graphpipe",
                                     program.parent_path() / "..", fs::path(GRAPHPIPE_BUILD_PREFIX)})
     if (!candidate.empty() && fs::exists(candidate / kRuntimeMark)) return fs::weakly_canonical(candidate);
@@ -180,7 +181,7 @@ Status build_folder(const std::string& folder, const Options& options, const std
   Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)},
                 .own_group = true};
   if (!target.empty()) build.arguments.insert(build.arguments.end(), {"--target", target});
-  // A link that stands there is not followed, and a pipe not waited for.
+  // Removed first, so that a symbolic link in its place is not followed and a named pipe does not block.
   std::error_code ignored;
   fs::remove(folder + "/build.log", ignored);
   std::ofstream log(folder + "/build.log");

@@ -33,7 +33,7 @@ std::string processor() {
   return "unknown processor";
 }
 
-// Its path and size: the runtime's program is linked to it.
+// LibTorch's path and size: the program that measures is linked to it.
 std::string libtorch() {
   std::ifstream file(installed_runtime() + "/share/graphpipe/libtorch.path");
   std::string folder;
@@ -43,7 +43,7 @@ std::string libtorch() {
   return error ? folder : text(folder, " of ", size, " bytes");
 }
 
-// What it measures is its own kernels, so another build measures anew.
+// The program measures its own kernels, so another build must measure again.
 std::string program() {
   const Result<std::string> digest = sha256_of_file(calibration_program());
   return text(kProgram, " ", wire::kToolVersion, digest.ok() ? " " + digest->substr(0, 16) : std::string());
@@ -97,7 +97,7 @@ Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string
                     .hint = "its messages on stderr say why; `--cluster default` plans with documented constants"};
 }
 
-// So many numbers, none negative.
+// Reads these numbers; false where one is missing, negative or not finite.
 bool read_numbers(std::istringstream& words, std::initializer_list<double*> numbers) {
   for (double* number : numbers)
     if (!(words >> *number) || !std::isfinite(*number) || *number < 0) return false;

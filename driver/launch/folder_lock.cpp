@@ -24,7 +24,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
   FolderLock lock(made ? folder : "", ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (lock.descriptor_ < 0) return cannot(std::strerror(errno), "check the path and its permissions");
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) return lock;
-  // Some file systems of networks cannot lock; there two compilations are the user's to keep apart.
+  // Some network file systems cannot lock; there it is up to the user not to run two compilations in one folder.
   if (errno != EWOULDBLOCK) return lock;
   return cannot("another graphpipe is generating or building it", "wait until it has ended, or choose another folder");
 }

@@ -68,7 +68,8 @@ Result<Meeting> connect_ranks(size_t ranks) {
 // Whether a child failed for a reason of its own, rather than by what another one did.
 bool is_cause(const Ending& ending) { return ending.signal != 0 || ending.exit_code != wire::kExitPeerFailed; }
 
-// The exit code of the first child that failed for a reason of its own, else of the first that lost another one.
+// The exit code of the first child that failed for a reason of its own, else of the first that lost contact with
+// another one.
 int outcome_code(const std::vector<Ending>& endings) {
   if (interrupted()) return 128 + interrupting_signal();
   const Ending* first = nullptr;
@@ -87,7 +88,7 @@ void report_failures(const std::vector<Ending>& endings) {
     if (endings[i].signal != 0 && !endings[i].stopped_by_us)
       std::cerr << "graphpipe: device " << i << " was ended by signal "
                 << endings[i].signal
-                // Data and weights are mapped, not copied.
+                // Data and weights are mapped files.
                 << (endings[i].signal == SIGBUS ? ": a file that it was reading was cut short, or its disk failed" : "")
                 << "\n";
 }
@@ -151,7 +152,7 @@ Result<RunOutcome> launch_devices(const std::string& folder, int device_count, c
     programs.push_back(folder + "/build/device" + std::to_string(device));
     GP_TRY_VOID(check_built_program(programs.back()));
   }
-  // Every program has the tables that a parameter server needs.
+  // The first program also serves as the parameter server: every program has the tables for that.
   if (options.optimizer.staleness) programs.push_back(programs.front());
   return launch(folder, programs, options, echo);
 }

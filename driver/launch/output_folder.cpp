@@ -61,14 +61,14 @@ Diagnostic not_generated(const std::string& path, std::string_view what) {
                     .hint = "remove it and run `graphpipe generate` again; to build sources of your own, use cmake"};
 }
 
-// What CMake reads or compiles of the folder's own files.
+// Whether CMake reads or compiles a file of this name.
 bool is_source(const fs::path& path) {
   const std::string extension = path.extension().string();
   return extension == ".cpp" || extension == ".h" || extension == ".cmake" || path.filename() == "CMakeLists.txt";
 }
 
-// Sources that the manifest does not list. What was built lies in build/, and what `verify` compares with in verify/:
-// neither is compiled into this folder's programs.
+// Sources that the manifest does not list. build/ holds what was built and verify/ what `verify` compares with: neither
+// is compiled into this folder's programs.
 Diagnostics added_sources(const std::string& folder, const std::set<std::string>& listed) {
   Diagnostics problems;
   std::error_code error;
@@ -83,7 +83,8 @@ Diagnostics added_sources(const std::string& folder, const std::set<std::string>
   return problems;
 }
 
-// Whatever lies on the way from the folder to a file of ours is a folder, and the file a file: a link would lead out.
+// Refuses symbolic links on the path from the folder to a file of ours, and in place of the file: they may lead out of
+// the folder.
 Status check_no_links(const std::string& folder, const std::string& path) {
   fs::path place = folder;
   for (const fs::path& part : fs::path(path)) {
@@ -98,7 +99,8 @@ Status check_no_links(const std::string& folder, const std::string& path) {
   return Ok{};
 }
 
-// What the last generation listed and this one does not: its sources would confuse a reader, not the build.
+// Removes what the last generation listed and this one does not: stale sources would confuse a reader, though not the
+// build.
 Status remove_stale(const std::string& folder, const std::set<std::string>& listed,
                     const std::set<std::string>& current) {
   for (const std::string& path : listed) {
@@ -111,14 +113,15 @@ Status remove_stale(const std::string& folder, const std::set<std::string>& list
   return Ok{};
 }
 
-// The generator and what it read: the first line, and where that only opens a brace the second too.
+// The part that names the generator and what it read: the first line, and the second too if the first only opens a
+// brace.
 std::string_view beginning(std::string_view text) {
   size_t end = text.find('\n');
   if (end == 1 && text[0] == '{') end = text.find('\n', 2);
   return text.substr(0, end);
 }
 
-// A file that no manifest lists is ours if it begins as ours does: what an interrupted generation left.
+// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it.
 Status check_replaceable(const std::string& folder, const codegen::SourceFile& source) {
   const std::string path = folder + "/" + source.path;
   if (!fs::exists(path)) return Ok{};
@@ -130,8 +133,9 @@ Status check_replaceable(const std::string& folder, const codegen::SourceFile& s
                     .hint = "choose another folder"};
 }
 
-// The same for the weights, which begin with a size: theirs may be what somebody has trained. Data files of the model
-// say nothing of who put them there; the table of their parts is written before them.
+// The same for the weights, which begin with a size and not with our name: a file that no compilation wrote may hold
+// trained weights. Data files of the model do not say who put them there, but the table of their parts is written
+// before them.
 Status check_replaceable_weights(const std::string& folder, const std::set<std::string>& listed,
                                  const SharedWeights& shared) {
   const std::string table(wire::kWeightPartsFile);
@@ -151,7 +155,7 @@ Status check_replaceable_weights(const std::string& folder, const std::set<std::
   return Ok{};
 }
 
-// Folders alone are what is left where a disk was too full for the first file.
+// Whether the folder holds more than folders, which are all that remains if the disk was too full for the first file.
 Result<bool> holds_files(const std::string& folder) {
   std::error_code error;
   if (!fs::exists(folder)) return false;

@@ -165,8 +165,8 @@ void close_inherited(const Command& command) {
   for (int descriptor : command.inherited_descriptors) close(descriptor);
 }
 
-// Seconds. A child that a signal ended says nothing that others would have to wait for, and one that dies while the
-// rest still starts up is not noticed by them.
+// In seconds. A child that a signal ended reports nothing for which the others should wait; and if it dies while they
+// still start up, they do not notice.
 constexpr double kGraceAfterKill = 0.8;
 
 // Watches running children and decides when the rest must go.
@@ -223,7 +223,7 @@ std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds
     poll_outputs(children, on_line);
     supervisor.step();
   }
-  // What a child has started and left behind has nobody to stop it any more.
+  // Nobody else would stop the processes that a failed child has started and left behind.
   for (const Child& child : children)
     if (child.own_group && !child.ending.ok()) kill(-child.pid, SIGKILL);
   std::vector<Ending> endings;

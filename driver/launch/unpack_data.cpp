@@ -64,7 +64,7 @@ struct Answer {
   }
 };
 
-// It reads files of strangers, which may bring it down.
+// The program reads files from strangers, which may crash it.
 Diagnostic unexpected_end(const std::string& files, const Ending& ending) {
   const std::string how = ending.signal != 0 ? text("signal ", ending.signal) : text("exit code ", ending.exit_code);
   return {.code = interrupted() ? Code::kInterrupted : Code::kBadData,
@@ -92,11 +92,11 @@ Result<std::string> unpacked(const std::string& generated_folder, const std::str
   return answer.problems;
 }
 
-// With a shared lock, which keeps other runs from removing it.
+// Opens the folder with a shared lock, which keeps other runs from removing it.
 Result<Descriptor> held_folder(const std::string& folder) {
   Descriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const bool removed = !held || (::flock(held.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
-  // Where locks are not to be had, the folder is only safe for as long as it counts as just used.
+  // Where the file system has no locks, the folder is only safe as long as it counts as just used.
   if (!removed) return held;
   return no_environment("the unpacked data in " + folder + " cannot be opened, or another run removes them",
                         "start the run again; the cache may be too small (GRAPHPIPE_DATA_CACHE_GIB)");

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Null where programs cannot read the parameter where it lies.
+// The range of a file that holds the parameter; null where programs cannot read it from there.
 const ir::FileRange* readable_range(const ir::Graph& graph, ir::ParamId id, const WeightOrigin& origin) {
   const auto* range = std::get_if<ir::FileRange>(&graph.param(id).data);
   if (range == nullptr || range->path == origin.model || range->length == 0) return nullptr;
@@ -28,7 +28,7 @@ const ir::FileRange* readable_range(const ir::Graph& graph, ir::ParamId id, cons
   return type.packed == 1 && range->offset % type.bytes == 0 ? range : nullptr;
 }
 
-// Of the bytes of each file that parameters are: from which on, and how many.
+// For each file, the ranges that hold parameters: offset and length.
 using Ranges = std::map<std::string, std::map<int64_t, int64_t>>;
 
 Result<std::set<std::string>> files_to_share(const Ranges& ranges_of) {
@@ -48,11 +48,11 @@ Result<std::set<std::string>> files_to_share(const Ranges& ranges_of) {
   return files;
 }
 
-// What stands against a further name of the file; empty where it has one.
+// Gives the open file a hard link at `path`. Returns why that cannot be done; empty where the link stands.
 std::string link_file_of(int file, const struct stat& info, const std::string& path) {
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && there.st_dev == info.st_dev && there.st_ino == info.st_ino) return "";
-  // Whoever reads the model next is told of links to files of others (frontend/external_data.h).
+  // Imports of the model complain about hard links to files of other users (frontend/external_data.h).
   if (info.st_uid != geteuid()) return "the file belongs to another user";
   const std::string made = path + ".new", opened = text("/proc/self/fd/", file);
   ::unlink(made.c_str());
@@ -135,13 +135,13 @@ std::vector<std::string> weight_paths(const SharedWeights& shared) {
 
 Result<FolderNotes> write_weight_files(const std::string& folder, const ir::Graph& graph, const WeightOrigin& origin,
                                        const SharedWeights& shared, wire::Manifest& manifest) {
-  // A run may write all of them into one file of its own.
+  // A run may save all of them in one file, so one file must be able to hold them.
   std::vector<files::TensorToWrite> tensors;
   for (const ir::ParamId id : graph.param_ids()) tensors.push_back(tensor_of_parameter(graph, id));
   GP_TRY_VOID(files::check_tensors(tensors));
   FolderNotes written;
   std::error_code error;
-  // The table first: what an interrupt leaves is known by it.
+  // The table comes first: it marks the files that an interrupted generation leaves as ours.
   if (shared.files.empty()) {
     fs::remove(folder + "/" + std::string(wire::kWeightPartsFile), error);
   } else {
