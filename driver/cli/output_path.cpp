@@ -22,7 +22,8 @@ Status check_output(const Options& options, std::span<const std::string> also_re
   if (options.output.empty()) return Ok{};
   std::vector<std::string> reads = {options.model.model,  options.model.parameters, options.input,
                                     options.plan.cluster, options.plan.profile,     options.schedule.dag,
-                                    options.executed,     options.measured,         options.run.data.weights};
+                                    options.executed,     options.measured,         options.run.data.weights,
+                                    options.config,       options.plan.order.file};
   reads.insert(reads.end(), also_read.begin(), also_read.end());
   for (const std::string& read : reads)
     if (is_same_file(options.output, read))

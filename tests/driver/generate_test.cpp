@@ -84,6 +84,17 @@ TEST_CASE("copies of a model in two folders generate the same bytes") {
   CHECK(holds(ask({"simulate", folder / "copy"}).err, folder / "one/model.onnx"));
 }
 
+TEST_CASE("profile does not write over the weights that it measures with") {
+  const TemporaryFolder folder;
+  write_model(folder, "model.onnx", "w.data");
+  const std::string weights(256, '\0');
+  folder.write("w.data", weights);
+  const Answer answer = ask({"profile", folder / "model.onnx", "-o", folder / "w.data"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "is read by the same command"));
+  CHECK(read_bytes(folder / "w.data") == weights);
+}
+
 namespace {
 
 /// As on a disk that has room for files of so many bytes: larger ones cannot be written.

@@ -65,10 +65,14 @@ TEST_CASE("no command writes over what it reads") {
   fs::create_symlink("model.onnx", folder / "link.onnx");
   folder.write("dag.json", R"({"predecessors": [[], [0]], "micro_batches": 2})");
   const std::string dag = bytes_at(folder / "dag.json");
+  folder.write("flags.toml", "devices = 2\n");
+  folder.write("order.csv", "0F0,0B0\n");
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"plan", folder / "model.onnx", "-o", folder / "model.onnx"},
         {"plan", folder / "model.onnx", "-o", folder / "link.onnx"},
         {"plan", folder / "link.onnx", "-o", folder / "./model.onnx"},
+        {"plan", folder / "model.onnx", "--config", folder / "flags.toml", "-o", folder / "flags.toml"},
+        {"plan", folder / "model.onnx", "--order", folder / "order.csv", "-o", folder / "order.csv"},
         {"schedule", "--dag", folder / "dag.json", "-o", folder / "dag.json"},
         {"simulate", folder / "dag.json", "-o", folder / "dag.json"},
         {"report", folder / "plan.json", "--measured", folder / "dag.json", "-o", folder / "dag.json"},
