@@ -162,10 +162,14 @@ Status read_config(const std::string& path, wire::FlagUser user, Options& option
       each_flag(path, file, names, [&](size_t place, const TomlNode& node) -> std::optional<Diagnostic> {
         const wire::RunFlag& flag = flags[place];
         // A flag that only another verb takes is skipped, so that one file serves both.
-        if (flag.user < user || !options.given.insert(flag.name).second) return std::nullopt;
-        if (take(flag, node, options.run)) return std::nullopt;
-        return wrong_line(path, node, text(names[place], " takes ", flag.is_switch() ? "true" : flag.value_name),
-                          flag.help);
+        if (flag.user < user || options.given.contains(flag.name)) return std::nullopt;
+        if (!take(flag, node, options.run))
+          return wrong_line(path, node,
+                            text(names[place], " takes ", flag.is_switch() ? "true or false" : flag.value_name),
+                            flag.help);
+        // A switch that is off was not given.
+        if (!flag.is_switch() || node.integer != 0) options.given.insert(flag.name);
+        return std::nullopt;
       });
   if (!problems.empty()) return problems;
   return Ok{};

@@ -71,6 +71,13 @@ weight-decay = 0.5
   CHECK(again.run == options.run);
 }
 
+TEST_CASE("a switch that a file turns off counts as not given") {
+  Options options;
+  CHECK(read("nesterov = false\n", options).empty());
+  CHECK_FALSE(options.run.optimizer.nesterov);
+  CHECK_FALSE(options.given.contains("--nesterov"));
+}
+
 TEST_CASE("typed groups take the place of those of the file") {
   Options options;
   options.given = {"--group"};
