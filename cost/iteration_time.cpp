@@ -35,34 +35,37 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
 
 /// The ramps, with `after` seconds that follow the last backward of each stage.
 IdMap<StageId, Ramps> ramps_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
-                                           const IdMap<StageId, double>& after) {
+                                           const IdMap<StageId, int64_t>& items, const IdMap<StageId, double>& after) {
   IdMap<StageId, Ramps> result(graph.stages.size());
   for (StageId stage : graph.stage_ids()) result[stage].tail = after[stage];
   // Edges are sorted by source and lead to higher ids, so a stage's ramps are final before they are read.
   for (const ir::StageEdge& edge : graph.edges) {
     const StageCost& from = costs[edge.from];
     const ir::StageChoice& choice = graph.stages[edge.from].choice;
-    const double items = ceil_ratio(graph.stages[edge.to].choice.micro_batch.count, choice.samples_of_turns());
+    const double needed = ceil_ratio(items[edge.to], choice.samples_of_turns());
     const Ramps& above = result[edge.from];
     Ramps& below = result[edge.to];
-    below.head = std::max(below.head, above.head + items * from.forward + from.hop_down);
+    below.head = std::max(below.head, above.head + needed * from.forward + from.hop_down);
     if (edge.gradient_count == 0) continue;
-    below.tail = std::max(below.tail, from.hop_up + items * from.backward() + above.tail);
+    below.tail = std::max(below.tail, from.hop_up + needed * from.backward() + above.tail);
   }
   return result;
 }
 
 }  // namespace
 
-IdMap<StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs) {
-  return ramps_with_reduction(graph, costs, IdMap<StageId, double>(graph.stages.size(), 0.0));
+IdMap<StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                            const IdMap<StageId, int64_t>& items) {
+  return ramps_with_reduction(graph, costs, items, IdMap<StageId, double>(graph.stages.size(), 0.0));
 }
 
 IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
-  const IdMap<StageId, Ramps> paths = ramps(graph, costs);
+  IdMap<StageId, int64_t> items(graph.stages.size());
+  for (StageId stage : graph.stage_ids()) items[stage] = graph.stages[stage].choice.micro_batch.count;
+  const IdMap<StageId, Ramps> paths = ramps(graph, costs, items);
   const IdMap<StageId, Ramps> with_reduction =
-      ramps_with_reduction(graph, costs, reduce_seconds(graph, cluster, costs));
+      ramps_with_reduction(graph, costs, items, reduce_seconds(graph, cluster, costs));
   const InFlight flight = in_flight(graph, cluster);
   // Stages on one device share it, so each also waits for the items of the others.
   std::map<ir::DeviceId, double> load;

@@ -7,11 +7,13 @@
 namespace graphpipe::cost {
 
 /// Seconds from the start of the step until a stage can start its first item, and from its last item until every stage
-/// that feeds it is done. The first item of a stage with larger micro-batches needs several of its producer's.
+/// that feeds it is done. The first item of a stage with larger micro-batches needs several of its producer's. `items`:
+/// samples of each stage's first and last item.
 struct Ramps {
   double head = 0, tail = 0;
 };
-IdMap<ir::StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs);
+IdMap<ir::StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs,
+                                const IdMap<ir::StageId, int64_t>& items);
 
 struct IterationTime {
   double warm_up = 0;  // until the limiting stage starts

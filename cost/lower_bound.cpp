@@ -14,14 +14,13 @@ namespace {
 using ir::StageId;
 
 /// Seconds of all items that the busiest replica runs in a step; the last micro-batch may be smaller.
-double work_of(const ir::StageGraph& graph, StageId id, bool backward_too) {
+double work_of(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
   const int replicas = static_cast<int>(stage.choice.devices.size());
   const auto item = [&](int64_t n) {
     const double samples = static_cast<double>(n);
-    double seconds = stage.forward.at(samples);
-    if (backward_too) seconds += stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
-    return n == 0 ? 0.0 : seconds;
+    return n == 0 ? 0.0
+                  : stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
   };
   const int64_t count = micro_batch_count(graph, id);
   double busiest = 0;
@@ -62,20 +61,27 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> whole_costs = stage_costs(graph, cluster);
   IdMap<StageId, StageCost> costs = whole_costs;
   // A lower bound must not assume that messages on one link follow each other: keep only the latency of a hop.
-  const double latency = cluster.levels.empty() ? 0 : cluster.levels.front().latency.count;
+  double latency = cluster.levels.empty() ? 0 : kInfinity;
+  for (const ir::LinkLevel& level : cluster.levels) latency = std::min(latency, level.latency.count);
   for (StageCost& cost : costs) {
     cost.hop_down = cost.hop_down > 0 ? std::min(cost.hop_down, latency) : 0;
     cost.hop_up = cost.hop_up > 0 ? std::min(cost.hop_up, latency) : 0;
     cost.weight_gradient = 0;  // may be delayed until the device is idle
   }
-  for (StageId stage : graph.stage_ids())
-    if (graph.batch.count % graph.stages[stage].choice.micro_batch.count != 0)
-      costs[stage].forward = costs[stage].input_gradient = 0;  // the item on the path may be the smaller last one
-  const IdMap<StageId, Ramps> paths = ramps(graph, costs);
+  // The item on the path may be the smaller last one: it costs less, and needs fewer of its producer's.
+  IdMap<StageId, int64_t> items(graph.stages.size());
+  for (StageId stage : graph.stage_ids()) {
+    items[stage] = graph.stages[stage].choice.micro_batch.count;
+    const int64_t last = graph.batch.count % items[stage];
+    if (last == 0) continue;
+    items[stage] = last;
+    costs[stage].forward = costs[stage].input_gradient = 0;
+  }
+  const IdMap<StageId, Ramps> paths = ramps(graph, costs, items);
   StepBound bound;
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids()) {
-    const double work = work_of(graph, stage, true);
+    const double work = work_of(graph, stage);
     bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + work);
     const double without_last_weights =
         work - static_cast<double>(micro_batch_count(graph, stage)) * whole_costs[stage].weight_gradient;
