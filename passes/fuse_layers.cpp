@@ -56,6 +56,8 @@ Result<Replacement> Fusion::layer_norm() {
     if (centred == nullptr) continue;
     const ValueId bias = step_.node.inputs[i], x = centred->inputs[0];
     if (parts_.row_mean(centred->inputs[1]) != x || !is_result(x) || !is_row_weight(bias, x)) continue;
+    // The model's own RMSNormalization may be over more axes than the last.
+    if (!is_row_weight(scaled->inputs[1], x)) continue;
     const double epsilon = scaled->attributes.get_double("epsilon", 1e-5);
     return make("LayerNormalization", {x, scaled->inputs[1], bias}, {{"axis", last_axis(x)}, {"epsilon", epsilon}});
   }

@@ -105,6 +105,16 @@ TEST_CASE("RMSNorm is recognised with a quotient and with a reciprocal, the scal
   }
 }
 
+TEST_CASE("a model's own RMSNormalization over several axes is no LayerNormalization of the last") {
+  GraphMaker make;
+  const ValueId x = make.input("x", {batch(), size(3), size(8)});
+  const ValueId centred = make.node("Sub", {x, mean(make, x)});
+  const ValueId scaled =
+      make.node("RMSNormalization", {centred, make.weight("scale", {size(3), size(8)})}, {{"axis", int64_t{1}}});
+  const auto names = fused(make, make.node("Add", {scaled, make.weight("bias", {size(8)})}));
+  CHECK(names == std::vector<std::string>{"ReduceMean", "Sub", "RMSNormalization", "Add"});
+}
+
 TEST_CASE("Gelu is recognised in both forms and any order of factors") {
   for (const int order : {0, 1, 2}) {
     CAPTURE(order);
