@@ -27,6 +27,14 @@ const CLI::Validator kNotNegative(
     },
     "NUMBER >= 0");
 
+const CLI::Validator kAboveZero(
+    [](std::string& word) {
+      double number = 0;
+      const bool good = read_number(word, number) && number > 0 && number <= 1e18;
+      return good ? std::string() : "'" + word + "' is not a number above 0, of at most 1e18";
+    },
+    "NUMBER > 0");
+
 // CLI11's own reader saturates a number that does not fit.
 const CLI::Validator kWhole64(
     [](std::string& word) {
@@ -182,10 +190,10 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
     return app.add_option(flag, value, help)->group("Profiles of other projects")->needs(format);
   };
-  add("--bandwidth", foreign.bandwidth, "bytes per second between devices")->check(kNotNegative);
+  add("--bandwidth", foreign.bandwidth, "bytes per second between devices")->check(kAboveZero);
   add("--topology", foreign.topology, "levels of the machine, innermost first: COUNT@BYTES_PER_SECOND,...");
   add("--compat", foreign.compat, "quirks of the original program to reproduce: all, or names such as PD2,PD4");
-  add("--memory", foreign.memory, "bytes of a device")->check(kNotNegative);
+  add("--memory", foreign.memory, "bytes of a device")->check(kAboveZero);
   add("--micro-batches", foreign.micro_batches, "micro-batches of a step")->check(kOneOrMore);
   add("--machines", foreign.machines, "devices up to the end of each machine: 8,16");
   add("--cpus", foreign.cpus, "CPUs that take layers too")->check(CLI::Range(int64_t{0}, int64_t{4096}));

@@ -13,6 +13,7 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/yardstick.h"
+#include "driver/report/plan_report.h"
 #include "driver/report/report.h"
 #include "files/plan.h"
 #include "partitioner/profile.h"
@@ -143,14 +144,6 @@ void add_nodes(JsonObject& object, const ir::PlanGraph& graph, const std::vector
   else object.add("nodes", names);
 }
 
-/// All devices of a stage, replica by replica.
-std::vector<int64_t> devices_of(const ir::StageChoice& choice) {
-  std::vector<int64_t> devices;
-  for (const ir::DeviceId first : choice.devices)
-    for (int i = 0; i < choice.degree; ++i) devices.push_back(static_cast<int64_t>(first.index()) + i);
-  return devices;
-}
-
 /// For each layer, the number of its alternative among those of the stage's degree.
 std::vector<int64_t> variants_of(const ProfileProblem& problem, const ir::Assignment& plan,
                                  const std::vector<ir::PlanNodeId>& layers) {
@@ -196,11 +189,8 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
     const ir::StageChoice& choice = plan.assignment.choice[s];
     const std::vector<ir::PlanNodeId> layers = layers_of(problem, plan.assignment, s);
     const ir::PlanNode& first = problem.profile().graph.nodes[layers.front()];
-    std::string devices;
-    for (const int64_t device : devices_of(choice))
-      if (devices.size() < 30) devices += text(devices.empty() ? "" : " ", device);
-    rows.push_back({text("s", s), problem.is_on_cpu(choice) ? "cpu" : devices, std::to_string(layers.size()),
-                    std::to_string(choice.degree),
+    rows.push_back({text("s", s), problem.is_on_cpu(choice) ? "cpu" : devices_text(choice),
+                    std::to_string(layers.size()), std::to_string(choice.degree),
                     text(Terminal::encode(first.label).str().substr(0, 20), " ",
                          Terminal::encode(first.description).str().substr(0, 40))});
   }

@@ -116,7 +116,10 @@ Status ProfileProblem::take_machine() {
   } else {
     const double bandwidth = foreign.bandwidth > 0 ? foreign.bandwidth : file.bandwidth.value_or(1e9);
     if (!(bandwidth > 0) || !std::isfinite(bandwidth))
-      return usage("--bandwidth", "it is not above zero", "give bytes per second, for example --bandwidth 1e9");
+      return Diagnostic{.code = Code::kMalformedFile,
+                        .origin = ModelText(options_.plan.profile),
+                        .message = text("its devices exchange ", bandwidth, " bytes per second"),
+                        .hint = "say it with --bandwidth, for example --bandwidth 1e9"};
     devices_ = static_cast<int>(options_.plan.devices);
     if (devices_ <= 0)
       devices_ = machines.empty() ? std::clamp(file.devices.value_or(1), 1, kMaxDevices) : machines.back();
@@ -156,6 +159,13 @@ Status ProfileProblem::take_machine() {
   return Ok{};
 }
 
+/// The largest that divides the batch, of at most 64.
+int64_t usual_micro_batch(int64_t batch) {
+  int64_t size = std::min<int64_t>(64, batch);
+  while (batch % size != 0) --size;
+  return size;
+}
+
 // Samples of a step and of a micro-batch, and micro-batches of a step: any two flags give the third.
 Status ProfileProblem::take_units() {
   partitioner::OriginalOptions& original = request_.original;
@@ -166,7 +176,7 @@ Status ProfileProblem::take_units() {
     return usage("--micro-batches " + std::to_string(given),
                  text("a batch of ", original.batch, " samples has no ", given, " equal micro-batches"),
                  "give a number that divides the batch");
-  original.micro_batch = std::min<int64_t>(64, original.batch);
+  original.micro_batch = usual_micro_batch(original.batch);
   if (has_batch && given > 0 && !has_size) original.micro_batch = std::max<int64_t>(1, original.batch / given);
   if (has_size && (!read_number(options_.plan.micro_batch, original.micro_batch) || original.micro_batch < 1 ||
                    original.micro_batch > kMaxSamples))
@@ -181,6 +191,10 @@ Status ProfileProblem::take_units() {
   if (original.batch < original.micro_batch)
     return usage("--micro-batch " + options_.plan.micro_batch, text("the batch has only ", original.batch, " samples"),
                  "for example --micro-batch 64");
+  if (has_batch && given == 0 && original.batch % original.micro_batch != 0)
+    return usage("--micro-batch " + options_.plan.micro_batch,
+                 text("a batch of ", original.batch, " samples has no equal micro-batches of ", original.micro_batch),
+                 "give a number that divides the batch");
   if (has_batch && given > 0 && has_size && original.batch / original.micro_batch != given)
     return usage("--micro-batches",
                  text("a batch of ", original.batch, " has ", original.batch / original.micro_batch,

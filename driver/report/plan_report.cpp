@@ -20,14 +20,6 @@ std::string joined(const std::vector<ir::StageId>& stages) {
   return out.empty() ? "-" : out;
 }
 
-std::string devices_text(const ir::StageChoice& choice) {
-  constexpr size_t kMaxSingle = 8;
-  if (choice.devices.size() > kMaxSingle) return names_of_devices(choice);
-  std::string out;
-  for (const ir::DeviceId device : choice.devices) out += (out.empty() ? "d" : " d") + std::to_string(device.index());
-  return out;
-}
-
 /// The modules that lie in this stage only, as many as fit into a line; its first node if there are none.
 std::string contents_of(const Pipeline& pipeline, ir::StageId id) {
   constexpr size_t kMaxCharacters = 40;
@@ -137,11 +129,27 @@ double gap(double value, double bound) { return bound > 0 ? value / bound - 1 : 
 
 }  // namespace
 
+std::vector<int64_t> devices_of(const ir::StageChoice& choice) {
+  std::vector<int64_t> devices;
+  for (const ir::DeviceId first : choice.devices)
+    for (int i = 0; i < choice.degree; ++i) devices.push_back(static_cast<int64_t>(first.index()) + i);
+  return devices;
+}
+
 std::string names_of_devices(const ir::StageChoice& choice) {
-  std::vector<size_t> numbers;
-  for (const ir::DeviceId device : choice.devices) numbers.push_back(device.index());
+  const std::vector<int64_t> devices = devices_of(choice);
+  std::vector<size_t> numbers(devices.begin(), devices.end());
   std::ranges::sort(numbers);
   return scheduler::device_names(numbers);
+}
+
+std::string devices_text(const ir::StageChoice& choice) {
+  constexpr size_t kMaxSingle = 8;
+  const std::vector<int64_t> devices = devices_of(choice);
+  if (devices.size() > kMaxSingle) return names_of_devices(choice);
+  std::string out;
+  for (const int64_t device : devices) out += (out.empty() ? "d" : " d") + std::to_string(device);
+  return out;
 }
 
 double item_seconds(const ir::Stage& stage) {

@@ -2,6 +2,7 @@
 // How a plan is shown: for people as tables, for programs as fields.
 
 #include <string>
+#include <vector>
 
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/json_object.h"
@@ -11,6 +12,10 @@ namespace graphpipe::driver {
 /// Seconds of one micro-batch on one replica: forward and backward.
 double item_seconds(const ir::Stage& stage);
 
+/// All devices of a stage, replica by replica.
+std::vector<int64_t> devices_of(const ir::StageChoice& choice);
+/// "d0 d3"; of more than eight, their range.
+std::string devices_text(const ir::StageChoice& choice);
 /// "device 3", "devices 0 to 1023", "devices 0, 4, 8 and 5 more".
 std::string names_of_devices(const ir::StageChoice& choice);
 
