@@ -1,7 +1,7 @@
 // Deadlock freedom: the programs are walked without time, first with sends that buffer, then with sends and receives
-// that block until the other end is reached. A walk that stops before the ends of all lists is a deadlock. One
-// that does not stop puts all actions into one global order in which every message is a single step: a barrier between
-// any two of these steps leaves the schedule alive (docs/schedules.md, section 8.7).
+// that block until the other end is reached. A walk that stops before the ends of all lists is a deadlock. One that
+// does not stop puts all actions into one global order in which every message is a single step: a barrier between any
+// two of these steps causes no deadlock (docs/schedules.md, section 8.7).
 
 #include <array>
 #include <map>
