@@ -317,7 +317,7 @@ class Checker {
     return bytes / link.bandwidth.count;
   }
 
-  /// By stage the seconds that the messages of one item occupy their link: each distinct value that comes in or goes
+  /// Per stage, the seconds that the messages of one item occupy their link: each distinct value that comes in or goes
   /// out, with its gradient.
   std::vector<double> messages() const {
     std::vector<double> seconds(stages(), 0);
@@ -335,7 +335,7 @@ class Checker {
     return seconds;
   }
 
-  /// By stage the seconds of one item's work on the given device.
+  /// Per stage, the seconds of one item's work on the given device.
   std::vector<double> work_on(const std::vector<size_t>& device_of_stage) const {
     std::vector<double> seconds(stages(), 0);
     for (PlanNodeId id : graph_.node_ids()) {
@@ -348,7 +348,7 @@ class Checker {
     return seconds;
   }
 
-  /// The same on each stage's slowest device.
+  /// The same on the slowest device of each stage.
   std::vector<double> work() const {
     size_t most = 1;
     for (size_t stage = 0; stage < stages(); ++stage) most = std::max(most, choice(stage).devices.size());

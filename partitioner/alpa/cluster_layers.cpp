@@ -63,7 +63,7 @@ struct Cost {
   auto operator<=>(const Cost&) const = default;
 };
 
-/// [runs][boundary]: the cost of cutting all layers before the boundary into so many runs; infinite where that is not
+/// [runs][boundary]: the cost of cutting the layers before the boundary into that many runs; infinite where that is not
 /// possible.
 using Table = std::vector<std::vector<Cost>>;
 
@@ -75,8 +75,8 @@ class Clusters {
     max_work_ = std::max((1 + kSlack) * line.work.back() / static_cast<double>(count), largest) * (1 + 1e-9);
   }
 
-  /// By run the number of layers up to its end, with no boundary that carries more than `most` bytes; empty if there is
-  /// no such split.
+  /// Per run, the number of layers up to its end, with no boundary that carries more than `most` bytes; empty if there
+  /// is no such split.
   std::vector<size_t> ends(double most) const {
     const size_t last = line_.boundary.size() - 1;
     Table table(count_ + 1, std::vector<Cost>(last + 1));

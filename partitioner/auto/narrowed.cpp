@@ -15,7 +15,7 @@ namespace {
 /// devices. Around the best plan, half to twice its number of stages are searched up to the third, one more and one
 /// less above it.
 constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfDevices = 2'000, kMaxWorkOfTwice = 8'000;
-/// A search with a free size climbs at last from the best plans of this many sizes, up to this amount of work.
+/// A search with a free size finally climbs from the best plans of this many sizes, up to this amount of work.
 constexpr size_t kMaxStarts = 4, kMaxWorkOfStarts = 4'000;
 /// The searches around the best plan run again if the step has fallen below this share of what it was.
 constexpr double kWorthARound = 0.995;

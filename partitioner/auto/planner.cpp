@@ -86,7 +86,7 @@ class AutoPlanner {
     return rows;
   }
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
-  /// The request with the time that is left and what is known.
+  /// The request with the remaining time and the best step so far.
   PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {
     PlanRequest rest = request_;
     rest.time_limit = time_left();

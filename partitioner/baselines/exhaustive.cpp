@@ -13,7 +13,7 @@ namespace {
 
 /// With up to this many devices all distinct placements are tried, with more only a few (heterogeneous/device_order.h).
 constexpr size_t kMaxPlacedDevices = 6;
-/// Each time that so many plans have been tried, all but the best few are dropped.
+/// Each time that this many plans have been tried, all but the best few are dropped.
 constexpr int64_t kMaxKept = 1 << 16;
 constexpr size_t kFewKept = 1 << 8;
 

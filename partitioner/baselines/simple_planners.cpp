@@ -44,7 +44,8 @@ double largest_run(const std::vector<double>& weight, const std::vector<size_t>&
 }
 
 /// The ends of `runs` consecutive runs whose largest sum is smallest, found by bisection of the limit. Needs: no more
-/// runs than weights.
+/// runs than weights. Example: 4, 1 and 3 in two runs are {4, 1} and {3} without a limit, which makes 5. Within 4.4
+/// they are {4} and {1, 3}, which makes 4; within less there are none.
 std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
   std::vector<size_t> best = fill_runs(weight, runs, kInfinity);
   double low = 0, high = largest_run(weight, best);

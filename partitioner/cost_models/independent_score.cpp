@@ -278,7 +278,7 @@ class StageScore {
       const ir::NodeAlternative* run = chosen(s, row);
       weights += run ? run->fixed_bytes : 2 * prices_.weight_bytes[row];
       activations += run ? run->kept_bytes : prices_.output_bytes[row];
-      // At degree 1 alternative 0 is the node as it stands; any other is a measured form that keeps less.
+      // At degree 1, alternative 0 is the plain node; any other is a measured form that keeps less.
       is_measured =
           is_measured || (run != nullptr && !plan_.alternative.empty() && plan_.alternative[prices_.nodes[row]] > 0);
     }

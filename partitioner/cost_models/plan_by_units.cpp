@@ -127,7 +127,7 @@ class SizeSweep {
   const CoarseGraph small_;
   const ir::PlanGraph& graph_;
   Candidates candidates_;
-  /// By micro-batch size; one plan is offered for each.
+  /// Per micro-batch size, of which each offers one plan.
   std::map<Samples, OwnTerms> own_terms_;
   Deadline deadline_;
   const Stopwatch watch_;

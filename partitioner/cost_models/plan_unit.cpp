@@ -111,7 +111,7 @@ class UnitPlanner {
   const PlanRequest& request_;
   const ir::ImportedProfile& profile_;
   const MachineLevels machine_;
-  /// Where nodes are joined.
+  /// Only where nodes are joined.
   std::optional<cost::FoldedGraph> folded_;
   ir::PlanGraph unit_;
   UnitPrices prices_;

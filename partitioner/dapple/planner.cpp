@@ -128,7 +128,7 @@ class Dapple {
 
   int64_t micro_batches_of(int copies) const { return request_.batch / copies / request_.micro_batch; }
 
-  // Whether a pipeline in so many copies whose slowest stage takes at least `slowest` may be better than the best so
+  // Whether a pipeline in `copies` copies whose slowest stage takes at least `slowest` may be better than the best so
   // far. `fill`: seconds of the global batch until the first micro-batch is through.
   bool may_win(int copies, double slowest, double fill) const {
     const auto m = static_cast<double>(micro_batches_of(copies));
@@ -145,7 +145,7 @@ class Dapple {
     }
   }
 
-  // Copies of a pipeline over so many slots; without replication the other devices stay idle.
+  // How often a pipeline over `slots` slots fits on the devices; without replication the others stay idle.
   int copies_of(int slots) const { return request_.replication ? devices_ / slots : 1; }
 
   // What is left of the general recurrence: all layers in one stage, for every number of slots.
@@ -187,7 +187,7 @@ class Dapple {
     const double whole = work(0, full);
     if (!may_win(copies, whole / (stages * copies), whole / copies)) return;
     DeviceOccupancies occupancies(machines_, copies);
-    // By stage and by the downset at which the stage ends.
+    // [stage][downset at which the stage ends]
     std::vector<std::vector<Ways>> ways(1, std::vector<Ways>(full + 1));
     for (size_t to = 1; to <= full; ++to)
       for (const DeviceCounts& place : first_places(1, copies)) {
@@ -254,8 +254,8 @@ class Dapple {
     return pipeline;
   }
 
-  // The largest bottleneck, in seconds of the profile, with which a pipeline of so many slots may still be better than
-  // the best.
+  // The largest bottleneck, in seconds of the profile, with which a pipeline over `slots` slots may still be better
+  // than the best.
   double max_seconds(int slots, int copies) const {
     const auto m = static_cast<double>(micro_batches_of(copies));
     if (m <= 1 || best_score_ <= 0) return kInfinity;

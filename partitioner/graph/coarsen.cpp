@@ -147,7 +147,8 @@ class Merger {
   }
 
   /// One round of merges along edges. Each set takes part in one merge, except that several sets may join the one
-  /// reader that each of them has. Returns whether any were merged.
+  /// reader that each of them has. Returns whether any were merged. Example: in a -> b -> c -> d the first round makes
+  /// {a, b} and {c, d}, the second joins these two.
   bool pass() {
     const auto [next, before] = neighbours();
     std::vector<bool> used(root_.size(), false), sink(root_.size(), false);

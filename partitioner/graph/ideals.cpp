@@ -29,7 +29,7 @@ struct LatticeBuilder {
     lattice.up_start_ = {0};
   }
 
-  /// Of the sets, the steps up and the steps down.
+  /// Bytes of the sets and of the steps up and down from them.
   double bytes() const {
     const size_t per_set = lattice.words_ * sizeof(uint64_t) + sizeof(uint32_t) + 2 * sizeof(size_t);
     const size_t sets = lattice.size() + found.size();

@@ -167,7 +167,7 @@ class ByComponents {
     return combine(std::move(trees));
   }
 
-  /// By item the longest path within the set, in items, from the sources or from the sinks.
+  /// Per item, the length in items of the longest path within the set, from the sources or from the sinks.
   std::map<size_t, size_t> levels(const std::vector<size_t>& items, bool from_above) const {
     std::map<size_t, size_t> level;
     for (size_t item : items) level[item] = 0;
@@ -199,6 +199,8 @@ class ByComponents {
     return longest;
   }
 
+  /// Cuts a set in two that run one after the other, at the level that makes the sum of their critical paths smallest.
+  /// Example: a -> c, b -> c, b -> d becomes {a, b} before {c, d}, as if d waited for a too.
   std::vector<std::vector<size_t>> cut_prime(const std::vector<size_t>& items) const {
     std::vector<std::vector<size_t>> best;
     double best_length = 0;

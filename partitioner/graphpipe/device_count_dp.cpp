@@ -220,7 +220,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
   return covers_[{chain, index}] = std::move(made);
 }
 
-/// What may lie below a parallel element: all from its end on, or a stage that also takes a part of the element.
+/// What may lie below a parallel element: the stages from its end on, or a stage that also takes a part of the element.
 std::vector<DeviceCountDp::Lower> DeviceCountDp::lowers(int chain, int end, int i, const Chain& states,
                                                         const std::vector<Part>& parts) {
   std::vector<Lower> found{{Part{}, states.at[static_cast<size_t>(i) + 1]}};
@@ -243,7 +243,7 @@ DeviceCountDp::Cell DeviceCountDp::all_but(const Cover& cover, int branches, con
   const auto covered = [&](int from, int to) -> const Cell& {
     return cover.at[static_cast<size_t>(from)][static_cast<size_t>(to)];
   };
-  // In ascending order: a gap, what is taken out, a gap, what is taken out, a gap.
+  // The branches in ascending order: a gap, a part taken out, a gap, a part taken out, a gap.
   const auto gaps = [&](const Part& part) {
     std::array<std::pair<int, int>, 2> out{{{part.first, part.last}, {first, last}}};
     if (part.none()) out[0] = {first, first};

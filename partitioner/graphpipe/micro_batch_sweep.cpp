@@ -80,8 +80,8 @@ class Task {
       : request_(request), space_(space), options_(options), budget_(budget), deadline_(deadline), found_(request) {
     limits_.devices = budget.devices;
     limits_.stages = request.stages.value_or(0);
-    // Two limits: the least memory, as if each stage may come to lie on any device, and the most, as if all stages that
-    // need much get the largest devices.
+    // Two limits: the smallest memory, since a stage may be placed on any device, and the largest, in case the stages
+    // that need much are placed on the largest devices.
     std::set<double> memories;
     for (const ir::Device& device : request.cluster->devices) memories.insert(static_cast<double>(device.memory.count));
     if (!request.limit_memory) memories = {kInfinity};

@@ -70,7 +70,7 @@ struct DeviceClass {
   std::vector<DeviceId> devices;
   /// As in PlanGraph::kind_of_device.
   std::set<int> kinds;
-  /// Of the device with the least.
+  /// Bytes of the device with the least memory.
   double memory = kInfinity;
 };
 

@@ -25,7 +25,7 @@ constexpr double kFar = 1.03;
 /// Moves try to relieve this many of the busiest stages.
 constexpr size_t kBusiest = 3;
 
-/// A plan with what is known of it.
+/// A plan, its stages and its step.
 struct Tried {
   ir::Assignment assignment;
   ir::StageGraph stages;

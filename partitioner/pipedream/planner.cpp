@@ -270,7 +270,7 @@ class PipeDream {
             .hint = "give devices more memory, or use more of them"};
   }
 
-  // By the first stage of each innermost group the number of its first device: a group begins on a fresh unit of its
+  // Per innermost group, by its first stage, the number of its first device: a group begins on a fresh unit of its
   // level, after all copies of the group before it within the same outer group.
   std::map<int, int> starts_of_groups() const {
     std::vector<int> unit{1};  // devices of one unit of each level

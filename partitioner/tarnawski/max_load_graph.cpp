@@ -31,7 +31,7 @@ void add_tensors(const UnitPrices& prices, std::span<const uint32_t> node_of, Ma
   for (const auto& [nodes, sum] : seconds) out.tensors.push_back({.seconds = sum, .nodes = nodes});
 }
 
-/// Without edges.
+/// The graph without its edges.
 MaxLoadGraph with_nodes(const UnitPrices& prices, std::span<const uint32_t> node_of, size_t nodes) {
   MaxLoadGraph out;
   out.nodes.resize(nodes);

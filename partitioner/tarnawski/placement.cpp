@@ -137,7 +137,7 @@ class RunCutter {
 
   const DeviceOfNode& device_of_;
   std::vector<std::vector<uint32_t>> after_;
-  /// By node its edges from nodes that are not done; by device its nodes without any.
+  /// Per node, its edges from nodes that are not done; per device, its nodes that have none.
   std::vector<uint32_t> waiting_;
   std::vector<std::vector<uint32_t>> ready_;
   std::vector<size_t> left_;
