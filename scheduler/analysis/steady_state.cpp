@@ -7,9 +7,9 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// The warm-up is over after so many updates for each stage.
+/// Updates per stage after which the warm-up is over.
 constexpr int64_t kUpdatesPerStage = 4;
-/// More actions than these take seconds to order and to simulate.
+/// Schedules with more actions take seconds to order and to simulate.
 constexpr int64_t kMaxActions = 100'000;
 
 /// Updates of the whole schedule: those of the replica that makes the most.

@@ -146,11 +146,11 @@ class StepTensors {
   GradientSets gradients_;
   const std::vector<Action>& actions_;
   std::vector<TimedBuffer> buffers_;
-  /// By item and storage the buffer that holds it.
+  /// Per slot and storage, the buffer that holds it.
   std::map<std::pair<SlotKey, size_t>, size_t> held_;
   /// Slots whose item has begun to receive values, or gradients.
   std::set<std::pair<SlotKey, bool>> received_;
-  /// The buffers of gradients of weights, by update.
+  /// Per replica and update, the buffers of its weight gradients.
   std::map<std::pair<ir::ReplicaKey, int64_t>, std::vector<Sum>> sums_;
   std::map<ir::ReplicaKey, Reductions> reductions_;
 };

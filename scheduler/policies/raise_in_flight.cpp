@@ -68,7 +68,9 @@ int64_t largest(const IdMap<StageId, Samples>& numbers) {
   return most;
 }
 
-/// A local search: raises in-flight numbers as long as the period falls.
+/// A local search: raises in-flight numbers as long as the simulated period falls. Example: a feeds b, forwards and
+/// backwards take 1 s each, messages have 1 s of latency. A micro-batch is in flight in a for 6 s, so 2 in flight make
+/// a period of 3 s. A third makes it 2 s, which is the work of a stage, and the search ends.
 class Raiser {
  public:
   Raiser(const PolicyRequest& request, IdMap<StageId, Samples> numbers, const OrderByNumbers& order)

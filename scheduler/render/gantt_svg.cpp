@@ -117,7 +117,7 @@ class Frame {
 /// What a picture shows: a row for each group of devices.
 struct Rows {
   std::vector<DeviceGroup> groups;
-  /// By program.
+  /// Per program, the row of its group.
   std::vector<size_t> row_of;
   /// Actions of the programs that stand for their groups.
   size_t actions = 0;
@@ -250,7 +250,7 @@ std::array<double, kBusyColumns> busy_share(const Schedule& schedule, const Time
   std::array<double, kBusyColumns> share{};
   size_t devices = 0;
   for (const DeviceGroup& group : groups) {
-    // The first stands for all of its group.
+    // The first program stands for all of its group.
     const size_t program = group.programs.front();
     const auto count = static_cast<double>(group.programs.size());
     devices += group.programs.size();

@@ -53,7 +53,7 @@ class Sizes {
   std::map<Key, ir::ItemMemory> counted_;
 };
 
-/// Where the actions of one replica that concern its weights stand in a program.
+/// The positions in a program of the actions of one replica that concern its weights.
 struct Updates {
   std::vector<size_t> reductions, steps, frees;
   /// The actions that make weight gradients, by the first sample of their update.
@@ -214,7 +214,7 @@ class ProgramMemory {
     return updates.gradients.at(update_of(updates, actions_[at])).front() == at;
   }
 
-  /// The first of these actions behind `at` for which it holds, or none.
+  /// The first of these positions after `at` for which `holds` is true, if any.
   template <typename Holds>
   static std::optional<size_t> first_behind(const Positions& positions, size_t at, Holds holds) {
     for (const size_t position : positions)
