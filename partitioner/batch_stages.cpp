@@ -11,7 +11,7 @@ using ir::StageId;
 
 using NodeFlags = IdMap<PlanNodeId, bool>;
 
-/// Takes in the rest of every colocated set of which a node is found. Returns whether there was one.
+/// Adds the rest of each colocated set of which a node has been found. Returns whether anything was added.
 bool take_colocated(const ir::PlanGraph& graph, NodeFlags& found) {
   bool changed = false;
   for (const auto& set : graph.colocated) {
@@ -23,8 +23,8 @@ bool take_colocated(const ir::PlanGraph& graph, NodeFlags& found) {
   return changed;
 }
 
-/// Whether each node works on the whole batch, follows one that does, over nodes of its own stage only where a stage is
-/// given for each, or must stay with such a node.
+/// Marks nodes that work on the whole batch, nodes that follow these, and nodes colocated with either. With `stage_of`
+/// only paths within one stage count.
 NodeFlags at_or_below(const ir::PlanGraph& graph, const IdMap<PlanNodeId, StageId>* stage_of) {
   NodeFlags found(graph.nodes.size(), false);
   for (const PlanNodeId id : graph.node_ids()) found[id] = graph.nodes[id].scope == ir::SampleScope::kBatch;

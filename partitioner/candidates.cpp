@@ -17,8 +17,7 @@ namespace {
 
 using ir::StageId;
 
-/// Answers hold no more plans than that, and the simulator is asked about no more, and stops sooner where steps are
-/// long.
+/// Most plans of an answer, most plans that are simulated, and the items after which simulation stops sooner.
 constexpr size_t kMaxReturned = 12, kMaxSimulated = 8;
 constexpr double kMaxSimulatedItems = 50'000;
 constexpr double kStepRounding = 1e-9;
@@ -251,7 +250,8 @@ void Candidates::refuse(const ir::Assignment& assignment) {
   if (why) cure_ = why->hint;
 }
 
-/// Leaves those that have a schedule, with the step that it takes. Needs: sorted.
+/// Simulates the best plans, and the one with the smallest objective if time allows; keeps those that have a schedule,
+/// with its step. Needs: sorted.
 void Candidates::simulate_best() {
   std::vector<PlanCandidate> simulated;
   const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {

@@ -43,7 +43,7 @@ class Checker {
   const ir::StageChoice& choice(size_t stage) const { return plan_.choice[StageId(stage)]; }
   double replicas(size_t stage) const { return static_cast<double>(choice(stage).devices.size()); }
   bool is_split(size_t stage) const { return choice(stage).mode == ir::ReplicaMode::kSplit; }
-  /// Samples of an item of one replica.
+  /// Samples in one item, the share of a micro-batch that one replica takes.
   double item(size_t stage) const {
     const double size = static_cast<double>(choice(stage).micro_batch.count);
     return is_split(stage) ? std::ceil(size / replicas(stage)) : size;
@@ -89,7 +89,7 @@ class Checker {
     }
   }
 
-  /// Those that share the nodes with the first of each replica included.
+  /// The first device of each replica and, at a degree above 1, those that share the nodes with it.
   static std::vector<ir::DeviceId> devices_of(const ir::StageChoice& chosen) {
     std::vector<ir::DeviceId> devices;
     for (ir::DeviceId first : chosen.devices)
@@ -109,7 +109,7 @@ class Checker {
       const ir::StageChoice& chosen = choice(stage_of(id));
       const int way = plan_.alternative.empty() ? 0 : plan_.alternative[id];
       const int last = std::max(0, static_cast<int>(node.alternatives.size()) - 1);
-      // Without alternatives a node runs on the first of the devices, as it stands.
+      // A node without alternatives has only number 0: it runs as it stands.
       if (way < 0 || way > last) report("node ", id, " has no alternative ", way);
       else if (!plan_.alternative.empty() && !node.alternatives.empty() &&
                node.alternatives[static_cast<size_t>(way)].degree != chosen.degree)
@@ -124,15 +124,16 @@ class Checker {
     }
   }
 
-  /// What a value does between two stages.
+  /// The transfer of a value from one stage to another.
   struct Hop {
     size_t from = 0, to = 0;
     bool back = false;  // whether a gradient returns
   };
-  /// From its producer to each stage that reads it, or, in a chain, from place to place down to the last of them.
+  /// From the producer's stage to each stage that reads the value or, in a chain, from stage to stage down to the last
+  /// of these.
   std::vector<Hop> hops_of(const ir::PlanValue& value) const {
     const size_t from = stage_of(value.producer);
-    std::map<size_t, Hop> readers;  // by place in the line
+    std::map<size_t, Hop> readers;  // by position in the chain
     for (PlanNodeId reader : value.readers) {
       const size_t to = stage_of(reader);
       if (to == from) continue;
@@ -159,7 +160,8 @@ class Checker {
     return next;
   }
 
-  /// Takes away stages that nothing left feeds; what remains depends on itself (convexity and acyclicity at once).
+  /// Removes stages that no remaining stage feeds; what is left depends on itself. So convexity and acyclicity are
+  /// checked at once.
   void check_order() {
     const std::vector<std::set<size_t>> next = stage_successors();
     std::vector<size_t> waiting(stages(), 0), free;
@@ -169,7 +171,7 @@ class Checker {
       if (waiting[stage] == 0) free.push_back(stage);
     std::vector<size_t> line;
     while (!free.empty()) {
-      // In a line the stage with the lowest node comes first of those that may.
+      // Of the stages that may come next, a chain takes the one with the lowest node.
       const auto first = std::ranges::min_element(
           free, {}, [&](size_t stage) { return std::ranges::find(plan_.stage_of, StageId(stage)); });
       const size_t at = *first;
@@ -186,7 +188,8 @@ class Checker {
     line_ = std::move(line);
   }
 
-  /// Nodes that work on samples together have them in one place: all of a step, or enough of them.
+  /// A node that works on samples together needs them in one place: the whole batch, or micro-batches that are large
+  /// enough.
   void check_scope(PlanNodeId id) {
     const ir::PlanNode& node = graph_.nodes[id];
     if (graph_.one_sample && choice(stage_of(id)).micro_batch != Samples(1))
@@ -225,7 +228,8 @@ class Checker {
       }
   }
 
-  /// The fewest samples that each stage must hold: graphpipe's condition for no deadlock, hop by hop.
+  /// The fewest samples that each stage must hold in flight: GraphPipe's condition for no deadlock, applied to each
+  /// hop.
   std::vector<int64_t> fewest_in_flight() const {
     const std::vector<std::set<size_t>> next = stage_successors();
     std::vector<int64_t> samples(stages(), 0);
@@ -233,7 +237,7 @@ class Checker {
       const int64_t parallel = is_split(stage) ? 1 : static_cast<int64_t>(choice(stage).devices.size());
       return choice(stage).micro_batch.count * choice(stage).k * parallel;
     };
-    // As many sweeps as the longest path has stages.
+    // Each sweep settles at least one more stage of every path, so there are at most as many as stages.
     bool changed = true;
     for (size_t sweep = 0; sweep < stages() && changed; ++sweep) {
       changed = false;
@@ -313,12 +317,12 @@ class Checker {
     return bytes / link.bandwidth.count;
   }
 
-  /// Seconds that all messages of an item occupy their link, by stage: each distinct value that comes in or goes out,
-  /// with its gradient.
+  /// Per stage, the seconds that the messages of one item occupy their link: each distinct value that comes in or goes
+  /// out, with its gradient.
   std::vector<double> messages() const {
     std::vector<double> seconds(stages(), 0);
     for (const ir::PlanValue& value : graph_.values) {
-      std::map<size_t, std::pair<double, double>> sent;  // by sender: the longest path down and back
+      std::map<size_t, std::pair<double, double>> sent;  // by sender: its slowest message down and back
       for (const auto& [from, to, back] : hops_of(value)) {
         seconds[to] += message(from, to, value.bytes.at(item(to)));
         if (back) seconds[to] += message(from, to, value.gradient_bytes.at(item(to)));
@@ -331,7 +335,7 @@ class Checker {
     return seconds;
   }
 
-  /// Seconds of all work of an item on the device, by stage.
+  /// Per stage, the seconds of one item's work on the given device.
   std::vector<double> work_on(const std::vector<size_t>& device_of_stage) const {
     std::vector<double> seconds(stages(), 0);
     for (PlanNodeId id : graph_.node_ids()) {
@@ -344,7 +348,7 @@ class Checker {
     return seconds;
   }
 
-  /// The same on each stage's slowest device.
+  /// The same on the slowest device of each stage.
   std::vector<double> work() const {
     size_t most = 1;
     for (size_t stage = 0; stage < stages(); ++stage) most = std::max(most, choice(stage).devices.size());
@@ -365,7 +369,8 @@ class Checker {
     if (d <= 1) return 0;
     const auto [low, high] = std::minmax_element(choice(stage).devices.begin(), choice(stage).devices.end());
     const ir::LinkLevel& link = cluster_.link(*low, *high);
-    // Round the ring of the replicas: each round a message of a d-th; half of the rounds add it.
+    // A ring of d replicas takes 2 (d - 1) rounds, each with a message of 1 / d of the bytes; half of the rounds also
+    // add it.
     const double part = trainable / d;
     double add = cluster_.runtime.add_byte;
     if (add <= 0)
@@ -379,7 +384,7 @@ class Checker {
     has_backward_.assign(stages(), false);
     for (PlanNodeId id : graph_.node_ids())
       if (graph_.nodes[id].has_backward) has_backward_[stage_of(id)] = true;
-    // Whoever passes a gradient on has a backward for it.
+    // A stage that only passes a gradient on has a backward for it too.
     for (const ir::PlanValue& value : graph_.values)
       for (const Hop& hop : hops_of(value))
         if (hop.back && hop.from != stage_of(value.producer)) has_backward_[hop.from] = true;
@@ -404,7 +409,7 @@ class Checker {
   const ir::Assignment& plan_;
   const CheckOptions& options_;
   std::vector<bool> has_backward_;  // by stage
-  /// Of a chain: its stages in order, and the place of each in it. Else empty.
+  /// For a chain its stages in order, and the position of each stage in it. Else empty.
   std::vector<size_t> line_, place_;
   Diagnostics problems_;
 };

@@ -11,7 +11,7 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Plans of a search that are measured in the end.
+/// The best plans of a search, which are measured at the end.
 constexpr size_t kMeasured = 4;
 
 /// The folded graph at the prices of accelerators.
@@ -32,7 +32,8 @@ void measure(const PlanRequest& request, PlanAnswer& answer) {
   std::ranges::stable_sort(answer.candidates, {}, &PlanCandidate::step_seconds);
 }
 
-/// A plan file may name alternatives that the nodes do not have; their prices are asked for before a checker sees them.
+/// A plan file may name alternatives that the nodes do not have. They are refused here, since their costs are looked up
+/// before a checker sees the plan.
 Status check_alternatives(const ir::PlanGraph& graph, const ir::Assignment& plan) {
   if (!plan.alternative.empty() && plan.alternative.size() != graph.nodes.size())
     return Diagnostic{.code = Code::kBadPlan,
@@ -109,8 +110,8 @@ Result<PlanAnswer> plan_of_profile(const PlannerEntry& planner, const PlanReques
   GP_TRY(PlanAnswer answer, plan_by_units(planner, request));
   const cost::FoldedGraph folded = cost::fold_backward(*request.graph);
   for (const PlanCandidate& candidate : answer.candidates) {
-    // A plan that parts what a schedule keeps together has a price of its own only; memory and the objective are in the
-    // planner's terms, which search_unit has checked.
+    // A plan that separates what a schedule keeps together has a cost in its planner's terms only. Memory and the
+    // objective are in those terms too, and search_unit has checked them.
     const auto decided = fold(folded, candidate.assignment);
     if (!decided.ok()) continue;
     const Diagnostics problems = check_plan(folded.graph, *request.cluster, *decided,

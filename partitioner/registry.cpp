@@ -22,7 +22,8 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-// Of the planners of other projects the quick ones first: `auto` asks them in this order, and its time may run out.
+// Among the planners of other projects the quick ones come first: `auto` asks them in this order, and its time may run
+// out.
 const std::vector<PlannerEntry> kPlanners = {
     {"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
     {"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
@@ -61,7 +62,7 @@ Diagnostic bad_request(std::string message, std::string hint) {
   return {.code = Code::kUsage, .message = std::move(message), .hint = std::move(hint)};
 }
 
-/// A micro-batch that nodes learn nothing from is no choice of a planner.
+/// Refuses a micro-batch size with which some node could learn nothing.
 Status check_fewest_samples(const ir::PlanGraph& graph, Samples micro_batch) {
   const int64_t rest = graph.batch.count % micro_batch.count;
   const int64_t smallest = rest == 0 ? micro_batch.count : rest;

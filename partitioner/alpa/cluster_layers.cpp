@@ -9,13 +9,14 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr double kSlack = 0.5;
-/// The search takes time with the square of the boundaries: of longer orders only every k-th may be one.
+/// The search takes time quadratic in the boundaries: in longer orders only every k-th position may be one.
 constexpr size_t kMaxBoundaries = 3000;
 
-/// What is known of an order of layers.
+/// A linear order of the layers, with its possible boundaries.
 struct Line {
   std::vector<uint32_t> order;
-  /// Where runs may end, from 0 to all: layers before the boundary, their seconds, and bytes that cross it.
+  /// Positions where runs may end, from 0 to all layers; by boundary the seconds of the layers before it and the bytes
+  /// that cross it.
   std::vector<size_t> boundary;
   std::vector<double> work, crossing;
 };
@@ -56,13 +57,14 @@ Line line_of(const UnitPrices& prices) {
   return line;
 }
 
-/// Traffic and squared work of some runs, smaller first.
+/// Traffic between some runs, then the sum of their squared work: compared in this order.
 struct Cost {
   double traffic = kInfinity, squares = 0;
   auto operator<=>(const Cost&) const = default;
 };
 
-/// What lies before a boundary in so many runs; infinite where that is not possible.
+/// [runs][boundary]: the cost of cutting the layers before the boundary into that many runs; infinite where that is not
+/// possible.
 using Table = std::vector<std::vector<Cost>>;
 
 class Clusters {
@@ -73,8 +75,8 @@ class Clusters {
     max_work_ = std::max((1 + kSlack) * line.work.back() / static_cast<double>(count), largest) * (1 + 1e-9);
   }
 
-  /// Layers before the end of each run where no boundary carries more than `most` bytes; empty where there is no such
-  /// split.
+  /// Per run, the number of layers up to its end, with no boundary that carries more than `most` bytes; empty if there
+  /// is no such split.
   std::vector<size_t> ends(double most) const {
     const size_t last = line_.boundary.size() - 1;
     Table table(count_ + 1, std::vector<Cost>(last + 1));
@@ -118,7 +120,7 @@ std::vector<std::vector<uint32_t>> cluster_layers(const UnitPrices& prices, size
   for (count = std::min(count, line.boundary.size() - 1); best.empty(); --count) {
     const Clusters clusters(line, count);
     if (clusters.ends(traffic.back()).empty()) continue;  // one run always works
-    size_t low = 0, high = traffic.size() - 1;            // the smallest largest traffic is one of these
+    size_t low = 0, high = traffic.size() - 1;            // the smallest limit that works is one of these
     while (low < high) {
       const size_t middle = (low + high) / 2;
       if (clusters.ends(traffic[middle]).empty()) low = middle + 1;

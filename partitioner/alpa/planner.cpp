@@ -13,23 +13,23 @@ namespace {
 
 constexpr size_t kMaxUnclustered = 24, kClusters = 16;
 
-/// How a run of clusters can be executed on so many devices.
+/// A way to execute a run of clusters on a submesh.
 struct Config {
   int devices = 1, degree = 1, replicas = 1;
   bool last_variant = false;
   double seconds = 0;
-  /// Later stages that memory allows.
+  /// Most stages that may follow it, given the memory.
   int max_later = 0;
 };
 
-/// The best suffix: sum of times, and how it begins.
+/// The best pipeline for the clusters from one on: the sum of its stage times, and its first stage.
 struct Best {
   double sum = kInfinity;
   size_t end = 0;
   const Config* config = nullptr;
 };
 
-/// The fewest and the most devices of the suffixes with so many stages from one cluster on.
+/// The fewest and the most devices of the pipelines with a given number of stages for the clusters from one on.
 struct Reach {
   int least = std::numeric_limits<int>::max(), most = -1;
 };
@@ -77,7 +77,7 @@ class Alpa {
     const double min_sum = smallest_sum(candidates.back());
     if (min_sum == kInfinity) return true;
     keep();
-    // Nothing below the first candidate that gives a plan need be tried.
+    // Bisection for the smallest limit that gives a plan; nothing below it need be tried.
     size_t low = 0, high = candidates.size();
     while (low < high && !deadline_.passed()) {
       const size_t middle = low + (high - low) / 2;
@@ -100,7 +100,8 @@ class Alpa {
   /// Seconds; infinite where there is no plan.
   double objective() const { return objective_; }
   const ir::Assignment& plan() const { return plan_; }
-  /// No plan is faster: each stage time is at least the work over all devices.
+  /// A lower bound on the objective: the sum of the stage times and the largest of them are each at least the work over
+  /// all devices.
   double least() const {
     const PiperCosts costs(prices_, options_of(request_, VariantRule::kChoose));
     double work = 0;
@@ -129,7 +130,7 @@ class Alpa {
     for (auto& configs : configs_) drop_dominated(configs);
   }
 
-  /// Of configurations on equally many devices those that are slower and allow no more later stages.
+  /// Drops configurations for which another on equally many devices is as fast and allows as many later stages.
   static void drop_dominated(std::vector<Config>& configs) {
     std::ranges::stable_sort(configs, {}, [](const Config& config) {
       return std::tuple(config.devices, config.seconds, -config.max_later);
@@ -166,7 +167,7 @@ class Alpa {
     return table_[(stages * (count_ + 1) + from) * static_cast<size_t>(devices_ + 1) + static_cast<size_t>(devices)];
   }
 
-  /// Tries the stage before every pipeline of the clusters behind it.
+  /// Tries the stage in front of every pipeline of the clusters behind it.
   void prepend(const Config& config, size_t stages, size_t from, size_t end) {
     const Reach behind = reach(stages - 1, end);
     const int most = std::min(behind.most, devices_ - config.devices);
@@ -189,7 +190,7 @@ class Alpa {
     best(0, count_, 0).sum = 0;
     reach(0, count_) = {.least = 0, .most = 0};
     for (size_t stages = 1; stages <= count_; ++stages)
-      // Every later stage has a cluster.
+      // Each of the stages after this one needs a cluster.
       for (size_t from = count_ - stages + 1; from-- > 0;)
         for (size_t end = stages == 1 ? count_ : from + 1; end + stages <= count_ + 1; ++end)
           for (const Config& config : configs(from, end)) {
@@ -202,7 +203,7 @@ class Alpa {
     return sum;
   }
 
-  /// Of the table's plans of all numbers of stages the best, if it is better than what is known.
+  /// Keeps the table's best plan over all numbers of stages, if it is better than the best known.
   void keep() {
     for (size_t stages = 1; stages <= count_; ++stages) {
       if (best(stages, 0, devices_).sum == kInfinity) continue;

@@ -10,11 +10,11 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Plans that may be tried: fewer where each takes longer.
+/// Plans that one climb may try: fewer where each takes longer, and a share of them for narrow requests.
 constexpr int64_t kMaxEvaluations = 1500;
 constexpr double kEvaluationWork = 3e5;
 constexpr int64_t kNarrowShare = 4;
-/// To simulate a plan takes longer, and where batches follow each other, several of them.
+/// Fewer where plans are simulated, and fewest where steps flow into each other, so that several are simulated.
 constexpr int64_t kSimulatedEvaluations = 120, kFlowingEvaluations = 30;
 
 int64_t evaluations_for(const ir::PlanGraph& graph, const PlanRequest& request) {

@@ -1,10 +1,10 @@
-// Where the micro-batch is open, the planner `auto` is made of the searches that requests for one size get.
+// Where the micro-batch size is free, the planner `auto` also runs the searches that requests for one size get.
 //
-// A search of all sizes together spends its local search on the few starts that look best, of all sizes; one that is
-// told the size spends all of it there, and may end in a better plan. So what `--micro-batch 128` finds,
-// `--micro-batch auto` finds: after the search of all sizes together those of each size begin, from one in the middle
-// outward, and those whose first plans are near the best go on. At last come sizes beside the best that are no powers
-// of two.
+// A search over all sizes at once climbs from a few starts, those that look best among all sizes; a search for one size
+// spends all its climbs on that size and may end in a better plan. So that `--micro-batch auto` finds whatever
+// `--micro-batch 128` finds, the search over all sizes is followed by one for each size: they begin with a size in the
+// middle and go outward, and those whose first plans are near the best go on. Last come sizes near the best that are
+// not powers of two.
 
 #include <algorithm>
 #include <memory>
@@ -20,12 +20,13 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Up to the first no size is passed over because others beside it are far from the best; up to the second sizes are
-/// tried that are no powers of two.
+/// Limits on nodes times devices. Up to the first no size is skipped because its neighbours are far from the best; up
+/// to the second sizes are tried that are not powers of two.
 constexpr size_t kMaxWorkOfAllSizes = 2'000, kMaxWorkOfOddSizes = 8'000;
-/// So many sizes that are far behind, one after the other, end the search for larger, or for smaller ones.
+/// After this many sizes in a row that are far behind, no larger (or smaller) ones are tried.
 constexpr int kMaxFarSizes = 2;
-/// How many searches go on at once: their number decides what each knows of the others.
+/// Searches that go on at once. It is fixed, whatever the number of threads, because it decides which results each
+/// search knows.
 constexpr size_t kAtOnce = 2;
 
 class EachSize {
@@ -47,7 +48,7 @@ class EachSize {
  private:
   using Search = std::unique_ptr<NarrowedSearch>;
 
-  /// No plan of such micro-batches has a shorter step.
+  /// A lower bound on the step of plans with micro-batches of this size.
   double bound_of(Samples size) const {
     const PlanRequest& request = whole_.request();
     return cost::min_work(*request.graph, size) / static_cast<double>(request.cluster->devices.size());
@@ -96,7 +97,7 @@ class EachSize {
     }
   }
 
-  /// Those from the given one on, the best first.
+  /// Goes on with the searches from number `first` on, the best first.
   void go_on(size_t first) {
     std::vector<NarrowedSearch*> order;
     for (size_t i = first; i < searches_.size(); ++i) order.push_back(searches_[i].get());
@@ -110,8 +111,8 @@ class EachSize {
     }
   }
 
-  /// As many stages as the best plan has, in each of the sizes and in those up to twice as small or large: such a
-  /// search is fast, and finds plans that one free in the stages passes over.
+  /// Searches with as many stages as the best plan has, at each of the sizes and at those within a factor of two of the
+  /// best: such a search is fast and finds plans that one with a free number of stages misses.
   void search_stages_in(std::vector<Samples> sizes) {
     const int64_t size = whole_.micro_batch().count;
     for (const Samples other : micro_batch_sizes(whole_.request()))

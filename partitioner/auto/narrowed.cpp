@@ -11,16 +11,18 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Up to the first all numbers of stages are searched one by one, up to the second fewer devices, up to the third half
-/// to twice as many stages as the best plan has, above it one more and less.
+/// Limits on nodes times devices. Up to the first every number of stages is searched, and up to the second fewer
+/// devices. Around the best plan, half to twice its number of stages are searched up to the third, one more and one
+/// less above it.
 constexpr size_t kMaxWorkOfStages = 400, kMaxWorkOfDevices = 2'000, kMaxWorkOfTwice = 8'000;
-/// Micro-batch sizes whose best plans a free search climbs from at last, and up to which work it does so.
+/// A search with a free size finally climbs from the best plans of this many sizes, up to this amount of work.
 constexpr size_t kMaxStarts = 4, kMaxWorkOfStarts = 4'000;
-/// The searches beside the best plan begin again where the step has become shorter by this much.
+/// The searches around the best plan run again if the step has fallen below this share of what it was.
 constexpr double kWorthARound = 0.995;
-/// How far behind a known step a search goes on, and goes on by the simulator, which shortens a step by less.
+/// A search goes on if its step is within the first factor of a known one; it climbs by simulation, which gains less,
+/// within the second.
 constexpr double kWorthGoingOn = 1.06, kWorthSimulating = 1.02;
-/// So many numbers of stages that are far behind, one after the other, end the search for more, or for fewer.
+/// After this many numbers of stages in a row that are far behind, no more (or fewer) stages are tried.
 constexpr int kMaxFarStages = 3;
 
 Samples smallest_micro_batch(const ir::Assignment& assignment) {
@@ -71,7 +73,7 @@ void NarrowedSearch::go_on(double known) {
 Result<PlanAnswer> NarrowedSearch::answer() {
   if (!best_) return refusals_;
   if (is_over()) best_->complete = false;
-  set_own_terms(request_, *best_);  // the narrower searches have bounds of their own
+  set_own_terms(request_, *best_);  // the bounds of the narrower searches do not hold for all plans
   best_->search_seconds = watch_.seconds();
   return std::move(*best_);
 }
@@ -110,8 +112,8 @@ void NarrowedSearch::search_stages_beyond(int known, int direction) {
     far = search_stages(stages) > kFarBehind * step() ? far + 1 : 0;
 }
 
-/// A search of fixed stages and size is fast, and finds plans that a free one, which looks at many, passes over. It
-/// goes on from the best that it finds.
+/// A search with a fixed number of stages and a fixed size is fast and finds plans that a free one misses. It is
+/// repeated around each better plan that it finds.
 void NarrowedSearch::beside_the_best() {
   for (double before = kInfinity; step() < before && !is_over();) {
     before = step();
@@ -135,7 +137,8 @@ void NarrowedSearch::fewer_devices() {
   }
 }
 
-/// The best plan, and on smaller graphs whose size is free that of each of a few sizes: the climb may change it.
+/// The best plan. On smaller graphs with a free size also the best plan of each of a few other sizes, since after the
+/// climb another one may be best.
 std::map<Samples, ir::Assignment> NarrowedSearch::starts_by_simulation() const {
   std::map<Samples, ir::Assignment> starts{{micro_batch(), best_->candidates.front().assignment}};
   if (work_ > kMaxWorkOfStarts || request_.micro_batch || request_.micro_batch_per_stage) return starts;
@@ -148,7 +151,8 @@ std::map<Samples, ir::Assignment> NarrowedSearch::starts_by_simulation() const {
   return starts;
 }
 
-/// The local search once more, by the request's own yardstick; also as a request for the size of a start has it.
+/// The local search once more, by the request's `evaluate`: with the size free, and with the size of the start, as a
+/// request for that size climbs.
 void NarrowedSearch::by_simulation() {
   if (!request_.evaluate) return;
   for (const auto& [size, start] : starts_by_simulation()) {

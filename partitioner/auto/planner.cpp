@@ -18,7 +18,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Of small graphs all plans are tried that may be better, where they are no more.
+/// On small graphs every plan that may be better is tried, if there are no more than this.
 constexpr int64_t kMaxExhaustivePlans = 20'000;
 /// Plans that the local search starts from: fewer where each takes longer.
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
@@ -42,10 +42,11 @@ class AutoPlanner {
     for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
     for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
-    // The row of this name cuts without replicas; this one has them, and neither of 2bw's limits on depth and devices.
+    // The entry `equal-split` gives a model's stages no replicas. Its search in Piper's terms does, and has neither of
+    // 2bw's limits on depth and devices.
     take(plan_by_units(*find_planner("equal-split"), rest_of(best)));
     on_fewer_devices(best);
-    // The search climbs from the best of these too, beside the starts that it has of its own.
+    // The local search climbs from the best plan so far too, not only from the starts collected on the way.
     if (best) best_of_others_ = best->candidates.front().assignment;
     search_between();
     Candidates unequal(request_);
@@ -54,7 +55,7 @@ class AutoPlanner {
     found_.absorb(std::move(unequal));
     climb();
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
-    // Last, because few plans may still be better than what is known.
+    // Last, because by then few plans may still beat the best known one.
     if (request_.graph->nodes.size() <= kMaxExhaustiveItems)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
@@ -85,7 +86,7 @@ class AutoPlanner {
     return rows;
   }
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
-  /// The request with the time that is left and what is known.
+  /// The request with the remaining time and the best step so far.
   PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {
     PlanRequest rest = request_;
     rest.time_limit = time_left();
@@ -115,20 +116,22 @@ class AutoPlanner {
     }
   }
 
-  /// The first of the others' plans: what the simulator prefers is not always what the closed form does.
+  /// Starts from several plans of the other planners: the one that the simulator prefers is not always first by the
+  /// closed form.
   void start_from(const PlanAnswer& answer) {
     for (size_t i = 0; i < std::min(kStarts, answer.candidates.size()); ++i)
       starts_.push_back(answer.candidates[i].assignment);
   }
 
-  /// Spaces with fewer branches side by side than the graph has, and with recomputation.
+  /// Searches spaces with fewer parallel branches than the graph has, and with recomputation.
   void search_between() {
     if (deadline_.passed()) return;
     const SearchGraph graph = search_graph(*request_.graph, parts_for(*request_.cluster));
     const PlanRequest small = small_request(request_, graph.small.graph);
     std::vector<SearchSpace> spaces;
     const size_t width = widest(graph.tree);
-    // The two ends have been searched by others, so on a large graph one between them has to do.
+    // Other planners have searched the two ends, one branch and all of them, so on a large graph one width in between
+    // has to do.
     std::vector<size_t> choices{1, 2, 3, 4, width / 2, (width + 1) / 2, width};
     if (is_large() || is_narrow(request_)) choices = {std::min<size_t>(2, width)};
     for (size_t lanes : choices) {
@@ -170,7 +173,7 @@ class AutoPlanner {
     }
   }
 
-  /// The stages of the large graph may be numbered in another order than those of the contracted one.
+  /// The large graph may number its stages in another order than the contracted one, so the replicas are forced again.
   bool force_in_place(ir::Assignment& assignment) const {
     return request_.replicas.empty() ||
            (build_stage_graph(*request_.graph, assignment).ok() && force_replicas(request_, assignment).ok());
@@ -185,8 +188,8 @@ class AutoPlanner {
         found_.add(other);
   }
 
-  /// The first so many that differ in the number of stages or in the micro-batch, then the first of the rest: from
-  /// equal starts the search would climb the same hill.
+  /// The best `most` of the ranked plans, those that differ in the number of stages or in the micro-batch first: from
+  /// equal starts the climbs would end in the same local optimum.
   static std::vector<PlanCandidate> different(const std::vector<PlanCandidate>& ranked, size_t most) {
     std::vector<PlanCandidate> chosen, rest;
     std::set<std::pair<size_t, Samples>> shapes;

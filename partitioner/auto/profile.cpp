@@ -14,7 +14,8 @@ struct Asked {
   bool non_contiguous = false;
 };
 
-/// The planners that `auto` runs. Of our own ones its search takes the best few plans, and the simulator chooses.
+/// The planners that `auto` asks, max-throughput also with several runs of layers per device. Of our own planners the
+/// best few plans are measured, and the simulator chooses.
 std::vector<Asked> asked_for_profiles() {
   std::vector<Asked> all;
   for (const PlannerEntry& planner : planners())
@@ -30,7 +31,7 @@ class BestOfAll {
   Result<PlanAnswer> run() const {
     PlanRequest half = rest_of_time();
     half.time_limit /= 2;
-    half.thorough = false;  // its search ends at a time, and all others are asked too
+    half.thorough = false;  // its search ends in time, and all others are asked too
     Result<PlanAnswer> best = plan_folded(*find_planner("auto"), half);
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
     const double bound = min_step_of_profile(request_);
@@ -48,7 +49,7 @@ class BestOfAll {
     return rest;
   }
 
-  /// Whether all of them were asked, and ended before their time was over.
+  /// Returns whether every planner was asked and ended before its time was over.
   bool ask_others(Result<PlanAnswer>& best, std::string& finder) const {
     const std::vector<Asked> asked = asked_for_profiles();
     std::vector<Result<PlanAnswer>> others(asked.size(), best);
@@ -95,7 +96,8 @@ class BestOfAll {
                                [&](const auto& choice) { return is_on_accelerators(choice); });
   }
 
-  /// Whether no plan is faster. CPUs, and other alternatives of nodes, have prices that the bound does not know.
+  /// Whether the plan meets the bound, so that none is faster. The bound does not know the costs on CPUs or of several
+  /// alternatives of a node.
   bool is_proven(const PlanAnswer& best) const {
     return best.candidates.front().step_seconds <= best.bound &&
            std::ranges::none_of(request_.graph->kind_of_device, [](int kind) { return kind != 0; }) &&

@@ -7,8 +7,8 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// `layers`: of each stage; an empty one takes devices and keeps micro-batches in flight like others, and is not part
-/// of the answer.
+/// `layers`: those of each stage. A stage without layers takes devices and holds micro-batches in flight like any
+/// other, but is not part of the answer.
 void try_split(const PiperCosts& costs, const std::vector<std::vector<uint32_t>>& layers, EqualSplit& best) {
   const auto count = static_cast<int64_t>(layers.size());
   const std::vector<uint32_t>& first = layers.front().empty() ? layers[1] : layers.front();

@@ -11,9 +11,9 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Of more devices that differ only a few placements are tried (heterogeneous/device_order.h).
+/// With up to this many devices all distinct placements are tried, with more only a few (heterogeneous/device_order.h).
 constexpr size_t kMaxPlacedDevices = 6;
-/// Plans that are kept while others are tried: when there are this many, all but a few go.
+/// Each time that this many plans have been tried, all but the best few are dropped.
 constexpr int64_t kMaxKept = 1 << 16;
 constexpr size_t kFewKept = 1 << 8;
 
@@ -85,7 +85,7 @@ class Enumerator {
     if (plans_ > max_plans_ || deadline_.passed()) return;
     if (stage == devices.size()) return try_sizes(devices);
     for (int count = 1; count <= budget_.largest_replication; ++count) {
-      // With so few replicas its work alone takes as long as the step that is known. Forced replicas come later.
+      // With so few replicas the stage's work alone takes as long as the known step. Forced replicas are applied later.
       if (request_.replicas.empty() && stage_seconds_[stage] / count >= request_.known_step) continue;
       devices[stage] = count;
       replicate(devices, stage + 1);
@@ -144,7 +144,7 @@ class Enumerator {
   Deadline deadline_;
   Candidates candidates_;
   std::vector<size_t> stage_of_;
-  /// Least seconds of a step's work.
+  /// Least seconds of a step's work, by item and by stage.
   std::vector<double> item_seconds_, stage_seconds_;
   std::vector<std::vector<ir::DeviceId>> orders_;
 };

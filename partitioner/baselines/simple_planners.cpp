@@ -13,8 +13,8 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Fills `runs` runs, none empty, one after the other up to `limit`: the end of each, or nothing where they do not
-/// suffice.
+/// Fills `runs` non-empty runs one after the other, each up to `limit`. Returns their ends, or nothing if not all
+/// weights fit.
 std::vector<size_t> fill_runs(const std::vector<double>& weight, size_t runs, double limit) {
   std::vector<size_t> ends;
   double sum = 0;
@@ -43,8 +43,9 @@ double largest_run(const std::vector<double>& weight, const std::vector<size_t>&
   return largest;
 }
 
-/// The end of each of `runs` consecutive runs whose largest sum is the least, found by halving the limit. Needs: no
-/// more runs than weights.
+/// The ends of `runs` consecutive runs whose largest sum is smallest, found by bisection of the limit. Needs: no more
+/// runs than weights. Example: 4, 1 and 3 in two runs are {4, 1} and {3} without a limit, which makes 5. Within 4.4
+/// they are {4} and {1, 3}, which makes 4; within less there are none.
 std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
   std::vector<size_t> best = fill_runs(weight, runs, kInfinity);
   double low = 0, high = largest_run(weight, best);
@@ -61,7 +62,7 @@ std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
   return best;
 }
 
-/// Seconds that the busiest of the stages works in a step at least, if each runs on one device.
+/// A lower bound on the seconds per step of the busiest stage, each on one device.
 double busy_seconds(const ir::PlanGraph& graph, const std::vector<FoundStage>& stages) {
   double busiest = 0;
   for (const FoundStage& stage : stages) {
@@ -95,7 +96,7 @@ Result<PlanAnswer> plan_manual(const PlanRequest& request) {
 
 namespace {
 
-/// Of the one stage of data parallelism: the devices, or what --replicas says.
+/// Replicas of the one stage of data parallelism: one per device, or what --replicas says.
 Result<int64_t> replicas_asked_for(const PlanRequest& request) {
   const int64_t batch = request.graph->batch.count;
   int64_t devices = request.replication ? static_cast<int64_t>(request.cluster->devices.size()) : 1;

@@ -68,10 +68,10 @@ class UnitPlanChecker {
           return add(text("class ", color, " is in two stages"));
   }
 
-  // Quirk E1: the equal split of the original has replicas all the same.
+  // Quirk E1: the original's equal split has replicas even where they are forbidden.
   bool may_replicate() const { return request_.replication || request_.has("E1"); }
 
-  // Stages of one device count as one where it may hold several runs of nodes: then they are plain stages.
+  // Only plain stages, on one device at degree 1, may share it, and only where a device may hold several runs of nodes.
   bool may_share(const ir::StageChoice& stage) const {
     return request_.non_contiguous && answer_.model.pools_devices && stage.devices.size() == 1 && stage.degree == 1 &&
            plan_.alternative.empty();
@@ -150,8 +150,8 @@ class UnitPlanChecker {
     }
   }
 
-  // Two versions of the weights suffice where each of equal pipelines has at least as many micro-batches between two
-  // updates as stages.
+  // Two versions of the weights suffice if all pipelines are equal and each gets at least as many micro-batches between
+  // two updates as it has stages.
   void check_versions() {
     if (answer_.model.copies != CopiesRule::kTwoVersions) return;
     const std::ptrdiff_t width = std::ssize(plan_.choice[ir::StageId(0u)].devices);

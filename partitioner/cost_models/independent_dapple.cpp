@@ -114,7 +114,7 @@ class DappleScore {
   const std::vector<Rows> members_;
   /// The constants of the original, whose reductions inside a machine use its links side by side.
   const bool is_original_;
-  /// Bytes per second inside a machine, between two, and of what involves several.
+  /// Bytes per second inside a machine, between two machines, and of collectives over several.
   double inside_ = 0, between_ = 0, collective_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-// Stages, or groups of stages, that stand beside each other in a row.
+// One part of a level's chain: a stage at the innermost level, a group of stages further out.
 struct RowPart {
   Rows rows;
   double seconds = 0;
@@ -38,7 +38,7 @@ class RowScore {
   }
 
  private:
-  /// In one copy of the groups around a stage.
+  /// Replicas of a stage within one copy of the groups around it.
   int replicas_of(int stage) const {
     int replicas = static_cast<int>(answer_.plan.choice[ir::StageId(static_cast<size_t>(stage))].devices.size());
     for (const StageGroup& group : answer_.groups)
@@ -53,7 +53,7 @@ class RowScore {
     return rows;
   }
 
-  // Time of stages [first, last) as one row of parts of a level, 0 the innermost.
+  // Seconds of stages [first, last) as one chain of parts at a level; level 0 is the innermost.
   double seconds_of(int level, int first, int last) {
     std::vector<RowPart> row;
     if (level == 0) {
@@ -146,7 +146,7 @@ class StageScore {
     return score;
   }
 
-  /// Seconds of every stage.
+  /// Seconds of one stage.
   double seconds(size_t s) {
     double work = 0, weights = 0;
     for (const uint32_t row : members_[s]) {
@@ -159,7 +159,7 @@ class StageScore {
     if (is_on_cpu(s)) return work / d;
     const double rate = request_.machine.levels.front().bandwidth, scale = model_.communication_scale;
     if (model_.overlap == Overlap::kMaxWithReduction) {
-      // Each of d pipelines reduces once in the micro-batches that fall to it.
+      // Each of the d pipelines reduces once for all micro-batches that fall to it.
       const auto of_each =
           static_cast<double>(std::max<int64_t>(1, request_.micro_batches) / std::ssize(stage(s).devices));
       const double received = arrival(s, true) + arrival(s, false);
@@ -216,7 +216,7 @@ class StageScore {
     return largest;
   }
 
-  // Seconds until they have arrived, in the pipeline that is slowest.
+  // Seconds until these messages have arrived, each in the pipeline in which it is slowest.
   double arrival(size_t s, bool incoming) const {
     double seconds = 0;
     for (const auto& [ends, bytes] : messages(s, incoming)) {
@@ -278,7 +278,7 @@ class StageScore {
       const ir::NodeAlternative* run = chosen(s, row);
       weights += run ? run->fixed_bytes : 2 * prices_.weight_bytes[row];
       activations += run ? run->kept_bytes : prices_.output_bytes[row];
-      // Nodes of degree 1: what they are not as they stand runs in a measured, smaller form.
+      // At degree 1, alternative 0 is the plain node; any other is a measured form that keeps less.
       is_measured =
           is_measured || (run != nullptr && !plan_.alternative.empty() && plan_.alternative[prices_.nodes[row]] > 0);
     }
@@ -346,7 +346,8 @@ double recomputed_boundary(const UnitPrices& prices, const Rows& before, CutRule
     for (const auto& [from, to] : prices.edges)
       if (before.contains(from) && !before.contains(to)) senders.insert(from);
   if (rule == CutRule::kBoundaryAntichain) {
-    // Last nodes x before the boundary; of each, what precedes it and is read by something that does not.
+    // For each last node x before the boundary: x, and each node before x that has a reader which is neither x nor
+    // before it.
     std::map<uint32_t, Rows> into;
     Rows last = before;
     for (const auto& [from, to] : prices.edges) {

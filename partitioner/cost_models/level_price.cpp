@@ -6,7 +6,7 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Bytes that leave a set of rows which holds the predecessors of its members, by one of the two boundary rules.
+/// Bytes that leave a downset of rows, by one of the two boundary rules.
 double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule) {
   BitSet charged(prices.size());
   for (uint32_t row = 0; row < prices.size(); ++row) {
@@ -16,7 +16,7 @@ double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& be
       if (!std::ranges::all_of(dag.successors(row), inside)) charged.insert(row);
       continue;
     }
-    if (std::ranges::any_of(dag.successors(row), inside)) continue;  // not the last of its kind before the boundary
+    if (std::ranges::any_of(dag.successors(row), inside)) continue;  // another node before the boundary reads it
     charged.insert(row);
     BitSet ancestors(prices.size());
     std::vector<uint32_t> found{row};

@@ -16,10 +16,10 @@ namespace {
 
 using ir::PlanNodeId;
 
-/// Of one micro-batch size; wide graphs are then searched along a few orders.
+/// Budgets of the search at one micro-batch size: with these, wide graphs are searched along a few orders only.
 constexpr double kTableBytes = 2e5;
 constexpr int64_t kMaxPairsOfSize = 40'000;
-/// Nodes that these planners get; a larger graph is contracted to about so many first.
+/// Most nodes that these planners get; a larger graph is contracted to about kCoarseParts first.
 constexpr size_t kMaxNodes = 96;
 constexpr double kCoarseParts = 64;
 
@@ -45,7 +45,7 @@ class SizeSweep {
       return Diagnostic{.code = Code::kUsage,
                         .message = text("the planner ", entry_.name, " decides the replicas itself"),
                         .hint = "leave --replicas out, or use another planner"};
-    // Large micro-batches first: they are the cheap ones, and a plan of one is there when the time runs out.
+    // Large micro-batches first: they cost least per sample, and so there is a plan of one when the time runs out.
     std::vector<Samples> sizes = micro_batch_sizes(request_);
     for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
       if (is_promising(*size)) plan_at(*size);
@@ -57,7 +57,7 @@ class SizeSweep {
   }
 
  private:
-  /// Of the micro-batch of the stages that do not work on the whole batch.
+  /// The terms of the plan's micro-batch size, that of the stages that do not work on the whole batch.
   OwnTerms own_terms_of(const ir::Assignment& assignment) const {
     for (const ir::StageChoice& choice : assignment.choice)
       if (const auto terms = own_terms_.find(choice.micro_batch);
@@ -71,7 +71,7 @@ class SizeSweep {
     return request_.replication && std::ranges::none_of(graph_.nodes, mixes);
   }
 
-  /// Whether the work of so small micro-batches leaves room for a better step than that of the best plan.
+  /// Whether the work at this micro-batch size leaves room for a shorter step than that of the best plan.
   bool is_promising(Samples micro_batch) const {
     return cost::min_work(graph_, micro_batch) / static_cast<double>(request_.cluster->devices.size()) <
            std::min(candidates_.min_step(), request_.known_step);
@@ -96,7 +96,8 @@ class SizeSweep {
     asked.max_pairs = kMaxPairsOfSize;
     Result<UnitAnswer> answer = search_unit(entry_, asked);
     if (!answer.ok()) {
-      // Its own terms of memory may be stricter than ours, which have the last word.
+      // The planner's own terms of memory may be stricter than ours, which decide in the end: so it is asked once more
+      // without a limit.
       asked.machine.memory = kInfinity;
       asked.use_fewer = true;
       answer = search_unit(entry_, asked);
@@ -126,7 +127,7 @@ class SizeSweep {
   const CoarseGraph small_;
   const ir::PlanGraph& graph_;
   Candidates candidates_;
-  /// One plan of each micro-batch size is offered.
+  /// Per micro-batch size, of which each offers one plan.
   std::map<Samples, OwnTerms> own_terms_;
   Deadline deadline_;
   const Stopwatch watch_;

@@ -10,7 +10,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Terms in which a stage costs the same wherever it stands.
+/// Prices a plan in terms in which the cost of a stage does not depend on its position.
 class StagePricer {
  public:
   StagePricer(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
@@ -41,7 +41,7 @@ class StagePricer {
   }
   const ir::NodeAlternative* chosen(uint32_t row) const { return chosen_alternative(prices_, plan_, row); }
 
-  /// Bytes that a stage gets from others, and seconds in which these and the gradients of what it sends arrive.
+  /// Bytes that a stage gets from others, and the seconds in which these and the gradients of what it sends arrive.
   struct Messages {
     double in = 0, seconds = 0;
   };
@@ -87,8 +87,8 @@ class StagePricer {
     return machine_.levels.size() - 1;
   }
 
-  // Where a stage recomputes and the file did not measure that. A file that does not tell forward from backward: a
-  // third is forward.
+  // The forward that a recomputing stage runs again, unless the file has measured that. Where a file does not tell
+  // forward from backward, a third of the time is forward.
   double second_forward(size_t stage, uint32_t row, const ir::NodeAlternative* run) const {
     if (!choice(stage).recompute || is_on_cpu(stage)) return 0;
     if (run != nullptr) return run->seconds.total(1) / 3;
@@ -227,7 +227,7 @@ class StagePricer {
   PlanPrice price_;
 };
 
-/// Stages with the same devices as one stage.
+/// Prices stages with the same devices as one stage.
 PlanPrice price_pools(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
                       CostModel model) {
   ir::Assignment pooled{.stage_of = plan.stage_of, .choice = {}, .alternative = plan.alternative};

@@ -80,8 +80,8 @@ class UnitPlanner {
     return asked;
   }
 
-  /// As the project counts memory that the profile comes from. Of these only dnn-partitioning knows stages that share a
-  /// device.
+  /// Whether the plan fits the memory, counted as by the project that the profile comes from. Of these projects only
+  /// dnn-partitioning knows stages that share a device.
   bool fits(const UnitAnswer& found) const {
     const bool is_placement = profile_.format == ir::ProfileFormat::kDnnPartitioning;
     if (!is_placement && ir::shares_devices(found.plan)) return false;
@@ -92,7 +92,7 @@ class UnitPlanner {
     return price_plan(prices_, found.plan, machine_, model, found.groups).shortfall <= 0;
   }
 
-  /// Replicas of all levels and copies together take whole units of work in turn.
+  /// The replicas of a stage, over all levels and copies, take whole units of work in turn.
   ir::Assignment assignment_of(ir::Assignment plan) const {
     for (ir::StageChoice& choice : plan.choice)
       if (choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
@@ -111,7 +111,7 @@ class UnitPlanner {
   const PlanRequest& request_;
   const ir::ImportedProfile& profile_;
   const MachineLevels machine_;
-  /// Where nodes are joined.
+  /// Only where nodes are joined.
   std::optional<cost::FoldedGraph> folded_;
   ir::PlanGraph unit_;
   UnitPrices prices_;
@@ -133,7 +133,7 @@ MachineLevels machine_of(const PlanRequest& request) {
     slowest = std::min(slowest, level.bandwidth.count);
     below = std::max(below, level.group);
   }
-  // Groups that do not fill the cluster: one level with the slowest link.
+  // If the groups do not fill the cluster: one level with the slowest link.
   if (machine.devices() != devices || machine.levels.empty()) machine.levels = {{devices, slowest}};
   if (request.limit_memory)
     for (int d = 0; d < devices; ++d)

@@ -11,7 +11,8 @@ using ir::PlanNodeId;
 
 ir::SampleFunction per_unit(double value) { return ir::SampleFunction::polynomial(0, value); }
 
-/// Values of a node in a file are the sizes that its edges say its one output has; in a model they are tensors.
+/// In a file a node has one output, whose size its edges state; in a model each value is a tensor of its own, and they
+/// add up.
 void add_outputs(UnitPrices& prices, bool is_of_file) {
   std::map<std::pair<PlanNodeId, PlanNodeId>, double> bytes;
   for (const ir::PlanValue& value : prices.graph->values) {
@@ -30,7 +31,8 @@ void add_outputs(UnitPrices& prices, bool is_of_file) {
     for (const auto& [ends, size] : bytes) add_edge(ends, size);
 }
 
-/// Of placements: what dnn-partitioning files say of a node, or what a model's alternative takes as it stands.
+/// Bytes of a node in placements: as a dnn-partitioning file states them, or those of the first alternative of a
+/// model's node.
 double memory_of(const ir::PlanNode& node, bool is_of_file) {
   if (node.alternatives.empty()) return static_cast<double>(node.buffer_bytes.count);
   return is_of_file ? 0 : node.alternatives.front().fixed_bytes + node.alternatives.front().kept_bytes;

@@ -49,7 +49,7 @@ DappleMachines::DappleMachines(const UnitRequest& request) : links_(dapple_links
   if (sizes_.empty()) sizes_.push_back(request.machine.devices());
 }
 
-// Marks `slots` more devices as used; false where the preference does not find as many.
+// Marks `slots` more devices as used; false if the preference does not find as many.
 bool DappleMachines::take(DeviceCounts& used, int slots, Preference preference) const {
   if (preference == Preference::kScatter) {
     for (bool any = true; slots > 0 && any;) {
@@ -104,7 +104,7 @@ double DappleMachines::transfer(const DeviceCounts& from, const DeviceCounts& to
       if (to[m] == 0) elsewhere += from[m];
     return elsewhere > 0 ? bytes * elsewhere / (total(from) * links_.between) : bytes / links_.inside;
   }
-  return bytes / links_.collective;  // the receivers alone are on several machines
+  return bytes / links_.collective;  // the receivers are on several machines, wherever the senders are
 }
 
 double DappleMachines::reduction(const DeviceCounts& devices, double bytes) const {

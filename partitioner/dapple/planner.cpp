@@ -35,7 +35,7 @@ struct Candidate {
   std::vector<DeviceCounts> devices;
   int copies = 1;
   double slowest = 0;  // seconds of the global batch
-  double traffic = 2;  // times that a cut's bytes are counted in it
+  double traffic = 2;  // how often the bytes of a cut count in it
 };
 
 class Dapple {
@@ -104,7 +104,7 @@ class Dapple {
     return bytes;
   }
 
-  // The program's closing formula; 0 where a copy has no micro-batch.
+  // The program's closing formula; 0 if a copy gets no micro-batch.
   double speed_up(const Candidate& pipeline) const {
     const int64_t micro_batches = micro_batches_of(pipeline.copies);
     if (micro_batches == 0) return 0;
@@ -128,8 +128,8 @@ class Dapple {
 
   int64_t micro_batches_of(int copies) const { return request_.batch / copies / request_.micro_batch; }
 
-  // Whether a pipeline of so many copies and devices whose slowest stage takes at least `slowest` might be better than
-  // the best so far. `fill`: seconds of the global batch until the first micro-batch is through.
+  // Whether a pipeline in `copies` copies whose slowest stage takes at least `slowest` may be better than the best so
+  // far. `fill`: seconds of the global batch until the first micro-batch is through.
   bool may_win(int copies, double slowest, double fill) const {
     const auto m = static_cast<double>(micro_batches_of(copies));
     return m > 0 && work(0, sets_->size() - 1) > best_score_ * (1 - kRounding) * ((m - 1) * slowest + fill) / m;
@@ -145,7 +145,7 @@ class Dapple {
     }
   }
 
-  // Of a pipeline over so many slots; without replication the other devices stay idle.
+  // How often a pipeline over `slots` slots fits on the devices; without replication the others stay idle.
   int copies_of(int slots) const { return request_.replication ? devices_ / slots : 1; }
 
   // What is left of the general recurrence: all layers in one stage, for every number of slots.
@@ -187,7 +187,7 @@ class Dapple {
     const double whole = work(0, full);
     if (!may_win(copies, whole / (stages * copies), whole / copies)) return;
     DeviceOccupancies occupancies(machines_, copies);
-    // By stage and by the downset that ends there.
+    // [stage][downset at which the stage ends]
     std::vector<std::vector<Ways>> ways(1, std::vector<Ways>(full + 1));
     for (size_t to = 1; to <= full; ++to)
       for (const DeviceCounts& place : first_places(1, copies)) {
@@ -206,7 +206,7 @@ class Dapple {
     for (const Way& way : ways.back()[full]) offer(traced(ways, way, occupancies));
   }
 
-  // A pipeline of some stages, without the stages before its last, which stand in the table one stage earlier.
+  // The last stage of a partial pipeline; `cut` and `before` find the stages before it in the table one stage earlier.
   struct Way {
     uint32_t used, place;  // device counts of all stages, and of the last
     double slowest = 0;
@@ -218,7 +218,7 @@ class Dapple {
     const double seconds = work(from, to) / occupancies.copies(), bytes = 2 * leaving(from);
     for (uint32_t i = 0; i < before.size(); ++i) {
       const double compute = std::max(before[i].slowest, seconds);
-      // No better than what is there: only other occupancies could gain.
+      // The list is full, so that only a faster entry could be replaced, and this is no faster.
       const bool full = out.size() >= kMaxOccupancies;
       if (full && std::ranges::none_of(out, [&](const Way& known) { return compute < known.slowest; })) continue;
       for (const auto& [place, used] : occupancies.next(before[i].used)) {
@@ -254,7 +254,8 @@ class Dapple {
     return pipeline;
   }
 
-  // The slowest stage of a better pipeline of so many slots, in seconds of the profile.
+  // The largest bottleneck, in seconds of the profile, with which a pipeline over `slots` slots may still be better
+  // than the best.
   double max_seconds(int slots, int copies) const {
     const auto m = static_cast<double>(micro_batches_of(copies));
     if (m <= 1 || best_score_ <= 0) return kInfinity;
@@ -263,7 +264,7 @@ class Dapple {
     return (1 + kRounding) * std::max(0.0, whole * m / best_score_ - fill) / (m - 1) * r / scale_;
   }
 
-  // Rows of any stages with any slots, by the bottleneck; devices in order.
+  // Chains of stages with any numbers of slots, by the smallest bottleneck; devices are taken in order.
   void unequal_rows() {
     for (int slots = 2; slots <= devices_ && !deadline_.passed(); ++slots) {
       const int copies = copies_of(slots);
@@ -277,7 +278,7 @@ class Dapple {
                                     .max_pairs = request_.max_pairs};
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
-        // The slow links may not be those that a placement has in the end.
+        // With the slow links the limit would not hold: the final placement may use others.
         const double most =
             bandwidth == machines_.links().inside ? std::min(2 * whole, max_seconds(slots, copies)) : 2 * whole;
         if (const auto pipeline = search.best(most, whole / slots * 0.999)) offer_pipeline(*pipeline, copies);

@@ -68,7 +68,7 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
   return joined;
 }
 
-/// Sets of items that are merged along edges, a pass at a time.
+/// Merges sets of items along edges, pass by pass.
 class Merger {
  public:
   Merger(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits)
@@ -84,7 +84,7 @@ class Merger {
           own += static_cast<double>(graph.weight_groups[group].bytes.count);
       }
       scope_[item] = graph.scope_of(items.nodes[item]);
-      // Half of what decides is work, half is memory.
+      // Work and weight bytes count half each, as shares of the total.
       weight_[item] = items.weight[item] / std::max(2 * seconds, kMinSeconds) + own / std::max(2 * bytes, 1.0);
     }
     most_ = 1 / limits.parts;
@@ -134,7 +134,7 @@ class Merger {
   struct Neighbours {
     std::vector<std::set<size_t>> next, before;
   };
-  /// Of each set those that its items lead to, and those that lead to them.
+  /// The successors and predecessors of each set.
   Neighbours neighbours() {
     Neighbours found{std::vector<std::set<size_t>>(root_.size()), std::vector<std::set<size_t>>(root_.size())};
     for (size_t item = 0; item < root_.size(); ++item)
@@ -146,7 +146,9 @@ class Merger {
     return found;
   }
 
-  /// Every set takes part in one merge, but many may flow into their only reader. Returns whether any did.
+  /// One round of merges along edges. Each set takes part in one merge, except that several sets may join the one
+  /// reader that each of them has. Returns whether any were merged. Example: in a -> b -> c -> d the first round makes
+  /// {a, b} and {c, d}, the second joins these two.
   bool pass() {
     const auto [next, before] = neighbours();
     std::vector<bool> used(root_.size(), false), sink(root_.size(), false);
@@ -176,7 +178,8 @@ class Merger {
     return any;
   }
 
-  /// Sets with the same neighbours above and below, where many are side by side. Returns whether any were merged.
+  /// Merges sets with the same predecessors and successors where more than kManyTwins lie side by side. Returns whether
+  /// any were merged.
   bool join_twins() {
     const auto [next, before] = neighbours();
     std::map<std::pair<std::set<size_t>, std::set<size_t>>, std::vector<size_t>> twins;

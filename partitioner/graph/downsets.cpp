@@ -17,8 +17,8 @@ uint64_t hash_of(const uint64_t* words, size_t width) {
   return hash;
 }
 
-/// An order that takes, of the nodes that may come next, the one after which the fewest bytes cross the boundary; with
-/// `backward` the graph is read from its end and the order turned round. Ties: smaller number.
+/// A topological order built greedily: of the nodes that are ready, the one after which the fewest bytes cross the
+/// boundary comes next. With `backward` the order is built from the sinks and then reversed. Ties: lower number.
 class GreedyOrder {
  public:
   GreedyOrder(const Dag& dag, const std::vector<double>& bytes, bool backward)
@@ -47,7 +47,7 @@ class GreedyOrder {
       take(node);
       for (const uint32_t next : after(node))
         if (--waiting_[next] == 0) insert(next);
-      // What shares a tensor with it has another price now.
+      // Nodes that read a tensor in common with this one may change the boundary by another amount now.
       for (const uint32_t shared : dag_.predecessors(node))
         for (const uint32_t other : dag_.successors(shared))
           if (ready.erase({key[other], other}) != 0) insert(other);
@@ -64,8 +64,8 @@ class GreedyOrder {
     return backward_ ? dag_.predecessors(node) : dag_.successors(node);
   }
 
-  // Forward: the output of the node begins to cross, and those of producers whose last reader it is stop.
-  // Backward: tensors that it reads begin to cross unless they do already, and its own stops.
+  // Forward: the output of the node begins to cross, and outputs of producers whose last reader it is stop crossing.
+  // Backward: the tensors that it reads begin to cross unless they already do, and its own stops.
   double change(uint32_t node) const {
     double sum = 0;
     if (backward_) {

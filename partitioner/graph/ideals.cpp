@@ -8,7 +8,7 @@
 
 namespace graphpipe::partitioner {
 
-/// Steps to larger sets after which the builder asks whether to stop.
+/// The builder calls `stop` once per this many steps to larger sets.
 constexpr size_t kStepsPerQuestion = 2000;
 
 /// Builds the lattice size by size: the sets of one size have consecutive numbers.
@@ -16,10 +16,10 @@ struct LatticeBuilder {
   const LatticeLimits& limits;
   LargerDownsets larger;
   Lattice lattice;
-  /// The sets of the size under construction; the first of the size before.
+  /// The sets of the size under construction; the number of the first set of the size before.
   SetTable found;
   uint32_t first = 0;
-  /// Since `stop` was asked.
+  /// Steps since `stop` was last called.
   size_t steps = 0;
 
   LatticeBuilder(const Dag& dag, const LatticeLimits& bounds) : limits(bounds), larger(dag), found(dag.size()) {
@@ -29,7 +29,7 @@ struct LatticeBuilder {
     lattice.up_start_ = {0};
   }
 
-  /// Sets, the steps up and the steps down from them.
+  /// Bytes of the sets and of the steps up and down from them.
   double bytes() const {
     const size_t per_set = lattice.words_ * sizeof(uint64_t) + sizeof(uint32_t) + 2 * sizeof(size_t);
     const size_t sets = lattice.size() + found.size();
@@ -40,7 +40,7 @@ struct LatticeBuilder {
     return lattice.size() + found.size() > limits.max_sets || bytes() > limits.max_bytes;
   }
 
-  /// Finds all sets with one node more than the largest so far. False where a limit ends it.
+  /// Finds all sets with one node more than the largest so far. Returns false if a limit ends it.
   bool grow() {
     found.clear();
     const auto end = static_cast<uint32_t>(lattice.size());
@@ -59,7 +59,7 @@ struct LatticeBuilder {
     return true;
   }
 
-  /// Adds those that were found and whose flag is set; empty: all.
+  /// Adds the found sets whose flag is set; all of them if `kept` is empty.
   void keep(const std::vector<bool>& kept) {
     const auto end = static_cast<uint32_t>(lattice.size());
     std::vector<uint32_t> renamed(found.size(), UINT32_MAX);
@@ -73,7 +73,7 @@ struct LatticeBuilder {
     first = end;
   }
 
-  /// Takes away the steps of the sets from `first` to `end` that lead to sets that were not kept.
+  /// Removes the steps from sets [first, end) to sets that were not kept, and renumbers the others.
   void drop_steps(uint32_t end, const std::vector<uint32_t>& renamed) {
     lattice.complete_ = false;
     size_t write = lattice.up_start_[first], read = write;

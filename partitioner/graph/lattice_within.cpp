@@ -6,9 +6,9 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Searches over more sets than this take longer than anyone waits.
+/// A search over more sets than this takes too long.
 constexpr double kMaxSets = 500'000;
-/// Sets that are tried when not all fit: enough for good plans, few enough for all pairs of them.
+/// Sets of the beam where not all sets fit: enough for good plans, few enough to try all pairs.
 constexpr size_t kMaxInBeam = 8'000;
 
 }  // namespace
@@ -18,7 +18,7 @@ std::vector<uint32_t> lattice_order(const Dag& dag) { return last_in_first_out_o
 std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
                                       const std::function<double(std::span<const uint64_t>)>& cut,
                                       const std::function<bool()>& stop) {
-  // Of one set: its bits, the steps to its neighbours, what a search keeps for it.
+  // Per set: its bits, the steps to its neighbours, what a search keeps for it.
   const double bytes_per_set = static_cast<double>(dag.size()) / 8 + 250;
   const auto max_sets = static_cast<size_t>(std::clamp(bytes / bytes_per_set, 200.0, kMaxSets));
   std::optional<Lattice> all = Lattice::enumerate(dag, {.max_sets = max_sets, .max_bytes = bytes, .stop = stop});

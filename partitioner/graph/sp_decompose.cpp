@@ -11,7 +11,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Which items lead to which.
+/// Reachability between items.
 class ItemClosure {
  public:
   explicit ItemClosure(const ItemGraph& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
@@ -44,7 +44,7 @@ class Reducer {
     ++alive_;
   }
 
-  /// Merges until nothing more can be; the tree where one edge is left.
+  /// Merges until no step applies. Returns the tree if a single edge is left.
   std::optional<SpTree> run() {
     std::set<size_t> pending;
     for (size_t junction = 0; junction < in_.size(); ++junction) pending.insert(junction);
@@ -134,7 +134,8 @@ std::vector<std::vector<size_t>> components(const std::vector<size_t>& items, Re
   return found;
 }
 
-/// Decomposes by components; what is neither parallel nor series is cut by `cut_prime`, or refused where it is empty.
+/// Decomposes by connected components: those of comparability are parallel, those of incomparability in series. A set
+/// with neither is cut in two by `cut_prime`, or refused if there are no weights.
 class ByComponents {
  public:
   ByComponents(const ItemGraph& graph, const std::vector<double>* weight)
@@ -166,7 +167,7 @@ class ByComponents {
     return combine(std::move(trees));
   }
 
-  /// Longest path in items from above, or from below, within the set.
+  /// Per item, the length in items of the longest path within the set, from the sources or from the sinks.
   std::map<size_t, size_t> levels(const std::vector<size_t>& items, bool from_above) const {
     std::map<size_t, size_t> level;
     for (size_t item : items) level[item] = 0;
@@ -198,6 +199,8 @@ class ByComponents {
     return longest;
   }
 
+  /// Cuts a set in two that run one after the other, at the level that makes the sum of their critical paths smallest.
+  /// Example: a -> c, b -> c, b -> d becomes {a, b} before {c, d}, as if d waited for a too.
   std::vector<std::vector<size_t>> cut_prime(const std::vector<size_t>& items) const {
     std::vector<std::vector<size_t>> best;
     double best_length = 0;
@@ -215,7 +218,7 @@ class ByComponents {
         best_length = length;
       }
     }
-    GP_CHECK(!best.empty());  // a set with comparable items has two levels
+    GP_CHECK(!best.empty());  // comparable items lie on different levels
     return best;
   }
 

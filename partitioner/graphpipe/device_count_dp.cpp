@@ -15,7 +15,7 @@ namespace {
 constexpr int kManyBranches = 16, kFewBranches = 2;
 constexpr size_t kMaxGrouped = 32;
 constexpr int kMaxDeviceCuts = 24;
-/// Bisection goes on over the times that stages have once the interval is this narrow.
+/// Once the interval is this narrow, bisection goes on over the times that stages really have.
 constexpr double kNarrow = 1.002;
 
 }  // namespace
@@ -36,7 +36,7 @@ const SearchElement& DeviceCountDp::element(int chain, int index) const {
 
 // --- Rows ---
 
-/// The options of the evaluator's stage that fit: more devices, less time.
+/// The options of the evaluator's stage that fit the memory, as a staircase: more devices, less time.
 std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
   std::vector<Choice> stairs;
   for (size_t i = 0; i < evaluator_.counts(); ++i) {
@@ -85,7 +85,7 @@ bool DeviceCountDp::better(const Cell& a, const Cell& b) {
   return a.devices != b.devices ? a.devices < b.devices : a.latency < b.latency;
 }
 
-/// Remembers the stage of this column on `below` if it is the best so far.
+/// Puts the stage of this column on top of `below` and remembers it if that is the best so far.
 void DeviceCountDp::place(Cell& best, Piece& how, const Row& row, size_t column, const Cell& below) const {
   if (below.devices >= best.devices) return;
   const std::vector<Choice>& stairs = row.columns[column];
@@ -97,7 +97,7 @@ void DeviceCountDp::place(Cell& best, Piece& how, const Row& row, size_t column,
   how = {.row = &row, .column = static_cast<int>(column), .choice = &*choice, .below = below.piece};
 }
 
-/// Gives the cell that `place` found its piece.
+/// Stores the piece that `place` remembered, and links the cell to it.
 void DeviceCountDp::commit(Cell& best, Piece& how) {
   if (how.row == nullptr) return;
   pieces_.push_back(how);
@@ -188,7 +188,7 @@ DeviceCountDp::Cell DeviceCountDp::piece_of_branch(int branch, int from, int to)
   return renamed(solve(shape, to).at[static_cast<size_t>(from)], shape, branch);
 }
 
-/// Whole branches [first, last) for all pairs: each on its own, or several as one stage.
+/// Whole branches [first, last), for all pairs: each branch on its own, or several as one stage.
 const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
   const auto found = covers_.find({chain, index});
   if (found != covers_.end()) return found->second;
@@ -220,7 +220,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
   return covers_[{chain, index}] = std::move(made);
 }
 
-/// The stages that end below a parallel element: at its end, or with a part of it.
+/// What may lie below a parallel element: the stages from its end on, or a stage that also takes a part of the element.
 std::vector<DeviceCountDp::Lower> DeviceCountDp::lowers(int chain, int end, int i, const Chain& states,
                                                         const std::vector<Part>& parts) {
   std::vector<Lower> found{{Part{}, states.at[static_cast<size_t>(i) + 1]}};
@@ -243,7 +243,7 @@ DeviceCountDp::Cell DeviceCountDp::all_but(const Cover& cover, int branches, con
   const auto covered = [&](int from, int to) -> const Cell& {
     return cover.at[static_cast<size_t>(from)][static_cast<size_t>(to)];
   };
-  // In ascending order: a gap, what is taken out, a gap, what is taken out, a gap.
+  // The branches in ascending order: a gap, a part taken out, a gap, a part taken out, a gap.
   const auto gaps = [&](const Part& part) {
     std::array<std::pair<int, int>, 2> out{{{part.first, part.last}, {first, last}}};
     if (part.none()) out[0] = {first, first};
@@ -273,7 +273,7 @@ void DeviceCountDp::solve_block(int chain, int end, int i, Chain& states) {
   const Cover& whole = cover(chain, i);
   const std::vector<Part> parts = parts_of(chain, i);
   const std::vector<Lower> cut_below = lowers(chain, end, i, states, parts);
-  // With the rest of a cut branch, the best cut of each branch is enough for everything outside the branch.
+  // Counted with the rest of its branch, only the best cut of each branch matters for everything outside the branch.
   std::vector<Lower> full;
   std::vector<Lower> best_cut(branches.size(), Lower{Part{}, nothing()});
   for (const Lower& lower : cut_below) {
@@ -330,7 +330,7 @@ std::vector<FoundStage> DeviceCountDp::collect(int piece, double& t) const {
     if (at < 0) continue;
     const Piece& found = pieces_[static_cast<size_t>(at)];
     if (found.rename) {
-      // Node by node the chains are the same.
+      // The chains have the same shape: their nodes correspond one to one.
       const auto &from = chain_at(found.from).nodes, &to = chain_at(found.to).nodes;
       std::map<ir::PlanNodeId, ir::PlanNodeId> meant;
       for (size_t i = 0; i < from.size(); ++i) meant[from[i]] = to[i];
@@ -382,7 +382,7 @@ std::optional<DeviceCountDp::Answer> DeviceCountDp::smallest(double bound, doubl
     if (auto found = probe(middle)) best = std::move(found);
     else low = middle;
   }
-  // Only times that some stage has are left to ask for.
+  // What is left to try are the times that some stage has.
   std::vector<double> times;
   for (const auto& [key, row] : rows_)
     for (const auto& column : row.columns)

@@ -15,13 +15,15 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// The search that knows in-flight numbers takes long on larger graphs.
+/// The search with in-flight numbers takes too long on graphs with more elements.
 constexpr size_t kMaxElementsForFlights = 160;
-/// On searches as large as this the sizes on one side of the middle end with the first that is this far from the best.
+/// In searches of more elements than this, the sizes on either side of the middle end with the first whose step is
+/// longer than the best by this factor.
 constexpr size_t kManyElements = 100;
 constexpr double kFarFromBest = 1.15;
-/// A stage is priced before it is placed, with the slowest link, so that its plan may turn out faster than it says; how
-/// far above a step that is known already its time is still looked at. Where devices differ, a faster one may halve it.
+/// Stages are priced before they are placed, at the slowest link, so a plan may turn out faster than the search says:
+/// times are still looked at up to this factor above the known step. Where devices differ there is no such limit, since
+/// a faster one may halve the time.
 constexpr double kAboveKnown = 1.25;
 
 /// Micro-batch sizes and k of one search; k times the size is the same for all.
@@ -29,7 +31,7 @@ using RoundSizes = std::vector<std::pair<Samples, int>>;
 
 std::vector<RoundSizes> rounds_of(const PlanRequest& request) {
   std::vector<RoundSizes> rounds;
-  // Larger micro-batches first: they are the cheaper ones per sample, and the least of a problem to schedule.
+  // Larger micro-batches first: they are cheaper per sample and the easiest to schedule.
   std::vector<Samples> sizes = micro_batch_sizes(request);
   for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) rounds.push_back({{*size, 1}});
   if (!request.micro_batch_per_stage || request.micro_batch) return rounds;
@@ -70,7 +72,7 @@ size_t elements_of(const SearchSpace& space) {
   return count;
 }
 
-/// One space at one round.
+/// The search of one space in one round.
 class Task {
  public:
   Task(const PlanRequest& request, const SearchSpace& space, const SweepOptions& options, const DeviceBudget& budget,
@@ -78,7 +80,8 @@ class Task {
       : request_(request), space_(space), options_(options), budget_(budget), deadline_(deadline), found_(request) {
     limits_.devices = budget.devices;
     limits_.stages = request.stages.value_or(0);
-    // Stages may come to lie on any device, or all of those that need much on the largest.
+    // Two limits: the smallest memory, since a stage may be placed on any device, and the largest, in case the stages
+    // that need much are placed on the largest devices.
     std::set<double> memories;
     for (const ir::Device& device : request.cluster->devices) memories.insert(static_cast<double>(device.memory.count));
     if (!request.limit_memory) memories = {kInfinity};
@@ -115,7 +118,7 @@ class Task {
     const bool usable = found_.add(best->stages);
     for (double slack : options_.slacks)
       if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
-    // What neighbours hold back did not count.
+    // This search ignores the samples that neighbours force a stage to hold; the other one counts them.
     if (!usable && elements_of(space_) <= kMaxElementsForFlights) search_flights({&evaluator}, false, best->t);
   }
 

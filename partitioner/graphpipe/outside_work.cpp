@@ -27,7 +27,7 @@ int OutsideWork::max_devices(int chain, int first, int last, double t, int devic
   if (!any(chain, first, last)) return devices;
   const std::vector<double>& before = before_[static_cast<size_t>(chain)];
   const double inside = before[static_cast<size_t>(last)] - before[static_cast<size_t>(first)];
-  // Sums of the same numbers in another order differ in their last digits.
+  // The factor allows for rounding: sums of the same numbers in another order differ in their last digits.
   const double least = (before_.back().back() - inside) / t * (1 - 1e-9);
   return devices - static_cast<int>(std::ceil(std::clamp(least, 1.0, devices + 1.0)));
 }

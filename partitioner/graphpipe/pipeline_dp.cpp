@@ -98,7 +98,7 @@ bool PipelineDp::is_covered(const Frontier& frontier, const State& state) const 
   return std::any_of(frontier.begin(), frontier.end(), [&](const State& other) { return covers(other, state); });
 }
 
-/// Puts the state last, unless one is there that is as good; those that are not better than it go.
+/// Appends the state unless one that covers it is there; removes those that it covers.
 bool PipelineDp::insert(Frontier& frontier, const State& state) const {
   if (is_covered(frontier, state)) return false;
   std::erase_if(frontier, [&](const State& other) { return covers(state, other); });
@@ -208,7 +208,7 @@ std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i,
   return found;
 }
 
-/// Stages of elements [i, j) with a head of the parallel element j.
+/// Adds the stages of elements [i, j) that also take a head of the parallel element j.
 void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
   const Allowed most = allowed(chain, i, end);
   for (int j = i + 1; j < end; ++j)
@@ -232,7 +232,7 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   const bool overlap = !tail.none() && !head.none() && tail.first < head.last && head.first < tail.last;
   const bool same_branch = overlap && tail.cut > 0 && head.cut > 0 && head.cut <= tail.cut;
   if (overlap && !same_branch) return {};
-  // Whole branches in a stage, or a branch cut at one place only, bring the stages on both sides together.
+  // The stages on both sides are neighbours if either takes whole branches, or if both cut a branch at the same place.
   const bool touches =
       (!tail.none() && tail.cut == 0) || (!head.none() && head.cut == 0) || (same_branch && head.cut == tail.cut);
   State base = below;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxItems = 400;
 constexpr size_t kFewestParts = 128, kMaxParts = 512;
-/// Where more branches than that are side by side, the lightest are searched one after the other.
+/// More parallel branches than this are packed into so many lanes, each of which runs its branches one after the other.
 constexpr size_t kMaxLanes = 32;
 /// Plans of the contracted graph that are looked at on the large one.
 constexpr size_t kMaxExpanded = 12;
@@ -71,7 +71,7 @@ bool add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir
                   Candidates& candidates) {
   ir::Assignment large = expand(small, request.graph->nodes.size(), assignment);
   if (request.replicas.empty()) return candidates.add(std::move(large));
-  // The stages of the large graph may be numbered in another order: they are replicated anew.
+  // The large graph may number its stages in another order, so the replicas are forced again.
   std::vector<FoundStage> stages;
   for (const ir::StageChoice& choice : large.choice)
     stages.push_back({.micro_batch = choice.micro_batch, .k = choice.k, .recompute = choice.recompute});

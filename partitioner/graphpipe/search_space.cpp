@@ -77,7 +77,7 @@ class TreeSpace {
 /// A topological order that follows a branch to its end before it starts the next: an item comes as soon as its last
 /// predecessor has, the most recent first.
 std::vector<size_t> depth_first_order(const ItemGraph& graph) {
-  // Of items that become free together the lowest comes first: it is the last in numbers that run backwards.
+  // With mirrored numbers the lowest of the items that become ready together is the last, and so comes first.
   const auto mirrored = [&](size_t item) { return static_cast<uint32_t>(graph.size() - 1 - item); };
   EdgeList edges;
   for (size_t item = 0; item < graph.size(); ++item)

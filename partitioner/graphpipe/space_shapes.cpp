@@ -18,7 +18,7 @@ struct Touching {
   std::vector<PlanValueId> made, read;
 };
 
-/// Writes down everything about a chain that a search can see; equal texts mean equal chains.
+/// Writes down what a search sees of a chain; equal signatures mean equal chains.
 class Describer {
  public:
   Describer(const ir::PlanGraph& graph, const SearchSpace& space)

@@ -15,10 +15,11 @@ namespace {
 
 using ir::DeviceId;
 
-/// Ways to use up some devices of each class, and pairs of a run of elements and of such ways that one pass looks at.
+/// Limits on the device mixes (see DeviceMix), and on the combinations of a run of elements with two mixes, those used
+/// so far and those of the run, that one pass looks at.
 constexpr double kMaxStates = 400, kMaxPairs = 5e5;
 constexpr double kMaxElements = 64, kFewestElements = 8;
-/// Besides the smallest bottleneck, limits at these multiples of it.
+/// The passes for latency limit the bottleneck to these multiples of the smallest one.
 constexpr double kSlacks[] = {1, 1.05, 1.15, 1.4};
 
 /// The graph with the prices of one kind of device.
@@ -34,7 +35,7 @@ ir::PlanGraph graph_on_kind(ir::PlanGraph graph, int kind) {
   return graph;
 }
 
-/// All runs of a line at one micro-batch size, on one kind of device, for every replica count.
+/// What each run of a line costs as one stage, at one micro-batch size, on one kind of device, for every replica count.
 class RunTable {
  public:
   RunTable(const SearchChain& line, StageEvaluator& evaluator, size_t devices)
@@ -54,7 +55,7 @@ class RunTable {
   }
 
   size_t max_devices() const { return devices_; }
-  /// Needs: first < last. One with no devices where the count makes no sense.
+  /// Elements [first, last) as one stage. Its `devices` is 0 where the replica count is of no use. Needs: first < last.
   StageOption& at(size_t first, size_t last, size_t devices) {
     return options_[(first * (length_ + 1) + last) * (devices_ + 1) + devices];
   }
@@ -67,9 +68,9 @@ class RunTable {
 /// Devices that the search does not tell apart.
 struct DeviceClass {
   std::vector<DeviceId> devices;
-  /// Of price.
+  /// As in PlanGraph::kind_of_device.
   std::set<int> kinds;
-  /// The smallest of its devices.
+  /// Bytes of the device with the least memory.
   double memory = kInfinity;
 };
 
@@ -79,7 +80,8 @@ double states_of(const std::vector<DeviceClass>& classes, size_t bunch) {
   return states;
 }
 
-/// The fastest first. So many that kMaxStates holds, or two.
+/// The classes of devices, fastest first. Neighbouring classes are joined until there are at most kMaxStates mixes, or
+/// two classes.
 std::vector<DeviceClass> classes_of(const PlanRequest& request) {
   const std::vector<int> number = device_classes(*request.graph, *request.cluster);
   const std::vector<int>& kinds = request.graph->kind_of_device;
@@ -117,7 +119,9 @@ struct DeviceMix {
   double memory = kInfinity;
 };
 
-/// All mixes, by number: bunches of the first class count 1, of the next as much as all of the first and none, ...
+/// All mixes, numbered in mixed radix: a bunch of the first class counts 1, a bunch of the next class one more than the
+/// first class has bunches, and so on. Example: with classes of 2 and 3 bunches, 1 of the first and 2 of the second are
+/// number 1 + 2 * 3 = 7.
 std::vector<DeviceMix> all_mixes(const std::vector<DeviceClass>& classes, size_t bunch) {
   std::vector<DeviceMix> mixes{DeviceMix{.bunches = std::vector<size_t>(classes.size(), 0)}};
   for (size_t c = 0; c < classes.size(); ++c) {
@@ -138,7 +142,7 @@ struct RunPrice {
   double time = kInfinity, latency = kInfinity;
 };
 
-/// All pipelines at one micro-batch size.
+/// The search over all pipelines at one micro-batch size.
 class ChainDp {
  public:
   ChainDp(const SearchChain& line, std::vector<RunTable>& tables, Samples micro_batch,
@@ -189,12 +193,12 @@ class ChainDp {
     return true;
   }
 
-  /// Without a limit the smallest bottleneck, else the least sum of latencies of stages within it.
+  /// Without a limit: the smallest bottleneck. With one: the smallest sum of latencies of stages that stay within it.
   double pass(double limit) {
     const size_t length = line_.elements.size();
     cells_.assign((length + 1) * mixes_.size(), Cell{});
     cell(0, 0).value = 0;
-    // What is left over when a mix is taken out of the used ones has the difference of their numbers.
+    // Taking a mix out of the used devices leaves the mix whose number is the difference of theirs.
     for (size_t used = 1; used < mixes_.size(); ++used)
       for (size_t mix = 1; mix <= used; ++mix)
         if (holds(mixes_[used], mixes_[mix]))
@@ -216,7 +220,7 @@ class ChainDp {
     if (value < to.value) to = {value, first, mix};
   }
 
-  /// The stages of the last pass, and the devices that they get one after the other.
+  /// The stages that the last pass found; `devices` gets their devices in the same order.
   std::vector<FoundStage> collect(std::vector<DeviceId>& devices) {
     std::vector<std::pair<Cell, size_t>> pipeline;
     for (size_t element = line_.elements.size(), used = least_; element > 0;) {
@@ -250,7 +254,7 @@ class ChainDp {
   std::vector<Cell> cells_;
 };
 
-/// All pipelines of one line.
+/// Searches all pipelines of one line, at every micro-batch size.
 void search_line(const PlanRequest& request, const SearchChain& line, const std::vector<DeviceClass>& classes,
                  size_t bunch, Deadline& deadline, Candidates& found) {
   std::vector<ir::PlanGraph> by_kind;
@@ -284,7 +288,7 @@ void search_unequal_devices(const PlanRequest& request, Deadline& deadline, Cand
   PlanRequest narrow = request;
   narrow.graph = &small.graph;
   Candidates found_here(narrow);
-  // Branch after branch, and as the nodes are numbered.
+  // Two lines: one follows each branch to its end, the other the order of the node numbers.
   const SearchSpace depth_first = space_of_line(make_items(small.graph), 0);
   SearchChain numbered;
   for (const ir::PlanNodeId node : small.graph.node_ids())

@@ -18,7 +18,8 @@ int kind_of(const ir::PlanGraph& graph, size_t device) {
   return device < graph.kind_of_device.size() ? graph.kind_of_device[device] : 0;
 }
 
-/// The stages of `order` get the devices of `devices`, as many as each has, ascending within a stage.
+/// Gives the stages of `order` the devices of `devices` one after the other, as many as each has; ascending within a
+/// stage.
 ir::Assignment handed_out(ir::Assignment plan, const std::vector<StageId>& order,
                           const std::vector<DeviceId>& devices) {
   size_t next = 0;
@@ -29,7 +30,7 @@ ir::Assignment handed_out(ir::Assignment plan, const std::vector<StageId>& order
   return plan;
 }
 
-/// Stages by a number, the largest first.
+/// Stages in descending order of their numbers.
 std::vector<StageId> descending(const ir::StageGraph& stages, const std::vector<double>& number) {
   std::vector<StageId> order;
   for (const StageId stage : stages.stage_ids()) order.push_back(stage);
@@ -61,8 +62,8 @@ std::vector<DeviceId> by_memory(const ir::Cluster& cluster, std::vector<DeviceId
   return devices;
 }
 
-/// Paths of stages, grown over the edges that carry most bytes in a step, one after the other: neighbours in a path
-/// are neighbours among the devices.
+/// An order that puts stages with much traffic next to each other: edges, those with the most bytes per step first,
+/// join stages into paths, and the paths follow one another.
 std::vector<StageId> by_traffic(const ir::StageGraph& stages) {
   std::map<std::pair<StageId, StageId>, double> bytes;
   const double batch = static_cast<double>(stages.batch.count);

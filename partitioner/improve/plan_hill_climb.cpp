@@ -18,14 +18,14 @@ using ir::DeviceId;
 using ir::PlanNodeId;
 using ir::StageId;
 
-/// A step has to become shorter by this much for a move to stay.
+/// A move stays only if the step becomes shorter than this share of what it was.
 constexpr double kWorthwhile = 1 - 1e-6;
-/// Plans whose closed form is longer by this much are not simulated.
+/// Plans whose step, by the closed form, is longer than the best plan's by more than this factor are not simulated.
 constexpr double kFar = 1.03;
-/// Stages that moves begin with, the busiest first.
+/// Moves try to relieve this many of the busiest stages.
 constexpr size_t kBusiest = 3;
 
-/// A plan with what is known of it.
+/// A plan, its stages and its step.
 struct Tried {
   ir::Assignment assignment;
   ir::StageGraph stages;
@@ -73,14 +73,14 @@ class LocalSearch {
     return true;
   }
 
-  /// The plan with its step, unless it is unsound or does not fit.
+  /// The plan with its step, unless it is invalid or does not fit the memory.
   std::optional<Tried> examine(ir::Assignment assignment, bool renumber) {
     --left_;
     Tried tried;
     tried.assignment = std::move(assignment);
     auto stages = build_stage_graph(graph_, tried.assignment);
     if (!stages.ok()) return std::nullopt;
-    if (!request_.replicas.empty()) {  // of the stages as they are numbered now
+    if (!request_.replicas.empty()) {  // building the graph has renumbered the stages
       if (!force_replicas(request_, tried.assignment).ok()) return std::nullopt;
       stages = build_stage_graph(graph_, tried.assignment);
       if (!stages.ok()) return std::nullopt;
@@ -99,7 +99,8 @@ class LocalSearch {
     return tried;
   }
 
-  /// By the yardstick of the search; infinity without asking it, where the plan cannot be the best or is far from it.
+  /// Seconds of the step: simulated, or by the closed form where the request has no `evaluate`. Infinite, without
+  /// simulation, if the plan cannot be the best or is far from it by the closed form.
   double step_of(const Tried& tried, const ir::StageGraph& stages) const {
     if (!request_.evaluate) return closed_form(request_, stages, tried.time);
     const bool is_hopeless = std::isfinite(best_.step) && (closed_form(request_, stages, tried.time) >
@@ -108,7 +109,8 @@ class LocalSearch {
     return is_hopeless ? kInfinity : request_.evaluate(tried.assignment);
   }
 
-  /// The micro-batch of the stages that do not work on the whole batch, where all have one and k = 1; else none.
+  /// The micro-batch size that all stages share which do not work on the whole batch; nothing if they differ or some k
+  /// is not 1.
   std::optional<Samples> common_micro_batch(const ir::Assignment& assignment) const {
     const IdMap<StageId, bool> of_batch = batch_stages(graph_, assignment);
     std::optional<Samples> size;
@@ -121,8 +123,8 @@ class LocalSearch {
     return size ? size : request_.micro_batch.value_or(graph_.batch);
   }
 
-  /// Whether the plan became the best. A move that brings nodes of the whole batch into a stage, or takes them out,
-  /// changes its micro-batch.
+  /// Keeps the plan if it is better than the best; returns whether it was. A move that brings nodes that work on the
+  /// whole batch into a stage, or takes them out, changes the stage's micro-batch, so the sizes are set anew.
   bool keep(ir::Assignment assignment) {
     if (has_batch_nodes_) {
       if (const auto size = common_micro_batch(best_.assignment); size.has_value())
@@ -132,7 +134,8 @@ class LocalSearch {
     return keep_as_given(assignment);
   }
 
-  /// Where links differ, also with devices in the order of the stages.
+  /// As `keep`, with the micro-batches as given. Where links differ, the plan is also tried with its devices renumbered
+  /// in the order of the stages.
   bool keep_as_given(const ir::Assignment& assignment) {
     for (bool renumber : {false, true}) {
       if (is_over() || (renumber && (!has_levels_ || differ_))) return false;
@@ -144,10 +147,10 @@ class LocalSearch {
     return false;
   }
 
-  /// Seconds that the stage's device works per sample, alone.
+  /// Seconds per sample that the stage keeps its devices busy.
   double load_of(StageId stage) const { return cost::stage_cost(best_.stages, cluster_, stage).period(); }
 
-  /// Stages, the busiest first; the one that limits the step before all others.
+  /// Stages from the busiest to the idlest, with the one that limits the step in front.
   std::vector<StageId> by_load() const {
     const auto costs = cost::stage_costs(best_.stages, cluster_);
     std::vector<StageId> order;
@@ -173,7 +176,8 @@ class LocalSearch {
 
   // --- Nodes ---
 
-  /// The first or last nodes of a stage, 1, 2, 4, ... of them, to a neighbour or into an idle stage.
+  /// Moves nodes from the end or the start of a busy stage, first half of them, then a quarter, ..., then one, to a
+  /// neighbour or into one of the idlest stages.
   bool move_nodes() {
     for (StageId stage : busiest()) {
       std::vector<StageId> targets = best_.stages.predecessors(stage);
@@ -184,7 +188,7 @@ class LocalSearch {
       for (StageId target : targets)
         if (move_ends(stage, target)) return true;
     }
-    // Where the busiest stages give nothing away, what they read and write may still be cut elsewhere.
+    // Otherwise the cut of any value may move: its producer joins a stage that reads it.
     for (const ir::StageEdge& edge : std::vector<ir::StageEdge>(best_.stages.edges.begin(), best_.stages.edges.end())) {
       if (is_over()) return false;
       const PlanNodeId producer = graph_.values[edge.value].producer;
@@ -203,7 +207,7 @@ class LocalSearch {
         for (size_t i = 0; i < count; ++i) assignment.stage_of[nodes[last ? nodes.size() - 1 - i : i]] = to;
         if (keep(assignment)) return true;
       }
-    // Those at the boundary to the other stage, which need not be the ends.
+    // Then single nodes at the boundary to the other stage, which need not be at the ends.
     for (PlanNodeId node : nodes) {
       if (!touches(node, to) || nodes.size() < 2) continue;
       ir::Assignment assignment = best_.assignment;
@@ -230,7 +234,7 @@ class LocalSearch {
     if (used >= cluster_.devices.size()) return false;
     for (StageId stage : busiest()) {
       if (may_replicate()) {
-        // One more, or as many as it takes for a smaller largest share.
+        // One more may not make the largest share smaller, so 2, 4, ... are tried too.
         for (size_t more = 1; more <= cluster_.devices.size() - used; more *= 2) {
           ir::Assignment assignment = best_.assignment;
           for (size_t i = 0; i < more; ++i) add_replica(assignment, stage);
@@ -262,7 +266,7 @@ class LocalSearch {
 
   // --- Stages ---
 
-  /// Two stages that are not busy become one; the device that is free goes to the busiest.
+  /// Merges two of the idlest stages. The devices that this frees go to the busiest stage, as replicas or to split it.
   bool merge_stages() {
     if (!may_restage()) return false;
     const std::vector<StageId> idle = idlest(6);
@@ -303,7 +307,8 @@ class LocalSearch {
 
   bool split_stage(StageId stage) { return may_restage() && split_of(best_.assignment, stage); }
 
-  /// A stage in two halves of about equal work in topological order, with its devices divided, or with one more.
+  /// Splits a stage in topological order into two that divide its devices, and an idle one if there is one; each gets
+  /// work in proportion to its devices.
   bool split_of(ir::Assignment assignment, StageId stage) {
     std::vector<PlanNodeId> nodes;
     double all = 0;
@@ -341,7 +346,8 @@ class LocalSearch {
     return false;
   }
 
-  /// A small stage moves onto the device of another, into its idle time; its own device helps the busiest.
+  /// A small stage moves onto the device of another and runs in its idle time; the device that this frees helps the
+  /// busiest stage.
   bool share_devices() {
     if (!may_restage() || !request_.replicas.empty()) return false;
     const std::vector<StageId> idle = idlest(5);
@@ -367,7 +373,7 @@ class LocalSearch {
 
   // --- Sizes, replicas that take turns, recomputation ---
 
-  /// Replicas that take whole micro-batches in turn, or parts of each.
+  /// Replicas take whole micro-batches in turn instead of sharing each one, or the other way round.
   bool change_replica_mode() {
     if (!may_replicate()) return false;
     for (StageId stage : busiest()) {
@@ -398,7 +404,8 @@ class LocalSearch {
     return false;
   }
 
-  /// Less work where memory is no problem; more samples in flight where it is.
+  /// Turning recomputation off saves work. Turning it on, where memory limits the samples in flight, allows more of
+  /// them.
   bool change_recompute() {
     for (StageId stage : best_.stages.stage_ids()) {
       if (is_over()) return false;
@@ -417,7 +424,8 @@ class LocalSearch {
 
   // --- Places ---
 
-  /// Devices of two stages with equally many, where links differ; where devices do, single ones.
+  /// Exchanges single devices where devices differ, and all devices of two stages that have equally many where links
+  /// differ.
   bool exchange_devices() {
     if (differ_ && exchange_unequal()) return true;
     if (!has_levels_) return false;
@@ -434,7 +442,7 @@ class LocalSearch {
     return false;
   }
 
-  /// A device of a busy stage for one of another speed or memory that another stage has, or none.
+  /// Exchanges a device of a stage for one of another class, which another stage has or which is idle.
   bool exchange_unequal() {
     for (const StageId stage : by_load())
       for (size_t replica = 0; replica < best_.assignment.choice[stage].devices.size(); ++replica)

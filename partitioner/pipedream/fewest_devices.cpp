@@ -7,7 +7,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// What rounding may add to a time that is divided by the bottleneck.
+/// What rounding may add, relatively, to a time that is divided by the bottleneck.
 constexpr double kFewestRounding = 1e-11;
 
 }  // namespace
@@ -43,7 +43,7 @@ void FewestDevices::try_bucket(size_t to, int used) {
   const uint64_t* words = sets_.sets()[to];
   const double seconds = sets_.seconds(to);
   Step& best = steps_[to];
-  // What the stage may take to be better than what is known: devices, and with them work.
+  // The most devices, and with them the most work, that the stage may take to improve on the best step.
   const int allowed = limits_.replication ? limits_.devices : 1;
   int largest = std::min(best.used - 1 - used, allowed);
   double earliest = seconds - largest * most_ * (1 + kFewestRounding);

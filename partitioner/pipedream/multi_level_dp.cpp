@@ -11,7 +11,8 @@ namespace {
 /// What rounding may add to a bottleneck times the units of all levels.
 constexpr double kLevelRounding = 1e-9;
 
-// target[i] = min(target[i], max(source[i], seconds)): the inner loop of the search, in steps that become vectors.
+// target[i] = min(target[i], max(source[i], seconds)): the inner loop of the search, in blocks that the compiler turns
+// into vectors.
 void relax(double* __restrict target, const double* __restrict source, double seconds, size_t count) {
   constexpr size_t kStep = 4;
   size_t i = 0;
@@ -66,8 +67,8 @@ MultiLevelDp::Table MultiLevelDp::work_table() const {
   return table;
 }
 
-// `is_first`: of its pipeline. `is_last`: it ends its pipeline, so that what leaves it is the concern of the level
-// outside.
+// `is_first`: the stage begins its pipeline. `is_last`: it ends its pipeline, so that what leaves it is charged at the
+// level outside.
 double MultiLevelDp::stage_seconds(size_t level, const Table& inner, size_t from, size_t to, int replicas,
                                    bool is_first, bool is_last) const {
   const CostModel& rule = limits_.model;
@@ -89,8 +90,9 @@ bool MultiLevelDp::fits(size_t level, size_t from, size_t to, int used, int repl
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 
-// All pipelines that end with the stage (from, to), for all starts at once: `middle` is [to][used][start] of what lies
-// before other stages, `ending` [to][start] of whole pipelines. What is not nested is infinite everywhere.
+// All pipelines that end with the stage (from, to), for all starts at once. `middle` [to][used][start] holds the best
+// pipelines that other stages may follow, `ending` [to][start] the best whole ones. What is not nested is infinite
+// everywhere.
 void MultiLevelDp::combine(size_t level, const Table& inner, size_t from, size_t to, std::vector<double>& middle,
                            Table& ending) const {
   const int units = limits_.levels[level].count;
@@ -128,7 +130,7 @@ bool MultiLevelDp::next_table(size_t level, const Table& inner, Table& outer) {
           whole = std::min(whole, stage_seconds(level, inner, from, to, d, true, true));
       }
     }
-    // Shorter pipelines before `to` are complete: every one of them was a `to` before.
+    // The pipelines up to each `from` are complete: it was a `to` before.
     for (const uint32_t from : below_[to])
       if (from != 0) combine(level, inner, from, to, middle, ending);
     for (size_t used = 2; used < width && limits_.use_fewer; ++used)

@@ -10,9 +10,9 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Windows are opened a little wider than exact numbers would have them: rounding must not close them.
+/// Windows are a little wider than exact numbers would make them, so that rounding does not close them.
 constexpr double kRowRounding = 1e-11;
-/// The distance of threshold and bound from which on the search is exact.
+/// Once the threshold is within this factor of the bound, the search is exact.
 constexpr double kClose = 1.01;
 constexpr size_t kMaxValues = 40'000'000;
 
@@ -131,7 +131,7 @@ FoundPipeline OneLevelDp::pipeline_to_the_end() {
   return pipeline;
 }
 
-// Exact down to `good`: a better pipeline is only told apart from others above it.
+// Exact down to `good`: pipelines at or below it count as equally good.
 std::optional<FoundPipeline> OneLevelDp::within(double most, double good) {
   open_windows(most);
   good_ = good;
@@ -174,7 +174,8 @@ bool OneLevelDp::use_all_devices(FoundPipeline& pipeline, double most) const {
 
 bool OneLevelDp::close_in(double& most, std::optional<FoundPipeline>& best) {
   bool is_open = true;
-  // First whether anything is better at all: what is known often is the best. Then in the middle, and so in turns.
+  // First whether anything is better at all, since the best known often is the best; then in the middle of the
+  // interval; and so in turns.
   for (bool top = true; is_open && bound_ > 0 && bound_ < most && !ended(); top = !top) {
     const double trial = top ? std::nextafter(most, 0.0) : std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
     FewestDevices fewest(sets_, limits_, deadline_);
@@ -198,10 +199,10 @@ std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
   bound_ = bound;
   if (bound_ >= most) return std::nullopt;
   std::optional<FoundPipeline> best;
-  // Memory depends on the devices behind a stage, which the fewest devices before it do not tell.
+  // Memory depends on the devices behind a stage, which the fewest devices up to it do not determine.
   const bool has_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
   if (!has_memory && close_in(most, best)) return best;
-  // Whether some pipeline stays below a threshold is quickly told; the exact search then has little room left.
+  // Whether some pipeline stays within a threshold is quick to tell; the exact search then has little room left.
   while (bound_ > 0 && most > bound_ * kClose && !ended()) {
     const double trial = std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));
     auto pipeline = within(trial, trial);

@@ -93,7 +93,7 @@ class PipeDream {
   double best_alone(double seconds, double weight_bytes) const {
     double best = seconds;
     const int devices = request_.replication ? request_.machine.devices() : 1;
-    // Between levels links may be faster than any one of them: the reduction is left out there.
+    // With several levels, parallel links may be faster than any single one, so the reduction is left out.
     const bool has_reduction = request_.machine.levels.size() == 1;
     for (int replicas = 2; replicas <= devices; ++replicas) {
       const double d = replicas;
@@ -104,7 +104,7 @@ class PipeDream {
     return best;
   }
 
-  // A bottleneck that no pipeline has.
+  // A bottleneck that every pipeline stays below.
   double most() const {
     double seconds = 0, bytes = 0;
     for (uint32_t row = 0; row < prices_.size(); ++row) {
@@ -118,7 +118,7 @@ class PipeDream {
 
   size_t table_budget() const { return static_cast<size_t>(request_.memory_budget / 8); }
 
-  // `among`: only those of these sets; null: all.
+  // `among`: only cuts that are among these sets; null: all.
   SetTable cuts_of_orders(size_t max_cuts, const SetTable* among = nullptr) const {
     SetTable sets(prices_.size());
     const size_t fits = table_budget() / (8 * sets.width() * sizeof(uint64_t)) + 2;
@@ -235,7 +235,7 @@ class PipeDream {
     search_levels(no_cuts(), never);
     SetTable all(prices_.size());
     if (all_cuts(all) && is_small(all)) {
-      // Small graphs first: a plan is there should the time run out.
+      // A few cuts first, so that there is a plan should the time run out.
       if (all.size() > 2 * kFewCuts) search_levels(cuts_of_orders(kFirstCuts, &all));
       search_levels(all);
       if (found_ && !deadline_.passed()) bound_ = found_->seconds;
@@ -245,7 +245,8 @@ class PipeDream {
     SetTable few = cuts_of_orders(kFewCuts);
     for (size_t max_cuts = kFewCuts; !is_small(few) && max_cuts > 2; few = cuts_of_orders(max_cuts)) max_cuts /= 2;
     search_levels(few);
-    // What the original sees is searched too, where that is little enough: never worse than it.
+    // The cuts that the original sees are searched too if they are few enough, so that the plan is never worse than its
+    // plan.
     SetTable seen(prices_.size());
     if (add_downsets_of_first_source(dag_, table_budget() / 8, deadline_, seen) && is_small(seen)) search_levels(seen);
   }
@@ -269,8 +270,8 @@ class PipeDream {
             .hint = "give devices more memory, or use more of them"};
   }
 
-  // By first stage of each group of the first outer level, where its devices begin: on a fresh unit of its own level,
-  // after all copies of the group before it in the same group further out.
+  // Per innermost group, by its first stage, the number of its first device: a group begins on a fresh unit of its
+  // level, after all copies of the group before it within the same outer group.
   std::map<int, int> starts_of_groups() const {
     std::vector<int> unit{1};  // devices of one unit of each level
     for (const auto& level : request_.machine.levels) unit.push_back(unit.back() * level.count);
@@ -302,7 +303,7 @@ class PipeDream {
     }
   }
 
-  // Those that the groups around a stage make of it, the innermost first.
+  // Adds the devices of the copies that the groups around a stage make of it, innermost group first.
   void add_copies(int stage, std::vector<ir::DeviceId>& devices) const {
     size_t unit = 1;
     for (size_t level = 1; level < request_.machine.levels.size(); ++level) {

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMaxLayersOfAntichains = 10'000;
 
-// Quirk PD2: for a last node x the nodes before it that something not before it reads, and x.
+// Quirk PD2: a last node x of a downset is charged itself and each node before it that something which is not before x
+// reads.
 class AntichainBoundaries {
  public:
   AntichainBoundaries(const UnitPrices& prices, const Dag& dag)
@@ -118,7 +119,7 @@ std::vector<uint32_t> PricedDownsets::stage(size_t from, size_t to) const {
 bool add_downsets_of_first_source(const Dag& dag, size_t max_bytes, const Deadline& deadline, SetTable& sets) {
   BitWords set(sets.width(), 0);
   sets.add(set.data());
-  // The nodes before each one take a set each.
+  // The table of each node's ancestors takes one set per node.
   if (dag.size() * sets.width() * sizeof(uint64_t) > max_bytes) return false;
   const BitRows ancestors = ancestors_of(dag);
   BitWords full(sets.width(), 0);

@@ -114,14 +114,15 @@ class TwoBwSearch {
     return request_.recompute ? std::min(plain, price_of({.recompute = true}).stages.front().compute) : plain;
   }
 
-  // Most devices first: where even a perfect division over so many is slower than the best, it is over fewer too.
+  // From most devices down: once even a perfect division of the work is slower than the best plan, one over fewer
+  // devices is too.
   void search(double work) {
     const auto runs = static_cast<int>(std::min<size_t>(layers_.repeated.size(), static_cast<size_t>(devices())));
     for (int used = devices(); used >= (request_.use_fewer ? 1 : devices()); --used) {
       if (work / used > best_.bottleneck) return;
       for (int depth = 1; depth <= std::min(runs, used); ++depth) {
         if (used % depth != 0) continue;
-        if (tried_ > 0 && deadline_.passed()) {  // one is tried in no time, and gives a plan
+        if (tried_ > 0 && deadline_.passed()) {  // the first split takes no time, and gives a plan
           complete_ = false;
           return;
         }
@@ -179,7 +180,7 @@ class TwoBwSearch {
   const Deadline& deadline_;
   const RepeatedLayers layers_;
   const int64_t micro_batches_;
-  /// The layers say what recomputing costs.
+  /// Whether the layers have measured alternatives that recompute.
   const bool is_measured_;
   Split best_;
   double shortfall_ = kInfinity;

@@ -57,7 +57,7 @@ void PiperCosts::collect_variants(const UnitPrices& prices) {
       max_variants_ = std::max(max_variants_, count);
       if (prices.node(row).alternatives.empty() && degree == 1)
         variants_.push_back({.seconds = prices.seconds[row], .weights = prices.weight_bytes[row]});
-      // The fastest first, then the one that takes less.
+      // The fastest first, then the one that takes less memory.
       std::stable_sort(
           variants_.begin() + static_cast<ptrdiff_t>(first), variants_.end(), [](const Option& a, const Option& b) {
             return std::tuple(a.seconds, a.per_item + a.fixed) < std::tuple(b.seconds, b.per_item + b.fixed);

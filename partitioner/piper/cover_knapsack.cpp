@@ -9,7 +9,7 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Items by cost per saving, with sums over the first of them.
+/// Items in order of cost per saving, with prefix sums of both.
 struct Ranking {
   std::vector<uint32_t> order;
   std::vector<double> costs, savings;
@@ -60,7 +60,8 @@ class CoverSearch {
       }
       return;
     }
-    // Costs differ by more than rounding where it matters: without the margin equal choices are tried one by one.
+    // The margin prunes choices that are as good as the best but for rounding, which would be tried one by one
+    // otherwise.
     if (cost + ranking_.fractional(position, need) >= best_ * (1 - 1e-12)) return;
     const uint32_t item = ranking_.order[position];
     if (!is_dominated_by_skipped(item)) {

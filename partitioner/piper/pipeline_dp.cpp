@@ -12,10 +12,10 @@ namespace {
 constexpr double kSame = 1e-12;
 constexpr size_t kMaxCached = 2'000'000;
 
-/// The layers outside a set are planned with so many devices and replicas in all.
+/// A plan for the layers outside a set: the devices and replicas that it takes in all.
 struct Point {
   int devices = 0, replicas = 0;
-  /// The stage that follows the set: up to the set `next`, going on with its point of that number.
+  /// Its first stage: the layers of the set `next` that are not in this one. The rest is point `next_point` of `next`.
   uint32_t next = 0, next_point = 0;
   int degree = 0, own_replicas = 0;
 };
@@ -62,7 +62,8 @@ class PiperDp {
       const bool is_last = slack > 1e4 || least == 0;
       if (!try_limit(is_last ? kInfinity : std::max(least * (1 + slack), result_.bound)) && is_last) break;
     }
-    // Limits near the bound are quick to refute, those near what is known are not: the bound is doubled up from below.
+    // Limits near the bound are quick to refute, those near the best objective are not: so the limits go up from the
+    // bound in steps that double.
     double step = (result_.objective - result_.bound) / 16;
     while (!stopped_ && !result_.stages.empty() && result_.bound < result_.objective * (1 - kSame)) {
       const double middle = result_.bound + (result_.objective - result_.bound) / 2;
@@ -139,7 +140,7 @@ class PiperDp {
     return alive;
   }
 
-  /// The fewest replicas of the stage that meet the limit, before point `index` of `to`.
+  /// Puts the stage in front of point `index` of `to`, with the fewest replicas that meet the limit.
   void place(uint32_t from, uint32_t to, uint32_t index, size_t degree, const PiperStage::Sums& sums) {
     ++tries_;
     const Point after = points_[to][index];
@@ -196,7 +197,7 @@ class PiperDp {
     return (busy + reduction) / replicas;
   }
 
-  /// Seconds of the best variants; where it suffices to know that they are above `limit` (or not), bounds of them.
+  /// Seconds with the best variants; where a bound already tells on which side of `limit` they lie, only that bound.
   double chosen(uint32_t from, uint32_t to, size_t degree, int replicas, int64_t items, double limit) {
     if (cache_.size() > kMaxCached) cache_.clear();
     const auto [found, is_new] = cache_.try_emplace({from, to, static_cast<int>(degree), replicas, items}, Known{});

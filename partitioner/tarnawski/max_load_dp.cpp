@@ -8,7 +8,7 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Sums that differ less than this, relatively, are rounded differently.
+/// Sums that differ by less than this, relatively, differ by rounding only.
 constexpr double kMaxLoadRounding = 1e-12;
 
 /// How much accelerator work CPUs can take over in a given time: the nodes that they are least slow at first.
@@ -37,14 +37,14 @@ class CpuShare {
     const double part = (cpu_seconds - cpu_[i - 1]) / (cpu_[i] - cpu_[i - 1]);
     return accelerator_[i - 1] + part * (accelerator_[i] - accelerator_[i - 1]);
   }
-  /// Of all nodes that an accelerator can run.
+  /// Work of all nodes that an accelerator can run.
   double total() const { return accelerator_.back(); }
 
  private:
   std::vector<double> cpu_, accelerator_;
 };
 
-/// A set is covered by so many devices with this largest load.
+/// A way to cover a set: the devices used and their largest load.
 struct State {
   int accelerators = 0, cpus = 0;
   double load = 0;
@@ -210,7 +210,8 @@ class MaxLoadDp {
   const CpuShare share_;
   LatticeWalk walk_;
   std::vector<std::vector<State>> states_;
-  /// Accelerator seconds of each set; accelerator seconds that so many CPUs take over within the limit.
+  /// Per set, its accelerator seconds; per number of CPUs, the accelerator seconds that they take over within the
+  /// limit.
   std::vector<double> work_, cpu_takes_;
   std::vector<uint32_t> inside_;
   std::vector<std::vector<uint32_t>> tensors_of_;

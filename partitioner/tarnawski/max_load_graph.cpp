@@ -31,7 +31,7 @@ void add_tensors(const UnitPrices& prices, std::span<const uint32_t> node_of, Ma
   for (const auto& [nodes, sum] : seconds) out.tensors.push_back({.seconds = sum, .nodes = nodes});
 }
 
-/// Without edges.
+/// The graph without its edges.
 MaxLoadGraph with_nodes(const UnitPrices& prices, std::span<const uint32_t> node_of, size_t nodes) {
   MaxLoadGraph out;
   out.nodes.resize(nodes);
@@ -80,8 +80,8 @@ class Fuser {
   bool is_backward(uint32_t row) const { return prices_.is_backward(row); }
   uint32_t group(uint32_t row) { return groups_.find(row); }
 
-  /// Of the graph whose nodes are the forward and the backward half of each class: the sources of the edges of each
-  /// biconnected part become one class.
+  /// Takes the graph of the forward and backward halves of the classes, and joins the sources of the edges of each
+  /// biconnected part to one class.
   void join_biconnected() {
     const auto half = [&](uint32_t row) { return 2 * group(row) + (is_backward(row) ? 1 : 0); };
     std::vector<size_t> readers(prices_.size(), 0);
@@ -97,7 +97,7 @@ class Fuser {
       groups_.join(first_of.emplace(part[i], edges[i].first / 2).first->second, edges[i].first / 2);
   }
 
-  /// Rows of classes without a forward node.
+  /// Marks the rows of classes without a forward node.
   void mark_orphans() {
     std::vector<bool> has_forward(prices_.size(), false);
     for (uint32_t row = 0; row < prices_.size(); ++row)
@@ -118,7 +118,8 @@ class Fuser {
     return edges;
   }
 
-  /// Joins classes that take no time, meet no backward node and have one neighbour, until there is none.
+  /// Joins each class that takes no time, meets no backward node and has one neighbour to this neighbour, until no such
+  /// class is left.
   void join_free_nodes() {
     std::vector<double> seconds(prices_.size(), 0);
     std::vector<std::set<uint32_t>> neighbours(prices_.size());

@@ -10,7 +10,7 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Nothing where rows of one node are in stages of different devices.
+/// Per node, the device that the plan gives it; nothing if the rows of one node are on different devices.
 std::optional<DeviceOfNode> placement_of(const UnitPrices& prices, const ir::Assignment& plan,
                                          const MaxLoadGraph& graph) {
   const auto device_of_row = [&](uint32_t row) {

@@ -108,7 +108,8 @@ class RunCutter {
   }
 
  private:
-  /// A device with nothing left afterwards, else the one that does the largest part of what it has left.
+  /// The run of the device that does the largest part of what it has left: all of it, if it has nothing left
+  /// afterwards.
   DeviceRun best_run() {
     DeviceRun best;
     double most = 0;
@@ -136,7 +137,7 @@ class RunCutter {
 
   const DeviceOfNode& device_of_;
   std::vector<std::vector<uint32_t>> after_;
-  /// Edges from nodes that are not done; of each device the nodes without.
+  /// Per node, its edges from nodes that are not done; per device, its nodes that have none.
   std::vector<uint32_t> waiting_;
   std::vector<std::vector<uint32_t>> ready_;
   std::vector<size_t> left_;

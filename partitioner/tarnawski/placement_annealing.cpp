@@ -8,22 +8,22 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Rounds of annealing, and moves that one tries for each node and at most.
+/// Rounds of annealing, and the moves of one round: per node, and at most.
 constexpr int kRounds = 16;
 constexpr int64_t kMovesPerNode = 4000, kMaxMoves = 2'000'000;
-/// Nodes that are moved together.
+/// Most nodes that are moved together.
 constexpr size_t kLargestPart = 128;
-/// In parts of the energy: what a round may lose at once at its start, from a start of its own and from the best known.
+/// Temperatures at the start of a round, as shares of the energy: from a start of its own, and from the best known.
 constexpr double kHot = 0.05, kMild = 0.004;
-/// It may lose half as much after every part of a round.
+/// A round has this many parts; the temperature is halved from each to the next.
 constexpr int kHalvings = 14;
 constexpr int64_t kMovesBetweenStops = 1 << 12, kMovesBetweenRefreshes = 1 << 18;
-/// Memory beyond the limit by its size weighs as much as this many times the average load.
+/// Exceeding the memory by its whole size weighs as much as this many times the average load.
 constexpr double kOverflowWeight = 8;
-/// Loads that differ less, relatively, are rounded differently.
+/// Loads that differ by less than this, relatively, differ by rounding only.
 constexpr double kSameLoad = 1e-11;
 
-/// Equal on all machines: whole numbers and exact products only (splitmix64).
+/// Random numbers (splitmix64) that are equal on all machines: only integers and exact products.
 class PlacementDice {
  public:
   explicit PlacementDice(uint64_t seed) : state_(seed) {}
@@ -35,7 +35,7 @@ class PlacementDice {
     return bits ^ (bits >> 31);
   }
   uint32_t below(size_t count) { return static_cast<uint32_t>(((next() >> 32) * count) >> 32); }
-  /// Exponential up to its shape between powers of two.
+  /// Nearly exponential: uniform between two powers of two.
   double exponential() {
     const uint64_t bits = next() | 1;
     return 0.6931471805599453 * (std::countl_zero(bits) + static_cast<double>(next() >> 11) * 0x1p-53);
@@ -51,7 +51,7 @@ class Mutator {
   Mutator(const MaxLoadGraph& graph, Placement& placement, PlacementDice& dice)
       : graph_(graph), placement_(placement), dice_(dice), seen_(graph.nodes.size(), 0) {}
 
-  /// Moves one node, exchanges two, or moves nodes that hang together; false where nothing could be changed.
+  /// Moves one node, exchanges two, or moves a connected group of nodes; false if nothing could be changed.
   bool change() {
     moved_.clear();
     const uint32_t node = dice_.below(graph_.nodes.size()), from = placement_.device_of(node);
@@ -127,7 +127,7 @@ int64_t moves_of_a_round(const MaxLoadGraph& graph) {
   return std::min(kMaxMoves, kMovesPerNode * static_cast<int64_t>(graph.nodes.size()));
 }
 
-/// Smaller loads, largest first: -1, 0 or 1 as a is better, the same or worse.
+/// Compares loads from the largest down: -1, 0 or 1 as `a` is better, the same or worse.
 int compare_sorted(std::vector<double> a, std::vector<double> b) {
   std::ranges::sort(a, std::greater<>());
   std::ranges::sort(b, std::greater<>());
@@ -150,7 +150,7 @@ class PlacementAnnealing {
   PlacementResult run(const std::vector<DeviceOfNode>& starts) {
     for (const DeviceOfNode& start : starts) note(Placement(graph_, options_, start));
     for (int round = 0; round < kRounds && !is_over(); ++round) {
-      // From starts of its own in turn, and in between from the best so far.
+      // Rounds alternate between the given starts, in turn, and the best placement so far.
       const bool again = round % 2 == 1 && !result_.device_of.empty();
       const DeviceOfNode& start = again ? result_.device_of : starts[static_cast<size_t>(round / 2) % starts.size()];
       anneal(Placement(graph_, options_, start), again ? kMild : kHot, static_cast<uint64_t>(round));
@@ -171,8 +171,8 @@ class PlacementAnnealing {
     result_.device_of = placement.all();
   }
 
-  /// The sixteenth power of the loads, added up: nearly the largest, but it sees the others. In units of the average,
-  /// with what exceeds the memory as load.
+  /// The sum of the sixteenth powers of the loads, in units of the average load: dominated by the largest, but the
+  /// others count too. What exceeds the memory counts as load.
   double energy(const Placement& placement) const {
     const double overflow = kOverflowWeight * placement.overflow();
     double sum = 0;

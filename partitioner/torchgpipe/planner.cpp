@@ -13,7 +13,7 @@ namespace {
 /// The original stops by itself; this many moves are far beyond what it makes.
 constexpr int64_t kMaxBalanceMoves = 10'000'000;
 
-// Costs from 0 to 1, and the blocks that the ends make of them.
+// Costs scaled to [0, 1], and the blocks into which the ends cut them.
 class Balance {
  public:
   Balance(const std::vector<int64_t>& costs, size_t parts) : parts_(parts) {
@@ -34,7 +34,7 @@ class Balance {
       for (size_t i = 0; i < parts_; ++i)
         if (blocks_[i] >= blocks_[heaviest]) heaviest = i;
       const double most = blocks_[heaviest];
-      // The heaviest value is not looked at again before a move reaches its block.
+      // As long as no move reaches the heaviest block, its value stays as it is.
       for (size_t moved = parts_; moved != heaviest; ++moves) {
         const auto lightest = static_cast<size_t>(std::ranges::min_element(blocks_) - blocks_.begin());
         const bool is_late = deadline != nullptr && moves % 64 == 0 && deadline->passed();

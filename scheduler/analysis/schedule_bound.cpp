@@ -15,7 +15,7 @@ struct ItemTime {
   double forward = 0, input_gradient = 0, weight_gradient = 0;
 };
 
-/// Samples of the smallest item of a replica that is known; the first or last micro-batch may be a smaller one, then 0.
+/// Samples of a replica's smallest item; 0 where it is not known, because the first or last micro-batch may be smaller.
 int64_t min_item(const StageGraph& graph, const ir::StageChoice& choice) {
   if (graph.batch.count % choice.micro_batch.count != 0) return 0;
   const auto replicas = static_cast<int64_t>(choice.devices.size());
@@ -54,7 +54,7 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
     times[stage] = item_time(graph, stage);
     if (split) ways[stage].tail = times[stage].weight_gradient;
   }
-  // Edges are sorted by their source and go upward: a stage's ways are final before they are read.
+  // Edges are sorted by their source and lead to higher stages, so what is read of a stage is final.
   for (const ir::StageEdge& edge : graph.edges) {
     const ir::StageChoice& above = graph.stages[edge.from].choice;
     const int64_t at_once = above.samples_of_turns();

@@ -8,7 +8,7 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// A compute action, and which others wait for it.
+/// A compute action, and the others that wait for it.
 struct Task {
   size_t program = 0;
   Span span;
@@ -37,7 +37,7 @@ class Slack {
     add_messages();
     std::vector<size_t> order(tasks_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    // Whoever waits for a task starts after its end; equal starts have no length between them.
+    // A task that waits for another starts at its end or later; where both start at once, the other takes no time.
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       return std::tuple(tasks_[a].span.start, tasks_[a].span.end, a) >
              std::tuple(tasks_[b].span.start, tasks_[b].span.end, b);

@@ -7,12 +7,12 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// The fill is over after so many updates for each stage.
+/// Updates per stage after which the warm-up is over.
 constexpr int64_t kUpdatesPerStage = 4;
-/// More actions than these take seconds to order and to simulate.
+/// Schedules with more actions take seconds to order and to simulate.
 constexpr int64_t kMaxActions = 100'000;
 
-/// Of the whole schedule: those of the stage that makes the most.
+/// Updates of the whole schedule: those of the replica that makes the most.
 int64_t updates_of(const Schedule& schedule) {
   std::map<std::pair<int32_t, int32_t>, int64_t> steps;
   int64_t most = 0;
@@ -28,7 +28,7 @@ int64_t actions_of(const Schedule& schedule) {
   return count;
 }
 
-/// The options that build this schedule; files of plans do not say what was asked of the order.
+/// The options that build this schedule, found by trial: plan files do not say how the order was asked for.
 std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options,
                                        const Schedule& schedule) {
   const Samples update(graph.batch.count / updates_of(schedule));
@@ -55,7 +55,7 @@ std::optional<double> seconds_of(StageGraph graph, const ir::Cluster& cluster, c
 
 std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Cluster& cluster,
                                         const BuildOptions& options, const Schedule& schedule) {
-  // A batch of one update is asynchronous only where another follows.
+  // Even a batch of one update is asynchronous where another batch follows.
   const Policy* policy = find_policy(options.policy);
   const int64_t updates = updates_of(schedule) / graph.batches;
   if (policy == nullptr || !policy->asynchronous || updates == 0) return std::nullopt;

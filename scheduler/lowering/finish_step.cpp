@@ -14,7 +14,7 @@ struct TrainedReplica {
   StageId stage;
   int replica = 0;
   int group = -1;
-  /// The number of actions of the program that its gradients need, with what the last of them sends.
+  /// Actions of the program up to the last one that its gradients need, and up to what that one sends.
   size_t end = 0;
 };
 

@@ -60,9 +60,9 @@ void insert_recompute(const StageGraph& graph, Schedule& schedule) {
   }
 }
 
-/// Walks the devices in turn and appends compute actions and messages to their lists: round by round, one action of
-/// each device that has one ready. A device that waits is asked again only when something has come for it, since a
-/// chain's gradients reach one device per round.
+/// Walks the devices in turn and appends compute actions and messages to their lists: in each round, one action of each
+/// device that has one ready. A device that waits is asked again only once something has come for it: in a chain
+/// gradients advance by one device per round, so asking all of them each time would be quadratic.
 class Placer {
  public:
   Placer(const StageGraph& graph, const Schedule& compute)
@@ -185,7 +185,7 @@ class Placer {
     if (message.range != to.range) ++pieces_[{message.to, message.backward, action.edge}];
   }
 
-  /// What an action reads and what has come in pieces is joined right before it, edge by edge.
+  /// What an action reads and has arrived in pieces is joined right before the action, edge by edge.
   void place_concatenations(size_t program, const Action& reader, ItemIndex item) {
     const bool backward = reader.op != ActionOp::kForward;
     if (backward && reader.op != ActionOp::kBackward && reader.op != ActionOp::kInputGradient) return;
@@ -241,7 +241,7 @@ class Placer {
   /// Per reduction group: which of all placed compute actions its last one was.
   std::map<int, size_t> last_placed_;
   size_t placed_ = 0;
-  /// Messages of parts that an item has got, by item, whether of its gradient, edge.
+  /// Messages with parts of what an item reads, by item, whether of its gradient, and edge.
   std::map<std::tuple<ItemIndex, bool, int32_t>, int> pieces_;
   std::map<ir::DeviceId, size_t> program_of_;
   Schedule result_;

@@ -9,7 +9,7 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// The actions of one replica of a stage while its program is written.
+/// Adds the updates of one replica of a stage while its program is written.
 class Updater {
  public:
   Updater(StageId stage, int replica, const UpdateRule& rule, bool reduces, int64_t batch)
@@ -68,8 +68,8 @@ class Updater {
     return action;
   }
 
-  /// Contributes to the updates whose items are done. Those in which this replica has none come with the next that is
-  /// contributed to, so that all replicas list them in ascending order.
+  /// Contributes to the updates whose items are done. An update in which this replica has no items is contributed to
+  /// together with the next, so that all replicas list their updates in ascending order.
   void reduce_done(std::vector<Action>& list) {
     int32_t last = reduced_;
     while (last < count() && items_left_[static_cast<size_t>(last)] == 0) ++last;
@@ -109,7 +109,7 @@ void join_groups(const StageGraph& graph, IdMap<StageId, UpdateRule>& rules) {
     if (groups[stage] >= 0) rules[stage] = joined.at(groups[stage]);
 }
 
-/// A step has a learning rate and a loss of its own, so no update may be of two.
+/// Each step has a learning rate and a loss of its own, so no update may span two.
 Status check_steps(const StageGraph& graph, const std::string& policy, const IdMap<StageId, UpdateRule>& rules) {
   const int64_t batch = graph.batch.count / graph.batches;
   for (const UpdateRule& rule : rules)

@@ -95,7 +95,7 @@ class StepTensors {
     received_.erase({slot, true});
   }
 
-  /// What moves lies beside the gradients until the step has waited for it.
+  /// The buffers of a reduction lie beside the gradients until the step has waited for it.
   void reduce(const Action& action) {
     complete_gradients(action);
     const Bytes bytes = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
@@ -117,7 +117,8 @@ class StepTensors {
     sums_.erase(first, last);
   }
 
-  /// Those of tables take all rows, beside those that were looked up.
+  /// Gradients of tables grow from the rows that were looked up to all rows; the new buffer is taken before the old one
+  /// is let go.
   void complete_gradients(const Action& action) {
     for (auto& [place, sums] : sums_) {
       if (place.first != replica_key(action) || place.second > action.range.first) continue;
@@ -132,7 +133,7 @@ class StepTensors {
 
   struct Sum {
     size_t buffer = 0;
-    /// Of a table that holds what was looked up: bytes of all rows.
+    /// Bytes of all rows, if it holds the looked-up rows of a table only; else 0.
     Bytes whole;
   };
   struct Reductions {
@@ -145,11 +146,11 @@ class StepTensors {
   GradientSets gradients_;
   const std::vector<Action>& actions_;
   std::vector<TimedBuffer> buffers_;
-  /// Of items: the buffer of a storage.
+  /// Per slot and storage, the buffer that holds it.
   std::map<std::pair<SlotKey, size_t>, size_t> held_;
   /// Slots whose item has begun to receive values, or gradients.
   std::set<std::pair<SlotKey, bool>> received_;
-  /// The buffers of gradients of weights, by update.
+  /// Per replica and update, the buffers of its weight gradients.
   std::map<std::pair<ir::ReplicaKey, int64_t>, std::vector<Sum>> sums_;
   std::map<ir::ReplicaKey, Reductions> reductions_;
 };

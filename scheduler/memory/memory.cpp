@@ -40,7 +40,7 @@ class Walker {
     return change;
   }
 
-  /// Of an action of an item. `last`: the item ends with this action, and with it all that its slot holds.
+  /// The change by an action of an item. `last`: the item ends with this action, and with it all that its slot holds.
   MemoryChange change(const Action& action, bool last) {
     Bytes& held = held_[slot_key(action)];
     MemoryChange change = options_.item ? counted_change(action) : change_within_item(action);
@@ -52,7 +52,7 @@ class Walker {
       change.after += items_.of(action).weight_gradients;
       other_rows_[replica_key(action)] += items_.of(action).other_rows;
     } else if (ir::makes_weight_gradients(action.op)) {
-      // Each later item adds the rows that it looks up; all of the table is the most that is known of them.
+      // Each later item adds the rows that it looks up. How many is not known, so all of the table is counted.
       change.after += complete_gradients(action);
     }
     return change;
@@ -67,7 +67,8 @@ class Walker {
   }
 
  private:
-  /// Later items, the update or the reduction before it: from then on gradients of tables count as whole.
+  /// The bytes that complete the gradients of tables: with a second item, the reduction or the update they count as
+  /// whole.
   Bytes complete_gradients(const Action& action) { return std::exchange(other_rows_[replica_key(action)], Bytes(0)); }
 
   Bytes reduction_bytes(const Action& action) const {
@@ -80,7 +81,8 @@ class Walker {
                           Samples(action.range.size()));
   }
 
-  /// Of an action of an item, by the code of its stage; the gradients of weights that it makes are new_gradients().
+  /// The change by an action of an item, counted over the code of its stage, without the weight gradients that it
+  /// makes.
   MemoryChange counted_change(const Action& action) {
     if (ir::is_receive(action.op)) return {received(action), Bytes(0)};
     if (!ir::is_compute(action.op)) return {};

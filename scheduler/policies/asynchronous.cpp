@@ -28,7 +28,7 @@ Result<int64_t> common_update_round(const StageGraph& graph, std::string_view po
   return common;
 }
 
-/// Per stage: the samples that all its replicas have begun when the first of them is done, less one round.
+/// Per stage: the samples that its replicas begin before their first backward, less one round.
 IdMap<StageId, int64_t> samples_ahead(const StageGraph& graph, const Schedule& compute) {
   IdMap<StageId, int64_t> ahead(graph.stages.size());
   std::map<std::pair<int32_t, int32_t>, int64_t> forwards;
@@ -73,9 +73,9 @@ bool may_deadlock(const StageGraph& graph, const Schedule& compute) {
   return false;
 }
 
-/// A step waits for what the other replicas contribute, and they may stand behind steps of other stages that wait for
-/// this device. Versions that lag further behind wait for less: adds updates to the lags until the lists can run, which
-/// they do when no step comes before the last forward.
+/// A step waits for the contributions of the other replicas, and these may stand behind steps of other stages that wait
+/// for this device. The further versions lag behind, the later their steps come: so updates are added to the lags until
+/// the lists can run, at the latest when no step comes before the last forward.
 Result<Schedule> add_updates_that_run(const StageGraph& graph, const Schedule& compute,
                                       const IdMap<StageId, UpdateRule>& rules) {
   const bool cycles = may_deadlock(graph, compute);
@@ -95,7 +95,8 @@ IdMap<StageId, Samples> numbers_of(const PolicyRequest& request) {
   return request.in_flight.empty() ? replicas_in_flight(request.graph) : request.in_flight;
 }
 
-/// An update between micro-batches has no gradient of a stage that waits for the whole batch.
+/// 1F1B without a flush. A stage that waits for the whole batch is refused: an update between micro-batches has no
+/// gradient of it.
 Result<Schedule> without_flush(const PolicyRequest& request, const char* policy) {
   GP_TRY_VOID(expect_one_micro_batch(request.graph, policy, OtherSizes::kTaken));
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, numbers_of(request), policy));
@@ -113,7 +114,7 @@ Result<Schedule> item_after_item(const PolicyRequest& request, const char* polic
                                   policy);
 }
 
-/// A multiple of the common round, and where there are several steps a part of one.
+/// A multiple of the common round that, where there are several steps, divides a step.
 int64_t shortest_update(const StageGraph& graph, int64_t most, int64_t common) {
   const int64_t batch = graph.batch.count / graph.batches;
   int64_t update = round_up(most, common);
@@ -138,7 +139,8 @@ Result<Schedule> order_pipedream_rr(const PolicyRequest& request) {
 }
 
 /// Update t + 1 uses the gradient at the weights of update t - 1: what is in flight when an update is made was started
-/// with the weights before it, and nothing older is in flight if an update is at least as long as that.
+/// with the weights before it, and nothing older is in flight if an update takes at least as many samples as are in
+/// flight.
 Result<Schedule> order_2bw(const PolicyRequest& request) {
   GP_TRY_VOID(expect_one_micro_batch(request.graph, "2bw", OtherSizes::kTaken));
   const IdMap<StageId, Samples> in_flight = numbers_of(request);

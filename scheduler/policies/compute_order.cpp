@@ -61,7 +61,7 @@ class Merger {
         devices_[done.device].busy = false;
         waking_.insert(waking_.end(), neighbours_[done.device].begin(), neighbours_[done.device].end());
       }
-      // In the order of devices, as if all of them were looked at.
+      // In the order of devices, as if all of them were asked.
       std::sort(waking_.begin(), waking_.end());
       waking_.erase(std::unique(waking_.begin(), waking_.end()), waking_.end());
       for (const size_t device : waking_)
@@ -88,7 +88,7 @@ class Merger {
     return schedule;
   }
 
-  // What a device finishes concerns itself and the devices of the stages that its own talk to.
+  // What a device finishes concerns itself and the devices that hold stages connected to its own.
   void find_neighbours(const std::map<ir::DeviceId, size_t>& device_of) {
     neighbours_.resize(devices_.size());
     const auto connect = [&](StageId from, StageId to) {

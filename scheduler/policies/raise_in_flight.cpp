@@ -11,7 +11,7 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// Steps longer than this are not simulated here: the search for a plan calls us often.
+/// Steps with more items are not simulated here: the search for a plan calls this often.
 constexpr int64_t kMaxItems = 20000;
 constexpr int kMaxSimulations = 60;
 /// Ticks are rounded and periods come from differences.
@@ -19,8 +19,8 @@ constexpr double kTolerance = 1e-4;
 
 int64_t round_of(const ir::Stage& stage) { return stage.choice.samples_of_turns() * stage.choice.k; }
 
-/// Raises numbers to the least with which the stages below cannot deadlock (GraphPipe's deadlock inequality):
-/// the orders would be given that many anyway.
+/// Raises numbers to the smallest with which no stage deadlocks with those below it (GraphPipe's deadlock inequality):
+/// the orders would get that many anyway.
 IdMap<StageId, Samples> without_deadlock(const StageGraph& graph, IdMap<StageId, Samples> numbers) {
   for (size_t index = numbers.size(); index-- > 0;) {
     const StageId stage(index);
@@ -50,7 +50,7 @@ int64_t items_in(const StageGraph& graph, int64_t batch) {
   return items;
 }
 
-/// Seconds of a step of `batch` samples, without its end; negative where it cannot run.
+/// Seconds of a step of `batch` samples, without reductions and updates; negative if it cannot run.
 double step_seconds(const PolicyRequest& request, int64_t batch, const IdMap<StageId, Samples>& numbers,
                     const OrderByNumbers& order) {
   StageGraph graph = request.graph;
@@ -68,7 +68,9 @@ int64_t largest(const IdMap<StageId, Samples>& numbers) {
   return most;
 }
 
-/// A walk over numbers that lowers the period.
+/// A local search: raises in-flight numbers as long as the simulated period falls. Example: a feeds b, forwards and
+/// backwards take 1 s each, messages have 1 s of latency. A micro-batch is in flight in a for 6 s, so 2 in flight make
+/// a period of 3 s. A third makes it 2 s, which is the work of a stage, and the search ends.
 class Raiser {
  public:
   Raiser(const PolicyRequest& request, IdMap<StageId, Samples> numbers, const OrderByNumbers& order)

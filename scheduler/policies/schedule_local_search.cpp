@@ -19,7 +19,7 @@ struct Evaluation {
   Timeline timeline;
 };
 
-/// What the order is worth; nothing where it cannot run, or, in whatever memory, is not before `least`.
+/// Scores the order. Nothing if it cannot run, or if it is not better than `least` even with memory left out.
 std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
                                    const OrderScore* least = nullptr) {
   Result<Schedule> lowered = insert_transfers(graph, compute);
@@ -109,7 +109,7 @@ class Search {
       const size_t last = std::min(count, gap.position + options_.window + 1);
       for (size_t from = gap.position + 1; from < last; ++from)
         if (keep_if_better(gap.program, from, gap.position)) return true;
-      // Or what waits is wanted later than something before it.
+      // Or the waiting action is moved up, before actions that may run in the gap instead.
       const size_t first = gap.position > options_.window ? gap.position - options_.window : 0;
       for (size_t to = gap.position; to-- > first;)
         if (keep_if_better(gap.program, gap.position, to)) return true;

@@ -111,7 +111,7 @@ class Tightener {
   /// Per rank, per slot: whether it is in use, and the chunks held after it.
   std::vector<std::vector<char>> taken_;
   std::vector<std::vector<int64_t>> held_;
-  /// Per rank and lane: where the actions stand that have been looked at.
+  /// Per rank and lane: the slots of the actions that have been placed.
   std::vector<std::array<std::vector<int64_t>, kTravellingLanes>> slots_;
   int64_t peak_ = 0;
 };

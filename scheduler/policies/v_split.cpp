@@ -114,7 +114,7 @@ int64_t needed_slot(const std::vector<RankSlots>& ranks, const SlotAction& actio
   return slot;
 }
 
-/// Runs the actions in their order as early as they can: slots without work on any rank's way go away.
+/// Runs the actions of each rank in their order, each as early as it can: idle slots that no dependence needs go away.
 std::vector<RankSlots> squeezed(const std::vector<RankSlots>& ranks) {
   std::vector<RankSlots> early = ranks;
   std::vector<int64_t> last(ranks.size(), -1);
@@ -127,7 +127,7 @@ std::vector<RankSlots> squeezed(const std::vector<RankSlots>& ranks) {
   return early;
 }
 
-/// Moves the action to the first free slot that keeps its rank within `peak`; says where it then stands.
+/// Moves the action to the first free slot that keeps its rank within `peak`, and returns its slot.
 int64_t move_forward(std::vector<RankSlots>& ranks, const std::vector<char>& taken, const SlotAction& action,
                      int64_t peak) {
   int64_t& slot = ranks[action.rank][lane_index(action.lane)][static_cast<size_t>(action.index)];

@@ -1,6 +1,6 @@
-// ZB-V: two chunks per rank, the chain goes down the ranks and back up, so that the first and the last stage share a
+// ZB-V: two chunks per rank. The chain goes down the ranks and back up, so that the first and the last stage share a
 // rank. Seven phases per rank, as in the published hand-made schedule; with fewer than 2P-1 micro-batches the schedule
-// of 2P-1 is made and what is too much left out.
+// for 2P-1 is made and the surplus left out.
 
 #include <algorithm>
 

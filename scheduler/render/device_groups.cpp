@@ -10,7 +10,7 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// What a device computes: which stage each time, and of each a number that tells it from others.
+/// What a device computes: by action its kind, its stage, and a number that tells it from others of these.
 using ComputeOrder = std::vector<std::tuple<ActionOp, int32_t, int64_t>>;
 
 template <typename NumberOf>

@@ -11,15 +11,16 @@
 namespace graphpipe::scheduler {
 namespace {
 
-// As wide as lets the words be read on a sheet of A4.
+// The width with which the words can still be read on an A4 page.
 constexpr double kWidth = 1000, kLeft = 128, kRight = 14, kTop = 44, kRow = 32, kBar = 24;
 /// Room for half of a number of the axis.
 constexpr double kHalfLabel = 26;
-/// Below the bar of a row: what goes on beside its computing.
+/// A thin bar below that of a row, for what runs beside the compute.
 constexpr double kThinBar = 4;
-/// More rows are drawn as shares of time that devices are busy, several groups of devices to a row.
+/// More rows than this are not drawn action by action: each row then shows the share of time in which several groups of
+/// devices are busy.
 constexpr size_t kMaxDrawnRows = 48;
-/// More actions make a picture that no browser scrolls.
+/// A picture with more actions is more than a browser can scroll.
 constexpr size_t kMaxDrawnActions = 20'000;
 constexpr int kBusyColumns = 240;
 
@@ -75,7 +76,7 @@ std::string rectangle(double x, double y, double width, double height, const std
          "\" height=\"" + fixed_point(height) + "\" " + rest + "/>";
 }
 
-/// Finds places on the picture.
+/// Maps times and rows to places on the picture.
 class Frame {
  public:
   Frame(const Timeline& timeline, const TimeAxis& axis, size_t rows) : axis_(axis), rows_(rows) {
@@ -116,9 +117,9 @@ class Frame {
 /// What a picture shows: a row for each group of devices.
 struct Rows {
   std::vector<DeviceGroup> groups;
-  /// Of each program.
+  /// Per program, the row of its group.
   std::vector<size_t> row_of;
-  /// Of the programs that stand for their groups.
+  /// Actions of the programs that stand for their groups.
   size_t actions = 0;
 
   Rows(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline)
@@ -249,7 +250,7 @@ std::array<double, kBusyColumns> busy_share(const Schedule& schedule, const Time
   std::array<double, kBusyColumns> share{};
   size_t devices = 0;
   for (const DeviceGroup& group : groups) {
-    // The first stands for all of its group.
+    // The first program stands for all of its group.
     const size_t program = group.programs.front();
     const auto count = static_cast<double>(group.programs.size());
     devices += group.programs.size();

@@ -11,7 +11,7 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// Row numbers are 32 bits.
+/// The numbers of actions have 32 bits.
 constexpr size_t kMaxResolved = size_t{1} << 30;
 constexpr const char* kRegenerate = "lower the compute order again, or correct this action";
 
@@ -127,7 +127,7 @@ class Resolver {
     return Ok{};
   }
 
-  /// Of an item's stash, through the memory of its device.
+  /// The time to copy an item's stash and outputs at the bandwidth of the device's memory.
   Ticks copy_time(ir::DeviceId device, const Action& action) const {
     const StageId stage(static_cast<size_t>(action.stage));
     const cost::ItemBytes item = cost::item_bytes(graph_, boundaries_[stage], stage, Samples(action.range.size()));

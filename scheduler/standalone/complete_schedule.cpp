@@ -1,4 +1,4 @@
-// A bare schedule, checked and made whole.
+// Checks a bare schedule and completes it.
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ struct Extended {
   std::vector<std::vector<int>> origin;
 };
 
-/// Files with communication say nothing of messages between two stages of one device: these follow the action, or the
+/// Files with communication omit messages between two stages of one device. These are added behind the action, or the
 /// overlapped pair, that makes them.
 class LocalMessages {
  public:
@@ -106,7 +106,7 @@ size_t device_count(const Schedule& schedule) {
   return count;
 }
 
-/// Actions that are more than compute: complete them, check all of them.
+/// For lists with more than compute actions: completes them, then checks all of them.
 std::optional<ScheduleProblem> complete_rows(const Schedule& given, const VersionClaims& claims, WholeSchedule& whole) {
   Extended extended;
   const bool bare = given.slots.empty();

@@ -62,7 +62,7 @@ class Inference {
     const auto stage = static_cast<size_t>(action.stage), replica = static_cast<size_t>(action.replica);
     stages_.resize(std::max(stages_.size(), stage + 1));
     StageRows& rows = stages_[stage];
-    // Names of replicas count against the actions too, so that a hostile file stays as small as it is.
+    // There may be no more replicas than actions, so that a small hostile file cannot ask for large tables.
     replica_count_ += replica >= rows.program_of.size() ? replica + 1 - rows.program_of.size() : 0;
     if (replica_count_ > row_count_) return fail(p, position, "names more replicas than there are actions");
     if (replica >= rows.program_of.size()) rows.program_of.resize(replica + 1, -1);

@@ -1,4 +1,4 @@
-// Whether weight versions are what the schedule is said to do with them.
+// Whether the schedule treats weight versions as is claimed.
 
 #include <algorithm>
 #include <map>

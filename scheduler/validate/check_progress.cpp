@@ -1,7 +1,7 @@
 // Deadlock freedom: the programs are walked without time, first with sends that buffer, then with sends and receives
-// that block until the other end is reached. A walk that stops before the ends of all lists is a deadlock. One
-// that does not stop puts all actions into one global order in which every message is a single step: a barrier between
-// any two of these steps leaves the schedule alive (docs/schedules.md, section 8.7).
+// that block until the other end is reached. A walk that stops before the ends of all lists is a deadlock. One that
+// does not stop puts all actions into one global order in which every message is a single step: a barrier between any
+// two of these steps causes no deadlock (docs/schedules.md, section 8.7).
 
 #include <array>
 #include <map>
@@ -55,7 +55,7 @@ class Walk {
   uint8_t& passed(Place place) {
     return passed_[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
   }
-  /// Of the item that a receive is for.
+  /// Messages that the item of a receive still waits for, in its direction.
   int& awaited(Place receive) {
     const bool backward = ir::is_backward_message(tables_.action(receive).op);
     return awaited_[static_cast<size_t>(item_at(receive))][backward ? 1 : 0];
@@ -125,7 +125,7 @@ class Walk {
   std::vector<size_t> next_;
   /// Programs that may have something to do; one may stand here twice. All others wait for what will put them here.
   std::vector<size_t> may_advance_;
-  /// Of messages, by program and action.
+  /// Per program and action: whether a message has been passed.
   std::vector<std::vector<uint8_t>> passed_;
   /// Per item its messages that have not arrived, forward and backward.
   std::vector<std::array<int, 2>> awaited_;

@@ -9,7 +9,7 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
-/// Positions of the last action of every item.
+/// The position of the last action of each item.
 std::vector<int> last_actions(const Tables& tables) {
   std::vector<int> last(tables.items.size(), -1);
   each_row(tables, [&](Place place, const Action&) {
@@ -23,7 +23,7 @@ std::vector<int> last_actions(const Tables& tables) {
 
 Diagnostics check_slots(const Tables& tables) {
   const std::vector<int> last = last_actions(tables);
-  /// Stage, replica, slot: the item in it, or none.
+  /// Per stage, replica and slot: the item in it, if any.
   std::map<std::tuple<int32_t, int32_t, int32_t>, std::optional<int>> slots;
   std::vector<int> slot_of(tables.items.size(), -1);
   Diagnostics problems;

@@ -1,4 +1,5 @@
-// Weight versions, and the updates that make them: one at the end of a synchronous step, several inside another.
+// Weight versions, and the updates that make them: one at the end of a synchronous step, several within an asynchronous
+// one.
 
 #include <algorithm>
 #include <map>
@@ -12,7 +13,7 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
-/// Where the weights of one replica stand while its list is walked.
+/// The weight versions of one replica at a point of its list.
 struct VersionState {
   int latest = 0;
   std::set<int> live = {0}, published = {0};

@@ -9,7 +9,7 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
-/// Absurd prices end at this, which sums of many still hold.
+/// Absurd prices are cut off here, so that sums of many of them do not overflow.
 constexpr double kMaxBytes = 1e18;
 
 Bytes whole(double bytes) { return Bytes(std::llround(std::min(bytes, kMaxBytes))); }

@@ -39,7 +39,7 @@ class ListOrder {
     /// One past the last sample that an item has begun, and that a flush has ended.
     int64_t begun = 0, flushed = 0;
   };
-  /// What arrives for an item over one edge in parts.
+  /// The parts in which an item's input arrives over one edge.
   struct Pieces {
     int count = 0;
     bool joined = false;
@@ -176,7 +176,7 @@ class ListOrder {
   size_t program_ = 0;
   std::vector<Life> lives_;
   std::map<std::pair<int32_t, int32_t>, Replica> replicas_;
-  /// By item, whether of its gradient, edge.
+  /// Per item, whether of its gradient, and edge.
   std::map<std::tuple<int32_t, bool, int32_t>, Pieces> pieces_;
 };
 

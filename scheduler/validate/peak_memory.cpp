@@ -9,11 +9,11 @@
 namespace graphpipe::scheduler::check {
 namespace {
 
-/// A list has two moments per action: while it runs, and behind it.
+/// A list has two moments per action: while it runs, and after it.
 constexpr size_t during(size_t position) { return 2 * position; }
 constexpr size_t behind(size_t position) { return 2 * position + 1; }
 
-/// In moments [from, to). Bytes below zero: the rest of what it was counted with is gone.
+/// Bytes that are held in moments [from, to). Negative bytes take back a part of what another lifetime counts.
 struct Lifetime {
   size_t from, to;
   Bytes bytes;
@@ -53,7 +53,7 @@ class Sizes {
   std::map<Key, ir::ItemMemory> counted_;
 };
 
-/// Where the actions of one replica that concern its weights stand in a program.
+/// The positions in a program of the actions of one replica that concern its weights.
 struct Updates {
   std::vector<size_t> reductions, steps, frees;
   /// The actions that make weight gradients, by the first sample of their update.
@@ -124,7 +124,7 @@ class ProgramMemory {
     return message_bytes(edge, ir::is_backward_message(action.op), Samples(action.range.size()));
   }
 
-  /// By the walk over the code of its stage: the most while it runs, then what it leaves, up to the item's end.
+  /// As counted over the code of its stage: the peak while it runs, then what it leaves, up to the item's end.
   void add_counted(std::vector<Lifetime>& own, size_t at, size_t last) {
     const ir::FunctionMemory& function = function_at(at);
     own.push_back({during(at), behind(at), function.most});
@@ -149,7 +149,7 @@ class ProgramMemory {
     }
   }
 
-  /// By the prices of its stage.
+  /// As priced by the functions of its stage.
   void add_priced(std::vector<Lifetime>& own, const CheckedItem& item, size_t at, size_t last) {
     const Action& action = actions_[at];
     const ir::Stage& stage = tables_.graph.stages[item.stage];
@@ -201,7 +201,7 @@ class ProgramMemory {
       }
   }
 
-  /// The first sample of the update, of a step, that the item belongs to; 0 where nothing steps.
+  /// The first sample of the update that the item belongs to; 0 where nothing steps.
   int64_t update_of(const Updates& updates, const Action& action) const {
     int64_t update = 0;
     for (const size_t step : updates.steps)
@@ -214,7 +214,7 @@ class ProgramMemory {
     return updates.gradients.at(update_of(updates, actions_[at])).front() == at;
   }
 
-  /// The first of these actions behind `at` for which it holds, or none.
+  /// The first of these positions after `at` for which `holds` is true, if any.
   template <typename Holds>
   static std::optional<size_t> first_behind(const Positions& positions, size_t at, Holds holds) {
     for (const size_t position : positions)
@@ -274,7 +274,8 @@ class ProgramMemory {
   std::vector<Lifetime> lifetimes_;
 };
 
-/// Weights with what is there for them from the first action to the last, of all stages on each device.
+/// Weights, with the gradients and optimizer state that are there from the first action to the last, of all stages on
+/// each device.
 std::map<ir::DeviceId, Bytes> fixed_bytes(const Tables& tables, const MemoryOptions& options) {
   std::map<ir::DeviceId, Bytes> fixed;
   for (const ir::Stage& stage : tables.graph.stages) {
