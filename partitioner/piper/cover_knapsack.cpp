@@ -63,6 +63,8 @@ class CoverSearch {
     // The margin prunes choices that are as good as the best but for rounding, which would be tried one by one
     // otherwise.
     if (cost + ranking_.fractional(position, need) >= best_ * (1 - 1e-12)) return;
+    // What rounding leaves to be saved is no reason to look for more items than there are.
+    if (position == ranking_.order.size()) return;
     const uint32_t item = ranking_.order[position];
     if (!is_dominated_by_skipped(item)) {
       chosen_.push_back(item);

@@ -45,6 +45,18 @@ TEST_CASE("a search that runs out of steps says how far it may be off") {
   CHECK(finished.cost <= cut_short.cost);
 }
 
+TEST_CASE("what rounding leaves to be saved does not look for items that are not there") {
+  // Seven of nine equal items are enough but for rounding.
+  const std::vector<CoverItem> items(9, CoverItem{1, 123456.7});
+  for (int i = 0; i < 200; ++i) {
+    const double need = 864196.9 - 1e-9 + 1e-11 * i;
+    const Cover cover = cover_exact(items, need);
+    REQUIRE(cover.possible);
+    CHECK(cover.cost >= 7);
+    CHECK(cover.cost <= 8);
+  }
+}
+
 TEST_CASE("the greedy choice goes by cost per saving, takes too much and gives nothing back") {
   const std::vector<CoverItem> items = {{1, 10}, {2, 15}, {9, 100}};
   const Cover greedy = cover_greedy(items, 20), exact = cover_exact(items, 20);
