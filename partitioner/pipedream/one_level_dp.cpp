@@ -216,7 +216,7 @@ std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
   }
   auto pipeline = ended() ? std::nullopt : within(most, bound_);
   if (pipeline) bound_ = pipeline->seconds;
-  else if (!best && !ended()) bound_ = std::max(bound_, most);
+  else if (!best && !ended() && values_.size() < kMaxValues) bound_ = std::max(bound_, most);
   return pipeline ? pipeline : best;
 }
 

@@ -256,6 +256,10 @@ class PipeDream {
       return {.code = Code::kInterrupted,
               .message = "the search ended before it found a plan",
               .hint = "give it more time"};
+    if (!answer_.stopped.empty())
+      return {.code = Code::kInterrupted,
+              .message = answer_.stopped + ", and no plan was found",
+              .hint = "use the planner graphpipe, which contracts large graphs"};
     const bool is_short = !request_.replication && prices_.size() < static_cast<uint32_t>(pipeline_limits_.devices);
     if (is_short || !std::isfinite(request_.machine.memory))
       return {.code = Code::kNoFeasiblePlan,

@@ -111,9 +111,11 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   GP_TRY_VOID(check_request(request));
   const Deadline deadline(request.time_limit, request.cancel);
   const auto stop = [&] { return deadline.passed(); };
+  bool is_listed = false;
   const auto why_stopped = [&] {
     return deadline.passed() ? deadline.reason()
-                             : "the graph has more layers than the memory budget holds sets of them";
+           : is_listed       ? std::string("the search looked at as many pairs of sets as it may")
+                             : std::string("the graph has more layers than the memory budget holds sets of them");
   };
   const PiperCosts costs(*request.prices, options_of(request));
   const auto cut = [&](std::span<const uint64_t> bits) { return cut_bytes(*request.prices, bits); };
@@ -123,13 +125,16 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   PiperDpResult found;
   if (prefixes) found = search_piper(costs, *prefixes, stop);
   const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
+  is_listed = lattice.has_value();
   if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
-  if (found.stages.empty() && (!lattice || deadline.passed())) {
+  // Nothing found proves that nothing fits only where all was looked at.
+  const bool is_unproven = !lattice || !found.complete || deadline.passed();
+  if (found.stages.empty() && is_unproven) {
     EqualSplit split = split_equally(*request.prices, costs, request.has("E3"));
     found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
   }
   if (found.stages.empty()) {
-    if (!lattice || deadline.passed())
+    if (is_unproven)
       return Diagnostic{.code = Code::kInterrupted,
                         .message = why_stopped() + " before any plan was found",
                         .hint = deadline.passed() ? "give the search more time"
@@ -143,9 +148,7 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   answer.bound = std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, min_piper_bottleneck(costs)));
   if (found.complete && is_proof) answer.bound = answer.objective;
   answer.complete = found.complete;
-  if (!found.complete)
-    answer.stopped =
-        !lattice || deadline.passed() ? why_stopped() : "the search looked at as many pairs of sets as it may";
+  if (!found.complete) answer.stopped = why_stopped();
   else if (!lattice->complete())
     answer.stopped =
         "the graph has more downsets than the memory budget holds: those with the smallest cuts were tried";

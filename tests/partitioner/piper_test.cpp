@@ -281,6 +281,17 @@ TEST_CASE("what does not fit says how much is missing; a search that is ended sa
   const auto ended = plan_layers(piper(), request);
   REQUIRE_FALSE(ended.ok());
   CHECK(ended.problems()[0].code == Code::kInterrupted);
+  // Nor has a search that may try no more pairs proven that nothing fits.
+  request.cancel = nullptr;
+  request.max_pairs = 0;
+  const auto cut_short = plan_layers(piper(), request);
+  REQUIRE_FALSE(cut_short.ok());
+  CHECK(cut_short.problems()[0].code == Code::kInterrupted);
+  CHECK(cut_short.problems()[0].message.find("as many pairs of sets as it may") != std::string::npos);
+  request.machine.memory = 1e6;
+  const auto split = plan_layers(piper(), request);
+  REQUIRE(split.ok());
+  CHECK_FALSE(split->complete);
 }
 
 TEST_CASE("every planner of layers has a sound plan with a bound even where it must stop at once") {
