@@ -13,6 +13,7 @@ namespace {
 
 /// The numbers of actions have 32 bits.
 constexpr size_t kMaxResolved = size_t{1} << 30;
+constexpr int64_t kMaxSlots = int64_t{1} << 26;
 constexpr const char* kRegenerate = "lower the compute order again, or correct this action";
 
 class Resolver {
@@ -29,7 +30,7 @@ class Resolver {
     GP_TRY_VOID(check_actions());
     result_.emplace(ResolvedSchedule{.items = ItemTable(graph_, schedule_)});
     count_needs();
-    number_slots();
+    GP_TRY_VOID(number_slots());
     GP_TRY_VOID(fill_rows());
     GP_TRY_VOID(pair_rows());
     GP_TRY_VOID(check_lists());
@@ -86,13 +87,20 @@ class Resolver {
     }
   }
 
-  void number_slots() {
+  Status number_slots() {
     slot_offset_.resize(graph_.stages.size());
+    int64_t count = 0;
     for (const StageId stage : graph_.stage_ids()) {
-      slot_offset_[stage] = result_->slot_count;
+      slot_offset_[stage] = static_cast<int32_t>(count);
       const int slots = stage.index() < schedule_.slots.size() ? schedule_.slots[stage] : 0;
-      result_->slot_count += slots * static_cast<int32_t>(graph_.stages[stage].choice.devices.size());
+      count += int64_t{slots} * std::ssize(graph_.stages[stage].choice.devices);
+      if (count > kMaxSlots)
+        return Diagnostic{.code = Code::kBadSchedule,
+                          .message = text("more than ", kMaxSlots, " ring slots over all replicas"),
+                          .hint = "use one slot per item in flight, and one count per stage"};
     }
+    result_->slot_count = static_cast<int32_t>(count);
+    return Ok{};
   }
 
   Status fill_rows() {

@@ -92,6 +92,28 @@ TEST_CASE("hostile schedules are refused, never run") {
   }
 }
 
+TEST_CASE("ring slots over all replicas are bounded, whatever a file says") {
+  constexpr size_t kReplicas = 9000;
+  StageGraph graph = chain_stages({.ranks = 1, .micro_batches = kReplicas});
+  ir::StageChoice& choice = graph.stages[StageId(0u)].choice;
+  choice.mode = ir::ReplicaMode::kRoundRobin;
+  choice.devices.clear();
+  Schedule schedule;
+  for (size_t replica = 0; replica < kReplicas; ++replica) {
+    choice.devices.push_back(ir::DeviceId(replica));
+    Action forward;
+    forward.op = ActionOp::kForward;
+    forward.stage = 0;
+    forward.replica = static_cast<int32_t>(replica);
+    forward.range = {static_cast<int64_t>(replica), static_cast<int64_t>(replica) + 1};
+    schedule.programs.push_back({ir::DeviceId(replica), {forward}});
+  }
+  schedule.slots = IdMap<StageId, int>(1, static_cast<int>(kReplicas));
+  const auto refused = simulate(graph, standalone_cluster(kReplicas), schedule);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.problems().front().message.find("ring slots over all replicas") != std::string::npos);
+}
+
 TEST_CASE("what running costs lengthens actions, keeps both ends of a message busy, and delays the step") {
   const StageGraph graph =
       chain_stages({.ranks = 2, .micro_batches = 1, .forward = 1, .input_gradient = 0.5, .weight_gradient = 0.5});
