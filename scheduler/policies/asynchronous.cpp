@@ -153,7 +153,8 @@ Result<Schedule> order_2bw(const PolicyRequest& request) {
     return refused("2bw", text("updates of ", update, " samples with up to ", most, " in flight"),
                    text("use a multiple of ", common, " samples that is at least ", most));
   const bool given = request.update.count > 0, cycles = may_deadlock(request.graph, compute);
-  for (int64_t length = update;; length = std::min(2 * length, round_up(request.graph.batch.count, common))) {
+  const int64_t whole = round_up(request.graph.batch.count, common);
+  for (int64_t length = update;; length = std::min(shortest_update(request.graph, 2 * length, common), whole)) {
     const IdMap<StageId, UpdateRule> rules(request.graph.stages.size(), UpdateRule{length, length});
     GP_TRY(Schedule schedule, add_updates(request.graph, compute, rules));
     if (!cycles || length >= request.graph.batch.count || insert_transfers(request.graph, schedule).ok())

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/scheduler/helpers.h"
+#include "tests/scheduler/random_stages.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -85,6 +86,25 @@ TEST_CASE("a schedule of several batches has no micro-batch and no update of two
   CHECK(ir::with_batches(graph, 1).ok());
   REQUIRE_FALSE(ir::with_batches(graph, 4).ok());
   CHECK(ir::with_batches(graph, 4).problems().front().message.find("would lie in two steps") != std::string::npos);
+}
+
+TEST_CASE("updates of 2bw whose length nobody asked for divide each of several batches, also where they get longer") {
+  int several_batches = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    CAPTURE(seed);
+    const StandaloneCase standalone = random_stages(seed, {.frozen = false});
+    const auto graph = ir::with_batches(standalone.graph, 3);
+    if (!graph.ok()) continue;
+    const auto built = build_schedule(*graph, standalone.cluster, {.policy = "2bw"});
+    several_batches += built.ok();
+    if (built.ok()) continue;
+    const std::string& message = built.problems().front().message;
+    CAPTURE(message);
+    // Only where nothing but an update longer than the batch would do.
+    CHECK((message.find("do not divide") == std::string::npos ||
+           !build_schedule(standalone.graph, standalone.cluster, {.policy = "2bw"}).ok()));
+  }
+  CHECK(several_batches > 20);
 }
 
 TEST_CASE("synchronous schedules, and such that no policy builds, have no steady state") {
