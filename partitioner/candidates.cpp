@@ -48,8 +48,11 @@ std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
 std::vector<Samples> sizes_beside(Samples batch, Samples size) {
   const int64_t count = (batch.count + size.count - 1) / size.count;
   std::vector<Samples> sizes;
-  for (int64_t other = std::max<int64_t>(1, count - 2); other <= std::min(batch.count, count + 2); ++other)
-    if (const Samples beside((batch.count + other - 1) / other); beside != size) sizes.push_back(beside);
+  for (int64_t other = std::max<int64_t>(1, count - 2); other <= std::min(batch.count, count + 2); ++other) {
+    // Of many micro-batches several numbers have one size.
+    const Samples beside((batch.count + other - 1) / other);
+    if (beside != size && (sizes.empty() || sizes.back() != beside)) sizes.push_back(beside);
+  }
   return sizes;
 }
 

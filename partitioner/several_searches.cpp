@@ -34,7 +34,7 @@ std::optional<ir::Assignment> best_of_several_stages(PlanRequest request, const 
   const auto known = std::ranges::find_if(answer.candidates, has_several_stages);
   if (known != answer.candidates.end()) return known->assignment;
   std::optional<PlanCandidate> best;
-  for (const size_t stages : {size_t{2}, request.cluster->devices.size()}) {
+  for (const size_t stages : std::set{size_t{2}, request.cluster->devices.size()}) {
     request.stages = static_cast<int>(stages);
     const auto found = plan("graphpipe", with_time_left(request, watch));
     if (found && (!best || found->candidates.front().step_seconds < best->step_seconds))

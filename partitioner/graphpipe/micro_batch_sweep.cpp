@@ -175,12 +175,15 @@ class Rounds {
     std::vector<RoundSizes> above(first_above, rounds.end());
     for (size_t i = 0; i < std::max(below.size(), above.size()); ++i) {
       std::vector<RoundSizes*> wave;
+      std::vector<std::vector<RoundSizes>*> sides;
       for (auto* side : {&below, &above})
-        if (i < side->size() && is_promising((*side)[i])) wave.push_back(&(*side)[i]);
+        if (i < side->size() && is_promising((*side)[i])) {
+          wave.push_back(&(*side)[i]);
+          sides.push_back(side);
+        }
       const std::vector<double> steps = search(wave);
       for (size_t w = 0; w < wave.size(); ++w)
-        if (may_stop_ && steps[w] > kFarFromBest * found_.min_step())
-          (wave[w] >= below.data() && wave[w] < below.data() + below.size() ? below : above).resize(i + 1);
+        if (may_stop_ && steps[w] > kFarFromBest * found_.min_step()) sides[w]->resize(i + 1);
     }
   }
 

@@ -72,7 +72,7 @@ class Describer {
     const ir::PlanNode& node = graph_.nodes[id];
     for (const ir::SampleFunction* price :
          {&node.forward, &node.input_gradient, &node.weight_gradient, &node.stash_to_input_gradient,
-          &node.stash_to_weight_gradient, &node.workspace})
+          &node.stash_to_weight_gradient, &node.kept_gradients, &node.workspace})
       add(*price);
     add(node.buffer_bytes.count);
     add(node.has_backward);
