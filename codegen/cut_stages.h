@@ -54,8 +54,7 @@ std::vector<ir::ValueId> passed_gradients(const StageCut& cut);
 /// The stages' parts, by stage id. Those of `joined` compute weight gradients in the function of the input gradients
 /// (StageSteps::input_gradient): needs that the schedule never asks for one of both alone.
 /// Needs: a graph that passes::differentiate has finished (or a forward graph), priced as `plan`, cut as `stages`.
-/// Errors (kBadPlan): a node without samples that reads one with samples, or whose outputs' gradients arise in
-/// different stages and cannot be added up apart (put its readers into one stage).
+/// Errors (kBadPlan): a node without samples that reads one with samples.
 Result<IdMap<ir::StageId, StageCut>> cut_stages(const ir::Graph& graph, const ir::PlanGraph& plan,
                                                 const ir::StageGraph& stages, const IdSet<ir::StageId>& joined = {});
 

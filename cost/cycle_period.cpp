@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/units.h"
+
 namespace graphpipe::cost {
 namespace {
 
@@ -122,8 +124,7 @@ bool has_cycle_form(const ir::StageGraph& graph) {
 double cycle_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                     const IdMap<StageId, Samples>& samples) {
   const std::vector<Wait> waits = waits_of(graph, costs, samples);
-  double low = 0, high = 0;
-  for (const Wait& wait : waits) high += wait.seconds;
+  double low = 0;
   // Each cycle that is slower than `low` raises it to the cycle's own ratio; the last one has the largest.
   for (std::vector<Wait> cycle = slow_cycle(waits, 2 * graph.stages.size(), low); !cycle.empty();
        cycle = slow_cycle(waits, 2 * graph.stages.size(), low)) {
@@ -132,7 +133,7 @@ double cycle_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>
       seconds += wait.seconds;
       span += wait.span;
     }
-    if (span < 0.5) return high;  // a cycle that spans no micro-batch: a deadlock
+    if (span < 0.5) return kInfinity;  // a cycle that spans no micro-batch: a deadlock
     low = std::max(low * (1 + 1e-12), seconds / span);
   }
   return low / micro_batch_of(graph);

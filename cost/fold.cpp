@@ -193,7 +193,7 @@ ir::PlanGraph with_alternatives(ir::PlanGraph graph, const ir::Assignment& assig
     const ir::NodeAlternative way = node.alternatives.at(static_cast<size_t>(assignment.alternative[id]));
     const SampleFunction collective = per_sample(boundary_bytes(assignment, id, way) / bandwidth);
     node.forward = way.seconds.forward + collective;
-    node.input_gradient = way.seconds.input_gradient + collective;
+    node.input_gradient = node.has_backward ? way.seconds.input_gradient + collective : SampleFunction();
     node.weight_gradient = way.seconds.weight_gradient;
     if (node.has_backward) node.stash_to_input_gradient = per_sample(way.kept_bytes);
     node.buffer_bytes = Bytes(std::llround(std::clamp(way.fixed_bytes - 2 * way.weight_bytes, 0.0, 1e15)));

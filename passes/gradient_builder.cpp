@@ -48,7 +48,9 @@ std::vector<ValueId> NodeGradientBuilder::add(size_t for_input, std::string_view
   if (added.ok()) return graph_.node(*added).outputs;
   problems_.insert(problems_.end(), added.problems().begin(), added.problems().end());
   // The entry carries on with placeholder outputs; contributions() then reports the errors.
-  return std::vector<ValueId>(8, view_.node().outputs.front());
+  // No entry takes more than one output for each input or output of the forward node, or a few.
+  constexpr size_t kFew = 8;
+  return std::vector<ValueId>(kFew + view_.input_count() + view_.output_count(), view_.node().outputs.front());
 }
 
 ValueId NodeGradientBuilder::reduce_to_input(size_t i, ValueId gradient) {

@@ -227,9 +227,9 @@ bool LookUp::numbers_samples(ValueId number) {
 /// Regions that are ordered by sample, with the same number for each sample.
 Result<Replacement> LookUp::regions() {
   const std::vector<ValueId>& inputs = step_.node.inputs;
+  if (inputs.size() < 3) return Replacement();
   const Dim samples = shape_of(made_, inputs[0])[0], rows = shape_of(made_, inputs[1])[0];
-  if (inputs.size() < 3 || samples != Dim::batch() || rows.power != 1 || !numbers_samples(inputs[2]))
-    return Replacement();
+  if (samples != Dim::batch() || rows.power != 1 || !numbers_samples(inputs[2])) return Replacement();
   ir::Attributes attributes = step_.node.attributes;
   attributes.set("per_sample", rows.factor);
   GP_TRY(const ValueId result, append("RoiAlign", {inputs[0], inputs[1]}, std::move(attributes)));

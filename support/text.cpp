@@ -72,7 +72,8 @@ EncodedText<Terminal> Terminal::encode_text(std::string_view raw) {
 EncodedText<Terminal> Terminal::encode(const ModelText& name) { return encode_text(name.raw()); }
 
 EncodedText<CppComment> CppComment::encode(const ModelText& name) {
-  constexpr std::string_view kMarks = "_.-:/+[]()@#, ";
+  // No brackets: what looks for "w[" in generated code finds no name.
+  constexpr std::string_view kMarks = "_.-:/+()@#, ";
   std::string out;
   for (char c : name.raw()) {
     const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');

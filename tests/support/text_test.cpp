@@ -46,6 +46,7 @@ TEST_CASE("encoders let no byte through that means something in their context") 
 
 TEST_CASE("encoders by example") {
   CHECK(Terminal::encode_text("a\x1b[2J\\").str() == "a\\x1b[2J\\x5c");
+  CHECK(CppComment::encode(ModelText("flow[0]")).str() == "flow_0_");
   CHECK(CppComment::encode(ModelText("/layer.0/Conv*/\\\nint x;")).str() == "/layer.0/Conv_/__int x_");
   CHECK(CppLiteral::encode(ModelText("a\"\n1?%")).str() == "\"a\\042\\0121\\077\\045\"");
   CHECK(JsonString::encode_text("a\"\\\n\xc3\xa9\xff<").str() == "\"a\\\"\\\\\\u000a\xc3\xa9\\ufffd\\u003c\"");
