@@ -9,7 +9,12 @@
 namespace graphpipe::driver {
 
 Result<ProgramFolder> ProgramFolder::make(const std::string& kept, const std::string& name) {
-  if (!kept.empty()) return ProgramFolder(kept, false);
+  if (!kept.empty()) {
+    GP_TRY(FolderLock lock, FolderLock::take(kept));
+    ProgramFolder folder(kept, false);
+    folder.lock_.emplace(std::move(lock));
+    return folder;
+  }
   std::error_code error;
   std::string pattern = (std::filesystem::temp_directory_path(error) / (name + "-XXXXXX")).string();
   if (!error && mkdtemp(pattern.data()) != nullptr) return ProgramFolder(pattern, true);
@@ -19,7 +24,9 @@ Result<ProgramFolder> ProgramFolder::make(const std::string& kept, const std::st
 }
 
 ProgramFolder::ProgramFolder(ProgramFolder&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, false)) {}
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, false)),
+      lock_(std::move(other.lock_)) {}
 
 ProgramFolder::~ProgramFolder() {
   std::error_code ignored;

@@ -16,6 +16,7 @@
 #include "driver/cli/commands.h"
 #include "driver/launch/build_folder.h"
 #include "driver/launch/check_run.h"
+#include "driver/launch/folder_lock.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/launch/unpack_data.h"
@@ -182,6 +183,7 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
 Result<TrainingResult> run_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial) {
   const std::string folder = options.input + "/verify/reference";
   GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
+  GP_TRY(const FolderLock lock, FolderLock::take(folder));
   GP_TRY_VOID(generate_folder(reference, folder, {.bundle = std::filesystem::exists(options.input + "/runtime")}));
   GP_TRY_VOID(build_folder(folder, options));
   TrainingResult files = files_named(options.input, "reference", pipeline);
