@@ -35,7 +35,7 @@ std::string rates_text(const ir::Cluster& cluster) {
   return out;
 }
 
-std::string devices_text(size_t count, std::string_view one, std::string_view many) {
+std::string count_text(size_t count, std::string_view one, std::string_view many) {
   return text(count, " ", count == 1 ? one : many);
 }
 
@@ -56,7 +56,7 @@ Result<Machine> machine_of_file(const PlanOptions& options) {
     return usage(text("--devices ", options.devices), text("the cluster file has ", found, " devices"),
                  "ask for as many or fewer, or leave --devices out");
   if (options.devices > 0) machine.cluster = ir::first_devices(std::move(machine.cluster), count_of(options));
-  machine.sentence = text(devices_text(machine.cluster.devices.size(), "device", "devices"), " of ",
+  machine.sentence = text(count_text(machine.cluster.devices.size(), "device", "devices"), " of ",
                           Terminal::encode_text(options.cluster).str());
   return machine;
 }
@@ -64,15 +64,15 @@ Result<Machine> machine_of_file(const PlanOptions& options) {
 Machine machine_of_preset(const ir::ClusterPreset& preset, const PlanOptions& options) {
   const int count = options.devices > 0 ? count_of(options) : preset.devices_of_host;
   Machine machine{.cluster = ir::preset_cluster(preset, count), .source = MachineSource::kPreset};
-  machine.sentence = text(devices_text(machine.cluster.devices.size(), "device", "devices"), " of ", preset.name, " (",
+  machine.sentence = text(count_text(machine.cluster.devices.size(), "device", "devices"), " of ", preset.name, " (",
                           preset.description, ")");
   return machine;
 }
 
 Machine machine_of_constants(const PlanOptions& options, std::string_view why) {
   Machine machine{.cluster = ir::equal_devices(count_of(options)), .source = MachineSource::kConstants};
-  machine.sentence = text(devices_text(machine.cluster.devices.size(), "equal device", "equal devices"), " (", why,
-                          ": ", rates_text(machine.cluster), ")");
+  machine.sentence = text(count_text(machine.cluster.devices.size(), "equal device", "equal devices"), " (", why, ": ",
+                          rates_text(machine.cluster), ")");
   return machine;
 }
 
@@ -97,8 +97,8 @@ Machine this_machine(const ir::Cluster& calibration, const Options& options, std
   Machine machine{.cluster = processes(calibration, count_of(options.plan)), .source = MachineSource::kCalibrated};
   machine.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int64_t used = static_cast<int64_t>(machine.cluster.devices.size()) * options.training.threads;
-  machine.sentence = devices_text(machine.cluster.devices.size(), "process", "processes") + " of this machine";
-  if (used > machine.cores) machine.sentence += text(" on ", devices_text(machine.cores, "core", "cores"));
+  machine.sentence = count_text(machine.cluster.devices.size(), "process", "processes") + " of this machine";
+  if (used > machine.cores) machine.sentence += text(" on ", count_text(machine.cores, "core", "cores"));
   machine.sentence += text(" (", how, ": ", rates_text(machine.cluster), ")");
   return machine;
 }
@@ -133,7 +133,7 @@ Result<Machine> find_machine(const Options& options) {
   if (!options.plan.profile.empty()) {
     Machine machine = machine_of_constants(options.plan, "constants");
     machine.source = MachineSource::kProfile;
-    machine.sentence = text(devices_text(machine.cluster.devices.size(), "process", "processes"), ", as measured in ",
+    machine.sentence = text(count_text(machine.cluster.devices.size(), "process", "processes"), ", as measured in ",
                             Terminal::encode_text(options.plan.profile).str());
     return machine;
   }
