@@ -11,7 +11,8 @@
 namespace graphpipe::driver {
 
 /// One line per plan that is known, in the order of the cells: the axes, the columns (empty where a plan has no such
-/// number), what limits it, and why there is none (RFC 4180).
+/// number), what limits it, and why there is none (RFC 4180). Texts that spreadsheets would take for formulas begin
+/// with an apostrophe.
 std::string sweep_csv(const Sweep& sweep, const std::vector<SweepCell>& cells,
                       const std::map<std::string, SweepRow>& rows);
 /// The same as a list of objects; numbers that are not there are null.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "driver/report/json_object.h"
 #include "driver/report/report.h"
 #include "driver/sweep/sweep_output.h"
@@ -8,12 +10,17 @@
 namespace graphpipe::driver {
 namespace {
 
-// Quoted where CSV needs it, and where the first character is one that spreadsheets take for the start of a formula.
+// Quoted where CSV needs it. Spreadsheets evaluate a cell that begins like a formula, also in quotes, and texts may
+// hold names from files of strangers: such a cell gets the apostrophe that spreadsheets take for the mark of a text.
+// Numbers that begin with a sign stay numbers. Programs that need each text as it is read table.json.
 std::string csv_word(const std::string& word) {
-  if (word.find_first_of(",\"\r\n") == std::string::npos && !word.starts_with("=") && !word.starts_with("@"))
-    return word;
+  double number = 0;
+  const bool is_number = read_number(std::string_view(word), number) && std::isfinite(number);
+  const bool is_formula = word.find_first_of("=+-@\t\r\n") == 0 && !is_number;
+  const std::string cell = is_formula ? "'" + word : word;
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
   std::string out = "\"";
-  for (const char c : word) out.append(c == '"' ? 2 : 1, c);
+  for (const char c : cell) out.append(c == '"' ? 2 : 1, c);
   return out + "\"";
 }
 
