@@ -2,10 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
+#include <regex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "driver/report/html/html.h"
 #include "driver/sweep/sweep_output.h"
 #include "tests/driver/ask.h"
 
@@ -28,6 +33,50 @@ std::string csv_of(const std::string& axis, const std::vector<std::string>& valu
   return sweep_csv(sweep, cells, rows);
 }
 
+struct Entry {
+  double left = 0, text = 0, bottom = 0;  // of the sample, of the name
+  std::string style, name;
+};
+
+struct Picture {
+  std::string svg;
+  double width = 0, height = 0;
+  std::vector<Entry> entries;  // of the legend
+};
+
+/// The picture of a sweep with so many lines in each panel, whose names begin with `name`.
+Picture picture_of(size_t lines, const std::string& name, size_t panels) {
+  Sweep sweep{.axes = {{.name = "batch", .values = {}},
+                       {.name = "devices", .values = {"1", "2"}},
+                       {.name = "planner", .values = {}}},
+              .plot = {.x = "devices", .y = "simulated_step", .line = "planner"}};
+  for (size_t i = 0; i < panels; ++i) sweep.axes[0].values.push_back(std::to_string(i));
+  for (size_t i = 0; i < lines; ++i) sweep.axes[2].values.push_back(name + std::to_string(i));
+  std::vector<SweepCell> cells;
+  std::map<std::string, SweepRow> rows;
+  for (const std::string& batch : sweep.axes[0].values)
+    for (const std::string& devices : sweep.axes[1].values)
+      for (const std::string& planner : sweep.axes[2].values) {
+        const std::string key = batch + " " + devices + " " + planner;
+        cells.push_back({.values = {batch, devices, planner}, .words = {}, .key = key});
+        rows[key].numbers["simulated_step"] = 1;
+      }
+  Picture picture{.svg = sweep_svg(sweep, cells, rows)};
+  std::smatch match;
+  REQUIRE(std::regex_search(picture.svg, match, std::regex("viewBox=\"0 0 ([0-9.]+) ([0-9.]+)\"")));
+  picture.width = std::stod(match[1]);
+  picture.height = std::stod(match[2]);
+  const std::regex entry(
+      "<line x1=\"([^\"]+)\"[^>]*(stroke=.*) stroke-width[^>]*/>\n<text x=\"([^\"]+)\" y=\"([^\"]+)\">([^<]*)<");
+  for (std::sregex_iterator i(picture.svg.begin(), picture.svg.end(), entry), end; i != end; ++i)
+    picture.entries.push_back({.left = std::stod((*i)[1]),
+                               .text = std::stod((*i)[3]),
+                               .bottom = std::stod((*i)[4]),
+                               .style = (*i)[2],
+                               .name = (*i)[5]});
+  return picture;
+}
+
 }  // namespace
 
 TEST_CASE("texts that spreadsheets would evaluate are marked as texts in table.csv; numbers stay numbers") {
@@ -43,6 +92,33 @@ TEST_CASE("texts that spreadsheets would evaluate are marked as texts in table.c
   CHECK(holds(csv, ",-0.5,"));
   CHECK(holds(csv, ",'+cmd|' /C calc'!A0,"));
   CHECK(holds(csv, ",\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\"\r\n"));
+}
+
+TEST_CASE("every entry of a picture's legend lies within the picture, and the lines of all planners differ") {
+  for (const size_t count : {1, 2, 5, 6, 15, 40}) {
+    for (const std::string& name : {std::string("p"), std::string("max-throughput"), std::string(200, 'm')}) {
+      for (const size_t panels : {1, 3}) {
+        const Picture picture = picture_of(count, name, panels);
+        CAPTURE(picture.svg);
+        REQUIRE(picture.entries.size() == count);
+        std::set<std::string> styles, dashes;
+        std::set<std::pair<double, double>> places;
+        for (const Entry& entry : picture.entries) {
+          CHECK(entry.left >= 0);
+          CHECK(entry.text > entry.left);
+          CHECK(entry.text + text_width(entry.name, 12) <= picture.width);
+          CHECK(entry.bottom - 12 >= 310);  // below the panels
+          CHECK(entry.bottom + 3 <= picture.height);
+          styles.insert(entry.style);
+          dashes.insert(entry.style.substr(entry.style.find("dasharray")));
+          places.insert({entry.left, entry.bottom});
+        }
+        CHECK(styles.size() == count);
+        CHECK(dashes.size() == std::min<size_t>(count, 8));
+        CHECK(places.size() == count);
+      }
+    }
+  }
 }
 
 }  // namespace sweep_test

@@ -56,20 +56,31 @@ std::string shortened(std::string_view raw, size_t most) {
   return std::string(raw.substr(0, end)) + "...";
 }
 
+namespace {
+
+double letter_width(char c, double size) {
+  constexpr std::string_view kNarrow = "iljtfrI.,:;'|!()[] ", kWide = "mwMW@%";
+  const double share = kNarrow.find(c) != std::string_view::npos ? 0.42
+                       : kWide.find(c) != std::string_view::npos ? 1.05
+                       : c >= 'A' && c <= 'Z'                    ? 0.8
+                                                                 : 0.7;
+  return share * size;
+}
+
+}  // namespace
+
+double text_width(std::string_view ascii, double size) {
+  double width = 0;
+  for (const char c : ascii) width += letter_width(c, size);
+  return width;
+}
+
 std::string fitted(std::string_view ascii, double width, double size) {
-  const auto width_of = [&](char c) {
-    constexpr std::string_view kNarrow = "iljtfrI.,:;'|!()[] ", kWide = "mwMW@%";
-    const double share = kNarrow.find(c) != std::string_view::npos ? 0.42
-                         : kWide.find(c) != std::string_view::npos ? 1.05
-                         : c >= 'A' && c <= 'Z'                    ? 0.8
-                                                                   : 0.7;
-    return share * size;
-  };
-  const double dots = 3 * width_of('.');
+  const double dots = text_width("...", size);
   double used = 0;
   size_t kept = 0;
   for (size_t i = 0; i < ascii.size(); ++i) {
-    used += width_of(ascii[i]);
+    used += letter_width(ascii[i], size);
     if (used + dots <= width) kept = i + 1;
     if (used > width) return std::string(ascii.substr(0, kept)) + "...";
   }

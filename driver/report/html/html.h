@@ -15,8 +15,10 @@ inline std::string html_text(std::string_view raw) { return HtmlText::encode(Mod
 /// At most so many bytes, whole characters, "..." where something is missing; not encoded yet.
 std::string shortened(std::string_view raw, size_t most);
 
-/// What is left of ASCII in a sans-serif font of `size` pixels, bold, on `width` pixels: by an estimate of how wide its
-/// letters are that is rather too high; "..." where something is missing.
+/// How wide ASCII is in a sans-serif font of `size` pixels, bold: an estimate that is rather too high.
+double text_width(std::string_view ascii, double size);
+
+/// What is left of ASCII on `width` pixels, by text_width; "..." where something is missing.
 std::string fitted(std::string_view ascii, double width, double size);
 
 /// "1 stage", "2 stages".
