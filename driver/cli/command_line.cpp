@@ -13,6 +13,7 @@
 #include "driver/cli/commands.h"
 #include "driver/cli/config_file.h"
 #include "driver/cli/flag_use.h"
+#include "driver/cli/flags.h"
 #include "driver/cli/help_text.h"
 #include "driver/cli/manual.h"
 #include "driver/cli/suggestion.h"
@@ -71,8 +72,8 @@ Status add_words_of_config(const CLI::App& app, const Options& options, std::vec
     const CLI::Option* option = app.get_option_no_throw(words[i].substr(0, end));
     if (!words[i].starts_with("-") || option == nullptr) continue;
     for (const std::string& name : option->get_lnames()) typed.insert("--" + name);
-    const bool names_file = option->check_lname("config");
-    if (names_file) file = end < words[i].size() ? words[i].substr(end + 1) : i + 1 < words.size() ? words[i + 1] : "";
+    if (option->check_lname("config"))
+      file = end < words[i].size() ? words[i].substr(end + 1) : i + 1 < words.size() ? words[i + 1] : "";
   }
   if (file.empty()) return Ok{};
   constexpr std::string_view kOnlyTyped[] = {"config", "help", "json", "quiet"};
@@ -86,13 +87,35 @@ Status add_words_of_config(const CLI::App& app, const Options& options, std::vec
   return Ok{};
 }
 
-// Reports a word of the command line that a verb refuses; with --json also as an object.
-int usage_error(const CommandEntry& row, bool json, const std::string& message) {
-  const Diagnostic problem{
-      .code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
-  Options options;
-  options.json = json;
-  return report_problems(options, row.name, {problem});
+Diagnostic wrong_word(const CommandEntry& row, const std::string& message) {
+  return {.code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
+}
+
+// Reads the words of a verb, and those of its config file, into the options of the app. Lets CLI::CallForHelp pass.
+Status read_words(CLI::App& app, const CommandEntry& row, std::vector<std::string> words, Options& options) {
+  const std::vector<std::string> known = long_flags(app);
+  for (std::string& word : words) {
+    if (!word.starts_with("--") || word.size() == 2) continue;
+    const std::string flag = word.substr(0, normalise_flag(word));
+    const std::string name = word.substr(0, flag.size());
+    if (std::ranges::find(known, name) == known.end())
+      return wrong_word(row, "unknown flag " + shown(flag) + suggestion(name, known));
+  }
+  GP_TRY_VOID(add_words_of_config(app, options, words));
+  std::reverse(words.begin(), words.end());  // CLI11 reads its vector from the back
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    throw;
+  } catch (const CLI::ParseError& error) {
+    return wrong_word(row, Terminal::encode_text(error.what()).str());
+  }
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (option->count() > 0) options.given.insert("--" + name);
+  if (options.config_user && !options.config.empty())
+    GP_TRY_VOID(read_config(options.config, *options.config_user, options));
+  return check_flag_use(row.name, options);
 }
 
 // The standard library throws where the disk or the memory fails; here that becomes a report and an exit code.
@@ -110,38 +133,20 @@ int run_guarded(const CommandEntry& row, const Options& options) {
   return report_problems(options, row.name, {problem});
 }
 
-int run_verb(const CommandEntry& row, std::vector<std::string> words) {
+int run_verb(const CommandEntry& row, const std::vector<std::string>& words) {
   Options options;
-  const bool json = std::ranges::find(words, "--json") != words.end();
   CLI::App app;
   add_flags_with_help(app, row, options);
-  const std::vector<std::string> known = long_flags(app);
-  for (std::string& word : words) {
-    if (!word.starts_with("--") || word.size() == 2) continue;
-    const std::string flag = word.substr(0, normalise_flag(word));
-    const std::string name = word.substr(0, flag.size());
-    if (std::ranges::find(known, name) == known.end())
-      return usage_error(row, json, "unknown flag " + shown(flag) + suggestion(name, known));
-  }
-  if (const Status read = add_words_of_config(app, options, words); !read)
-    return report_problems(options, row.name, read.problems());
-  std::reverse(words.begin(), words.end());  // CLI11 reads its vector from the back
   try {
-    app.parse(words);
+    if (const Status read = read_words(app, row, words, options); !read) {
+      // Where a word is refused, those after it are not read.
+      options.json = std::ranges::find(words, "--json") != words.end();
+      return report_problems(options, row.name, read.problems());
+    }
   } catch (const CLI::CallForHelp&) {
     std::cout << help_text(app, row);
     return wire::kExitOk;
-  } catch (const CLI::ParseError& error) {
-    return usage_error(row, json, Terminal::encode_text(error.what()).str());
   }
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (option->count() > 0) options.given.insert("--" + name);
-  if (options.config_user && !options.config.empty())
-    if (const Status read = read_config(options.config, *options.config_user, options); !read)
-      return report_problems(options, row.name, read.problems());
-  if (const Status used = check_flag_use(row.name, options); !used)
-    return report_problems(options, row.name, used.problems());
   return run_guarded(row, options);
 }
 
@@ -164,6 +169,21 @@ int run_words(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+Result<ReadCommand> read_command(const CommandEntry& verb, const std::vector<std::string>& words) {
+  ReadCommand command;
+  CLI::App app;
+  add_flags_with_help(app, verb, command.options);
+  try {
+    GP_TRY_VOID(read_words(app, verb, words, command.options));
+  } catch (const CLI::CallForHelp&) {
+    return wrong_word(verb, "help is no command that can be read");
+  }
+  for (const CLI::Option* option : app.get_options())
+    if (names_file(*option))
+      for (const std::string& path : option->results()) command.files.push_back({option->get_name(), path});
+  return command;
+}
 
 int run_command_line(int argc, char** argv) {
   const int code = run_words({argv + std::min(argc, 1), argv + argc});

@@ -16,6 +16,9 @@
 namespace graphpipe::driver {
 namespace {
 
+// What flags take that read a file; names_file() goes by it.
+constexpr const char* kFileType = "FILE";
+
 const auto kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
 
 // A finite number from 0; CLI11's own range lets NaN pass.
@@ -77,7 +80,7 @@ void trusted_root_flag(CLI::App& app, ModelOptions& model) {
 }
 
 void model_flags(CLI::App& app, ModelOptions& model) {
-  app.add_option("model", model.model, "the ONNX model")->required();
+  app.add_option("model", model.model, "the ONNX model")->required()->type_name(kFileType);
   trusted_root_flag(app, model);
   repeated(app, "--bind", model.bindings, "NAME=SIZE of a symbolic dimension other than the batch");
   app.add_flag("--one-sample", model.one_sample,
@@ -87,7 +90,8 @@ void model_flags(CLI::App& app, ModelOptions& model) {
                "train the file although its exporter has left out what changes the training, such as BatchNorm");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option("--parameters", model.parameters,
-                 "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW");
+                 "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW")
+      ->type_name(kFileType);
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "
                  "does; file: as the model says. Without it train, and eval for --policy inference")
@@ -131,7 +135,8 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   for (const ir::ClusterPreset& preset : ir::cluster_presets()) presets += text(", ", preset.name);
   app.add_option("--cluster", plan.cluster,
                  text("cluster file, or a name", presets,
-                      ", default (documented constants); without it this machine, calibrated"));
+                      ", default (documented constants); without it this machine, calibrated"))
+      ->type_name(text(kFileType, "|NAME"));
   app.add_option("--devices", plan.devices, "this many devices: processes of this machine, or the first of the cluster")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
@@ -145,7 +150,7 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
       ->default_str("graph");
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
-  app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`");
+  app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`")->type_name(kFileType);
   app.add_option("--time-limit", plan.time_limit, "seconds to search for a plan; the best so far is used")
       ->check(kNotNegative);
 }
@@ -166,14 +171,16 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
       ->check(one_of(scheduler::all_policies()));
   order_flags(app, plan.order);
   app.add_option(
-      "--order", plan.order.file,
-      "a schedule file, PyTorch's CSV or ours: the order in which the devices compute, instead of a policy's; "
-      "messages, slots and updates are added");
+         "--order", plan.order.file,
+         "a schedule file, PyTorch's CSV or ours: the order in which the devices compute, instead of a policy's; "
+         "messages, slots and updates are added")
+      ->type_name(kFileType);
   app.add_option(
          "--drain-every", plan.order.drain_every,
          "asynchronous policies: batches that follow each other before the pipeline drains; up to 16 without it")
       ->check(CLI::Range(int64_t{1}, ir::kMaxDrainEvery));
-  app.add_option("--plan", plan.plan, "a plan file, checked and used as given");
+  app.add_option("--plan", plan.plan, "a plan file, or a folder that holds one, checked and used as given")
+      ->type_name(kFileType);
   problem_flags(app, plan);
 }
 
@@ -241,15 +248,19 @@ void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run)
 }
 
 void config_flag(CLI::App& app, Options& options) {
-  app.add_option("--config", options.config, "TOML file with flags of this verb; those that are typed win");
+  app.add_option("--config", options.config, "TOML file with flags of this verb; those that are typed win")
+      ->type_name(kFileType);
 }
 
 void run_config_flag(CLI::App& app, wire::FlagUser user, Options& options) {
   options.config_user = user;
-  app.add_option("--config", options.config, "TOML file with flags of `run`; those that are typed win");
+  app.add_option("--config", options.config, "TOML file with flags of `run`; those that are typed win")
+      ->type_name(kFileType);
 }
 
 }  // namespace
+
+bool names_file(const CLI::Option& option) { return option.get_type_name().starts_with(kFileType); }
 
 void inspect_flags(CLI::App& app, Options& options) {
   model_flags(app, options.model);
@@ -304,7 +315,8 @@ void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
   app.add_option("--executed", options.executed,
-                 "with --format trace: a trace of `run` to put beside the simulated one");
+                 "with --format trace: a trace of `run` to put beside the simulated one")
+      ->type_name(kFileType);
   output_flags(app, options);
 }
 
@@ -317,7 +329,8 @@ void report_flags(CLI::App& app, Options& options) {
   options.format = "html";
   app.add_option("--format", options.format, "html: the whole page; svg, dot: the graph of stages of one plan alone")
       ->check(CLI::IsMember({"html", "svg", "dot"}));
-  app.add_option("--measured", options.measured, "what `run --log FILE.jsonl` of the one plan wrote");
+  app.add_option("--measured", options.measured, "what `run --log FILE.jsonl` of the one plan wrote")
+      ->type_name(kFileType);
   output_flags(app, options);
 }
 
@@ -331,7 +344,8 @@ void schedule_flags(CLI::App& app, Options& options) {
   order_flags(app, schedule.order);
   app.add_flag("--search", schedule.search, "improve the order by a search");
   app.add_option("--dag", schedule.dag,
-                 "stage graph file; what it says wins over --costs, and no other flag may say it");
+                 "stage graph file; what it says wins over --costs, and no other flag may say it")
+      ->type_name(kFileType);
   standalone_flags(app, schedule);
   app.add_option("--format", options.format, "what to print; ir: our text, proto: our file, pb: the same as binary")
       ->check(CLI::IsMember({"text", "csv", "csv-comms", "json", "svg", "trace", "ir", "proto", "pb"}));
@@ -410,7 +424,9 @@ void verify_flags(CLI::App& app, Options& options) {
 void export_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.input, "compiled folder, or plan file")->required();
   trusted_root_flag(app, options.model);
-  app.add_option("--weights", options.run.data.weights, "what `run --save` of this model wrote")->required();
+  app.add_option("--weights", options.run.data.weights, "what `run --save` of this model wrote")
+      ->required()
+      ->type_name(kFileType);
   app.add_option(
          "-o,--output", options.output,
          "FILE.onnx: the model with these weights; FILE.safetensors: the weights under the names of the module, "

@@ -5,9 +5,13 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace graphpipe::driver {
+
+/// Whether what it takes is the path of a file: help shows FILE for it.
+bool names_file(const CLI::Option&);
 
 void inspect_flags(CLI::App&, Options&);
 void lint_flags(CLI::App&, Options&);

@@ -19,7 +19,8 @@ struct ShownFlag {
   std::vector<std::string> short_names, long_names;
   /// The name of an argument: "model". Empty for flags.
   std::string argument;
-  /// What it takes: "N" or "X" a number, "X,Y" two, "TEXT" any text, often a path, "on|off". Empty for switches.
+  /// What it takes: "N" or "X" a number, "X,Y" two, "FILE" the path of a file, "TEXT" any other text,
+  /// "on|off". Empty for switches.
   std::string value;
   /// The words that it accepts; empty where they are not a list.
   std::vector<std::string> choices;

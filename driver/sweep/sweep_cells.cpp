@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "driver/cli/commands.h"
 #include "driver/launch/digest.h"
 #include "driver/launch/process.h"
 #include "driver/report/json_object.h"
@@ -28,43 +29,48 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr std::string_view kKey = R"({"key":")";
 constexpr size_t kKeyDigits = 64;
 
-/// Whether a flag of `plan` names a file: then its content counts, and not only its name.
-bool names_file(const std::string& flag) {
-  return flag == "model" || flag == "cluster" || flag == "profile" || flag == "plan" || flag == "parameters";
+void add_word(const std::string& flag, const std::string& value, SweepCell& cell) {
+  if (flag == "model") cell.words.push_back(value);
+  else if (value == "true") cell.words.push_back("--" + flag);
+  else if (value != "false") cell.words.push_back(text("--", flag, "=", value));
 }
 
-class Digests {
+/// Makes the keys of cells. What several cells name is read once.
+class KeyMaker {
  public:
+  Result<std::string> key_of(const std::vector<std::string>& words) {
+    std::string told(wire::kToolVersion);
+    for (const std::string& word : words) told += '\0' + word;
+    const Result<ReadCommand> command = read_command(plan_, words);
+    if (!command) {
+      // Its refusal is all that `plan` will answer.
+      for (const Diagnostic& problem : command.problems()) told += '\0' + problem.message;
+      return sha256_of_text(told);
+    }
+    for (const NamedFile& file : command->files) {
+      GP_TRY(const std::string digest, digest_of(file));
+      told += text('\0', file.flag, digest);
+    }
+    // Plans also follow what the module file beside the model says (docs/files.md).
+    GP_TRY(const std::string of_module, digest_of({"module", command->options.model.model + ".module.json"}));
+    return sha256_of_text(told + of_module);
+  }
+
+ private:
   /// "" where no file has that name: a preset of a cluster has none.
-  Result<std::string> of(const std::string& flag, const std::string& path) {
-    if (access(path.c_str(), F_OK) != 0 && flag != "model") return std::string();
-    auto found = known_.find(path);
+  Result<std::string> digest_of(const NamedFile& file) {
+    if (access(file.path.c_str(), F_OK) != 0 && file.flag != "model") return std::string();
+    auto found = known_.find(file.path);
     if (found == known_.end()) {
-      GP_TRY(std::string digest, sha256_of_file(path));
-      found = known_.emplace(path, std::move(digest)).first;
+      GP_TRY(std::string digest, sha256_of_file(file.path));
+      found = known_.emplace(file.path, std::move(digest)).first;
     }
     return found->second;
   }
 
- private:
+  const CommandEntry& plan_ = *std::ranges::find(all_commands(), "plan", &CommandEntry::name);
   std::map<std::string, std::string> known_;
 };
-
-Status add_word(const std::string& flag, const std::string& value, Digests& digests, SweepCell& cell,
-                std::string& told) {
-  if (flag == "model") cell.words.push_back(value);
-  else if (value == "true") cell.words.push_back("--" + flag);
-  else if (value != "false") cell.words.push_back(text("--", flag, "=", value));
-  told += text(flag, "=", value, '\0');
-  if (!names_file(flag)) return Ok{};
-  GP_TRY(const std::string digest, digests.of(flag, value));
-  told += digest;
-  // Plans also follow what the module file beside the model says (docs/files.md).
-  if (flag != "model") return Ok{};
-  GP_TRY(const std::string of_module, digests.of("module", value + ".module.json"));
-  told += of_module;
-  return Ok{};
-}
 
 /// Collects the columns of a report.
 struct RowReader {
@@ -230,18 +236,17 @@ class PlanMaker {
 }  // namespace
 
 Result<std::vector<SweepCell>> cells_of(const Sweep& sweep) {
-  Digests digests;
+  KeyMaker keys;
   std::vector<SweepCell> cells;
   std::vector<size_t> chosen(sweep.axes.size());
   for (bool more = true; more;) {
     SweepCell& cell = cells.emplace_back();
-    std::string told(wire::kToolVersion);
-    for (const auto& [flag, value] : sweep.flags) GP_TRY_VOID(add_word(flag, value, digests, cell, told));
+    for (const auto& [flag, value] : sweep.flags) add_word(flag, value, cell);
     for (size_t i = 0; i < chosen.size(); ++i) {
       cell.values.push_back(sweep.axes[i].values[chosen[i]]);
-      GP_TRY_VOID(add_word(sweep.axes[i].name, cell.values.back(), digests, cell, told));
+      add_word(sweep.axes[i].name, cell.values.back(), cell);
     }
-    cell.key = sha256_of_text(told);
+    GP_TRY(cell.key, keys.key_of(cell.words));
     // Advances to the next combination, like an odometer whose wheels have these sizes.
     size_t wheel = chosen.size();
     while (wheel > 0 && ++chosen[wheel - 1] == sweep.axes[wheel - 1].values.size()) chosen[--wheel] = 0;

@@ -17,7 +17,8 @@ struct SweepCell {
   std::vector<std::string> values;
   /// Of `graphpipe plan`, without the verb.
   std::vector<std::string> words;
-  /// Tells the plan from all others: the words, the model's and the cluster's bytes and the version of this program.
+  /// Tells the plan from all others: the words, the bytes of all files that they name, also in a config file, and the
+  /// version of this program.
   std::string key;
 };
 

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "driver/cli/manual.h"
 #include "driver/report/html/html.h"
 #include "driver/sweep/sweep_output.h"
 #include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 using namespace graphpipe::driver;
@@ -32,6 +34,19 @@ std::string csv_of(const std::string& axis, const std::vector<std::string>& valu
   }
   return sweep_csv(sweep, cells, rows);
 }
+
+/// A folder with a model, and the keys of plans of it.
+struct SweepInputs : graphpipe::testing::TemporaryFolder {
+  SweepInputs() { write("model.onnx", "a model"); }
+  std::string key(const std::vector<std::pair<std::string, std::string>>& flags = {}) const {
+    Sweep sweep{.flags = {{"model", *this / "model.onnx"}}, .axes = {}, .plot = {}};
+    sweep.flags.insert(sweep.flags.end(), flags.begin(), flags.end());
+    const Result<std::vector<SweepCell>> cells = cells_of(sweep);
+    REQUIRE(cells.ok());
+    REQUIRE(cells->size() == 1);
+    return cells->front().key;
+  }
+};
 
 struct Entry {
   double left = 0, text = 0, bottom = 0;  // of the sample, of the name
@@ -78,6 +93,41 @@ Picture picture_of(size_t lines, const std::string& name, size_t panels) {
 }
 
 }  // namespace
+
+TEST_CASE("a cell has another key where a file that it names has changed, whichever flag names it") {
+  const SweepInputs inputs;
+  std::set<std::string> flags;
+  for (const ShownFlag& flag : flags_of(*std::ranges::find(all_commands(), "plan", &CommandEntry::name)))
+    if (flag.value.starts_with("FILE")) flags.insert(flag.argument.empty() ? flag.long_names.front() : flag.argument);
+  CHECK(flags == std::set<std::string>{"cluster", "config", "model", "order", "parameters", "plan", "profile"});
+  for (const std::string& flag : flags) {
+    CAPTURE(flag);
+    const std::string file = flag == "model" ? "model.onnx" : "named.toml";
+    inputs.write(file, "batch = 4\n");
+    const auto key = [&] { return flag == "model" ? inputs.key() : inputs.key({{flag, inputs / file}}); };
+    const std::string before = key();
+    CHECK(key() == before);
+    inputs.write(file, "batch = 8\n");
+    CHECK(key() != before);
+    inputs.write(file, "batch = 4\n");
+    CHECK(key() == before);
+  }
+}
+
+TEST_CASE("the files that a cell's config file names count, and words that are refused have a key too") {
+  const SweepInputs inputs;
+  inputs.write("order.csv", "0F0,0B0\n");
+  inputs.write("flags.toml", "order = \"" + inputs / "order.csv" + "\"\n");
+  const std::string before = inputs.key({{"config", inputs / "flags.toml"}});
+  inputs.write("order.csv", "0F0\n");
+  CHECK(inputs.key({{"config", inputs / "flags.toml"}}) != before);
+  CHECK(inputs.key({{"planner", "grahpipe"}}) == inputs.key({{"planner", "grahpipe"}}));
+  CHECK(inputs.key({{"planner", "grahpipe"}}) != inputs.key());
+  inputs.write("flags.toml", "batch = \"many\"\n");
+  const std::string refused = inputs.key({{"config", inputs / "flags.toml"}});
+  inputs.write("flags.toml", "batch = \"few\"\n");
+  CHECK(inputs.key({{"config", inputs / "flags.toml"}}) != refused);
+}
 
 TEST_CASE("texts that spreadsheets would evaluate are marked as texts in table.csv; numbers stay numbers") {
   const SweepRow row{.numbers = {{"gap", -0.5}}, .limit = "+cmd|' /C calc'!A0", .error = "=HYPERLINK(\"x\",\"y\")"};
