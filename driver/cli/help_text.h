@@ -19,7 +19,7 @@ struct ShownFlag {
   std::vector<std::string> short_names, long_names;
   /// The name of an argument: "model". Empty for flags.
   std::string argument;
-  /// What it takes: "N" or "X" a number, "X,Y" two, "FILE" the path of a file, "TEXT" any other text,
+  /// What it takes: "N" or "X" a number, "X,Y" two, "FILE" a file, "TEXT" any text, often another path,
   /// "on|off". Empty for switches.
   std::string value;
   /// The words that it accepts; empty where they are not a list.

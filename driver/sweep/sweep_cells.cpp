@@ -14,6 +14,7 @@
 #include "driver/cli/commands.h"
 #include "driver/launch/digest.h"
 #include "driver/launch/process.h"
+#include "driver/pipeline/pipeline.h"
 #include "driver/report/json_object.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
@@ -59,11 +60,12 @@ class KeyMaker {
  private:
   /// "" where no file has that name: a preset of a cluster has none.
   Result<std::string> digest_of(const NamedFile& file) {
-    if (access(file.path.c_str(), F_OK) != 0 && file.flag != "model") return std::string();
-    auto found = known_.find(file.path);
+    const std::string path = file.flag == "--plan" ? plan_file_of(file.path) : file.path;
+    if (access(path.c_str(), F_OK) != 0 && file.flag != "model") return std::string();
+    auto found = known_.find(path);
     if (found == known_.end()) {
-      GP_TRY(std::string digest, sha256_of_file(file.path));
-      found = known_.emplace(file.path, std::move(digest)).first;
+      GP_TRY(std::string digest, sha256_of_file(path));
+      found = known_.emplace(path, std::move(digest)).first;
     }
     return found->second;
   }

@@ -129,6 +129,17 @@ TEST_CASE("the files that a cell's config file names count, and words that are r
   CHECK(inputs.key({{"config", inputs / "flags.toml"}}) != refused);
 }
 
+TEST_CASE("of a compiled folder that --plan names, a cell's key has the plan file, as `plan` takes it") {
+  const SweepInputs inputs;
+  inputs.write("out/plan.json", "{}");
+  inputs.write("out/manifest.json", "{}");
+  const std::string before = inputs.key({{"plan", inputs / "out"}});
+  inputs.write("out/manifest.json", "{ }");
+  CHECK(inputs.key({{"plan", inputs / "out"}}) == before);
+  inputs.write("out/plan.json", "{ }");
+  CHECK(inputs.key({{"plan", inputs / "out"}}) != before);
+}
+
 TEST_CASE("texts that spreadsheets would evaluate are marked as texts in table.csv; numbers stay numbers") {
   const SweepRow row{.numbers = {{"gap", -0.5}}, .limit = "+cmd|' /C calc'!A0", .error = "=HYPERLINK(\"x\",\"y\")"};
   const std::vector<std::string> values = {"=1+1", "+1+1", "-1+1",  "@SUM(A1)", "\t=1",
