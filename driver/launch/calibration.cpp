@@ -148,15 +148,23 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
   return cluster;
 }
 
-Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request) {
+bool can_calibrate() {
   std::error_code error;
-  if (installed_runtime().empty() || !fs::exists(calibration_program(), error)) return std::optional<Calibration>();
+  return !installed_runtime().empty() && fs::exists(calibration_program(), error);
+}
+
+std::optional<ir::Cluster> kept_calibration(const CalibrationRequest& request) {
   const std::string key = calibration_key(request);
-  const fs::path path = cache_file(key);
-  if (std::optional<ir::Cluster> known = cached(path, key))
+  return cached(cache_file(key), key);
+}
+
+Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request) {
+  if (!can_calibrate()) return std::optional<Calibration>();
+  if (std::optional<ir::Cluster> known = kept_calibration(request))
     return std::optional<Calibration>({.cluster = std::move(*known), .notes = {}});
+  const std::string key = calibration_key(request);
   GP_TRY(ir::Cluster measured, measure(request, key));
-  Diagnostics notes = keep(path, measured);
+  Diagnostics notes = keep(cache_file(key), measured);
   return std::optional<Calibration>({.cluster = std::move(measured), .notes = std::move(notes)});
 }
 

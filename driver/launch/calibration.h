@@ -15,6 +15,8 @@ struct CalibrationRequest {
   int processes = 1;
   int threads = 1;
   std::string optimizer = "sgd";
+
+  auto operator<=>(const CalibrationRequest&) const = default;
 };
 
 struct Calibration {
@@ -29,6 +31,12 @@ struct Calibration {
 /// another machine, LibTorch or version, is measured again. Nothing where no runtime is installed.
 /// Errors: kEnvironment where the measurement fails, kInterrupted.
 Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request);
+
+/// Whether a runtime is installed to measure with.
+bool can_calibrate();
+
+/// The calibration that the cache has; nothing where it has to be measured.
+std::optional<ir::Cluster> kept_calibration(const CalibrationRequest& request);
 
 /// The path of graphpipe-calibrate; there is nothing where no runtime is installed.
 std::string calibration_program();

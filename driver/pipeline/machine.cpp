@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "driver/cli/usage.h"
-#include "driver/launch/calibration.h"
+#include "driver/launch/digest.h"
 #include "driver/report/report.h"
 #include "files/cluster.h"
 #include "ir/cluster_presets.h"
@@ -76,15 +76,23 @@ Machine machine_of_constants(const PlanOptions& options, std::string_view why) {
   return machine;
 }
 
+/// 0 where the system does not say.
+double memory_bytes_here() {
+  const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  return pages > 0 && page > 0 ? pages * page : 0;
+}
+
+int cores_here() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
 /// The processes of this machine: each is the calibration's device, with its share of the memory.
 ir::Cluster processes(const ir::Cluster& calibration, int count) {
-  const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double memory = memory_bytes_here();
   ir::Cluster cluster;
   for (int i = 0; i < count; ++i) {
     ir::Device device = calibration.devices[DeviceId(0u)];
     device.name = ModelText(text("process", i));
     device.host = 0;
-    if (pages > 0 && page > 0) device.memory = Bytes(std::max<int64_t>(1, static_cast<int64_t>(pages * page / count)));
+    if (memory > 0) device.memory = Bytes(std::max<int64_t>(1, static_cast<int64_t>(memory / count)));
     cluster.devices.push_back(std::move(device));
   }
   cluster.levels = {calibration.levels.front()};
@@ -95,7 +103,7 @@ ir::Cluster processes(const ir::Cluster& calibration, int count) {
 
 Machine this_machine(const ir::Cluster& calibration, const Options& options, std::string_view how) {
   Machine machine{.cluster = processes(calibration, count_of(options.plan)), .source = MachineSource::kCalibrated};
-  machine.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  machine.cores = cores_here();
   const int64_t used = static_cast<int64_t>(machine.cluster.devices.size()) * options.training.threads;
   machine.sentence = count_text(machine.cluster.devices.size(), "process", "processes") + " of this machine";
   if (used > machine.cores) machine.sentence += text(" on ", count_text(machine.cores, "core", "cores"));
@@ -141,14 +149,37 @@ Result<Machine> find_machine(const Options& options) {
   if (variable != nullptr && std::string_view(variable) == kConstantsName)
     return machine_of_constants(options.plan, text("constants, as ", kVariable, " says"));
   if (variable != nullptr && *variable != '\0') return machine_of_variable(variable, options);
-  const CalibrationRequest request{.processes = count_of(options.plan),
-                                   .threads = static_cast<int>(options.training.threads),
-                                   .optimizer = options.training.optimizer};
-  GP_TRY(std::optional<Calibration> calibration, calibrate_machine(request));
+  GP_TRY(std::optional<Calibration> calibration, calibrate_machine(*calibration_request(options)));
   if (!calibration) return machine_of_constants(options.plan, "constants: no runtime is installed to calibrate with");
   Machine machine = this_machine(calibration->cluster, options, "calibrated");
   machine.notes = std::move(calibration->notes);
   return machine;
+}
+
+std::optional<CalibrationRequest> calibration_request(const Options& options) {
+  if (!options.plan.cluster.empty() || !options.plan.profile.empty()) return std::nullopt;
+  return CalibrationRequest{.processes = std::min(count_of(options.plan), 2),
+                            .threads = static_cast<int>(options.training.threads),
+                            .optimizer = options.training.optimizer};
+}
+
+Result<LocalPrices> local_prices(const CalibrationRequest& request) {
+  const char* variable = std::getenv(kVariable);
+  const std::string file = variable != nullptr ? variable : "";
+  if (file == kConstantsName || (file.empty() && !can_calibrate())) return LocalPrices{.digest = kConstantsName};
+  LocalPrices prices;
+  std::string told = text(memory_bytes_here(), " ", cores_here(), " ");
+  if (!file.empty()) {
+    GP_TRY(const std::string digest, sha256_of_file(file));
+    told += digest;
+  } else if (const std::optional<ir::Cluster> kept = kept_calibration(request)) {
+    told += files::print_cluster(*kept);
+  } else {
+    told += calibration_key(request);
+    prices.known = false;
+  }
+  prices.digest = sha256_of_text(told);
+  return prices;
 }
 
 }  // namespace graphpipe::driver

@@ -1,9 +1,11 @@
 #pragma once
 // Which machines the flags mean: a cluster file, a preset, documented constants, or this machine as it was measured.
 
+#include <optional>
 #include <string>
 
 #include "driver/cli/options.h"
+#include "driver/launch/calibration.h"
 #include "ir/cluster.h"
 #include "support/result.h"
 
@@ -29,5 +31,18 @@ struct Machine {
 /// machine, or "default" for the documented constants. With a profile nothing is measured: it has what counts.
 /// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has.
 Result<Machine> find_machine(const Options& options);
+
+/// The calibration of this machine that prices come from; nothing where a cluster or a profile has them.
+std::optional<CalibrationRequest> calibration_request(const Options& options);
+
+/// What tells plans at this machine's prices from plans at those of another machine or calibration.
+struct LocalPrices {
+  /// Of the calibration, or of what GRAPHPIPE_CALIBRATION puts in its place; of the machine's memory and cores.
+  std::string digest;
+  /// False where the calibration has still to be measured: the digest says only for what.
+  bool known = true;
+};
+/// Measures nothing. Errors: those of reading the file of GRAPHPIPE_CALIBRATION.
+Result<LocalPrices> local_prices(const CalibrationRequest& request);
 
 }  // namespace graphpipe::driver

@@ -14,6 +14,7 @@
 #include "driver/cli/commands.h"
 #include "driver/launch/digest.h"
 #include "driver/launch/process.h"
+#include "driver/pipeline/machine.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/json_object.h"
 #include "files/strict_json.h"
@@ -36,28 +37,49 @@ void add_word(const std::string& flag, const std::string& value, SweepCell& cell
   else if (value != "false") cell.words.push_back(text("--", flag, "=", value));
 }
 
-/// Makes the keys of cells. What several cells name is read once.
+/// Makes the keys of cells. What several cells depend on is read once.
 class KeyMaker {
  public:
-  Result<std::string> key_of(const std::vector<std::string>& words) {
+  Status add_key(SweepCell& cell) {
     std::string told(wire::kToolVersion);
-    for (const std::string& word : words) told += '\0' + word;
-    const Result<ReadCommand> command = read_command(plan_, words);
-    if (!command) {
+    for (const std::string& word : cell.words) told += '\0' + word;
+    const Result<ReadCommand> command = read_command(plan_, cell.words);
+    if (command) {
+      GP_TRY_VOID(add_files(*command, told));
+      GP_TRY_VOID(add_prices(command->options, cell, told));
+    } else {
       // Its refusal is all that `plan` will answer.
       for (const Diagnostic& problem : command.problems()) told += '\0' + problem.message;
-      return sha256_of_text(told);
     }
-    for (const NamedFile& file : command->files) {
-      GP_TRY(const std::string digest, digest_of(file));
-      told += text('\0', file.flag, digest);
-    }
-    // Plans also follow what the module file beside the model says (docs/files.md).
-    GP_TRY(const std::string of_module, digest_of({"module", command->options.model.model + ".module.json"}));
-    return sha256_of_text(told + of_module);
+    cell.key = sha256_of_text(told);
+    return Ok{};
   }
 
  private:
+  Status add_files(const ReadCommand& command, std::string& told) {
+    std::vector<NamedFile> files = command.files;
+    // Plans also follow what the module file beside the model says (docs/files.md).
+    files.push_back({"module", command.options.model.model + ".module.json"});
+    for (const NamedFile& file : files) {
+      GP_TRY(const std::string digest, digest_of(file));
+      told += text('\0', file.flag, digest);
+    }
+    return Ok{};
+  }
+
+  Status add_prices(const Options& options, SweepCell& cell, std::string& told) {
+    const std::optional<CalibrationRequest> request = calibration_request(options);
+    if (!request) return Ok{};
+    auto found = prices_.find(*request);
+    if (found == prices_.end()) {
+      GP_TRY(LocalPrices prices, local_prices(*request));
+      found = prices_.emplace(*request, std::move(prices)).first;
+    }
+    told += '\0' + found->second.digest;
+    if (!found->second.known) cell.to_measure = request;
+    return Ok{};
+  }
+
   /// "" where no file has that name: a preset of a cluster has none.
   Result<std::string> digest_of(const NamedFile& file) {
     const std::string path = file.flag == "--plan" ? plan_file_of(file.path) : file.path;
@@ -72,6 +94,7 @@ class KeyMaker {
 
   const CommandEntry& plan_ = *std::ranges::find(all_commands(), "plan", &CommandEntry::name);
   std::map<std::string, std::string> known_;
+  std::map<CalibrationRequest, LocalPrices> prices_;
 };
 
 /// Collects the columns of a report.
@@ -248,7 +271,7 @@ Result<std::vector<SweepCell>> cells_of(const Sweep& sweep) {
       cell.values.push_back(sweep.axes[i].values[chosen[i]]);
       add_word(sweep.axes[i].name, cell.values.back(), cell);
     }
-    GP_TRY(cell.key, keys.key_of(cell.words));
+    GP_TRY_VOID(keys.add_key(cell));
     // Advances to the next combination, like an odometer whose wheels have these sizes.
     size_t wheel = chosen.size();
     while (wheel > 0 && ++chosen[wheel - 1] == sweep.axes[wheel - 1].values.size()) chosen[--wheel] = 0;

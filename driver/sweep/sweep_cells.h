@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "driver/launch/calibration.h"
 #include "driver/sweep/sweep_file.h"
 #include "support/result.h"
 
@@ -17,9 +19,11 @@ struct SweepCell {
   std::vector<std::string> values;
   /// Of `graphpipe plan`, without the verb.
   std::vector<std::string> words;
-  /// Tells the plan from all others: the words, the bytes of all files that they name, also in a config file, and the
-  /// version of this program.
+  /// Tells the plan from all others: the words, the bytes of all files that they name, also in a config file, the
+  /// calibration where this machine's prices count, and the version of this program.
   std::string key;
+  /// The calibration that the plan needs and the key lacks, since it has not been made.
+  std::optional<CalibrationRequest> to_measure;
 };
 
 /// What is known of a plan: numbers by column, and why there is none.
@@ -29,7 +33,8 @@ struct SweepRow {
   bool complete = true;
 };
 
-/// All combinations. Errors: those of reading a model or a file that the flags name.
+/// All combinations. Measures nothing. Errors: those of reading a model, a file that the flags name, or that of
+/// GRAPHPIPE_CALIBRATION.
 Result<std::vector<SweepCell>> cells_of(const Sweep& sweep);
 
 /// The row of a report of `plan --json`. Errors: kMalformedFile.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <set>
 #include <thread>
 
 #include "driver/cli/commands.h"
 #include "driver/cli/usage.h"
+#include "driver/launch/calibration.h"
 #include "driver/launch/folder_lock.h"
 #include "driver/launch/process.h"
 #include "driver/report/report.h"
@@ -37,14 +39,28 @@ Status check_results_folder(const std::string& folder) {
   return Ok{};
 }
 
+// Makes the calibrations that cells still need. Each of their plans would make one, those that run side by side would
+// disturb each other, and none would have it in its key.
+Status measure_for(const std::vector<SweepCell>& cells) {
+  std::set<CalibrationRequest> requests;
+  for (const SweepCell& cell : cells)
+    if (cell.to_measure) requests.insert(*cell.to_measure);
+  for (const CalibrationRequest& request : requests) GP_TRY_VOID(calibrate_machine(request));
+  return Ok{};
+}
+
 Result<Swept> sweep_into(const Options& options) {
   GP_TRY(const Sweep sweep, read_sweep(options.input));
-  GP_TRY(const std::vector<SweepCell> cells, cells_of(sweep));
+  GP_TRY(std::vector<SweepCell> cells, cells_of(sweep));
   GP_TRY(const FolderLock lock, FolderLock::take(options.output));
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   Progress progress(options, "planning");
   const std::string folder = options.output + "/";
   GP_TRY_VOID(check_results_folder(folder));
+  if (std::ranges::any_of(cells, [](const SweepCell& cell) { return cell.to_measure.has_value(); })) {
+    GP_TRY_VOID(measure_for(cells));
+    GP_TRY(cells, cells_of(sweep));
+  }
   GP_TRY(const auto rows,
          make_plans(cells, folder + kCells, options.jobs > 0 ? options.jobs : cores, [&](SweepProgress made) {
            progress.update(static_cast<double>(made.done) / static_cast<double>(made.all),

@@ -3,85 +3,24 @@
 #include "driver/pipeline/machine.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "driver/launch/calibration.h"
 #include "tests/driver/ask.h"
+#include "tests/driver/fake_runtime.h"
 
 using namespace graphpipe;
 using namespace graphpipe::driver;
+using graphpipe::tests::FakeRuntime;
 using graphpipe::tests::holds;
+using graphpipe::tests::kCalibrationLines;
+using graphpipe::tests::Variable;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Sets a variable of the environment, and puts back what was there.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = getenv(name)) old_ = old;
-    if (value.empty()) unsetenv(name);
-    else setenv(name, value.c_str(), 1);
-  }
-  ~Variable() {
-    if (old_) setenv(name_, old_->c_str(), 1);
-    else unsetenv(name_);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
-constexpr const char* kLines =
-    "device 9.6e10 9e9 3e-6\\nkernels 8e10 4e10\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
-    "1.25e-10\\n"
-    "runtime 3e-8 2e-7 2e-11\\n";
-
-/// A runtime whose calibration program prints what it is told to and counts its starts, and a cache of its own.
-struct FakeRuntime {
-  explicit FakeRuntime(const std::string& lines = kLines, int exit_code = 0)
-      : folder(make_folder()),
-        cache(folder / "cache"),
-        runtime_variable("GRAPHPIPE_RUNTIME_DIR", folder.string()),
-        cache_variable("XDG_CACHE_HOME", cache.string()),
-        calibration_variable("GRAPHPIPE_CALIBRATION", "") {
-    fs::create_directories(folder / "bin");
-    const fs::path program = folder / "bin/graphpipe-calibrate";
-    // Of two ranks the first one prints.
-    std::ofstream(program) << "#!/bin/sh\ncase \"$*\" in *'--rank 1'*|*'--rank=1'*) exit 0;; esac\necho x >> "
-                           << (folder / "starts").string() << "\nprintf '" << lines << "'\nexit " << exit_code << "\n";
-    fs::permissions(program, fs::perms::owner_all);
-  }
-  ~FakeRuntime() { fs::remove_all(folder); }
-  FakeRuntime(const FakeRuntime&) = delete;
-  FakeRuntime& operator=(const FakeRuntime&) = delete;
-
-  static fs::path make_folder() {
-    std::string pattern = (fs::temp_directory_path() / "graphpipe-machine-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    return pattern;
-  }
-  int starts() const {
-    std::ifstream file(folder / "starts");
-    int lines = 0;
-    for (std::string line; std::getline(file, line);) ++lines;
-    return lines;
-  }
-  fs::path cache_file() const {
-    for (const auto& entry : fs::directory_iterator(cache / "graphpipe")) return entry.path();
-    return {};
-  }
-
-  const fs::path folder, cache;
-  const Variable runtime_variable, cache_variable, calibration_variable;
-};
 
 Options with_devices(int64_t devices) {
   Options options;
@@ -156,7 +95,7 @@ TEST_CASE("where the cache cannot be written, a note says so and the plan is mad
 }
 
 TEST_CASE("a measurement that fails, or says nothing of use, is an error and leaves no cache") {
-  for (const auto& [lines, code] : {std::pair<std::string, int>{kLines, 5},
+  for (const auto& [lines, code] : {std::pair<std::string, int>{kCalibrationLines, 5},
                                     {"", 0},
                                     {"device 1e9 1e9 1e-6\\n", 0},
                                     {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1\\n", 0},

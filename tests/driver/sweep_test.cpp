@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -11,14 +12,19 @@
 #include <vector>
 
 #include "driver/cli/manual.h"
+#include "driver/launch/calibration.h"
 #include "driver/report/html/html.h"
 #include "driver/sweep/sweep_output.h"
+#include "files/cluster.h"
 #include "tests/driver/ask.h"
+#include "tests/driver/fake_runtime.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 using namespace graphpipe::driver;
+using graphpipe::tests::FakeRuntime;
 using graphpipe::tests::holds;
+using graphpipe::tests::Variable;
 
 namespace sweep_test {
 namespace {
@@ -35,17 +41,23 @@ std::string csv_of(const std::string& axis, const std::vector<std::string>& valu
   return sweep_csv(sweep, cells, rows);
 }
 
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
 /// A folder with a model, and the keys of plans of it.
 struct SweepInputs : graphpipe::testing::TemporaryFolder {
   SweepInputs() { write("model.onnx", "a model"); }
-  std::string key(const std::vector<std::pair<std::string, std::string>>& flags = {}) const {
+  Sweep sweep(const Flags& flags = {}) const {
     Sweep sweep{.flags = {{"model", *this / "model.onnx"}}, .axes = {}, .plot = {}};
     sweep.flags.insert(sweep.flags.end(), flags.begin(), flags.end());
-    const Result<std::vector<SweepCell>> cells = cells_of(sweep);
+    return sweep;
+  }
+  SweepCell cell(const Flags& flags = {}) const {
+    const Result<std::vector<SweepCell>> cells = cells_of(sweep(flags));
     REQUIRE(cells.ok());
     REQUIRE(cells->size() == 1);
-    return cells->front().key;
+    return cells->front();
   }
+  std::string key(const Flags& flags = {}) const { return cell(flags).key; }
 };
 
 struct Entry {
@@ -138,6 +150,50 @@ TEST_CASE("of a compiled folder that --plan names, a cell's key has the plan fil
   CHECK(inputs.key({{"plan", inputs / "out"}}) == before);
   inputs.write("out/plan.json", "{ }");
   CHECK(inputs.key({{"plan", inputs / "out"}}) != before);
+}
+
+TEST_CASE("at this machine's prices a calibration makes a key, and no key makes a calibration") {
+  const FakeRuntime runtime;
+  const SweepInputs inputs;
+  const Flags here = {{"devices", "5"}}, named = {{"cluster", "default"}},
+              profiled = {{"profile", inputs / "profile.json"}};
+  const CalibrationRequest request{.processes = 2};  // two stand for more
+  const std::string of_constants = inputs.key(named), of_profile = inputs.key(profiled), unmeasured = inputs.key(here);
+  CHECK(inputs.cell(here).to_measure == request);
+  CHECK_FALSE(inputs.cell(named).to_measure.has_value());
+  CHECK_FALSE(inputs.cell(profiled).to_measure.has_value());
+  CHECK(runtime.starts() == 0);
+
+  REQUIRE(calibrate_machine(request).ok());
+  const std::string measured = inputs.key(here);
+  CHECK(measured != unmeasured);
+  CHECK(inputs.key(here) == measured);
+  CHECK_FALSE(inputs.cell(here).to_measure.has_value());
+  CHECK(inputs.cell({{"threads", "2"}}).to_measure == CalibrationRequest{.threads = 2});
+
+  ir::Cluster calibration = *kept_calibration(request);
+  calibration.devices[ir::DeviceId(0u)].compute.count *= 2;
+  std::ofstream(runtime.cache_file(), std::ios::trunc) << files::print_cluster(calibration);
+  CHECK(inputs.key(here) != measured);
+  CHECK(inputs.key(here) != unmeasured);
+  CHECK(inputs.key(named) == of_constants);
+  CHECK(inputs.key(profiled) == of_profile);
+  CHECK(runtime.starts() == 1);
+}
+
+TEST_CASE("the file of GRAPHPIPE_CALIBRATION makes a key") {
+  const FakeRuntime runtime;
+  const SweepInputs inputs;
+  const std::string unmeasured = inputs.key();
+  const Variable variable("GRAPHPIPE_CALIBRATION", inputs / "mine.json");
+  CHECK_FALSE(cells_of(inputs.sweep()).ok());
+  inputs.write("mine.json", "{}");
+  const std::string before = inputs.key();
+  CHECK(before != unmeasured);
+  CHECK_FALSE(inputs.cell().to_measure.has_value());
+  inputs.write("mine.json", "{ }");
+  CHECK(inputs.key() != before);
+  CHECK(runtime.starts() == 0);
 }
 
 TEST_CASE("texts that spreadsheets would evaluate are marked as texts in table.csv; numbers stay numbers") {

@@ -101,6 +101,34 @@ TEST_CASE("a sweep that was killed makes the missing plans alone, and what chang
   CHECK(count_lines(read_text(cells)) == 5);
 }
 
+TEST_CASE("at this machine's prices a sweep measures once, goes on, and plans anew after another calibration") {
+  const std::string folder = work_folder("sweep_calibrated"), cache = folder + "/cache", results = folder + "/results";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder + "/sweep.toml") << "[flags]\nmodel = \"" << kModel
+                                        << "\"\nloss = \"contrastive:similarity\"\nbatch = 16\n[axes]\n"
+                                           "devices = [2, 3]\n";
+  const auto lines_after_sweep = [&] {
+    const auto finished = driver::run_and_collect(
+        {.arguments = {"env", "-u", "GRAPHPIPE_CALIBRATION", "XDG_CACHE_HOME=" + cache,
+                       GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep", folder + "/sweep.toml", "-o", results}});
+    REQUIRE(finished.ok());
+    CAPTURE(finished->output);
+    REQUIRE(finished->ending.exit_code == 0);
+    return count_lines(read_text(results + "/cells.jsonl"));
+  };
+  CHECK(lines_after_sweep() == 2);
+  CHECK(lines_after_sweep() == 2);
+  // Of two processes, which stand for more.
+  REQUIRE(std::distance(fs::directory_iterator(cache + "/graphpipe"), fs::directory_iterator()) == 1);
+  const fs::path calibration = fs::directory_iterator(cache + "/graphpipe")->path();
+  nlohmann::json cluster = nlohmann::json::parse(read_text(calibration));
+  nlohmann::json& rate = cluster["devices"][0]["flops_per_second"];
+  rate = 2 * rate.get<double>();
+  std::ofstream(calibration) << cluster;
+  CHECK(lines_after_sweep() == 4);
+}
+
 TEST_CASE("combinations without a plan are rows; flags that `plan` has not, and sweeps without any plan, are errors") {
   const SweepFolder some("some", "devices = [2]\nstages = [2, 500]");
   const auto [code, said] = some.run();
