@@ -30,7 +30,10 @@ struct Calibration {
 /// Errors: kEnvironment where the measurement fails, kInterrupted.
 Result<std::optional<Calibration>> calibrate_machine(const CalibrationRequest& request);
 
-/// The path of graphpipe-calibrate; there is nothing where no runtime is installed.
+/// The installed runtime's program that measures.
+inline constexpr const char* kCalibrationProgram = "graphpipe-calibrate";
+
+/// The path of graphpipe-calibrate, where there may be nothing; empty where no runtime is installed.
 std::string calibration_program();
 
 /// What a cached calibration is for, as it names its device: processor, cores, LibTorch, version, and the request.

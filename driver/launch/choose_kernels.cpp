@@ -49,7 +49,7 @@ Status choose_kernels(const std::string& folder) {
   wire::RunOptions run;
   run.launch.threads = static_cast<int>(products->threads);
   run.launch.folder = folder;
-  GP_TRY(const RunOutcome outcome, launch_program(calibration_program(), 1, run));
+  GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, 1, run));
   if (outcome.exit_code == wire::kExitOk && is_measured(*products, wire::parse_product_table(outcome.report)))
     return write_if_changed(path, outcome.report);
   return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
