@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
+#include "driver/cli/suggestion.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/calibration.h"
 #include "driver/report/report.h"
@@ -48,7 +50,21 @@ Result<ir::Cluster> cluster_of_file(const std::string& path) {
   return cluster;
 }
 
+/// A word that could be a preset's name rather than a path, and is neither. A path with a folder or an ending is meant
+/// as a file.
+Status check_name(const std::string& name) {
+  std::error_code error;
+  if (name.find_first_of("/.") != std::string::npos || std::filesystem::exists(name, error)) return Ok{};
+  std::vector<std::string> names = {kConstantsName};
+  for (const ir::ClusterPreset& preset : ir::cluster_presets()) names.emplace_back(preset.name);
+  std::string listed;
+  for (const std::string& known : names) listed += (listed.empty() ? "" : ", ") + known;
+  return usage("--cluster " + name, "there is no preset and no file of this name" + suggestion(name, names),
+               "name a cluster file, or one of " + listed);
+}
+
 Result<Machine> machine_of_file(const PlanOptions& options) {
+  GP_TRY_VOID(check_name(options.cluster));
   Machine machine{.source = MachineSource::kFile};
   GP_TRY(machine.cluster, cluster_of_file(options.cluster));
   const auto found = static_cast<int64_t>(machine.cluster.devices.size());
