@@ -109,6 +109,12 @@ std::string calibration_program() {
   return runtime.empty() ? "" : runtime + "/bin/" + kCalibrationProgram;
 }
 
+std::optional<std::string> calibration_override() {
+  const char* value = std::getenv(kCalibrationVariable);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
 std::string calibration_key(const CalibrationRequest& request) {
   return text(processor(), ", ", std::thread::hardware_concurrency(), " cores, LibTorch at ", libtorch(),
               ", measured by ", program(), "; ", std::min(request.processes, 2), " processes of ", request.threads,

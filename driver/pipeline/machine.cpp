@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -20,7 +19,6 @@ namespace {
 
 using ir::DeviceId;
 
-constexpr const char* kVariable = "GRAPHPIPE_CALIBRATION";
 constexpr const char* kConstantsName = "default";
 
 std::string rates_text(const ir::Cluster& cluster) {
@@ -153,10 +151,10 @@ Result<Machine> find_machine(const Options& options) {
                             Terminal::encode_text(options.plan.profile).str());
     return machine;
   }
-  const char* variable = std::getenv(kVariable);
-  if (variable != nullptr && std::string_view(variable) == kConstantsName)
-    return machine_of_constants(options.plan, text("constants, as ", kVariable, " says"));
-  if (variable != nullptr && *variable != '\0') return machine_of_variable(variable, options);
+  if (const std::optional<std::string> variable = calibration_override()) {
+    if (*variable != kConstantsName) return machine_of_variable(*variable, options);
+    return machine_of_constants(options.plan, text("constants, as ", kCalibrationVariable, " says"));
+  }
   const CalibrationRequest request{.processes = count_of(options.plan),
                                    .threads = static_cast<int>(options.training.threads),
                                    .optimizer = options.training.optimizer};
