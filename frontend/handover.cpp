@@ -30,7 +30,7 @@ std::optional<Diagnostic> decode_diagnostic(std::string_view bytes) {
   WireReader reader(bytes);
   while (const std::optional<WireField> field = reader.next()) {
     if (field->number == kCode) {
-      if (field->scalar > static_cast<uint64_t>(Code::kInterrupted)) return std::nullopt;
+      if (field->scalar > static_cast<uint64_t>(Code::kInternal)) return std::nullopt;
       diagnostic.code = static_cast<Code>(field->scalar);
     } else if (field->number == kSeverity) {
       if (field->scalar > static_cast<uint64_t>(Severity::kNote)) return std::nullopt;

@@ -41,6 +41,7 @@ enum class Code {
   kPeerFailed,       // a stage process died or stalled
   kCheckFailed,      // verify, lint or check found a difference
   kInterrupted,      // ended early with a partial result
+  kInternal,         // another program of ours has found a defect in itself: ours end the process (support/check.h)
 };
 
 struct Diagnostic {

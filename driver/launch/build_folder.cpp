@@ -73,9 +73,7 @@ Result<std::string> runtime_to_link() {
   return Diagnostic{.code = Code::kEnvironment,
                     .origin = ModelText(runtime),
                     .message = "no installed runtime was found: programs have nothing to link",
-                    .hint =
-                        "set GRAPHPIPE_RUNTIME_DIR to the prefix that holds share/graphpipe (scripts/build installs "
-                        "it), or run graphpipe-runtime where GraphPipe came as a package"};
+                    .hint = kInstallRuntimeHint};
 }
 
 Status run_tool(const Command& command, std::ofstream& log, Progress& progress, std::string_view what) {

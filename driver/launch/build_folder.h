@@ -12,6 +12,11 @@ namespace graphpipe::driver {
 /// where the build that made this program installs it; empty where it is nowhere.
 std::string installed_runtime();
 
+/// What to do where the runtime, or a part of it, is missing.
+inline constexpr const char* kInstallRuntimeHint =
+    "set GRAPHPIPE_RUNTIME_DIR to the prefix that holds share/graphpipe (scripts/build installs it), or run "
+    "graphpipe-runtime where GraphPipe came as a package";
+
 /// Configures and builds, all programs or the one named. The runtime comes from installed_runtime(),
 /// unless the folder bundles it; LibTorch from GRAPHPIPE_LIBTORCH, else it is the one that the runtime was built with.
 /// Output of the tools goes to FOLDER/build.log.

@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kProgram = "graphpipe-calibrate";
-
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -46,7 +44,7 @@ std::string libtorch() {
 // The program measures its own kernels, so another build must measure again.
 std::string program() {
   const Result<std::string> digest = sha256_of_file(calibration_program());
-  return text(kProgram, " ", wire::kToolVersion, digest.ok() ? " " + digest->substr(0, 16) : std::string());
+  return text(kCalibrationProgram, " ", wire::kToolVersion, digest.ok() ? " " + digest->substr(0, 16) : std::string());
 }
 
 // Empty where the environment names no folder; a relative path is none (XDG Base Directory Specification).
@@ -88,11 +86,11 @@ Diagnostics keep(const fs::path& path, const ir::Cluster& cluster) {
 Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string& key) {
   wire::RunOptions run;
   run.launch.threads = request.threads;
-  GP_TRY(const RunOutcome outcome, launch_program(calibration_program(), std::min(request.processes, 2), run));
+  GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)
     if (std::optional<ir::Cluster> cluster = calibration_of_lines(outcome.report, request, key)) return *cluster;
   return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
-                    .origin = ModelText(kProgram),
+                    .origin = ModelText(kCalibrationProgram),
                     .message = text("this machine could not be measured: exit code ", outcome.exit_code),
                     .hint = "its messages on stderr say why; `--cluster default` plans with documented constants"};
 }
@@ -106,7 +104,16 @@ bool read_numbers(std::istringstream& words, std::initializer_list<double*> numb
 
 }  // namespace
 
-std::string calibration_program() { return installed_runtime() + "/bin/" + kProgram; }
+std::string calibration_program() {
+  const std::string runtime = installed_runtime();
+  return runtime.empty() ? "" : runtime + "/bin/" + kCalibrationProgram;
+}
+
+std::optional<std::string> calibration_override() {
+  const char* value = std::getenv(kCalibrationVariable);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
 
 std::string calibration_key(const CalibrationRequest& request) {
   return text(processor(), ", ", std::thread::hardware_concurrency(), " cores, LibTorch at ", libtorch(),
@@ -150,7 +157,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
 
 bool can_calibrate() {
   std::error_code error;
-  return !installed_runtime().empty() && fs::exists(calibration_program(), error);
+  return fs::exists(calibration_program(), error);
 }
 
 std::optional<ir::Cluster> kept_calibration(const CalibrationRequest& request) {

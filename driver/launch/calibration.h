@@ -3,6 +3,7 @@
 // cache of the user ($XDG_CACHE_HOME/graphpipe, or ~/.cache/graphpipe).
 
 #include <optional>
+#include <string>
 
 #include "ir/cluster.h"
 #include "ir/plan.h"
@@ -38,8 +39,18 @@ bool can_calibrate();
 /// The calibration that the cache has; nothing where it has to be measured.
 std::optional<ir::Cluster> kept_calibration(const CalibrationRequest& request);
 
-/// The path of graphpipe-calibrate; there is nothing where no runtime is installed.
+/// The installed runtime's program that measures.
+inline constexpr const char* kCalibrationProgram = "graphpipe-calibrate";
+
+/// The path of graphpipe-calibrate, where there may be nothing; empty where no runtime is installed.
 std::string calibration_program();
+
+/// The variable of the environment that says what this machine does, so that nothing is measured.
+inline constexpr const char* kCalibrationVariable = "GRAPHPIPE_CALIBRATION";
+
+/// The variable's value: a cluster file, or "default" for the documented constants. Nothing where it is not set, or is
+/// empty, as a script leaves it that passes on what it may not have.
+std::optional<std::string> calibration_override();
 
 /// What a cached calibration is for, as it names its device: processor, cores, LibTorch, version, and the request.
 std::string calibration_key(const CalibrationRequest& request);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "driver/launch/build_folder.h"
 #include "driver/launch/digest.h"
 #include "files/text_file.h"
 
@@ -12,18 +13,29 @@ constexpr size_t kDigestLength = 64;
 // A digest, two blanks and the program's name.
 constexpr int64_t kMaxDigestFile = 4096;
 
+bool can_be_run(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+
 }  // namespace
 
-Status check_program(const std::string& path) {
-  if (access(path.c_str(), X_OK) == 0) return Ok{};
+Result<std::string> runtime_program(const std::string& runtime, const std::string& name) {
+  const std::string path = runtime + "/bin/" + name;
+  // Without a runtime the path would be one of the system's folder, where a program of this name is not ours.
+  if (!runtime.empty() && can_be_run(path)) return path;
   return Diagnostic{.code = Code::kEnvironment,
-                    .origin = ModelText(path),
-                    .message = "the program is missing or cannot be run",
-                    .hint = "run `graphpipe build` on the folder first"};
+                    .origin = ModelText(runtime.empty() ? name : path),
+                    .message = runtime.empty() ? "no installed runtime was found, and the program is part of it"
+                                               : "the program is missing or cannot be run: it is part of the runtime, "
+                                                 "which is not installed there, or not as a whole",
+                    .hint = kInstallRuntimeHint};
 }
 
 Status check_built_program(const std::string& path) {
-  GP_TRY_VOID(check_program(path));
+  if (!can_be_run(path)) {
+    return Diagnostic{.code = Code::kEnvironment,
+                      .origin = ModelText(path),
+                      .message = "the program is missing or cannot be run",
+                      .hint = "run `graphpipe build` on the folder first"};
+  }
   const Result<std::string> recorded = files::read_file(path + ".sha256", kMaxDigestFile);
   if (!recorded) {
     return Diagnostic{.code = Code::kEnvironment,

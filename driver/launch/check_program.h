@@ -1,5 +1,6 @@
 #pragma once
-// Whether a program of a compiled folder is the one that was built there.
+// Whether a program can be started: one of a compiled folder, which must be the one that was built there, or one of the
+// installed runtime.
 
 #include <string>
 
@@ -12,7 +13,9 @@ namespace graphpipe::driver {
 /// Errors: kEnvironment where the program is missing or cannot be run, kMalformedFile where it is another one.
 Status check_built_program(const std::string& path);
 
-/// Errors: kEnvironment where the program is missing or cannot be run.
-Status check_program(const std::string& path);
+/// The path of a program of the runtime that is installed in `runtime` (installed_runtime(), build_folder.h).
+/// Errors: kEnvironment where `runtime` is empty, since none was found, and where the program is missing there or
+/// cannot be run.
+Result<std::string> runtime_program(const std::string& runtime, const std::string& name);
 
 }  // namespace graphpipe::driver

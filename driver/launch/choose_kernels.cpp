@@ -1,7 +1,6 @@
 #include "driver/launch/choose_kernels.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -44,12 +43,12 @@ Status choose_kernels(const std::string& folder) {
     fs::remove(path, error);
     return Ok{};
   }
-  const bool is_told = std::getenv("GRAPHPIPE_CALIBRATION") != nullptr;
-  if (is_told || is_measured(*products, read_table(path)) || !fs::exists(calibration_program(), error)) return Ok{};
+  if (calibration_override() || is_measured(*products, read_table(path)) || !fs::exists(calibration_program(), error))
+    return Ok{};
   wire::RunOptions run;
   run.launch.threads = static_cast<int>(products->threads);
   run.launch.folder = folder;
-  GP_TRY(const RunOutcome outcome, launch_program(calibration_program(), 1, run));
+  GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, 1, run));
   if (outcome.exit_code == wire::kExitOk && is_measured(*products, wire::parse_product_table(outcome.report)))
     return write_if_changed(path, outcome.report);
   return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,

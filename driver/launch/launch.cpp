@@ -163,14 +163,13 @@ Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wi
   return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 
-Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options) {
-  GP_TRY_VOID(check_program(program));
+Result<RunOutcome> launch_program(const std::string& name, int ranks, const wire::RunOptions& options) {
+  GP_TRY(const std::string program, runtime_program(installed_runtime(), name));
   return launch(options.launch.folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 
 Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options) {
-  const std::string program = installed_runtime() + "/bin/graphpipe-pace";
-  GP_TRY_VOID(check_program(program));
+  GP_TRY(const std::string program, runtime_program(installed_runtime(), "graphpipe-pace"));
   return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
 }
 

@@ -21,17 +21,19 @@ wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& p
 
 /// Runs `device_count` device programs, with connections between rank 0 and the others that no other process can reach
 /// and a secret of this run alone. Their talk goes to stderr; rank 0's report is collected and, where `echo` is set,
-/// printed as it comes. Where the options ask for a parameter server, its process is one more. When one fails the others have two seconds, or one where it was killed, to end by themselves;
-/// the exit code is that of the first that failed for a reason of its own. Errors: kEnvironment where a program is
-/// missing or no connection can be made. A program that fails is an outcome.
+/// printed as it comes. Where the options ask for a parameter server, its process is one more. When one fails the
+/// others have two seconds, or one where it was killed, to end by themselves; the exit code is that of the first that
+/// failed for a reason of its own. Errors: kEnvironment where a program is missing or no connection can be made. A
+/// program that fails is an outcome.
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo);
 
 /// Runs `ranks` processes of the folder's profiling program.
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options);
 
-/// Runs `ranks` processes of a program of the installed runtime, as above, with the folder of `options` or none.
-Result<RunOutcome> launch_program(const std::string& program, int ranks, const wire::RunOptions& options);
+/// Runs `ranks` processes of the installed runtime's program of this name, as above, with the folder of `options` or
+/// none.
+Result<RunOutcome> launch_program(const std::string& name, int ranks, const wire::RunOptions& options);
 
 /// Runs `ranks` processes of the installed runtime's graphpipe-pace, which read the plan of a paced run in `folder`.
 Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options);

@@ -49,6 +49,7 @@ struct Child {
   int output = -1;  // read end of its standard output
   std::string pending;
   bool ended = false;
+  Clock::time_point ended_at = {};
   Ending ending;
   bool own_group = false;
 };
@@ -113,8 +114,20 @@ Result<Child> start(const Command& command, bool join_errors) {
     close(output[0]);
     return cannot_start(command, std::strerror(pid < 0 ? fork_error : error));
   }
-  return Child{
-      .pid = pid, .output = output[0], .pending = {}, .ended = false, .ending = {}, .own_group = command.own_group};
+  return Child{.pid = pid,
+               .output = output[0],
+               .pending = {},
+               .ended = false,
+               .ended_at = {},
+               .ending = {},
+               .own_group = command.own_group};
+}
+
+// Also hands over what is left of a last line.
+void close_output(Child& child, size_t index, const LineHandler& on_line) {
+  if (!child.pending.empty() && on_line) on_line(index, child.pending);
+  close(child.output);
+  child.output = -1;
 }
 
 // Hands over whole lines; at the end of the stream also what is left.
@@ -128,9 +141,7 @@ void read_lines(Child& child, size_t index, const LineHandler& on_line) {
     if (on_line) on_line(index, std::string_view(child.pending).substr(begin, end - begin));
   child.pending.erase(0, begin);
   if (count > 0) return;
-  if (!child.pending.empty() && on_line) on_line(index, child.pending);
-  close(child.output);
-  child.output = -1;
+  close_output(child, index, on_line);
 }
 
 // Whether it has ended just now.
@@ -138,6 +149,7 @@ bool reap(Child& child) {
   int status = 0;
   if (child.ended || waitpid(child.pid, &status, WNOHANG) != child.pid) return false;
   child.ended = true;
+  child.ended_at = Clock::now();
   if (WIFEXITED(status)) child.ending.exit_code = WEXITSTATUS(status);
   else child.ending.signal = WTERMSIG(status);
   return true;
@@ -159,6 +171,21 @@ void poll_outputs(std::vector<Child>& children, const LineHandler& on_line) {
   poll(descriptors.data(), descriptors.size(), 20);
   for (size_t i = 0; i < descriptors.size(); ++i)
     if (descriptors[i].revents != 0) read_lines(children[owners[i]], owners[i], on_line);
+}
+
+// In seconds, from a child's end. What it wrote is read long before; only what it has started keeps its output open.
+constexpr double kGraceOfOutput = 2;
+
+// A process that a child has left behind, and that ignores SIGTERM, would keep us waiting for the end of the output for
+// as long as it likes.
+void close_outputs_of_ended(std::vector<Child>& children, const LineHandler& on_line) {
+  const auto ended_before = Clock::now() - std::chrono::duration<double>(kGraceOfOutput);
+  for (size_t i = 0; i < children.size(); ++i) {
+    Child& child = children[i];
+    if (!child.ended || child.output < 0 || child.ended_at > ended_before) continue;
+    if (child.own_group) kill(-child.pid, SIGKILL);
+    close_output(child, i, on_line);  // one that has left the group may hold it still
+  }
 }
 
 void close_inherited(const Command& command) {
@@ -222,6 +249,7 @@ std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds
   while (std::ranges::any_of(children, running)) {
     poll_outputs(children, on_line);
     supervisor.step();
+    close_outputs_of_ended(children, on_line);
   }
   // Nobody else would stop the processes that a failed child has started and left behind.
   for (const Child& child : children)

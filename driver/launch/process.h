@@ -20,7 +20,8 @@ struct Command {
   std::vector<std::string> environment;
   /// Descriptors of ours that the child keeps under the same numbers. Here they are closed once it has them.
   std::vector<int> inherited_descriptors;
-  /// The child leads a process group of its own: what stops it stops all that it has started.
+  /// The child leads a process group of its own: what stops it stops all that it has started, and what holds its output
+  /// open for two seconds after its end is killed.
   bool own_group = false;
 };
 
@@ -49,7 +50,8 @@ enum class OnInterrupt {
 /// Runs the children side by side until all have ended. Each gets SIGKILL when this process dies. When one fails, the
 /// others have `grace_seconds`, or less where a signal ended it, to end by themselves; then they are stopped with
 /// SIGTERM and, a second later, SIGKILL. SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1
-/// as it is. Standard error of the children is ours. Errors: kEnvironment where a program cannot be started.
+/// as it is. Standard error of the children is ours. Where a process that a child has started holds its output open,
+/// the output is read for two seconds after the child's end. Errors: kEnvironment where a program cannot be started.
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
                                           const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd);
 

@@ -25,7 +25,7 @@ Result<std::vector<codegen::SourceFile>> runtime_sources() {
     return Diagnostic{.code = Code::kEnvironment,
                       .origin = ModelText(folder.string()),
                       .message = "the runtime's sources are not installed there",
-                      .hint = "install the runtime (scripts/build does), or set GRAPHPIPE_RUNTIME_DIR to where it is"};
+                      .hint = kInstallRuntimeHint};
   }
   std::ranges::sort(sources, {}, &codegen::SourceFile::path);
   return sources;

@@ -42,8 +42,7 @@ Result<std::string> data_cache() {
 Result<std::string> unpacking_program() {
   const std::string path = installed_runtime() + "/share/graphpipe/python/graphpipe_data";
   if (fs::exists(path)) return path;
-  return no_environment("the program that unpacks data is not installed with the runtime",
-                        "install the runtime (scripts/build does), or set GRAPHPIPE_RUNTIME_DIR to where it is");
+  return no_environment("the program that unpacks data is not installed with the runtime", kInstallRuntimeHint);
 }
 
 /// What the program says: a folder, or problems.

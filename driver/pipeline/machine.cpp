@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <filesystem>
 #include <thread>
 
+#include "driver/cli/suggestion.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
 #include "driver/report/report.h"
@@ -18,7 +19,6 @@ namespace {
 
 using ir::DeviceId;
 
-constexpr const char* kVariable = "GRAPHPIPE_CALIBRATION";
 constexpr const char* kConstantsName = "default";
 
 std::string rates_text(const ir::Cluster& cluster) {
@@ -48,7 +48,21 @@ Result<ir::Cluster> cluster_of_file(const std::string& path) {
   return cluster;
 }
 
+/// A word that could be a preset's name rather than a path, and is neither. A path with a folder or an ending is meant
+/// as a file.
+Status check_name(const std::string& name) {
+  std::error_code error;
+  if (name.find_first_of("/.") != std::string::npos || std::filesystem::exists(name, error)) return Ok{};
+  std::vector<std::string> names = {kConstantsName};
+  for (const ir::ClusterPreset& preset : ir::cluster_presets()) names.emplace_back(preset.name);
+  std::string listed;
+  for (const std::string& known : names) listed += (listed.empty() ? "" : ", ") + known;
+  return usage("--cluster " + name, "there is no preset and no file of this name" + suggestion(name, names),
+               "name a cluster file, or one of " + listed);
+}
+
 Result<Machine> machine_of_file(const PlanOptions& options) {
+  GP_TRY_VOID(check_name(options.cluster));
   Machine machine{.source = MachineSource::kFile};
   GP_TRY(machine.cluster, cluster_of_file(options.cluster));
   const auto found = static_cast<int64_t>(machine.cluster.devices.size());
@@ -145,10 +159,10 @@ Result<Machine> find_machine(const Options& options) {
                             Terminal::encode_text(options.plan.profile).str());
     return machine;
   }
-  const char* variable = std::getenv(kVariable);
-  if (variable != nullptr && std::string_view(variable) == kConstantsName)
-    return machine_of_constants(options.plan, text("constants, as ", kVariable, " says"));
-  if (variable != nullptr && *variable != '\0') return machine_of_variable(variable, options);
+  if (const std::optional<std::string> variable = calibration_override()) {
+    if (*variable != kConstantsName) return machine_of_variable(*variable, options);
+    return machine_of_constants(options.plan, text("constants, as ", kCalibrationVariable, " says"));
+  }
   GP_TRY(std::optional<Calibration> calibration, calibrate_machine(*calibration_request(options)));
   if (!calibration) return machine_of_constants(options.plan, "constants: no runtime is installed to calibrate with");
   Machine machine = this_machine(calibration->cluster, options, "calibrated");
@@ -164,8 +178,7 @@ std::optional<CalibrationRequest> calibration_request(const Options& options) {
 }
 
 Result<LocalPrices> local_prices(const CalibrationRequest& request) {
-  const char* variable = std::getenv(kVariable);
-  const std::string file = variable != nullptr ? variable : "";
+  const std::string file = calibration_override().value_or("");
   if (file == kConstantsName || (file.empty() && !can_calibrate())) return LocalPrices{.digest = kConstantsName};
   LocalPrices prices;
   std::string told = text(memory_bytes_here(), " ", cores_here(), " ");

@@ -29,7 +29,8 @@ struct Machine {
 /// `--cluster FILE|NAME` and `--devices N`; without a cluster this machine, calibrated (driver/launch/calibration.h).
 /// The environment's GRAPHPIPE_CALIBRATION is a cluster file whose first device and innermost link stand for this
 /// machine, or "default" for the documented constants. With a profile nothing is measured: it has what counts.
-/// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has.
+/// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has, and for a name
+/// that is neither a preset's nor a file's.
 Result<Machine> find_machine(const Options& options);
 
 /// The calibration of this machine that prices come from; nothing where a cluster or a profile has them.

@@ -24,7 +24,8 @@ Diagnostics one_of_each_kind(const Diagnostics& diagnostics);
 /// Prints warnings and notes to stderr, one of each kind, unless --quiet.
 void report_notes(const Options& options, const Diagnostics& notes);
 
-/// Prints the verb's object, completed with the envelope: schema, tool_version, complete, diagnostics.
+/// Prints the verb's object, completed with the envelope: schema, tool_version, complete, diagnostics. Not `complete`
+/// is an answer that a time limit or an interrupt has cut short, and what is printed in place of an answer.
 void print_json(std::string_view verb, JsonObject object, const Diagnostics& diagnostics, bool complete = true);
 
 /// "12.3 MiB", "4.56 ms": for people, three digits.

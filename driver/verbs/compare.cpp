@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <set>
 #include <tuple>
 
 #include "driver/cli/commands.h"
@@ -244,10 +245,23 @@ std::string contender_table(const std::vector<Contender>& contenders) {
   return (rows.size() > 1 ? table(rows) : "") + failures;
 }
 
+bool any_has_plan(const std::vector<Contender>& contenders) {
+  return std::ranges::any_of(contenders, [](const Contender& c) { return c.problems.empty(); });
+}
+
+/// What stands in the way of all contenders. Most planners refuse a request for the same reason, which is told once.
+Diagnostics problems_of_all(const std::vector<Contender>& contenders) {
+  Diagnostics problems;
+  std::set<std::string> seen;
+  for (const Contender& contender : contenders)
+    for (const Diagnostic& problem : contender.problems)
+      if (seen.insert(to_line(problem)).second) problems.push_back(problem);
+  return problems;
+}
+
 // The exit code of the comparison; if no contender has a plan, that of the first contender's problem.
 int exit_code(const Options& options, const std::vector<Contender>& contenders, bool complete) {
-  const bool any = std::ranges::any_of(contenders, [](const Contender& c) { return c.problems.empty(); });
-  if (!any && !contenders.empty() && !interrupted()) {
+  if (!any_has_plan(contenders) && !contenders.empty() && !interrupted()) {
     Options as_text = options;
     as_text.json = false;
     return report_problems(as_text, "compare", contenders.front().problems);
@@ -263,15 +277,18 @@ int run_compare(const Options& options) {
   Result<std::vector<Contender>> contenders = compare(options, machine);
   if (!contenders) return report_problems(options, "compare", contenders.problems());
   sort_by_step(*contenders);
+  // Without any plan there is no answer, as where `plan` has none. A contender without one beside others is part of it.
+  const bool has_answer = any_has_plan(*contenders);
   const bool complete =
-      !interrupted() && std::ranges::all_of(*contenders, [](const Contender& c) { return c.complete; });
+      has_answer && !interrupted() && std::ranges::all_of(*contenders, [](const Contender& c) { return c.complete; });
   if (options.json) {
     std::vector<JsonObject> rows;
     for (const Contender& contender : *contenders)
       rows.push_back(contender_json(contender, is_winner(*contenders, contender)));
     JsonObject object;
     if (!machine.empty()) object.add("devices", machine);
-    print_json("compare", object.add("plans", rows), {}, complete);
+    print_json("compare", object.add("plans", rows), has_answer ? Diagnostics{} : problems_of_all(*contenders),
+               complete);
   } else {
     if (!machine.empty()) std::cout << "devices: " << machine << "\n";
     std::cout << contender_table(*contenders);

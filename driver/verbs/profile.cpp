@@ -10,6 +10,7 @@
 #include "driver/cli/output_path.h"
 #include "driver/launch/build_folder.h"
 #include "driver/launch/check_run.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/launch/program_folder.h"
@@ -44,11 +45,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   // The link is measured only if each of two processes has cores of its own.
   GP_TRY(const RunOutcome outcome, launch_profile(folder, cores >= 2 * options.training.threads ? 2 : 1, run));
-  if (outcome.exit_code != wire::kExitOk) {
-    return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
-                      .message = text("the profiling program ended with exit code ", outcome.exit_code),
-                      .hint = "its messages on stderr say why"};
-  }
+  if (outcome.exit_code != wire::kExitOk) return failed_run(outcome, "the profiling program", options.model.model);
   GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
   profile.model_digest = pipeline.model.digests.whole;
   profile.threads = pipeline.plan.threads;

@@ -76,19 +76,21 @@ Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
   return plans;
 }
 
-/// Writes the page of a sweep's table. Errors: kUsage for options and further inputs that are about plans.
-Status write_sweep_report(const Options& options, const std::string& table_file) {
+/// Writes the page of a sweep's table, which is in `input`. Errors: kUsage for options and further inputs that are
+/// about plans.
+Status write_sweep_report(const Options& options, const std::string& input, const std::string& table_file) {
   if (options.inputs.size() != 1 || options.format != "html" || !options.measured.empty())
-    return usage(options.inputs.front(), "it is the table of a sweep, which is a page of its own",
+    return usage(input, "it is the table of a sweep, which is a page of its own",
                  "name it alone, without --format and --measured");
   GP_TRY_VOID(check_output(options, {&table_file, 1}));
   GP_TRY(const SweepTable table, read_sweep_table(table_file));
-  return files::write_file(options.output, sweep_page(options.inputs.front(), table));
+  return files::write_file(options.output, sweep_page(input, table));
 }
 
 Status write_report(const Options& options) {
   for (const std::string& path : options.inputs)
-    if (const std::string table = sweep_table_file(path); !table.empty()) return write_sweep_report(options, table);
+    if (const std::string table = sweep_table_file(path); !table.empty())
+      return write_sweep_report(options, path, table);
   if (options.format != "html" && (options.inputs.size() != 1 || !options.measured.empty()))
     return usage("--format " + options.format, "it is a picture of one plan, without what was measured",
                  "name one plan and leave --measured out, or write a page");

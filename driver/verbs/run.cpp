@@ -9,6 +9,7 @@
 #include "driver/cli/config_file.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/check_run.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/launch/unpack_data.h"
@@ -133,11 +134,7 @@ int run_run(const Options& options) {
   if (!outcome) return report_problems(options, "run", outcome.problems());
   // The programs print the report themselves. If they ended before that, a report of how they ended takes its place.
   if (outcome->exit_code != wire::kExitOk && options.json && outcome->report.empty()) {
-    const Diagnostic ended{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
-                           .origin = ModelText(options.input),
-                           .message = text("the run ended with exit code ", outcome->exit_code),
-                           .hint = "the messages on stderr say which device, action and micro-batch"};
-    print_json("run", {}, {ended}, false);
+    print_json("run", {}, {failed_run(*outcome, "the run", options.input)}, false);
   }
   return outcome->exit_code;
 }

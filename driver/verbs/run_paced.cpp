@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "driver/cli/usage.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/launch.h"
-#include "driver/launch/process.h"
 #include "driver/launch/program_folder.h"
 #include "driver/pipeline/pace_plan.h"
 #include "driver/report/report.h"
@@ -94,11 +94,7 @@ Result<PacedRun> run_plan_paced(const Options& options) {
   const auto ranks = static_cast<int>(plan.programs.size());
   GP_TRY(const RunOutcome outcome, launch_paced(folder.path(), ranks, run));
   PacedRun paced{.pipeline = std::move(pipeline), .plan = std::move(plan), .measured = {}, .cores = cores};
-  if (outcome.exit_code != wire::kExitOk)
-    return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kPeerFailed,
-                      .origin = ModelText(options.input),
-                      .message = text("the paced run ended with exit code ", outcome.exit_code),
-                      .hint = "the messages on stderr say why"};
+  if (outcome.exit_code != wire::kExitOk) return failed_run(outcome, "the paced run", options.input);
   std::optional<wire::PaceReport> report = wire::parse_pace_report(outcome.report);
   if (!report || report->steps.empty())
     return Diagnostic{.code = Code::kPeerFailed,

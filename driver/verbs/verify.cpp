@@ -16,6 +16,7 @@
 #include "driver/cli/commands.h"
 #include "driver/launch/build_folder.h"
 #include "driver/launch/check_run.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/folder_lock.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
@@ -71,16 +72,11 @@ struct Verdict {
   bool passed() const { return bitwise && (by_tolerance || !compared); }
 };
 
-Result<TrainingResult> finish(Result<RunOutcome> outcome, TrainingResult files) {
+// `run` says which one it was: "the run of the pipeline".
+Result<TrainingResult> finish(Result<RunOutcome> outcome, std::string_view run, const std::string& folder,
+                              TrainingResult files) {
   if (!outcome) return outcome.problems();
-  if (outcome->exit_code != 0) {
-    const Code code = outcome->exit_code == wire::kExitInputRefused  ? Code::kBadData
-                      : outcome->exit_code == wire::kExitCheckFailed ? Code::kCheckFailed
-                                                                     : Code::kPeerFailed;
-    return Diagnostic{.code = code,
-                      .message = text("a training run ended with exit code ", outcome->exit_code),
-                      .hint = "its messages are above"};
-  }
+  if (outcome->exit_code != wire::kExitOk) return failed_run(*outcome, run, folder);
   GP_TRY(files.losses, report_numbers(outcome->report, "losses"));
   files.scales_loss = report_numbers(outcome->report, "loss_scales").ok();
   if (Result<std::vector<double>> skipped = report_numbers(outcome->report, "skipped_steps"))
@@ -193,7 +189,7 @@ Result<TrainingResult> run_reference(const Options& options, const Pipeline& pip
     run.output.record_steps = std::filesystem::absolute(files.steps);
     std::filesystem::create_directories(files.steps);
   }
-  return finish(launch_serial(folder, run), files);
+  return finish(launch_serial(folder, run), "the run of the unpartitioned model", options.input, files);
 }
 
 // The largest relative difference of a loss, and its step.
@@ -337,7 +333,7 @@ Result<Verdict> verify(Options options) {
   const wire::RunOptions run = run_options(options, pipeline.plan, pipelined);
   GP_TRY(pipelined,
          finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run, false),
-                pipelined));
+                "the run of the pipeline", options.input, pipelined));
   Verdict verdict;
   verdict.compared = !ir::is_asynchronous(pipeline.built.schedule);
   wire::RunOptions serial_run = run_options(options, pipeline.plan, serial);
@@ -346,7 +342,8 @@ Result<Verdict> verify(Options options) {
     std::filesystem::create_directories(serial.steps);
     serial_run.output.record_steps = std::filesystem::absolute(serial.steps);
   }
-  GP_TRY(serial, finish(launch_serial(options.input, serial_run), serial));
+  GP_TRY(serial,
+         finish(launch_serial(options.input, serial_run), "the run of the serial interpreter", options.input, serial));
   GP_TRY(const bool same_weights, same_bytes(pipelined.weights, serial.weights));
   GP_TRY(const bool same_gradients, same_bytes(pipelined.gradients, serial.gradients));
   verdict.forward_only = is_forward_only(pipeline.built.schedule);

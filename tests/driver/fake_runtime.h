@@ -9,27 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "tests/driver/variable.h"
+
 namespace graphpipe::tests {
-
-/// Sets a variable of the environment, and puts back what was there.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = getenv(name)) old_ = old;
-    if (value.empty()) unsetenv(name);
-    else setenv(name, value.c_str(), 1);
-  }
-  ~Variable() {
-    if (old_) setenv(name_, old_->c_str(), 1);
-    else unsetenv(name_);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
 
 inline constexpr const char* kCalibrationLines =
     "device 9.6e10 9e9 3e-6\\nkernels 8e10 4e10\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
@@ -43,7 +25,7 @@ struct FakeRuntime {
         cache(folder / "cache"),
         runtime_variable("GRAPHPIPE_RUNTIME_DIR", folder.string()),
         cache_variable("XDG_CACHE_HOME", cache.string()),
-        calibration_variable("GRAPHPIPE_CALIBRATION", "") {
+        calibration_variable("GRAPHPIPE_CALIBRATION", std::nullopt) {
     std::filesystem::create_directories(folder / "bin");
     const std::filesystem::path program = folder / "bin/graphpipe-calibrate";
     // Of two ranks the first one prints.

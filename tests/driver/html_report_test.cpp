@@ -209,6 +209,16 @@ TEST_CASE("a sweep's table is a page: a picture, what each choice is worth, and 
   }
 }
 
+TEST_CASE("a sweep's table that is named beside plans is refused by its own name") {
+  const TemporaryFolder folder;
+  write_model(folder);
+  const std::string plan = make_plan(folder, "plan.json", "inference");
+  folder.write("sweep/table.json", R"([{"devices":"2","simulated_step":0.5}])");
+  const Answer answer = ask({"report", plan, folder / "sweep", "-o", folder / "x.html"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "'" + (folder / "sweep") + "': it is the table of a sweep"));
+}
+
 TEST_CASE("a report overwrites neither its plan nor its model, and bad plans are refused") {
   const TemporaryFolder folder;
   write_model(folder);

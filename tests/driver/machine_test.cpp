@@ -10,6 +10,7 @@
 #include "driver/launch/calibration.h"
 #include "tests/driver/ask.h"
 #include "tests/driver/fake_runtime.h"
+#include "tests/driver/variable.h"
 
 using namespace graphpipe;
 using namespace graphpipe::driver;
@@ -146,6 +147,24 @@ TEST_CASE("GRAPHPIPE_CALIBRATION names a cluster file whose first device stands 
   CHECK(runtime.starts() == 1);
   std::ofstream(file) << "{}";
   CHECK_FALSE(find_machine(with_devices(5)).ok());
+}
+
+TEST_CASE("a mistyped preset is answered with the names of presets, a path that leads nowhere with the path") {
+  Options options;
+  options.plan.cluster = "defalt";
+  const Result<Machine> mistyped = find_machine(options);
+  REQUIRE_FALSE(mistyped.ok());
+  CHECK(to_line(mistyped.problems()[0]) ==
+        "error[usage] '--cluster defalt': there is no preset and no file of this name; did you mean 'default'?; name a "
+        "cluster file, or one of default, summit, dgx-a100, dgx-h100");
+  options.plan.cluster = "dgx-a10";
+  CHECK(holds(find_machine(options).problems()[0].message, "did you mean 'dgx-a100'?"));
+  options.plan.cluster = "warehouse";
+  CHECK_FALSE(holds(find_machine(options).problems()[0].message, "did you mean"));
+  for (const char* path : {"defalt.json", "./defalt"}) {
+    options.plan.cluster = path;
+    CHECK(find_machine(options).problems()[0].code == Code::kUnreadableFile);
+  }
 }
 
 TEST_CASE("a preset without a number of devices is one machine of it; a file is refused more than it has") {

@@ -246,9 +246,25 @@ TEST_CASE("weights that no device can hold are refused without a search, by plan
   const std::string why =
       "no plan fits the devices: all weights take 91472 bytes with gradients and the optimizer's state";
   CHECK(holds(refused.out, why));
-  const nlohmann::json compared = ask(gpt2("compare", {"--cluster", cluster, "--planners", "auto,piper"})).object();
+  const Answer none = ask(gpt2("compare", {"--cluster", cluster, "--planners", "auto,piper"}));
+  CHECK(none.code == 4);
+  const nlohmann::json compared = none.object();
   REQUIRE(compared["plans"].size() == 2);
   for (const nlohmann::json& row : compared["plans"]) CHECK(holds(row["error"], why));
+  // Without any plan the report says why, once.
+  CHECK(compared["complete"] == false);
+  REQUIRE(compared["diagnostics"].size() == 1);
+  CHECK(compared["diagnostics"][0]["code"] == "no-feasible-plan");
+  CHECK(holds(compared["diagnostics"][0]["message"], why));
+}
+
+TEST_CASE("a comparison is complete where some contender has a plan") {
+  const Answer some = ask(
+      gpt2("compare", {"--cluster", "default", "--devices", "2", "--stages", "2", "--planners", "equal-split,manual"}));
+  CHECK(some.code == 0);
+  CHECK(some.object()["complete"] == true);
+  CHECK(some.object()["diagnostics"].empty());
+  CHECK(some.object()["plans"][1].contains("error"));
 }
 
 TEST_CASE("a time limit that is over leaves plans that take no search, or says so, in every search of a command") {

@@ -1,16 +1,83 @@
 #include "driver/launch/process.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "driver/report/run_report.h"
 
 using namespace graphpipe;
 using namespace graphpipe::driver;
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Whether this becomes true within ten seconds.
+bool becomes(const std::function<bool()>& holds) {
+  for (const auto start = std::chrono::steady_clock::now(); seconds_since(start) < 10;) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+/// A process that ignores SIGTERM and keeps its output open for half a minute, which a child starts before it ends.
+class DeafProcess {
+ public:
+  DeafProcess() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "graphpipe-process-XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    std::ofstream(folder_ + "/deaf.sh")
+        << "trap '' TERM\necho head\necho $$ > new\nmv new pid\nfor second in $(seq 30); "
+           "do sleep 1; done\n";
+  }
+  ~DeafProcess() { std::filesystem::remove_all(folder_); }
+  DeafProcess(const DeafProcess&) = delete;
+  DeafProcess& operator=(const DeafProcess&) = delete;
+
+  /// A child that goes on with these words of a shell once the process is deaf.
+  Command left_behind_by(const std::string& words) const {
+    return {.arguments = {"sh", "-c", "sh deaf.sh & until [ -e pid ]; do sleep 0.01; done; " + words},
+            .working_folder = folder_,
+            .own_group = true};
+  }
+  bool has_started() const {
+    return becomes([&] { return std::filesystem::exists(folder_ + "/pid"); });
+  }
+  /// Or only waits to be collected by whoever has inherited it.
+  bool is_gone() const {
+    return becomes([&] {
+      const std::string now = read("/proc/" + read_number() + "/stat");
+      return now.empty() || now.find(") Z") != std::string::npos;
+    });
+  }
+
+ private:
+  static std::string read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::string read_number() const { return std::to_string(std::stoi(read(folder_ + "/pid"))); }
+  std::string folder_;
+};
+
+}  // namespace
 
 TEST_CASE("a child gets its arguments as they are: no shell reads them") {
   const auto finished = run_and_collect({.arguments = {"printf", "%s|", "a b", "$HOME", "`id`", ";ls"}});
@@ -55,6 +122,39 @@ TEST_CASE("a child that we stop is told from one that failed, and who failed fir
   CHECK(first.order == 0);
   CHECK(second.order == 1);
   CHECK(stopped.order == 2);
+}
+
+TEST_CASE("what a child leaves behind with its output open, deaf to SIGTERM, is not waited for and is killed") {
+  for (const std::string end : {"exit 0", "exit 1"}) {
+    CAPTURE(end);
+    const DeafProcess deaf;
+    const auto start = std::chrono::steady_clock::now();
+    const auto finished = run_and_collect(deaf.left_behind_by(text("printf tail; ", end)));
+    CHECK(seconds_since(start) < 20);
+    REQUIRE(finished.ok());
+    CHECK(finished->ending.exit_code == end[5] - '0');
+    CHECK(finished->output == "head\ntail\n");
+    CHECK(deaf.is_gone());
+  }
+}
+
+TEST_CASE("an interrupt ends what is deaf to SIGTERM, too") {
+  const DeafProcess deaf;
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    catch_interrupts();
+    const auto finished = run_and_collect(deaf.left_behind_by("exec sleep 60"));
+    _exit(finished.ok() && interrupted() && finished->ending.signal == SIGTERM ? 0 : 1);
+  }
+  REQUIRE(launcher > 0);
+  REQUIRE(deaf.has_started());
+  kill(launcher, SIGTERM);
+  const auto start = std::chrono::steady_clock::now();
+  int status = -1;
+  while (waitpid(launcher, &status, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(seconds_since(start) < 20);
+  CHECK(status == 0);
+  CHECK(deaf.is_gone());
 }
 
 TEST_CASE("a descriptor that a child inherits is its alone: its end is seen when the child ends") {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/e2e/background_run.h"
@@ -101,6 +102,22 @@ TEST_CASE("Ctrl-C: exit code 130") {
   Endless endless;
   kill(-endless.run.pid(), SIGINT);  // a terminal's reaches the whole group
   endless.check_end(130);
+}
+
+TEST_CASE("a verification that is asked to terminate says so in its report") {
+  BackgroundRun verify({GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "verify", three_stage_folder(), "--steps", "1000000",
+                        "--lr", "1e-12", "--json"},
+                       work_folder("failures.verify"));
+  std::vector<pid_t> devices;
+  for (int round = 0; round < 6000 && devices.size() < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    devices = verify.devices();
+  }
+  REQUIRE(devices.size() == 3);
+  kill(verify.pid(), SIGTERM);
+  CHECK(verify.wait(15) == 143);
+  check_has(verify.talk(), "{\"code\": \"interrupted\"");
+  CHECK(all_gone(devices, 5));
 }
 
 TEST_CASE("a request to terminate: exit code 143") {

@@ -49,7 +49,7 @@ TEST_CASE("a process that was led astray cannot print to the terminal or hand ba
     CHECK_FALSE(decode_handover(encode_handover(escape)).has_value());
   }
   Handover unknown = refused();
-  unknown.problems[0].code = static_cast<Code>(static_cast<int>(Code::kInterrupted) + 1);
+  unknown.problems[0].code = static_cast<Code>(static_cast<int>(Code::kInternal) + 1);
   CHECK_FALSE(decode_handover(encode_handover(unknown)).has_value());
 }
 

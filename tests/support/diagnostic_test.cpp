@@ -10,12 +10,12 @@
 namespace graphpipe {
 namespace {
 
-constexpr int kCodeCount = static_cast<int>(Code::kInterrupted) + 1;
+constexpr int kCodeCount = static_cast<int>(Code::kInternal) + 1;
 
 TEST_CASE("every code has a name of its own and an exit code that wire/ knows") {
   const std::set<int> exit_codes = {wire::kExitCheckFailed, wire::kExitUsage,       wire::kExitInputRefused,
                                     wire::kExitNoPlan,      wire::kExitEnvironment, wire::kExitPeerFailed,
-                                    wire::kExitPartial};
+                                    wire::kExitPartial,     wire::kExitInternal};
   std::set<std::string_view> names;
   for (int i = 0; i < kCodeCount; ++i) {
     const auto code = static_cast<Code>(i);
@@ -28,6 +28,7 @@ TEST_CASE("every code has a name of its own and an exit code that wire/ knows") 
   CHECK(exit_code_of(Code::kNoFeasiblePlan) == wire::kExitNoPlan);
   CHECK(exit_code_of(Code::kPeerFailed) == wire::kExitPeerFailed);
   CHECK(exit_code_of(Code::kInterrupted) == wire::kExitPartial);
+  CHECK(exit_code_of(Code::kInternal) == wire::kExitInternal);
 }
 
 TEST_CASE("a diagnostic is one line that a terminal can show") {

@@ -1,0 +1,47 @@
+#include "driver/launch/failed_run.h"
+
+#include "driver/launch/process.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::driver {
+namespace {
+
+struct Failure {
+  Code code;
+  const char* hint;
+};
+
+// Standard error of the programs is ours, so their messages have been printed: each names its place and its cause.
+Failure failure_of(int exit_code) {
+  switch (exit_code) {
+    case wire::kExitCheckFailed:
+      return {Code::kCheckFailed, "look into the step that its message on stderr names: a smaller --lr, or other data"};
+    case wire::kExitUsage:
+      return {Code::kUsage, "change the flag that its message on stderr names"};
+    case wire::kExitInputRefused:
+      return {Code::kBadData, "correct the file that its message on stderr names"};
+    case wire::kExitEnvironment:
+      return {Code::kEnvironment,
+              "provide what its message on stderr says is missing, such as space on the disk, and start it again"};
+    case wire::kExitPartial:
+      return {Code::kInterrupted, "start it again: it was asked to end"};
+    case wire::kExitInternal:
+      return {Code::kInternal, "report the message on stderr: it is a defect of GraphPipe"};
+    default:
+      return {Code::kPeerFailed,
+              "start it again; where the same device fails, look at what its messages on stderr name: the action and "
+              "micro-batch, or the signal, which is 9 where memory ran out"};
+  }
+}
+
+}  // namespace
+
+Diagnostic failed_run(const RunOutcome& outcome, std::string_view what, const std::string& place) {
+  const Failure failure = interrupted() ? Failure{Code::kInterrupted, "start it again"} : failure_of(outcome.exit_code);
+  return Diagnostic{.code = failure.code,
+                    .origin = ModelText(place),
+                    .message = text(what, " ended with exit code ", outcome.exit_code),
+                    .hint = failure.hint};
+}
+
+}  // namespace graphpipe::driver

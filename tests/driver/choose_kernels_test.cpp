@@ -1,0 +1,39 @@
+#include "driver/launch/choose_kernels.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/driver/variable.h"
+#include "tests/support/onnx_text.h"
+#include "wire/product_table.h"
+
+namespace graphpipe::tests {
+namespace {
+
+using graphpipe::testing::TemporaryFolder;
+
+/// Whether kernels are measured where GRAPHPIPE_CALIBRATION has this value.
+bool measures(const std::optional<std::string>& value) {
+  const TemporaryFolder folder;
+  wire::ProductTable table{.threads = 1, .products = {{.product = {.rows = 512, .inner = 768, .columns = 3072}}}};
+  folder.write(text("out/", wire::kProductsFile), wire::print_product_table(table));
+  table.products.front().kernel = wire::ProductKernel::kOneDnn;
+  folder.write("measured", wire::print_product_table(table));
+  folder.write("runtime/bin/graphpipe-calibrate", text("#!/bin/sh\ncat '", folder / "measured", "'\n"));
+  std::filesystem::permissions(folder / "runtime/bin/graphpipe-calibrate", std::filesystem::perms::owner_all);
+  const Variable runtime("GRAPHPIPE_RUNTIME_DIR", folder / "runtime");
+  const Variable calibration("GRAPHPIPE_CALIBRATION", value);
+  CHECK(driver::choose_kernels(folder / "out").ok());
+  return std::filesystem::exists(folder / text("out/", wire::kKernelsFile));
+}
+
+TEST_CASE("kernels are measured unless GRAPHPIPE_CALIBRATION says what the machine does; empty it says nothing") {
+  CHECK(measures(std::nullopt));
+  CHECK(measures(""));
+  CHECK_FALSE(measures("default"));
+  CHECK_FALSE(measures("machine.json"));
+}
+
+}  // namespace
+}  // namespace graphpipe::tests

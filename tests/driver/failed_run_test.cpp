@@ -1,0 +1,99 @@
+// A verb that starts programs ends as they end, and says what to do.
+
+#include "driver/launch/failed_run.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "driver/launch/digest.h"
+#include "tests/driver/ask.h"
+#include "tests/driver/variable.h"
+#include "tests/support/onnx_text.h"
+#include "tests/support/test_data.h"
+#include "wire/exit_codes.h"
+
+namespace graphpipe::tests {
+namespace {
+
+using graphpipe::testing::TemporaryFolder;
+
+std::string plan_in(const TemporaryFolder& folder) {
+  const Answer answer = ask({"plan", data_path("models/dlrm/model.onnx"), "--loss", "bce:logit,click", "--cluster",
+                             "default", "--devices", "1", "--batch", "8", "-o", folder / "plan.json", "-q"});
+  CAPTURE(answer.err);
+  REQUIRE(answer.code == 0);
+  return folder / "plan.json";
+}
+
+/// A program that ends with this code, at once.
+void write_program(const TemporaryFolder& folder, const std::string& path, int exit_code) {
+  folder.write(path, text("#!/bin/sh\nexit ", exit_code, "\n"));
+  std::filesystem::permissions(folder / path, std::filesystem::perms::owner_all);
+  folder.write(path + ".sha256", driver::sha256_of_file(folder / path).value() + "  program\n");
+}
+
+void check_end(const Answer& answer, int code) {
+  CAPTURE(answer.err);
+  CHECK(answer.code == code);
+  const nlohmann::json problem = answer.object()["diagnostics"][0];
+  CHECK(holds(problem["message"], text("exit code ", code)));
+  CHECK(holds(answer.err, problem["hint"].get<std::string>()));
+  CHECK(answer.object()["complete"] == false);
+}
+
+TEST_CASE("a failed run leads to the exit code of its programs, each with something to do") {
+  for (const int code : {wire::kExitCheckFailed, wire::kExitUsage, wire::kExitInputRefused, wire::kExitEnvironment,
+                         wire::kExitPeerFailed, wire::kExitPartial, wire::kExitInternal}) {
+    CAPTURE(code);
+    const Diagnostic problem = driver::failed_run({.exit_code = code, .report = {}}, "the run", "folder");
+    CHECK(exit_code_of(problem.code) == code);
+    CHECK(problem.message == text("the run ended with exit code ", code));
+    CHECK_FALSE(problem.hint.empty());
+  }
+  // Not a code of ours: something else ended the program.
+  CHECK(driver::failed_run({.exit_code = 99, .report = {}}, "the run", "folder").code == Code::kPeerFailed);
+}
+
+TEST_CASE("verify ends with the exit code of the programs of its folder") {
+  const TemporaryFolder folder;
+  REQUIRE(ask({"generate", plan_in(folder), "-o", folder / "out", "-q"}).code == 0);
+  for (const int code : {wire::kExitUsage, wire::kExitInputRefused, wire::kExitEnvironment, wire::kExitPeerFailed}) {
+    write_program(folder, "out/build/device0", code);
+    check_end(ask({"verify", folder / "out", "--json"}), code);
+  }
+  // The device's report is that of a training of one step.
+  folder.write("out/build/device0", "#!/bin/sh\necho '{\"losses\": [1]}'\n");
+  folder.write("out/build/device0.sha256",
+               driver::sha256_of_file(folder / "out/build/device0").value() + "  program\n");
+  write_program(folder, "out/build/serial", wire::kExitEnvironment);
+  check_end(ask({"verify", folder / "out", "--json"}), wire::kExitEnvironment);
+}
+
+TEST_CASE("a paced run ends with the exit code of its programs") {
+  const TemporaryFolder folder;
+  const std::string plan = plan_in(folder);
+  const Variable runtime("GRAPHPIPE_RUNTIME_DIR", folder / "runtime");
+  for (const int code : {wire::kExitUsage, wire::kExitInputRefused, wire::kExitEnvironment, wire::kExitPeerFailed}) {
+    write_program(folder, "runtime/bin/graphpipe-pace", code);
+    check_end(ask({"run", plan, "--pace", "--json"}), code);
+  }
+}
+
+TEST_CASE("a profile ends with the exit code of the program that measures") {
+  const TemporaryFolder folder;
+  // In place of CMake: `cmake --build FOLDER/build` leaves a program that finds no space on the disk.
+  write_program(folder, "profile", wire::kExitEnvironment);
+  folder.write("bin/cmake", text("#!/bin/sh\n[ \"$1\" = --build ] || exit 0\nmkdir -p \"$2\"\ncp '", folder / "profile",
+                                 "' '", folder / "profile.sha256", "' \"$2\"\n"));
+  std::filesystem::permissions(folder / "bin/cmake", std::filesystem::perms::owner_all);
+  folder.write("runtime/share/graphpipe/GraphPipeConfig.cmake", "");
+  const Variable runtime("GRAPHPIPE_RUNTIME_DIR", folder / "runtime");
+  const Variable path("PATH", (folder / "bin") + ":" + getenv("PATH"));
+  check_end(ask({"profile", data_path("models/dlrm/model.onnx"), "--loss", "bce:logit,click", "--batch", "8", "-o",
+                 folder / "profile.json", "--json"}),
+            wire::kExitEnvironment);
+}
+
+}  // namespace
+}  // namespace graphpipe::tests
