@@ -15,7 +15,8 @@ struct CodeRow {
 };
 
 // Exit codes: 1 a check failed, 2 usage, 3 input refused, 4 no feasible plan, 5 environment, 6 a peer failed,
-// 7 a budget ended with a partial result, 70 a defect of ours. wire/exit_codes.h names the same numbers for the other side.
+// 7 a budget ended with a partial result, 70 a defect of ours. wire/exit_codes.h names the same numbers for the other
+// side.
 constexpr CodeRow kCodes[] = {
     {Code::kUsage, "usage", 2},
     {Code::kUnreadableFile, "unreadable-file", 3},
@@ -53,9 +54,12 @@ const CodeRow& row_of(Code code) {
 
 std::string_view severity_name(Severity severity) {
   switch (severity) {
-    case Severity::kError: return "error";
-    case Severity::kWarning: return "warning";
-    case Severity::kNote: return "note";
+    case Severity::kError:
+      return "error";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kNote:
+      return "note";
   }
   return "error";
 }
