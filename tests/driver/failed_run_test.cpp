@@ -82,10 +82,13 @@ TEST_CASE("a paced run ends with the exit code of its programs") {
 
 TEST_CASE("a profile ends with the exit code of the program that measures") {
   const TemporaryFolder folder;
-  // In place of CMake: `cmake --build FOLDER/build` leaves a program that finds no space on the disk.
+  // In place of CMake, which is called as `cmake -S FOLDER -B BUILD` and `cmake --build BUILD`: it leaves a program
+  // that finds no space on the disk.
   write_program(folder, "profile", wire::kExitEnvironment);
-  folder.write("bin/cmake", text("#!/bin/sh\n[ \"$1\" = --build ] || exit 0\nmkdir -p \"$2\"\ncp '", folder / "profile",
-                                 "' '", folder / "profile.sha256", "' \"$2\"\n"));
+  folder.write("bin/cmake",
+               text("#!/bin/sh\nif [ \"$1\" = -S ]; then mkdir -p \"$4\"; echo > \"$4/CMakeCache.txt\"; exit; "
+                    "fi\ncp '",
+                    folder / "profile", "' '", folder / "profile.sha256", "' \"$2\"\n"));
   std::filesystem::permissions(folder / "bin/cmake", std::filesystem::perms::owner_all);
   folder.write("runtime/share/graphpipe/GraphPipeConfig.cmake", "");
   const Variable runtime("GRAPHPIPE_RUNTIME_DIR", folder / "runtime");
