@@ -106,9 +106,24 @@ def _shape_of(view: memoryview) -> tuple[int, ...]:
     return view.shape or ()
 
 
-def _padded(view: memoryview, kind: str, shape: tuple[int, ...], number: float) -> memoryview:
-    """The view's rows at the beginning of each axis of an array of this shape, the rest filled with the number."""
-    element = struct.pack("<" + kind, int(number) if kind not in "fde" else number)
+def _element(name: str, declared: str, number: float) -> bytes:
+    """The number as an element of this type. Its size is that of the type: a buffer's format "l" has 8 bytes here and 4 in
+    struct's standard sizes."""
+    size, formats = TYPES[declared]
+    try:
+        if declared == "bfloat16":  # the upper half of a float32
+            return struct.pack("<f", number)[2:]
+        if declared.startswith("float"):
+            return struct.pack("<" + formats[0], number)
+        if int(number) != number:
+            raise FeedError(f"{declared} {name!r} cannot be filled up with {number}")
+        return int(number).to_bytes(size, "little", signed=declared.startswith("int"))
+    except (OverflowError, ValueError) as error:
+        raise FeedError(f"{declared} {name!r} cannot be filled up with {number}: {error}") from None
+
+
+def _padded(view: memoryview, element: bytes, shape: tuple[int, ...]) -> memoryview:
+    """The view's rows at the beginning of each axis of an array of this shape, the rest filled with the element."""
     count = 1
     for dim in shape:
         count *= dim
@@ -131,9 +146,10 @@ def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = No
     kind = view.format.lstrip("@=<")
     smaller = len(found) == len(declared.shape) and found != declared.shape and all(
         0 < dim <= most for dim, most in zip(found, declared.shape))
-    if fill is not None and smaller and found[0] == declared.shape[0] and kind in formats and view.c_contiguous:
-        return _padded(view, kind, declared.shape, fill)
-    if found != declared.shape or view.itemsize != size or kind not in formats:
+    fits = view.itemsize == size and kind in formats
+    if fill is not None and smaller and found[0] == declared.shape[0] and fits and view.c_contiguous:
+        return _padded(view, _element(name, declared.type, fill), declared.shape)
+    if found != declared.shape or not fits:
         raise FeedError(f"the batch has {kind}{list(found)} for {name!r}; the run takes "
                         f"{declared.type}{list(declared.shape)}")
     if not view.c_contiguous:

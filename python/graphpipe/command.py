@@ -66,6 +66,9 @@ def environment(needs_runtime: bool = False) -> dict[str, str]:
 BUILDING = {"build", "compile", "profile"}
 # Exit codes that come with an answer: what a verb looked for and found is no failure of the call.
 ANSWERING: dict[str, tuple[int, ...]] = {"lint": (0, 1, 3), "verify": (0, 1)}
+# Verbs whose search may be ended early (time_limit), with the best plan so far: Answer.complete is False then.
+SEARCHING = {"plan", "compile", "compare"}
+ENDED_EARLY = 7
 
 
 def words_of(flags: Mapping[str, Flag]) -> list[str]:
@@ -95,6 +98,9 @@ def answer_of(verb: str, exit_code: int, output: str, errors: str) -> dict[str, 
     if exit_code in ANSWERING.get(verb, (0,)) and answer:
         return answer
     problems = [parsed(Diagnostic, item) for item in answer.get("diagnostics", [])]
+    has_plan = bool(answer) and all(problem.severity != "error" for problem in problems)
+    if exit_code == ENDED_EARLY and verb in SEARCHING and has_plan:
+        return answer
     raise error_of(verb, exit_code, problems, errors)
 
 

@@ -181,15 +181,19 @@ class Comparison(Answer):
 
 @dataclass(frozen=True)
 class Run(Answer):
-    """`losses` and `step_seconds` are those of the steps from `first_step` on."""
+    """`losses`, `step_seconds` and `gradient_norms` are those of the steps from `first_step` on; a loss or norm that is not
+    finite is None. `eval_losses` are those after `eval_steps`. The last four are those of a parameter server."""
 
     plan: str = ""
     transport: str = ""
     devices: int = 0
     steps: int = 0
     first_step: int = 1
-    losses: list[float] = field(default_factory=list)
+    losses: list[Optional[float]] = field(default_factory=list)
     step_seconds: list[float] = field(default_factory=list)
+    gradient_norms: list[Optional[float]] = field(default_factory=list)
+    eval_steps: list[int] = field(default_factory=list)
+    eval_losses: list[Optional[float]] = field(default_factory=list)
     skipped_steps: list[int] = field(default_factory=list)
     loss_scales: list[float] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
@@ -199,6 +203,10 @@ class Run(Answer):
     fallback_steps: list[int] = field(default_factory=list)
     fallbacks: list[int] = field(default_factory=list)
     page_faults: list[int] = field(default_factory=list)
+    updates: Optional[int] = None
+    staleness_bound: Optional[int] = None
+    largest_staleness: Optional[int] = None
+    mean_staleness: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,7 @@ def _converted(kind: Any, value: Any) -> Any:
 
 
 def parsed(kind: type[T], value: dict[str, Any]) -> T:
-    """The object of a verb's JSON. Keys that the type does not have are left out; `raw` of the caller has them."""
+    """The object of a verb's JSON. Keys that the type does not have are left out."""
     hints = typing.get_type_hints(kind)
     known = {f.name for f in dataclasses.fields(typing.cast(Any, kind))}
     return kind(**{key: _converted(hints[key], item) for key, item in value.items() if key in known})

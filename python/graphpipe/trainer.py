@@ -44,7 +44,8 @@ class Trainer:
         batch of the plan's size: a dict by the names of the model's inputs and labels, or a tuple (see `names`).
 
         A batch that does not fit raises FeedError; so does the last one of an epoch where it is smaller (DataLoader's
-        drop_last). `on_step` is called from this thread as losses come; `save` is where the weights go.
+        drop_last). `on_step` is called from this thread as losses come, and takes the place of `log`;
+        `save` is where the weights go.
         Arrays that are smaller than the plan's are filled up, at the end of each axis but the first, with the numbers of
         `pad`, by the names of the inputs: pad={"input_ids": 0, "attention_mask": 0, "labels": -100}.
         A run that goes on from a checkpoint (resume=...) skips the batches of the steps that are done."""
@@ -55,9 +56,14 @@ class Trainer:
             raise ValueError("steps or epochs, not both")
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
             feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps, pad or {})
+            given = {**self.flags, **flags, **({} if save is None else {"save": save})}
             log = os.path.join(folder, "log.jsonl") if on_step is not None else None
+            if log is not None:
+                if given.get("log") is not None:
+                    raise ValueError("on_step or log, not both: on_step reads the log of the run")
+                given["log"] = log
             words = [binary(), "run", os.fspath(self.program.folder), "--feed", feeder.socket, "--steps", str(steps),
-                     *words_of({**self.flags, **flags, "save": save, "log": log}), "--json", "--quiet"]
+                     *words_of(given), "--json", "--quiet"]
             return parsed(Run, self._follow(words, feeder, log, on_step))
 
     def _follow(self, words: list[str], feeder: "_Feeder", log: Optional[str],

@@ -19,7 +19,8 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import graphpipe  # noqa: E402
 from graphpipe import results  # noqa: E402
-from graphpipe.command import call, words_of  # noqa: E402
+import graphpipe_feed  # noqa: E402
+from graphpipe.command import answer_of, call, words_of  # noqa: E402
 
 MODEL = ROOT / "tests/data/models/dlrm/model.onnx"
 LOSS = "bce:logit,click"
@@ -34,6 +35,36 @@ class Flags(unittest.TestCase):
         self.assertEqual(words_of({"micro_batch": 4, "json": True, "quiet": False, "loss": None, "freeze": ["a", "b"]}),
                          ["--micro-batch", "4", "--json", "--freeze", "a", "--freeze", "b"])
         self.assertEqual(words_of({"save": Path("w"), "betas": "0.9,0.99"}), ["--save", "w", "--betas", "0.9,0.99"])
+
+
+class Padding(unittest.TestCase):
+    """What fills up smaller arrays has the declared type, whatever a buffer calls it."""
+
+    def padded(self, kind, numbers, declared, fill):
+        view = memoryview(array.array(kind, numbers)).cast("B").cast(kind, [2, len(numbers) // 2])
+        return bytes(graphpipe_feed._bytes_of("x", view, graphpipe_feed.Input(declared, (2, 4)), fill))
+
+    def test_integers(self):
+        for kind in "lq":  # NumPy's and torch's int64 are "l"
+            self.assertEqual(list(array.array("q", self.padded(kind, [1, 2, 3, 4, 5, 6], "int64", -100))),
+                             [1, 2, 3, -100, 4, 5, 6, -100])
+        self.assertEqual(list(self.padded("B", [1, 2, 3, 4], "uint8", 255)), [1, 2, 255, 255, 3, 4, 255, 255])
+        for wrong in (0.5, 1 << 63):
+            with self.assertRaises(graphpipe.FeedError):
+                self.padded("q", [1, 2], "int64", wrong)
+
+    def test_bfloat16_is_the_upper_half_of_a_float32(self):
+        self.assertEqual(list(array.array("h", self.padded("h", [1, 2], "bfloat16", 1.0))),
+                         [1, 0x3F80, 0x3F80, 0x3F80, 2, 0x3F80, 0x3F80, 0x3F80])
+
+
+class EndedEarly(unittest.TestCase):
+    def test_the_best_plan_so_far_is_an_answer(self):
+        answer = {"complete": False, "stages": [], "diagnostics": []}
+        self.assertEqual(answer_of("plan", 7, json.dumps(answer), ""), answer)
+        answer["diagnostics"] = [{"severity": "error", "code": "interrupted", "message": "no plan", "hint": "wait"}]
+        with self.assertRaises(graphpipe.Interrupted):
+            answer_of("plan", 7, json.dumps(answer), "")
 
 
 class Answers(unittest.TestCase):
@@ -165,6 +196,12 @@ class Training(unittest.TestCase):
         self.assertLess(run.losses[3], run.losses[0])
         for step, loss in zip(seen, run.losses):
             self.assertAlmostEqual(step.loss, loss, places=5)
+        with tempfile.TemporaryDirectory() as folder:
+            weights, log = Path(folder) / "w.safetensors", Path(folder) / "run.jsonl"
+            graphpipe.Trainer(self.program, lr=0.1, save=weights, log=log).fit(batches)
+            self.assertTrue(weights.exists() and log.exists())
+            with self.assertRaises(ValueError):
+                graphpipe.Trainer(self.program, log=log).fit(batches, on_step=seen.append)
         # A loader that can be read once, with more than is asked for.
         once = graphpipe.Trainer(self.program, lr=0.1).fit((b for b in batches + [{"nothing": 0}]), steps=3)
         self.assertEqual(once.losses, run.losses[:3])
