@@ -3,12 +3,14 @@
 
     bench/compare_results.py BEFORE.json AFTER.json [--worse 1.05]
 
-Prints the ratio after / before of every field of which less is better. Ends with 1 where a ratio is above --worse, with
+Prints the ratio after / before of every field of which less is better: inf where there is no number any more, or
+where there was 0. Ends with 1 where a ratio is above --worse, with
 2 where the files are not results of one benchmark. Rows that only one file has are named.
 """
 
 import argparse
 import json
+import math
 import sys
 
 from results import SCHEMA
@@ -22,6 +24,9 @@ def read(path: str) -> dict:
         raise SystemExit(f"{path}: {error}") from error
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
         raise SystemExit(f"{path}: is no result file ({SCHEMA})")
+    for field in ("bench", "processor", "cores", "key", "lower_is_better", "rows"):
+        if field not in results:
+            raise SystemExit(f"{path}: has no {field}")
     return results
 
 
@@ -38,8 +43,13 @@ def ratios(before: dict, after: dict) -> list[tuple[str, str, float]]:
         if other is None:
             continue
         for field in before["lower_is_better"]:
-            if row.get(field) and other.get(field) is not None:
-                found.append((" ".join(map(str, key)), field, other[field] / row[field]))
+            was, is_now = row.get(field), other.get(field)
+            if was is None:
+                continue
+            # Nothing where there was a number is the worst of all; so is something where there was 0.
+            worst = is_now is None or (was == 0 and is_now > 0)
+            ratio = math.inf if worst else 1.0 if was == 0 else is_now / was
+            found.append((" ".join(map(str, key)), field, ratio))
     return found
 
 

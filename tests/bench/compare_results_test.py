@@ -36,6 +36,12 @@ class CompareResults(unittest.TestCase):
         self.assertIn("only in one file: b", worse.stdout)
         self.assertIn("only in one file: c", worse.stdout)
 
+    def test_what_was_0_or_is_no_more_is_worse(self):
+        before = self.save("before", [{"model": "a", "ratio": 0.0}, {"model": "b", "ratio": 1.0}])
+        for row in ({"model": "a", "ratio": 0.4}, {"model": "b", "ratio": None}):
+            self.assertEqual(self.compare(before, self.save("after", [row])).returncode, 1)
+        self.assertEqual(self.compare(before, before).returncode, 0)
+
     def test_other_files_are_refused(self):
         before = self.save("before", [])
         self.assertEqual(self.compare(before, self.save("other", [], bench="memory")).returncode, 2)
