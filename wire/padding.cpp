@@ -5,14 +5,18 @@
 #include <cstring>
 
 #include "wire/element_bytes.h"
+#include "wire/run/flag.h"
 
 namespace graphpipe::wire {
 namespace {
 
+/// 2^53: beyond it not every whole number is a double, which paddings are.
+constexpr double kMaxExact = 9007199254740992.0;
+
 std::string word_of(const Padding& padding) {
-  const auto whole = static_cast<int64_t>(padding.number);
-  const bool is_whole = std::abs(padding.number) < 1e15 && static_cast<double>(whole) == padding.number;
-  return text(encoded_name(padding.name), "=", is_whole ? std::to_string(whole) : text(padding.number));
+  const bool is_whole = std::abs(padding.number) <= kMaxExact && std::nearbyint(padding.number) == padding.number;
+  return text(encoded_name(padding.name), "=",
+              is_whole ? std::to_string(static_cast<int64_t>(padding.number)) : write_value(padding.number));
 }
 
 bool holds(ElementType type, double number) {
@@ -21,7 +25,7 @@ bool holds(ElementType type, double number) {
   const int bits = static_cast<int>(8 * element_size(type));
   const bool is_unsigned = type == ElementType::kUInt8;
   const double high = std::ldexp(1.0, is_unsigned ? bits : bits - 1), low = is_unsigned ? 0 : -high;
-  return std::nearbyint(number) == number && number >= low && number < high;
+  return std::nearbyint(number) == number && number >= low && number < high && std::abs(number) <= kMaxExact;
 }
 
 Diagnostic usage(const Padding& padding, std::string message, std::string hint) {

@@ -395,5 +395,13 @@ TEST_CASE("a padding is refused that the plan cannot use") {
   CHECK(read_padding("mask=0.25", read));
   CHECK(read == std::vector<Padding>{{"a=b", -100}, {"mask", 0.25}});
   CHECK(write_paddings(read) == "a=b=-100\nmask=0.25");
+  // No digit is lost on the way to the programs, and no whole number that a double does not hold.
+  std::vector<Padding> exact, again;
+  for (const char* word : {"image=-2.1179039", "id=9007199254740991", "x=1e300", "y=1e-7"})
+    CHECK(read_padding(word, exact));
+  for (const Padding& padding : exact) CHECK(read_padding(write_paddings({padding}), again));
+  CHECK(again == exact);
+  CHECK(write_paddings({exact[1]}) == "id=9007199254740991");
+  CHECK(refusal({"label", 1e300}).find("int64") != std::string::npos);
   for (const char* word : {"=1", "a", "a=", "a=x", "a=inf", "a=1e999"}) CHECK_FALSE(read_padding(word, read));
 }
