@@ -110,6 +110,19 @@ void check_files(const std::string& folder, const wire::CheckpointRecord& record
   }
 }
 
+/// Ranks on other hosts may have written theirs into a folder of the same name that is not this one.
+void expect_files(const std::string& folder, const wire::CheckpointRecord& record) {
+  for (const wire::ManifestEntry& file : record.files) {
+    std::error_code error;
+    const uintmax_t size = fs::file_size(folder + "/" + file.path, error);
+    if (error || size != static_cast<uintmax_t>(file.size))
+      throw RunError(Diagnostic{.code = Code::kEnvironment,
+                                .origin = ModelText(folder + "/" + file.path),
+                                .message = "a rank has written this file of the checkpoint, and it is not here",
+                                .hint = "name a folder for --checkpoint that the hosts of all ranks share"});
+  }
+}
+
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(const std::string& path, const std::string& model, bool may_hold_some)
@@ -129,6 +142,7 @@ CheckpointFolder::CheckpointFolder(const std::string& path, const std::string& m
 
 void CheckpointFolder::commit(const wire::CheckpointRecord& record, const std::string& token, int64_t keep) {
   const std::string unfinished = unfinished_checkpoint(path_, record.step, token);
+  expect_files(unfinished, record);
   const std::string body = wire::print_checkpoint(record);
   OutputFile file(unfinished + "/" + std::string(wire::kCheckpointRecord));
   file.write(body);

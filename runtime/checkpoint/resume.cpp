@@ -93,9 +93,15 @@ wire::CheckpointRecord record_of_run(const PlanTable& plan, const wire::RunOptio
                                 .seed = seed_of(plan, options),
                                 .data = data_digest(options.data.folder)};
   const wire::RunOptions defaults;
-  for (const wire::RunFlag& flag : wire::run_flags())
-    if (const std::string value = flag.write(options); flag.kept_on_resume && value != flag.write(defaults))
-      record.flags.emplace_back(flag.name, value);
+  for (const wire::RunFlag& flag : wire::run_flags()) {
+    const std::string value = flag.write(options);
+    if (!flag.kept_on_resume || value == flag.write(defaults)) continue;
+    // A flag that is given several times writes a line for each.
+    for (const std::string_view word : split(value, "\n"))
+      if (std::pair entry(std::string(flag.name), std::string(word));
+          !flag.repeats || std::ranges::find(record.flags, entry) == record.flags.end())
+        record.flags.push_back(std::move(entry));
+  }
   return record;
 }
 
