@@ -103,7 +103,7 @@ void Executor::begin_steps(int64_t first, int64_t last) {
   if (guard_ != nullptr) guard_->begin(places_of(states_), statistics_);
   if (loss_scale_ != nullptr) overflow_.begin(places_of(states_), statistics_);
   if (served_ != nullptr) served_->begin(program_, first);
-  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, first, last - first);
+  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, first, last - first, !trains());
 }
 
 void Executor::run_action(const ResolvedAction& action) {

@@ -49,15 +49,16 @@ int64_t steps_in_folder(const std::string& generated_folder, const std::string& 
 /// Floats are standard normal, integers uniform below DataRow::ids.high, or 2.
 std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed);
 
-/// N of docs/semantics.md, section 4, for the samples of one update: what their loss is divided by. Needs: the step has
-/// these samples.
+/// N of docs/semantics.md, section 4, for the samples of one update: what their loss is divided by; 0 where no label
+/// counts. Needs: the step has these samples.
 double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update);
 
 /// What every update's loss is divided by.
 class LossScales {
  public:
-  /// Of the updates in the `steps` steps that follow each other from `first_step` on.
-  LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps);
+  /// Of the updates in the `steps` steps that follow each other from `first_step` on. Where no label of an update
+  /// counts, which is refused unless `may_count_nothing`, its loss of 0 is divided by 1 and has no part in the total.
+  LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps, bool may_count_nothing = false);
   /// N of the update that holds the item. GP_CHECKs that there is one.
   double divisor(wire::SampleRange item) const;
   /// The sum of the divisors of a step, from 0.

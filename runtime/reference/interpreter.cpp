@@ -138,7 +138,7 @@ const Interpreter::Forwards& Interpreter::forwards_of(int64_t samples) {
 }
 
 void Interpreter::run_programs() {
-  loss_scales_.emplace(*running_.front().plan, *source_, first_step_, std::ssize(outcomes_));
+  loss_scales_.emplace(*running_.front().plan, *source_, first_step_, std::ssize(outcomes_), evaluates_);
   for (size_t i = 0; i < outcomes_.size(); ++i) outcomes_[i].loss_divisor = loss_scales_->total(i);
   count_work();
   std::vector<size_t> next(running_.size(), 0);

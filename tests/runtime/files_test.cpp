@@ -278,6 +278,16 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   plan.loss.has_ignore_index = true;
   plan.loss.counted = kSecond;
   CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
+  // Where nothing counts a training step has no loss, and a batch of an evaluation no part in it.
+  static constexpr graphpipe::wire::PositionRange kFirst[] = {{0, 1}};
+  plan.loss.counted = kFirst;
+  plan.batch = 1;
+  const auto one_by_one = open_folder(folder.path, "y", 1);
+  const LossScales evaluated(plan, *one_by_one, 0, 3, true);
+  CHECK(evaluated.total(1) == 1);
+  CHECK(evaluated.total(2) == 0);
+  CHECK(evaluated.divisor({2, 3}) == 1);
+  CHECK_THROWS_AS(LossScales(plan, *one_by_one, 0, 3), RunError);
   CHECK(loss_divisor(plan, *data, 0, {1, 2}) == 1);
   CHECK_THROWS(loss_divisor(plan, *data, 0, {2, 3}));
   plan.loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = 10};
