@@ -15,8 +15,7 @@ bool pin_to_cores(int32_t rank, int32_t ranks, int threads) {
     if (CPU_ISSET(core, &allowed)) cores.push_back(core);
   if (static_cast<int>(cores.size()) < ranks * threads) return false;
   for (int i = 0; i < threads; ++i) CPU_SET(cores[static_cast<size_t>(rank * threads + i)], &own);
-  sched_setaffinity(0, sizeof own, &own);
-  return true;
+  return sched_setaffinity(0, sizeof own, &own) == 0;
 }
 
 }  // namespace graphpipe::runtime
