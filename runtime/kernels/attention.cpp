@@ -93,11 +93,11 @@ at::Tensor scores_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return scores.masked_fill(later, -std::numeric_limits<double>::infinity());
 }
 
-/// The weights that the softmax gave, from the rows' logarithms.
+/// The weights of the scores. The rows' logarithms say which rows see nothing, and have no weights; they are no good
+/// for more, since a mask that adds a large number to a whole row leaves nothing of the sum in them.
 at::Tensor weights_of(const at::Tensor& scores, const at::Tensor& rows, const at::Tensor& q) {
-  // A row that sees nothing has no logarithm, and no weights.
-  const at::Tensor logarithms = rows.masked_fill(rows.isneginf(), 0);
-  return scores.sub(logarithms.unsqueeze(-1)).exp().to(q.scalar_type());
+  const at::Tensor hidden = rows.isneginf().unsqueeze(-1);
+  return scores.to(rows.scalar_type()).masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0).to(q.scalar_type());
 }
 
 /// The gradient of the scaled scores.

@@ -175,6 +175,34 @@ TEST_CASE("a row whose columns are all masked sees nothing, forwards and backwar
   }
 }
 
+TEST_CASE("a row that a mask hides with one large number has the weights of its scores, forwards and backwards") {
+  // As exports of left-padded prompts have it: the lowest number of the type in every column of a row.
+  for (const double hidden : {-1e4, -1e9, static_cast<double>(std::numeric_limits<float>::lowest())}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      CAPTURE(hidden);
+      CAPTURE(static_cast<int>(type));
+      const at::Tensor q = seeded({1, 2, 3, 8}, 18), k = seeded({1, 2, 5, 8}, 19), v = seeded({1, 2, 5, 8}, 20);
+      const at::Tensor mask = at::zeros({1, 1, 3, 5}), gradient = seeded({1, 2, 3, 8}, 21);
+      mask[0][0][1].fill_(hidden);
+      const auto wide = [&](const at::Tensor& x) { return x.to(at::kDouble).requires_grad_(true); };
+      const std::vector<at::Tensor> inputs{wide(q), wide(k), wide(v)};
+      // Scores are added to the mask in the type of the attention, where most of them are lost.
+      at::Tensor scores = at::matmul(inputs[0], inputs[1].mT());
+      scores = scores + ((scores.detach().to(type) + mask.to(type)).to(at::kDouble) - scores.detach());
+      const at::Tensor wanted = at::matmul(scores.softmax(-1), inputs[2]);
+      wanted.backward(gradient.to(at::kDouble));
+      const auto of_type = [&](const at::Tensor& x) { return x.to(type); };
+      const auto [found, rows] = attention(of_type(q), of_type(k), of_type(v), of_type(mask), false, 1);
+      CHECK(largest_difference(found, wanted.detach()) < 1e-3);
+      const auto [of_q, of_k, of_v] = attention_gradient(of_type(gradient), of_type(q), of_type(k), of_type(v), found,
+                                                         rows, of_type(mask), false, 1);
+      CHECK(largest_difference(of_q, inputs[0].grad()) < 1e-3);
+      CHECK(largest_difference(of_k, inputs[1].grad()) < 1e-3);
+      CHECK(largest_difference(of_v, inputs[2].grad()) < 1e-3);
+    }
+  }
+}
+
 TEST_CASE("attention is the same with vectors of any width") {
   const HeadSizes sizes{.rows = 70, .columns = 90, .width = 24, .scale = 0.2F, .causal = true};
   const at::Tensor q = seeded({70, 24}, 15), kv = seeded({2, 90, 24}, 16), gradient = seeded({70, 24}, 17);
