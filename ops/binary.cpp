@@ -185,6 +185,14 @@ void emit_pow(Emitter& emitter) {
   assign_pattern(emitter, pattern, "ATen/ops/pow.h");
 }
 
+/// An exponent of a wider type would widen the gradient too.
+void emit_pow_base_gradient(Emitter& emitter) {
+  const ir::DType base = emitter.node().input(1).type.dtype;
+  std::string pattern = "at::where($2.eq(0.0), $0.mul(0.0), $0.mul($2.mul($1.pow($2.sub(1)))))";
+  if (emitter.node().input(2).type.dtype != base) pattern += ".to(" + scalar_type(base) + ")";
+  assign_pattern(emitter, pattern, "ATen/ops/where.h");
+}
+
 bool is_fmod(const NodeView& node) { return node.attributes().get_int("fmod", 0) != 0; }
 
 void emit_mod(Emitter& emitter) {
@@ -328,7 +336,7 @@ std::vector<OpDef> arithmetic_rows() {
       {.name = "PowGradBase",
        .infer = infer_gradient,
        .work = ten_flops,
-       .emit = emit_as<"at::where($2.eq(0.0), $0.mul(0.0), $0.mul($2.mul($1.pow($2.sub(1)))))", "ATen/ops/where.h">,
+       .emit = emit_pow_base_gradient,
        .examples = gradient_examples(3)},
       {.name = "PowGradExponent",
        .infer = infer_gradient,

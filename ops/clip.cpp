@@ -19,6 +19,11 @@ Inferred infer_clip(const NodeView& node) {
 
 bool has_bound(const NodeView& node) { return node.attributes().has("min") || node.attributes().has("max"); }
 
+/// LibTorch refuses a bound that 16 bits do not hold.
+bool has_wide_bound(const NodeView& node) {
+  return !fits_float16(node.attributes().get_double("min", 0)) || !fits_float16(node.attributes().get_double("max", 0));
+}
+
 /// A bound in the type of the clipped tensor: a fractional bound would promote integers to float.
 std::string bound(const NodeView& node, std::string_view name) {
   const double value = node.attributes().get_double(name, 0);
@@ -98,6 +103,7 @@ std::span<const OpDef> clip_ops() {
   const ir::Attributes only_negative = {{"detect_positive", int64_t{0}}};
   static const std::vector<OpDef> rows = {
       {.name = "Clip",
+       .keeps_float32 = has_wide_bound,
        .infer = infer_clip,
        .work = one_flop_per_element,
        .gradient = clip_gradient,

@@ -128,10 +128,14 @@ void emit_gather_nd_gradient(Emitter& emitter) {
   const ir::Dim count = product_of(indices, 0, indices.size() - 1), rows = product_of(shape, 0, tuples.end());
   const ir::Dim width = product_of(shape, tuples.end(), shape.size());
   const ir::Shape tuple_shape(indices.begin(), indices.end() - 1);
+  // The kernel adds in the gradient's type, where a sum of 16 bits ends at a few hundred terms.
+  const ir::DType type = emitter.node().output(0).type.dtype;
+  const std::string widened = is_16_bits(type) ? ".to(at::kFloat)" : "";
+  const std::string narrowed = is_16_bits(type) ? text(".to(", scalar_type(type), ")") : "";
   emitter.assign(0,
-                 text("at::embedding_dense_backward(", emitter.in(0), ".reshape(", emitter.dims({count, width}), "), ",
-                      row, ".expand(", emitter.dims(tuple_shape), ").reshape(", emitter.dims({count}), "), ",
-                      emitter.dim(rows), ", -1, false).reshape(", emitter.dims(shape), ")"),
+                 text("at::embedding_dense_backward(", emitter.in(0), ".reshape(", emitter.dims({count, width}), ")",
+                      widened, ", ", row, ".expand(", emitter.dims(tuple_shape), ").reshape(", emitter.dims({count}),
+                      "), ", emitter.dim(rows), ", -1, false)", narrowed, ".reshape(", emitter.dims(shape), ")"),
                  "ATen/ops/embedding_dense_backward.h");
 }
 

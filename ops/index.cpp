@@ -95,8 +95,12 @@ void emit_gather_gradient(Emitter& emitter) {
   const std::string gradient = leading ? text(emitter.in(0), ".reshape(", emitter.dims({count, after}), ")")
                                        : text(emitter.in(0), ".reshape(", emitter.dims({before, count, after}),
                                               ").permute({1, 0, 2}).reshape(", emitter.dims({count, width}), ")");
-  const std::string sums = text("at::embedding_dense_backward(", gradient, ", ", indices, ", ", emitter.dim(rows), ", ",
-                                padding_row(node), ", false)");
+  // The kernel adds in the gradient's type, where a sum of 16 bits ends at a few hundred terms.
+  const ir::DType type = node.output(0).type.dtype;
+  const std::string widened = is_16_bits(type) ? ".to(at::kFloat)" : "";
+  const std::string narrowed = is_16_bits(type) ? text(".to(", scalar_type(type), ")") : "";
+  const std::string sums = text("at::embedding_dense_backward(", gradient, widened, ", ", indices, ", ",
+                                emitter.dim(rows), ", ", padding_row(node), ", false)", narrowed);
   const std::string back =
       leading ? "" : text(".reshape(", emitter.dims({rows, before, after}), ").permute({1, 0, 2})");
   emitter.assign(0, text(sums, back, ".reshape(", emitter.dims(shape), ")"), "ATen/ops/embedding_dense_backward.h");
@@ -128,8 +132,9 @@ Work gather_rows_gradient_work(const NodeView& node, Samples samples) {
 Work gather_gradient_work(const NodeView& node, Samples samples) {
   Work work = copy_work(node, samples);
   work.scratch = index_scratch(node, 1, samples, false);
-  if (node.attributes().get_int("axis", 0) != 0)
-    work.scratch += bytes_of(node.input(0), samples) + bytes_of(node.output(0), samples);
+  const double copies = bytes_of(node.input(0), samples) + bytes_of(node.output(0), samples);
+  if (node.attributes().get_int("axis", 0) != 0) work.scratch += copies;
+  if (is_16_bits(node.output(0).type.dtype)) work.scratch += 2 * copies;
   return work;
 }
 

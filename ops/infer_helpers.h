@@ -5,6 +5,7 @@
 // A check that fails returns a Diagnostic that names the node by its first origin. Sizes are products below 2^48:
 // larger ones are refused, so later arithmetic cannot overflow.
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -100,5 +101,11 @@ Work one_flop_per_element(const NodeView& node, Samples samples);
 Work copy_work(const NodeView& node, Samples samples);
 /// Views cost nothing.
 Work no_work(const NodeView& node, Samples samples);
+
+/// Whether float16, whose numbers end first, has a number near this one; infinities and NaN it has.
+inline bool fits_float16(double value) { return !std::isfinite(value) || std::abs(value) <= 65504; }
+
+/// Of a type that holds sums of a few hundred terms only.
+inline bool is_16_bits(ir::DType type) { return type == ir::DType::kFloat16 || type == ir::DType::kBFloat16; }
 
 }  // namespace graphpipe::ops

@@ -102,10 +102,18 @@ void emit_cum_sum(Emitter& emitter) {
   const int axis = axis_of(node, 0);
   const bool reverse = node.attributes().get_int("reverse", 0) != 0;
   const std::string flip = reverse ? text(".flip({", axis, "})") : "";
+  std::string terms = emitter.in(0) + flip;
+  if (node.attributes().get_int("exclusive", 0) != 0) {
+    // Shifted, not subtracted again: the difference of two infinities is none, and of large sums loses small terms.
+    const std::string size = emitter.dim(node.output(0).type.shape[static_cast<size_t>(axis)]);
+    terms = text("graphpipe::runtime::concat({at::zeros_like(", emitter.in(0), ".narrow(", axis, ", 0, 1)), ", terms,
+                 ".narrow(", axis, ", 0, ", size, " - 1)}, ", axis, ")");
+    emitter.include("ATen/ops/zeros_like.h");
+    emitter.include(kTensorLists);
+  }
   // Small integers would be summed into int64.
-  std::string sum = text("at::cumsum(", emitter.in(0), flip, ", ", axis, ", ", emitter.in(0), ".scalar_type())", flip);
-  if (node.attributes().get_int("exclusive", 0) != 0) sum += text(".sub(", emitter.in(0), ")");
-  emitter.assign(0, sum, "ATen/ops/cumsum.h");
+  emitter.assign(0, text("at::cumsum(", terms, ", ", axis, ", ", emitter.in(0), ".scalar_type())", flip),
+                 "ATen/ops/cumsum.h");
 }
 
 Status cum_sum_gradient(GradientBuilder& builder) {
@@ -233,13 +241,15 @@ void emit_one_hot(Emitter& emitter) {
       "ATen/ops/arange.h");
   const std::string at = text(in, ".unsqueeze(", axis, ")");
   const std::string hot = text("at::eq(", at, ", ", row, ").logical_or(", at, ".add(", depth, ").eq(", row, "))");
-  // Whole numbers of up to 2^53: what a double can hold.
-  const auto whole = [](double value) { return text("int64_t{", static_cast<int64_t>(value), "}"); };
-  const std::string values =
-      ir::is_floating(type.dtype)
-          ? text(".to(", scalar_type(type.dtype), ").mul(", number(on - off), ").add(", number(off), ")")
-          : text(".to(at::kLong).mul(", whole(on - off), ").add(", whole(off), ").to(", scalar_type(type.dtype), ")");
-  emitter.assign(0, hot + values, "ATen/ops/eq.h");
+  // Whole numbers of up to 2^53: what a double can hold. Each is taken as it is: a sum of both would round one away.
+  const auto scalar = [&](double value) {
+    const std::string word =
+        ir::is_floating(type.dtype) ? number(value) : text("int64_t{", static_cast<int64_t>(value), "}");
+    return text("at::scalar_tensor(", word, ", ", in, ".options().dtype(", scalar_type(type.dtype), "))");
+  };
+  emitter.include("ATen/ops/eq.h");
+  emitter.include("ATen/ops/scalar_tensor.h");
+  emitter.assign(0, text("at::where(", hot, ", ", scalar(on), ", ", scalar(off), ")"), "ATen/ops/where.h");
 }
 
 // --- entries ---
@@ -322,6 +332,8 @@ std::span<const OpDef> order_ops() {
             {.inputs = {integers({kB}, 0, 4)},
              .attributes =
                  {{"depth", int64_t{4}}, {"axis", int64_t{0}}, {"off", -1.0}, {"on", 2.5}, {"to", std::string("f32")}}},
+            {.inputs = {integers({kB}, 0, 4)},
+             .attributes = {{"depth", int64_t{4}}, {"off", -1e9}, {"on", 1.0}, {"to", std::string("f32")}}},
             {.inputs = {integers({kB, 2}, 0, 3)},
              .attributes = {{"depth", int64_t{3}}, {"off", 1.0}, {"on", 7.0}, {"to", std::string("i64")}}},
             {.inputs = {integers({kB, 2}, 0, 3)}, .attributes = {{"depth", int64_t{3}}, {"to", std::string("bool")}}}}},

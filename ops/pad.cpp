@@ -115,6 +115,9 @@ std::string kernel(const NodeView& node, size_t axes) {
   return text(mode_of(node) == "reflect" ? "reflection" : "replication", "_pad", axes, "d");
 }
 
+/// LibTorch refuses to fill up with what 16 bits do not hold.
+bool has_wide_fill(const NodeView& node) { return !fits_float16(node.attributes().get_double("value", 0)); }
+
 void emit_pad(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ir::TensorType &from = node.input(0).type, &to = node.output(0).type;
@@ -186,6 +189,7 @@ std::span<const OpDef> pad_ops() {
   gradient.set("shape", shape_of({kB, 3}));
   static const std::vector<OpDef> rows = {
       {.name = "Pad",
+       .keeps_float32 = has_wide_fill,
        .infer = infer_pad,
        .work = copy_work,
        .gradient = pad_gradient,

@@ -350,8 +350,12 @@ std::vector<OpDef> max_pool_rows() {
            .examples = {global_gradient_example()}}};
 }
 
+/// LibTorch has no kernel of avg_pool3d for 16 bits on CPUs.
+bool is_pool_of_volumes(const NodeView& node) { return node.input(0).type.shape.size() == 5; }
+
 std::vector<OpDef> average_pool_rows() {
   return {{.name = "AveragePool",
+           .keeps_float32 = is_pool_of_volumes,
            .infer = infer_average_pool,
            .work = pool_work,
            .gradient = average_pool_gradient,

@@ -49,7 +49,8 @@ Status read_sizes(const NodeView& node, const ir::Shape& x, ResizeForm& form) {
   if (scales[0] != 1 || scales[1] != 1) return unsupported(node, "resizes samples or channels");
   form.scales.assign(scales.begin() + 2, scales.end());
   for (size_t axis = 0; axis < form.scales.size(); ++axis) {
-    const double size = std::floor(static_cast<double>(form.inputs[axis]) * form.scales[axis]);
+    // In float, as ONNX's inference has it.
+    const double size = std::floor(static_cast<float>(form.inputs[axis]) * static_cast<float>(form.scales[axis]));
     form.outputs.push_back(size >= 1 && size < 0x1p40 ? static_cast<int64_t>(size) : 0);
   }
   return Ok{};
