@@ -14,7 +14,7 @@ using ir::Shape;
 
 Shape bound(const Shape& shape, Samples batch) {
   Shape result;
-  for (Dim dim : shape) result.push_back(Dim::fixed(dim.at(batch)));
+  for (Dim dim : shape) result.push_back(Dim::fixed(ir::size_at(dim, batch).value_or(INT64_MAX)));
   return result;
 }
 

@@ -90,9 +90,16 @@ bool gives_truth(std::string_view op) {
   return op == "Equal" || op == "Less" || op == "Greater" || op == "LessOrEqual" || op == "GreaterOrEqual";
 }
 
-/// Rounds to what the element type can hold, so that folding gives what running would.
+/// Rounds to what the element type can hold, so that folding gives what running would. Nothing where the type is small
+/// and the number is none of it: running would round or wrap it.
 std::optional<Number> fit(DType dtype, Number number) {
   if (dtype == DType::kFloat32) number.real = static_cast<double>(static_cast<float>(number.real));
+  if (number.floating || dtype == DType::kInt64 || ir::is_floating(dtype) || dtype == DType::kBool) return number;
+  const int bits = static_cast<int>(8 * wire::element_size(dtype));
+  const int64_t high = int64_t{1} << (dtype == DType::kUInt8 ? bits : bits - 1),
+                low = dtype == DType::kUInt8 ? 0 : -high;
+  // A multiple of the batch stays: no batch is that large.
+  if (number.power == 0 && (number.whole < low || number.whole >= high)) return std::nullopt;
   return number;
 }
 
@@ -133,7 +140,9 @@ std::optional<Known> over_broadcast(DType dtype, Inputs inputs, Function functio
     for (size_t i = 0; i < inputs.size(); ++i) operands[i] = inputs[i]->element(indices[i][k]);
     std::optional<Number> element = function(operands);
     if (!element) return std::nullopt;
-    result.elements.push_back(*fit(dtype, *element));
+    element = fit(dtype, *element);
+    if (!element) return std::nullopt;
+    result.elements.push_back(*element);
   }
   return result;
 }
@@ -144,6 +153,8 @@ std::optional<Number> cast_number(const Number& number, DType to) {
   if (!number.floating) return number;
   // Out of range is undefined behaviour in C++ and in ONNX.
   if (!(std::fabs(number.real) < 9e18)) return std::nullopt;
+  // The part behind the point of a multiple of the batch depends on the batch.
+  if (number.power != 0 && std::trunc(number.real) != number.real) return std::nullopt;
   return Number::of_whole(static_cast<int64_t>(number.real), number.power);
 }
 

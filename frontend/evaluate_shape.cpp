@@ -163,8 +163,14 @@ std::optional<Known> slice(const OnnxNode&, Inputs inputs) {
       return step > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
     };
     std::vector<size_t> picks;
-    const int64_t end = clamp((*ends)[i]);
-    for (int64_t at = clamp((*starts)[i]); step > 0 ? at < end : at > end; at += step) {
+    const int64_t begin = clamp((*starts)[i]), end = clamp((*ends)[i]);
+    if (size > kMaxKnownElements) {  // of equal elements, which are not listed
+      const int64_t span = step > 0 ? end - begin : begin - end;
+      if (!result.uniform || span <= 0) return std::nullopt;
+      result.shape[*axis] = Dim::fixed(1 + (span - 1) / std::abs(step));
+      continue;
+    }
+    for (int64_t at = begin; step > 0 ? at < end : at > end; at += step) {
       if (at >= 0 && at < size) picks.push_back(static_cast<size_t>(at));
       if (step > size || step < -size) break;
     }
@@ -239,9 +245,14 @@ std::optional<Known> range(const OnnxNode&, Inputs inputs) {
   const double count = std::max(0.0, std::ceil((limit.factor() - start.factor()) / step.factor()));
   if (!(count <= static_cast<double>(kMaxKnownElements))) return std::nullopt;
   Known result{.dtype = inputs[0]->dtype, .shape = {Dim::fixed(static_cast<int64_t>(count))}, .elements = {}};
-  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i)
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+    int64_t whole = 0;
+    if (!start.floating &&
+        (__builtin_mul_overflow(i, step.whole, &whole) || __builtin_add_overflow(start.whole, whole, &whole)))
+      return std::nullopt;
     result.elements.push_back(start.floating ? Number::of_real(start.real + static_cast<double>(i) * step.real)
-                                             : Number::of_whole(start.whole + i * step.whole));
+                                             : Number::of_whole(whole));
+  }
   return result;
 }
 
@@ -255,7 +266,9 @@ std::optional<Known> transpose(const OnnxNode& node, Inputs inputs) {
   Known result = from;
   std::vector<size_t> strides(rank);
   for (size_t i = 0; i < rank; ++i) {
-    if (order[i] < 0 || order[i] >= static_cast<int64_t>(rank)) return std::nullopt;
+    const bool is_named_again = std::find(order.begin(), order.begin() + static_cast<ptrdiff_t>(i), order[i]) !=
+                                order.begin() + static_cast<ptrdiff_t>(i);
+    if (order[i] < 0 || order[i] >= static_cast<int64_t>(rank) || is_named_again) return std::nullopt;
     result.shape[i] = from.shape[static_cast<size_t>(order[i])];
   }
   if (from.uniform) return result;
@@ -342,14 +355,19 @@ std::optional<Known> reduce_all(const OnnxNode& node, Inputs inputs) {
   if (inputs[0]->uniform && inputs[0]->shape.size() > 1 && (node.op == "ReduceMax" || node.op == "ReduceMin"))
     return reduce_uniform(node, inputs);
   if (!count || *count == 0 || inputs[0]->shape.size() > 1) return std::nullopt;
-  if (input_or_null(inputs, 1) == nullptr && int_attribute(node, "noop_with_empty_axes", 0) != 0) return std::nullopt;
+  const Known* const axes = input_or_null(inputs, 1);
+  const bool has_no_axes = axes == nullptr || known_count(axes->shape) == std::optional<size_t>(0);
+  if (has_no_axes && int_attribute(node, "noop_with_empty_axes", 0) != 0) return std::nullopt;
   std::optional<Number> total = inputs[0]->element(0);
   for (size_t i = 1; i < *count && total; ++i) {
     const Number& next = inputs[0]->element(i);
     if (node.op == "ReduceProd") total = multiply(*total, next);
     if (node.op == "ReduceSum") total = add(*total, next);
-    if (node.op == "ReduceMax") total = less(*total, next).value_or(false) ? next : *total;
-    if (node.op == "ReduceMin") total = less(next, *total).value_or(false) ? next : *total;
+    if (node.op == "ReduceMax" || node.op == "ReduceMin") {
+      const std::optional<bool> is_less = node.op == "ReduceMax" ? less(*total, next) : less(next, *total);
+      if (!is_less) return std::nullopt;
+      if (*is_less) total = next;
+    }
   }
   if (!total) return std::nullopt;
   Known result = Known::scalar(inputs[0]->dtype, *total);

@@ -81,7 +81,7 @@ bool agrees(const ValueInfo& theirs, const ir::Shape& ours, int64_t traced) {
   for (size_t i = 0; i < ours.size(); ++i) {
     const std::optional<int64_t> size = theirs.dims[i].size;
     if (!size) continue;
-    if (ours[i].is_fixed() ? ours[i].factor != *size : (traced == 0 || ours[i].at(Samples(traced)) != *size))
+    if (ours[i].is_fixed() ? ours[i].factor != *size : (traced == 0 || ir::size_at(ours[i], Samples(traced)) != *size))
       return false;
   }
   return true;

@@ -134,9 +134,8 @@ Status convert_opset(pb::ModelProto& model) {
   if (opset >= ops::kInternalOpset) return Ok{};
   // A converter copies every schema of the library as it is made, which takes longer than most conversions.
   static const pb::version_conversion::DefaultVersionConverter kConverter;
-  if (const auto thrown = exception_of([&] {
-        model = kConverter.convert_version(model, pb::OpSetID(opset), pb::OpSetID(ops::kInternalOpset));
-      }))
+  if (const auto thrown = exception_of(
+          [&] { model = kConverter.convert_version(model, pb::OpSetID(opset), pb::OpSetID(ops::kInternalOpset)); }))
     return Diagnostic{
         .code = Code::kUnsupportedOp,
         .message = text("cannot be converted from opset ", opset, " to ", ops::kInternalOpset, ": ", *thrown),

@@ -79,6 +79,8 @@ Status lower_if(NodeContext& context) {
   // What is compared from a weight is known of the file alone: training changes it.
   if (condition == nullptr || condition->elements.empty() || context.input(0).leaf) return choose_by_data(context);
   GP_TRY(const GraphBody* body, branch_of(context, condition->element(0).whole != 0));
+  // Another body may have used the names, of which nothing holds here.
+  context.lowering().forget(body->nodes);
   GP_TRY_VOID(bind_constants(context, *body));
   context.lowering().run(body->nodes);
   for (size_t i = 0; i < context.node().outputs.size(); ++i)

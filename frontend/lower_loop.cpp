@@ -39,7 +39,7 @@ class LoopBody {
 
   /// One iteration. Whether its outputs are sound: if not, the nodes at fault have been reported.
   Result<bool> iterate(std::vector<Binding> inputs) {
-    if (!lowering_.may_unroll(count_nodes(body_)))
+    if (!lowering_.may_unroll(1 + count_nodes(body_)))
       return context_.problem(
           Code::kLimitExceeded,
           text("its iterations have more than ", context_.limits().unrolled_nodes, " nodes together"),

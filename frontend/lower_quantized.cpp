@@ -103,7 +103,8 @@ Result<ValueId> Quantized::spread(ValueId value, const ir::Shape& shape, int64_t
   GP_TRY(const int64_t at, context_.axis(axis, shape.size()));
   if (block > 0) {
     const ir::Dim size = shape[static_cast<size_t>(at)];
-    return blocks(value, shape, static_cast<size_t>(at), size.is_fixed() ? std::min(block, size.factor) : block);
+    return blocks(value, shape, static_cast<size_t>(at),
+                  size.is_fixed() ? std::max<int64_t>(1, std::min(block, size.factor)) : block);
   }
   ir::Shape target(shape.size(), ir::Dim::fixed(1));
   if (rank != 1 || type(value).shape[0] != shape[static_cast<size_t>(at)])

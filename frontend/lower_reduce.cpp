@@ -50,10 +50,13 @@ Status lower_reduce(NodeContext& context) {
     GP_TRY(given, context.integers(1, "axes"));
   }
   GP_TRY(std::vector<int64_t> axes, context.axes(given, context.rank(0)));
-  if (axes.empty() && context.int_attribute("noop_with_empty_axes", 0) != 0 && context.node().op != "ReduceL2" &&
-      context.node().op != "ReduceL1") {
-    context.bind_alias();
-    return Ok{};
+  if (axes.empty() && context.int_attribute("noop_with_empty_axes", 0) != 0) {
+    if (context.node().op != "ReduceL2" && context.node().op != "ReduceL1") {
+      context.bind_alias();
+      return Ok{};
+    }
+    GP_TRY(const ir::ValueId input, context.value(0));
+    return context.emit_outputs("Abs", {input}, {});  // the norm of one element
   }
   if (axes.empty()) {
     axes.resize(context.rank(0));

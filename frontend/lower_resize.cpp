@@ -64,7 +64,8 @@ Status Resize::read_scales() {
   has_scales_ = true;
   for (size_t i = 0; i < scales.size(); ++i) {
     ResizedAxis& axis = resized_[static_cast<size_t>(axes_[i])];
-    const double size = std::floor(static_cast<double>(axis.before) * scales[i]);
+    // In float, as ONNX's inference has it: the float nearest to 0.7 is below it, and 10 rows become 7.
+    const double size = std::floor(static_cast<float>(axis.before) * static_cast<float>(scales[i]));
     axis.scale = scales[i];
     axis.after = size >= 1 && size < 0x1p40 ? static_cast<int64_t>(size) : 0;
   }

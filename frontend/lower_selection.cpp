@@ -82,6 +82,8 @@ Status lower_first_rows(NodeContext& context) {
                     (!context.has_input(4) || is_one_number(4, 1));
   if (!fits) return refuse_selection(context, "cuts by the number of places that a mask picks");
   const Number count = ends->elements[0];
+  if (selection_of(count.power) >= context.lowering().selections().size())
+    return refuse_selection(context, "cuts by a power of the batch that is too high");
   GP_TRY(const ValueId value, context.value(0));
   Shape shape = context.type(0).shape;
   shape[0] = {count.whole, count.power};
@@ -97,6 +99,7 @@ Status repeat_for_places(NodeContext& context) {
   const auto at = std::ranges::find_if(target, [](Dim dim) { return counts_places(dim); });
   if (at == target.end() || at->factor != 1) return refusal;
   const size_t index = selection_of(at->power);
+  if (index >= context.lowering().selections().size()) return refusal;
   const Selection& selection = context.lowering().selections()[index];
   const auto axis = static_cast<size_t>(at - target.begin());
   Shape from = context.type(0).shape;

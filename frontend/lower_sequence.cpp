@@ -47,8 +47,10 @@ void bind_known_parts(NodeContext& context, const Known& list, const std::vector
   size_t from = 0;
   for (size_t part = 0; part < sizes.size(); ++part) {
     Binding binding;
-    binding.known = Known{.dtype = list.dtype, .shape = {ir::Dim::fixed(sizes[part])}, .elements = {}};
-    for (int64_t i = 0; i < sizes[part]; ++i) binding.known->elements.push_back(list.element(from++));
+    binding.known =
+        Known{.dtype = list.dtype, .shape = {ir::Dim::fixed(sizes[part])}, .uniform = list.uniform, .elements = {}};
+    if (list.uniform) binding.known->elements = {list.element(0)};
+    for (int64_t i = 0; i < sizes[part] && !list.uniform; ++i) binding.known->elements.push_back(list.element(from++));
     binding.type = {list.dtype, binding.known->shape};
     if (context.has_output(part)) context.lowering().bind(context.node().outputs[part], std::move(binding));
   }

@@ -24,7 +24,8 @@ void rebind_batch(NodeContext& context, Shape& target) {
   const int64_t traced = context.lowering().traced_batch();
   const Shape& from = context.type(0).shape;
   if (traced == 0 || target.empty() || from.empty() || from[0].power != 1 || !target[0].is_fixed()) return;
-  const int64_t leading = from[0].factor * traced;
+  const int64_t leading = ir::size_at(from[0], Samples(traced)).value_or(0);
+  if (leading <= 0) return;
   int64_t joined = leading;
   for (size_t i = 1; i < from.size() && joined < target[0].factor && from[i].is_fixed(); ++i)
     if (__builtin_mul_overflow(joined, from[i].factor, &joined)) return;
@@ -74,7 +75,7 @@ void rebind_expand(NodeContext& context, Shape& target) {
   for (size_t i = 0; i < from.size() && i < target.size(); ++i) {
     const Dim dim = from[from.size() - 1 - i];
     Dim& wanted = target[target.size() - 1 - i];
-    if (!dim.is_fixed() && wanted.is_fixed() && dim.at(Samples(traced)) == wanted.factor) wanted = dim;
+    if (!dim.is_fixed() && wanted.is_fixed() && ir::size_at(dim, Samples(traced)) == wanted.factor) wanted = dim;
   }
 }
 
@@ -89,7 +90,7 @@ bool rebind_filled(NodeContext& context, const Shape& target) {
   for (size_t i = 0; i < filled.shape.size() && i < target.size(); ++i) {
     Dim& dim = filled.shape[filled.shape.size() - 1 - i];
     const Dim wanted = target[target.size() - 1 - i];
-    if (wanted.is_fixed() || !dim.is_fixed() || wanted.at(Samples(traced)) != dim.factor) continue;
+    if (wanted.is_fixed() || !dim.is_fixed() || ir::size_at(wanted, Samples(traced)) != dim.factor) continue;
     dim = wanted;
     rebound = true;
   }

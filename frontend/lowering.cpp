@@ -183,6 +183,8 @@ Result<ir::ValueId> Lowering::make_count(const Known& known, const OnnxNode& rea
   NodeContext context(*this, reader);
   const Number& number = known.elements[0];
   const size_t index = selection_of(number.power);
+  // A high power of the batch looks like a number of places, of a mask that there is not.
+  if (index >= selections_.size()) return refuse_selection(context, "reads a power of the batch that is too high");
   const Selection& selection = selections_[index];
   if (known.elements.size() != 1 || number.power != picked_places(index, selection.box).power)
     return refuse_selection(context, "reads a number that depends on a mask");
@@ -257,6 +259,9 @@ bool Lowering::fold(const OnnxNode& node) {
     std::vector<const Known*> inputs;
     for (const std::string& name : node.inputs) {
       const Binding* input = name.empty() ? nullptr : find(name);
+      // Rules take what is not known for absent, which it is not.
+      const bool is_needed = !name.empty() && !inputs.empty() && node.op != "CastLike";
+      if (is_needed && (input == nullptr || !input->known)) return false;
       inputs.push_back(input != nullptr && input->known ? &*input->known : nullptr);
       leaf = leaf || (input != nullptr && input->leaf);
       from_shapes = from_shapes || (input != nullptr && input->from_shapes);

@@ -187,7 +187,11 @@ Status MovedCoordinates::run() {
   GP_TRY_VOID(number_operands());
   if (context_.node().op == "Split") return split();
   std::vector<const Known*> inputs;
-  for (const std::optional<Known>& known : operands_) inputs.push_back(known ? &*known : nullptr);
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    if (context_.has_input(i) && !operands_[i])
+      return refuse_selection(context_, "moves coordinates of picked places by what is not known");
+    inputs.push_back(operands_[i] ? &*operands_[i] : nullptr);
+  }
   const std::optional<Known> moved = evaluate_movement(context_.node(), inputs);
   if (!moved) return refuse_selection(context_, "does with coordinates of picked places what is not supported");
   return bind_moved(0, *moved);

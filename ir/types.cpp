@@ -16,14 +16,6 @@ const wire::ElementTypeInfo& info_of(DType dtype) {
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 constexpr int64_t kMaxBytes = int64_t{1} << 56;
 
-// factor * samples^power, or nullopt where it leaves int64_t.
-std::optional<int64_t> size_at(Dim dim, Samples samples) {
-  int64_t size = dim.factor;
-  for (int i = 0; i < dim.power; ++i)
-    if (__builtin_mul_overflow(size, samples.count, &size)) return std::nullopt;
-  return size;
-}
-
 }  // namespace
 
 std::string_view dtype_name(DType dtype) { return info_of(dtype).short_name; }
@@ -37,6 +29,13 @@ std::optional<DType> dtype_of_name(std::string_view name) {
 int64_t bytes_per_element(DType dtype) { return info_of(dtype).bytes; }
 
 bool is_floating(DType dtype) { return info_of(dtype).is_floating; }
+
+std::optional<int64_t> size_at(Dim dim, Samples samples) {
+  int64_t size = dim.factor;
+  for (int i = 0; i < dim.power; ++i)
+    if (__builtin_mul_overflow(size, samples.count, &size)) return std::nullopt;
+  return size;
+}
 
 int64_t Dim::at(Samples samples) const {
   GP_CHECK(samples.count >= 0);

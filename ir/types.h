@@ -41,6 +41,9 @@ struct Dim {
 
 using Shape = std::vector<Dim>;
 
+/// The size with so many samples; nothing where 64 bits do not hold it.
+std::optional<int64_t> size_at(Dim dim, Samples samples);
+
 /// Product of the dims as a Dim (factors multiply, powers add); nullopt where the factor would exceed 2^48.
 std::optional<Dim> element_count(const Shape& shape);
 
