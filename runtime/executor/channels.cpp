@@ -73,6 +73,7 @@ void Channels::post(PendingMessage& pending, const ChannelKey& key, bool is_send
   pending.posted = true;
   pending.message.done = false;
   Transport& transport = found->second.local ? *loopback_ : *remote_;
+  pending.transport = &transport;
   if (is_send) transport.post_send(found->second.index, pending.message);
   else transport.post_receive(found->second.index, pending.message);
 }

@@ -19,11 +19,20 @@
 
 namespace graphpipe::runtime {
 
-/// A posted message and the tensor that it moves. Must stay in place until it is done.
+/// A posted message and the tensor that it moves. Must stay in place until it is done; where a failure unwinds the
+/// stack before, its transport forgets it. Needs: the channels outlive it.
 struct PendingMessage {
+  PendingMessage() = default;
+  PendingMessage(const PendingMessage&) = delete;
+  PendingMessage& operator=(const PendingMessage&) = delete;
+  ~PendingMessage() {
+    if (!done()) transport->forget(message);
+  }
+
   Message message;
   at::Tensor tensor;
   int32_t peer = -1;
+  Transport* transport = nullptr;
   bool posted = false;
   bool done() const { return !posted || message.done; }
 };

@@ -130,6 +130,9 @@ class Transport {
   /// `channel` indexes the specs that the transport was opened with.
   virtual void post_send(size_t channel, Message& message) = 0;
   virtual void post_receive(size_t channel, Message& message) = 0;
+  /// The message goes before it is done, since the run has failed: it is not touched any more, nor are those behind it
+  /// on its channel. For transports that move messages on a thread of their own.
+  virtual void forget(const Message&) {}
   /// Moves what can be moved now; returns whether anything moved.
   virtual bool progress() = 0;
   /// Sleeps until something may have moved, or until the time is over.

@@ -42,6 +42,7 @@ struct ConnectionLost {};
 
 struct TcpLane : MessageLane {
   Descriptor socket;
+  bool is_dead = false;  // a message was forgotten
 };
 
 // What came of a call without waiting: the bytes that passed, 0 where none can now.
@@ -58,6 +59,7 @@ class Tcp final : public Transport {
   const char* name() const override { return "tcp"; }
   void post_send(size_t channel, Message& message) override { post(channel, message); }
   void post_receive(size_t channel, Message& message) override { post(channel, message); }
+  void forget(const Message& message) override;
   bool progress() override;
   void wait(std::chrono::microseconds longest) override;
   void publish(const Activity& activity) override { control_.publish(activity); }
@@ -106,12 +108,24 @@ Tcp::~Tcp() {
 void Tcp::post(size_t channel, Message& message) {
   const std::lock_guard lock(mutex_);
   TcpLane& lane = lanes_[channel];
+  if (lane.is_dead) return;
   lane.queue.push_back(&message);
   if (lane.queue.size() > 1) return;
   move(lane);
   if (lane.queue.empty()) return;
   active_.push_back(channel);
   wake();
+}
+
+void Tcp::forget(const Message& message) {
+  const std::lock_guard lock(mutex_);
+  std::erase(finished_, &message);
+  for (TcpLane& lane : lanes_)
+    if (std::ranges::find(lane.queue, &message) != lane.queue.end()) {
+      // A part of it may have passed: what comes behind it on this lane could not be told apart.
+      lane.queue.clear();
+      lane.is_dead = true;
+    }
 }
 
 Moved Tcp::move_front(TcpLane& lane, size_t& budget) {
@@ -141,6 +155,9 @@ void Tcp::move(TcpLane& lane) {
       finished_.push_back(lane.pop());
     }
   } catch (const RunError&) {
+    refused_ = std::current_exception();
+    lane.queue.clear();
+  } catch (const std::bad_alloc&) {  // on the thread, where nobody else would catch it
     refused_ = std::current_exception();
     lane.queue.clear();
   } catch (const ConnectionLost&) {
