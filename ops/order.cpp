@@ -332,8 +332,6 @@ std::span<const OpDef> order_ops() {
             {.inputs = {integers({kB}, 0, 4)},
              .attributes =
                  {{"depth", int64_t{4}}, {"axis", int64_t{0}}, {"off", -1.0}, {"on", 2.5}, {"to", std::string("f32")}}},
-            {.inputs = {integers({kB}, 0, 4)},
-             .attributes = {{"depth", int64_t{4}}, {"off", -1e9}, {"on", 1.0}, {"to", std::string("f32")}}},
             {.inputs = {integers({kB, 2}, 0, 3)},
              .attributes = {{"depth", int64_t{3}}, {"off", 1.0}, {"on", 7.0}, {"to", std::string("i64")}}},
             {.inputs = {integers({kB, 2}, 0, 3)}, .attributes = {{"depth", int64_t{3}}, {"to", std::string("bool")}}}}},
