@@ -50,7 +50,7 @@ class ParameterServer final : public ServedUpdates {
   const PlanTable& plan_;
   Channels& channels_;
   int64_t bound_;
-  std::vector<Worker> workers_;
+  std::deque<Worker> workers_;            // each stays in place, as its messages must
   std::vector<wire::SampleRange> items_;  // since begin()
   int64_t first_step_ = 0;
   int64_t updates_ = 0;  // since begin()
