@@ -4,8 +4,8 @@
     bench/compare_results.py BEFORE.json AFTER.json [--worse 1.05]
 
 Prints the ratio after / before of every field of which less is better: inf where there is no number any more, or
-where there was 0. Ends with 1 where a ratio is above --worse, with
-2 where the files are not results of one benchmark. Rows that only one file has are named.
+where there was 0. Ends with 1 where a ratio is above --worse, with 2 where the files are not results of one benchmark.
+Rows that only one file has are named.
 """
 
 import argparse

@@ -62,8 +62,8 @@ class RelaxedTimes {
   void advance(size_t program);
   void finish(NodeIndex node, Ticks end);
 
-  std::vector<Node> nodes_;  // and one behind the last, whose first_edge ends the list of edges
-  std::vector<Edge> edges_;
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;  // by the node that they leave; those of a node end where the next one's begin
   std::vector<std::vector<NodeIndex>> lists_;
   /// Per item its forward and its backward, or the input-gradient half of it; -1: it has none.
   std::vector<NodeIndex> forward_of_, backward_of_;
