@@ -191,6 +191,8 @@ def main() -> None:
             rows += measure(arguments, folder, name)
     errors = sorted(abs(ratio - 1) for ratio, _, crowded in rows if not crowded)
     memory = [m for _, of_plan, _ in rows for m in of_plan]
+    if not errors:
+        return print("no plan here has a core for each device, so that no step time is compared")
     print(f"{len(errors)} plans: step time off by {100 * statistics.median(errors):.1f} % (median), "
           f"{100 * errors[-1]:.1f} % (worst); peak memory {min(memory):.3f} to {max(memory):.3f} of the measured one")
 

@@ -11,6 +11,7 @@ around what the free plan has, and prints the cells where a fixed one is faster.
 import argparse
 import concurrent.futures
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -94,11 +95,12 @@ def measure(arguments, words: list, cell: tuple, pool) -> dict:
     flags = fixed_flags(arguments.fix, free, devices, batch)
     asked = [base + flag + ([] if flag[0] == "--devices" else size) for flag in flags]
     for flag, fixed in zip(flags, pool.map(lambda all_words: plan(arguments.program, all_words), asked)):
-        least = (any_policy if flag[0] == "--policy" else free)["simulated_step"]
+        asked_of = any_policy if flag[0] == "--policy" else free
+        least = asked_of["simulated_step"] if asked_of else math.inf
         row["tried"] += 1
         row["seconds"] = round(row.get("seconds", 0) + (fixed or {"seconds": 0})["seconds"], 2)
         if fixed and fixed["simulated_step"] < least * (1 - ROUNDING):
-            behind = least / fixed["simulated_step"] - 1
+            behind = least / fixed["simulated_step"] - 1  # infinite where the free search has found no plan
             row["fixed"].append({"flag": " ".join(flag), "step": fixed["simulated_step"], "behind": round(behind, 5)})
             row["behind"] = max(row["behind"], round(behind, 5))
     return row

@@ -84,7 +84,8 @@ def main() -> None:
                                                str(arguments.every)], arguments.steps))
             print(f"round {number + 1}: {without[-1][0] * 1e3:.3f} ms without, {with_them[-1][0] * 1e3:.3f} ms with; "
                   f"of the CPUs {without[-1][1] * 1e3:.3f} and {with_them[-1][1] * 1e3:.3f} ms", flush=True)
-        size = sum(file.stat().st_size for file in pathlib.Path(f"{scratch}/checkpoints0").glob("step-*/*")) / 3
+        kept = list(pathlib.Path(f"{scratch}/checkpoints0").glob("step-*"))
+        size = sum(file.stat().st_size for checkpoint in kept for file in checkpoint.iterdir()) / len(kept)
     ratio, cpu_ratio = (statistics.median(b[i] / a[i] for a, b in zip(without, with_them)) for i in (0, 1))
     row = {"model": arguments.wide or "gpt2_like", "devices": arguments.devices, "every": arguments.every, "checkpoint_bytes": round(size),
            "step_without": statistics.median(a[0] for a in without), "ratio": ratio, "cpu_ratio": cpu_ratio}

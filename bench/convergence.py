@@ -180,8 +180,10 @@ def times(graphpipe: str, work: Workload, policies: dict, curves: dict) -> str:
         if updates is None:
             lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | not reached | - | - | - |")
             continue
-        first = first or updates * seconds
-        lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | {updates} | {rate} | {updates * seconds:.3f} | {updates * seconds / first:.2f} |")
+        if policy == next(iter(policies)):
+            first = updates * seconds
+        ratio = f"{updates * seconds / first:.2f}" if first else "-"
+        lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | {updates} | {rate} | {updates * seconds:.3f} | {ratio} |")
     return "\n".join(lines)
 
 

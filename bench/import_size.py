@@ -9,11 +9,9 @@ the weights stay references into the file. Goal: under 1 s and 100 MB for a giga
 
 import argparse
 import pathlib
-import resource
-import subprocess
 import tempfile
-import time
 
+import large_models
 from onnx import TensorProto, helper, save_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -50,11 +48,8 @@ def main() -> None:
     layers = max(1, round(arguments.gigabytes * 1e9 / BYTES))
     with tempfile.TemporaryDirectory() as folder:
         model = write_model(pathlib.Path(folder), layers)
-        start = time.perf_counter()
-        subprocess.run([arguments.graphpipe, "inspect", str(model), "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(f"{layers * BYTES / 1e9:.2f} GB of weights: {seconds:.2f} s, {peak / 1e3:.0f} MB at most")
+        print(f"{layers * BYTES / 1e9:.2f} GB of weights:")
+        large_models.measure([arguments.graphpipe, "inspect", str(model), "--quiet"])
 
 
 if __name__ == "__main__":

@@ -115,9 +115,10 @@ def measure(command: list) -> None:
             most[key] = max(most[key], value)
         time.sleep(0.005)
     seconds = time.perf_counter() - start
+    # A process begins with what its parent held as its largest size, so that only a larger one is its own.
     print(f"{' '.join(command[1:])}\n    exit {os.waitstatus_to_exitcode(code)}: {seconds:.2f} s, {usage.ru_utime:.2f} s user, "
           f"{usage.ru_stime:.2f} s system, {most['VmHWM'] / 1e3:.0f} MB resident, {most['RssAnon'] / 1e3:.0f} MB anonymous; "
-          f"largest process {usage.ru_maxrss / 1e3:.0f} MB", flush=True)
+          f"largest process, or this one, {usage.ru_maxrss / 1e3:.0f} MB", flush=True)
 
 
 def written(folder: pathlib.Path, data: pathlib.Path) -> str:

@@ -226,6 +226,8 @@ def train_in_pipelines(pipelines: Pipelines, report: dict) -> list:
 
 def differences(a: list, b: list) -> dict:
     gaps = [abs(x - y) for x, y in zip(a, b)]
+    if not all(map(math.isfinite, gaps)):
+        raise SystemExit("a loss is no number: what it is compared with says nothing")
     return {"largest": max(gaps), "at": gaps.index(max(gaps)) + 1, "mean": sum(gaps) / len(gaps)}
 
 

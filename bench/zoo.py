@@ -12,6 +12,7 @@ import argparse
 import collections
 import json
 import logging
+import math
 import os
 import pathlib
 import sys
@@ -107,7 +108,8 @@ def train(name: str, model: pathlib.Path, folder: pathlib.Path) -> float:
                                 loss="contrastive:out" if is_square(shape) else "mse:out,wanted")
     found = program.run(data=folder / "data", steps=STEPS, lr=RATE).losses
     expected = train_in_pytorch(zoo_models.make(ZOO[name])[0], data, target)
-    return max(abs(a - b) / abs(b) for a, b in zip(found, expected))
+    differences = [abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)]
+    return math.nan if any(map(math.isnan, differences)) else max(differences)
 
 
 def one_line(error: Exception) -> str:

@@ -105,7 +105,7 @@ class PiperEvents {
       if (path.size() == 6) return need_kind(event, JsonKind::kObject);
       if (path.size() > 7) return "";
       const auto neighbour = number_of(path[6]);
-      if (!neighbour) return "must be the id of a neighbour";
+      if (!neighbour || std::to_string(*neighbour) != path[6]) return "must be the id of a neighbour";
       if (++sync_count_ > kMaxSyncsOfFile) return text("more than ", kMaxSyncsOfFile, " sizes in all");
       std::optional<double> bytes;
       const std::string problem = read_amount(event, bytes);

@@ -27,6 +27,8 @@ class Part:
         declared = self.declared
         shape = (self.samples * declared.rows,) + declared.dims
         text = f"{{'descr': '{declared.type.npy}', 'fortran_order': False, 'shape': {shape}, }}"
+        if len(text) > NPY_HEADER - 11:
+            raise Refused(self.path, f"its shape {shape} does not fit into the header", "use fewer axes")
         text = text.ljust(NPY_HEADER - 11) + "\n"
         self.file.seek(0)
         self.file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", NPY_HEADER - 10) + text.encode("ascii"))
