@@ -231,8 +231,24 @@ Result<Imported> import_onnx(const ImportRequest& request) {
   return import_onnx(request, file.text());
 }
 
+namespace {
+
+/// What is wrong with the file as a whole, by its name.
+Diagnostics of_file(const ImportRequest& request, std::string_view file, Diagnostics problems) {
+  for (Diagnostic& problem : problems) {
+    if (problem.origin.empty()) problem.origin = request.spec.path;
+    if (file.starts_with('{'))
+      problem.hint = "it begins as JSON does: `plan` and `compile` take models, other verbs plans";
+  }
+  return problems;
+}
+
+}  // namespace
+
 Result<Imported> import_onnx(const ImportRequest& request, std::string_view file) {
-  GP_TRY(WireScan scan, scan_wire(file, request.limits));
+  Result<WireScan> scanned = scan_wire(file, request.limits);
+  if (!scanned) return of_file(request, file, scanned.problems());
+  WireScan scan = *std::move(scanned);
   GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits, request.isolation));
   scan.stripped = {};
   return lower_model(prepared, request, scan);

@@ -129,9 +129,30 @@ void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
   for (pb::NodeProto* node : groups) node->set_op_type("GroupNormalization");
 }
 
+/// The operators of the standard domain that no schema of this opset knows, each once, in the order of their nodes.
+void find_unknown(const pb::GraphProto& graph, int opset, std::set<std::string>& seen, Diagnostics& problems) {
+  for (const pb::NodeProto& node : graph.node()) {
+    for (const pb::AttributeProto& attribute : node.attribute())
+      if (attribute.has_g()) find_unknown(attribute.g(), opset, seen, problems);
+    if (!node.domain().empty() || pb::OpSchemaRegistry::Schema(node.op_type(), opset, "") != nullptr ||
+        !seen.insert(node.op_type()).second)
+      continue;
+    const std::string& name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+    problems.push_back(
+        {.code = Code::kUnsupportedOp,
+         .origin = ModelText(name),
+         .message = text("the operator ", quoted(ModelText(node.op_type())), " is none of opset ", opset),
+         .hint = "export the model again, or write this part with other operators"});
+  }
+}
+
 Status convert_opset(pb::ModelProto& model) {
   const int64_t opset = main_opset(model);
   if (opset >= ops::kInternalOpset) return Ok{};
+  std::set<std::string> seen;
+  Diagnostics unknown;
+  find_unknown(model.graph(), static_cast<int>(opset), seen, unknown);
+  if (!unknown.empty()) return unknown;
   // A converter copies every schema of the library as it is made, which takes longer than most conversions.
   static const pb::version_conversion::DefaultVersionConverter kConverter;
   if (const auto thrown = exception_of(

@@ -352,9 +352,12 @@ std::string Lowering::suspects(int64_t batch) const {
 
 namespace {
 
-/// The operands' shapes; for a Reshape the numbers of elements before and after.
+/// Shapes that must agree axis by axis: those of operands that broadcast or are joined, and of a Reshape the numbers of
+/// elements before and after. None of other operators.
 std::vector<ir::Shape> operands_of(Lowering& lowering, const OnnxNode& node) {
   std::vector<ir::Shape> shapes;
+  const bool broadcasts = ops::dependence_of(node.op) == ops::Dependence::kElement || node.op == "Expand";
+  if (!broadcasts && node.op != "Concat" && node.op != "Reshape") return shapes;
   for (const std::string& name : node.inputs)
     if (const Binding* binding = name.empty() ? nullptr : lowering.find(name)) shapes.push_back(binding->type.shape);
   if (node.op != "Reshape" || shapes.size() != 2) return shapes;

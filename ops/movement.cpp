@@ -41,7 +41,9 @@ Inferred infer_concat(const NodeView& node) {
       return bad_model(node, "gives an impossible size");
     }
     other[at_axis(axis)] = joined;
-    if (other != shape) return bad_model(node, text("cannot join ", shape_text(shape), " and ", shape_text(other)));
+    if (other != shape)
+      return bad_model(node, text("cannot join ", shape_text(node.input(0).type.shape), " and ",
+                                  shape_text(node.input(i).type.shape)));
   }
   const bool mixes = !joined.is_fixed() && node.input_count() > 1;
   return one_output(node, {node.input(0).type.dtype, shape}, mixes ? Mixing::kMixes : Mixing::kNone);
@@ -276,6 +278,14 @@ Status slice_gradient_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
+/// With the gradient turned round, where the slice is.
+Work slice_gradient_work(const NodeView& node, Samples samples) {
+  Work work = copy_work(node, samples);
+  const std::vector<Cut> cuts = cuts_of(node, node.output(0).type.shape).value();
+  if (std::ranges::any_of(cuts, &Cut::reversed)) work.scratch = bytes_of(node.input(0), samples);
+  return work;
+}
+
 void emit_slice_gradient(Emitter& emitter) {
   const ir::Shape& shape = emitter.node().output(0).type.shape;
   const std::vector<Cut> cuts = cuts_of(emitter.node(), shape).value();
@@ -420,7 +430,7 @@ std::vector<OpDef> slice_and_tile_rows() {
                     {.inputs = {normal({kB, 6})}, .attributes = slice_of({0, 2}, {INT64_MAX, 3}, {0, 1}, {1, 1})}}},
       {.name = "SliceGrad",
        .infer = infer_slice_gradient,
-       .work = copy_work,
+       .work = slice_gradient_work,
        .gradient = slice_gradient_gradient,
        .emit = emit_slice_gradient,
        .examples = {{.inputs = {normal({kB, 2, 2})}, .attributes = with_shape(backwards, {kB, 6, 4})}}},

@@ -238,6 +238,38 @@ TEST_CASE("shapes that would need a large tensor while importing") {
   }
 }
 
+TEST_CASE("a step of the least integer takes the first of a slice's elements") {
+  const auto imported = import_text(R"(g (float[N,8] x) => (float[N,1] y) {
+    a = Constant<value_ints = [7]>()
+    b = Constant<value_ints = [-9]>()
+    axis = Constant<value_ints = [1]>()
+    s = Constant<value_ints = [-9223372036854775808]>()
+    y = Slice(x, a, b, axis, s) })");
+  CHECK(imported.ok());
+}
+
+TEST_CASE("operators that an older opset does not have are named with their nodes") {
+  const auto older = import_text(
+      "<ir_version: 8, opset_import: [\"\" : 17]> g (float[N,3] x) => (float[N,3] y) { [frob] a = Frobnicate(x) b = "
+      "Twist(a) y = Relu(b) }");
+  REQUIRE(older.problems().size() == 2);
+  CHECK(older.problems()[0].origin == ModelText("frob"));
+  CHECK(reports(older.problems(), Code::kUnsupportedOp, "'Frobnicate'"));
+  CHECK(reports(older.problems(), Code::kUnsupportedOp, "'Twist'"));
+}
+
+TEST_CASE("weights that do not fit are not taken for a constant of the batch") {
+  const auto multiplied = import_text(
+      "g (float[N,8] x) => (float[N,4] y) { s = Constant<value_ints = [9, 4]>() w = ConstantOfShape(s) y = MatMul(x, "
+      "w) "
+      "}");
+  CHECK(reports(multiplied.problems(), Code::kBadModel, "[B, 8] and [9, 4]"));
+  const auto joined = import_text(
+      "g (float[N,4] x) => (float[N,8] y) { s = Constant<value_ints = [1, 4]>() w = ConstantOfShape(s) y = "
+      "Concat<axis = 1>(x, w) }");
+  CHECK(reports(joined.problems(), Code::kBadModel, "[B, 4] and [1, 4]"));
+}
+
 TEST_CASE("nonsense operands end in diagnostics") {
   for (const std::string body : {
            "g (float[N,3] x) => (float[N,3] y) { y = Softmax<axis = 77>(x) }",
