@@ -14,6 +14,9 @@ namespace graphpipe::frontend {
 /// null. The node is of the internal opset and was checked against its schema; wrong operands still only give nullopt.
 std::optional<Known> evaluate(const OnnxNode& node, std::span<const Known* const> inputs);
 
+/// Whether all are of one type. Needs: none is null.
+bool have_one_type(std::span<const Known* const> inputs);
+
 /// Ops that compute element by element (evaluate_elementwise.cpp) and ops that move elements (evaluate_shape.cpp).
 std::optional<Known> evaluate_elementwise(const OnnxNode& node, std::span<const Known* const> inputs);
 std::optional<Known> evaluate_movement(const OnnxNode& node, std::span<const Known* const> inputs);

@@ -90,19 +90,6 @@ bool gives_truth(std::string_view op) {
   return op == "Equal" || op == "Less" || op == "Greater" || op == "LessOrEqual" || op == "GreaterOrEqual";
 }
 
-/// Rounds to what the element type can hold, so that folding gives what running would. Nothing where the type is small
-/// and the number is none of it: running would round or wrap it.
-std::optional<Number> fit(DType dtype, Number number) {
-  if (dtype == DType::kFloat32) number.real = static_cast<double>(static_cast<float>(number.real));
-  if (number.floating || dtype == DType::kInt64 || ir::is_floating(dtype) || dtype == DType::kBool) return number;
-  const int bits = static_cast<int>(8 * wire::element_size(dtype));
-  const int64_t high = int64_t{1} << (dtype == DType::kUInt8 ? bits : bits - 1),
-                low = dtype == DType::kUInt8 ? 0 : -high;
-  // A multiple of the batch stays: no batch is that large.
-  if (number.power == 0 && (number.whole < low || number.whole >= high)) return std::nullopt;
-  return number;
-}
-
 /// For each element of the broadcast shape the index into a tensor of shape `from`.
 std::vector<size_t> broadcast_indices(const ir::Shape& to, const ir::Shape& from, size_t count) {
   std::vector<size_t> indices(count, 0);
@@ -139,8 +126,7 @@ std::optional<Known> over_broadcast(DType dtype, Inputs inputs, Function functio
   for (size_t k = 0; k < *count; ++k) {
     for (size_t i = 0; i < inputs.size(); ++i) operands[i] = inputs[i]->element(indices[i][k]);
     std::optional<Number> element = function(operands);
-    if (!element) return std::nullopt;
-    element = fit(dtype, *element);
+    if (element) element = stored(dtype, *element);
     if (!element) return std::nullopt;
     result.elements.push_back(*element);
   }
@@ -171,6 +157,10 @@ std::optional<DType> cast_target(const OnnxNode& node, Inputs inputs) {
 
 }  // namespace
 
+bool have_one_type(Inputs inputs) {
+  return std::ranges::all_of(inputs, [&](const Known* input) { return input->dtype == inputs[0]->dtype; });
+}
+
 std::optional<Known> evaluate_elementwise(const OnnxNode& node, Inputs inputs) {
   if (std::any_of(inputs.begin(), inputs.end(), [](const Known* input) { return input == nullptr; }) || inputs.empty())
     return std::nullopt;
@@ -180,9 +170,13 @@ std::optional<Known> evaluate_elementwise(const OnnxNode& node, Inputs inputs) {
     const std::optional<DType> to = cast_target(node, inputs);
     return to && wire::is_computed_in(*to) ? cast(*inputs[0], *to) : std::nullopt;
   }
-  if (node.op == "Where" && inputs.size() == 3)
+  if (node.op == "Where" && inputs.size() == 3) {
+    if (!have_one_type(inputs.subspan(1))) return std::nullopt;
     return over_broadcast(inputs[1]->dtype, inputs,
                           [](const std::vector<Number>& n) { return std::optional(n[0].whole != 0 ? n[1] : n[2]); });
+  }
+  // The power of a number may have a type of its own.
+  if (node.op != "Pow" && !have_one_type(inputs)) return std::nullopt;
   if (node.op == "Mod" && inputs.size() == 2) {
     const Attribute* fmod = node.find("fmod");
     const bool c_sign = fmod != nullptr && fmod->i != 0;

@@ -185,7 +185,7 @@ std::optional<Known> slice(const OnnxNode&, Inputs inputs) {
 
 std::optional<Known> concat(const OnnxNode& node, Inputs inputs) {
   const std::optional<size_t> axis = axis_of(int_attribute(node, "axis", 0), inputs[0]->shape.size());
-  if (!axis) return std::nullopt;
+  if (!axis || !have_one_type(inputs)) return std::nullopt;
   ir::Shape shape = inputs[0]->shape;
   shape[*axis] = Dim::fixed(0);
   for (const Known* input : inputs) {
@@ -238,6 +238,7 @@ std::optional<Known> constant_of_shape(const OnnxNode& node, Inputs inputs) {
 
 std::optional<Known> range(const OnnxNode&, Inputs inputs) {
   if (inputs.size() != 3) return std::nullopt;
+  if (!have_one_type(inputs)) return std::nullopt;
   for (const Known* input : inputs)
     if (input->elements.empty()) return std::nullopt;
   const Number &start = inputs[0]->element(0), &limit = inputs[1]->element(0), &step = inputs[2]->element(0);
@@ -250,8 +251,11 @@ std::optional<Known> range(const OnnxNode&, Inputs inputs) {
     if (!start.floating &&
         (__builtin_mul_overflow(i, step.whole, &whole) || __builtin_add_overflow(start.whole, whole, &whole)))
       return std::nullopt;
-    result.elements.push_back(start.floating ? Number::of_real(start.real + static_cast<double>(i) * step.real)
-                                             : Number::of_whole(whole));
+    const std::optional<Number> element =
+        stored(result.dtype, start.floating ? Number::of_real(start.real + static_cast<double>(i) * step.real)
+                                            : Number::of_whole(whole));
+    if (!element) return std::nullopt;
+    result.elements.push_back(*element);
   }
   return result;
 }
@@ -369,6 +373,7 @@ std::optional<Known> reduce_all(const OnnxNode& node, Inputs inputs) {
       if (*is_less) total = next;
     }
   }
+  if (total) total = stored(inputs[0]->dtype, *total);
   if (!total) return std::nullopt;
   Known result = Known::scalar(inputs[0]->dtype, *total);
   if (int_attribute(node, "keepdims", 1) != 0) result.shape.assign(inputs[0]->shape.size(), Dim::fixed(1));

@@ -6,7 +6,8 @@
 namespace graphpipe::frontend {
 namespace {
 
-constexpr std::string_view kTarget = "call_function[target=torch.ops.", kArguments = "](args = (";
+constexpr std::string_view kTarget = "call_function[target=torch.ops.", kArguments = "](args = (",
+                           kKeywords = "), kwargs = {";
 
 /// Up to the bracket that closes the list, split at its own commas.
 std::vector<std::string> split_arguments(std::string_view text) {
@@ -31,8 +32,12 @@ std::optional<ExportedCall> parse_exported_call(std::string_view text) {
   text.remove_prefix(target + kTarget.size());
   const size_t arguments = text.find(kArguments);
   if (arguments == text.npos) return std::nullopt;
-  return ExportedCall{.target = std::string(text.substr(0, arguments)),
-                      .arguments = split_arguments(text.substr(arguments + kArguments.size()))};
+  ExportedCall call{.target = std::string(text.substr(0, arguments)),
+                    .arguments = split_arguments(text.substr(arguments + kArguments.size())),
+                    .keywords = {}};
+  const size_t keywords = text.find(kKeywords, arguments);
+  if (keywords != text.npos) call.keywords = split_arguments(text.substr(keywords + kKeywords.size()));
+  return call;
 }
 
 bool is_detached(const OnnxNode& node) {

@@ -16,6 +16,8 @@ struct ExportedCall {
   std::string target;
   /// By position, as the exporter prints them: "%p_weight", "0", "mean".
   std::vector<std::string> arguments;
+  /// By keyword, "include_self: False".
+  std::vector<std::string> keywords;
   /// Empty where the call has not so many.
   std::string_view argument(size_t i) const {
     return i < arguments.size() ? std::string_view(arguments[i]) : std::string_view();

@@ -148,7 +148,7 @@ Result<ir::FileRange> ExternalData::locate(const ExternalSlot& slot, int64_t nee
     GP_CHECK(fstat(number, &info) == 0);
     const std::string path = folder_ == "." ? slot.location : text(folder_, slot.location);
     files_.push_back(path);
-    found = opened_.emplace(slot.location, File{path, info.st_size}).first;
+    found = opened_.emplace(slot.location, File{path, info.st_size, {info.st_dev, info.st_ino}}).first;
   }
   const File& file = found->second;
   const std::optional<int64_t> offset = slot.has_offset ? strict_decimal(slot.offset) : 0;
@@ -165,8 +165,8 @@ Result<ir::FileRange> ExternalData::locate(const ExternalSlot& slot, int64_t nee
                           text("its external data end at byte ", *offset, " + ", *length, " of a file of ", file.size),
                           "fetch the data file again");
   if (*length == 0) return ir::FileRange{file.path, *offset, 0};
-  std::map<int64_t, int64_t>& ranges = ranges_[file.path];
-  const auto known = ranges.emplace(*offset, *length);
+  Ranges& ranges = ranges_.try_emplace(file.identity, Ranges{file.path, {}}).first->second;
+  const auto known = ranges.lengths.emplace(*offset, *length);
   if (!known.second && known.first->second != *length) overlapping_.push_back(tensor.raw());
   return ir::FileRange{file.path, *offset, *length};
 }
@@ -194,11 +194,11 @@ Status ExternalData::check_overlaps() const {
   for (const std::string& name : overlapping_)
     problems.push_back(tensor_problem(Code::kBadModel, ModelText(name), "its external data overlap another tensor's",
                                       "export the model again"));
-  for (const auto& [path, ranges] : ranges_) {
+  for (const auto& [identity, ranges] : ranges_) {
     int64_t end = 0;
-    for (const auto& [offset, length] : ranges) {
+    for (const auto& [offset, length] : ranges.lengths) {
       if (offset < end)
-        problems.push_back(tensor_problem(Code::kBadModel, ModelText(path),
+        problems.push_back(tensor_problem(Code::kBadModel, ModelText(ranges.path),
                                           text("tensors overlap at byte ", offset, " of the external data"),
                                           "export the model again"));
       end = std::max(end, offset + length);

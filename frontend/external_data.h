@@ -13,6 +13,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "frontend/wire_scan.h"
@@ -48,16 +49,24 @@ class ExternalData {
  private:
   Status check_hard_links(const struct stat& info, const std::string& location, const ModelText& tensor);
 
+  /// Which file it is, whatever it is called: device and inode.
+  using Identity = std::pair<dev_t, ino_t>;
   struct File {
     std::string path;
     int64_t size = 0;
+    Identity identity;
+  };
+  struct Ranges {
+    std::string path;
+    /// Lengths by offset.
+    std::map<int64_t, int64_t> lengths;
   };
 
   std::string folder_;
   std::string trusted_root_;
   std::map<std::string, File> opened_;
   std::vector<std::string> files_;
-  std::map<std::string, std::map<int64_t, int64_t>> ranges_;
+  std::map<Identity, Ranges> ranges_;
   std::vector<std::string> overlapping_;
   Diagnostics notes_;
 };

@@ -85,6 +85,29 @@ std::optional<bool> less(const Number& a, const Number& b) {
   return low;
 }
 
+namespace {
+
+uint16_t bfloat_of_float(double value) {
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (std::isnan(value)) return 0x7fc0;
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+}  // namespace
+
+std::optional<Number> stored(DType dtype, Number number) {
+  if (dtype == DType::kFloat32) number.real = static_cast<double>(static_cast<float>(number.real));
+  if (dtype == DType::kFloat16) number.real = float_of_half(half_of_float(number.real));
+  if (dtype == DType::kBFloat16) number.real = float_of_bfloat(bfloat_of_float(number.real));
+  if (number.floating || dtype == DType::kInt64 || ir::is_floating(dtype) || dtype == DType::kBool) return number;
+  const int bits = static_cast<int>(8 * wire::element_size(dtype));
+  const int64_t high = int64_t{1} << (dtype == DType::kUInt8 ? bits : bits - 1),
+                low = dtype == DType::kUInt8 ? 0 : -high;
+  // A multiple of the batch stays: no batch is that large.
+  if (number.power == 0 && (number.whole < low || number.whole >= high)) return std::nullopt;
+  return number;
+}
+
 Known Known::list(std::vector<Number> numbers) {
   Known known;
   known.shape = {Dim::fixed(static_cast<int64_t>(numbers.size()))};
@@ -141,12 +164,6 @@ Number load_number(DType dtype, const char* at) {
       GP_CHECK(false);
   }
   return {};
-}
-
-uint16_t bfloat_of_float(double value) {
-  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-  if (std::isnan(value)) return 0x7fc0;
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
 void store_number(DType dtype, const Number& number, std::string& out) {

@@ -42,6 +42,10 @@ std::optional<Number> modulo(const Number& a, const Number& b, bool c_sign);
 std::optional<bool> equal(const Number& a, const Number& b);
 std::optional<bool> less(const Number& a, const Number& b);
 
+/// As the type holds it, so that folding gives what running would: rounded where it is floating. Nothing where the type
+/// is small and the integer is none of it, which running would wrap.
+std::optional<Number> stored(ir::DType dtype, Number number);
+
 struct Known {
   ir::DType dtype = ir::DType::kInt64;
   /// Dims hold the batch only where all elements are equal.

@@ -96,8 +96,11 @@ Status lower_range(NodeContext& context) {
     return context.problem(Code::kUnresolvedShape, "this range of floats or from the batch size is not supported",
                            "count with integers from a constant");
   const std::optional<Number> span = subtract(limit->element(0), first);
-  const std::optional<Number> count = span ? divide(*span, by) : std::nullopt;
-  if (!count || count->whole < 0 || (span->is_fixed() && span->whole % by.whole != 0))
+  std::optional<Number> count = span ? divide(*span, by) : std::nullopt;
+  // A part of a step makes a number more.
+  if (count && span->is_fixed() && span->whole % by.whole != 0 && (span->whole < 0) == (by.whole < 0)) ++count->whole;
+  if (count && span->is_fixed()) count->whole = std::max<int64_t>(count->whole, 0);
+  if (!count || count->whole < 0)
     return context.problem(Code::kUnresolvedShape, "its length is no multiple of the batch",
                            "compute it from sizes of inputs");
   ir::Attributes attributes{{"shape", ir::Shape{{count->whole, count->power}}},

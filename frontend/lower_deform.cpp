@@ -73,7 +73,8 @@ Status DeformedConvolution::read_form() {
   Shape mask = with_places({x[0], Dim::fixed(groups_ * elements_)});
   const bool fits = context_.type(2).shape == shifts && (!context_.has_input(4) || context_.type(4).shape == mask);
   if (!fits) return wrong_shapes(context_);
-  return Ok{};
+  for (const int64_t places : places_) GP_TRY_VOID(context_.has_room_for(places));
+  return context_.has_room_for(elements_);
 }
 
 Shape DeformedConvolution::with_places(Shape shape) const {

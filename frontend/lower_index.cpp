@@ -24,7 +24,8 @@ int64_t clamped(int64_t at, int64_t size, int64_t step) {
 }
 
 int64_t elements_of(const Cut& cut) {
-  const int64_t span = cut.step > 0 ? cut.end - cut.start : cut.start - cut.end, step = std::abs(cut.step);
+  const int64_t span = cut.step > 0 ? cut.end - cut.start : cut.start - cut.end;
+  const int64_t step = std::abs(std::max(cut.step, -INT64_MAX));
   return span <= 0 ? 0 : (span - 1) / step + 1;
 }
 
@@ -169,16 +170,19 @@ Status lower_gather(NodeContext& context) {
   return context.emit_outputs("Gather", std::move(inputs), std::move(attributes));
 }
 
-/// Whether the exporter has written a reduction that ONNX has no word for as none.
-bool is_exported_mean(NodeContext& context) {
-  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
-  return call && call->target == "aten.scatter_reduce.two" && call->argument(4) == "mean" &&
-         context.string_attribute("reduction", "none") == "none";
+/// The call whose reduction, which ONNX has no word for, the exporter has written as none.
+std::optional<ExportedCall> exported_mean(NodeContext& context) {
+  std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  const bool is_mean = call && call->target == "aten.scatter_reduce.two" && call->argument(4) == "mean" &&
+                       context.string_attribute("reduction", "none") == "none";
+  return is_mean ? std::move(call) : std::nullopt;
 }
 
-/// The sums divided by how many were added, the element that stood there being one.
+/// The sums divided by how many were added. The element that stood there is one of them unless the call says no: then
+/// sum and count begin at zero where something is added.
 Status lower_scatter_elements(NodeContext& context) {
-  if (!is_exported_mean(context)) return lower_plain(context);
+  const std::optional<ExportedCall> mean = exported_mean(context);
+  if (!mean) return lower_plain(context);
   const ir::TensorType data = context.type(0), updates = context.type(2);
   if (!ir::is_floating(data.dtype))
     return context.problem(Code::kUnsupportedOp,
@@ -189,12 +193,19 @@ Status lower_scatter_elements(NodeContext& context) {
       "the file writes scatter_reduce(\"mean\") as one without a reduction; the mean is computed, as in PyTorch",
       "none needed; other readers of the file compute something else");
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
-  const ir::Attributes adding{{"axis", context.int_attribute("axis", 0)}, {"reduction", std::string("add")}};
-  GP_TRY(const ir::ValueId own, context.filled(1, data));
+  const ir::Attributes replacing{{"axis", context.int_attribute("axis", 0)}};
+  ir::Attributes adding = replacing;
+  adding.set("reduction", std::string("add"));
+  GP_TRY(ir::ValueId own, context.filled(1, data));
   GP_TRY(const ir::ValueId added, context.filled(1, updates));
-  GP_TRY(const auto sums, context.emit("ScatterElements", inputs, adding));
-  GP_TRY(const auto counts, context.emit("ScatterElements", {own, inputs[1], added}, adding));
-  return context.emit_outputs("Div", {sums[0], counts[0]}, {});
+  if (std::ranges::find(mean->keywords, "include_self: False") != mean->keywords.end()) {
+    GP_TRY(const ir::ValueId nothing, context.filled(0, updates));
+    GP_TRY(inputs[0], context.emit_one("ScatterElements", {inputs[0], inputs[1], nothing}, replacing));
+    GP_TRY(own, context.emit_one("ScatterElements", {own, inputs[1], nothing}, replacing));
+  }
+  GP_TRY(const ir::ValueId sums, context.emit_one("ScatterElements", inputs, adding));
+  GP_TRY(const ir::ValueId counts, context.emit_one("ScatterElements", {own, inputs[1], added}, adding));
+  return context.emit_outputs("Div", {sums, counts}, {});
 }
 
 /// The number of each row that a tuple of indices names, one for each tuple, [tuples, width] of them: looked up in the

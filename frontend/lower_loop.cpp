@@ -21,6 +21,14 @@ int64_t count_nodes(const GraphBody& body) {
   return count;
 }
 
+/// What the first iteration gets for a state. A weight is made before it gets another name, so that it stays one.
+Result<Binding> first_state(NodeContext& context, size_t input) {
+  if (context.input(input).data) {
+    GP_TRY([[maybe_unused]] const ValueId made, context.value(input));
+  }
+  return context.input(input);
+}
+
 class LoopBody {
  public:
   LoopBody(NodeContext& context, const GraphBody& body)
@@ -140,7 +148,10 @@ class UnrolledLoop {
     if (inputs < 2 || body_.inputs.size() != inputs || body_.outputs.size() < inputs - 1 ||
         context_.node().outputs.size() + 1 > body_.outputs.size())
       return wrong_counts(context_);
-    for (size_t i = 2; i < inputs; ++i) carried_.push_back(context_.input(i));
+    for (size_t i = 2; i < inputs; ++i) {
+      GP_TRY(Binding state, first_state(context_, i));
+      carried_.push_back(std::move(state));
+    }
     stacked_.resize(body_.outputs.size() - 1 - carried_.size());
     GP_TRY_VOID(steps_.begin());
     GP_TRY(const bool sound, iterate());
@@ -268,7 +279,10 @@ class UnrolledScan {
         body_.outputs.size() != outputs || outputs < inputs - static_cast<size_t>(scanned))
       return wrong_counts(context_);
     states_ = inputs - static_cast<size_t>(scanned);
-    for (size_t i = 0; i < states_; ++i) carried_.push_back(context_.input(i));
+    for (size_t i = 0; i < states_; ++i) {
+      GP_TRY(Binding state, first_state(context_, i));
+      carried_.push_back(std::move(state));
+    }
     for (size_t i = states_; i < inputs; ++i) GP_TRY_VOID(cut(i));
     stacked_.resize(outputs - states_);
     GP_TRY_VOID(steps_.begin());

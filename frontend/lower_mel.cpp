@@ -27,10 +27,11 @@ Result<MelForm> mel_form(NodeContext& context) {
     if (i >= 3) *numbers[i - 3] = given[0];
     else if (given[0] >= 1 && given[0] < 1e6) *counts[i] = static_cast<int64_t>(given[0]);
   }
-  const bool sane = form.bins > 0 && form.length > 0 && form.rate > 0 && form.bins * form.rows() < (1 << 24) &&
-                    form.low >= 0 && form.low <= form.high && form.high <= static_cast<double>(form.rate);
-  if (sane) return form;
-  return context.problem(Code::kBadModel, "its sizes and edges make no table", "export the model again");
+  const bool sane = form.bins > 0 && form.length > 0 && form.rate > 0 && form.low >= 0 && form.low <= form.high &&
+                    form.high <= static_cast<double>(form.rate);
+  if (!sane) return context.problem(Code::kBadModel, "its sizes and edges make no table", "export the model again");
+  GP_TRY_VOID(context.has_room_for(form.bins * form.rows()));
+  return form;
 }
 
 /// The rows where the triangles begin, peak and end, one behind the other.

@@ -64,6 +64,7 @@ Status DilatedAverage::find_positions() {
     if (positions_.back() < 1)
       return context_.problem(Code::kBadModel, text("its input is smaller than its window on axis ", axis + 2),
                               "export the model again");
+    GP_TRY_VOID(context_.has_room_for(positions_.back()));
   }
   return Ok{};
 }
@@ -74,11 +75,13 @@ std::vector<double> DilatedAverage::shares(size_t axis) const {
   const int64_t high = sizes_[axis] + (counts_pads_ ? window_.end[axis] : 0);
   std::vector<double> result;
   for (int64_t position = 0; position < positions_[axis]; ++position) {
-    int64_t cells = 0;
-    for (int64_t i = 0; i < window_.kernel[axis]; ++i) {
-      const int64_t at = position * window_.strides[axis] - window_.begin[axis] + i * window_.dilations[axis];
-      cells += at >= low && at < high ? 1 : 0;
-    }
+    const int64_t first = position * window_.strides[axis] - window_.begin[axis];
+    // How many of its cells lie before a place.
+    const auto before = [&](int64_t place) {
+      const int64_t span = place - first, dilation = window_.dilations[axis];
+      return span <= 0 ? 0 : std::min((span - 1) / dilation + 1, window_.kernel[axis]);
+    };
+    const int64_t cells = before(high) - before(low);
     result.push_back(cells > 0 ? 1.0 / static_cast<double>(cells) : 0);
   }
   return result;

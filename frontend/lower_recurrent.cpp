@@ -404,6 +404,14 @@ Status Unrolling::run() {
   steps_ = x[0], rows_ = x[1], hidden_ = r[2];
   if (inputs_[4].valid() && context_.type(4).shape != Shape{rows_})
     return context_.problem(Code::kBadModel, "needs one length for each sequence", "export the model again");
+  // A gate of a step takes four nodes.
+  if (!context_.lowering().may_unroll(directions * steps_.factor * 4 * gates_))
+    return context_.problem(
+        Code::kLimitExceeded,
+        text("its ", steps_.factor, " steps, with what else is unrolled, have more than ",
+             context_.limits().unrolled_nodes, " nodes"),
+        "use fewer steps, or a form with a kernel: LSTM without peepholes, GRU with linear_before_reset = 1, all "
+        "sequences of one length");
   const bool reverse = context_.string_attribute("direction", "forward") == "reverse";
   // y, the last hidden state and the last cell, of each direction.
   std::array<Values, 3> results;

@@ -151,6 +151,7 @@ Result<ir::ValueId> Resize::constant(std::string_view what, ir::Shape shape, con
 /// The axis goes to the end, meets its matrix and goes back.
 Result<ir::ValueId> Resize::resize_axis(ir::ValueId input, size_t axis) {
   const ResizedAxis& resized = resized_[axis];
+  GP_TRY_VOID(context_.has_room_for(resized.before * resized.after));
   const ResizeWeights weights = resize_weights(form_, resized);
   std::vector<int64_t> swap(shape_.size());
   for (size_t i = 0; i < swap.size(); ++i) swap[i] = static_cast<int64_t>(i);

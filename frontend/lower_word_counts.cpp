@@ -74,9 +74,9 @@ Status WordCounts::read_form() {
   if (fits && most > kMaxKnownElements)
     return context_.problem(Code::kLimitExceeded, text("compares ", most, " n-grams of one length"),
                             text("use at most ", kMaxKnownElements));
-  if (!fits || grams != std::ssize(columns_) || grams * width_ > (1 << 26))
+  if (!fits || grams != std::ssize(columns_))
     return context_.problem(Code::kBadModel, "its lists of n-grams do not fit each other", "export the model again");
-  return Ok{};
+  return context_.has_room_for(grams * width_);
 }
 
 Result<ValueId> WordCounts::words(int64_t length, int64_t grams, int64_t place) {

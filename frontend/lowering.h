@@ -114,6 +114,8 @@ class Lowering {
   void poison(const OnnxNode& node);
   /// Nothing is known any more of what the nodes make: the body of a loop is lowered again.
   void forget(const std::vector<OnnxNode>& nodes);
+  /// Numbers of the constants that operators have been written out as.
+  int64_t& constant_elements() { return constant_elements_; }
   /// Counts nodes that loops repeat; false where all of them are more than the limit.
   bool may_unroll(int64_t nodes) { return (unrolled_nodes_ += nodes) <= request_.limits.unrolled_nodes; }
 
@@ -151,7 +153,7 @@ class Lowering {
   std::map<ir::ValueId, ir::ParamId> param_of_value_;
   std::set<std::string> reported_ops_, param_names_;
   std::vector<Selection> selections_;
-  int64_t unrolled_nodes_ = 0;
+  int64_t unrolled_nodes_ = 0, constant_elements_ = 0;
   /// Nodes with constant shapes.
   std::vector<std::pair<ModelText, ir::Shape>> suspects_;
   std::set<std::string> read_, read_by_nodes_, read_as_data_;

@@ -143,8 +143,18 @@ Result<ir::ValueId> NodeContext::emit_one(std::string_view op, std::vector<ir::V
   return made.front();
 }
 
+Status NodeContext::has_room_for(int64_t elements) const {
+  if (elements <= limits().constant_elements - lowering_->constant_elements()) return Ok{};
+  return problem(Code::kLimitExceeded,
+                 text("with the operators before it, it is written out as more than ", limits().constant_elements,
+                      " constant numbers"),
+                 "use smaller forms, or fewer of them");
+}
+
 Result<ir::ValueId> NodeContext::constant(std::string_view what, ir::DType dtype, ir::Shape shape,
                                           const std::vector<double>& numbers) {
+  GP_TRY_VOID(has_room_for(std::ssize(numbers)));
+  lowering_->constant_elements() += std::ssize(numbers);
   std::string bytes(numbers.size() * sizeof(float), '\0');
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto number = static_cast<float>(numbers[i]);

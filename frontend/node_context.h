@@ -51,6 +51,8 @@ class NodeContext {
                                         size_t outputs = 1);
   /// emit of a node with one output.
   Result<ir::ValueId> emit_one(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
+  /// Whether a constant of so many elements may still be made, all of the file's together. Ask before computing them.
+  Status has_room_for(int64_t elements) const;
   /// A constant of floating type, in float32 or float64 and cast from there. `what` is the end of its name.
   Result<ir::ValueId> constant(std::string_view what, ir::DType dtype, ir::Shape shape,
                                const std::vector<double>& numbers);

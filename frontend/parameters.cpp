@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
+#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -141,42 +143,37 @@ bool computes_from_weights(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "Gate" || graph.value(node.outputs[0]).batch == ir::BatchKind::kNone;
 }
 
-/// All uses of a value by nodes that see samples, through nodes that compute from weights alone.
-std::vector<Use> uses_of(const ir::Graph& graph, const IdSet<ir::ValueId>& from_parameters,
-                         const IdMap<ir::ValueId, std::vector<ir::NodeId>>& readers, ir::ValueId start) {
-  std::vector<Use> uses;
-  std::vector<ir::ValueId> open = {start};
-  IdSet<ir::ValueId> seen(graph.value_count());
-  while (!open.empty()) {
-    const ir::ValueId value = open.back();
-    open.pop_back();
-    if (!seen.insert(value)) continue;
-    for (ir::NodeId id : readers[value]) {
-      const ir::Node& node = graph.node(id);
-      for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.inputs[i] == value) {
-          const Use use = use_in_slot(graph, node, i);
-          const bool weights_only = computes_from_weights(graph, node);
-          if (!weights_only || (use.certain && !multiplies_constants(from_parameters, node, i))) uses.push_back(use);
-        }
-      if (!computes_from_weights(graph, node)) continue;
-      for (ir::ValueId output : node.outputs)
-        if (ir::is_floating(graph.value(output).type.dtype)) open.push_back(output);
-    }
-  }
-  return uses;
+/// A statistic stays one whoever else reads it, and a layer's slot goes before a guess.
+int rank_of(const Use& use) {
+  if (use.op.data() == nullptr) return INT_MIN;
+  if (use.role == Role::kStatistic) return 100;
+  return (use.certain ? 50 : 0) + (use.role == Role::kConstant ? 0 : 10) - static_cast<int>(use.role);
 }
 
-/// The strongest role: a statistic stays one whoever else reads it, and a layer's slot goes before a guess.
-Use strongest(const std::vector<Use>& uses) {
-  Use best;
-  const auto rank = [](const Use& use) {
-    if (use.role == Role::kStatistic) return 100;
-    return (use.certain ? 50 : 0) + (use.role == Role::kConstant ? 0 : 10) - static_cast<int>(use.role);
+/// Of each value the strongest use by nodes that see samples, through nodes that compute from weights alone; of equal
+/// ones the first.
+IdMap<ir::ValueId, Use> strongest_uses(const ir::Graph& graph, const IdSet<ir::ValueId>& from_parameters) {
+  IdMap<ir::ValueId, Use> strongest(graph.value_count());
+  const auto consider = [&](ir::ValueId value, const Use& use) {
+    if (rank_of(use) >= rank_of(strongest[value])) strongest[value] = use;
   };
-  for (const Use& use : uses)
-    if (use.op.data() != nullptr && (best.op.data() == nullptr || rank(use) > rank(best))) best = use;
-  return best;
+  std::vector<ir::NodeId> order;
+  for (const ir::NodeId id : graph.node_ids()) order.push_back(id);
+  // Readers come before what they read: the importer appends a node behind those that it reads.
+  for (const ir::NodeId id : std::views::reverse(order)) {
+    const ir::Node& node = graph.node(id);
+    const bool weights_only = computes_from_weights(graph, node);
+    for (size_t i = node.inputs.size(); i-- > 0;) {
+      if (!node.inputs[i].valid()) continue;
+      for (const ir::ValueId output : node.outputs)
+        if (weights_only && ir::is_floating(graph.value(output).type.dtype))
+          consider(node.inputs[i], strongest[output]);
+      const Use use = use_in_slot(graph, node, i);
+      if (!weights_only || (use.certain && !multiplies_constants(from_parameters, node, i)))
+        consider(node.inputs[i], use);
+    }
+  }
+  return strongest;
 }
 
 /// Names that no module gives: made by an optimiser that transposed, merged or folded weights.
@@ -192,7 +189,7 @@ class Decider {
         context_(context),
         notes_(notes),
         readers_(ir::readers_of_values(graph)),
-        from_parameters_(made_from_parameters(graph, context)) {}
+        uses_(strongest_uses(graph, made_from_parameters(graph, context))) {}
 
   std::optional<ParameterDecision> decide(ir::ParamId id);
   void report_losses(const std::vector<ParameterDecision>& decisions);
@@ -209,7 +206,7 @@ class Decider {
   const ParameterContext& context_;
   Diagnostics& notes_;
   IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
-  IdSet<ir::ValueId> from_parameters_;
+  IdMap<ir::ValueId, Use> uses_;
 };
 
 void Decider::by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin) {
@@ -285,7 +282,7 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   const auto origin = context_.origins.find(id);
   const bool floating = ir::is_floating(graph_.value(param.value).type.dtype);
   if (origin == context_.origins.end() || origin->second == ParamOrigin::kFolded || !floating) return std::nullopt;
-  const Use use = strongest(uses_of(graph_, from_parameters_, readers_, param.value));
+  const Use& use = uses_[param.value];
   ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
   by_default(decision, param, use, origin->second);
   by_rules(decision);

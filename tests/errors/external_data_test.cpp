@@ -19,11 +19,9 @@ struct External {
   std::string length = "4096";
 };
 
-void write_model(const TemporaryFolder& folder, const std::string& name, const External& external) {
-  pb::ModelProto model = parse_onnx_text("g (float[N,32] x, float[32,32] w) => (float[N,32] y) { y = MatMul(x, w) }");
-  model.mutable_graph()->mutable_input()->RemoveLast();
+void add_weight(pb::ModelProto& model, const std::string& name, const External& external) {
   pb::TensorProto& weight = *model.mutable_graph()->add_initializer();
-  weight.set_name("w");
+  weight.set_name(name);
   weight.set_data_type(pb::TensorProto::FLOAT);
   weight.add_dims(32);
   weight.add_dims(32);
@@ -36,15 +34,22 @@ void write_model(const TemporaryFolder& folder, const std::string& name, const E
   add("location", external.location);
   add("offset", external.offset);
   add("length", external.length);
-  folder.write(name, model.SerializeAsString());
 }
 
-Result<Imported> import_with(const TemporaryFolder& folder, const External& external, const std::string& root = "") {
-  write_model(folder, "in/model.onnx", external);
+Result<Imported> import_model(const TemporaryFolder& folder, const pb::ModelProto& model,
+                              const std::string& root = "") {
+  folder.write("in/model.onnx", model.SerializeAsString());
   ImportRequest request;
   request.spec.path = ModelText(folder / "in/model.onnx");
   request.spec.trusted_root = ModelText(root);
   return import_onnx(request);
+}
+
+Result<Imported> import_with(const TemporaryFolder& folder, const External& external, const std::string& root = "") {
+  pb::ModelProto model = parse_onnx_text("g (float[N,32] x, float[32,32] w) => (float[N,32] y) { y = MatMul(x, w) }");
+  model.mutable_graph()->mutable_input()->RemoveLast();
+  add_weight(model, "w", external);
+  return import_model(folder, model, root);
 }
 
 }  // namespace
@@ -145,6 +150,23 @@ TEST_CASE("offset and length are strict decimals within the file, and exactly wh
   CHECK(reports(import_with(folder, {.offset = "999999999999999999"}).problems(), Code::kBadModel, "end at byte"));
   CHECK(reports(import_with(folder, {.length = "4095"}).problems(), Code::kBadModel, "4095 bytes"));
   CHECK(reports(import_with(folder, {.length = "8000"}).problems(), Code::kBadModel, "8000 bytes"));
+}
+
+TEST_CASE("ranges that overlap are refused, also where a file is called by two names") {
+  const TemporaryFolder folder;
+  folder.write("in/model.data", std::string(9000, '\0'));
+  const auto import_two = [&](const std::string& location, const std::string& offset) {
+    pb::ModelProto model = parse_onnx_text(
+        "g (float[N,32] x, float[32,32] w, float[32,32] v) => (float[N,32] y) { a = MatMul(x, w) y = MatMul(a, v) }");
+    model.mutable_graph()->mutable_input()->DeleteSubrange(1, 2);
+    add_weight(model, "w", {});
+    add_weight(model, "v", {.location = location, .offset = offset});
+    return import_model(folder, model);
+  };
+  CHECK(import_two("model.data", "4096").ok());
+  CHECK(reports(import_two("model.data", "4000").problems(), Code::kBadModel, "overlap"));
+  CHECK(reports(import_two("./model.data", "4000").problems(), Code::kBadModel, "overlap"));
+  CHECK(import_two("./model.data", "4096").ok());
 }
 
 TEST_CASE("importing a large model touches none of its weights") {

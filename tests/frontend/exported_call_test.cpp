@@ -2,6 +2,7 @@
 
 #include "frontend/exported_call.h"
 
+#include "tests/support/count_ops.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
@@ -17,7 +18,8 @@ Result<Imported> import_exported(const std::string& body, const std::string& cal
   pb::ModelProto model = parse_onnx_text(body);
   auto& note = *model.mutable_graph()->mutable_node(0)->add_metadata_props();
   note.set_key("pkg.torch.onnx.fx_node");
-  note.set_value("%e : [num_users=1] = call_function[target=torch.ops." + call + ", kwargs = {})");
+  const std::string keywords = call.find("kwargs") == std::string::npos ? ", kwargs = {})" : ")";
+  note.set_value("%e : [num_users=1] = call_function[target=torch.ops." + call + keywords);
   return import_bytes(model.SerializeAsString(), request);
 }
 
@@ -89,6 +91,17 @@ TEST_CASE("a scattered mean that the file writes without its reduction is a sum 
         "ScatterElements(%3, %1, %4) {axis=1, reduction=\"add\"} : f32[B,3]\n"
         "Div(%5, %6) : f32[B,3]\n");
   CHECK(reports(mean->notes, Code::kLostByExport, "mean"));
+  // Sum and count begin at zero where something is added.
+  const std::string others = "aten.scatter_reduce.two](args = (%x, 1, %i, %u, mean), kwargs = {include_self: False}";
+  CHECK(nodes_of(import_exported(kScatter, others)) ==
+        "Full() {shape=dims[B,3], to=\"f32\", value=1.0} : f32[B,3]\n"
+        "Full() {shape=dims[B,4], to=\"f32\", value=1.0} : f32[B,4]\n"
+        "Full() {shape=dims[B,4], to=\"f32\", value=0.0} : f32[B,4]\n"
+        "ScatterElements(%0, %1, %5) {axis=1} : f32[B,3]\n"
+        "ScatterElements(%3, %1, %5) {axis=1} : f32[B,3]\n"
+        "ScatterElements(%6, %1, %2) {axis=1, reduction=\"add\"} : f32[B,3]\n"
+        "ScatterElements(%7, %1, %4) {axis=1, reduction=\"add\"} : f32[B,3]\n"
+        "Div(%8, %9) : f32[B,3]\n");
   const std::string plain = "ScatterElements(%0, %1, %2) {axis=1} : f32[B,3]\n";
   CHECK(nodes_of(import_text(kScatter)) == plain);
   CHECK(nodes_of(import_exported(kScatter, "aten.scatter_reduce.two](args = (%x, 1, %i, %u, sum)")) == plain);

@@ -69,6 +69,41 @@ TEST_CASE("what a small integer type does not hold is not folded") {
   CHECK_FALSE(imported.ok());
 }
 
+TEST_CASE("sums, ranges and lists fold to what their type holds, of operands of one type") {
+  const auto folds = [](const std::string& statements) {
+    const auto imported =
+        import_text("g (float[N,4] x) => (float[N,4] y) {" + statements + " f = Cast<to = 1>(m) y = Add(x, f) }");
+    // A constant without a node that makes it, but for its Cast.
+    return imported.ok() && imported->graph.node_count() == 1;
+  };
+  const std::string large =
+      " a = Constant<value = int32[2] {2000000000, 100000000}>() k = Constant<value = int64[1] {0}>()";
+  CHECK(folds(large + " m = ReduceSum(a, k)"));
+  CHECK_FALSE(
+      folds(" a = Constant<value = int32[2] {2000000000, 2000000000}>() k = Constant<value = int64[1] {0}>()"
+            " m = ReduceSum(a, k)"));
+  const std::string range = " a = Constant<value = int32 {2147483646}>() b = Constant<value = int32 {2147483647}>()";
+  CHECK(folds(range + " s = Constant<value = int32 {2}>() r = Range(a, b, s) k = Constant<value = int64[1] {0}>()"
+                      " m = ReduceSum(r, k)"));
+  const std::string mixed = " a = Constant<value = int64[1] {3}>() b = Constant<value = float[1] {3.5}>()";
+  CHECK_FALSE(folds(mixed + " m = Add(a, b)"));
+  CHECK_FALSE(folds(mixed + " c = Concat<axis = 0>(a, b) k = Constant<value = int64[1] {0}>() m = ReduceSum(c, k)"));
+}
+
+TEST_CASE("long ranges end before their limit, also within a step") {
+  const auto length = [](const std::string& start, const std::string& limit, const std::string& step) {
+    const auto imported = import_text("g (float[N,4] x) => (float[N,4] y) { a = Constant<value_int = " + start +
+                                      ">() b = Constant<value_int = " + limit + ">() s = Constant<value_int = " + step +
+                                      ">() r = Range(a, b, s) f = Cast<to = 1>(r) m = ReduceSum(f) y = Add(x, m) }");
+    REQUIRE(imported.ok());
+    const ir::Graph& graph = imported->graph;
+    return graph.value(graph.node(*graph.node_ids().begin()).outputs[0]).type.shape[0].factor;
+  };
+  CHECK(length("0", "10000", "2") == 5000);
+  CHECK(length("0", "10001", "2") == 5001);
+  CHECK(length("10001", "0", "-2") == 5001);
+}
+
 TEST_CASE("hostile shapes are refused, not counted out") {
   for (const char* body : {R"(
     c = Constant<value = int64[2,3] {1,2,3,4,5,6}>()

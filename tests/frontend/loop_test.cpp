@@ -144,6 +144,27 @@ TEST_CASE("a scan takes a slice of each scanned input, from either end, and stac
   CHECK(reports(through_batch.problems(), Code::kMixesSamples, "--one-sample"));
 }
 
+TEST_CASE("a weight that a loop begins with stays one parameter, also where something else reads it") {
+  const auto parameters_of = [](const std::string& statement) {
+    const auto imported = import_text("g (float[N,2] x) => (float[N,2] z, float[N,2] y) <float[1,2] w = {1,2}> {" +
+                                      statement + " z = Add(y, w) }");
+    REQUIRE(imported.ok());
+    return imported->graph.param_count();
+  };
+  CHECK(parameters_of(R"(
+    limit = Constant<value_int = 2>()
+    h = Loop(limit, , w)<body = b (int64 i, bool c, float[1,2] h0) => (bool d, float[1,2] h1) {
+      d = Identity(c)
+      h1 = Mul(h0, h0) }>
+    y = Add(x, h))") == 1);
+  CHECK(parameters_of(R"(
+    h, steps = Scan(w, x)<num_scan_inputs = 1, scan_input_axes = [1],
+      body = b (float[1,2] h0, float[N] e) => (float[1,2] h1, float[N] s) {
+        h1 = Mul(h0, h0)
+        s = Identity(e) }>
+    y = Add(x, h))") == 1);
+}
+
 TEST_CASE("iterations that are too many are refused before they are made") {
   const auto endless = import_text(R"(g (float[N,4] x) => (float[N,4] y) {
     limit = Constant<value_int = 1000000000>()

@@ -129,6 +129,19 @@ TEST_CASE("the weights of a layer are found through views of them") {
   CHECK(decisions.at("w").trainable);
 }
 
+TEST_CASE("the strongest of a weight's uses is its role, wherever it stands") {
+  for (const char* body :
+       {"g (float[N,4,4] x, float[4,4] w) => (float[N,4,4] y) { a = Add(x, w) y = MatMul(a, w) }",
+        "g (float[N,4,4] x, float[4,4] w) => (float[N,4,4] y) { a = MatMul(x, w) y = Add(a, w) }",
+        "g (float[N,4,4] x, float[4,4] w) => (float[N,4,4] y) { t = Transpose(w) u = Neg(t) a = Add(x, w) "
+        "y = MatMul(a, u) }"}) {
+    CAPTURE(body);
+    const auto decisions = decisions_of(import_bytes(model_with(body, {{"w", {4, 4}}}).SerializeAsString()));
+    CHECK(decisions.at("w").role == ParameterRole::kWeight);
+    CHECK(decisions.at("w").reason == "weight of MatMul");
+  }
+}
+
 TEST_CASE("an Identity alias stays tied where it is anonymous, and is parted where it is named like a parameter") {
   const auto plain = [](std::string alias) {
     pb::ModelProto built = model_with(

@@ -22,6 +22,21 @@ TEST_CASE("an average over a dilated window is a sum of frames, axis by axis, di
   CHECK(padded.find("Mul(") != std::string::npos);
 }
 
+TEST_CASE("a dilated window counts its cells without visiting them, and its constants are limited") {
+  const auto with = [](const std::string& size, const std::string& kernel, ImportRequest request = {}) {
+    return import_text("g (float[N,1," + size + "] x) => (float[N,1,K] y) { y = AveragePool<kernel_shape = [" + kernel +
+                           "], dilations = [2], pads = [1, 1]>(x) }",
+                       request);
+  };
+  // Two million positions of sixteen million cells.
+  CHECK(nodes_of(with("35554431", "16777216")).find("Mul(") != std::string::npos);
+  ImportRequest request;
+  request.limits.constant_elements = 5;
+  CHECK(reports(with("6", "2", request).problems(), Code::kLimitExceeded, "5 constant numbers"));
+  request.limits.constant_elements = 6;
+  CHECK(with("6", "2", request).ok());
+}
+
 TEST_CASE("the output of indices counts through the whole tensor, and through the batch") {
   const auto imported = import_text(R"(g (float[N,3,4,4] x) => (float[N,3,2,2] y, int64[N,3,2,2] places) {
     y, places = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) })");

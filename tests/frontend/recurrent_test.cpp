@@ -8,6 +8,7 @@ using namespace graphpipe;
 using namespace graphpipe::frontend;
 using graphpipe::testing::import_text;
 using graphpipe::testing::nodes_of;
+using graphpipe::testing::reports;
 
 namespace {
 
@@ -69,4 +70,14 @@ TEST_CASE("sequences of different length make steps that keep what has ended") {
   CHECK(count_of(nodes, "Less") == 2);
   // A result and a state of each step.
   CHECK(count_of(nodes, "Where") == 4);
+}
+
+TEST_CASE("the steps of unrolled layers count as those of loops do") {
+  const std::string node = "y, h = GRU<hidden_size = 3>(x, w, r) z, h2 = GRU<hidden_size = 3>(x, w, r)";
+  const std::string model = recurrent_model(node, "float[4,N,2] x", "float[4,1,N,3] y, float[4,1,N,3] z", 3);
+  ImportRequest request;
+  request.limits.unrolled_nodes = 48;
+  CHECK(reports(import_text(model, request).problems(), Code::kLimitExceeded, "linear_before_reset"));
+  request.limits.unrolled_nodes = 96;
+  CHECK(import_text(model, request).ok());
 }
