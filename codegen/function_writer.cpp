@@ -218,8 +218,9 @@ std::string include_lines(const std::set<std::string>& headers) {
   return aten + "\n#include <utility>\n\n" + own;
 }
 
-FunctionText write_whole_function(const Graph& graph) {
+FunctionText write_whole_function(const Graph& graph, MarkTable* marks) {
   FunctionOptions options;
+  options.marks = marks;
   const IdMap<ValueId, ParamId> param_of = ir::params_of_values(graph);
   IdSet<ValueId> read(graph.value_count());
   std::vector<Step> steps;

@@ -86,8 +86,9 @@ struct FunctionText {
 FunctionText write_function(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
 
 /// A function that runs all nodes: graph input i is read from slot[i], parameter p is w[p], and graph output j is left
-/// in slot[inputs + j] unless it is a parameter. For tests of operators.
-FunctionText write_whole_function(const ir::Graph& graph);
+/// in slot[inputs + j] unless it is a parameter; with marks behind the steps where `marks` is not null. For tests of
+/// operators.
+FunctionText write_whole_function(const ir::Graph& graph, MarkTable* marks = nullptr);
 
 /// The include lines of a generated file, sorted: <ATen/core/Tensor.h>, the given headers, "runtime/program.h".
 std::string include_lines(const std::set<std::string>& headers);

@@ -278,7 +278,7 @@ class ItemWalk {
   int64_t scratch_of(ir::NodeId id) const {
     const ir::Node& node = graph_.node(id);
     const ops::OpDef& entry = *ops::find_op(node.op);
-    const auto own = static_cast<int64_t>(entry.work(ops::NodeView(graph_, node), samples_).scratch);
+    const auto own = static_cast<int64_t>(ops::work_of(entry, ops::NodeView(graph_, node), samples_).scratch);
     return entry.stacks_matrices ? own + copied_stacks(node) : own;
   }
 

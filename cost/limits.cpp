@@ -138,8 +138,8 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double s
     const double share = 1 - total / step_seconds;
     return {LimitKind::kOrder, stage, share,
             text("the order of the schedule, ", percent(share),
-                 " % of the step beyond what the plan needs: another policy (kfkb overlaps most) or smaller "
-                 "micro-batches would lift it")};
+                 " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "
+                 "smaller micro-batches would lift it")};
   }
   const double slowdown = in_flight(graph, cluster).period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   if (slowdown > kNoticeable) {

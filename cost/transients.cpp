@@ -46,7 +46,7 @@ class Sweep {
     // Functions must not fall: where a kernel needs less for more samples, the largest need so far counts.
     double most = 0;
     for (const int64_t samples : price_points(batch_)) {
-      most = std::max(most, entry->work(view, Samples(samples)).scratch);
+      most = std::max(most, ops::work_of(*entry, view, Samples(samples)).scratch);
       points.push_back({static_cast<double>(samples), most});
     }
     return line_or_table(std::move(points));

@@ -211,6 +211,7 @@ std::span<const OpDef> attention_ops() {
       {.name = "AttentionGradMask",
        .infer = infer_attention_mask_gradient,
        .work = attention_mask_gradient_work,
+       .temporaries = 1,
        .emit = emit_attention_mask_gradient,
        .examples = {{.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}),
                                 normal({kB, 2, 5, 4}), normal({kB, 2, 3, 4}), positive({kB, 2, 3}), normal({3, 5})},

@@ -302,6 +302,7 @@ std::vector<OpDef> frozen_rows() {
           {.name = "BatchNormalizationGradFrozenScale",
            .infer = infer_per_channel,
            .work = reduction_work,
+           .temporaries = 1.25,
            .emit = emit_frozen_grad_scale,
            .examples = {{.inputs = {rows, rows, numbers, variance}}}},
           {.name = "BatchNormalizationGradBias",
@@ -317,6 +318,7 @@ std::vector<OpDef> frozen_rows() {
           {.name = "BatchNormalizationGradVariance",
            .infer = infer_per_channel,
            .work = reduction_work,
+           .temporaries = 1.5,
            .emit = emit_grad_variance,
            .examples = {{.inputs = {rows, rows, numbers, variance, numbers}}}}};
 }

@@ -188,7 +188,7 @@ void emit_pow(Emitter& emitter) {
 /// An exponent of a wider type would widen the gradient too.
 void emit_pow_base_gradient(Emitter& emitter) {
   const ir::DType base = emitter.node().input(1).type.dtype;
-  std::string pattern = "at::where($2.eq(0.0), $0.mul(0.0), $0.mul($2.mul($1.pow($2.sub(1)))))";
+  std::string pattern = "at::where($2.eq(0.0), 0.0, $1.pow($2.sub(1)).mul_($2).mul_($0))";
   if (emitter.node().input(2).type.dtype != base) pattern += ".to(" + scalar_type(base) + ")";
   assign_pattern(emitter, pattern, "ATen/ops/where.h");
 }
@@ -203,7 +203,7 @@ void emit_mod(Emitter& emitter) {
 void emit_mod_gradient(Emitter& emitter) {
   const bool trunc = is_fmod(emitter.node());
   assign_pattern(emitter,
-                 trunc ? "at::mul($0, $1.div($2, \"trunc\")).neg()" : "at::mul($0, $1.div($2, \"floor\")).neg()",
+                 trunc ? "at::mul($0, $1.div($2, \"trunc\")).neg_()" : "at::mul($0, $1.div($2, \"floor\")).neg_()",
                  "ATen/ops/mul.h");
 }
 
@@ -250,8 +250,12 @@ Inferred infer_extremum_gradient(const NodeView& node) {
 // --- entries ---
 
 Work ten_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 10); }
+/// The sum of the first inputs is a tensor of its own for each of the others but the last.
 Work flop_per_input(const NodeView& node, Samples samples) {
-  return per_output_element(node, samples, static_cast<double>(node.input_count()));
+  const auto inputs = static_cast<double>(node.input_count());
+  Work work = per_output_element(node, samples, inputs);
+  work.scratch = std::max(inputs - (node.node().op == "Mean" ? 1 : 2), 0.0) * bytes_of(node.output(0), samples);
+  return work;
 }
 
 /// The shapes that broadcasting has to get right: equal, weight against activation, both ways, scalar.
@@ -320,7 +324,8 @@ std::vector<OpDef> arithmetic_rows() {
       {.name = "DivGradDivisor",
        .infer = infer_gradient,
        .work = ten_flops,
-       .emit = emit_as<"at::mul($0, $1.div($2)).neg()", "ATen/ops/mul.h">,
+       .temporaries = 1,
+       .emit = emit_as<"at::mul($0, $1.div($2)).neg_()", "ATen/ops/mul.h">,
        .examples = gradient_examples(3)},
       {.name = "Pow",
        .precision = Precision::kFloat32,
@@ -336,13 +341,15 @@ std::vector<OpDef> arithmetic_rows() {
       {.name = "PowGradBase",
        .infer = infer_gradient,
        .work = ten_flops,
+       .temporaries = 2.25,
        .emit = emit_pow_base_gradient,
        .examples = gradient_examples(3)},
       {.name = "PowGradExponent",
        .infer = infer_gradient,
        .work = ten_flops,
-       .emit = emit_as<"at::where($1.eq(0.0).logical_and($2.ge(0.0)), $0.mul(0.0), $0.mul($3.mul($1.log())))",
-                       "ATen/ops/where.h">,
+       .temporaries = 2.5,
+       .emit =
+           emit_as<"at::where($1.eq(0.0).logical_and($2.ge(0.0)), 0.0, $3.mul($1.log()).mul_($0))", "ATen/ops/where.h">,
        .examples = gradient_examples(4)},
       {.name = "Mod",
        .infer = infer_arithmetic,
@@ -355,6 +362,7 @@ std::vector<OpDef> arithmetic_rows() {
       {.name = "ModGradDivisor",
        .infer = infer_gradient,
        .work = one_flop_per_element,
+       .temporaries = 1,
        .emit = emit_mod_gradient,
        .examples = gradient_examples(3)},
   };
@@ -379,6 +387,7 @@ std::vector<OpDef> variadic_rows() {
       {.name = "ExtremumGrad",
        .infer = infer_extremum_gradient,
        .work = flop_per_input,
+       .temporaries = 2,
        .emit = emit_extremum_gradient,
        .examples = {{.inputs = std::vector<ExampleInput>(4, normal({kB, 3})), .attributes = {{"index", int64_t{1}}}}}},
       {.name = "Sum",

@@ -64,7 +64,7 @@ void emit_clip_gradient(Emitter& emitter) {
   if (node.attributes().has("min")) inside = text(input, ".ge(", bound(node, "min"), ")");
   if (node.attributes().has("max")) {
     const std::string below = text(input, ".le(", bound(node, "max"), ")");
-    inside = inside.empty() ? below : text(inside, ".logical_and(", below, ")");
+    inside = inside.empty() ? below : text(inside, ".logical_and_(", below, ")");
   }
   emitter.assign(0, text("at::where(", inside, ", ", emitter.in(0), ", 0.0)"), "ATen/ops/where.h");
 }

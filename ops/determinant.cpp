@@ -47,9 +47,22 @@ Work determinant_gradient_work(const NodeView& node, Samples samples) {
   return work;
 }
 
-void emit_determinant(Emitter& emitter) { assign_call(emitter, "at::linalg_det", "ATen/ops/linalg_det.h"); }
+/// LAPACK has no 16 bits: they are widened, and the result narrowed.
+void emit_determinant(Emitter& emitter) {
+  const ir::DType dtype = emitter.node().input(0).type.dtype;
+  assign_pattern(emitter,
+                 is_16_bits(dtype) ? text("at::linalg_det($0.to(at::kFloat)).to(", scalar_type(dtype), ")")
+                                   : std::string("at::linalg_det($0)"),
+                 "ATen/ops/linalg_det.h");
+}
 void emit_determinant_gradient(Emitter& emitter) {
-  assign_call(emitter, "graphpipe::runtime::determinant_gradient", "runtime/kernels/determinant.h");
+  const ir::DType dtype = emitter.node().input(1).type.dtype;
+  const std::string function = "graphpipe::runtime::determinant_gradient";
+  assign_pattern(emitter,
+                 is_16_bits(dtype)
+                     ? text(function, "($0.to(at::kFloat), $1.to(at::kFloat)).to(", scalar_type(dtype), ")")
+                     : function + "($0, $1)",
+                 "runtime/kernels/determinant.h");
 }
 
 Status determinant_gradient(GradientBuilder& builder) {
@@ -65,6 +78,7 @@ std::span<const OpDef> determinant_ops() {
                                            .precision = Precision::kFloat32,
                                            .infer = infer_determinant,
                                            .work = determinant_work,
+                                           .temporaries = 7.5,
                                            .gradient = determinant_gradient,
                                            .emit = emit_determinant,
                                            .examples = {{.inputs = {normal({kB, 3, 3})}},
@@ -73,6 +87,7 @@ std::span<const OpDef> determinant_ops() {
                                           {.name = "DetGrad",
                                            .infer = infer_determinant_gradient,
                                            .work = determinant_gradient_work,
+                                           .temporaries = 8.5,
                                            .emit = emit_determinant_gradient,
                                            .examples = {{.inputs = {normal({kB}), normal({kB, 3, 3})}}}}};
   return rows;

@@ -173,6 +173,7 @@ std::span<const OpDef> einsum_ops() {
        .precision = Precision::kLower,
        .infer = infer_einsum,
        .work = einsum_work,
+       .temporaries = 1.75,
        .gradient = einsum_gradient,
        .emit = emit_einsum,
        .features = FeatureAxis::kLast,

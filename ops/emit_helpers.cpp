@@ -1,6 +1,8 @@
 #include "ops/emit_helpers.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -94,6 +96,21 @@ std::string filled_in(const Emitter& emitter, std::string_view pattern) {
     result += emitter.in(static_cast<size_t>(pattern[i] - '0'));
   }
   return result;
+}
+
+double temporaries_of(std::string_view pattern) {
+  constexpr std::string_view kTruths[] = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "logical_and", "logical_or"};
+  double tensors = 0;
+  for (size_t at = pattern.find('('); at != pattern.npos; at = pattern.find('(', at + 1)) {
+    size_t begin = at;
+    while (begin > 0 &&
+           (std::isalnum(static_cast<unsigned char>(pattern[begin - 1])) != 0 || pattern[begin - 1] == '_'))
+      --begin;
+    const std::string_view name = pattern.substr(begin, at - begin);
+    if (name.empty() || name.ends_with('_')) continue;
+    tensors += std::ranges::find(kTruths, name) != std::end(kTruths) ? 0.25 : 1;
+  }
+  return std::max(tensors - 1, 0.0);
 }
 
 void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header) {

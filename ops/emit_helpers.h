@@ -12,6 +12,7 @@
 namespace graphpipe::ops {
 
 /// ATen headers that many entries name.
+inline constexpr std::string_view kTensorHeader = "ATen/core/Tensor.h";  // all that methods need
 inline constexpr std::string_view kSumHeader = "ATen/ops/sum.h", kMulHeader = "ATen/ops/mul.h",
                                   kWhereHeader = "ATen/ops/where.h";
 /// Of graphpipe::runtime::concat, index and index_put, which take the place of at::cat and its like.
@@ -34,6 +35,10 @@ void assign_call(Emitter& emitter, std::string_view function, std::string_view h
 /// Output 0 = `pattern` with $0 .. $9 replaced by the inputs' expressions. Methods of at::Tensor need no header of
 /// their own, so `$0.mul($1.cos())` needs none but the outermost call's.
 void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header);
+/// Tensors of float32 as large as the result that a pattern makes beside it: one for each call but the one that makes
+/// the result, a quarter of one where a call gives truth values. Methods whose names end with _ change what they are
+/// called on.
+double temporaries_of(std::string_view pattern);
 /// The pattern with $0 .. $9 replaced.
 std::string filled_in(const Emitter& emitter, std::string_view pattern);
 

@@ -224,6 +224,7 @@ std::vector<OpDef> gather_nd_rows() {
       {.name = "GatherNDGrad",
        .infer = infer_gather_nd_gradient,
        .work = copy_work,
+       .temporaries = 2,
        .emit = emit_gather_nd_gradient,
        .examples = {{.inputs = {normal({kB, 3}), integers({kB, 1}, 0, 4)}, .attributes = shared_gradient}}},
   };

@@ -152,6 +152,7 @@ std::vector<OpDef> grid_sample_gradient_rows() {
   return {{.name = "GridSampleGradData",
            .infer = infer_gradient_of_sampled,
            .work = grid_sample_gradient_work,
+           .temporaries = 0.75,
            .emit = emit_gradient_of_sampled,
            .examples = {example}},
           {.name = "GridSampleGradGrid",

@@ -263,6 +263,7 @@ std::vector<OpDef> gather_rows() {
       {.name = "NumberPlaces",
        .infer = infer_number_places,
        .work = copy_work,
+       .temporaries = 1.25,
        .emit = emit_number_places,
        // All of them: a mask by chance has another number in each sample.
        .examples = {{.inputs = {integers({kB, 6}, 1, 2, ir::DType::kBool)}, .attributes = {{"elements", int64_t{6}}}}}},

@@ -54,9 +54,16 @@ Inferred infer_cross_entropy(const NodeView& node) {
       node, {make_value(node, {node.input(0).type.dtype, {}}, Mixing::kMixes), make_value(node, node.input(0).type)});
 }
 
-Work cross_entropy_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 14); }
+/// With copies of the labels, as indices and as truth values, and a number for each.
+Work cross_entropy_work(const NodeView& node, Samples samples) {
+  Work work = per_input_element(node, samples, 14);
+  work.scratch = 25 * elements(node.input(1), samples);
+  return work;
+}
 Work cross_entropy_gradient_work(const NodeView& node, Samples samples) {
-  return per_output_element(node, samples, 12);
+  Work work = per_output_element(node, samples, 12);
+  work.scratch = 17 * elements(node.input(2), samples);
+  return work;
 }
 
 // Declares `index`, the labels with a class dim of one where ignored labels are class 0, and `ignored`.
@@ -323,6 +330,7 @@ std::vector<OpDef> contrastive_rows() {
            .precision = Precision::kFloat32,
            .infer = infer_contrastive,
            .work = contrastive_work,
+           .temporaries = 2.5,
            .gradient = contrastive_gradient,
            .emit = emit_contrastive,
            .fewest_samples = two_samples,
@@ -330,6 +338,7 @@ std::vector<OpDef> contrastive_rows() {
           {.name = "ContrastiveLossSumGrad",
            .infer = infer_contrastive_gradient,
            .work = contrastive_gradient_work,
+           .temporaries = 1.25,
            .emit = emit_contrastive_gradient,
            .examples = {{.inputs = {normal({}), normal({kB, kB})}}}},
           {.name = "ScaleBySamples",

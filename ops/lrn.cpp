@@ -64,7 +64,7 @@ std::string base_text(const Emitter& emitter, size_t x) {
   const size_t rank = emitter.node().input(x).type.shape.size();
   const std::string mean = window_mean(with_area(text("at::square(", emitter.in(x), ")"), rank), emitter.in(x),
                                        window.size, window.before, window.after);
-  return text(mean, ".mul(", number(attributes.get_double("alpha", 1e-4)), ").add(",
+  return text(mean, ".mul_(", number(attributes.get_double("alpha", 1e-4)), ").add_(",
               number(attributes.get_double("bias", 1)), ")");
 }
 
@@ -77,8 +77,7 @@ void include_window_mean(Emitter& emitter) {
 void emit_lrn(Emitter& emitter) {
   include_window_mean(emitter);
   const double beta = emitter.node().attributes().get_double("beta", 0.75);
-  emitter.assign(0, text("at::mul(", emitter.in(0), ", ", base_text(emitter, 0), ".pow(", number(-beta), "))"),
-                 "ATen/ops/mul.h");
+  emitter.assign(0, text(base_text(emitter, 0), ".pow_(", number(-beta), ").mul_(", emitter.in(0), ")"), kTensorHeader);
 }
 
 // g base^-beta - 2 alpha beta x * mean over the windows that hold the channel of (g x base^(-beta-1))
@@ -91,14 +90,14 @@ void emit_lrn_gradient(Emitter& emitter) {
   const size_t rank = emitter.node().input(1).type.shape.size();
   emitter.statement(text("const at::Tensor ", base, " = ", base_text(emitter, 1)), "");
   emitter.statement(
-      text("const at::Tensor ", scaled, " = at::mul(", emitter.in(0), ", ", base, ".pow(", number(-beta), "))"),
+      text("const at::Tensor ", scaled, " = ", base, ".pow(", number(-beta), ").mul_(", emitter.in(0), ")"),
       "ATen/ops/mul.h");
   const std::string product = with_area(text("at::mul(", scaled, ", ", emitter.in(1), ").div_(", base, ")"), rank);
   emitter.statement(text("const at::Tensor ", far, " = ",
                          window_mean(product, emitter.in(1), window.size, window.after, window.before)),
                     "");
-  emitter.assign(0, text("at::sub(", scaled, ", ", far, ".mul(", emitter.in(1), "), ", number(2 * alpha * beta), ")"),
-                 "ATen/ops/sub.h");
+  emitter.assign(0, text(scaled, ".sub_(", far, ".mul_(", emitter.in(1), "), ", number(2 * alpha * beta), ")"),
+                 kTensorHeader);
 }
 
 Status lrn_gradient(GradientBuilder& builder) {
@@ -120,6 +119,7 @@ std::span<const OpDef> lrn_ops() {
        .precision = Precision::kFloat32,
        .infer = infer_lrn,
        .work = lrn_work,
+       .temporaries = 4,
        .gradient = lrn_gradient,
        .emit = emit_lrn,
        .examples = {{.inputs = {normal({kB, 5, 2, 2})}, .attributes = example_attributes(3)},
@@ -127,6 +127,7 @@ std::span<const OpDef> lrn_ops() {
       {.name = "LRNGrad",
        .infer = infer_lrn_gradient,
        .work = lrn_gradient_work,
+       .temporaries = 4,
        .emit = emit_lrn_gradient,
        .examples = {{.inputs = {normal({kB, 5, 2, 2}), normal({kB, 5, 2, 2})}, .attributes = example_attributes(4)}}}};
   return rows;

@@ -58,8 +58,26 @@ Inferred infer_matmul(const NodeView& node) {
 Work product_work(const NodeView& node, Samples samples, ir::Dim inner) {
   return per_output_element(node, samples, 2.0 * static_cast<double>(inner.at(samples)));
 }
+
+/// Of stacks of matrices whose outer axes differ, LibTorch copies those that are repeated.
+double repeated_bytes(const NodeView& node, Samples samples) {
+  const auto stack = [&](const ir::Value& value) {
+    ir::Value outer = value;
+    outer.type.shape.resize(value.type.shape.size() - 2);
+    return elements(outer, samples);
+  };
+  if (std::min(shape_at(node, 0).size(), shape_at(node, 1).size()) <= 2 || node.output(0).type.shape.size() <= 2)
+    return 0;
+  const double all = std::max({stack(node.input(0)), stack(node.input(1)), stack(node.output(0))});
+  double bytes = 0;
+  for (size_t i = 0; i < 2; ++i)
+    if (const double own = stack(node.input(i)); own < all) bytes += bytes_of(node.input(i), samples) * all / own;
+  return bytes;
+}
 Work matmul_work(const NodeView& node, Samples samples) {
-  return product_work(node, samples, shape_at(node, 0).back());
+  Work work = product_work(node, samples, shape_at(node, 0).back());
+  work.scratch = repeated_bytes(node, samples);
+  return work;
 }
 
 void emit_matmul(Emitter& emitter) { assign_call(emitter, "at::matmul", kMatMul); }
@@ -147,7 +165,9 @@ Inferred infer_matmul_grad_weight(const NodeView& node) {
 
 Work matmul_grad_right_work(const NodeView& node, Samples samples) {
   const ir::Shape& left = shape_at(node, 0);
-  return product_work(node, samples, left[left.size() - 2]);
+  Work work = product_work(node, samples, left[left.size() - 2]);
+  work.scratch = repeated_bytes(node, samples);
+  return work;
 }
 
 Work matmul_grad_weight_work(const NodeView& node, Samples samples) {

@@ -128,7 +128,9 @@ Inferred infer_rms_norm(const NodeView& node) {
   GP_TRY(ir::Shape statistics, statistics_shape(node, 0));
   GP_TRY_VOID(expect_affine(node, 0, {1}));
   const ir::TensorType& type = node.input(0).type;
-  return checked(node, {make_value(node, type), make_value(node, {type.dtype, std::move(statistics)})});
+  // 16 bits hold neither squares of large numbers nor one over the root of small ones.
+  const ir::DType of_statistics = is_16_bits(type.dtype) ? ir::DType::kFloat32 : type.dtype;
+  return checked(node, {make_value(node, type), make_value(node, {of_statistics, std::move(statistics)})});
 }
 
 constexpr std::string_view kRmsNorm = "runtime/kernels/rms_norm.h";
@@ -166,7 +168,11 @@ void emit_rms_norm_grad_input(Emitter& emitter) {
   assign_pattern(emitter, "graphpipe::runtime::rms_norm_input_gradient($0, $1, $2, $3)", kRmsNorm);
 }
 
-void emit_rms_norm_grad_scale(Emitter& emitter) { assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMulHeader); }
+void emit_rms_norm_grad_scale(Emitter& emitter) {
+  const ir::DType dtype = emitter.node().input(1).type.dtype;
+  if (!is_16_bits(dtype)) return assign_pattern(emitter, "at::mul($0, $1).mul_($2)", kMulHeader);
+  assign_pattern(emitter, text("at::mul($1, $2).mul_($0).to(", scalar_type(dtype), ")"), kMulHeader);
+}
 
 // --- entries ---
 

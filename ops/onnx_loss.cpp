@@ -58,11 +58,23 @@ Inferred infer_onnx_cross_entropy(const NodeView& node) {
   return checked(node, std::move(outputs));
 }
 
+/// Of copies of the targets, as indices and as truth values, of weights and of what is summed.
+double target_scratch(const NodeView& node, Samples samples) { return 32 * elements(node.input(1), samples); }
 Work nll_work(const NodeView& node, Samples samples) {
-  return {.flops = 3 * elements(node.input(1), samples), .bytes = bytes_touched(node, samples)};
+  return {.flops = 3 * elements(node.input(1), samples),
+          .bytes = bytes_touched(node, samples),
+          .scratch = target_scratch(node, samples)};
 }
-Work onnx_cross_entropy_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 14); }
-Work nll_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 2); }
+Work onnx_cross_entropy_work(const NodeView& node, Samples samples) {
+  Work work = per_input_element(node, samples, 14);
+  work.scratch = target_scratch(node, samples);
+  return work;
+}
+Work nll_gradient_work(const NodeView& node, Samples samples) {
+  Work work = per_output_element(node, samples, 2);
+  work.scratch = target_scratch(node, samples);
+  return work;
+}
 
 /// Locals of a call: the target with a class dim of one where ignored targets are class 0, and the weight of each
 /// position, 0 where it is ignored.

@@ -173,6 +173,9 @@ struct OpDef {
   /// Types and batch kinds of the outputs; problems name the node by its origin.
   Result<std::vector<ir::Value>> (*infer)(const NodeView&) = nullptr;
   Work (*work)(const NodeView&, Samples) = nullptr;
+  /// Tensors as large as the largest of its inputs and outputs that the kernel holds beside them, at most: what work_of
+  /// adds to the scratch that `work` counts.
+  double temporaries = 0;
   /// The product of matrices that the node is, where the runtime chooses its kernel (runtime/kernels/product.h). Null:
   /// it is none.
   wire::Product (*product)(const NodeView&, Samples) = nullptr;
@@ -240,6 +243,8 @@ bool keeps_elements(const NodeView& node);
 bool keeps_order(const NodeView& node);
 /// Whether the node looks up rows of a table, its input 0 (OpDef::looks_up_rows).
 bool looks_up_rows(const NodeView& node);
+/// OpDef::work with the temporaries; nothing where the entry has no work.
+Work work_of(const OpDef& entry, const NodeView& node, Samples samples);
 /// All entries, by name.
 std::span<const OpDef* const> all_ops();
 

@@ -202,6 +202,7 @@ std::span<const OpDef> pad_ops() {
       {.name = "PadGrad",
        .infer = infer_pad_gradient,
        .work = copy_work,
+       .temporaries = 0.6,
        .emit = emit_pad_gradient,
        .examples = {{.inputs = {normal({kB, 6})}, .attributes = gradient}}},
   };

@@ -69,6 +69,18 @@ ir::Shape output_shape(const PoolForm& form) {
   return shape;
 }
 
+/// Of what is made beside x and y where pads are written out: x with its pads, and the cells that count in a plane of
+/// it, as they are, with pads, and by window.
+double written_out_bytes(const PoolForm& form, ir::DType dtype, Samples samples) {
+  if (!form.is_written_out) return 0;
+  ir::Shape padded = form.shape, cells = {ir::Dim::fixed(1), ir::Dim::fixed(1)};
+  for (size_t axis = 0; axis < form.sizes.size(); ++axis) {
+    padded[axis + 2].factor += form.window.begin[axis] + form.window.end[axis];
+    cells.push_back(padded[axis + 2]);
+  }
+  return bytes_of({.type = {dtype, padded}}, samples) + 3 * bytes_of({.type = {dtype, cells}}, samples);
+}
+
 // --- pieces of the calls ---
 
 struct PoolCall {
@@ -120,19 +132,32 @@ Inferred infer_max_pool(const NodeView& node) {
                  {make_value(node, {node.input(0).type.dtype, shape}), make_value(node, {ir::DType::kInt64, shape})});
 }
 
-double window_cells(const NodeView& node, const ir::Shape& x) {
-  const auto form = pool_form(node, x);
+double window_cells(const PoolForm& form) {
   double cells = 1;
-  for (int64_t size : form->window.kernel) cells *= static_cast<double>(size);
+  for (int64_t size : form.window.kernel) cells *= static_cast<double>(size);
   return cells;
 }
 Work pool_work(const NodeView& node, Samples samples) {
-  return per_output_element(node, samples, window_cells(node, node.input(0).type.shape));
+  const PoolForm form = pool_form(node, node.input(0).type.shape).value();
+  Work work = per_output_element(node, samples, window_cells(form));
+  work.scratch = written_out_bytes(form, node.input(0).type.dtype, samples);
+  return work;
 }
-Work pool_gradient_work(const NodeView& node, Samples samples) {
-  return per_input_element(node, samples, window_cells(node, node.attributes().get_shape("shape")));
+Work gradient_work(const NodeView& node, Samples samples, double (*flops)(const PoolForm&)) {
+  const PoolForm form = pool_form(node, node.attributes().get_shape("shape")).value();
+  Work work = per_input_element(node, samples, flops(form));
+  work.scratch = written_out_bytes(form, node.input(0).type.dtype, samples);
+  return work;
 }
-Work max_pool_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 1); }
+Work max_pool_gradient_work(const NodeView& node, Samples samples) {
+  return gradient_work(node, samples, [](const PoolForm&) { return 1.0; });
+}
+/// The gradient is divided by the cells that count.
+Work average_gradient_work(const NodeView& node, Samples samples) {
+  Work work = gradient_work(node, samples, window_cells);
+  if (work.scratch > 0) work.scratch += bytes_of(node.input(0), samples);
+  return work;
+}
 
 void emit_max_pool(Emitter& emitter) {
   const PoolCall call{emitter, pool_form(emitter.node(), emitter.node().input(0).type.shape).value()};
@@ -221,7 +246,7 @@ void emit_average_pool(Emitter& emitter) {
   const PoolCall call{emitter, pool_form(emitter.node(), emitter.node().input(0).type.shape).value()};
   const std::string function = text("avg_pool", call.suffix());
   std::string result = call.line(text("at::", function, "(", call.x(emitter.in(0), "0.0"), average_arguments(call)));
-  if (call.form.is_written_out) result += text(".div(", cell_counts(call, emitter.in(0)), ")");
+  if (call.form.is_written_out) result += text(".div_(", cell_counts(call, emitter.in(0)), ")");
   emitter.assign(0, result, call.header(function));
 }
 
@@ -363,7 +388,7 @@ std::vector<OpDef> average_pool_rows() {
            .examples = average_pool_examples()},
           {.name = "AveragePoolGrad",
            .infer = infer_pool_gradient,
-           .work = pool_gradient_work,
+           .work = average_gradient_work,
            .emit = emit_average_pool_gradient,
            .examples = {gradient_example(false)}},
           {.name = "GlobalAveragePool",

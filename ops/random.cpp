@@ -61,11 +61,11 @@ Work dropout_work(const NodeView& node, Samples samples) { return is_on(node) ? 
 void emit_dropout(Emitter& emitter) {
   if (!is_on(emitter.node())) return emitter.assign(0, emitter.in(0), "");
   emitter.include(kRandom);
-  emitter.assign(0,
-                 text("at::mul(", emitter.in(0), ", graphpipe::runtime::dropout_mask(", emitter.in(0), ", ",
-                      layout_text(layout_of(emitter.node().input(0))), ", ", ratio_text(emitter.node()), ", ",
-                      emitter.random_key(), "))"),
-                 "ATen/ops/mul.h");
+  emitter.assign(
+      0,
+      text("graphpipe::runtime::dropout_mask(", emitter.in(0), ", ", layout_text(layout_of(emitter.node().input(0))),
+           ", ", ratio_text(emitter.node()), ", ", emitter.random_key(), ").mul_(", emitter.in(0), ")"),
+      kRandom);
 }
 
 Status dropout_gradient(GradientBuilder& builder) {
@@ -89,9 +89,9 @@ void emit_dropout_gradient(Emitter& emitter) {
   const Layout layout{attributes.get_int("batch_axis", -1), attributes.get_int("rows_per_sample", 0)};
   emitter.include(kRandom);
   emitter.assign(0,
-                 text("at::mul(", emitter.in(0), ", graphpipe::runtime::dropout_mask(", emitter.in(0), ", ",
-                      layout_text(layout), ", ", ratio_text(emitter.node()), ", ", emitter.random_key(), "))"),
-                 "ATen/ops/mul.h");
+                 text("graphpipe::runtime::dropout_mask(", emitter.in(0), ", ", layout_text(layout), ", ",
+                      ratio_text(emitter.node()), ", ", emitter.random_key(), ").mul_(", emitter.in(0), ")"),
+                 kRandom);
 }
 
 // --- RandomUniformLike, RandomNormalLike {to}, Bernoulli(probability) {to} ---

@@ -41,20 +41,20 @@ constexpr ReduceRow kTable[] = {
      "at::div(<g>, <count>).expand(<in>)", "ATen/ops/div.h", Fill::kNormal, false},
     // Elements that tie for the extremum share its gradient equally.
     {"ReduceMax", "at::amax($0, <axes>, <keep>)", "ATen/ops/amax.h", "ReduceMaxGrad", Reads::kBoth,
-     "at::mul(<g>, $1.eq(<y>)).div($1.eq(<y>).sum(<axes>, true))", kMulHeader, Fill::kPermutation},
+     "at::mul(<g>, $1.eq(<y>)).div_($1.eq(<y>).sum(<axes>, true))", kMulHeader, Fill::kPermutation},
     {"ReduceMin", "at::amin($0, <axes>, <keep>)", "ATen/ops/amin.h", "ReduceMinGrad", Reads::kBoth,
-     "at::mul(<g>, $1.eq(<y>)).div($1.eq(<y>).sum(<axes>, true))", kMulHeader, Fill::kPermutation},
-    {"ReduceL1", "at::sum($0.abs(), <axes>, <keep>)", kSumHeader, "ReduceL1Grad", Reads::kInput,
-     "at::mul(<g>, $1.sign())", kMulHeader, Fill::kPermutation},
+     "at::mul(<g>, $1.eq(<y>)).div_($1.eq(<y>).sum(<axes>, true))", kMulHeader, Fill::kPermutation},
+    {"ReduceL1", "at::sum($0.abs(), <axes>, <keep>)", kSumHeader, "ReduceL1Grad", Reads::kInput, "$1.sign().mul_(<g>)",
+     kTensorHeader, Fill::kPermutation},
     // The norm of a zero vector has gradient 0, the middle of its subgradients.
     {"ReduceL2", "at::linalg_vector_norm($0, 2, <axes>, <keep>)", "ATen/ops/linalg_vector_norm.h", "ReduceL2Grad",
-     Reads::kBoth, "at::mul($1, <g>.div(<y>)).masked_fill(<y>.eq(0), 0)", kMulHeader, Fill::kNormal, false},
+     Reads::kBoth, "at::mul($1, <g>.div(<y>)).masked_fill_(<y>.eq(0), 0)", kMulHeader, Fill::kNormal, false},
     {"ReduceSumSquare", "at::sum($0.square(), <axes>, <keep>)", kSumHeader, "ReduceSumSquareGrad", Reads::kInput,
-     "at::mul(<g>, $1.mul(2))", kMulHeader},
+     "$1.mul(2).mul_(<g>)", kTensorHeader},
     {"ReduceLogSum", "at::sum($0, <axes>, <keep>).log()", kSumHeader, "ReduceLogSumGrad", Reads::kOutput,
      "at::div(<g>, <y>.exp()).expand(<in>)", "ATen/ops/div.h", Fill::kPositive, false},
     {"ReduceLogSumExp", "at::logsumexp($0, <axes>, <keep>)", "ATen/ops/logsumexp.h", "ReduceLogSumExpGrad",
-     Reads::kBoth, "at::mul(<g>, $1.sub(<y>).exp())", kMulHeader, Fill::kNormal, false},
+     Reads::kBoth, "$1.sub(<y>).exp_().mul_(<g>)", kTensorHeader, Fill::kNormal, false},
 };
 
 const ReduceRow& reduce_row_of(const ir::Node& node) {
@@ -287,6 +287,7 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
                 .precision = is_extremum ? Precision::kAsInputs : Precision::kFloat32,
                 .infer = infer_reduce,
                 .work = reduce_work,
+                .temporaries = row.name == "ReduceLogSumExp" ? 1.25 : temporaries_of(row.pattern),
                 .gradient = reduce_gradient,
                 .emit = emit_reduce,
                 .examples = examples_of(row.fill)};
@@ -299,6 +300,8 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
   all.push_back({.name = row.gradient_name,
                  .infer = infer_reduce_gradient,
                  .work = one_flop_per_element,
+                 // Truth values are summed as int64.
+                 .temporaries = is_extremum ? 3.25 : temporaries_of(row.gradient_pattern),
                  .emit = emit_reduce_gradient,
                  .examples = {gradient_example(row.reads, row.fill)}});
 }
@@ -321,6 +324,7 @@ std::span<const OpDef> reduce_ops() {
     all.push_back({.name = "ReduceProdGrad",
                    .infer = infer_reduce_gradient,
                    .work = one_flop_per_element,
+                   .temporaries = 4,
                    .emit = emit_prod_gradient,
                    .examples = {gradient_example(Reads::kInput, Fill::kNormal)}});
     return all;

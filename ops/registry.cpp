@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/families.h"
+#include "ops/infer_helpers.h"
 #include "support/check.h"
 
 namespace graphpipe::ops {
@@ -40,6 +41,16 @@ const OpDef* find_op(std::string_view name) {
   const auto rows = all_ops();
   const auto row = std::ranges::lower_bound(rows, name, {}, &OpDef::name);
   return row != rows.end() && (*row)->name == name ? *row : nullptr;
+}
+
+Work work_of(const OpDef& entry, const NodeView& node, Samples samples) {
+  Work work = entry.work == nullptr ? Work{} : entry.work(node, samples);
+  double largest = 0;
+  for (size_t i = 0; i < node.input_count(); ++i)
+    if (node.has_input(i)) largest = std::max(largest, bytes_of(node.input(i), samples));
+  for (size_t i = 0; i < node.output_count(); ++i) largest = std::max(largest, bytes_of(node.output(i), samples));
+  work.scratch += entry.temporaries * largest;
+  return work;
 }
 
 Dependence dependence_of(std::string_view name) {

@@ -206,6 +206,7 @@ std::span<const OpDef> resize_ops() {
                                            .precision = Precision::kFloat32,
                                            .infer = infer_resize,
                                            .work = resize_work,
+                                           .temporaries = 2,
                                            .gradient = resize_gradient,
                                            .emit = emit_resize,
                                            .examples = resize_examples()},

@@ -267,11 +267,13 @@ std::vector<OpDef> reduced_gradient_rows() {
   return {{.name = "ScatterReduceGradData",
            .infer = infer_reduced_gradient_of_data,
            .work = reduced_gradient_work,
+           .temporaries = 3.5,
            .emit = emit_reduced_gradient_of_data,
            .examples = examples},
           {.name = "ScatterReduceGradUpdates",
            .infer = infer_reduced_gradient_of_updates,
            .work = reduced_gradient_work,
+           .temporaries = 6.75,
            .emit = emit_reduced_gradient_of_updates,
            .examples = examples}};
 }

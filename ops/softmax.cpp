@@ -169,6 +169,7 @@ std::vector<OpDef> activation_rows() {
           {.name = "PRelu",
            .infer = infer_prelu,
            .work = prelu_work,
+           .temporaries = 1.25,
            .gradient = prelu_gradient,
            .emit = [](Emitter& e) { assign_pattern(e, "at::where($0.gt(0.0), $0, $0.mul($1))", kWhereHeader); },
            .dependence = Dependence::kElement,
@@ -177,12 +178,13 @@ std::vector<OpDef> activation_rows() {
           {.name = "PReluGradInput",
            .infer = same_as_first_input,
            .work = prelu_work,
+           .temporaries = 1.25,
            .emit = [](Emitter& e) { assign_pattern(e, "at::where($1.gt(0.0), $0, $0.mul($2))", kWhereHeader); },
            .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4}), weight(uniform01({1}))}}}},
           {.name = "PReluGradSlope",
            .infer = same_as_first_input,
            .work = prelu_work,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::mul($0, $1.clamp_max(0.0))", "ATen/ops/mul.h"); },
+           .emit = [](Emitter& e) { assign_pattern(e, "$1.clamp_max(0.0).mul_($0)", kTensorHeader); },
            .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4})}}}}};
 }
 

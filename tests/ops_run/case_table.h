@@ -37,6 +37,15 @@ struct Case {
   std::vector<int> updated;
   /// The op works on the samples together.
   bool mixes_samples = false;
+  /// Of each node, in the order in which the function runs them: its operator, and the bytes that the dictionary says
+  /// it makes and has beside them while it runs.
+  struct Step {
+    const char* op = nullptr;
+    double made = 0, scratch = 0;
+    /// The largest of what it reads and makes: ops::OpDef::temporaries are as large.
+    double largest = 0;
+  };
+  std::vector<Step> steps;
   /// ops::Dependence, as a number, and the value of attribute `axis`, else -1.
   int dependence = 0, axis = -1;
 };

@@ -3,6 +3,7 @@
 //     reference evaluator give;
 //   - an output with a batch axis, computed for some of the samples, is that part of the output for all samples, and
 //     an output without the batch is the same for any samples;
+//   - beside its outputs a kernel holds no more memory than the dictionary says;
 //   - the gradient that the row builds equals LibTorch's autograd through the emitted forward, and central differences
 //     of it, in float64.
 
@@ -18,6 +19,7 @@
 
 #include "runtime/tensors.h"
 #include "tests/ops_run/case_table.h"
+#include "tests/ops_run/memory_marks.h"
 #include "tests/ops_run/reference.h"
 #include "wire/element_type.h"
 
@@ -25,6 +27,9 @@ namespace graphpipe::ops_run {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+
+/// Before the first tensor.
+[[maybe_unused]] const bool are_bytes_counted = (runtime::count_tensor_bytes(), true);
 
 std::vector<int64_t> sizes_at(const TensorCase& tensor, int64_t samples) {
   std::vector<int64_t> sizes;
@@ -161,6 +166,27 @@ TEST_CASE("outputs have the types and shapes of the dictionary") {
         CHECK(gradient.sizes().vec() == sizes_at(input, kCaseSamples));
         CHECK(static_cast<int>(gradient.scalar_type()) == static_cast<int>(scalar_type(input, wide)));
       }
+    }
+  });
+}
+
+TEST_CASE("beside its outputs a kernel holds no more memory than the dictionary says") {
+  // Tensors of a number for each channel or row, and what oneDNN takes for itself, whatever the sizes.
+  constexpr double kSmall = 160, kOfOneDnn = 65536;
+  for_each_case([](const Case& each) {
+    const Tensors inputs = all_inputs(each, false);
+    run(each, false, inputs);
+    const MemoryMarks measured = memory_marks;
+    REQUIRE(measured.steps.size() == each.steps.size());
+    int64_t before = measured.at_first;
+    for (size_t i = 0; i < each.steps.size(); ++i) {
+      const Case::Step& step = each.steps[i];
+      const double beside = static_cast<double>(measured.steps[i].peak - before) - step.made;
+      CAPTURE(std::string(step.op));
+      const double missing_temporaries = (beside - step.scratch) / step.largest;
+      CAPTURE(missing_temporaries);
+      CHECK(beside <= step.scratch + (std::string_view(step.op).starts_with("Conv") ? kOfOneDnn : kSmall));
+      before = measured.steps[i].held;
     }
   });
 }

@@ -4,6 +4,7 @@
 //
 // A file is only written where its text changes, so that a change of one row compiles few files again.
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,8 @@
 #include <sstream>
 
 #include "codegen/function_writer.h"
+#include "codegen/mark_table.h"
+#include "ops/infer_helpers.h"
 #include "tests/ops_run/case_table.h"
 #include "tests/ops_run/op_cases.h"
 #include "tests/support/written_cases.h"
@@ -59,6 +62,26 @@ std::string tensor_text(const ir::Value& value, const std::vector<double>& eleme
               numbers_text(elements), "}");
 }
 
+/// Case::Step of each node.
+std::string steps_text(const OpCase& made) {
+  std::vector<std::string> steps;
+  for (const ir::NodeId id : made.graph.node_ids()) {
+    const ops::NodeView node(made.graph, made.graph.node(id));
+    const ops::OpDef& row = *ops::find_op(node.node().op);
+    double made = 0, largest = 0;
+    for (size_t i = 0; i < node.output_count(); ++i) {
+      const double bytes = ops::bytes_of(node.output(i), Samples(kCaseSamples));
+      largest = std::max(largest, bytes);
+      if (!row.is_view) made += bytes;
+    }
+    for (size_t i = 0; i < node.input_count(); ++i)
+      if (node.has_input(i)) largest = std::max(largest, ops::bytes_of(node.input(i), Samples(kCaseSamples)));
+    steps.push_back(text("{\"", row.name, "\", ", made, ", ", ops::work_of(row, node, Samples(kCaseSamples)).scratch,
+                         ", ", largest, "}"));
+  }
+  return braced(steps);
+}
+
 std::string case_text(const OpCase& made, const std::string& run, const std::string& run_double) {
   std::vector<std::string> inputs, outputs;
   for (size_t i = 0; i < made.values.size(); ++i) {
@@ -71,7 +94,18 @@ std::string case_text(const OpCase& made, const std::string& run, const std::str
   return text("    {\"", made.name, "\", ", problem, ", ", run, ", ", run_double, ",\n     ", braced(inputs),
               ",\n     ", braced(outputs), ",\n     ", braced(made.weighted_outputs), ", ", braced(made.weights), ", ",
               braced(made.differentiated), ", ", braced(made.updated), ", ", made.mixes_samples ? "true" : "false",
-              ", ", made.dependence, ", ", made.axis, "},\n");
+              ", ", steps_text(made), ", ", made.dependence, ", ", made.axis, "},\n");
+}
+
+/// The text whose marks note memory instead of time.
+std::string with_memory_marks(const std::string& code) {
+  std::string result = code;
+  for (const std::string_view name : {"begin_marks(", "mark("}) {
+    const std::string wanted = text("graphpipe::runtime::", name);
+    for (size_t at = result.find(wanted); at != std::string::npos; at = result.find(wanted, at))
+      result.replace(at, wanted.size(), text("graphpipe::ops_run::", name));
+  }
+  return result;
 }
 
 /// The text without // comments, which name types.
@@ -93,8 +127,9 @@ std::string part_text(size_t part, size_t parts) {
     std::string run = "nullptr", run_double = "nullptr";
     if (made.problem.empty()) {
       run = run_double = text("run_", i);
-      const codegen::FunctionText single = codegen::write_whole_function(made.graph);
-      const codegen::FunctionText twice = codegen::write_whole_function(wide.graph);
+      codegen::MarkTable marks;
+      const codegen::FunctionText single = codegen::write_whole_function(made.graph, &marks);
+      const codegen::FunctionText twice = codegen::write_whole_function(wide.graph, &marks);
       headers.insert(single.headers.begin(), single.headers.end());
       functions += single.definition(run) + "\n";
       if (uncommented(single.body) != uncommented(twice.body)) {
@@ -104,11 +139,12 @@ std::string part_text(size_t part, size_t parts) {
     }
     table += case_text(made, run, run_double);
   }
-  return text("// Written by write_cases from the examples of ops/.\n#include <limits>\n",
-              codegen::include_lines(headers), "\n#include \"tests/ops_run/case_table.h\"\n\nnamespace {\n\n",
-              functions, "using graphpipe::runtime::ElementType;\n\nconst graphpipe::ops_run::Case kCases[] = {\n",
-              table, "};\n\n}  // namespace\n\nstd::span<const graphpipe::ops_run::Case> part_", part,
-              "() { return kCases; }\n");
+  return text(
+      "// Written by write_cases from the examples of ops/.\n#include <limits>\n", codegen::include_lines(headers),
+      "\n#include \"tests/ops_run/case_table.h\"\n#include \"tests/ops_run/memory_marks.h\"\n\nnamespace {\n\n",
+      with_memory_marks(functions),
+      "using graphpipe::runtime::ElementType;\n\nconst graphpipe::ops_run::Case kCases[] = {\n", table,
+      "};\n\n}  // namespace\n\nstd::span<const graphpipe::ops_run::Case> part_", part, "() { return kCases; }\n");
 }
 
 // --- JSON ---
