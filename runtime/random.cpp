@@ -137,9 +137,11 @@ at::Tensor random_uniform(const at::Tensor& like, const SampleLayout& layout, do
                           const RandomKey& key) {
   return draw(like, layout, key, [=](const Words& words, auto& values) {
     using T = std::decay_t<decltype(values[0])>;
-    // 24 bits are what a float holds: none of them rounds up to `high`.
+    // What lies next to `high` rounds up to it.
+    const T last = high > low ? std::nextafter(static_cast<T>(high), static_cast<T>(low)) : static_cast<T>(low);
     for (int64_t i = 0; i < kWords; ++i) {
-      values[i] = static_cast<T>(low + (high - low) * static_cast<double>(words[i] >> 8) * 0x1p-24);
+      const auto value = static_cast<T>(low + (high - low) * static_cast<double>(words[i] >> 8) * 0x1p-24);
+      values[i] = high > low ? std::min(value, last) : value;
     }
   });
 }

@@ -26,7 +26,10 @@ struct ChannelShape {
   int64_t count() const { return samples * width; }
 };
 
-GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
+/// A sum in floats is of no more elements: each takes the last bits of what is summed up by then.
+constexpr int64_t kBlock = 1024;
+
+GRAPHPIPE_INLINE float sum_of_block(const float* __restrict x, int64_t width) {
   RowLanes sums;
   int64_t i = 0;
   for (; i + kRowLanes <= width; i += kRowLanes)
@@ -36,15 +39,29 @@ GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
   return sum;
 }
 
+GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
+  double sum = 0;
+  for (int64_t i = 0; i < width; i += kBlock) sum += sum_of_block(x + i, std::min(kBlock, width - i));
+  return sum;
+}
+
 /// Of (a - a_mean) * (x - x_mean).
-GRAPHPIPE_INLINE double sum_of_products(const float* __restrict a, float a_mean, const float* __restrict x,
-                                        float x_mean, int64_t width) {
+GRAPHPIPE_INLINE float products_of_block(const float* __restrict a, float a_mean, const float* __restrict x,
+                                         float x_mean, int64_t width) {
   RowLanes sums;
   int64_t i = 0;
   for (; i + kRowLanes <= width; i += kRowLanes)
     for (int64_t lane = 0; lane < kRowLanes; ++lane) sums.of[lane] += (a[i + lane] - a_mean) * (x[i + lane] - x_mean);
   float sum = sums.sum();
   for (; i < width; ++i) sum += (a[i] - a_mean) * (x[i] - x_mean);
+  return sum;
+}
+
+GRAPHPIPE_INLINE double sum_of_products(const float* __restrict a, float a_mean, const float* __restrict x,
+                                        float x_mean, int64_t width) {
+  double sum = 0;
+  for (int64_t i = 0; i < width; i += kBlock)
+    sum += products_of_block(a + i, a_mean, x + i, x_mean, std::min(kBlock, width - i));
   return sum;
 }
 

@@ -99,6 +99,10 @@ int64_t rows_per_thread(int64_t width) {
 
 std::tuple<at::Tensor, at::Tensor> rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axes,
                                             double epsilon) {
+  if (at::isReducedFloatingType(x.scalar_type())) {
+    auto [result, inverse] = rms_norm(x.to(at::kFloat), scale.to(at::kFloat), axes, epsilon);
+    return {result.to(x.scalar_type()), inverse};
+  }
   const int64_t width = scale.numel();
   if (!loop_takes(x) || !loop_takes(scale) || width == 0) {
     at::Tensor inverse = x.square().mean(last_axes(axes), true).add(epsilon).rsqrt();
@@ -118,6 +122,9 @@ std::tuple<at::Tensor, at::Tensor> rms_norm(const at::Tensor& x, const at::Tenso
 
 at::Tensor rms_norm_input_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& inverse_rms,
                                    const at::Tensor& scale) {
+  if (at::isReducedFloatingType(x.scalar_type()))
+    return rms_norm_input_gradient(gradient.to(at::kFloat), x.to(at::kFloat), inverse_rms, scale.to(at::kFloat))
+        .to(x.scalar_type());
   const int64_t width = scale.numel();
   if (!loop_takes(gradient) || !loop_takes(x) || !loop_takes(scale) || !loop_takes(inverse_rms) || width == 0) {
     const at::Tensor normal = x.mul(inverse_rms), scaled = gradient.mul(scale);

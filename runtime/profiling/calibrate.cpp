@@ -21,7 +21,7 @@ namespace {
 /// Steps of messages: fewer than for a profile.
 constexpr MessageRounds kMessageRounds = {.warm_ups = 2, .steps = 12, .fastest = true};
 
-/// Seconds of an update of a weight. A matrix: some optimizers update those in a way of their own.
+/// Seconds of an update of a weight.
 double update_seconds(const wire::OptimizerEntry& entry, int64_t rows, int64_t columns) {
   Optimizer optimizer(entry.name, {{.numbers = entry.defaults}});
   at::Tensor weight = at::zeros({rows, columns});
@@ -31,17 +31,9 @@ double update_seconds(const wire::OptimizerEntry& entry, int64_t rows, int64_t c
 
 /// Per weight tensor, and per byte of it.
 void print_update(const wire::OptimizerEntry& entry) {
-  constexpr int64_t kColumns = 1024, kFewRows = 512, kManyRows = 4096;
-  // Slower than this, an update computes rather than moves, and its time does not depend on where the weights lie.
-  constexpr double kComputes = 1e-9;
-  const double small = update_seconds(entry, 8, 8);
-  const auto per_byte = [&](int64_t rows) {
-    return std::max(0.0, update_seconds(entry, rows, kColumns) - small) / static_cast<double>(4 * rows * kColumns);
-  };
-  double seconds = per_byte(kFewRows);
-  // The weights of a model lie in no cache when their turn comes.
-  if (seconds < kComputes) seconds = per_byte(kManyRows);
-  std::printf("update %s %.6e %.6e\n", entry.name, small, seconds);
+  const UpdateSeconds update =
+      measure_update([&](int64_t rows, int64_t columns) { return update_seconds(entry, rows, columns); });
+  std::printf("update %s %.6e %.6e\n", entry.name, update.tensor, update.byte);
 }
 
 void measure_operators(bool print) {

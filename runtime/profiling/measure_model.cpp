@@ -10,6 +10,7 @@
 #include "runtime/launch/run_main.h"
 #include "runtime/profiling/marks.h"
 #include "runtime/profiling/measure.h"
+#include "runtime/profiling/measure_rates.h"
 #include "support/median.h"
 
 namespace graphpipe::runtime {
@@ -67,6 +68,8 @@ class ModelMeter {
     still.learning_rate = 0;  // the same work, and the same weights throughout
     settings_ = update_settings(program.plan->optimizer, still);
     states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, settings_, *device_));
+    // Updates are measured beside the steps, with the gradients that these have made.
+    states_.back().keeps_gradients = true;
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
     mark_seconds_ = seconds_of_a_mark();
   }
@@ -148,22 +151,17 @@ void ModelMeter::finish(ModelMeasurement& result) const {
 
 /// A large tensor gives the cost of a byte; what the model's tensors take beside that, the cost of a tensor.
 void ModelMeter::update_seconds(ModelMeasurement& result) const {
-  constexpr int64_t kElements = 1 << 20;
-  constexpr int kTimes = 15;
-  const ParamRow parameter;
-  const StageEntry entry{.params = {&parameter, 1}};
-  StageState large{.entry = &entry,
+  const auto seconds_of_update = [&](int64_t rows, int64_t columns) {
+    const ParamRow parameter;
+    const StageEntry entry{.params = {&parameter, 1}};
+    StageState one{.entry = &entry,
                    .optimizer = Optimizer(program_.plan->optimizer, {settings_.terms_of("", 1, false)})};
-  large.trainable = {0};
-  large.weights = {at::zeros({kElements})};
-  large.gradients[0] = {at::zeros({kElements})};
-  std::vector<double> seconds;
-  for (int i = 0; i < kTimes; ++i) {
-    const Clock::time_point start = Clock::now();
-    step_weights(large, 0, {}, false);
-    seconds.push_back(seconds_since(start));
-  }
-  result.update_byte = median(std::move(seconds)) / static_cast<double>(large.weights.front().nbytes());
+    one.trainable = {0};
+    one.weights = {at::zeros({rows, columns})};
+    one.gradients[0] = {at::zeros({rows, columns})};
+    return seconds_of([&] { step_weights(one, 0, {}, false); });
+  };
+  result.update_byte = measure_update(seconds_of_update).byte;
   const StageState& state = states_.front();
   if (state.trainable.empty()) return;
   double bytes = 0;

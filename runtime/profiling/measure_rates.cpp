@@ -1,18 +1,19 @@
 #include "runtime/profiling/measure_rates.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/convolution.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/kernels/attention.h"
+#include "runtime/kernels/convolution.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/profiling/measure.h"
@@ -42,6 +43,20 @@ double seconds_of(const std::function<void()>& call) {
     if (seconds_since(first) > kMaxSeconds) break;
   }
   return fastest;
+}
+
+UpdateSeconds measure_update(const std::function<double(int64_t rows, int64_t columns)>& seconds) {
+  constexpr int64_t kColumns = 1024, kFewRows = 512, kManyRows = 4096;
+  // Slower than this, an update computes rather than moves, and its time does not depend on where the weights lie.
+  constexpr double kComputes = 1e-9;
+  UpdateSeconds result{.tensor = seconds(8, 8)};
+  const auto per_byte = [&](int64_t rows) {
+    return std::max(0.0, seconds(rows, kColumns) - result.tensor) / static_cast<double>(4 * rows * kColumns);
+  };
+  result.byte = per_byte(kFewRows);
+  // The weights of a model lie in no cache when their turn comes.
+  if (result.byte < kComputes) result.byte = per_byte(kManyRows);
+  return result;
 }
 
 namespace {
@@ -113,12 +128,13 @@ double convolution_rate(double operator_seconds) {
     const at::Tensor x = at::ones({kSamples, channels, size, size}), weight = at::ones({channels, channels, 3, 3});
     // Forward, of the input and of the weight: the same products three times.
     flops += 3 * 2 * static_cast<double>(x.numel() * channels * kWindow);
-    const double forward = seconds_of([&] {
-      at::convolution(x, weight, {}, {1, 1}, {1, 1}, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1);
-    });
+    constexpr std::array<int64_t, 2> kOnes = {1, 1};
+    const ConvolutionGeometry geometry{.strides = kOnes, .pads = kOnes, .dilations = kOnes};
+    at::Tensor sum = at::zeros_like(weight);
+    const double forward = seconds_of([&] { convolution(x, weight, {}, geometry); });
     const double backward = seconds_of([&] {
-      at::convolution_backward(x, x, weight, std::nullopt, {1, 1}, {1, 1}, {1, 1}, /*transposed=*/false, {0, 0},
-                               /*groups=*/1, {true, true, false});
+      convolution_input_gradient(x, x, weight, geometry);
+      add_convolution_weight_gradient(sum, x, x, weight, geometry);
     });
     seconds += beside_call(forward, operator_seconds) + beside_call(backward, 2 * operator_seconds);
   }

@@ -1,6 +1,7 @@
 #pragma once
 // What one core does a second, in the kernels of the programs (part of calibrate.h).
 
+#include <cstdint>
 #include <functional>
 
 namespace graphpipe::runtime {
@@ -14,5 +15,13 @@ struct DeviceRates {
   double products = 0, convolutions = 0, attention = 0, memory = 0, operator_seconds = 0;
 };
 DeviceRates measure_rates();
+
+/// Of an update of a weight matrix: per tensor, and per byte of it.
+struct UpdateSeconds {
+  double tensor = 0, byte = 0;
+};
+/// By what updates of a float32 matrix of so many rows and columns take. A matrix: some optimizers update those in a
+/// way of their own.
+UpdateSeconds measure_update(const std::function<double(int64_t rows, int64_t columns)>& seconds);
 
 }  // namespace graphpipe::runtime

@@ -107,6 +107,22 @@ TEST_CASE("rms_norm divides rows of any width by the root of their mean square, 
   }
 }
 
+TEST_CASE("rms_norm of 16 bits has statistics that 16 bits cannot hold") {
+  const at::Tensor scale = at::ones({64}, at::kHalf);
+  for (const double size : {300.0, 1e-5, 0.0}) {
+    CAPTURE(size);
+    const at::Tensor x = (seeded({5, 64}, 21) * size).to(at::kHalf), gradient = seeded({5, 64}, 22).to(at::kHalf);
+    const auto [result, inverse] = rms_norm(x, scale, 1, 1e-8);
+    const auto [expected, wide_inverse] = rms_norm(x.to(at::kDouble), scale.to(at::kDouble), 1, 1e-8);
+    CHECK(result.scalar_type() == at::kHalf);
+    CHECK(largest_difference(result, expected) < 2e-3);
+    const at::Tensor found = rms_norm_input_gradient(gradient, x, inverse, scale);
+    const at::Tensor wide =
+        rms_norm_input_gradient(gradient.to(at::kDouble), x.to(at::kDouble), wide_inverse, scale.to(at::kDouble));
+    CHECK(largest_difference(found.to(at::kDouble).div(wide_inverse), wide.div(wide_inverse)) < 4e-3);
+  }
+}
+
 TEST_CASE("attention is softmax of the scaled products times the values, and keeps the rows' logarithms") {
   const c10::InferenceMode no_autograd;
   // As q, k and v come from one product: views with the heads between.

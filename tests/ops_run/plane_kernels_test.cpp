@@ -13,6 +13,7 @@
 #include "runtime/kernels/batch_norm.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/max_pool.h"
+#include "runtime/kernels/region.h"
 #include "runtime/kernels/windows.h"
 
 namespace graphpipe::runtime {
@@ -153,6 +154,24 @@ TEST_CASE(
     CHECK_FALSE(std::get<0>(batch_norm_backward(gradient, x, scale, batch_mean, inverse, 1e-5, {false, true, false}))
                     .defined());
   }
+}
+
+TEST_CASE("the mean of a large plane is exact where all its elements are the same") {
+  const at::Tensor x = at::full({2, 1, 512, 512}, 0.1F), one = at::ones({1});
+  const auto [result, mean, inverse] = batch_norm(x, one, at::zeros({1}), {}, {}, 0.1, 1e-5);
+  CHECK(std::abs(mean.item<double>() - 0.1) < 1e-6);
+  CHECK(result.abs().max().item<double>() < 5e-4);
+}
+
+TEST_CASE("a region that would be read at millions of places is refused") {
+  const at::Tensor x = at::ones({1, 1, 8, 8});
+  const auto read = [&](float far) {
+    return region_values(x, at::tensor({0.F, 0.F, far, far}).reshape({1, 4}), {},
+                         {.height = 2, .width = 2, .per_sample = 1});
+  };
+  CHECK(read(100).numel() == 4);
+  CHECK_THROWS_AS(read(48000), c10::Error);
+  CHECK_THROWS_AS(read(9e5), c10::Error);
 }
 
 }  // namespace graphpipe::runtime
