@@ -46,9 +46,10 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
                               .backward_order = options.backward_order,
                               .group = options.group,
                               .vertical_sync = options.vertical_sync,
-                              .update = options.update};
+                              .update = options.update,
+                              .searched_actions = options.searched_actions};
   GP_TRY(Schedule compute, policy->order(request));
-  if (options.search) compute = improve(graph, cluster, std::move(compute));
+  if (options.search) compute = improve(graph, cluster, std::move(compute), {.max_actions = options.searched_actions});
   GP_TRY(BuiltSchedule built, lower_order(graph, cluster, std::move(compute), options, promises_of(*policy, options)));
   if (policy->order == order_zb_2p) {
     GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, built.schedule, built.timeline));

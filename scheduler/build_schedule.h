@@ -21,6 +21,8 @@ struct BuildOptions {
   IdMap<StageId, Samples> in_flight;
   /// Improves what the policy gives (policies/schedule_local_search.h).
   bool search = false;
+  /// Actions that the search of orders may simulate, this one or that of policy auto.
+  int64_t searched_actions = kSearchedActions;
   LoweringOptions lowering;
   MemoryOptions memory;
   SimulateOptions simulation;

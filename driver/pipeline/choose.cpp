@@ -7,6 +7,7 @@
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/yardstick.h"
+#include "partitioner/auto/planner.h"
 #include "partitioner/baselines/shaped_split.h"
 #include "partitioner/several_searches.h"
 #include "support/stopwatch.h"
@@ -66,6 +67,22 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
     if (best.step_seconds < answer.candidates.front().step_seconds)
       answer.candidates.insert(answer.candidates.begin(), std::move(best));
   }
+}
+
+/// Actions that a search of orders simulates for each plan that planners compare, and the plans, best first, whose
+/// orders are searched to the end when they have been compared.
+constexpr int64_t kActionsOfCandidate = 50'000;
+constexpr size_t kSearchedPlans = 4;
+
+/// Puts the plan first that is the best of the first few with the orders that `request.evaluate` finds now.
+void search_orders(const partitioner::PlanRequest& request, const Stopwatch& watch, partitioner::PlanAnswer& answer) {
+  const size_t count = std::min(kSearchedPlans, answer.candidates.size());
+  for (size_t i = 0; i < count && count > 1; ++i) {
+    if (interrupted() || watch.seconds() > request.time_limit) break;
+    partitioner::PlanCandidate& candidate = answer.candidates[i];
+    candidate.step_seconds = std::min(candidate.step_seconds, request.evaluate(candidate.assignment));
+  }
+  std::ranges::stable_sort(answer.candidates, {}, &partitioner::PlanCandidate::step_seconds);
 }
 
 }  // namespace
@@ -144,7 +161,8 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
-  const scheduler::BuildOptions building = build_options(options.policy, priced, options.order);
+  scheduler::BuildOptions building = build_options(options.policy, priced, options.order);
+  building.searched_actions = kActionsOfCandidate;
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   const bool take_turns = policy != nullptr && policy->takes_turns;
   request.evaluate = [&](const ir::Assignment& assignment) {
@@ -160,6 +178,11 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
                                          : flows ? partitioner::plan_asynchronous(options.planner, request, watch)
                                                  : partitioner::plan(options.planner, request));
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);
+  if (options.policy == "auto") {
+    building.searched_actions = scheduler::kSearchedActions;
+    search_orders(request, watch, answer);
+    if (options.planner == "auto") partitioner::set_own_terms(request, answer);
+  }
   std::optional<ir::Assignment> several_stages;
   if (options.planner == "auto") several_stages = partitioner::best_of_several_stages(request, watch, answer);
   partitioner::PlanCandidate& best = answer.candidates.front();

@@ -1,6 +1,7 @@
 #include "partitioner/baselines/exhaustive.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
@@ -24,6 +25,7 @@ class Enumerator {
         items_(items),
         budget_(budget),
         max_plans_(max_plans),
+        largest_size_(static_cast<int>(std::min<int64_t>(micro_batch_sizes(request).back().count, INT_MAX))),
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
         stage_of_(items.nodes.size(), 0),
@@ -54,7 +56,8 @@ class Enumerator {
       if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
       stage_seconds_.assign(stages, 0);
       for (size_t i = 0; i < stage_of_.size(); ++i) stage_seconds_[stage_of_[i]] += item_seconds_[i];
-      if (!has_cycle(stages)) replicate(std::vector<int>(stages, 1), 0);
+      std::vector<int> devices(stages, 1);
+      if (!has_cycle(stages)) replicate(devices, 0, budget_.devices - static_cast<int>(stages));
       return;
     }
     const size_t most = std::min(stages, static_cast<size_t>(budget_.devices) - 1);
@@ -78,18 +81,18 @@ class Enumerator {
     return false;
   }
 
-  void replicate(std::vector<int> devices, size_t stage) {
-    int used = 0;
-    for (int count : devices) used += count;
-    if (used > budget_.devices) return;
-    if (plans_ > max_plans_ || deadline_.passed()) return;
+  /// Gives this stage and those behind it up to `left` devices beside the one that each has.
+  void replicate(std::vector<int>& devices, size_t stage, int left) {
+    if (left < 0 || plans_ > max_plans_ || deadline_.passed()) return;
     if (stage == devices.size()) return try_sizes(devices);
-    for (int count = 1; count <= budget_.largest_replication; ++count) {
+    const int most = std::min({budget_.largest_replication, 1 + left, largest_size_});
+    for (int count = 1; count <= most; ++count) {
       // With so few replicas the stage's work alone takes as long as the known step. Forced replicas are applied later.
       if (request_.replicas.empty() && stage_seconds_[stage] / count >= request_.known_step) continue;
       devices[stage] = count;
-      replicate(devices, stage + 1);
+      replicate(devices, stage + 1, left + 1 - count);
     }
+    devices[stage] = 1;
   }
 
   void try_sizes(const std::vector<int>& devices) {
@@ -140,6 +143,8 @@ class Enumerator {
   const Items& items_;
   const DeviceBudget budget_;
   const int64_t max_plans_;
+  /// Samples of the largest micro-batch: more replicas have none.
+  const int largest_size_;
   int64_t plans_ = 0, next_drop_ = kMaxKept;
   Deadline deadline_;
   Candidates candidates_;

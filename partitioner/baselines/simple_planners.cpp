@@ -163,6 +163,11 @@ Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
     weight.push_back(sum);
   }
   const size_t wanted = static_cast<size_t>(request.stages.value_or(budget.devices));
+  if (request.stages && wanted > elements.size())
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = text("the model has ", elements.size(), " pieces between which it can be cut, and ",
+                                      wanted, " stages are asked for"),
+                      .hint = "ask for fewer stages, or of a policy with several stages on a device use fewer devices"};
   if (wanted <= static_cast<size_t>(budget.devices)) {
     const std::vector<size_t> ends = even_runs(weight, std::min(wanted, elements.size()));
     for (Samples size : micro_batch_sizes(request)) {

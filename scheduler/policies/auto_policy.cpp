@@ -1,33 +1,64 @@
 // `auto`: every synchronous policy that can order the stage graph is simulated; the fastest one that fits the devices'
-// memory is improved by a local search.
+// memory is improved by a local search. Orders that would be too late even if no message waited are not simulated.
+
+#include <algorithm>
+#include <limits>
 
 #include "scheduler/policies/schedule_local_search.h"
+#include "scheduler/simulate/relaxed_times.h"
+#include "scheduler/simulate/simulate.h"
 
 namespace graphpipe::scheduler {
+namespace {
 
-Result<Schedule> order_auto(const PolicyRequest& request) {
+struct Candidate {
+  Schedule order;
+  /// Its step without contention, which is no longer than the simulated one.
+  Ticks least;
+};
+
+Candidate candidate_of(const PolicyRequest& request, Schedule order) {
+  RelaxedTimes relaxed(request.graph, request.cluster, order, fine_ticks_per_second(request.graph),
+                       SimulateOptions().step_traffic);
+  const std::optional<RelaxedTimes::Score> score = relaxed.score();
+  const Ticks never(std::numeric_limits<int64_t>::max());
+  return {.order = std::move(order), .least = score ? score->makespan : never};
+}
+
+/// The best order by simulation; of equal ones the first by `least`.
+std::optional<Schedule> best_of(const PolicyRequest& request, std::vector<Candidate> candidates) {
+  std::ranges::stable_sort(candidates, {}, &Candidate::least);
   std::optional<Schedule> best;
   std::optional<OrderScore> best_score;
+  for (Candidate& candidate : candidates) {
+    if (best_score && best_score->excess == Bytes(0) && candidate.least > best_score->makespan) break;
+    const std::optional<OrderScore> score = score_order(request.graph, request.cluster, candidate.order);
+    if (!score || (best_score && *best_score <= *score)) continue;
+    best_score = score;
+    best = std::move(candidate.order);
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<Schedule> order_auto(const PolicyRequest& request) {
+  std::vector<Candidate> candidates;
   Diagnostics problems = {{.code = Code::kBadPlan,
                            .message = "no synchronous policy can order these stages",
                            .hint = "change the plan as one of the policies asks"}};
   for (const Policy& policy : all_policies()) {
     if (policy.order == order_auto || policy.asynchronous || policy.forward_only) continue;
-    Result<Schedule> candidate = policy.order(request);
-    if (!candidate.ok()) {
-      for (Diagnostic problem : candidate.problems()) {
-        if (!problem.message.starts_with(policy.name)) problem.message = text(policy.name, ": ", problem.message);
-        problems.push_back(std::move(problem));
-      }
-      continue;
+    Result<Schedule> order = policy.order(request);
+    if (order) candidates.push_back(candidate_of(request, *std::move(order)));
+    for (Diagnostic problem : order.problems()) {
+      if (!problem.message.starts_with(policy.name)) problem.message = text(policy.name, ": ", problem.message);
+      problems.push_back(std::move(problem));
     }
-    const std::optional<OrderScore> score = score_order(request.graph, request.cluster, *candidate);
-    if (!score || (best_score && *best_score <= *score)) continue;
-    best_score = score;
-    best = *std::move(candidate);
   }
+  std::optional<Schedule> best = best_of(request, std::move(candidates));
   if (!best) return problems;
-  return improve(request.graph, request.cluster, *std::move(best));
+  return improve(request.graph, request.cluster, *std::move(best), {.max_actions = request.searched_actions});
 }
 
 }  // namespace graphpipe::scheduler

@@ -16,6 +16,9 @@ using ir::StageShape;
 
 enum class BackwardOrder : uint8_t { kFifo, kLifo };
 
+/// Actions that a search of orders simulates at most, where nobody says less.
+inline constexpr int64_t kSearchedActions = 4'000'000;
+
 struct PolicyRequest {
   const StageGraph& graph;
   const ir::Cluster& cluster;
@@ -32,6 +35,8 @@ struct PolicyRequest {
   bool vertical_sync = false;
   /// 2bw: samples per update; 0: the fewest that need no third version.
   Samples update{0};
+  /// auto: what its search of orders may simulate (schedule_local_search.h).
+  int64_t searched_actions = kSearchedActions;
 };
 
 /// A kBadPlan error of a policy: what it found, and what to do.

@@ -28,7 +28,7 @@ std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster
 struct SearchOptions {
   /// Actions simulated in all, relaxed times counted as parts of them: the search is bounded by work, so that it gives
   /// the same result on every machine.
-  int64_t max_actions = 4'000'000;
+  int64_t max_actions = kSearchedActions;
   /// How far behind a gap an action may stand that is moved into it.
   size_t window = 32;
 };
