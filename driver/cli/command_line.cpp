@@ -110,9 +110,13 @@ Status read_words(CLI::App& app, const CommandEntry& row, std::vector<std::strin
   } catch (const CLI::ParseError& error) {
     return wrong_word(row, Terminal::encode_text(error.what()).str());
   }
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (option->count() > 0) options.given.insert("--" + name);
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    for (const std::string& name : option->get_lnames()) options.given.insert("--" + name);
+    // An unset variable of a script, most likely.
+    if (std::ranges::find(option->results(), "") != option->results().end())
+      return wrong_word(row, option->get_name() + " is given an empty value");
+  }
   if (options.config_user && !options.config.empty())
     GP_TRY_VOID(read_config(options.config, *options.config_user, options));
   return check_flag_use(row.name, options);

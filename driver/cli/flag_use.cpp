@@ -156,6 +156,9 @@ using OptionNeed = Need<Options>;
 constexpr OptionNeed kSearch = {[](const Options& options) { return options.plan.plan.empty(); },
                                 "--plan gives the plan, and it is used as it is",
                                 "leave it out, or edit the plan file"};
+constexpr OptionNeed kSearchOrManual = {
+    [](const Options& options) { return options.plan.plan.empty() || options.plan.planner == "manual"; },
+    kSearch.otherwise, kSearch.hint};
 constexpr OptionNeed kSearchOrUnits = {
     [](const Options& options) { return options.plan.plan.empty() || options.foreign.format != "graphpipe"; },
     kSearch.otherwise, kSearch.hint};
@@ -171,7 +174,7 @@ constexpr OptionNeed kSyntheticData = {[](const Options& options) { return optio
                                        "the data are given, and times do not depend on random numbers", "leave it out"};
 
 constexpr FlagUse<Options> kOptionUses[] = {
-    {"plan,compile", "--planner", &kSearch},
+    {"plan,compile", "--planner", &kSearchOrManual},
     {"plan,compile", "--stages", &kSearch},
     {"plan,compile", "--micro-batch", &kSearchOrUnits},
     {"plan,compile", "--replicas", &kSearch},

@@ -151,7 +151,8 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`")->type_name(kFileType);
-  app.add_option("--time-limit", plan.time_limit, "seconds to search for a plan; the best so far is used")
+  app.add_option("--time-limit", plan.time_limit,
+                 "seconds to search for a plan, 0 for no limit; the best so far is used")
       ->check(kNotNegative);
 }
 
@@ -233,7 +234,8 @@ void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run)
       continue;
     }
     const auto read = [&flag, &run](const std::string& word) {
-      if (!flag.read(word, run)) throw CLI::ValidationError(flag.name, "'" + word + "' does not fit: " + flag.help);
+      if (!flag.read(word, run))
+        throw CLI::ValidationError(flag.name, text("'", word, "' is not ", flag.value_name, ": ", flag.help));
     };
     CLI::Option* option = nullptr;
     if (flag.repeats) {

@@ -18,7 +18,19 @@ Diagnostic cannot_link(const fs::path& link, const std::error_code& error) {
 
 }  // namespace
 
+Status check_link(const std::string& folder, const std::string& name, const std::string& target) {
+  const fs::path link = fs::path(folder) / name;
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(link, error);
+  if (fs::is_symlink(there) || !fs::exists(there) || fs::equivalent(link, fs::absolute(target), error)) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(link.string()),
+                    .message = "a file stands where the folder links to what its plan was made from",
+                    .hint = "move the file away, or choose another folder"};
+}
+
 Status link_file(const std::string& folder, const std::string& name, const std::string& target) {
+  GP_TRY_VOID(check_link(folder, name, target));
   const fs::path link = fs::path(folder) / name;
   const fs::path wanted = fs::absolute(target);
   std::error_code error;
@@ -28,11 +40,7 @@ Status link_file(const std::string& folder, const std::string& name, const std::
     fs::remove(link, error);
     if (error) return cannot_link(link, error);
   } else if (fs::exists(there)) {
-    if (fs::equivalent(link, wanted, error)) return Ok{};
-    return Diagnostic{.code = Code::kUsage,
-                      .origin = ModelText(link.string()),
-                      .message = "a file stands where the folder links to what its plan was made from",
-                      .hint = "move the file away, or choose another folder"};
+    return Ok{};  // the target itself
   }
   fs::create_symlink(wanted, link, error);
   if (error) return cannot_link(link, error);

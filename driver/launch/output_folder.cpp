@@ -121,12 +121,19 @@ std::string_view beginning(std::string_view text) {
   return text.substr(0, end);
 }
 
-// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it.
+// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it. A plan must be this
+// one: any other may be a user's.
 Status check_replaceable(const std::string& folder, const codegen::SourceFile& source) {
   const std::string path = folder + "/" + source.path;
   if (!fs::exists(path)) return Ok{};
   const Result<std::string> old = files::read_file(path, kMaxSourceBytes);
-  if (old.ok() && beginning(*old) == beginning(source.text)) return Ok{};
+  const bool is_plan = source.path == wire::kPlanFile;
+  if (old.ok() && (is_plan ? *old == source.text : beginning(*old) == beginning(source.text))) return Ok{};
+  if (old.ok() && is_plan && files::read_plan(path).ok())
+    return Diagnostic{.code = Code::kUsage,
+                      .origin = ModelText(path),
+                      .message = "a plan stands here that is not the one to generate, and would be overwritten",
+                      .hint = "move it away, or choose another folder"};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(path),
                     .message = "the file was not written by graphpipe and would be overwritten",

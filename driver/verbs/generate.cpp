@@ -84,10 +84,12 @@ Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string&
   // The plan comes first: if the disk fills up before the rest is written, the plan still marks the folder as ours.
   sources.insert(sources.begin(),
                  {.path = std::string(wire::kPlanFile), .text = files::print_plan(portable_plan(pipeline.plan))});
+  std::vector<std::pair<std::string, std::string>> links = {
+      {std::string(wire::kModelLink), pipeline.plan.spec.path.raw()}};
+  if (!pipeline.plan.profile.empty()) links.emplace_back(wire::kProfileLink, pipeline.plan.profile.raw());
+  for (const auto& [name, target] : links) GP_TRY_VOID(check_link(folder, name, target));
   GP_TRY(FolderNotes written, write_folder(folder, sources, pipeline.model.graph, origin, options.plan_digest));
-  GP_TRY_VOID(link_file(folder, std::string(wire::kModelLink), pipeline.plan.spec.path.raw()));
-  if (!pipeline.plan.profile.empty())
-    GP_TRY_VOID(link_file(folder, std::string(wire::kProfileLink), pipeline.plan.profile.raw()));
+  for (const auto& [name, target] : links) GP_TRY_VOID(link_file(folder, name, target));
   return written;
 }
 

@@ -114,6 +114,12 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY(run.data.steps, count_steps(options.input, read.data));
   run.data.epochs = 0;
   report_notes(options, found);
+  const bool is_random = read.data.folder.empty() && read.data.feed.empty();
+  if (facts.trains && is_random && (!read.output.save.empty() || facts.takes_checkpoints))
+    report_notes(options, {{.code = Code::kUsage,
+                            .severity = Severity::kNote,
+                            .message = "the run has no --data: it trains on random numbers, and keeps what it learns",
+                            .hint = "name the samples with --data"}});
   if (!options.write_config.empty()) {
     GP_TRY_VOID(files::write_file(options.write_config, config_text(options.run)));
   }

@@ -68,6 +68,9 @@ Result<ir::LossSpec> parse_loss(const std::string& flag) {
   if (parts.size() < names || parts[0].empty() || parts[names - 1].empty())
     return bad_loss_text(
         flag, loss->takes_label ? "it takes the names of an output and a label" : "it takes an output's name");
+  for (const std::string_view name : {parts[0], parts[names - 1]})
+    if (name.front() == ' ' || name.back() == ' ')
+      return bad_loss_text(flag, text("the name ", quoted(ModelText(std::string(name))), " has a blank at its end"));
   spec.output = ModelText(std::string(parts[0]));
   if (loss->takes_label) spec.label = ModelText(std::string(parts[1]));
   for (size_t i = names; i < parts.size(); ++i)

@@ -10,9 +10,6 @@ namespace {
 constexpr std::array<std::string_view, kIdleCauseCount> kNames = {
     "warm-up", "forward input", "gradient", "in-flight limit", "link", "collective", "drain"};
 
-bool is_busy(ActionOp op) {
-  return ir::is_compute(op) || op == ActionOp::kStep || op == ActionOp::kOffload || op == ActionOp::kReload;
-}
 bool is_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
 
 class Ledger {
@@ -37,7 +34,7 @@ class Ledger {
     bool started = false;
     next_forwards(actions);
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (!is_busy(actions[i].op)) continue;
+      if (!keeps_busy(actions[i].op)) continue;
       const Span span = timeline_.spans[p][i];
       if (span.start > end) {
         if (started) split_gap(p, i, {end, span.start}, idle);

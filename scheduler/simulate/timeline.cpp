@@ -6,31 +6,40 @@
 
 namespace graphpipe::scheduler {
 
+bool keeps_busy(ActionOp op) {
+  return ir::is_compute(op) || op == ActionOp::kStep || op == ActionOp::kOffload || op == ActionOp::kReload;
+}
+
 TimelineMetrics metrics_of(const Schedule& schedule, const Timeline& timeline) {
   TimelineMetrics metrics;
   metrics.makespan = timeline.makespan;
-  Ticks work;
+  Ticks busy, computed;
   for (size_t program = 0; program < schedule.programs.size(); ++program) {
     DeviceUse use;
     bool started = false;
+    Ticks end;
     for (size_t i = 0; i < schedule.programs[program].actions.size(); ++i) {
-      if (!ir::is_compute(schedule.programs[program].actions[i].op)) continue;
+      const ActionOp op = schedule.programs[program].actions[i].op;
+      if (!keeps_busy(op)) continue;
       const Span span = timeline.spans[program][i];
+      busy += std::max(Ticks(0), span.end - std::max(span.start, end));
+      end = std::max(end, span.end);
+      if (!ir::is_compute(op)) continue;
       if (!started) use.first_start = span.start;
       started = true;
       use.last_end = std::max(use.last_end, span.end);
       use.busy += span.end - span.start;
     }
-    work += use.busy;
+    computed += use.busy;
     metrics.longest_span = std::max(metrics.longest_span, use.span());
     metrics.devices.push_back(use);
   }
   const double devices = static_cast<double>(metrics.devices.size());
-  const auto idle = [&](Ticks whole) {
+  const auto idle = [&](Ticks work, Ticks whole) {
     return whole.count == 0 ? 0.0 : 1 - static_cast<double>(work.count) / (devices * static_cast<double>(whole.count));
   };
-  metrics.bubble_of_makespan = idle(metrics.makespan);
-  metrics.bubble_of_span = idle(metrics.longest_span);
+  metrics.bubble_of_makespan = idle(busy, metrics.makespan);
+  metrics.bubble_of_span = idle(computed, metrics.longest_span);
   return metrics;
 }
 

@@ -41,11 +41,13 @@ struct TimelineMetrics {
   std::vector<DeviceUse> devices;
   /// Longest time from a device's first start to its last end: the bubble of the zero-bubble papers is measured on it.
   Ticks longest_span;
-  /// 1 - work / (devices * makespan).
+  /// 1 - busy time (keeps_busy) / (devices * makespan).
   double bubble_of_makespan = 0;
-  /// 1 - work / (devices * longest span).
+  /// 1 - time of compute / (devices * longest span).
   double bubble_of_span = 0;
 };
+/// Whether a device that runs the action waits for nothing: it computes, steps its optimizer or moves tensors itself.
+bool keeps_busy(ActionOp op);
 TimelineMetrics metrics_of(const Schedule& schedule, const Timeline& timeline);
 
 /// The chain of actions that fixes the makespan, from the first to the last.

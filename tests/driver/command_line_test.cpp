@@ -201,3 +201,15 @@ TEST_CASE("compare ranks forwards alone by forwards alone") {
   mixed.insert(mixed.end(), {"--policies", "inference,kfkb"});
   CHECK(ask(mixed).code == 2);
 }
+
+TEST_CASE("an empty value is a mistake, and a plan that is given may be called manual") {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"plan", "m.onnx", "-o", ""}, {"plan", "m.onnx", "--loss="}, {"simulate", "plan.json", "--output", ""}}) {
+    const Answer answer = ask(words);
+    CHECK(answer.code == 2);
+    CHECK(holds(answer.err, "empty value"));
+  }
+  // Both flags are taken, so the complaint is about the model.
+  CHECK(ask({"plan", "no_such_model.onnx", "--plan", "plan.json", "--planner", "manual"}).code == 3);
+  CHECK(ask({"plan", "no_such_model.onnx", "--plan", "plan.json", "--planner", "graphpipe"}).code == 2);
+}

@@ -169,6 +169,27 @@ TEST_CASE("a file of somebody's own is not replaced by the link to the model") {
   CHECK(read_bytes(folder / "out/model.onnx") == "mine");
 }
 
+TEST_CASE("a refusal leaves a folder as it was, and no plan is replaced by another that did not come from it") {
+  const TemporaryFolder folder;
+  for (const std::string place : {"a", "mine"}) {
+    write_model(folder, place + "/model.onnx", "w.data");
+    folder.write(place + "/w.data", std::string(256, '\0'));
+  }
+  REQUIRE(ask(plan_words(folder / "a/model.onnx", folder / "a/plan.json")).code == 0);
+  REQUIRE(ask(plan_words(folder / "mine/model.onnx", folder / "mine/plan.json")).code == 0);
+  const auto before = files_of(folder / "mine");
+  const Answer beside_model = ask({"generate", folder / "a/plan.json", "-o", folder / "mine"});
+  CHECK(beside_model.code == 2);
+  CHECK(holds(beside_model.err, "model.onnx"));
+  CHECK(files_of(folder / "mine") == before);
+  fs::remove(folder / "mine/model.onnx");
+  fs::remove(folder / "mine/w.data");
+  const Answer beside_plan = ask({"generate", folder / "a/plan.json", "-o", folder / "mine"});
+  CHECK(beside_plan.code == 2);
+  CHECK(holds(beside_plan.err, "a plan stands here"));
+  CHECK(read_bytes(folder / "mine/plan.json") == before.at("plan.json"));
+}
+
 TEST_CASE("a plan file does not say what its model may read") {
   const TemporaryFolder folder;
   folder.write("store/secret", std::string(256, '\0'));

@@ -316,3 +316,13 @@ TEST_CASE("flags of a standalone schedule that make no sense are refused with th
   refused({"schedule", "--dag", dag}, wire::kExitUsage, "--micro-batches");
   refused({"schedule", "--dag", dag, "--micro-batches", "4", "--format", "csv-comms"}, wire::kExitUsage, "chains");
 }
+
+TEST_CASE("costs that the clock would round away are refused") {
+  const auto with_costs = [](const std::string& costs) {
+    return ask({"schedule", "--policy", "1f1b", "--ranks", "2", "--micro-batches", "4", "--costs", costs});
+  };
+  CHECK(holds(with_costs("1.4e-6,1.4e-6,1.4e-6").err, "multiply all"));
+  CHECK(with_costs("1.4e-6,1,1").code == 2);
+  CHECK(with_costs("0,0,0").code == 2);
+  CHECK(with_costs("0.5,0,1").code == 0);
+}

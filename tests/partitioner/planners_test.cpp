@@ -272,6 +272,17 @@ TEST_CASE("no planner beats exhaustive search, and its plans pass the checker") 
   }
 }
 
+TEST_CASE("more stages than there are pieces to cut are refused, in words") {
+  const ir::PlanGraph graph = tests::random_dag(1, 4, 3, Samples(4));
+  const ir::Cluster cluster = small_cluster(8);
+  for (const char* name : {"auto", "equal-split", "model-parallel"}) {
+    CAPTURE(name);
+    const auto answer = plan(name, {.graph = &graph, .cluster = &cluster, .stages = 7});
+    REQUIRE(!answer.ok());
+    CHECK(answer.problems().front().code == Code::kNoFeasiblePlan);
+  }
+}
+
 TEST_CASE("more devices, memory or bandwidth never give a worse objective") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
