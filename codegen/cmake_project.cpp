@@ -128,8 +128,11 @@ std::string precompiled_headers(const std::vector<ir::StageId>& stages, const st
   for (const SourceFile& file : sources) {
     if (!file.path.starts_with("stages/") && !file.path.starts_with(kBlocksFolder)) continue;
     for (size_t at = file.text.find("#include <ATen/"); at != std::string::npos;
-         at = file.text.find("#include <ATen/", at + 1))
+         at = file.text.find("#include <ATen/", at + 1)) {
+      // Within a line it is a name of the model.
+      if (at != 0 && file.text[at - 1] != '\n') continue;
       headers.insert(file.text.substr(at + 9, file.text.find('>', at) + 1 - (at + 9)));
+    }
   }
   std::string result =
       "\n# Elsewhere this project compiles those that it includes, once for all stages.\n"

@@ -6,6 +6,7 @@
 #include "codegen/loss_updates.h"
 #include "codegen/stage_library.h"
 #include "codegen/table_text.h"
+#include "ops/emit_helpers.h"
 #include "support/check.h"
 
 namespace graphpipe::codegen {
@@ -53,8 +54,8 @@ std::string loss_row(const ir::Graph& graph, const ir::Loss& loss, TensorTable& 
   for (const ir::Input& input : graph.inputs())
     if (!loss.label.empty() && input.name == loss.label) label = data_row(graph, input, -1, tensors);
   return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(loss.normalizer)], ", ", label, ", ",
-              loss.ignore_index.value_or(0), ", ", loss.ignore_index ? "true" : "false", ", ", loss.elements_per_sample,
-              ", ", span_text("kCounted", loss.counted.size()), "}");
+              ops::integer(loss.ignore_index.value_or(0)), ", ", loss.ignore_index ? "true" : "false", ", ",
+              loss.elements_per_sample, ", ", span_text("kCounted", loss.counted.size()), "}");
 }
 
 template <typename Range>

@@ -29,19 +29,26 @@ std::string first_line_of(const GenerateOptions& options, bool names_plan) {
               names_plan ? " and plan sha256:" + digest(options.plan_digest) : "", "; changes will be lost.\n");
 }
 
-/// Checks that every device of a stage has something to do. A round-robin replica may get no micro-batch.
+Diagnostic idle_replica(ir::DeviceId device, ir::StageId stage, const ir::StageChoice& choice) {
+  const std::string who =
+      text("device ", device, " of stage ", stage, " has nothing to do: the stage has ", choice.devices.size());
+  if (choice.mode == ir::ReplicaMode::kSplit)
+    return {.code = Code::kBadPlan,
+            .message = text(who, " replicas, which divide micro-batches of ", choice.micro_batch, " samples"),
+            .hint = "use fewer replicas or larger micro-batches"};
+  return {.code = Code::kBadPlan,
+          .message = text(who, " replicas that take micro-batches in turn, and fewer micro-batches"),
+          .hint = "use fewer replicas, smaller micro-batches or a larger batch"};
+}
+
+/// Checks that every device of a stage has something to do. A replica may get no micro-batch, or nothing of any.
 Status check_busy(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   IdSet<ir::DeviceId> busy;
   for (const ir::Program& program : schedule.programs)
     if (!program.actions.empty()) busy.insert(program.device);
   for (const ir::StageId stage : stages.stage_ids())
     for (const ir::DeviceId device : stages.stages[stage].choice.devices)
-      if (!busy.contains(device))
-        return Diagnostic{.code = Code::kBadPlan,
-                          .message = text("device ", device, " of stage ", stage, " has nothing to do: the stage has ",
-                                          stages.stages[stage].choice.devices.size(),
-                                          " replicas that take micro-batches in turn, and fewer micro-batches"),
-                          .hint = "use fewer replicas, smaller micro-batches or a larger batch"};
+      if (!busy.contains(device)) return idle_replica(device, stage, stages.stages[stage].choice);
   return Ok{};
 }
 

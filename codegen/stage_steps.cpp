@@ -1,6 +1,7 @@
 #include "codegen/stage_steps.h"
 
 #include <algorithm>
+#include <set>
 
 #include "support/check.h"
 
@@ -102,27 +103,36 @@ class StepCollector {
     for (const std::vector<Step>* steps : {&steps_.input_gradient, &steps_.weight_gradient})
       for (const Step& step : *steps)
         for (ValueId output : outputs_of_step(graph_, step)) to_come.insert(output);
-    const auto is_ready = [&](const Step& step) {
-      return std::ranges::none_of(inputs_of_step(graph_, step), [&](ValueId v) { return to_come.contains(v); });
-    };
-    std::vector<Step> joined, waiting = std::move(steps_.weight_gradient);
+    std::vector<Step> joined;
+    const std::vector<Step> waiting = std::move(steps_.weight_gradient);
+    // Of each waiting step the operands still to come, of each of these the steps, and the steps without any.
+    std::vector<size_t> missing(waiting.size(), 0);
+    IdMap<ValueId, std::vector<size_t>> readers(graph_.value_count());
+    std::set<size_t> ready;
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      for (ValueId input : inputs_of_step(graph_, waiting[i]))
+        if (to_come.contains(input)) ++missing[i], readers[input].push_back(i);
+      if (missing[i] == 0) ready.insert(i);
+    }
     const auto take = [&](const Step& step) {
-      for (ValueId output : outputs_of_step(graph_, step)) to_come.erase(output);
+      for (ValueId output : outputs_of_step(graph_, step)) {
+        if (!to_come.contains(output)) continue;
+        to_come.erase(output);
+        for (const size_t reader : readers[output])
+          if (--missing[reader] == 0) ready.insert(reader);
+      }
       joined.push_back(step);
     };
+    // In their order: one before the step that makes its operand waits for the next turn.
     const auto take_ready = [&] {
-      std::erase_if(waiting, [&](const Step& step) {
-        const bool ready = is_ready(step);
-        if (ready) take(step);
-        return ready;
-      });
+      for (auto next = ready.begin(); next != ready.end(); next = ready.erase(next)) take(waiting[*next]);
     };
     take_ready();
     for (const Step& step : steps_.input_gradient) {
       take(step);
       take_ready();
     }
-    GP_CHECK(waiting.empty());
+    GP_CHECK(joined.size() == steps_.input_gradient.size() + waiting.size());
     steps_.input_gradient = std::move(joined);
     steps_.weight_gradient.clear();
   }

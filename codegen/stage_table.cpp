@@ -7,6 +7,7 @@
 #include "codegen/node_emitter.h"
 #include "codegen/stage_library.h"
 #include "codegen/table_text.h"
+#include "ops/emit_helpers.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -28,24 +29,26 @@ std::string_view role_of(const Param& param) {
   return param.trainable ? "kTrainable" : "kFrozen";
 }
 
-/// Whether the parameter is an embedding table: some node looks up its rows.
-bool is_table(const Graph& graph, const Param& param) {
+/// The values whose rows some node looks up: among parameters the embedding tables.
+IdSet<ir::ValueId> tables_of(const Graph& graph) {
+  IdSet<ir::ValueId> tables(graph.value_count());
   for (const ir::NodeId id : graph.node_ids()) {
     const ir::Node& node = graph.node(id);
-    if (ops::looks_up_rows({graph, node}) && node.inputs.front() == param.value) return true;
+    if (ops::looks_up_rows({graph, node})) tables.insert(node.inputs.front());
   }
-  return false;
+  return tables;
 }
 
 std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, const WeightGroups& groups,
                                     TensorTable& tensors) {
   std::vector<std::string> rows;
+  const IdSet<ir::ValueId> tables = tables_of(graph);
   for (ParamId id : cut.params) {
     const Param& param = graph.param(id);
     const auto group = groups.group_of.find(id);
     rows.push_back(text("{", CppLiteral::encode(param.name).str(), ", ", tensors.row(graph.value(param.value)),
                         ", ParamRole::", role_of(param), ", ", group == groups.group_of.end() ? -1 : group->second,
-                        param.trainable && is_table(graph, param) ? ", true}" : "}"));
+                        param.trainable && tables.contains(param.value) ? ", true}" : "}"));
   }
   return rows;
 }
@@ -117,7 +120,8 @@ std::string data_row(const Graph& graph, const ir::Input& input, int slot, Tenso
   const wire::IdBounds ids = id_bounds(graph, input.value);
   std::string bounds;
   if (ids.bounded())
-    bounds = text(", {", ids.low, ", ", ids.high, ids.has_ignored ? text(", true, ", ids.ignored) : "", "}");
+    bounds =
+        text(", {", ids.low, ", ", ids.high, ids.has_ignored ? text(", true, ", ops::integer(ids.ignored)) : "", "}");
   return text("{", CppLiteral::encode(input.name).str(), ", ", tensors.row(graph.value(input.value)), ", ", slot,
               bounds, "}");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "cost/memory.h"
 #include "support/units.h"
@@ -43,6 +44,13 @@ double imbalance(const ir::StageGraph& graph, const ir::Cluster& cluster, const 
   double largest = 0;
   for (const auto& [device, seconds] : load) largest = std::max(largest, seconds);
   return sum > 0 ? largest * static_cast<double>(cluster.devices.size()) / sum : 1;
+}
+
+/// Of the cluster's devices those that have a stage.
+size_t used_devices(const ir::StageGraph& graph) {
+  std::set<DeviceId> used;
+  for (const ir::Stage& stage : graph.stages) used.insert(stage.choice.devices.begin(), stage.choice.devices.end());
+  return used.size();
 }
 
 /// What would give the stage more micro-batches. Smaller ones are suggested only where half a micro-batch takes about
@@ -101,6 +109,12 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
   if (over < kUneven)
     return {LimitKind::kWork, stage, share,
             text("the work of ", of_step, "; the devices are about equally busy: more or faster ones would lift it")};
+  if (const size_t used = used_devices(graph); used < cluster.devices.size())
+    return {
+        LimitKind::kWork, stage, share,
+        text("the work of ", of_step, "; ", used, " of ", cluster.devices.size(),
+             " devices are used: more of them lift it only where their messages and sums of gradients cost less than "
+             "they save")};
   const bool single = graph.stages[stage].nodes.size() == 1;
   return {LimitKind::kWork, stage, share,
           text("the work of ", of_step, "; it has ", ratio, " times the mean of the devices: ",

@@ -1,6 +1,7 @@
 #include "cost/price.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -305,7 +306,29 @@ class Pricer {
     for (NodeId id : scopes.additive)
       if (plan_node_of_[id].valid()) additive.push_back(plan_node_of_[id]);
     if (additive.size() > 1) result_.colocated.push_back(std::move(additive));
+    colocate_updates();
     return Ok{};
+  }
+
+  /// One process has one copy of what a step updates in place, such as the statistics of a BatchNormalization that two
+  /// branches apply: its readers stay together.
+  void colocate_updates() {
+    IdSet<ParamId> updated(graph_.param_count());
+    for (const NodeId id : graph_.node_ids()) {
+      const ir::Node& node = graph_.node(id);
+      const ops::OpDef* entry = ops::find_op(node.op);
+      if (entry == nullptr || entry->updates_inputs == nullptr) continue;
+      const uint32_t mask = entry->updates_inputs(ops::NodeView(graph_, node));
+      for (size_t i = 0; i < node.inputs.size() && i < 32; ++i)
+        if ((mask >> i & 1) != 0 && node.inputs[i].valid() && param_of_[node.inputs[i]].valid())
+          updated.insert(param_of_[node.inputs[i]]);
+    }
+    std::map<ParamId, std::vector<PlanNodeId>> readers;
+    for (const auto& [reader, param] : seen_buffers_)
+      if (updated.contains(param)) readers[param].push_back(reader);
+    std::set<std::vector<PlanNodeId>> sets;
+    for (const auto& [param, nodes] : readers)
+      if (nodes.size() > 1 && sets.insert(nodes).second) result_.colocated.push_back(nodes);
   }
 
   const ir::Graph& graph_;

@@ -271,6 +271,12 @@ Result<ir::Plan> parse_plan(std::string_view text) {
 
 Result<ir::Plan> read_plan(const std::string& path) {
   GP_TRY(const std::string text, read_file(path, kPlanLimits.max_bytes));
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos || text[begin] != '{')
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(path),
+                      .message = "the file is no plan, which begins with a brace",
+                      .hint = "a model is planned first: graphpipe plan MODEL -o PLAN"};
   Result<ir::Plan> plan = parse_plan(text);
   if (!plan.ok()) return with_origin(plan.problems(), path);
   return plan;

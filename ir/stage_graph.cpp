@@ -162,6 +162,23 @@ Bytes updated_bytes(const WeightGroup& weights, const Stage& stage, size_t holde
   return std::min(weights.bytes, Bytes(2 * weights.row_bytes.count * batch.count));
 }
 
+/// A copy of weights that another stage trains must follow them: its stage has a backward too, of nothing where none of
+/// its nodes has one, so that it takes part in the sum of gradients and in the step.
+void run_backwards_of_copies(const PlanGraph& graph, const std::map<WeightGroupId, std::vector<StageId>>& holders,
+                             StageGraph& result) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [group, stages] : holders) {
+      const auto has_backward = [&](StageId id) { return result.stages[id].has_backward; };
+      if (!graph.weight_groups[group].trainable || std::ranges::none_of(stages, has_backward)) continue;
+      for (const StageId id : stages) {
+        changed = changed || !has_backward(id);
+        result.stages[id].has_backward = true;
+      }
+    }
+  }
+}
+
 /// Each stage holds one copy of a group, however many of its nodes use it.
 void add_weights(const PlanGraph& graph, StageGraph& result) {
   std::map<WeightGroupId, std::vector<StageId>> holders;
@@ -178,6 +195,7 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
       holders[group].push_back(id);
     }
   }
+  run_backwards_of_copies(graph, holders, result);
   for (auto& [group, stages] : holders) {
     const WeightGroup& weights = graph.weight_groups[group];
     for (const StageId id : stages)

@@ -18,6 +18,8 @@ std::string braced(const std::vector<T>& values) {
 
 }  // namespace
 
+std::string integer(int64_t value) { return value == INT64_MIN ? "(-9223372036854775807 - 1)" : text(value); }
+
 std::string number(double value) {
   if (std::isnan(value)) return "std::numeric_limits<double>::quiet_NaN()";
   if (std::isinf(value)) return text(value < 0 ? "-" : "", "std::numeric_limits<double>::infinity()");

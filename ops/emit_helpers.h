@@ -22,6 +22,8 @@ inline constexpr std::string_view kTensorLists = "runtime/kernels/tensor_lists.h
 std::string number(double value);
 /// The attribute "epsilon" of a normalisation, 1e-5 by default, as number() gives it.
 std::string epsilon_text(const NodeView& node);
+/// An int64_t literal; of the least one an expression, for its digits alone are too large.
+std::string integer(int64_t value);
 /// "{0, 2}", of int64_t.
 std::string list(const std::vector<int64_t>& values);
 std::string list(const std::vector<int>& values);

@@ -79,7 +79,7 @@ LabelNames emit_labels(Emitter& emitter, size_t labels, int64_t axis) {
     return {names.index, ""};
   }
   emitter.statement(text("const at::Tensor ", names.ignored, " = ", emitter.in(labels), ".eq(",
-                         attributes.get_int("ignore_index", 0), ").unsqueeze(", axis, ")"),
+                         integer(attributes.get_int("ignore_index", 0)), ").unsqueeze(", axis, ")"),
                     "");
   emitter.statement(text("const at::Tensor ", names.index, " = ", emitter.in(labels), ".to(at::kLong).unsqueeze(", axis,
                          ").masked_fill(", names.ignored, ", 0)"),

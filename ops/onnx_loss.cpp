@@ -91,7 +91,8 @@ Positions emit_positions(Emitter& emitter, size_t target, size_t weight, const s
   const std::string ignored = emitter.local("ignored");
   if (ignores) {
     emitter.statement(
-        text("const at::Tensor ", ignored, " = ", given, ".eq(", attributes.get_int("ignore_index", 0), ")"), "");
+        text("const at::Tensor ", ignored, " = ", given, ".eq(", integer(attributes.get_int("ignore_index", 0)), ")"),
+        "");
   }
   emitter.statement(
       text("const at::Tensor ", names.index, " = ", given, ignores ? text(".masked_fill(", ignored, ", 0)") : ""), "");

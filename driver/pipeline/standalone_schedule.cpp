@@ -59,10 +59,10 @@ struct Placed {
 
 Status check_size(int64_t stages, int64_t micro_batches) {
   if (stages == 0 || micro_batches <= kMaxActions / 3 / stages) return Ok{};
-  return Diagnostic{
-      .code = Code::kLimitExceeded,
-      .message = text(stages, " stages with ", micro_batches, " micro-batches are more than ", kMaxActions, " actions"),
-      .hint = "take fewer micro-batches: the steady state repeats"};
+  return Diagnostic{.code = Code::kLimitExceeded,
+                    .message = text("up to ", stages, " stages with ", micro_batches, " micro-batches are more than ",
+                                    kMaxActions, " actions"),
+                    .hint = "take fewer micro-batches: the steady state repeats"};
 }
 
 /// Every replica has a device of its own, stage by stage; replicas take micro-batches in turn.

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "cost/signature.h"
 #include "ir/graph_text.h"
 #include "ir/stage_graph.h"
@@ -103,6 +105,30 @@ TEST_CASE("a cross-entropy loss adds over samples: it does not forbid replicas, 
   for (const ir::PlanNode& node : plan->nodes) CHECK(node.scope == ir::SampleScope::kEach);
   REQUIRE(plan->colocated.size() == 1);
   CHECK(plan->colocated.front().size() == 2);
+}
+
+TEST_CASE("nodes that update one buffer stay together: one process has one copy of it") {
+  const std::string head = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,4]
+p0  %1 = weight trainable "scale" filled(1) : f32[4]
+p1  %2 = buffer "mean" filled(0) : f32[4]
+p2  %3 = buffer "variance" filled(1) : f32[4]
+p3  %4 = buffer "other mean" filled(0) : f32[4]
+p4  %5 = buffer "other variance" filled(1) : f32[4]
+n0  %6, %7, %8 = BatchNormalization(%0, %1, %1, %2, %3) {training_mode=1} : f32[B,4], f32[4] @mixed, f32[4] @mixed from "first"
+n1  %9 = Relu(%6) : f32[B,4] from "relu"
+)";
+  const auto sets_with = [&](const std::string& statistics) {
+    const std::string model = head + "n2  %10, %11, %12 = BatchNormalization(%9, %1, %1, " + statistics +
+                              ") {training_mode=1} : f32[B,4], f32[4] @mixed, f32[4] @mixed from \"second\"\n"
+                              "out model \"logits\" %10\n";
+    const auto plan = price(trained(model.c_str()), ir::equal_devices(2), {.batch = Samples(8)});
+    REQUIRE(plan.ok());
+    const std::vector both = {node_named(*plan, "first"), node_named(*plan, "second")};
+    return std::ranges::count(plan->colocated, both);
+  };
+  CHECK(sets_with("%2, %3") == 1);
+  CHECK(sets_with("%4, %5") == 0);
 }
 
 TEST_CASE("a similarity of samples mixes them, and so does everything that reads it") {

@@ -207,6 +207,24 @@ TEST_CASE("weights are held once per stage, and shared where uses fall into seve
   CHECK(result->shared.front().stages.size() == 2);
 }
 
+TEST_CASE("a stage that holds a copy of weights that another trains takes part in their step") {
+  PlanGraph graph = chain_graph(4);
+  const auto group = [&](bool trainable) {
+    return graph.weight_groups.push_back({.bytes = Bytes(100), .trainable = trainable, .name = {}});
+  };
+  const WeightGroupId tied = group(true), further = group(true), frozen = group(false);
+  graph.nodes[PlanNodeId(0u)].weights = {frozen};
+  graph.nodes[PlanNodeId(1u)].weights = {further};
+  graph.nodes[PlanNodeId(2u)].weights = {further, tied};
+  graph.nodes[PlanNodeId(3u)].weights = {tied, frozen};
+  for (const size_t node : {0, 1, 2}) graph.nodes[PlanNodeId(node)].has_backward = false;
+  Assignment assignment = assign({0, 1, 2, 3}, 4);
+  const auto result = build_stage_graph(graph, assignment);
+  REQUIRE(result.ok());
+  CHECK_FALSE(result->stages[StageId(0u)].has_backward);
+  for (const size_t stage : {1, 2, 3}) CHECK(result->stages[StageId(stage)].is_trained());
+}
+
 TEST_CASE("a value with readers in two stages makes two edges; sums over readers stay where all operands are") {
   PlanGraph graph = plan_graph({{}, {0}, {0}, {0}}, {{.seconds = 1, .bytes = 4}}, Samples(8));
   Assignment last_two = assign({0, 0, 1, 1}, 2);
