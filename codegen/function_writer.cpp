@@ -78,8 +78,7 @@ class FunctionWriter {
     std::vector<ValueId> made = step.zero.valid()           ? write_zero(step)
                                 : step.only_operand.valid() ? write_passing_on(step)
                                                             : write_node(step.node);
-    for (const Accumulation& sum : options_.accumulations)
-      if (std::ranges::find(made, sum.value) != made.end()) write_accumulation(sum);
+    for (const Accumulation* sum : lifetimes_.sums_of(made)) write_accumulation(*sum);
     for (const Store& store : options_.stores)
       if (!store.condition.empty() && std::ranges::find(made, store.value) != made.end())
         line(text("if (", store.condition, ") ", naming_.place(store.place), " = ", naming_.value(store.value), ";"));

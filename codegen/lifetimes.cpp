@@ -23,6 +23,16 @@ Lifetimes::Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const 
     if (store.condition.empty()) stored_.insert(store.value);
   for (const Load& load : options.loads)
     if (!load.take) borrowed_.insert(load.value);
+  for (const Accumulation& sum : options.accumulations) sums_[sum.value].push_back(&sum);
+}
+
+std::vector<const Accumulation*> Lifetimes::sums_of(const std::vector<ir::ValueId>& made) const {
+  std::vector<const Accumulation*> sums;
+  for (const ir::ValueId value : made)
+    if (const auto found = sums_.find(value); found != sums_.end())
+      sums.insert(sums.end(), found->second.begin(), found->second.end());
+  std::ranges::sort(sums);
+  return sums;
 }
 
 std::vector<ir::ValueId> Lifetimes::inputs_of(const Step& step) const {
@@ -53,12 +63,13 @@ const Accumulation* Lifetimes::added_in_place(size_t index) const {
   const ops::OpDef* entry = ops::find_op(node.op);
   if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return nullptr;
   const ir::ValueId share = node.outputs.front();
-  const auto sum = std::ranges::find(options_.accumulations, share, &Accumulation::value);
+  const auto sums = sums_.find(share);
   // The share of several parameters must be a tensor, which each of them adds: the gradient of V + W is that of V and
   // that of W.
-  if (std::ranges::count(options_.accumulations, share, &Accumulation::value) != 1) return nullptr;
+  if (sums == sums_.end() || sums->second.size() != 1) return nullptr;
+  const Accumulation* const sum = sums->second.front();
   if (entry->adds_rows && !all_add_rows(sum->place)) return nullptr;
-  return last_use_[share] != kNever || stored_.contains(share) ? nullptr : &*sum;
+  return last_use_[share] != kNever || stored_.contains(share) ? nullptr : sum;
 }
 
 bool Lifetimes::all_add_rows(const Place& sum) const {

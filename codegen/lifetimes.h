@@ -2,6 +2,7 @@
 // When the tensors of a generated function end: right after their last use. The text that is emitted
 // (function_writer.h) and the memory that is predicted for it (memory_walk.h) follow this one rule.
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ class Lifetimes {
   std::vector<ir::ValueId> inputs_of(const Step& step) const;
   /// The values whose tensors end with step `index`, which has made `made`.
   std::vector<ir::ValueId> ended(size_t index, const std::vector<ir::ValueId>& made) const;
+  /// The sums that these values are added to, in the order of the options.
+  std::vector<const Accumulation*> sums_of(const std::vector<ir::ValueId>& made) const;
   /// Whether the value is only read here: its place keeps the tensor.
   bool is_borrowed(ir::ValueId value) const { return borrowed_.contains(value); }
   /// Where step `index` makes nothing but a share of a gradient, and its entry adds that to the sum without a tensor
@@ -33,6 +36,7 @@ class Lifetimes {
   IdMap<ir::ValueId, ir::ParamId> param_of_;
   IdMap<ir::ValueId, size_t> last_use_;
   IdSet<ir::ValueId> stored_, borrowed_;
+  std::map<ir::ValueId, std::vector<const Accumulation*>> sums_;
 };
 
 }  // namespace graphpipe::codegen

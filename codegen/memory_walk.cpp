@@ -172,8 +172,7 @@ class ItemWalk {
       state_.heap.note(scratch_of(step.node) + share);
     } else {
       made = make_outputs(step);
-      for (const Accumulation& sum : accumulations_)
-        if (std::ranges::find(made, sum.value) != made.end()) add_share(sum);
+      for (const Accumulation* sum : lifetimes.sums_of(made)) add_share(*sum);
     }
     for (const ValueId value : lifetimes.ended(index, made)) put(values_[value], std::nullopt);
   }

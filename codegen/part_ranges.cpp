@@ -17,6 +17,9 @@ constexpr size_t kMaxPeriod = 400;
 /// A call of a block with fewer steps than this is not worth its table; shorter layers are grouped.
 constexpr size_t kMinBlock = 16;
 
+/// Searches over all steps whose work is worth it: models have few kinds of layers.
+constexpr size_t kMaxSearches = 64;
+
 /// Functions of no more steps than this stay whole.
 constexpr size_t kShort = 60;
 
@@ -71,7 +74,9 @@ class RangeFinder {
   }
 
   void search(size_t begin, size_t end) {
-    if (end - begin <= std::min(kShort, max_steps_)) return add_even(begin, end, false);
+    searched_ += end - begin;
+    if (end - begin <= std::min(kShort, max_steps_) || searched_ > kMaxSearches * kinds_.size())
+      return add_even(begin, end, false);
     const Stretch found = best_stretch(begin, end);
     if (found.saved() < kMinBlock) return add_even(begin, end, false);
     search(begin, found.first);
@@ -114,7 +119,7 @@ class RangeFinder {
       ranges_.push_back({begin + i * steps / parts, begin + (i + 1) * steps / parts, repeats});
   }
 
-  size_t max_steps_;
+  size_t max_steps_, searched_ = 0;
   std::vector<size_t> kinds_, crossing_;
   std::vector<PartRange> ranges_;
 };
