@@ -27,7 +27,7 @@ struct ChannelShape {
 };
 
 /// A sum in floats is of no more elements: each takes the last bits of what is summed up by then.
-constexpr int64_t kBlock = 1024;
+constexpr int64_t kElementsInFloat = 1024;
 
 GRAPHPIPE_INLINE float sum_of_block(const float* __restrict x, int64_t width) {
   RowLanes sums;
@@ -41,7 +41,8 @@ GRAPHPIPE_INLINE float sum_of_block(const float* __restrict x, int64_t width) {
 
 GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
   double sum = 0;
-  for (int64_t i = 0; i < width; i += kBlock) sum += sum_of_block(x + i, std::min(kBlock, width - i));
+  for (int64_t i = 0; i < width; i += kElementsInFloat)
+    sum += sum_of_block(x + i, std::min(kElementsInFloat, width - i));
   return sum;
 }
 
@@ -60,8 +61,8 @@ GRAPHPIPE_INLINE float products_of_block(const float* __restrict a, float a_mean
 GRAPHPIPE_INLINE double sum_of_products(const float* __restrict a, float a_mean, const float* __restrict x,
                                         float x_mean, int64_t width) {
   double sum = 0;
-  for (int64_t i = 0; i < width; i += kBlock)
-    sum += products_of_block(a + i, a_mean, x + i, x_mean, std::min(kBlock, width - i));
+  for (int64_t i = 0; i < width; i += kElementsInFloat)
+    sum += products_of_block(a + i, a_mean, x + i, x_mean, std::min(kElementsInFloat, width - i));
   return sum;
 }
 
