@@ -51,9 +51,9 @@ Result<Window> window_of(NodeContext& context, std::vector<int64_t> kernel) {
   if (automatic == "VALID") window.pads.assign(2 * axes, 0);
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
     GP_TRY_VOID(same_pads(context, window, automatic == "SAME_UPPER"));
-  constexpr int64_t kMostPads = int64_t{1} << 40;
+  constexpr int64_t kMaxPads = int64_t{1} << 40;
   for (const int64_t pad : window.pads)
-    if (pad < 0 || pad > kMostPads)
+    if (pad < 0 || pad > kMaxPads)
       return context.problem(Code::kBadModel, text("has a pad of ", pad), "export the model again");
   return window;
 }

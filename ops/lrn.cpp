@@ -127,7 +127,7 @@ std::span<const OpDef> lrn_ops() {
       {.name = "LRNGrad",
        .infer = infer_lrn_gradient,
        .work = lrn_gradient_work,
-       .temporaries = 4,
+       .temporaries = 4.5,
        .emit = emit_lrn_gradient,
        .examples = {{.inputs = {normal({kB, 5, 2, 2}), normal({kB, 5, 2, 2})}, .attributes = example_attributes(4)}}}};
   return rows;

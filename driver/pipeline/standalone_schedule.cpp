@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxActions = 2'000'000;
 constexpr double kLargestCost = 1e6;
 /// Costs are counted in millionths: what is less than this is rounded too much.
-constexpr double kLeastCost = 1e-3;
+constexpr double kMinCost = 1e-3;
 
 Result<std::vector<double>> numbers_of(const std::string& words) {
   std::vector<double> numbers;
@@ -134,8 +134,8 @@ Result<scheduler::PassCosts> pass_costs(const ScheduleOptions& options) {
   if (numbers.size() != 3) return usage("--costs", "needs three numbers", "write F,I,W, such as 1,1,1");
   const double largest = std::ranges::max(numbers);
   if (largest == 0) return usage("--costs", "nothing costs anything", "write F,I,W, such as 1,1,1");
-  if (std::ranges::any_of(numbers, [](double cost) { return cost > 0 && cost < kLeastCost; }))
-    return usage("--costs", text("costs below ", kLeastCost, " are rounded away"),
+  if (std::ranges::any_of(numbers, [](double cost) { return cost > 0 && cost < kMinCost; }))
+    return usage("--costs", text("costs below ", kMinCost, " are rounded away"),
                  "costs are relative: multiply all, and --latency, by the same number");
   return scheduler::PassCosts{
       .forward = numbers[0], .input_gradient = numbers[1], .weight_gradient = numbers[2], .latency = options.latency};

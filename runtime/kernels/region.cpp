@@ -46,7 +46,7 @@ Between<T> between(T position, int64_t size) {
 }
 
 /// On an axis, and of a region: those of all regions lie in memory at once.
-constexpr int64_t kMostPoints = int64_t{1} << 22;
+constexpr int64_t kMaxPoints = int64_t{1} << 22;
 
 /// One axis of a region: where its points lie.
 template <typename T>
@@ -54,7 +54,7 @@ std::vector<Between<T>> along(T begin, T end, int64_t bins, int64_t size, const 
   const T length = form.half_pixel ? end - begin : std::max(end - begin, T{1});
   const T bin = length / static_cast<T>(bins);
   const int64_t points = form.points > 0 ? form.points : std::max<int64_t>(0, static_cast<int64_t>(std::ceil(bin)));
-  TORCH_CHECK(points <= kMostPoints / std::max<int64_t>(1, bins), "RoiAlign: a region reaches over ", length,
+  TORCH_CHECK(points <= kMaxPoints / std::max<int64_t>(1, bins), "RoiAlign: a region reaches over ", length,
               " cells of an axis, at each of which it would read; give a sampling_ratio, or keep regions on the map");
   std::vector<Between<T>> result;
   for (int64_t i = 0; i < bins; ++i)
@@ -122,7 +122,7 @@ class Regions {
                                   columns = along(at[0], at[2], form_.width, width_, form_);
     const int64_t down = static_cast<int64_t>(rows.size()) / form_.height,
                   right = static_cast<int64_t>(columns.size()) / form_.width;
-    TORCH_CHECK(rows.empty() || std::ssize(columns) <= kMostPoints / std::ssize(rows),
+    TORCH_CHECK(rows.empty() || std::ssize(columns) <= kMaxPoints / std::ssize(rows),
                 "RoiAlign: a region reaches over ", at[2] - at[0], " by ", at[3] - at[1],
                 " cells, each of which it would read; give a sampling_ratio, or keep regions on the map");
     Points<T> points{.sample = sample, .in_bin = down * right, .corners = {}};

@@ -114,7 +114,7 @@ TEST_CASE("rms_norm of 16 bits has statistics that 16 bits cannot hold") {
     const at::Tensor x = (seeded({5, 64}, 21) * size).to(at::kHalf), gradient = seeded({5, 64}, 22).to(at::kHalf);
     const auto [result, inverse] = rms_norm(x, scale, 1, 1e-8);
     const auto [expected, wide_inverse] = rms_norm(x.to(at::kDouble), scale.to(at::kDouble), 1, 1e-8);
-    CHECK(result.scalar_type() == at::kHalf);
+    CHECK((result.scalar_type() == at::kHalf));
     CHECK(largest_difference(result, expected) < 2e-3);
     const at::Tensor found = rms_norm_input_gradient(gradient, x, inverse, scale);
     const at::Tensor wide =
