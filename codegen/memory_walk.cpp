@@ -278,7 +278,8 @@ class ItemWalk {
     const ir::Node& node = graph_.node(id);
     const ops::OpDef& entry = *ops::find_op(node.op);
     const auto own = static_cast<int64_t>(ops::work_of(entry, ops::NodeView(graph_, node), samples_).scratch);
-    return entry.stacks_matrices ? own + copied_stacks(node) : own;
+    // Of a stack whose outer axes are repeated both know the copy.
+    return entry.stacks_matrices ? std::max(own, copied_stacks(node)) : own;
   }
 
   /// Bytes of a product's operands that LibTorch copies because it cannot view their outer axes as one axis.

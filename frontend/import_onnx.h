@@ -33,7 +33,7 @@ struct Limits {
   /// Iterations of one loop, and nodes of the iterations of all: programs grow with them.
   int64_t iterations = 4096, unrolled_nodes = 100'000;
   /// Numbers of all constants that operators are written out as, such as the weights of a Resize.
-  int64_t constant_elements = int64_t{1} << 26;
+  int64_t constant_elements = int64_t{1} << 27;
   /// Bytes of all weights together.
   int64_t weight_bytes = int64_t{1} << 44;
 };

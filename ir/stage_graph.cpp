@@ -387,9 +387,9 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
   }
   add_nodes(graph, assignment, result);
   add_seconds(graph, result);
+  add_edges(graph, assignment, result);
   add_weights(graph, result);
   add_shared_stash(graph, assignment, result);
-  add_edges(graph, assignment, result);
   GP_TRY_VOID(check_mixing(graph, result));
   return result;
 }

@@ -109,7 +109,7 @@ double temporaries_of(std::string_view pattern) {
            (std::isalnum(static_cast<unsigned char>(pattern[begin - 1])) != 0 || pattern[begin - 1] == '_'))
       --begin;
     const std::string_view name = pattern.substr(begin, at - begin);
-    if (name.empty() || name.ends_with('_')) continue;
+    if (name.empty() || name.ends_with('_') || name == "expand") continue;
     tensors += std::ranges::find(kTruths, name) != std::end(kTruths) ? 0.25 : 1;
   }
   return std::max(tensors - 1, 0.0);

@@ -39,7 +39,7 @@ void assign_call(Emitter& emitter, std::string_view function, std::string_view h
 void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header);
 /// Tensors of float32 as large as the result that a pattern makes beside it: one for each call but the one that makes
 /// the result, a quarter of one where a call gives truth values. Methods whose names end with _ change what they are
-/// called on.
+/// called on, and expand makes a view.
 double temporaries_of(std::string_view pattern);
 /// The pattern with $0 .. $9 replaced.
 std::string filled_in(const Emitter& emitter, std::string_view pattern);

@@ -68,6 +68,11 @@ double repeated_bytes(const NodeView& node, Samples samples) {
   };
   if (std::min(shape_at(node, 0).size(), shape_at(node, 1).size()) <= 2 || node.output(0).type.shape.size() <= 2)
     return 0;
+  // One outer axis is repeated by a stride of nothing.
+  const ir::Shape& result = node.output(0).type.shape;
+  const auto outer =
+      std::count_if(result.begin(), result.end() - 2, [](ir::Dim dim) { return dim != ir::Dim::fixed(1); });
+  if (outer < 2) return 0;
   const double all = std::max({stack(node.input(0)), stack(node.input(1)), stack(node.output(0))});
   double bytes = 0;
   for (size_t i = 0; i < 2; ++i)

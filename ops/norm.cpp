@@ -69,6 +69,17 @@ Inferred infer_layer_norm(const NodeView& node) {
 
 Work norm_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
 Work norm_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); }
+/// Operands of 16 bits are widened: so many tensors of float32 lie beside them.
+Work widened(Work work, const ir::Value& x, Samples samples, double tensors) {
+  if (is_16_bits(x.type.dtype)) work.scratch += tensors * 4 * elements(x, samples);
+  return work;
+}
+Work rms_norm_work(const NodeView& node, Samples samples) {
+  return widened(norm_work(node, samples), node.input(0), samples, 2);
+}
+Work rms_norm_gradient_work(const NodeView& node, Samples samples) {
+  return widened(norm_gradient_work(node, samples), node.input(1), samples, 3);
+}
 
 void emit_layer_norm(Emitter& emitter) {
   const std::string parts = emitter.local("parts");
@@ -216,7 +227,7 @@ std::vector<OpDef> rms_norm_rows() {
   return {{.name = "RMSNormalization",
            .precision = Precision::kFloat32,
            .infer = infer_rms_norm,
-           .work = norm_work,
+           .work = rms_norm_work,
            .gradient = rms_norm_gradient,
            .emit = emit_rms_norm,
            .examples = {{.inputs = {normal({kB, 3, 4}), weight(normal({4}))}, .outputs = 2},
@@ -225,12 +236,12 @@ std::vector<OpDef> rms_norm_rows() {
                          .outputs = 2}}},
           {.name = "RMSNormalizationGradInput",
            .infer = infer_like_x,
-           .work = norm_gradient_work,
+           .work = rms_norm_gradient_work,
            .emit = emit_rms_norm_grad_input,
            .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4}), positive({kB, 1}), weight(normal({4}))}}}},
           {.name = "RMSNormalizationGradScale",
            .infer = infer_like_x,
-           .work = norm_gradient_work,
+           .work = rms_norm_gradient_work,
            .emit = emit_rms_norm_grad_scale,
            .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4}), positive({kB, 1})}}}}};
 }

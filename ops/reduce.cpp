@@ -300,8 +300,10 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
   all.push_back({.name = row.gradient_name,
                  .infer = infer_reduce_gradient,
                  .work = one_flop_per_element,
-                 // Truth values are summed as int64.
-                 .temporaries = is_extremum ? 3.25 : temporaries_of(row.gradient_pattern),
+                 // Truth values are summed as int64. What is made of the output alone is small.
+                 .temporaries = is_extremum                   ? 3.25
+                                : row.reads == Reads::kOutput ? 0
+                                                              : temporaries_of(row.gradient_pattern),
                  .emit = emit_reduce_gradient,
                  .examples = {gradient_example(row.reads, row.fill)}});
 }

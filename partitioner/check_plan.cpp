@@ -380,6 +380,24 @@ class Checker {
                       part * add);
   }
 
+  /// So has one with a copy of weights that a stage with a backward trains.
+  void spread_backwards() {
+    std::map<ir::WeightGroupId, std::set<size_t>> holders;
+    for (PlanNodeId id : graph_.node_ids())
+      for (const ir::WeightGroupId group : graph_.nodes[id].weights)
+        if (graph_.weight_groups[group].trainable) holders[group].insert(stage_of(id));
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const auto& [group, held] : holders) {
+        if (std::ranges::none_of(held, [&](size_t stage) { return has_backward_[stage]; })) continue;
+        for (const size_t stage : held) {
+          changed = changed || !has_backward_[stage];
+          has_backward_[stage] = true;
+        }
+      }
+    }
+  }
+
   void check_objective() {
     has_backward_.assign(stages(), false);
     for (PlanNodeId id : graph_.node_ids())
@@ -388,6 +406,7 @@ class Checker {
     for (const ir::PlanValue& value : graph_.values)
       for (const Hop& hop : hops_of(value))
         if (hop.back && hop.from != stage_of(value.producer)) has_backward_[hop.from] = true;
+    spread_backwards();
     const std::vector<double> compute = work(), talk = messages();
     const std::vector<Holdings> held = holdings();
     std::vector<double> load(cluster_.devices.size(), 0);

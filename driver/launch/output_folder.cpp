@@ -5,6 +5,7 @@
 
 #include "driver/launch/digest.h"
 #include "driver/launch/weight_files.h"
+#include "driver/pipeline/pipeline.h"
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "wire/manifest.h"
@@ -121,19 +122,25 @@ std::string_view beginning(std::string_view text) {
   return text.substr(0, end);
 }
 
-// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it. A plan must be this
-// one: any other may be a user's.
+Status check_replaceable_plan(const std::string& path, const std::string& text) {
+  const Result<ir::Plan> old = files::read_plan(path), plan = files::parse_plan(text);
+  const bool is_ours = old.ok() && old->spec.path.raw() == wire::kModelLink;
+  if (is_ours || (old.ok() && plan.ok() && plan_digest(*old) == plan_digest(*plan))) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(path),
+                    .message = old.ok() ? "a plan stands here that is not the one to generate, and would be overwritten"
+                                        : "the file was not written by graphpipe and would be overwritten",
+                    .hint = "move it away, or choose another folder"};
+}
+
+// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it. Plans that users
+// write name their model by its place, so one that names the folder's link is ours too, or it is the plan to generate.
 Status check_replaceable(const std::string& folder, const codegen::SourceFile& source) {
   const std::string path = folder + "/" + source.path;
   if (!fs::exists(path)) return Ok{};
   const Result<std::string> old = files::read_file(path, kMaxSourceBytes);
-  const bool is_plan = source.path == wire::kPlanFile;
-  if (old.ok() && (is_plan ? *old == source.text : beginning(*old) == beginning(source.text))) return Ok{};
-  if (old.ok() && is_plan && files::read_plan(path).ok())
-    return Diagnostic{.code = Code::kUsage,
-                      .origin = ModelText(path),
-                      .message = "a plan stands here that is not the one to generate, and would be overwritten",
-                      .hint = "move it away, or choose another folder"};
+  if (source.path == wire::kPlanFile) return check_replaceable_plan(path, source.text);
+  if (old.ok() && beginning(*old) == beginning(source.text)) return Ok{};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(path),
                     .message = "the file was not written by graphpipe and would be overwritten",

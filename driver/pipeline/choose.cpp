@@ -181,6 +181,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   if (options.policy == "auto") {
     building.searched_actions = scheduler::kSearchedActions;
     search_orders(request, watch, answer);
+    building.searched_actions = kActionsOfCandidate;
     if (options.planner == "auto") partitioner::set_own_terms(request, answer);
   }
   std::optional<ir::Assignment> several_stages;

@@ -188,6 +188,9 @@ TEST_CASE("a refusal leaves a folder as it was, and no plan is replaced by anoth
   CHECK(beside_plan.code == 2);
   CHECK(holds(beside_plan.err, "a plan stands here"));
   CHECK(read_bytes(folder / "mine/plan.json") == before.at("plan.json"));
+  // The plan itself may lie where it is generated.
+  REQUIRE(ask(plan_words(folder / "a/model.onnx", folder / "out/plan.json")).code == 0);
+  CHECK(ask({"generate", folder / "out/plan.json", "-o", folder / "out", "-q"}).code == 0);
 }
 
 TEST_CASE("a plan file does not say what its model may read") {
