@@ -243,7 +243,7 @@ bool keeps_elements(const NodeView& node);
 bool keeps_order(const NodeView& node);
 /// Whether the node looks up rows of a table, its input 0 (OpDef::looks_up_rows).
 bool looks_up_rows(const NodeView& node);
-/// OpDef::work with the temporaries; nothing where the entry has no work.
+/// OpDef::work, with OpDef::temporaries in its scratch.
 Work work_of(const OpDef& entry, const NodeView& node, Samples samples);
 /// All entries, by name.
 std::span<const OpDef* const> all_ops();

@@ -8,10 +8,10 @@
 
 namespace graphpipe::driver {
 
-/// Makes `folder`/`name` lead to `target`, in place of a link that stood there. Errors: kUsage where a file of
-/// somebody's own stands there; kEnvironment.
 /// Whether link_file may make the link: no file stands in its place but the target itself. Errors: kUsage.
 Status check_link(const std::string& folder, const std::string& name, const std::string& target);
+/// Makes `folder`/`name` lead to `target`, in place of a link that stood there. Errors: those of check_link;
+/// kEnvironment.
 Status link_file(const std::string& folder, const std::string& name, const std::string& target);
 
 /// What a plan file in `folder` means by `path`: an absolute path, or one relative to the folder, and where a link of

@@ -122,6 +122,8 @@ std::string_view beginning(std::string_view text) {
   return text.substr(0, end);
 }
 
+// Plans that users write name their model by its place: one that names the folder's link is ours. Another may be the
+// plan to generate itself.
 Status check_replaceable_plan(const std::string& path, const std::string& text) {
   const Result<ir::Plan> old = files::read_plan(path), plan = files::parse_plan(text);
   const bool is_ours = old.ok() && old->spec.path.raw() == wire::kModelLink;
@@ -133,13 +135,12 @@ Status check_replaceable_plan(const std::string& path, const std::string& text) 
                     .hint = "move it away, or choose another folder"};
 }
 
-// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it. Plans that users
-// write name their model by its place, so one that names the folder's link is ours too, or it is the plan to generate.
+// A file that no manifest lists is ours if it begins as ours do: an interrupted generation left it.
 Status check_replaceable(const std::string& folder, const codegen::SourceFile& source) {
   const std::string path = folder + "/" + source.path;
   if (!fs::exists(path)) return Ok{};
-  const Result<std::string> old = files::read_file(path, kMaxSourceBytes);
   if (source.path == wire::kPlanFile) return check_replaceable_plan(path, source.text);
+  const Result<std::string> old = files::read_file(path, kMaxSourceBytes);
   if (old.ok() && beginning(*old) == beginning(source.text)) return Ok{};
   return Diagnostic{.code = Code::kUsage,
                     .origin = ModelText(path),
